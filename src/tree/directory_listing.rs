@@ -1,10 +1,10 @@
 //! Listing a directory: its entries are compared with what is known of it.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{Dir, FileType, Mode, OFlags};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::observation::{Identity, Incomplete, Stat};
@@ -105,7 +105,7 @@ impl Observer<'_> {
 
     /// Reads the names in a directory that may matter. `below` is its path below its mount.
     fn names_to_look_at(
-        &mut self,
+        &self,
         listing: &OpenDirectory,
         below: Vec<u8>,
     ) -> Result<Vec<ListedName>, Errno> {
@@ -115,8 +115,17 @@ impl Observer<'_> {
             below,
             found: Vec::new(),
         };
-        let mut take = |name: &[u8], kind: Option<FileKind>| names.take(name, kind);
-        read_names(&listing.fd, &listing.path, &mut self.buffer, &mut take)?;
+        for entry in Dir::new(fcntl_dupfd_cloexec(&listing.fd, 0)?)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            let kind = match entry.file_type() {
+                FileType::Unknown => None,
+                known => Some(FileKind::from(known)),
+            };
+            if name != b"." && name != b".." {
+                names.take(name, kind);
+            }
+        }
         // Neighbours have neighbouring rows in the state.
         names.found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         Ok(names.found)
@@ -180,27 +189,19 @@ impl Observer<'_> {
     /// Updates the model for one name of a listing, and queues its file if that may have changed.
     fn update_listed(&mut self, listing: &OpenDirectory, name: &[u8], kind: Option<FileKind>) {
         let (id, fd) = (listing.id, &listing.fd);
-        let mut status = None;
-        let kind = match kind {
-            Some(kind) => kind,
-            None => match file_status::within(fd, name) {
-                Ok(found) => {
-                    status = Some(found);
-                    found.kind
-                }
-                Err(error) if file_status::is_absence(error) => return self.remove(id, name),
-                // It may not be looked at by this user.
-                Err(_) => return,
-            },
+        let found = || file_status::within(fd, name).map(|found| found.kind);
+        let kind = match kind.map_or_else(found, Ok) {
+            Ok(kind) => kind,
+            Err(error) if file_status::is_absence(error) => return self.remove(id, name),
+            // It may not be looked at by this user.
+            Err(_) => return,
         };
         let depth = Some(listing.depth).filter(|depth| *depth >= Depth::Subtree);
         let Some(TreeEntry::File(file)) = self.update(id, name, kind, depth) else {
             return;
         };
-        let is_link = kind == FileKind::Link;
-        let status = match status {
-            Some(status) if !is_link => Ok(status),
-            _ if is_link => file_status::follow_within(fd, name),
+        let status = match kind {
+            FileKind::Link => file_status::follow_within(fd, name),
             _ => file_status::within(fd, name),
         };
         if let Ok(status) = &status {
@@ -283,55 +284,6 @@ fn open(path: &Path, follow: bool) -> Result<(OwnedFd, Identity), Errno> {
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
     let status = file_status::of(&fd)?;
     Ok((fd, status.identity))
-}
-
-#[cfg(target_os = "linux")]
-fn read_names(
-    fd: impl AsFd,
-    _: &Path,
-    buffer: &mut Vec<u8>,
-    take: &mut impl FnMut(&[u8], Option<FileKind>),
-) -> Result<(), Errno> {
-    use rustix::fs::{FileType, RawDir};
-    let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        let kind = match entry.file_type() {
-            FileType::Unknown => None,
-            known => Some(FileKind::from(known)),
-        };
-        if name != b"." && name != b".." {
-            take(name, kind);
-        }
-    }
-    Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn read_names(
-    _: impl AsFd,
-    path: &Path,
-    _: &mut Vec<u8>,
-    take: &mut impl FnMut(&[u8], Option<FileKind>),
-) -> Result<(), Errno> {
-    use std::os::unix::ffi::OsStrExt;
-    let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-    for entry in std::fs::read_dir(path).map_err(errno)? {
-        let entry = entry.map_err(errno)?;
-        let kind = entry.file_type().map_err(errno)?;
-        let kind = if kind.is_dir() {
-            FileKind::Directory
-        } else if kind.is_symlink() {
-            FileKind::Link
-        } else if kind.is_file() {
-            FileKind::File
-        } else {
-            FileKind::Special
-        };
-        take(entry.file_name().as_bytes(), Some(kind));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

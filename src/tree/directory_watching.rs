@@ -1,7 +1,6 @@
 //! Watching: which directories and names give hints, and what is done about those that cannot be watched.
 
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -9,7 +8,7 @@ use crate::tree::file::LinkTarget;
 use crate::tree::file_system::ALL_WRITE_HERE;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::observer::Observer;
-use crate::tree::watches::{WatchKey, WatchedName};
+use crate::tree::watches::{NameWatch, WatchedName};
 use crate::tree::{SystemLimit, TreeNotice, WatchMode};
 
 impl Observer<'_> {
@@ -105,52 +104,30 @@ impl Observer<'_> {
         }
     }
 
-    /// Watches the target of a link to a file, so that a rewrite there is noticed at once. Returns the watch, and the
-    /// name in the watched directory.
-    pub fn watch_target(
-        &mut self,
-        id: FileId,
-        link: &Path,
-        at: usize,
-    ) -> Option<(WatchKey, Box<[u8]>)> {
+    /// Watches the target of a link to a file, so that a rewrite there is noticed at once. Returns the watch.
+    pub fn watch_target(&mut self, id: FileId, link: &Path, at: usize) -> Option<NameWatch> {
         if !self.gives_hints(at) {
             return None;
         }
         let target = std::fs::canonicalize(link).ok()?;
-        let (directory, name) = (target.parent()?, target.file_name()?.as_bytes());
-        // Where this fails, the recheck each second remains.
-        let key = self
-            .watches
-            .add_name(directory, name, WatchedName::Link(id));
-        Some((key.ok()?, name.into()))
+        self.watches.add_name(&target, WatchedName::Link(id))
     }
 
     pub fn unwatch_target(&mut self, id: FileId, target: &LinkTarget) {
-        if let Some((key, name)) = &target.watch {
-            self.watches.remove_name(*key, name, WatchedName::Link(id));
+        if let Some(watch) = &target.watch {
+            self.watches.remove_name(watch, WatchedName::Link(id));
         }
     }
 
     /// Watches the directory that holds the root of the mount at this position, to notice at once when another takes its
     /// place.
     pub fn watch_parent(&mut self, at: usize) {
-        let mount = &mut self.mounts[at];
-        let (Some(parent), Some(name)) = (mount.directory.parent(), mount.directory.file_name())
-        else {
-            return;
-        };
-        if self.settings.watch == WatchMode::Poll || self.watches.backend().is_none() {
-            return;
+        let (mount, named) = (&mut self.mounts[at], WatchedName::Mount(at));
+        let found = self.watches.add_name(&mount.directory, named);
+        let before = std::mem::replace(&mut mount.parent_watch, found);
+        if let Some(before) = before.filter(|before| Some(before) != mount.parent_watch.as_ref()) {
+            self.watches.remove_name(&before, named);
         }
-        // Where this fails, the check each second remains.
-        let name: Box<[u8]> = name.as_bytes().into();
-        let found = self.watches.add_name(parent, &name, WatchedName::Mount(at));
-        let found = found.ok();
-        let before = mount.parent_watch.take();
-        if let Some((key, name)) = before.filter(|(key, _)| Some(*key) != found) {
-            self.watches.remove_name(key, &name, WatchedName::Mount(at));
-        }
-        mount.parent_watch = found.map(|key| (key, name));
     }
 
     /// Returns true if an event came while a file was read: then the read does not count, whatever the file's times are.

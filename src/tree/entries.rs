@@ -14,19 +14,13 @@ impl Observer<'_> {
     /// Checks what a name stands for, because an event said that it changed.
     pub fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
         let existing = self.model.entry(id, name);
-        if let Some(TreeEntry::File(file)) = existing
-            && !hint.renamed
-            && !hint.unclear
-        {
-            return self.hint(file, hint);
-        }
+        let depth = match existing {
+            _ if hint.renamed || hint.unclear => Depth::Subtree,
+            Some(TreeEntry::File(file)) => return self.hint(file, hint),
+            _ => Depth::Directory,
+        };
         let Some(path) = self.path_of_name(id, name) else {
             return;
-        };
-        let depth = if hint.renamed || hint.unclear {
-            Depth::Subtree
-        } else {
-            Depth::Directory
         };
         match file_status::not_follow(&path) {
             Ok(status) => {
@@ -119,16 +113,10 @@ impl Observer<'_> {
         if existing.is_some() {
             self.remove(id, name);
         }
-        if !self.settings.candidates.may_be(name) {
-            return None;
-        }
+        let candidates = &self.settings.candidates;
         let mount = &mut self.mounts[self.model.mount_of(id)?];
         let below = self.model.below_name(id, name);
-        if !self
-            .settings
-            .candidates
-            .is_candidate(&mount.published, &below)
-        {
+        if !(candidates.may_be(name) && candidates.is_candidate(&mount.published, &below)) {
             return None;
         }
         let file = self.model.add_file(id, name);

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::announce::observation::{Identity, Incomplete, RACY, Stat};
 use crate::tree::model::DirectoryId;
 use crate::tree::pending_hints::{Hint, WriterState};
-use crate::tree::watches::WatchKey;
+use crate::tree::watches::NameWatch;
 
 /// Wait for the first write to a new file, which tells it from one that is made without being written (a hard link,
 /// `O_TMPFILE`).
@@ -62,7 +62,7 @@ impl LastRead {
 #[derive(Debug)]
 pub struct LinkTarget {
     pub identity: Identity,
-    pub watch: Option<(WatchKey, Box<[u8]>)>,
+    pub watch: Option<NameWatch>,
 }
 
 /// The last report about a file.
@@ -197,10 +197,14 @@ impl File {
 
     /// Returns true if a listing that met it with this stat data must have it looked at.
     pub fn needs_look(&self, stat: &Stat, has_sharp_times: bool) -> bool {
-        self.reported != Reported::Whole
-            || self.last_read.is_none_or(|last_read| {
-                !last_read.is_of(stat) || is_racy(stat, last_read.at) && !has_sharp_times
-            })
+        self.reported != Reported::Whole || !self.is_unchanged(stat, has_sharp_times)
+    }
+
+    /// Returns true if this stat data says that the file is as it was read last.
+    fn is_unchanged(&self, stat: &Stat, has_sharp_times: bool) -> bool {
+        self.last_read.is_some_and(|last_read| {
+            last_read.is_of(stat) && (has_sharp_times || !is_racy(stat, last_read.at))
+        })
     }
 
     /// Returns how long to wait for a writer that has the file open, and whether that has taken so long that it is to be
@@ -223,21 +227,18 @@ impl File {
 
     /// Returns true if the last report still holds, so that the file need not be read.
     pub fn is_known(&self, stat: &Stat, now: Timestamp, has_sharp_times: bool) -> bool {
-        let Some(last_read) = self.last_read else {
-            return false;
-        };
+        let may_be_mapped = |last_read: LastRead| may_be_mapped(stat, last_read.at, now);
         let was_read = match &self.reported {
             Reported::Whole => true,
             Reported::Incomplete(reason) => {
                 matches!(**reason, Incomplete::Malformed(_))
-                    && !may_be_mapped(stat, last_read.at, now)
+                    && !self.last_read.is_some_and(may_be_mapped)
             }
             Reported::Nothing => false,
         };
         was_read
             && matches!(self.activity, Activity::None | Activity::Writing(_))
-            && last_read.is_of(stat)
-            && (has_sharp_times || !is_racy(stat, last_read.at))
+            && self.is_unchanged(stat, has_sharp_times)
     }
 
     /// Returns true if the last report says that it is incomplete.

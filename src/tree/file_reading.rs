@@ -42,10 +42,8 @@ struct FileReadJob {
 impl Observer<'_> {
     /// Takes note of events about a file that is there.
     pub fn hint(&mut self, id: FileId, hint: Hint) {
-        let Some(file) = self.model.file_mut(id) else {
-            return;
-        };
-        match file.hint(hint, Instant::now(), self.settings.open_writer) {
+        let (file, now) = (self.model.file_mut(id), Instant::now());
+        match file.and_then(|file| file.hint(hint, now, self.settings.open_writer)) {
             None => {}
             Some(Duration::ZERO) => self.queue.push_file(id),
             Some(after) => self.queue.push_file_after(id, after),
@@ -95,27 +93,20 @@ impl Observer<'_> {
             file_status::not_follow(&path)
         };
         let status = match found {
-            Ok(status) => status,
-            Err(error) if file_status::is_absence(error) => {
-                self.recheck_file(id);
-                return None;
-            }
-            Err(error) => {
-                self.incomplete(id, Incomplete::Denied(file_status::reason(error)), None);
+            Ok(status) if status.kind == FileKind::File => status,
+            found => {
+                match found {
+                    Ok(status) if status.kind == FileKind::Special => {
+                        self.incomplete(id, Incomplete::NotAFile, None);
+                    }
+                    Err(error) if !file_status::is_absence(error) => {
+                        self.incomplete(id, Incomplete::Denied(file_status::reason(error)), None);
+                    }
+                    _ => self.recheck_file(id),
+                }
                 return None;
             }
         };
-        match status.kind {
-            FileKind::File => {}
-            FileKind::Directory | FileKind::Link => {
-                self.recheck_file(id);
-                return None;
-            }
-            FileKind::Special => {
-                self.incomplete(id, Incomplete::NotAFile, None);
-                return None;
-            }
-        }
         let is_mounted = || file_status::is_mount_point(CWD, path.as_os_str().as_bytes());
         self.note_silent(id, status.has_other_names || is_mounted());
         let can_wait = self.waits_for_writer(id, is_in_sweep)
@@ -263,13 +254,9 @@ fn read_all(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<(Look, Option
         0..MIN_SHARED => 1,
         _ => std::thread::available_parallelism().map_or(1, NonZero::get),
     };
-    let threads = threads.min(MAX_THREADS);
-    let share = jobs.len().div_ceil(threads).max(1);
-    let read_share = |jobs: &[FileReadJob]| -> Vec<(Look, Option<FileStatus>)> {
-        jobs.iter()
-            .map(|job| read(&job.path, recent_keys))
-            .collect()
-    };
+    let share = jobs.len().div_ceil(threads.min(MAX_THREADS)).max(1);
+    let read_one = |job: &FileReadJob| read(&job.path, recent_keys);
+    let read_share = |jobs: &[FileReadJob]| Vec::from_iter(jobs.iter().map(read_one));
     std::thread::scope(|scope| {
         let mut shares = jobs.chunks(share);
         let first = shares.next().unwrap_or_default();

@@ -2,20 +2,21 @@
 //! in between. While it is busy, a thread of their own reads them: the kernel's queue holds 16,384, and a burst fills it
 //! in milliseconds.
 
-use std::collections::HashMap;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use inotify::{EventMask, WatchDescriptor, WatchMask};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
 use crate::announce::candidates::Candidates;
+use crate::tree::file_status;
 use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
 use crate::tree::watches::{WatchKey, WatchedEvents};
 
@@ -24,77 +25,55 @@ const BUFFER: usize = 512 * 1024;
 
 #[derive(Debug)]
 pub struct Inotify {
-    watches: inotify::Watches,
-    descriptors: HashMap<WatchKey, WatchDescriptor>,
     pub queue: Arc<InotifyQueue>,
     /// An eventfd that is written when hints come from elsewhere while the observer waits for events.
     bell: Arc<OwnedFd>,
     stop: Arc<OwnedFd>,
-    stand_in: Arc<StandIn>,
+    /// True if the thread is to read instead of the observer; it is parked otherwise.
+    is_read_by_thread: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
 }
 
 /// The kernel's queue.
 #[derive(Debug)]
 pub struct InotifyQueue {
-    /// A descriptor to poll while another thread reads.
-    ready: OwnedFd,
-    /// The kernel's side, and room for events.
-    reading: Mutex<(inotify::Inotify, Vec<u8>)>,
+    inotify: OwnedFd,
+    /// Room for events.
+    buffer: Mutex<Vec<MaybeUninit<u8>>>,
     hints: Arc<PendingHints>,
     candidates: Arc<Candidates>,
 }
 
-/// Signal to the thread to read instead of the observer.
-#[derive(Debug, Default)]
-struct StandIn {
-    state: Mutex<StandInState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum StandInState {
-    #[default]
-    Idle,
-    Reading,
-    Stopped,
-}
-
 impl Inotify {
     pub fn start(hints: &Arc<PendingHints>, candidates: &Arc<Candidates>) -> io::Result<Inotify> {
-        let inotify = inotify::Inotify::init()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let stop = Arc::new(rustix::event::eventfd(0, flags)?);
         let bell = Arc::new(rustix::event::eventfd(0, flags)?);
-        let watches = inotify.watches();
         let queue = Arc::new(InotifyQueue {
-            ready: inotify.as_fd().try_clone_to_owned()?,
-            reading: Mutex::new((inotify, vec![0; BUFFER])),
+            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
+            buffer: Mutex::new(vec![MaybeUninit::uninit(); BUFFER]),
             hints: Arc::clone(hints),
             candidates: Arc::clone(candidates),
         });
-        let stand_in = Arc::new(StandIn::default());
+        let is_read_by_thread = Arc::new(AtomicBool::new(false));
         let reader = {
-            let (queue, stand_in, stop) =
-                (Arc::clone(&queue), Arc::clone(&stand_in), Arc::clone(&stop));
-            std::thread::Builder::new()
-                .name("inotify".into())
-                .spawn(move || {
-                    while stand_in.await_work() {
-                        if !queue.read() || wait(&queue.ready, &stop, None).is_err() {
-                            return;
-                        }
-                    }
-                })?
+            let (queue, stop) = (Arc::clone(&queue), Arc::clone(&stop));
+            let is_to_read = Arc::clone(&is_read_by_thread);
+            let read = move || loop {
+                if !is_to_read.load(Ordering::Relaxed) {
+                    thread::park();
+                } else if !queue.read() || wait(&queue.inotify, &stop, None) != Ok(false) {
+                    return;
+                }
+            };
+            thread::Builder::new().name("inotify".into()).spawn(read)?
         };
-        hints.set_bell(Arc::clone(&bell));
+        let _ = hints.bell.set(Arc::clone(&bell));
         Ok(Inotify {
-            watches,
-            descriptors: HashMap::new(),
             queue,
             bell,
             stop,
-            stand_in,
+            is_read_by_thread,
             reader: Some(reader),
         })
     }
@@ -102,10 +81,7 @@ impl Inotify {
     /// Reads events until there is a hint worth waking for, or until `deadline`. Without one the observer is busy, and the
     /// thread reads on.
     pub fn wait(&self, deadline: Option<Instant>) {
-        self.stand_in.set(match deadline {
-            None => StandInState::Reading,
-            Some(_) => StandInState::Idle,
-        });
+        self.let_thread_read(deadline.is_none());
         let hints = &self.queue.hints;
         while self.queue.read() {
             let left = deadline.and_then(|at| at.checked_duration_since(Instant::now()));
@@ -113,7 +89,7 @@ impl Inotify {
             if !hints.begin_waiting() {
                 return;
             }
-            let waited = wait(&self.queue.ready, &self.bell, Some(left));
+            let waited = wait(&self.queue.inotify, &self.bell, Some(left));
             hints.end_waiting();
             match waited {
                 Ok(false) => {}
@@ -123,104 +99,92 @@ impl Inotify {
         }
     }
 
+    fn let_thread_read(&self, is_to_read: bool) {
+        let was_reading = self.is_read_by_thread.swap(is_to_read, Ordering::Relaxed);
+        if let Some(reader) = self.reader.as_ref().filter(|_| is_to_read && !was_reading) {
+            reader.thread().unpark();
+        }
+    }
+
     /// Watches a directory for these events; `adds` to those that it was watched for before, or replaces them.
     pub fn watch(
-        &mut self,
+        &self,
         path: &Path,
         follow: bool,
         events: WatchedEvents,
         adds: bool,
     ) -> io::Result<WatchKey> {
-        let mut mask = mask(events);
-        mask.set(WatchMask::DONT_FOLLOW, !follow);
-        mask.set(WatchMask::MASK_ADD, adds);
-        let descriptor = self.watches.add(path, mask)?;
-        let key = key_of(&descriptor);
-        self.descriptors.insert(key, descriptor);
-        Ok(key)
+        let mut flags = flags(events);
+        flags.set(WatchFlags::DONT_FOLLOW, !follow);
+        flags.set(WatchFlags::MASK_ADD, adds);
+        Ok(WatchKey(inotify::add_watch(
+            &self.queue.inotify,
+            path,
+            flags,
+        )?))
     }
 
-    pub fn remove(&mut self, key: WatchKey) {
-        if let Some(descriptor) = self.descriptors.remove(&key) {
-            // It fails if the directory is gone, and its watch with it.
-            let _ = self.watches.remove(descriptor);
-        }
+    pub fn remove(&self, key: WatchKey) {
+        // It fails if the directory is gone, and its watch with it.
+        let _ = inotify::remove_watch(&self.queue.inotify, key.0);
     }
 }
 
 impl Drop for Inotify {
     fn drop(&mut self) {
-        self.stand_in.set(StandInState::Stopped);
         // Eight bytes fit into an eventfd, and a panic of the reader has been printed already.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        self.let_thread_read(true);
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
     }
 }
 
-fn mask(events: WatchedEvents) -> WatchMask {
-    let names = WatchMask::CREATE
-        | WatchMask::DELETE
-        | WatchMask::MOVE
-        | WatchMask::DELETE_SELF
-        | WatchMask::MOVE_SELF
-        | WatchMask::ONLYDIR
-        | WatchMask::EXCL_UNLINK;
+fn flags(events: WatchedEvents) -> WatchFlags {
+    let names = WatchFlags::CREATE
+        | WatchFlags::DELETE
+        | WatchFlags::MOVE
+        | WatchFlags::DELETE_SELF
+        | WatchFlags::MOVE_SELF
+        | WatchFlags::ONLYDIR
+        | WatchFlags::EXCL_UNLINK;
     match events {
         WatchedEvents::Names => names,
         // Never OPEN or ACCESS: on a web server they mean one event per request.
         WatchedEvents::NamesAndContent => {
-            names | WatchMask::CLOSE_WRITE | WatchMask::MODIFY | WatchMask::ATTRIB
+            names | WatchFlags::CLOSE_WRITE | WatchFlags::MODIFY | WatchFlags::ATTRIB
         }
     }
-}
-
-fn key_of(descriptor: &WatchDescriptor) -> WatchKey {
-    WatchKey(u64::from(
-        descriptor.get_watch_descriptor_id().unsigned_abs(),
-    ))
 }
 
 impl InotifyQueue {
     /// Reads all events that the kernel has. Returns false if there will be no more.
     pub fn read(&self) -> bool {
-        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let (inotify, buffer) = &mut *reading;
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = Reader::new(&self.inotify, &mut buffer);
         loop {
-            match inotify.read_events(buffer) {
-                Ok(events) => self.hints.merge(|pending| {
-                    for event in events {
-                        merge(pending, &self.candidates, &event);
+            let mut failed = None;
+            self.hints.merge(|pending| {
+                let mut is_more = true;
+                while is_more {
+                    match reader.next() {
+                        Ok(event) => merge(pending, &self.candidates, &event),
+                        Err(error) => failed = Some(error),
                     }
-                }),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.hints
-                        .ask(|batch| batch.ended = Some(error.to_string()));
+                    is_more = !reader.is_buffer_empty();
+                }
+            });
+            match failed {
+                None | Some(Errno::INTR) => {}
+                Some(Errno::WOULDBLOCK) => return true,
+                Some(error) => {
+                    let reason = file_status::reason(error);
+                    self.hints.ask(|batch| batch.ended = Some(reason));
                     return false;
                 }
             }
         }
-    }
-}
-
-impl StandIn {
-    fn set(&self, wanted: StandInState) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if *state != wanted {
-            *state = wanted;
-            self.changed.notify_one();
-        }
-    }
-
-    /// Waits until the thread is to read. Returns false once it is to end.
-    fn await_work(&self) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_idle = |state: &mut StandInState| *state == StandInState::Idle;
-        let state = self.changed.wait_while(state, is_idle);
-        *state.unwrap_or_else(PoisonError::into_inner) == StandInState::Reading
     }
 }
 
@@ -239,18 +203,13 @@ fn wait(ready: &OwnedFd, other: &OwnedFd, left: Option<Duration>) -> Result<bool
     }
 }
 
-fn merge(
-    pending: &mut PendingBatch,
-    candidates: &Candidates,
-    event: &inotify::Event<&std::ffi::OsStr>,
-) {
-    if event.mask.contains(EventMask::Q_OVERFLOW) {
-        pending.overflow();
-        return;
+fn merge(pending: &mut PendingBatch, candidates: &Candidates, event: &inotify::Event<'_>) {
+    let (key, happened) = (WatchKey(event.wd()), event.events());
+    if happened.contains(ReadFlags::QUEUE_OVERFLOW) {
+        return pending.overflow();
     }
-    let key = key_of(&event.wd);
-    let Some(name) = event.name else {
-        let is_touched = event.mask.contains(EventMask::ATTRIB);
+    let Some(name) = event.file_name() else {
+        let is_touched = happened.contains(ReadFlags::ATTRIB);
         let happened = if is_touched {
             NameEvent::Touched
         } else {
@@ -258,19 +217,18 @@ fn merge(
         };
         return pending.itself(key, happened);
     };
-    let is_directory = event.mask.contains(EventMask::ISDIR);
-    let happened = [
-        (EventMask::CREATE, NameEvent::Created),
-        (EventMask::MOVED_TO, NameEvent::MovedIn),
-        (EventMask::DELETE, NameEvent::Gone),
-        (EventMask::MOVED_FROM, NameEvent::Gone),
-        (EventMask::MODIFY, NameEvent::Written),
-        (EventMask::CLOSE_WRITE, NameEvent::Closed),
-        (EventMask::ATTRIB, NameEvent::Touched),
-    ];
-    for (mask, happened) in happened {
-        if event.mask.contains(mask) {
-            pending.name(candidates, key, name.as_bytes(), happened, is_directory);
+    let is_directory = happened.contains(ReadFlags::ISDIR);
+    for (flag, event) in [
+        (ReadFlags::CREATE, NameEvent::Created),
+        (ReadFlags::MOVED_TO, NameEvent::MovedIn),
+        (ReadFlags::DELETE, NameEvent::Gone),
+        (ReadFlags::MOVED_FROM, NameEvent::Gone),
+        (ReadFlags::MODIFY, NameEvent::Written),
+        (ReadFlags::CLOSE_WRITE, NameEvent::Closed),
+        (ReadFlags::ATTRIB, NameEvent::Touched),
+    ] {
+        if happened.contains(flag) {
+            pending.name(candidates, key, name.to_bytes(), event, is_directory);
         }
     }
 }

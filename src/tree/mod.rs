@@ -6,13 +6,12 @@
 //!
 //! The `observer` is the thread that joins the parts: it takes hints, works through the `work_queue` and the sweeps of the
 //! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: its `directories`, and
-//! each candidate `file`), `linked_directories`, each `mount`, the `watches` of a backend, `inotify` or
-//! `notify`, with their `pending_hints`, `unreadable_directories`,
-//! `nested_directories` (which has the `mount_table`), and the `work_queue`.
+//! each candidate `file`), `links`, each `mount` with its `sweep`, the `watches` of a backend, `inotify` or
+//! `notify`, with their `pending_hints`, `unreadable_directories`, `nested_directories`, and the `work_queue`.
 //!
 //! Its work is in several files: the model is brought up to date, name by name (`entries`), with links (`links`) and
 //! whole directories (`directory_listing`); `file_reading` decides whether a file is read, and reports its content,
-//! `directory_watching` what is watched. `read_file` and `explanation` look at one file, once. `change_list` reads the
+//! `directory_watching` what is watched. `read_file` looks at one file, once. `change_list` reads the
 //! entries of a Change List again, of which `read_file` keeps the keys that were read last.
 
 pub mod change_list;
@@ -20,31 +19,28 @@ mod directories;
 mod directory_listing;
 mod directory_watching;
 mod entries;
-mod explanation;
 mod file;
 mod file_reading;
 mod file_status;
 mod file_system;
 #[cfg(target_os = "linux")]
 mod inotify;
-mod linked_directories;
 mod links;
 mod model;
 mod mount;
-mod mount_table;
 mod nested_directories;
 mod notify;
 mod observer;
 mod pending_hints;
 mod read_file;
 mod reports;
+mod sweep;
 mod system_limit;
 mod unreadable_directories;
 mod watches;
 mod work_queue;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -69,8 +65,7 @@ use crate::tree::observer::Observer;
 use crate::tree::pending_hints::{PendingBatch, PendingHints};
 use crate::tree::watches::Watches;
 
-pub use crate::tree::explanation::explain;
-pub use crate::tree::read_file::{RecentKeys, content};
+pub use crate::tree::read_file::{RecentKeys, content, explain};
 pub use crate::tree::system_limit::SystemLimit;
 
 /// The tree of one source, and how it is watched.
@@ -162,14 +157,13 @@ pub enum TreeReport {
 /// A fact that an operator may want to read in the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TreeNotice {
-    #[error("watching {directory} with {backend}", directory = directory.display())]
+    #[error("watching {directory} with {backend}")]
     Watching {
         directory: PathBuf,
         backend: &'static str,
     },
     #[error(
         "polling {directory} every {seconds} s: {reason}",
-        directory = directory.display(),
         seconds = interval.as_secs_f64()
     )]
     Polling {
@@ -178,8 +172,7 @@ pub enum TreeNotice {
         interval: Duration,
     },
     #[error(
-        "{directory} was replaced by another directory: comparing its contents with the previous ones",
-        directory = directory.display()
+        "{directory} was replaced by another directory: comparing its contents with the previous ones"
     )]
     Replaced { directory: PathBuf },
     #[error(
@@ -192,28 +185,20 @@ pub enum TreeNotice {
     },
     #[error("the kernel's event queue overflowed; rescanning everything")]
     Overflow,
-    #[error("cannot watch {directory}: {reason}", directory = directory.display())]
+    #[error("cannot watch {directory}: {reason}")]
     Unwatchable { directory: PathBuf, reason: String },
-    #[error("cannot read the directory {directory}: {reason}", directory = directory.display())]
+    #[error("cannot read the directory {directory}: {reason}")]
     Unreadable { directory: PathBuf, reason: String },
-    #[error("the directory {directory} can be read again", directory = directory.display())]
+    #[error("the directory {directory} can be read again")]
     Readable { directory: PathBuf },
-    #[error("not following the link {link}: it leads back to a directory above it", link = link.display())]
+    #[error("not following the link {link}: it leads back to a directory above it")]
     Loop { link: PathBuf },
-    #[error(
-        "not entering {directory}: it is {above} again, reached through a link",
-        directory = directory.display(),
-        above = above.display()
-    )]
+    #[error("not entering {directory}: it is {above} again, reached through a link")]
     Circle { directory: PathBuf, above: PathBuf },
-    #[error(
-        "not following the link {link} and others like it: too many links on the way there",
-        link = link.display()
-    )]
+    #[error("not following the link {link} and others like it: too many links on the way there")]
     LinkTooDeep { link: PathBuf },
     #[error(
-        "not following the link {link} and others: links lead to {directories} directories already",
-        link = link.display()
+        "not following the link {link} and others: links lead to {directories} directories already"
     )]
     TooManyLinked { link: PathBuf, directories: usize },
     #[error(
@@ -252,9 +237,10 @@ pub enum TreeError {
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A source's tree that is watched until this is dropped.
+#[derive(Debug)]
 pub struct Tree {
     hints: Arc<PendingHints>,
-    observer: Option<JoinHandle<()>>,
+    observer: JoinHandle<()>,
 }
 
 impl Tree {
@@ -278,10 +264,7 @@ impl Tree {
             .name("tree".into())
             .spawn(observe);
         let observer = observer.map_err(|source| TreeError::Thread { source })?;
-        Ok(Tree {
-            hints,
-            observer: Some(observer),
-        })
+        Ok(Tree { hints, observer })
     }
 
     /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed; but a
@@ -315,23 +298,10 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         self.hints.ask(|batch| batch.stop = true);
-        if let Some(observer) = self.observer.take() {
-            let end = Instant::now() + STOP_TIMEOUT;
-            while !observer.is_finished() {
-                if Instant::now() >= end {
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            // A panic there has been printed already.
-            let _ = observer.join();
+        let end = Instant::now() + STOP_TIMEOUT;
+        while !self.observer.is_finished() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
         }
-    }
-}
-
-impl fmt::Debug for Tree {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tree").finish_non_exhaustive()
     }
 }
 

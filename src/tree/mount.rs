@@ -1,6 +1,7 @@
-//! A mount of the settings: its root while it is there, what was known of it before, and the sweep that goes on.
+//! A mount of the settings: its root while it is there, what was known of it before, and the sweep that goes on; what is
+//! reported and looked at again when it is found, replaced or lost.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,24 +10,24 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::announce::candidates::PublishedPath;
+use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::plan::MountPlan;
 use crate::diagnostics::access::{AccessFailure, remedy};
-use crate::tree::TreeSettings;
 use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::file_system::FileSystem;
-use crate::tree::model::{DirectoryId, FileId};
-use crate::tree::watches::WatchKey;
+use crate::tree::file_system::{FileSystem, file_system};
+use crate::tree::model::DirectoryId;
+use crate::tree::observer::Observer;
+use crate::tree::sweep::Sweep;
+use crate::tree::watches::NameWatch;
+use crate::tree::{TreeNotice, TreeReport, TreeSettings};
 
 /// Maximum time that the kernel's coarse clock stands still.
 const TICK: SignedDuration = SignedDuration::from_millis(10);
 
 /// Time that a root may be away while it is replaced, before it is reported as lost.
-pub const SWAPPED_WITHIN: Duration = Duration::from_millis(500);
-
-/// Shortest time between two reports of a sweep's progress: often enough for somebody who watches a terminal.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+const SWAPPED_WITHIN: Duration = Duration::from_millis(500);
 
 /// A mount of the settings.
 #[derive(Debug)]
@@ -40,8 +41,8 @@ pub struct TreeMount {
     pub absence: Absence,
     /// File system of the root that was found last.
     pub file_system: FileSystem,
-    /// The watch of the directory that holds the root, with the root's name there.
-    pub parent_watch: Option<(WatchKey, Box<[u8]>)>,
+    /// The watch of the root's name in the directory that holds it.
+    pub parent_watch: Option<NameWatch>,
     /// True if some directory of it gives no hints, so that it is swept at the shorter interval.
     pub is_polled: bool,
     /// True if a directory of it could not be watched in the sweep that goes on.
@@ -74,7 +75,7 @@ pub struct Absence {
 }
 
 /// A file that was there before and that no sweep has met.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct UnmetFile {
     pub last_read: Option<LastRead>,
     /// True if it was reported as unreachable.
@@ -260,6 +261,84 @@ impl TreeMount {
     }
 }
 
+impl Observer<'_> {
+    pub fn check_mounts(&mut self) {
+        for at in 0..self.mounts.len() {
+            self.check_mount(at);
+        }
+    }
+
+    /// Finds out whether a mount is there, and whether it is the same as before.
+    pub fn check_mount(&mut self, at: usize) {
+        self.watch_parent(at);
+        match self.mounts[at].found_root() {
+            Ok(identity) if self.mounts[at].identity() == Some(identity) => {}
+            Ok(identity) => self.find_mount(at, identity),
+            Err(reason) => self.lose_mount(at, &reason),
+        }
+    }
+
+    /// Takes note that the root of a mount is not there, and reports why: once for each reason, and not while another root may
+    /// be about to take its place.
+    pub fn lose_mount(&mut self, at: usize, reason: &str) {
+        let was_present = self.leave_mount(at);
+        let now = Instant::now();
+        if was_present {
+            // A link may be removed before its replacement is there.
+            self.heartbeat = self.heartbeat.min(now + SWAPPED_WITHIN);
+        }
+        let mount = &mut self.mounts[at];
+        let reason = format!("{}: {reason}", mount.directory.display());
+        let is_to_be_reported = mount.lose(&reason, was_present, now);
+        self.report_unreadable();
+        if !is_to_be_reported {
+            return;
+        }
+        let mount = &mut self.mounts[at];
+        let requested = std::mem::take(&mut mount.requested);
+        let mount = mount.id;
+        self.send(TreeReport::Event(Event::MountLost { mount, reason }));
+        for path in requested {
+            self.answer_request(path, true);
+        }
+    }
+
+    /// Takes note that a root is gone, or another one is there. Returns true if there was one.
+    fn leave_mount(&mut self, at: usize) -> bool {
+        if self.mounts[at].found.take().is_none() {
+            return false;
+        }
+        // R15: what seemed to be missing there is withdrawn, before another root is found in its place.
+        self.flush();
+        self.end_sweep(at, false);
+        for id in self.model.beneath(self.mounts[at].root) {
+            self.unwatch(id);
+            self.unreadable.allow(id, at);
+        }
+        true
+    }
+
+    fn find_mount(&mut self, at: usize, identity: Identity) {
+        if self.leave_mount(at) {
+            let directory = self.mounts[at].directory.clone();
+            self.reports.notice(TreeNotice::Replaced { directory });
+        }
+        // The exact clock: that of `ctime` may stand still for long on a busy virtual machine, and a file that was
+        // written before would seem to be written since.
+        let started = Timestamp::now();
+        let mount = &mut self.mounts[at];
+        mount.find(identity, started, file_system(&mount.directory));
+        let mount = mount.id;
+        self.send(TreeReport::Event(Event::MountFound {
+            mount,
+            identity,
+            started,
+        }));
+        self.begin_watching(at);
+        self.mounts[at].begin_sweep();
+    }
+}
+
 /// Returns why a root that cannot be read is not there for us, though it may be for others.
 pub fn unreadable_root(root: &Path, error: &io::Error) -> String {
     let failure = match error.kind() {
@@ -272,84 +351,6 @@ pub fn unreadable_root(root: &Path, error: &io::Error) -> String {
     match failure.and_then(|failure| remedy(root, failure)) {
         Some(remedy) => format!("{error}: {remedy}"),
         None => error.to_string(),
-    }
-}
-
-/// A sweep that goes on. All directories are listed first: changes in a watched directory need not settle.
-///
-/// The queues keep the numbers of entries that were removed since, which others may have by now: each is looked up when
-/// it is taken.
-#[derive(Debug)]
-pub struct Sweep {
-    pub directories: VecDeque<DirectoryId>,
-    /// Files to be read before the sweep is done.
-    pub files: VecDeque<FileId>,
-    /// Files that changed too shortly before to be read yet, and when they may be: the first sweep of a
-    /// mount waits for them, so that a tree that was just written has a whole baseline (R13).
-    pub unsettled: VecDeque<(FileId, Instant)>,
-    /// Number of candidates met.
-    pub met: u64,
-    pub started: Instant,
-    /// Time of the last report of progress.
-    reported: Instant,
-}
-
-/// The next step of a sweep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SweepStep {
-    ReportProgress,
-    List(DirectoryId),
-    /// To read the next of [`Sweep::files`].
-    ReadFiles,
-    ReadUnsettled(FileId),
-    End,
-}
-
-impl Sweep {
-    /// Begins a sweep, or `before` from the beginning.
-    pub fn begin(root: DirectoryId, before: Option<Sweep>) -> Sweep {
-        let now = Instant::now();
-        let started = before.as_ref().map_or(now, |before| before.started);
-        let (files, unsettled) = before
-            .map(|before| (before.files, before.unsettled))
-            .unwrap_or_default();
-        Sweep {
-            directories: VecDeque::from([root]),
-            files,
-            unsettled,
-            met: 0,
-            started,
-            reported: now,
-        }
-    }
-
-    /// Takes the next step.
-    pub fn next_step(&mut self, now: Instant) -> SweepStep {
-        if now.saturating_duration_since(self.reported) >= PROGRESS_INTERVAL {
-            self.reported = now;
-            SweepStep::ReportProgress
-        } else if let Some(id) = self.directories.pop_front() {
-            SweepStep::List(id)
-        } else if !self.files.is_empty() {
-            SweepStep::ReadFiles
-        } else if let Some((id, _)) = self.unsettled.pop_front() {
-            SweepStep::ReadUnsettled(id)
-        } else {
-            SweepStep::End
-        }
-    }
-
-    /// Returns when it can go on; nothing if it can at once, because there is more to do than wait.
-    pub fn goes_on_at(&self) -> Option<Instant> {
-        if self.files.is_empty() && self.directories.is_empty() {
-            self.unsettled.front().map(|(_, at)| *at)
-        } else {
-            None
-        }
-    }
-
-    pub fn has_work(&self) -> bool {
-        self.goes_on_at().is_none_or(|at| at <= Instant::now())
     }
 }
 
@@ -366,9 +367,7 @@ mod tests {
     use crate::announce::plan::MountPlan;
     use crate::tree::file_system::FileSystem;
     use crate::tree::model::Model;
-    use crate::tree::mount::{
-        PROGRESS_INTERVAL, SWAPPED_WITHIN, Sweep, SweepStep, TICK, TreeMount, UnmetFile,
-    };
+    use crate::tree::mount::{SWAPPED_WITHIN, TICK, TreeMount, UnmetFile};
     use crate::tree::{RecentKeys, TreeSettings, WatchMode};
 
     fn mount(unmet: &[&str]) -> TreeMount {
@@ -497,42 +496,5 @@ mod tests {
         assert!(mount.take_unmet(&unseen).is_empty());
         let missing = mount.take_unmet(&HashMap::new());
         assert!(matches!(&missing[..], [(path, Ok(_))] if &*path.below == b"shut/b.xml"));
-    }
-
-    #[test]
-    fn a_sweep_lists_all_directories_then_reads_then_waits_for_files_to_settle() {
-        let mut model = Model::default();
-        let root = model.add_root(0);
-        let [file, unsettled] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
-        let mut sweep = Sweep::begin(root, None);
-        let later = Instant::now() + Duration::from_secs(60);
-        sweep.unsettled.push_back((unsettled, later));
-        sweep.files.push_back(file);
-        let now = sweep.started;
-        assert_eq!(sweep.next_step(now), SweepStep::List(root));
-        assert_eq!(sweep.next_step(now), SweepStep::ReadFiles);
-        assert_eq!(sweep.files.pop_front(), Some(file));
-        assert!(sweep.goes_on_at() == Some(later) && !sweep.has_work());
-        assert_eq!(sweep.next_step(now), SweepStep::ReadUnsettled(unsettled));
-        assert!(sweep.next_step(now) == SweepStep::End && sweep.has_work());
-        let later = now + PROGRESS_INTERVAL;
-        assert_eq!(sweep.next_step(later), SweepStep::ReportProgress);
-        assert_eq!(sweep.next_step(later), SweepStep::End);
-    }
-
-    #[test]
-    fn a_sweep_that_begins_again_keeps_the_files_that_it_has_met() {
-        let mut model = Model::default();
-        let root = model.add_root(0);
-        let file = model.add_file(root, b"a.xml");
-        let mut before = Sweep::begin(root, None);
-        let started = before.started;
-        assert_eq!(before.next_step(started), SweepStep::List(root));
-        before.files.push_back(file);
-        before.met = 1;
-        let mut sweep = Sweep::begin(root, Some(before));
-        assert!(sweep.met == 0 && sweep.started == started);
-        assert_eq!(sweep.next_step(started), SweepStep::List(root));
-        assert_eq!(sweep.files.pop_front(), Some(file));
     }
 }

@@ -2,8 +2,12 @@
 //! one that is gone may only be away (R15), so it is reported before the files that are missing with it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::announce::event::Event;
 use crate::announce::observation::{Identity, MountId, NestedFileSystem};
@@ -11,9 +15,10 @@ use crate::tree::TreeReport;
 use crate::tree::directories::join;
 use crate::tree::file_status;
 use crate::tree::model::{DirectoryId, Model};
-use crate::tree::mount_table::{self, points_below, read_if_changed};
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
+
+const TABLE: &str = "/proc/self/mountinfo";
 
 /// Delay of the sweep after a file system came or went, so that several cause one sweep.
 const SWEEP_DELAY: Duration = Duration::from_secs(1);
@@ -27,7 +32,8 @@ pub struct NestedDirectories {
     announced: BTreeSet<usize>,
     /// The last reports, by the position of their mount.
     reported: BTreeMap<usize, Vec<NestedFileSystem>>,
-    /// The kernel's table of mounts, if there is one.
+    /// The kernel's table of mounts: it tells when something was mounted or unmounted, of which no event tells in a tree,
+    /// and where. There is none without `/proc`, as on systems other than Linux: there, sweeps find what was mounted.
     mount_table: Option<File>,
 }
 
@@ -47,7 +53,7 @@ impl NestedDirectories {
             outdated: BTreeSet::new(),
             announced: BTreeSet::new(),
             reported: BTreeMap::new(),
-            mount_table: mount_table::open(),
+            mount_table: File::open(TABLE).ok(),
         }
     }
 
@@ -60,9 +66,8 @@ impl NestedDirectories {
         let (Some(parent), Some(identity)) = (parent, directory.identity) else {
             return;
         };
-        let is_other = parent
-            .identity
-            .is_some_and(|it| it.device != identity.device);
+        let above = parent.identity;
+        let is_other = above.is_some_and(|it| it.device != identity.device);
         if !is_other && !directory.is_mount_point {
             return self.remove(id);
         }
@@ -174,29 +179,68 @@ impl Observer<'_> {
 
     /// Reports the file systems below each root, where the last report is outdated.
     pub fn report_nested(&mut self) {
-        let (directories, mounts) = (&self.model, &mut self.mounts);
-        while let Some((at, file_systems, ends_sweep)) = self
-            .nested
-            .pop_report(directories, |at| mounts[at].was_swept())
+        let (nested, model, mounts) = (&mut self.nested, &self.model, &mut self.mounts);
+        while let Some((at, found, ends_sweep)) =
+            nested.pop_report(model, |at| mounts[at].was_swept())
         {
             if !ends_sweep {
                 // Missing files are judged once everything was looked at.
                 mounts[at].sweep_by(Instant::now() + SWEEP_DELAY);
             }
-            let mount = mounts[at].id;
-            self.reports.send(TreeReport::Event(Event::Nested {
+            let (mount, file_systems) = (mounts[at].id, found);
+            let event = Event::Nested {
                 mount,
                 file_systems,
-            }));
+            };
+            self.reports.send(TreeReport::Event(event));
         }
     }
+}
+
+/// Reads the table if something was mounted or unmounted anywhere since it was read last.
+fn read_if_changed(table: &File) -> Option<Vec<u8>> {
+    let mut polled = [PollFd::new(table, PollFlags::PRI)];
+    let changed = poll(&mut polled, Some(&Timespec::default())).ok()?;
+    (changed > 0).then(|| fs::read(TABLE).unwrap_or_default())
+}
+
+/// Returns the paths from a directory to the mount points below it.
+fn points_below(table: &[u8], directory: &Path) -> Vec<Vec<u8>> {
+    let Ok(root) = fs::canonicalize(directory) else {
+        return Vec::new();
+    };
+    let mut prefix = root.as_os_str().as_bytes().to_vec();
+    if prefix.last() != Some(&b'/') {
+        prefix.push(b'/');
+    }
+    let points = table.split(|&byte| byte == b'\n').filter_map(mount_point);
+    let below = points.filter_map(|point| Some(point.strip_prefix(&*prefix)?.to_vec()));
+    below.collect()
+}
+
+/// Returns the mount point in a line: the fifth field, in which some bytes are written in octal.
+fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
+    let field = line.split(|&byte| byte == b' ').nth(4)?;
+    let mut point = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|_| byte == b'\\');
+        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        point.push(escaped.unwrap_or(byte));
+        rest = match escaped {
+            Some(_) => &after[3..],
+            None => after,
+        };
+    }
+    Some(point)
 }
 
 #[cfg(test)]
 mod tests {
     use crate::announce::observation::{Identity, NestedFileSystem};
     use crate::tree::model::{DirectoryId, Model};
-    use crate::tree::nested_directories::NestedDirectories;
+    use crate::tree::nested_directories::{NestedDirectories, mount_point};
 
     /// A root and a directory in it, on these devices.
     fn tree(device: u64, below: u64) -> (Model, DirectoryId) {
@@ -258,5 +302,17 @@ mod tests {
         nested.remove(id);
         let none = Some((0, Vec::new(), false));
         assert_eq!(nested.pop_report(&model, |_| true), none);
+    }
+
+    #[test]
+    fn a_line_names_its_mount_point() {
+        for (point, wanted) in [
+            ("/srv/two\\040words", "/srv/two words"),
+            ("/srv/a\\134b\\0", "/srv/a\\b\\0"),
+        ] {
+            let line = format!("36 35 98:0 /r {point} rw,noatime master:1 - ext4 /dev/root rw");
+            assert_eq!(mount_point(line.as_bytes()), Some(wanted.into()));
+        }
+        assert_eq!(mount_point(b""), None);
     }
 }

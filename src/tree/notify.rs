@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
@@ -17,12 +17,15 @@ use crate::tree::watches::WatchKey;
 /// True if the system says when a file that was written is closed.
 const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
+/// The watches by their paths, which events have.
+type Keys = HashMap<PathBuf, WatchKey>;
+
 #[derive(Debug)]
 pub struct Notify {
     watcher: RecommendedWatcher,
-    keys: Arc<Mutex<HashMap<PathBuf, WatchKey>>>,
+    keys: Arc<Mutex<Keys>>,
     paths: HashMap<WatchKey, PathBuf>,
-    next: u64,
+    next: i32,
 }
 
 impl Notify {
@@ -30,7 +33,7 @@ impl Notify {
         hints: &Arc<PendingHints>,
         candidates: &Arc<Candidates>,
     ) -> Result<Notify, notify::Error> {
-        let keys = Arc::new(Mutex::new(HashMap::new()));
+        let keys = Arc::new(Mutex::new(Keys::new()));
         let (hints, candidates) = (Arc::clone(hints), Arc::clone(candidates));
         let watcher = {
             let keys = Arc::clone(&keys);
@@ -45,20 +48,16 @@ impl Notify {
     }
 
     pub fn add(&mut self, path: &Path) -> io::Result<WatchKey> {
-        let key = {
-            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-            *keys.entry(path.to_owned()).or_insert_with(|| {
-                self.next += 1;
-                WatchKey(self.next)
-            })
-        };
+        let key = *lock(&self.keys).entry(path.to_owned()).or_insert_with(|| {
+            self.next += 1;
+            WatchKey(self.next)
+        });
         self.paths.insert(key, path.to_owned());
         self.watcher
             .watch(path, RecursiveMode::NonRecursive)
             .map(|()| key)
             .map_err(|error| {
-                let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-                keys.remove(path);
+                lock(&self.keys).remove(path);
                 self.paths.remove(&key);
                 match error.kind {
                     notify::ErrorKind::MaxFilesWatch => io::ErrorKind::StorageFull.into(),
@@ -72,8 +71,7 @@ impl Notify {
         if let Some(path) = self.paths.remove(&key) {
             // It fails if the directory is gone, and its watch with it.
             let _ = self.watcher.unwatch(&path);
-            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-            keys.remove(&path);
+            lock(&self.keys).remove(&path);
         }
     }
 }
@@ -82,7 +80,7 @@ fn merge(
     event: notify::Result<notify::Event>,
     hints: &PendingHints,
     candidates: &Candidates,
-    keys: &Mutex<HashMap<PathBuf, WatchKey>>,
+    keys: &Mutex<Keys>,
 ) {
     let Ok(event) = event else {
         // The error does not say which events were lost.
@@ -106,7 +104,7 @@ fn merge(
         EventKind::Modify(ModifyKind::Metadata(_)) => NameEvent::Touched,
         EventKind::Modify(_) | EventKind::Any | EventKind::Other => NameEvent::Unclear,
     };
-    let keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
+    let keys = lock(keys);
     hints.merge(|pending| {
         for path in &event.paths {
             let is_about_itself =
@@ -124,4 +122,8 @@ fn merge(
             }
         }
     });
+}
+
+fn lock(keys: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
 }

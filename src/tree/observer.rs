@@ -1,25 +1,22 @@
 //! The thread that observes a tree: it takes hints, keeps the timers, works and reports, round after round. A round works
 //! for a few milliseconds at most, so that a sweep of a large tree does not delay what happens meanwhile.
 
-mod mount_changes;
-mod requests;
-mod sweep;
-
-use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::tree::directories::TreeEntry;
-use crate::tree::explanation::explain;
-use crate::tree::linked_directories::LinkedDirectories;
-use crate::tree::model::Model;
-use crate::tree::model::{DirectoryId, FileId};
-use crate::tree::mount::{Sweep, TreeMount};
+use crate::announce::observation::{DocumentPath, Incomplete, Look};
+use crate::tree::directories::{TreeEntry, join};
+use crate::tree::file_status::{self, FileKind};
+use crate::tree::links::LinkedDirectories;
+use crate::tree::model::{DirectoryId, FileId, Model};
+use crate::tree::mount::TreeMount;
 use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
+use crate::tree::read_file::explain;
 use crate::tree::reports::Reports;
+use crate::tree::sweep::Sweep;
 use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
 use crate::tree::work_queue::{Depth, Task, WorkQueue};
@@ -43,13 +40,11 @@ pub struct Observer<'a> {
     /// The mounts, by their position in the settings.
     pub mounts: Vec<TreeMount>,
     /// Time of the next check of mounts and links.
-    heartbeat: Instant,
+    pub heartbeat: Instant,
     pub queue: WorkQueue,
     pub unreadable: UnreadableDirectories,
     pub nested: NestedDirectories,
     pub reports: Reports<'a>,
-    /// Room for the names in a directory.
-    pub buffer: Vec<u8>,
 }
 
 impl<'a> Observer<'a> {
@@ -81,7 +76,6 @@ impl<'a> Observer<'a> {
             unreadable: UnreadableDirectories::default(),
             nested: NestedDirectories::new(),
             reports: Reports::new(report),
-            buffer: Vec::with_capacity(256 << 10),
         }
     }
 
@@ -136,8 +130,7 @@ impl<'a> Observer<'a> {
     /// Returns when a check, a sweep, a part of a sweep or a file is due next.
     fn next_deadline(&self) -> Instant {
         let present = self.mounts.iter().filter(|mount| mount.found.is_some());
-        let files = self.queue.times.peek().map(|Reverse((at, _))| *at);
-        let wakes = present.filter_map(TreeMount::wake).chain(files);
+        let wakes = present.filter_map(TreeMount::wake).chain(self.queue.wake());
         wakes.fold(self.heartbeat, Instant::min)
     }
 
@@ -169,10 +162,7 @@ impl<'a> Observer<'a> {
     }
 
     fn take_directory_hints(&mut self, key: WatchKey, hints: &DirectoryHints) {
-        let Some(watched) = self.watches.watched.get(&key) else {
-            return;
-        };
-        let (directories, named) = (watched.directories.clone(), watched.hints_of_names(hints));
+        let (directories, named) = self.watches.concerned(key, hints);
         for id in directories {
             if hints.itself {
                 self.recheck_directory(id);
@@ -272,26 +262,93 @@ impl<'a> Observer<'a> {
     }
 
     /// Reports which directories may not be read, where the last report is outdated.
-    fn report_unreadable(&mut self) {
+    pub fn report_unreadable(&mut self) {
         while let Some(event) = self.unreadable.pop_report(&self.model, &self.mounts) {
             self.send(TreeReport::Event(event));
         }
     }
 
     /// Sends a report, after all that was observed before.
-    fn send(&mut self, report: TreeReport) {
+    pub fn send(&mut self, report: TreeReport) {
         self.flush();
         self.reports.send(report);
     }
 
     /// Sends what was observed. R15: files are missing only from a tree that is there, and what may only be away with
     /// another file system is reported after that is.
-    fn flush(&mut self) {
+    pub fn flush(&mut self) {
         self.recheck_nested();
         if self.reports.withdraw_missing(&mut self.mounts) {
             self.heartbeat = self.heartbeat.min(Instant::now());
         }
         self.report_nested();
         self.reports.flush();
+    }
+
+    // Requests for a report on a path, whatever is known of it: each is answered.
+
+    /// Answers from a fresh look. A file that exists and has not been met yet is left to the next sweep, unless
+    /// `is_last` says that this has been tried. Nothing is reported of a path that is no candidate: it is not missing.
+    pub fn answer_request(&mut self, path: DocumentPath, is_last: bool) {
+        let candidates = &self.settings.candidates;
+        let is_candidate = |mount: &TreeMount| {
+            mount.id == path.mount && candidates.accepts(&mount.published, &path.below)
+        };
+        let Some(at) = self.mounts.iter().position(is_candidate) else {
+            return;
+        };
+        let mount = &mut self.mounts[at];
+        if mount.found.is_none() {
+            if mount.is_swapping(Instant::now()) {
+                mount.requested.insert(path);
+                return;
+            }
+            let reason = mount.absence.reason.clone();
+            return self.report_denied(path, reason);
+        }
+        if let Some(id) = self.file_at(at, &path.below) {
+            if let Some(file) = self.model.file_mut(id) {
+                file.request();
+            }
+            return self.queue.push_file(id);
+        }
+        match file_status::follow(&join(&self.mounts[at].directory, &path.below)) {
+            Ok(_) if !is_last => {
+                self.mounts[at].requested.insert(path);
+                if self.mounts[at].sweep.is_none() {
+                    self.mounts[at].begin_sweep();
+                }
+            }
+            Err(error) if !file_status::is_absence(error) => {
+                self.report_denied(path, file_status::reason(error));
+            }
+            // The sweep did not reach it, as behind a link that is not followed.
+            Ok(status) if status.kind == FileKind::File => {
+                self.report_denied(path, "it lies behind a link that is not followed".into());
+            }
+            // It is gone, or no file.
+            Ok(_) | Err(_) => {
+                let unmet = self.mounts[at].unmet.remove(&*path.below);
+                let unmet = unmet.unwrap_or_default();
+                self.reports.observe_missing(path, unmet);
+            }
+        }
+    }
+
+    pub fn report_denied(&mut self, path: DocumentPath, reason: String) {
+        let reason = Incomplete::Denied(reason);
+        self.reports.observe(path, Look::Incomplete(reason));
+    }
+
+    /// Returns the candidate at a path, looked up by name if it is not known yet.
+    fn file_at(&mut self, at: usize, below: &[u8]) -> Option<FileId> {
+        let mut directory = self.mounts[at].root;
+        let mut names = below.split(|&byte| byte == b'/');
+        let last = names.next_back()?;
+        for name in names {
+            directory = self.model.entry(directory, name)?.directory()?;
+        }
+        self.check_name(directory, last, Hint::UNCLEAR);
+        self.model.entry(directory, last)?.file()
     }
 }

@@ -1,7 +1,7 @@
 //! Hints that the backends leave for the observer: a set of names to look at, merged as it grows, so that it stays small
 //! however long the observer is busy.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::announce::candidates::{Candidates, is_hidden};
 use crate::announce::observation::DocumentPath;
 use crate::report::figures;
-use crate::tree::watches::WatchKey;
+use crate::tree::watches::{WatchKey, Watched};
 
 /// Maximum names in one directory whose hints are kept singly, candidates aside; beyond it, the directory is listed.
 const MAX_STRANGERS: usize = 4096;
@@ -120,7 +120,7 @@ pub struct PendingHints {
     pending: Mutex<PendingBatch>,
     changed: Condvar,
     /// An eventfd that wakes an observer waiting for the kernel's events.
-    bell: OnceLock<Arc<OwnedFd>>,
+    pub bell: OnceLock<Arc<OwnedFd>>,
 }
 
 /// The hints, while a backend adds to them.
@@ -131,16 +131,8 @@ pub struct PendingBatch {
     is_news: bool,
     /// True if the observer waits, and must be woken.
     is_awaited: bool,
-    interests: HashMap<WatchKey, Interests>,
+    watched: HashMap<WatchKey, Watched>,
     counted: figures::Hints,
-}
-
-/// Names that matter whatever they look like, because a link ends there or a mount has that name.
-#[derive(Debug, Default)]
-struct Interests {
-    names: HashSet<Box<[u8]>>,
-    /// True if the directory is part of the tree too, so that other names matter as well.
-    is_in_tree: bool,
 }
 
 impl PendingHints {
@@ -170,11 +162,6 @@ impl PendingHints {
         });
     }
 
-    /// Sets the bell that wakes the thread waiting for hints, beside the kernel's events.
-    pub fn set_bell(&self, bell: Arc<OwnedFd>) {
-        let _ = self.bell.set(bell);
-    }
-
     /// Takes note that the observer waits. Returns false if there is something to look at instead.
     pub fn begin_waiting(&self) -> bool {
         let mut pending = self.pending();
@@ -186,30 +173,9 @@ impl PendingHints {
         self.pending().is_awaited = false;
     }
 
-    /// Keeps events about this name from here on, whatever it looks like; about others only if the directory
-    /// `is_in_tree`.
-    pub fn add_interest(&self, key: WatchKey, name: &[u8], is_in_tree: bool) {
-        let interests = &mut self.pending().interests;
-        let interests = interests.entry(key).or_default();
-        interests.names.insert(name.into());
-        interests.is_in_tree = is_in_tree;
-    }
-
-    pub fn remove_interest(&self, key: WatchKey, name: &[u8]) {
-        let interests = &mut self.pending().interests;
-        if let Some(it) = interests.get_mut(&key) {
-            it.names.remove(name);
-            if it.names.is_empty() {
-                interests.remove(&key);
-            }
-        }
-    }
-
-    /// Takes note that a directory in which some names matter anyway is part of the tree, or no longer.
-    pub fn set_in_tree(&self, key: WatchKey, is_in_tree: bool) {
-        if let Some(interests) = self.pending().interests.get_mut(&key) {
-            interests.is_in_tree = is_in_tree;
-        }
+    /// Reads or changes the meaning of each watch, by which events are kept or not. Events of other watches are stale.
+    pub fn watched<T>(&self, act: impl FnOnce(&mut HashMap<WatchKey, Watched>) -> T) -> T {
+        act(&mut self.pending().watched)
     }
 
     /// Takes all hints, waiting for some until `deadline`.
@@ -236,13 +202,9 @@ impl PendingHints {
     /// Returns true if an event that nobody took yet says that this name is being written.
     pub fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
         let pending = self.pending();
-        let directory_hints = pending.batch.directories.get(&key);
-        directory_hints.is_some_and(|directory_hints| {
-            directory_hints
-                .names
-                .get(name)
-                .is_some_and(|hint| hint.writer == Some(WriterState::Writing))
-        })
+        let hints = pending.batch.directories.get(&key);
+        let hint = hints.and_then(|hints| hints.names.get(name));
+        hint.is_some_and(|hint| hint.writer == Some(WriterState::Writing))
     }
 }
 
@@ -279,9 +241,10 @@ impl PendingBatch {
             happened,
             NameEvent::Created | NameEvent::MovedIn | NameEvent::Gone | NameEvent::Unclear
         );
-        let interests = self.interests.get(&key);
-        let is_named = interests.is_some_and(|it| it.names.contains(name));
-        let is_in_tree = interests.is_none_or(|it| it.is_in_tree);
+        let watched = self.watched.get(&key);
+        let is_named = watched.is_some_and(|it| it.named.contains_key(name));
+        // Where only some names matter, a link ends there or a mount has that name.
+        let is_in_tree = watched.is_none_or(|it| !it.directories.is_empty());
         let is_known = is_named || is_in_tree && candidates.may_be(name);
         if !is_known && !(is_in_tree && (is_directory || changes_names)) {
             return;
@@ -337,7 +300,8 @@ mod tests {
         use std::time::{Duration, Instant};
         let flags = rustix::event::EventfdFlags::NONBLOCK;
         let hints = Arc::new(PendingHints::default());
-        hints.set_bell(Arc::new(rustix::event::eventfd(0, flags).unwrap()));
+        let bell = Arc::new(rustix::event::eventfd(0, flags).unwrap());
+        hints.bell.set(bell).unwrap();
         let begun = Instant::now();
         let waiting = {
             let hints = Arc::clone(&hints);

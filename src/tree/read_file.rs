@@ -1,7 +1,9 @@
-//! Reading one file once: the read counts only if it was complete (R3). The keys of the Change Lists that were read last are
-//! kept, so that no list is read once for its fingerprint and again for its keys (C6).
+//! Reading one file once: the read counts only if it was complete (R3). Where there is no document, whatever the globs
+//! include, it is explained why. The keys of the Change Lists that were read last are kept, so that no list is read once for
+//! its fingerprint and again for its keys (C6).
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +17,10 @@ use resourcesync::parse::{ReadError, parse, parse_with_keys};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::announce::observation::{Incomplete, Look};
+use crate::announce::candidates::Exclusion;
+use crate::announce::observation::{DocumentPath, Incomplete, Look, NoDocument};
+use crate::tree::TreeSettings;
+use crate::tree::directories::join;
 use crate::tree::file_status::{self, FileKind, FileStatus};
 
 /// Entries that are kept at most, of 48 bytes each. A list of which none are kept is read again.
@@ -81,16 +86,22 @@ pub fn content(path: &Path) -> io::Result<Vec<u8>> {
 /// is a regular file: opening anything else may disturb others. Returns the status of the file too, if it could be read to
 /// an end.
 pub fn read(path: &Path, recent_keys: &RecentKeys) -> (Look, Option<FileStatus>) {
-    let file = match open(path) {
-        Ok(file) => file,
-        Err(error) if file_status::is_absence(error) => return (Look::Missing, None),
-        Err(error) => return denied(error),
-    };
-    let before = match file_status::of(&file) {
-        Ok(status) if status.kind == FileKind::File => status,
-        Ok(status) => return (Look::Incomplete(Incomplete::NotAFile), Some(status)),
-        Err(error) => return denied(error),
-    };
+    try_read(path, recent_keys).unwrap_or_else(|error| {
+        let look = if file_status::is_absence(error) {
+            Look::Missing
+        } else {
+            Look::Incomplete(Incomplete::Denied(file_status::reason(error)))
+        };
+        (look, None)
+    })
+}
+
+fn try_read(path: &Path, recent_keys: &RecentKeys) -> Result<(Look, Option<FileStatus>), Errno> {
+    let file = open(path)?;
+    let before = file_status::of(&file)?;
+    if before.kind != FileKind::File {
+        return Ok((Look::Incomplete(Incomplete::NotAFile), Some(before)));
+    }
     let are_wanted = recent_keys.are_wanted();
     let parse = |reader: &mut dyn Read| {
         if are_wanted {
@@ -104,16 +115,9 @@ pub fn read(path: &Path, recent_keys: &RecentKeys) -> (Look, Option<FileStatus>)
     } else {
         parse(&mut &file)
     };
-    let after = match file_status::of(&file) {
-        Ok(status) => status,
-        Err(error) => return denied(error),
-    };
-    let is_still_there = match file_status::follow(path) {
-        Ok(status) => status.identity == before.identity,
-        Err(error) if file_status::is_absence(error) => return (Look::Missing, None),
-        Err(error) => return denied(error),
-    };
-    match content {
+    let after = file_status::of(&file)?;
+    let is_still_there = file_status::follow(path)?.identity == before.identity;
+    Ok(match content {
         _ if before != after || !is_still_there => {
             (Look::Incomplete(Incomplete::BeingWritten), None)
         }
@@ -136,17 +140,65 @@ pub fn read(path: &Path, recent_keys: &RecentKeys) -> (Look, Option<FileStatus>)
             Look::Incomplete(Incomplete::Denied(error.to_string())),
             None,
         ),
+    })
+}
+
+/// Explains why there is no document at a path. Returns nothing if there is one, or if the mount is not there.
+pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocument> {
+    let mount = settings.mounts.iter().find(|plan| plan.id == path.mount)?;
+    let file = join(&mount.directory, &path.below);
+    match file_status::follow(&file) {
+        Err(error) if file_status::is_absence(error) => {
+            file_status::follow(&mount.directory).ok()?;
+            return Some(other_case(&file).map_or(NoDocument::Nothing, NoDocument::OtherCase));
+        }
+        Err(error) => return Some(NoDocument::Denied(file_status::reason(error))),
+        Ok(status) if status.kind != FileKind::File => return Some(NoDocument::NotAFile),
+        Ok(_) => {}
     }
+    if let Some(exclusion) = settings
+        .candidates
+        .exclusion(&mount.published(), &path.below)
+    {
+        let look = matches!(exclusion, Exclusion::NotIncluded(_))
+            .then(|| read(&file, &settings.recent_keys).0);
+        return Some(match look {
+            // No glob would make a document of it.
+            Some(Look::Other { reason, .. }) => NoDocument::Other(reason),
+            _ => NoDocument::Excluded(exclusion),
+        });
+    }
+    match read(&file, &settings.recent_keys).0 {
+        Look::Missing => Some(NoDocument::Nothing),
+        Look::Document { .. } => None,
+        Look::Other { reason, .. } => Some(NoDocument::Other(reason)),
+        Look::Incomplete(Incomplete::Denied(reason)) => Some(NoDocument::Denied(reason)),
+        Look::Incomplete(reason) => Some(NoDocument::Broken(reason.to_string())),
+    }
+}
+
+/// Returns the file beside an absent one whose name differs only in the case of letters. Only the usual spellings are
+/// tried, because a directory may hold a hundred thousand names.
+fn other_case(absent: &Path) -> Option<String> {
+    let name = absent.file_name()?.as_bytes();
+    let dot = name.iter().rposition(|&byte| byte == b'.');
+    let (stem, extension) = name.split_at(dot.unwrap_or(name.len()));
+    let names = [
+        [stem, &extension.to_ascii_uppercase()].concat(),
+        [stem, &extension.to_ascii_lowercase()].concat(),
+        name.to_ascii_lowercase(),
+        name.to_ascii_uppercase(),
+    ];
+    let mut others = names.iter().filter(|other| *other != name);
+    let found = others.find(|other| {
+        file_status::follow(&absent.with_file_name(OsStr::from_bytes(other))).is_ok()
+    })?;
+    Some(String::from_utf8_lossy(found).into_owned())
 }
 
 /// Returns true if the file at `path` is read as gzip.
 pub fn is_packed(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b".gz")
-}
-
-fn denied(error: Errno) -> (Look, Option<FileStatus>) {
-    let reason = Incomplete::Denied(file_status::reason(error));
-    (Look::Incomplete(reason), None)
 }
 
 pub fn open(path: &Path) -> Result<File, Errno> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +16,10 @@ use crate::tree::{SystemLimit, TreeError, TreeNotice, TreeSettings, WatchMode};
 
 /// One watch of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WatchKey(pub u64);
+pub struct WatchKey(pub i32);
+
+/// The watch of one name: that of the directory which has it, and the name there.
+pub type NameWatch = (WatchKey, Box<[u8]>);
 
 /// Reason why a name in a watched directory matters, though the directory may not be part of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +50,7 @@ pub struct Watched {
 impl Watched {
     /// Returns the hints about the names that matter for themselves. An event about the directory itself, or too many to
     /// tell apart, may concern each of them.
-    pub fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(WatchedName, Hint)> {
+    fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(WatchedName, Hint)> {
         let lost = (hints.itself || hints.everything).then_some(&Hint::RENAMED);
         let hinted = self.named.iter().filter_map(|(name, all)| {
             let hint = *hints.names.get(name).or(lost)?;
@@ -68,8 +72,6 @@ impl Watched {
 #[derive(Debug)]
 pub struct Watches {
     backend: Backend,
-    /// The meaning of each watch. Events of others are stale.
-    pub watched: HashMap<WatchKey, Watched>,
     hints: Arc<PendingHints>,
     /// True if it was reported that no more directories can be watched.
     pub is_exhaustion_reported: bool,
@@ -87,7 +89,6 @@ impl Watches {
     pub fn none() -> Watches {
         Watches {
             backend: Backend::None,
-            watched: HashMap::new(),
             hints: Arc::default(),
             is_exhaustion_reported: false,
         }
@@ -155,6 +156,18 @@ impl Watches {
         }
     }
 
+    /// Returns which directories of the tree hints about a watch concern, and which of the names that matter for themselves.
+    pub fn concerned(
+        &self,
+        key: WatchKey,
+        hints: &DirectoryHints,
+    ) -> (Vec<DirectoryId>, Vec<(WatchedName, Hint)>) {
+        self.hints.watched(|all| match all.get(&key) {
+            Some(watched) => (watched.directories.clone(), watched.hints_of_names(hints)),
+            None => Default::default(),
+        })
+    }
+
     /// Returns true if this name is being written, by the events that there are until now.
     pub fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
         match &self.backend {
@@ -170,7 +183,7 @@ impl Watches {
     /// Gives the backend up: nothing is watched from here on.
     pub fn end(&mut self) {
         self.backend = Backend::None;
-        self.watched.clear();
+        self.hints.watched(HashMap::clear);
     }
 
     /// Watches a directory of the tree. Repeated, it restores a watch that was lost.
@@ -181,76 +194,72 @@ impl Watches {
         directory: DirectoryId,
     ) -> io::Result<WatchKey> {
         let key = self.add_to_backend(path, follow, WatchedEvents::NamesAndContent)?;
-        let watched = self.watched.entry(key).or_default();
-        watched.asked = Some(WatchedEvents::NamesAndContent);
-        if !watched.directories.contains(&directory) {
-            watched.directories.push(directory);
-            if !watched.named.is_empty() {
-                self.hints.set_in_tree(key, true);
+        self.hints.watched(|all| {
+            let watched = all.entry(key).or_default();
+            watched.asked = Some(WatchedEvents::NamesAndContent);
+            if !watched.directories.contains(&directory) {
+                watched.directories.push(directory);
             }
-        }
+        });
         Ok(key)
     }
 
-    /// Watches one name in a directory that need not be part of the tree.
-    pub fn add_name(
-        &mut self,
-        path: &Path,
-        name: &[u8],
-        named: WatchedName,
-    ) -> io::Result<WatchKey> {
+    /// Watches a path by its name in the directory above it, which need not be part of the tree. Returns nothing where
+    /// that fails: what is watched so is checked each second too.
+    pub fn add_name(&mut self, path: &Path, named: WatchedName) -> Option<NameWatch> {
+        let (directory, name) = (path.parent()?, path.file_name()?.as_bytes());
         let events = match named {
             WatchedName::Link(_) => WatchedEvents::NamesAndContent,
             WatchedName::Mount(_) => WatchedEvents::Names,
         };
-        let key = self.add_to_backend(path, true, events)?;
-        let watched = self.watched.entry(key).or_default();
-        watched.asked = watched.asked.max(Some(events));
-        let all = watched.named.entry(name.into()).or_default();
-        if !all.contains(&named) {
-            all.push(named);
+        let key = self.add_to_backend(directory, true, events).ok()?;
+        let asks_too_much = self.hints.watched(|all| {
+            let watched = all.entry(key).or_default();
+            watched.asked = watched.asked.max(Some(events));
+            let all = watched.named.entry(name.into()).or_default();
+            if !all.contains(&named) {
+                all.push(named);
+            }
+            watched.asked > Some(watched.events())
+        });
+        if asks_too_much {
+            self.reduce(key, directory);
         }
-        let is_in_tree = !watched.directories.is_empty();
-        self.hints.add_interest(key, name, is_in_tree);
-        if watched.asked > Some(watched.events()) {
-            self.reduce(key, path);
-        }
-        Ok(key)
+        Some((key, name.into()))
     }
 
     pub fn remove(&mut self, key: WatchKey, directory: DirectoryId) {
-        if let Some(watched) = self.watched.get_mut(&key) {
+        self.forget(key, |watched| {
             watched.directories.retain(|it| *it != directory);
-            if watched.directories.is_empty() && !watched.named.is_empty() {
-                self.hints.set_in_tree(key, false);
-            }
-        }
-        self.remove_unused(key);
+        });
     }
 
-    pub fn remove_name(&mut self, key: WatchKey, name: &[u8], named: WatchedName) {
-        if let Some(watched) = self.watched.get_mut(&key)
-            && let Some(all) = watched.named.get_mut(name)
-        {
-            all.retain(|it| *it != named);
-            if all.is_empty() {
-                watched.named.remove(name);
-                self.hints.remove_interest(key, name);
+    pub fn remove_name(&mut self, (key, name): &NameWatch, named: WatchedName) {
+        self.forget(*key, |watched| {
+            if let Some(all) = watched.named.get_mut(name) {
+                all.retain(|it| *it != named);
+                if all.is_empty() {
+                    watched.named.remove(name);
+                }
             }
-        }
-        self.remove_unused(key);
+        });
     }
 
-    fn remove_unused(&mut self, key: WatchKey) {
-        let is_unused = |it: &Watched| it.directories.is_empty() && it.named.is_empty();
-        if self.watched.get(&key).is_some_and(is_unused) {
-            self.watched.remove(&key);
-            match &mut self.backend {
-                Backend::None => {}
-                #[cfg(target_os = "linux")]
-                Backend::Inotify(inotify) => inotify.remove(key),
-                Backend::Notify(notify) => notify.remove(key),
-            }
+    /// Takes a meaning from a watch, and gives up a watch without any.
+    fn forget(&mut self, key: WatchKey, forget: impl FnOnce(&mut Watched)) {
+        let is_unused = self.hints.watched(|all| {
+            let Some(watched) = all.get_mut(&key) else {
+                return false;
+            };
+            forget(watched);
+            let is_unused = watched.directories.is_empty() && watched.named.is_empty();
+            is_unused && all.remove(&key).is_some()
+        });
+        match &mut self.backend {
+            #[cfg(target_os = "linux")]
+            Backend::Inotify(inotify) if is_unused => inotify.remove(key),
+            Backend::Notify(notify) if is_unused => notify.remove(key),
+            _ => {}
         }
     }
 
@@ -265,10 +274,11 @@ impl Watches {
             Backend::None | Backend::Notify(_) => Some(key),
         };
         // Where another directory has come in its place, the next check of the mount detects it.
-        if reduced == Some(key)
-            && let Some(watched) = self.watched.get_mut(&key)
-        {
-            watched.asked = Some(WatchedEvents::Names);
+        if reduced == Some(key) {
+            let names = Some(WatchedEvents::Names);
+            self.hints.watched(|all| {
+                all.entry(key).and_modify(|it| it.asked = names);
+            });
         }
     }
 

@@ -1,8 +1,7 @@
 //! Work that hints and timers ask for: directories to list, files to read now or later, paths to explain. Each directory
 //! and each file waits at most once.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::announce::observation::DocumentPath;
@@ -33,9 +32,9 @@ pub struct WorkQueue {
     files: VecDeque<FileId>,
     /// The files in `files` that still exist and still wait.
     waiting_files: HashSet<FileId>,
-    /// When files are queued without a hint: all times that were set, those that were set again or cleared too.
-    pub times: BinaryHeap<Reverse<(Instant, FileId)>>,
-    /// The one time of each file that counts.
+    /// When files are queued without a hint.
+    times: BTreeSet<(Instant, FileId)>,
+    /// The same by file.
     due: HashMap<FileId, Instant>,
     /// Paths to explain when there is nothing else to do.
     pub questions: VecDeque<DocumentPath>,
@@ -61,26 +60,31 @@ impl WorkQueue {
 
     /// Queues a file at some time, in place of any other time set for it.
     pub fn push_file_after(&mut self, id: FileId, after: Duration) {
+        self.clear_timer(id);
         let at = Instant::now() + after;
         self.due.insert(id, at);
-        self.times.push(Reverse((at, id)));
+        self.times.insert((at, id));
     }
 
     /// Forgets the time at which a file was to be queued.
     pub fn clear_timer(&mut self, id: FileId) {
-        self.due.remove(&id);
+        if let Some(at) = self.due.remove(&id) {
+            self.times.remove(&(at, id));
+        }
+    }
+
+    /// Returns the time at which a file is queued next.
+    pub fn wake(&self) -> Option<Instant> {
+        self.times.first().map(|(at, _)| *at)
     }
 
     /// Queues the files whose time has come.
     pub fn push_due_files(&mut self, now: Instant) {
-        while let Some(Reverse((at, id))) = self.times.peek().copied()
+        while let Some(&(at, id)) = self.times.first()
             && at <= now
         {
-            self.times.pop();
-            if self.due.get(&id) == Some(&at) {
-                self.due.remove(&id);
-                self.push_file(id);
-            }
+            self.clear_timer(id);
+            self.push_file(id);
         }
     }
 
@@ -107,7 +111,7 @@ impl WorkQueue {
     /// Forgets a file that is gone: its number may be used again.
     pub fn forget_file(&mut self, id: FileId) {
         self.waiting_files.remove(&id);
-        self.due.remove(&id);
+        self.clear_timer(id);
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,0 +1,262 @@
+//! A sweep lists every directory of a mount and looks at every candidate that changed: hints only make its results
+//! known earlier.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use crate::announce::event::Event;
+use crate::tree::TreeReport;
+use crate::tree::model::{DirectoryId, FileId};
+use crate::tree::mount::TreeMount;
+use crate::tree::observer::Observer;
+use crate::tree::work_queue::Depth;
+
+/// Shortest time between two reports of a sweep's progress: often enough for somebody who watches a terminal.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A sweep that goes on. All directories are listed first: changes in a watched directory need not settle.
+///
+/// The queues keep the numbers of entries that were removed since, which others may have by now: each is looked up when
+/// it is taken.
+#[derive(Debug)]
+pub struct Sweep {
+    pub directories: VecDeque<DirectoryId>,
+    /// Files to be read before the sweep is done.
+    pub files: VecDeque<FileId>,
+    /// Files that changed too shortly before to be read yet, and when they may be: the first sweep of a
+    /// mount waits for them, so that a tree that was just written has a whole baseline (R13).
+    pub unsettled: VecDeque<(FileId, Instant)>,
+    /// Number of candidates met.
+    pub met: u64,
+    pub started: Instant,
+    /// Time of the last report of progress.
+    reported: Instant,
+}
+
+impl Sweep {
+    /// Begins a sweep, or `before` from the beginning.
+    pub fn begin(root: DirectoryId, before: Option<Sweep>) -> Sweep {
+        let now = Instant::now();
+        let started = before.as_ref().map_or(now, |before| before.started);
+        let (files, unsettled) = before
+            .map(|before| (before.files, before.unsettled))
+            .unwrap_or_default();
+        Sweep {
+            directories: VecDeque::from([root]),
+            files,
+            unsettled,
+            met: 0,
+            started,
+            reported: now,
+        }
+    }
+
+    /// Returns when it can go on; nothing if it can at once, because there is more to do than wait.
+    pub fn goes_on_at(&self) -> Option<Instant> {
+        if self.files.is_empty() && self.directories.is_empty() {
+            self.unsettled.front().map(|(_, at)| *at)
+        } else {
+            None
+        }
+    }
+
+    pub fn has_work(&self) -> bool {
+        self.goes_on_at().is_none_or(|at| at <= Instant::now())
+    }
+}
+
+impl Observer<'_> {
+    /// Performs one step of a sweep. Returns false if there is none to perform.
+    pub fn continue_sweep(&mut self) -> bool {
+        let has_work = |mount: &TreeMount| mount.sweep.as_ref().is_some_and(Sweep::has_work);
+        let Some(at) = self.mounts.iter().position(has_work) else {
+            return false;
+        };
+        let mount = &mut self.mounts[at];
+        let Some(sweep) = &mut mount.sweep else {
+            return false;
+        };
+        if sweep.reported.elapsed() >= PROGRESS_INTERVAL {
+            sweep.reported = Instant::now();
+            let (mount, files) = (mount.id, sweep.met);
+            self.send(TreeReport::Sweeping { mount, files });
+        } else if let Some(id) = sweep.directories.pop_front() {
+            self.list(id, Depth::Sweep);
+        } else if !sweep.files.is_empty() {
+            self.read_next_of_sweep(at);
+        } else if let Some((id, _)) = sweep.unsettled.pop_front() {
+            self.read_if_due(id);
+        } else {
+            self.end_sweep(at, true);
+        }
+        true
+    }
+
+    /// Ends the sweep of a mount; an incomplete one proves nothing about files that it did not meet.
+    pub fn end_sweep(&mut self, at: usize, complete: bool) {
+        let Some(sweep) = self.mounts[at].sweep.take() else {
+            return;
+        };
+        if complete {
+            if !self.mounts[at].was_swept() {
+                self.nested.announce(at);
+            }
+            self.report_unmet(at);
+            // Requests about a root that went are answered once another is swept, or none is there.
+            for path in std::mem::take(&mut self.mounts[at].requested) {
+                self.answer_request(path, true);
+            }
+        }
+        self.report_unreadable();
+        let gives_hints = self.gives_hints(at);
+        let mount = &mut self.mounts[at];
+        mount.end_sweep(complete, gives_hints, &self.settings);
+        let (id, candidates) = (mount.id, sweep.met);
+        let report = TreeReport::Swept {
+            mount: id,
+            complete,
+            files: candidates,
+            took: sweep.started.elapsed(),
+            unwatched: self.settings.watch.trusts(mount.file_system) && mount.is_polled,
+        };
+        self.send(report);
+        self.reports.send(TreeReport::Event(Event::Swept {
+            mount: id,
+            complete,
+            candidates,
+        }));
+    }
+
+    /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they are unreachable.
+    fn report_unmet(&mut self, at: usize) {
+        let denied = self.unreadable.below(at, &self.model).into_iter();
+        let denied = denied.map(|below| (below, "its directory cannot be read"));
+        let refused = self.links.refused(at, &self.model).into_iter();
+        let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));
+        let unseen: HashMap<Vec<u8>, &str> = denied.chain(refused).collect();
+        for (path, unmet) in self.mounts[at].take_unmet(&unseen) {
+            match unmet {
+                Ok(file) => self.reports.observe_missing(path, file),
+                Err(reason) => self.report_denied(path, reason.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::fs;
+    use std::ops::ControlFlow;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use resourcesync::uri::Uri;
+
+    use crate::announce::candidates::Candidates;
+    use crate::announce::observation::MountId;
+    use crate::announce::plan::MountPlan;
+    use crate::tree::observer::Observer;
+    use crate::tree::sweep::{PROGRESS_INTERVAL, Sweep};
+    use crate::tree::watches::Watches;
+    use crate::tree::{KnownFiles, RecentKeys, TreeReport, TreeSettings, WatchMode};
+
+    /// A tree of `a.xml` and `deep/b.xml`, which were just written.
+    fn tree() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("deep")).unwrap();
+        for name in ["a.xml", "deep/b.xml"] {
+            fs::write(root.path().join(name), "<urlset/>").unwrap();
+        }
+        root
+    }
+
+    /// An observer that begins to sweep a tree.
+    fn observer<'a>(root: &Path, reports: &'a RefCell<Vec<TreeReport>>) -> Observer<'a> {
+        let settings = TreeSettings {
+            mounts: vec![MountPlan {
+                id: MountId(0),
+                directory: root.to_owned(),
+                prefix: Uri::parse("https://example.org/").unwrap(),
+                aliases: Vec::new(),
+            }],
+            candidates: Candidates::new(vec!["**/*.xml".to_owned()], Vec::new()).unwrap(),
+            watch: WatchMode::Poll,
+            rescan_interval: Duration::from_secs(3600),
+            poll_interval: Duration::from_secs(3600),
+            settle: Duration::from_secs(3600),
+            open_writer: Duration::ZERO,
+            recent_keys: RecentKeys::default(),
+        };
+        let known = KnownFiles::default();
+        let mut observer = Observer::new(settings, known, Watches::none(), move |report| {
+            reports.borrow_mut().push(report);
+            ControlFlow::Continue(())
+        });
+        // As if nothing was written since the mount was found.
+        observer.is_one_shot = true;
+        observer.check_mounts();
+        observer
+    }
+
+    /// The numbers of directories to list, of files to read, and of files to wait for.
+    fn left(observer: &Observer<'_>) -> Option<[usize; 3]> {
+        let sweep = observer.mounts[0].sweep.as_ref()?;
+        let (directories, files) = (sweep.directories.len(), sweep.files.len());
+        Some([directories, files, sweep.unsettled.len()])
+    }
+
+    fn sweep<'a>(observer: &'a mut Observer<'_>) -> &'a mut Sweep {
+        observer.mounts[0].sweep.as_mut().unwrap()
+    }
+
+    #[test]
+    fn a_sweep_lists_all_directories_then_reads_then_waits_for_files_to_settle() {
+        let (root, reports) = (tree(), RefCell::default());
+        let mut observer = observer(root.path(), &reports);
+        for want in [[1, 0, 0], [1, 1, 0], [0, 2, 0], [0, 0, 2]] {
+            assert_eq!(left(&observer), Some(want));
+            let goes_on = observer.continue_sweep();
+            assert_eq!(goes_on, want != [0, 0, 2]);
+        }
+        let at = sweep(&mut observer).goes_on_at();
+        assert!(at.is_some_and(|at| at > Instant::now()) && !sweep(&mut observer).has_work());
+        let is_progress = |report: &TreeReport| matches!(report, TreeReport::Sweeping { .. });
+        assert!(!reports.borrow().iter().any(is_progress));
+        let now = Instant::now();
+        sweep(&mut observer)
+            .unsettled
+            .iter_mut()
+            .for_each(|it| it.1 = now);
+        sweep(&mut observer).reported = now.checked_sub(PROGRESS_INTERVAL).unwrap();
+        assert!(observer.continue_sweep());
+        assert!(matches!(
+            reports.borrow().last(),
+            Some(TreeReport::Sweeping { files: 2, .. })
+        ));
+        for want in [Some([0, 0, 2]), Some([0, 0, 1]), Some([0, 0, 0]), None] {
+            assert_eq!(left(&observer), want);
+            assert_eq!(observer.continue_sweep(), want.is_some());
+        }
+        let is_end = |report: &TreeReport| matches!(report, TreeReport::Swept { .. });
+        assert!(reports.borrow().iter().any(is_end));
+    }
+
+    #[test]
+    fn a_sweep_that_begins_again_keeps_the_files_that_it_has_met() {
+        let (root, reports) = (tree(), RefCell::default());
+        let mut observer = observer(root.path(), &reports);
+        assert!(observer.continue_sweep());
+        let started = sweep(&mut observer).started;
+        assert_eq!(
+            (left(&observer), sweep(&mut observer).met),
+            (Some([1, 1, 0]), 1)
+        );
+        observer.mounts[0].begin_sweep();
+        let again = sweep(&mut observer);
+        assert!(again.met == 0 && again.started == started);
+        let root = observer.mounts[0].root;
+        assert_eq!(sweep(&mut observer).directories, [root]);
+        assert_eq!(left(&observer), Some([1, 1, 0]));
+    }
+}
