@@ -1,19 +1,17 @@
 //! The daemons `rsnotify run` and `rsnotify hub`: bind the listeners, start the parts and join them with the event loop.
 //!
-//! Both are a `Daemon`: what they share is here, in `front` and in `event_loop`, what differs in `announcer` (engine,
+//! Both are a `Daemon`: what they share is here, in `process` and in `event_loop`, what differs in `announcer` (engine,
 //! trees, submissions) and `intake` (publications, fetches).
 
 mod announcer;
 pub mod change_reader;
 mod event_loop;
 mod failpoints;
-mod front;
 mod intake;
 mod listen;
 pub mod log;
 mod process;
 mod service_manager;
-mod socket_activation;
 
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
@@ -29,8 +27,8 @@ use crate::config::log::LogLevel;
 use crate::config::reload::DaemonConfig;
 use crate::control::ControlReply;
 use crate::daemon::event_loop::{Ended, EventLoop, Input, Role};
-use crate::daemon::front::Front;
 use crate::daemon::log::error_chain;
+use crate::daemon::process::Front;
 use crate::report::status::{ConfigurationStatus, RefusedConfiguration};
 
 pub use crate::daemon::event_loop::commands::{
@@ -45,7 +43,7 @@ pub fn run(
     reread: impl Fn() -> Result<Config, ConfigError>,
     set_level: fn(LogLevel),
 ) -> anyhow::Result<()> {
-    Daemon::announcing(config)?.run(reread, Daemon::apply_config, set_level)
+    Daemon::announcing(config)?.run(reread, set_level)
 }
 
 /// Runs `rsnotify hub`, as [`run`] does `rsnotify run`.
@@ -54,30 +52,29 @@ pub fn run_hub(
     reread: impl Fn() -> Result<HubConfig, ConfigError>,
     set_level: fn(LogLevel),
 ) -> anyhow::Result<()> {
-    Daemon::relaying(config)?.run(reread, Daemon::apply_hub_config, set_level)
+    Daemon::relaying(config)?.run(reread, set_level)
 }
 
 /// An event loop, and what runs beside it.
-struct Daemon<R: Role, C> {
+struct Daemon<R: Role> {
     runtime: Runtime,
-    config: C,
+    config: R::Config,
     event_loop: EventLoop<R>,
     received: Receiver<Input<R::Input>>,
     front: Front,
 }
 
-impl<R: Role, C: DaemonConfig> Daemon<R, C> {
-    /// Runs until it is told to stop. `apply` puts another configuration into effect, all of it or nothing.
+impl<R: Role> Daemon<R> {
+    /// Runs until it is told to stop.
     fn run(
         mut self,
-        reread: impl Fn() -> Result<C, ConfigError>,
-        apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
+        reread: impl Fn() -> Result<R::Config, ConfigError>,
         set_level: fn(LogLevel),
     ) -> anyhow::Result<()> {
         loop {
             match self.event_loop.run(&self.received) {
                 Ended::Reload(replies) => {
-                    let reply = self.reload(&reread, apply, set_level);
+                    let reply = self.reload(&reread, set_level);
                     for asked in replies {
                         // The client may have disconnected.
                         let _ = asked.send(reply.clone());
@@ -91,19 +88,15 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
     /// Reloads the configuration, or keeps the previous one if that fails.
     fn reload(
         &mut self,
-        reread: impl Fn() -> Result<C, ConfigError>,
-        apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
+        reread: impl Fn() -> Result<R::Config, ConfigError>,
         set_level: fn(LogLevel),
     ) -> ControlReply {
-        let (.., log) = self.config.shared();
-        let before = log.level;
-        let changed = self.change_configuration(reread, apply);
-        let service_manager = &mut self.event_loop.reporter.service_manager;
-        service_manager.status_may_differ();
+        let before = log_level(&self.config);
+        let changed = self.change_configuration(reread);
+        self.event_loop.service_manager.status_may_differ();
         match changed {
             Ok(changes) => {
-                let (.., log) = self.config.shared();
-                let level = log.level;
+                let level = log_level(&self.config);
                 // Readers of the log at either level see that it changed.
                 set_level(level.max(before));
                 info!(changes, "reloaded the configuration: {changes}");
@@ -119,7 +112,7 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
                 let at = Timestamp::now();
                 let reply = ControlReply::Error(error.clone());
                 let refused = RefusedConfiguration { at, error };
-                self.event_loop.reporter.configuration.refused = Some(refused);
+                self.event_loop.configuration.refused = Some(refused);
                 reply
             }
         }
@@ -128,15 +121,14 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
     /// Puts another configuration into effect. Returns what that changes, in words.
     fn change_configuration(
         &mut self,
-        reread: impl Fn() -> Result<C, ConfigError>,
-        apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
+        reread: impl Fn() -> Result<R::Config, ConfigError>,
     ) -> anyhow::Result<String> {
         let config = reread()?;
         self.config.verify_change(&config)?;
         let handle = self.runtime.handle().clone();
         let _context = handle.enter();
-        apply(self, &config)?;
-        self.event_loop.reporter.configuration = configuration_status(&config);
+        R::apply(self, &config)?;
+        self.event_loop.configuration = configuration_status(&config);
         let mut changes = vec![self.config.difference(&config)];
         changes.extend(config.missing_directories());
         self.config = config;
@@ -145,23 +137,17 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
 
     /// Waits until `by` for remaining work to end by itself, and saves its results.
     fn stop(self, by: Instant) -> anyhow::Result<()> {
-        let Daemon {
-            runtime,
-            mut event_loop,
-            received,
-            front,
-            ..
-        } = self;
+        let mut event_loop = self.event_loop;
         // The listeners end first, so that the effects of their last requests can be saved.
-        let closed = front.close(by);
+        let closed = self.front.close(by);
         event_loop.role.end();
-        runtime.block_on(closed);
+        self.runtime.block_on(closed);
         if let Some(hub) = &event_loop.parts.hub.linked {
             hub.record_unverified();
         }
-        let finished = event_loop.finish(&received);
+        let finished = event_loop.finish(&self.received);
         drop(event_loop);
-        runtime.shutdown_background();
+        self.runtime.shutdown_background();
         if let Err(trouble) = finished {
             let unsaved = R::UNSAVED_CHANGES;
             anyhow::bail!("stopped with unsaved changes{unsaved}: {trouble}");
@@ -169,6 +155,11 @@ impl<R: Role, C: DaemonConfig> Daemon<R, C> {
         info!("stopped; everything is saved");
         Ok(())
     }
+}
+
+fn log_level(config: &impl DaemonConfig) -> LogLevel {
+    let (.., log) = config.shared();
+    log.level
 }
 
 /// Returns the status of a configuration that has just been loaded.

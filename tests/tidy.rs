@@ -117,14 +117,14 @@ const BUDGETS: [(&str, usize); 16] = [
     ("cli", 8_950),
     ("config", 3_020),
     ("control", 300),
-    ("daemon", 3_760),
+    ("daemon", 3_550),
     ("diagnostics", 930),
     ("lib", 20),
     ("main", 10),
     ("report", 2_260),
     ("resourcesync", 5_170),
     ("state", 1_000),
-    ("tree", 4_500),
+    ("tree", 4_250),
     ("websub", 8_510),
 ];
 

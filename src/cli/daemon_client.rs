@@ -160,7 +160,7 @@ fn answer_from(
         }
         return Ok(answer);
     }
-    let (event, answer) = match event_of(&engine.reader(now), request) {
+    let (event, answer) = match event_of(&engine.reader(now), &request) {
         Ok(commanded) => commanded,
         Err(refusal) => return Ok(ControlReply::Error(refusal)),
     };

@@ -1,7 +1,6 @@
 //! The work of `rsnotify run`: the engine, the trees that it hears of, and what submits and serves its notifications.
 
 mod daemon;
-mod effects;
 mod reach;
 mod submissions;
 mod watched_trees;
@@ -12,28 +11,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Topic;
 use rusqlite::Connection;
 use tracing::warn;
+use websub::answer::Answer;
 use websub::http::Clock;
 use websub::hub::Relay;
 use websub::topics::http::Topics;
 
-use crate::announce::changes::round::{TakeOutcome, TakeRequest, TakenRound};
+use crate::announce::changes::round::{TakeRequest, TakenRound};
 use crate::announce::event::{Effect, Event, Now};
 use crate::announce::observation::Observation;
-use crate::announce::plan::{MountPlan, Plan};
+use crate::announce::plan::{Mode, MountPlan, Plan};
 use crate::announce::steps::change_sets;
 use crate::announce::steps::engine::Engine;
 use crate::announce::time::earlier;
+use crate::config::Config;
 use crate::control::{ControlReply, ControlRequest};
+use crate::daemon::Daemon;
 use crate::daemon::announcer::reach::Reach;
 use crate::daemon::announcer::submissions::Submissions;
 use crate::daemon::announcer::watched_trees::WatchedTrees;
-use crate::daemon::change_reader::ChangeReader;
-use crate::daemon::event_loop::commands::{CommandAnswer, answer, counted, event_of};
-use crate::daemon::event_loop::status_reporter::Knowledge;
-use crate::daemon::event_loop::{Input, LoopParts, Role};
+use crate::daemon::change_reader::{ChangeReader, ReadJob};
+use crate::daemon::event_loop::commands::{answer, counted, event_of};
+use crate::daemon::event_loop::{Input, Knowledge, LoopParts, Role};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
@@ -116,17 +118,6 @@ impl Announcer {
         batch
     }
 
-    fn tree_report(&mut self, report: TreeReport, parts: &mut RunParts) {
-        log::log_report(&report, &self.engine.plan);
-        self.count_sweep(&report, parts);
-        if let TreeReport::Event(event) = report {
-            if matches!(event, Event::Observed(_)) {
-                parts.failpoints.pass(Failpoint::Observed);
-            }
-            self.keep(event, parts.saver.trouble.is_some());
-        }
-    }
-
     /// Carries the counts under the plan before over to this one, but for mounts that it does not have.
     fn carry_counts_over(&self, before: &Plan, counts: &mut Counts) {
         let plan = &self.engine.plan;
@@ -137,23 +128,6 @@ impl Announcer {
             let mut sources = plan.sources.iter().filter(|plan| plan.name == *source);
             sources.any(|source| source.mounts.iter().any(is_same))
         });
-    }
-
-    /// Counts a reading of Change Lists.
-    fn count_read(
-        &self,
-        request: &TakeRequest,
-        outcome: &TakeOutcome,
-        took: Duration,
-        parts: &mut RunParts,
-    ) {
-        let source = self.engine.db().first::<String>(
-            "SELECT s.name FROM document d CROSS JOIN source s ON s.id = d.source WHERE d.uri = ?1",
-            &request.set,
-        );
-        if let Ok(Some(source)) = source {
-            parts.counts.read_changes(&source, request, outcome, took);
-        }
     }
 
     /// Counts a sweep, if the report is the end of one.
@@ -174,6 +148,62 @@ impl Announcer {
             let sweeps = sweeps.or_default();
             sweeps.took.observe(*took);
             (sweeps.last, sweeps.files, sweeps.unwatched) = (now, *files, *unwatched);
+        }
+    }
+
+    fn perform_effect(&mut self, effect: Effect, parts: &mut RunParts) {
+        match effect {
+            Effect::Serve(page) => {
+                self.unclaimed.remove(&page.topic);
+                self.topics.serve(page);
+                parts.failpoints.pass(Failpoint::Served);
+            }
+            Effect::Withdraw(topic) => {
+                self.topics.withdraw(&topic);
+                if let Some(hub) = &parts.hub.linked {
+                    hub.end_topic(&topic);
+                }
+            }
+            // It was cut just before the stop: it is sent at the next start.
+            Effect::Submit(_) if parts.is_stopping() => {}
+            // The embedded hub accepts by owing each subscriber a delivery, which is saved with the acceptance: a crash
+            // before that repeats it.
+            Effect::Submit(submission) if submission.mode == Mode::Embedded => {
+                let Some(hub) = &parts.hub.linked else {
+                    return;
+                };
+                let relay = hub.relay(submission.relayed());
+                parts.saver.unsaved.owed.extend(relay);
+                self.inputs.push_back(Event::Answered {
+                    channel: submission.channel,
+                    hub: submission.hub,
+                    seq: submission.seq,
+                    answer: Answer::ACCEPTED,
+                    jitter: 0.0,
+                });
+            }
+            Effect::Submit(submission) => self.submissions.submit(submission),
+            Effect::Take(request) => {
+                parts.failpoints.pass(Failpoint::Reading);
+                let keys = parts.saver.file.path.clone();
+                let recent_keys = self.trees.recent_keys.clone();
+                let job = ReadJob::new(*request, &self.engine.plan, keys, recent_keys);
+                self.change_reader.read(job);
+            }
+            Effect::Look(paths) => self.trees.trees().for_each(|tree| tree.look(paths.clone())),
+            Effect::Explain(paths) => {
+                let trees = self.trees.trees();
+                trees.for_each(|tree| tree.explain(paths.clone()));
+            }
+            Effect::Tell(fact) => {
+                let kind = |topic: &Topic| {
+                    let sql = "SELECT kind FROM channel WHERE topic = ?1";
+                    let kind = self.engine.db().first::<ChannelKind>(sql, topic);
+                    kind.ok().flatten().unwrap_or_default()
+                };
+                parts.counts.tell(&fact, kind, Timestamp::now());
+                log::log_fact(&fact);
+            }
         }
     }
 
@@ -214,8 +244,13 @@ fn moment(clock: Clock) -> Now {
 
 impl Role for Announcer {
     type Input = SourceInput;
+    type Config = Config;
 
     const UNSAVED_CHANGES: &'static str = ", which are detected again at the next start";
+
+    fn apply(daemon: &mut Daemon<Announcer>, config: &Config) -> anyhow::Result<()> {
+        daemon.apply_config(config)
+    }
 
     fn input(&mut self, input: SourceInput, parts: &mut RunParts) {
         let is_failing = parts.saver.trouble.is_some();
@@ -226,12 +261,29 @@ impl Role for Announcer {
                 self.keep(event, is_failing);
             }
             SourceInput::Read(round, request, took) => {
-                self.count_read(&request, &round.outcome, took, parts);
+                let source = self.engine.db().first::<String>(
+                    "SELECT s.name FROM document d CROSS JOIN source s ON s.id = d.source WHERE d.uri = ?1",
+                    &request.set,
+                );
+                if let Ok(Some(source)) = source {
+                    let outcome = &round.outcome;
+                    parts.counts.read_changes(&source, &request, outcome, took);
+                }
                 self.keep(Event::Taken(round), is_failing);
             }
             SourceInput::Tree(generation, mut report) => {
-                if self.trees.note(generation, &mut report) {
-                    self.tree_report(report, parts);
+                if !self.trees.note(generation, &mut report) {
+                    return;
+                }
+                log::log_report(&report, &self.engine.plan);
+                match report {
+                    TreeReport::Event(event) => {
+                        if matches!(event, Event::Observed(_)) {
+                            parts.failpoints.pass(Failpoint::Observed);
+                        }
+                        self.keep(event, is_failing);
+                    }
+                    report => self.count_sweep(&report, parts),
                 }
             }
         }
@@ -274,10 +326,8 @@ impl Role for Announcer {
         let effects = match stepped {
             Ok(effects) => effects,
             Err(error) => {
-                batch
-                    .into_iter()
-                    .rev()
-                    .for_each(|event| self.inputs.push_front(event));
+                let again = batch.into_iter().rev();
+                again.for_each(|event| self.inputs.push_front(event));
                 return Err(error);
             }
         };
@@ -298,29 +348,30 @@ impl Role for Announcer {
             self.perform_effect(effect, parts);
         }
         parts.dispatch(owed);
-        self.withdraw_unclaimed(parts);
+        // Once every tree is known, no channel claims those that are left.
+        if self.is_settled() {
+            for topic in mem::take(&mut self.unclaimed) {
+                self.perform_effect(Effect::Withdraw(topic), parts);
+            }
+        }
     }
 
     fn connection(&mut self) -> &mut Connection {
         &mut self.engine.connection
     }
 
-    fn command(&mut self, request: ControlRequest, now: Timestamp) -> CommandAnswer {
-        if !request.is_action() {
-            return CommandAnswer::Question(request);
+    fn command(&mut self, request: &ControlRequest, now: Timestamp) -> Result<(), ControlReply> {
+        if request.is_action() {
+            let commanded = event_of(&self.engine.reader(now), request);
+            let (event, answer) = commanded.map_err(ControlReply::Error)?;
+            self.inputs.push_back(event);
+            self.commanded = Some(answer);
         }
-        match event_of(&self.engine.reader(now), request) {
-            Ok((event, answer)) => {
-                self.inputs.push_back(event);
-                self.commanded = Some(answer);
-                CommandAnswer::OfStep
-            }
-            Err(refusal) => CommandAnswer::Ready(ControlReply::Error(refusal)),
-        }
+        Ok(())
     }
 
-    fn answer(&mut self, question: Option<ControlRequest>, now: Timestamp) -> ControlReply {
-        if let Some(request) = question {
+    fn answer(&mut self, request: ControlRequest, now: Timestamp) -> ControlReply {
+        if !request.is_action() {
             return answer(&self.engine.reader(now), request);
         }
         let answer = self.commanded.take();

@@ -1,7 +1,6 @@
 //! The threads that read Change Lists and compare them with what was taken, so that the loop never waits for them (C6).
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use resourcesync::change_list::{EntryPlace, ListedChanges};
 use resourcesync::uri::Uri;
 use tracing::{error, warn};
 
-use crate::announce::changes::inventory::{DeletionRules, take_inventory};
+use crate::announce::changes::inventory::take_inventory;
 use crate::announce::changes::round::{
     ListToRead, RoundFiles, Rounds, TakeOutcome, TakeRequest, Taken, TakenRound,
 };
@@ -71,16 +70,9 @@ type TakenCallback = dyn Fn(TakenRound, TakeRequest, Duration) + Send + Sync;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A queue of requests to the thread.
-pub struct ChangeReader {
+pub(super) struct ChangeReader {
     jobs: Option<Sender<ReadJob>>,
     answer: Arc<TakenCallback>,
-}
-
-impl fmt::Debug for ChangeReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut reader = f.debug_struct("ChangeReader");
-        reader.field("jobs", &self.jobs).finish_non_exhaustive()
-    }
 }
 
 impl ChangeReader {
@@ -252,17 +244,9 @@ impl RoundFiles for JobFiles<'_> {
 fn try_take(job: &ReadJob, rounds: &Rounds) -> Result<Taken, TakeOutcome> {
     let connection = read_only(&job.keys)?;
     let rows = Db(&connection);
-    match job.request.inventory {
-        Some(rules) => try_take_inventory(job, rules, rows),
-        None => rounds.take(&job.request, &mut JobFiles { job, rows }),
-    }
-}
-
-fn try_take_inventory(
-    job: &ReadJob,
-    rules: DeletionRules,
-    rows: Db<'_>,
-) -> Result<Taken, TakeOutcome> {
+    let Some(rules) = job.request.inventory else {
+        return rounds.take(&job.request, &mut JobFiles { job, rows });
+    };
     let lists = &job.request.lists;
     // One that is not the version that was seen is found before gigabytes of others are read.
     let files: Result<Vec<_>, TakeOutcome> = lists.iter().map(|list| job.open(list)).collect();

@@ -8,37 +8,43 @@ mod counting;
 pub mod hub_link;
 mod last_day;
 pub mod state_saver;
-pub mod status_reporter;
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rusqlite::Connection;
+use rustix::system::uname;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 use websub::http::Clock;
 use websub::hub::{HubRecord, Relay};
 
+use crate::admin::Readiness;
 use crate::announce::time::elapsed;
+use crate::config::reload::DaemonConfig;
 use crate::control::{ControlReply, ControlRequest};
+use crate::daemon::Daemon;
 use crate::daemon::event_loop::commands::{CommandAnswer, ask_subscriptions, no_embedded_hub};
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::last_day::LastDay;
 use crate::daemon::event_loop::state_saver::StateSaver;
-use crate::daemon::event_loop::status_reporter::{Knowledge, StatusReporter};
 use crate::daemon::failpoints::Failpoints;
 use crate::daemon::log::error_chain;
+use crate::daemon::service_manager::ServiceManager;
 use crate::report;
 use crate::report::figures::Counts;
-use crate::report::status::{ConfigurationStatus, Detail, IntervalView, Status};
+use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalView, Status};
 use crate::report::summary::DaemonActivity;
 use crate::state::open::StateFileError;
 use crate::state::{self, Db, StateError};
 
 /// Time that requests in flight may take to end when rsnotify stops. Service managers kill it after 30 s or more.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+
+/// Minimum time between two additions to the counts of the last day.
+const NOTED_EACH: Duration = Duration::from_secs(60);
 
 /// Inputs of the loop; `I` are those that only one of the daemons has.
 pub enum Input<I> {
@@ -53,8 +59,6 @@ pub enum Input<I> {
     CommandDone(oneshot::Sender<ControlReply>, ControlReply),
     /// The embedded hub has ended the deliveries that it had begun.
     HubDrained,
-    /// The configuration is to be reloaded, and the outcome told to who asked for it.
-    Reload(Option<oneshot::Sender<ControlReply>>),
     Stop,
 }
 
@@ -64,6 +68,16 @@ pub enum Ended {
     Reload(Vec<oneshot::Sender<ControlReply>>),
     /// It was told to stop. Work that others have begun may take until then.
     Stopped { by: Instant },
+}
+
+/// Whether every present mount was swept, and its Change Lists were read; `rsnotify hub` has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Some were not yet.
+    Partial,
+    /// Some were not yet since the configuration changed; before, all were.
+    CompleteBefore,
+    Complete,
 }
 
 /// Maximum inputs that are taken into one step, and so into one transaction.
@@ -76,9 +90,13 @@ const MAX_INPUTS: usize = 4_096;
 /// for that stay with the role.
 pub trait Role: Sized {
     type Input: Send + 'static;
+    type Config: DaemonConfig;
 
     /// Consequence of changes that are not saved when the daemon stops, to continue a sentence.
     const UNSAVED_CHANGES: &'static str;
+
+    /// Puts another configuration into effect, all of it or nothing.
+    fn apply(daemon: &mut Daemon<Self>, config: &Self::Config) -> anyhow::Result<()>;
 
     /// Takes an input.
     fn input(&mut self, input: Self::Input, parts: &mut LoopParts<Self::Input>);
@@ -111,11 +129,13 @@ pub trait Role: Sized {
     /// Returns the connection that writes the state.
     fn connection(&mut self) -> &mut Connection;
 
-    /// Takes a command about sources, channels or hubs, and returns how it is answered.
-    fn command(&mut self, request: ControlRequest, now: Timestamp) -> CommandAnswer;
+    /// Takes a command about sources, channels or hubs, of which actions wait for a step. An error is the answer.
+    fn command(&mut self, _: &ControlRequest, _: Timestamp) -> Result<(), ControlReply> {
+        Ok(())
+    }
 
-    /// Answers a question, or else the command that the last step has executed.
-    fn answer(&mut self, question: Option<ControlRequest>, now: Timestamp) -> ControlReply;
+    /// Answers a question, or the action that the last step has executed.
+    fn answer(&mut self, request: ControlRequest, now: Timestamp) -> ControlReply;
 
     /// Returns the status of its own work.
     fn status(
@@ -172,11 +192,18 @@ impl<I> LoopParts<I> {
     }
 }
 
-/// A role, and the parts that act for it.
+/// A role, the parts that act for it, and what probes, the service manager and the status are told.
 pub struct EventLoop<R: Role> {
     pub role: R,
     pub parts: LoopParts<R::Input>,
-    pub reporter: StatusReporter,
+    pub readiness: Readiness,
+    pub service_manager: ServiceManager,
+    pub configuration: ConfigurationStatus,
+    daemon: DaemonView,
+    is_ready: bool,
+    last_day: LastDay,
+    /// The time of the last addition to it.
+    noted: Option<Instant>,
     /// Replies to commands of this step, which wait until it is saved.
     replies: Vec<(oneshot::Sender<ControlReply>, CommandAnswer)>,
     /// Requests for the status, which is that after this step.
@@ -193,11 +220,21 @@ impl<R: Role> EventLoop<R> {
         // Nothing depends on it: if it cannot be read, the counts begin anew.
         let saved = state::last_day(Db(role.connection())).ok().flatten();
         let last_day = LastDay::new(saved.as_deref(), parts.clock.now());
-        let began = parts.counts.began;
+        let daemon = DaemonView {
+            host: uname().nodename().to_string_lossy().into_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            began: parts.counts.began,
+        };
         EventLoop {
             role,
             parts,
-            reporter: StatusReporter::new(configuration, began, last_day),
+            readiness: Readiness::default(),
+            service_manager: ServiceManager::from_environment(),
+            configuration,
+            daemon,
+            is_ready: false,
+            last_day,
+            noted: None,
             replies: Vec::new(),
             asks: Vec::new(),
         }
@@ -209,16 +246,13 @@ impl<R: Role> EventLoop<R> {
         loop {
             // It is never disconnected: the parts have a sender.
             let first = received.recv_timeout(self.time_to_wait()).ok();
-            let is_ping_due = self.reporter.service_manager.is_ping_due();
-            let mut reload: Option<Vec<_>> = None;
+            let is_ping_due = self.service_manager.is_ping_due();
+            let mut reload = Vec::new();
             let inputs = received.try_iter().take(MAX_INPUTS);
             for input in first.into_iter().chain(inputs) {
                 match input {
                     Input::Stop => self.stop(),
-                    Input::Reload(reply) => reload.get_or_insert_default().extend(reply),
-                    Input::Command(ControlRequest::Reload, reply) => {
-                        reload.get_or_insert_default().push(reply);
-                    }
+                    Input::Command(ControlRequest::Reload, reply) => reload.push(reply),
                     input => self.input(input),
                 }
                 // Each command has a step to itself, which counts what it did.
@@ -233,10 +267,10 @@ impl<R: Role> EventLoop<R> {
             self.send_replies();
             self.report_health(is_saved);
             if is_ping_due {
-                self.reporter.service_manager.ping();
+                self.service_manager.ping();
             }
-            match (self.parts.stop_by, reload) {
-                (Some(by), _) if self.is_done() || Instant::now() >= by => {
+            match self.parts.stop_by {
+                Some(by) if self.is_done() || Instant::now() >= by => {
                     self.role.log_unanswered();
                     if self.parts.hub.is_draining {
                         warn!(
@@ -245,7 +279,7 @@ impl<R: Role> EventLoop<R> {
                     }
                     return Ended::Stopped { by };
                 }
-                (None, Some(replies)) => return Ended::Reload(replies),
+                None if !reload.is_empty() => return Ended::Reload(reload),
                 _ => {}
             }
         }
@@ -256,17 +290,16 @@ impl<R: Role> EventLoop<R> {
         for input in received.try_iter() {
             self.input(input);
         }
-        let EventLoop { role, parts, .. } = self;
-        parts.saver.restore_file(role.connection());
-        let totals = totals(role, parts, parts.clock.now());
-        let last_day = &mut self.reporter.last_day;
-        last_day.note(totals);
-        if let Some(day) = last_day.unsaved(true) {
-            parts.saver.unsaved.last_day = Some(day);
+        self.parts.saver.restore_file(self.role.connection());
+        let totals = self.totals(self.parts.clock.now());
+        self.last_day.note(totals);
+        let saver = &mut self.parts.saver;
+        if let Some(day) = self.last_day.unsaved(true) {
+            saver.unsaved.last_day = Some(day);
         }
         // If a step failed before, it is retried now.
-        if parts.saver.trouble.take().is_some() {
-            parts.saver.probe_now();
+        if saver.trouble.take().is_some() {
+            saver.probe_now();
         }
         let mut is_saved = self.commit();
         while is_saved && self.role.has_inputs() {
@@ -278,7 +311,7 @@ impl<R: Role> EventLoop<R> {
 
     /// Returns how long to wait for the next input.
     fn time_to_wait(&self) -> Duration {
-        let wakes = [self.reporter.service_manager.wake(), self.parts.stop_by];
+        let wakes = [self.service_manager.wake(), self.parts.stop_by];
         let wakes = wakes.into_iter().flatten();
         let wake = wakes.fold(self.parts.saver.wake(), Instant::min);
         let wait = wake.saturating_duration_since(Instant::now());
@@ -306,24 +339,19 @@ impl<R: Role> EventLoop<R> {
             }
             Input::HubDrained => self.parts.hub.is_draining = false,
             // The loop has taken note of it, or has ended.
-            Input::Reload(_) | Input::Stop => {}
+            Input::Stop => {}
         }
     }
 
     /// Saves the inputs of this step, then performs its effects. Returns false while the state cannot be saved.
     pub fn commit(&mut self) -> bool {
         let is_awaited = !self.replies.is_empty();
-        let EventLoop {
-            role,
-            parts,
-            reporter,
-            ..
-        } = self;
+        let EventLoop { role, parts, .. } = self;
         if !parts.saver.may_try() {
             role.not_saved();
             return false;
         }
-        if let Some(day) = reporter.last_day.unsaved(false) {
+        if let Some(day) = self.last_day.unsaved(false) {
             parts.saver.unsaved.last_day = Some(day);
         }
         let now = parts.clock.now();
@@ -353,7 +381,7 @@ impl<R: Role> EventLoop<R> {
     /// Executes a command; [`EventLoop::send_replies`] answers it.
     fn command(&mut self, request: ControlRequest, reply: oneshot::Sender<ControlReply>) {
         let answer = match request {
-            ControlRequest::Status => CommandAnswer::Question(request),
+            ControlRequest::Status => CommandAnswer::AfterStep(request),
             ControlRequest::Subscriptions(about) => {
                 let now = self.parts.clock.now();
                 let db = Db(self.role.connection());
@@ -370,14 +398,17 @@ impl<R: Role> EventLoop<R> {
                 let _ = self.parts.inputs.send(Input::CommandDone(reply, answer));
                 return;
             }
-            request => self.role.command(request, self.parts.clock.now()),
+            request => match self.role.command(&request, self.parts.clock.now()) {
+                Ok(()) => CommandAnswer::AfterStep(request),
+                Err(answer) => CommandAnswer::Ready(answer),
+            },
         };
         self.replies.push((reply, answer));
     }
 
     fn is_command_waiting(&self) -> bool {
         let last = self.replies.last();
-        matches!(last, Some((_, CommandAnswer::OfStep)))
+        last.is_some_and(|(_, it)| matches!(it, CommandAnswer::AfterStep(it) if it.is_action()))
     }
 
     /// Answers commands, and requests for the status. None is reported as done while a crash could undo it.
@@ -386,13 +417,19 @@ impl<R: Role> EventLoop<R> {
         for (reply, answer) in std::mem::take(&mut self.replies) {
             let answer = match answer {
                 CommandAnswer::Ready(answer) => answer,
-                CommandAnswer::OfStep => self.role.answer(None, now),
-                CommandAnswer::Question(ControlRequest::Status) => {
+                CommandAnswer::AfterStep(ControlRequest::Status) => {
                     ControlReply::Status(Box::new(self.status(Detail::Everything)))
                 }
-                CommandAnswer::Question(request) => self.role.answer(Some(request), now),
+                CommandAnswer::AfterStep(request) => self.role.answer(request, now),
             };
-            commands::send(reply, answer, self.parts.saver.trouble.as_deref());
+            let answer = match &self.parts.saver.trouble {
+                Some(trouble) if answer.is_change() => ControlReply::Error(format!(
+                    "{trouble}; this takes effect once the state can be saved, and is lost if rsnotify stops before"
+                )),
+                _ => answer,
+            };
+            // The client may have disconnected.
+            let _ = reply.send(answer);
         }
         for (detail, answer) in std::mem::take(&mut self.asks) {
             let _ = answer.send(self.status(detail));
@@ -401,14 +438,11 @@ impl<R: Role> EventLoop<R> {
 
     fn status(&mut self, detail: Detail) -> Status {
         let now = self.parts.clock.now();
-        let EventLoop {
-            role,
-            parts,
-            reporter,
-            ..
-        } = self;
+        let mut last_day = self.last_day.clone();
+        last_day.note(self.totals(now));
+        let parts = &self.parts;
         let trouble = parts.saver.trouble.clone();
-        let (mut status, trouble) = match role.status(detail, now, parts) {
+        let (mut status, trouble) = match self.role.status(detail, now, parts) {
             Ok(status) => (status, trouble),
             Err(error) => {
                 let error = error_chain(&parts.saver.file.load_error(error));
@@ -423,10 +457,8 @@ impl<R: Role> EventLoop<R> {
             status.subscriptions =
                 hub.inspect(|subscriptions| subscriptions.list(now, &|_, _| None));
         }
-        status.daemon = Some(reporter.daemon.clone());
-        status.configuration = Some(reporter.configuration.clone());
-        let mut last_day = reporter.last_day.clone();
-        last_day.note(totals(role, parts, now));
+        status.daemon = Some(self.daemon.clone());
+        status.configuration = Some(self.configuration.clone());
         status.last_day = last_day.intervals.into();
         status.figures.counts = parts.counts.clone();
         status
@@ -434,21 +466,29 @@ impl<R: Role> EventLoop<R> {
 
     /// Tells probes and the service manager the outcome of a step.
     fn report_health(&mut self, is_saved: bool) {
-        let EventLoop {
-            role,
-            parts,
-            reporter,
-            ..
-        } = self;
-        if reporter.stepped(is_saved, role.step_ended()) {
-            parts.failpoints.ready();
+        let knowledge = self.role.step_ended();
+        // Mounts that were swept under the plan before are known.
+        let is_known = knowledge != Knowledge::Partial;
+        self.readiness.update(is_saved, is_known);
+        if is_saved && knowledge == Knowledge::Complete && !self.is_ready {
+            self.is_ready = true;
+            info!("ready");
+            self.service_manager.ready();
+            self.parts.failpoints.ready();
         }
-        if parts.is_stopping() {
+        if self.parts.is_stopping() {
             return;
         }
-        let now = parts.clock.now();
-        reporter.note_totals(|| totals(role, parts, now));
-        reporter.report_activity(|refused| match &parts.saver.trouble {
+        if self.noted.is_none_or(|noted| noted.elapsed() >= NOTED_EACH) {
+            self.noted = Some(Instant::now());
+            let totals = self.totals(self.parts.clock.now());
+            self.last_day.note(totals);
+        }
+        let (role, parts) = (&self.role, &self.parts);
+        let refused = self.configuration.refused.as_ref();
+        let refused = refused.map(|refused| refused.error.as_str());
+        let service_manager = &mut self.service_manager;
+        service_manager.report_status(|| match &parts.saver.trouble {
             Some(trouble) => DaemonActivity::Waiting {
                 trouble: trouble.clone(),
             },
@@ -464,7 +504,7 @@ impl<R: Role> EventLoop<R> {
             return;
         }
         info!("stopping");
-        self.reporter.service_manager.stopping();
+        self.service_manager.stopping();
         parts.stop_by = Some(Instant::now() + SHUTDOWN_GRACE);
         self.role.stop();
         parts.hub.drain(&parts.runtime, &parts.inputs);
@@ -474,26 +514,27 @@ impl<R: Role> EventLoop<R> {
     fn is_done(&self) -> bool {
         self.role.is_done() && !self.parts.hub.is_draining
     }
-}
 
-/// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
-fn totals<R: Role>(role: &mut R, parts: &LoopParts<R::Input>, now: Timestamp) -> IntervalView {
-    let hub = parts.hub.linked.as_ref().map(|hub| hub.status(now));
-    let deliveries = hub.as_ref().map(|hub| hub.counts.deliveries);
-    let (deliveries, owed) = (
-        deliveries.unwrap_or_default(),
-        hub.map_or(0, |hub| hub.owed),
-    );
-    let hubs = || parts.counts.hubs.values();
-    let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
-    let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
-    let retries: u64 = hubs().map(|counts| counts.retries).sum();
-    IntervalView {
-        from: now,
-        delivered: accepted + deliveries.delivered,
-        failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
-        retries: retries + deliveries.retries,
-        pending: (role.pending() + owed) as u64,
-        starts: 0,
+    /// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
+    fn totals(&mut self, now: Timestamp) -> IntervalView {
+        let parts = &self.parts;
+        let hub = parts.hub.linked.as_ref().map(|hub| hub.status(now));
+        let deliveries = hub.as_ref().map(|hub| hub.counts.deliveries);
+        let (deliveries, owed) = (
+            deliveries.unwrap_or_default(),
+            hub.map_or(0, |hub| hub.owed),
+        );
+        let hubs = || parts.counts.hubs.values();
+        let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
+        let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
+        let retries: u64 = hubs().map(|counts| counts.retries).sum();
+        IntervalView {
+            from: now,
+            delivered: accepted + deliveries.delivered,
+            failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
+            retries: retries + deliveries.retries,
+            pending: (self.role.pending() + owed) as u64,
+            starts: 0,
+        }
     }
 }

@@ -12,18 +12,16 @@ use rustix::process::{Signal, getpid, kill_process};
 use websub::hub::HubRecord;
 
 use crate::announce::event::{Effect, Event, Fact};
-use crate::announce::observation::Look;
+use crate::announce::observation::{Look, Observation};
 
-/// A point in the life of a delivery. At one without `Saved` in its name, the change is about to be saved.
+/// A point in the life of a delivery. At some of them a change is about to be saved; once it is, `Saved` follows in the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failpoint {
     /// The tree has reported a change, and the engine has not received it.
     Observed,
     Seen,
-    SeenSaved,
     /// A notification is cut, and with it the deliveries that the embedded hub owes.
     Cut,
-    CutSaved,
     /// The topic serves the notification.
     Served,
     /// The request to the hub is about to be sent.
@@ -32,20 +30,17 @@ pub enum Failpoint {
     Answered,
     /// A hub has accepted a notification.
     Told,
-    ToldSaved,
     /// The embedded hub has the deliveries that it owes.
     Dispatched,
     /// A subscriber has answered, and the loop has not received the answer.
     Relayed,
     Recorded,
-    RecordedSaved,
     /// Change Lists are about to be read.
     Reading,
     /// The fresh entries of Change Lists were read, and the loop has not received them.
     Taken,
     /// Entries count as taken, and the notifications that tell of them are logged.
     Logged,
-    LoggedSaved,
 }
 
 /// The failpoint at which this process dies, if any. Clones count together.
@@ -63,19 +58,15 @@ struct End {
 
 impl Failpoints {
     pub fn from_environment() -> Failpoints {
-        if !cfg!(debug_assertions) {
-            return Failpoints { end: None };
-        }
-        let end = std::env::var("RSNOTIFY_FAILPOINT")
-            .ok()
-            .and_then(|instruction| {
-                let (failpoint, passing) = instruction.split_once(':')?;
-                Some(Arc::new(End {
-                    failpoint: failpoint.to_owned(),
-                    passings_left: AtomicU32::new(passing.parse().ok()?),
-                    is_ready: AtomicBool::new(false),
-                }))
-            });
+        let asked = std::env::var("RSNOTIFY_FAILPOINT").ok();
+        let end = asked.filter(|_| cfg!(debug_assertions)).and_then(|asked| {
+            let (failpoint, passing) = asked.split_once(':')?;
+            Some(Arc::new(End {
+                failpoint: failpoint.to_owned(),
+                passings_left: AtomicU32::new(passing.parse().ok()?),
+                is_ready: AtomicBool::new(false),
+            }))
+        });
         Failpoints { end }
     }
 
@@ -88,13 +79,22 @@ impl Failpoints {
 
     /// Dies here, if this failpoint was asked for.
     pub fn pass(&self, failpoint: Failpoint) {
+        self.end_at(failpoint, "");
+    }
+
+    fn end_at(&self, failpoint: Failpoint, suffix: &str) {
+        // Change Lists are learned while the daemon becomes ready.
+        let counts_from_start = matches!(failpoint, Failpoint::Reading | Failpoint::Taken);
         if cfg!(debug_assertions)
             && let Some(end) = &self.end
-            && (end.is_ready.load(Ordering::Relaxed) || is_before_ready(failpoint))
-            && end.failpoint == format!("{failpoint:?}")
+            && (end.is_ready.load(Ordering::Relaxed) || counts_from_start)
+            && end.failpoint == format!("{failpoint:?}{suffix}")
             && end.passings_left.fetch_sub(1, Ordering::Relaxed) == 1
         {
-            die();
+            let _ = kill_process(getpid(), Signal::KILL);
+            loop {
+                std::thread::park();
+            }
         }
     }
 
@@ -106,74 +106,33 @@ impl Failpoints {
         effects: &[Effect],
         records: &[HubRecord],
     ) {
-        if cfg!(debug_assertions) {
-            for (before, after) in crossed(events, effects, records) {
-                self.pass(if is_saved { after } else { before });
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let mut seen = events.iter().flat_map(|event| match event {
+            Event::Observed(seen) => &seen[..],
+            _ => &[],
+        });
+        let is_document = |seen: &Observation| matches!(seen.look, Look::Document { .. });
+        let has_fact = |is_meant: fn(&Fact) -> bool| {
+            let mut facts = effects.iter();
+            facts.any(|effect| matches!(effect, Effect::Tell(fact) if is_meant(fact)))
+        };
+        let has_logged = |fact: &Fact| matches!(fact, Fact::Took { notifications, .. } if !notifications.is_empty());
+        let is_delivered = |record: &HubRecord| matches!(record, HubRecord::Progressed(..));
+        let is_cut = has_fact(|fact| matches!(fact, Fact::Cut { .. }));
+        let is_told = has_fact(|fact| matches!(fact, Fact::Delivered { .. }));
+        let suffix = if is_saved { "Saved" } else { "" };
+        for (is_crossed, failpoint) in [
+            (seen.any(is_document), Failpoint::Seen),
+            (is_cut, Failpoint::Cut),
+            (is_told, Failpoint::Told),
+            (has_fact(has_logged), Failpoint::Logged),
+            (records.iter().any(is_delivered), Failpoint::Recorded),
+        ] {
+            if is_crossed {
+                self.end_at(failpoint, suffix);
             }
         }
-    }
-}
-
-/// Returns true for what is counted from the start: Change Lists are learned while the daemon becomes ready.
-fn is_before_ready(failpoint: Failpoint) -> bool {
-    matches!(failpoint, Failpoint::Reading | Failpoint::Taken)
-}
-
-/// Returns the failpoints before and after this step is saved.
-fn crossed(
-    events: &[Event],
-    effects: &[Effect],
-    records: &[HubRecord],
-) -> impl Iterator<Item = (Failpoint, Failpoint)> {
-    let is_seen = |event: &Event| match event {
-        Event::Observed(seen) => {
-            let mut looks = seen.iter().map(|observation| &observation.look);
-            looks.any(|look| matches!(look, Look::Document { .. }))
-        }
-        _ => false,
-    };
-    let has_fact = |is_meant: fn(&Fact) -> bool| {
-        let mut facts = effects.iter();
-        facts.any(|effect| matches!(effect, Effect::Tell(fact) if is_meant(fact)))
-    };
-    let is_delivered = |record: &HubRecord| matches!(record, HubRecord::Progressed(..));
-    [
-        (
-            events.iter().any(is_seen),
-            Failpoint::Seen,
-            Failpoint::SeenSaved,
-        ),
-        (
-            has_fact(|fact| matches!(fact, Fact::Cut { .. })),
-            Failpoint::Cut,
-            Failpoint::CutSaved,
-        ),
-        (
-            has_fact(|fact| matches!(fact, Fact::Delivered { .. })),
-            Failpoint::Told,
-            Failpoint::ToldSaved,
-        ),
-        (
-            has_fact(
-                |fact| matches!(fact, Fact::Took { notifications, .. } if !notifications.is_empty()),
-            ),
-            Failpoint::Logged,
-            Failpoint::LoggedSaved,
-        ),
-        (
-            records.iter().any(is_delivered),
-            Failpoint::Recorded,
-            Failpoint::RecordedSaved,
-        ),
-    ]
-    .into_iter()
-    .filter(|(is_in, ..)| *is_in)
-    .map(|(_, before, after)| (before, after))
-}
-
-fn die() -> ! {
-    let _ = kill_process(getpid(), Signal::KILL);
-    loop {
-        std::thread::park();
     }
 }

@@ -1,36 +1,43 @@
 //! The work of `rsnotify hub`: publications and pings of many Sources, each answered once it is saved, and the fetches
-//! that pings ask for.
-
-mod daemon;
+//! that pings ask for. It is started and reloaded here: the parts are made from the configuration, and changed with it.
 
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
+use websub::http::Clock;
+use websub::http::server::ServerLimits;
 use websub::hub::http::fetches::{FailedAttempt, FetchOutcome, FetchReport, Fetches};
+use websub::hub::http::public::serve_hub;
+use websub::hub::http::settings::PreparedHub;
+use websub::hub::http::topic_client::TopicClient;
 use websub::hub::publication::PublicationRefusal;
-use websub::hub::publication::http::{AcceptedRequest, PublicHub};
-use websub::hub::published_topics::directory::TopicDirectory;
-use websub::hub::published_topics::{MAX_TOPICS, Publication, Published};
+use websub::hub::publication::http::{AcceptedRequest, IntakeSettings, PublicHub};
+use websub::hub::published_topics::directory::{HubTopics, TopicDirectory};
+use websub::hub::published_topics::{MAX_TOPICS, Publication, Published, PublishedTopics};
 use websub::hub::publisher::Publisher;
 use websub::hub::publisher_counts::views;
 use websub::hub::{HubRecord, Relay, RelayId};
+use websub::retry::end_of;
 
 use crate::announce::time::later;
+use crate::config::hub_config::HubConfig;
+use crate::config::publisher;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::event_loop::commands::CommandAnswer;
-use crate::daemon::event_loop::status_reporter::Knowledge;
-use crate::daemon::event_loop::{LoopParts, Role};
+use crate::daemon::event_loop::{EventLoop, Input, Knowledge, LoopParts, Role};
+use crate::daemon::process::Process;
+use crate::daemon::{Daemon, configuration_status};
 use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::DaemonActivity;
-use crate::state::open::StateFileError;
-use crate::state::{self, Db, StateError};
+use crate::state::open::{StateFile, StateFileError};
+use crate::state::{self, Db, StateError, hub, last_time_saved};
 
 /// Time between two searches for topics to forget.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);
@@ -87,9 +94,7 @@ impl Intake {
             return;
         }
         match request {
-            AcceptedRequest::Publication(publication) => {
-                self.publish(publication, Some(reply), parts)
-            }
+            AcceptedRequest::Publication(publication) => self.publish(publication, parts),
             AcceptedRequest::Pings { topics, publisher } => {
                 let now = parts.clock.now();
                 for topic in topics {
@@ -98,28 +103,17 @@ impl Intake {
                     parts.saver.unsaved.records.push(record);
                     self.pings.push((topic, Arc::clone(&publisher)));
                 }
-                self.replies.push(reply);
             }
         }
+        self.replies.push(reply);
     }
 
     /// Takes a publication: what it makes the hub owe is saved with the digest of its body.
-    fn publish(
-        &mut self,
-        publication: Publication,
-        reply: Option<PublicationReply>,
-        parts: &mut HubParts,
-    ) {
+    fn publish(&mut self, publication: Publication, parts: &mut HubParts) {
         let now = parts.clock.now();
         let published = self.directory.write().publish(&publication, now);
         let unsaved = &mut parts.saver.unsaved;
-        let Publication {
-            topic,
-            publisher,
-            body,
-            headers,
-            ..
-        } = publication;
+        let (topic, publisher) = (publication.topic, publication.publisher);
         let is_repeat = match published {
             Published::New(saved) => {
                 let seq = saved.seq;
@@ -128,8 +122,8 @@ impl Intake {
                     id: RelayId::default(),
                     topic: topic.clone(),
                     seq,
-                    body,
-                    headers,
+                    body: publication.body,
+                    headers: publication.headers,
                 });
                 unsaved.owed.extend(owed);
                 debug!(%topic, %publisher, seq, "accepted notification {seq} of {topic} from {publisher}");
@@ -143,22 +137,16 @@ impl Intake {
             }
         };
         self.accepted.push((publisher, is_repeat));
-        self.replies.extend(reply);
     }
 
     fn fetched(&mut self, report: FetchReport, parts: &mut HubParts) {
-        let FetchReport {
-            topic,
-            publisher,
-            began,
-            outcome,
-        } = report;
-        match outcome {
+        let (topic, publisher, began) = (report.topic, report.publisher, report.began);
+        match report.outcome {
             // It was fetched before a reload.
             FetchOutcome::Fetched(_) if !self.directory.may_publish(&publisher, &topic) => {
                 self.withdraw(&topic, &publisher, parts);
             }
-            FetchOutcome::Fetched(publication) => self.publish(publication, None, parts),
+            FetchOutcome::Fetched(publication) => self.publish(publication, parts),
             FetchOutcome::Withdrawn => self.withdraw(&topic, &publisher, parts),
             FetchOutcome::Unchanged => {
                 self.end_ping(&topic, began, parts);
@@ -218,8 +206,21 @@ impl Intake {
 
 impl Role for Intake {
     type Input = PublisherInput;
+    type Config = HubConfig;
 
     const UNSAVED_CHANGES: &'static str = "; deliveries may be repeated at the next start";
+
+    fn apply(daemon: &mut Daemon<Intake>, config: &HubConfig) -> anyhow::Result<()> {
+        let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
+        // Nothing fails from here on.
+        let intake = &mut daemon.event_loop.role;
+        let publishers = publisher::plan(&config.publishers);
+        intake.hub.embedded.apply(settings);
+        intake.hub.apply(intake_settings(config), publishers);
+        intake.topic_ttl = config.hub.topic_ttl.0;
+        end_foreign_topics(&intake.hub, &intake.directory);
+        Ok(())
+    }
 
     fn input(&mut self, input: PublisherInput, parts: &mut HubParts) {
         match input {
@@ -239,15 +240,10 @@ impl Role for Intake {
 
     fn save(&mut self, parts: &mut HubParts, _: bool) -> Result<(), StateFileError> {
         self.forget_topics(parts);
-        let LoopParts {
-            saver,
-            failpoints,
-            clock,
-            ..
-        } = parts;
+        let (saver, failpoints) = (&mut parts.saver, &parts.failpoints);
         saver.file.sync_commits(&self.connection, true)?;
         let changes = &saver.unsaved;
-        let now = clock.now();
+        let now = parts.clock.now();
         let mut write = || {
             let transaction = self.connection.transaction()?;
             let db = Db(&transaction);
@@ -295,11 +291,7 @@ impl Role for Intake {
         &mut self.connection
     }
 
-    fn command(&mut self, _: ControlRequest, _: Timestamp) -> CommandAnswer {
-        CommandAnswer::Ready(no_sources())
-    }
-
-    fn answer(&mut self, _: Option<ControlRequest>, _: Timestamp) -> ControlReply {
+    fn answer(&mut self, _: ControlRequest, _: Timestamp) -> ControlReply {
         no_sources()
     }
 
@@ -333,6 +325,88 @@ impl Role for Intake {
 
     fn end(&mut self) {
         self.hub.end();
+    }
+}
+
+impl Daemon<Intake> {
+    /// Starts everything.
+    pub fn relaying(config: HubConfig) -> anyhow::Result<Daemon<Intake>> {
+        let mut process = Process::begin()?;
+        let handle = process.runtime.handle().clone();
+        let _context = handle.enter();
+        let (file, connection) = StateFile::open(&config.state_dir)?;
+        file.claim(&connection, true)?;
+        let load_error = |error| file.load_error(error);
+        let (public, admin) = process.listeners(&config.server)?;
+
+        let published = hub::load_published_topics(Db(&connection)).map_err(load_error)?;
+        let topics = PublishedTopics::restore(published);
+        let publishers = publisher::plan(&config.publishers);
+        let client = TopicClient::new().context("cannot build the HTTP client for topics")?;
+        client.set_publishers(&publishers);
+        let directory = Arc::new(TopicDirectory::new(topics, publishers));
+        let client = Arc::new(client);
+        let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
+        let saved = hub::load_from(&file.path).map_err(load_error)?;
+        let clock = Clock::start(last_time_saved(&connection).map_err(load_error)?);
+        let mut parts: HubParts = process.loop_parts(file, clock);
+        let topics = HubTopics::Published(Arc::clone(&directory));
+        let subscribers = parts.start_hub(settings, saved, topics);
+        parts.hub.link(Some(subscribers.clone()));
+        let accept_inputs = parts.inputs.clone();
+        let hub = PublicHub::new(
+            subscribers,
+            intake_settings(&config),
+            Arc::clone(&directory),
+            Arc::clone(&client),
+            move |request, reply| {
+                // A stopped loop answers by dropping the reply.
+                let input = PublisherInput::Accept(request, reply);
+                let _ = accept_inputs.send(Input::Work(input));
+            },
+        );
+        let fetched = parts.inputs.clone();
+        let fetches = Fetches::new(client, Arc::clone(&directory), clock, move |outcome| {
+            let input = PublisherInput::Fetched(Box::new(outcome));
+            let _ = fetched.send(Input::Work(input));
+        });
+        end_foreign_topics(&hub, &directory);
+        // Fetches of an earlier run that did not succeed are begun with the first step.
+        let published = directory.read();
+        let pinged = published.topics().values();
+        let pinged = pinged.filter(|published| published.pinged.is_some());
+        let pings = pinged.map(|published| {
+            let publisher = Arc::from(published.publisher.as_str());
+            (published.topic.clone(), publisher)
+        });
+        let pings = pings.collect();
+        drop(published);
+        let topic_ttl = config.hub.topic_ttl.0;
+        let intake = Intake {
+            connection,
+            hub: hub.clone(),
+            directory,
+            fetches: Arc::new(fetches),
+            topic_ttl,
+            forget_at: end_of(clock.began, topic_ttl, clock.began),
+            replies: Vec::new(),
+            accepted: Vec::new(),
+            pings,
+        };
+        let event_loop = EventLoop::new(intake, parts, configuration_status(&config));
+        let public = public.serve(&mut process.tasks, |listener, ended| {
+            serve_hub(listener, hub, ServerLimits::default(), ended)
+        });
+        Ok(process.into_daemon(event_loop, config, public, admin))
+    }
+}
+
+fn intake_settings(config: &HubConfig) -> IntakeSettings {
+    IntakeSettings {
+        hub: config.hub.url.clone(),
+        max_body: config.hub.max_body.0 as usize,
+        publications_per_minute: (config.hub.max_publications_per_minute)
+            .unwrap_or(config.hub.max_requests_per_minute),
     }
 }
 

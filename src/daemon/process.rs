@@ -1,27 +1,35 @@
-//! A process before it is a daemon: its limits, its signals, its listeners.
+//! A process before it is a daemon: its limits, its signals, its listeners; and its front, while these are served.
 
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use jiff::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 use websub::http::Clock;
 
+use crate::admin::{Admin, Readiness};
 use crate::config::reload::DaemonConfig;
 use crate::config::server::ServerSettings;
+use crate::control::{self, ControlRequest, ControlSocket};
+use crate::daemon::Daemon;
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::state_saver::StateSaver;
 use crate::daemon::event_loop::{EventLoop, Input, LoopParts, Role};
 use crate::daemon::failpoints::Failpoints;
-use crate::daemon::front::{Front, admin_pages, serve_commands};
-use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
-use crate::daemon::{Daemon, socket_activation};
+use crate::daemon::listen::{
+    BoundListener, ListenerRole, ServedListener, bind, passed_listeners, until_dropped,
+};
 use crate::report::figures::Counts;
 use crate::state::open::StateFile;
+
+/// Minimum time that listeners get to send the answers that are ready when the daemon stops.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// A process that is to become a daemon: signals are handled, and inputs of its event loop are kept.
 pub struct Process<I> {
@@ -42,10 +50,16 @@ impl<I: Send + 'static> Process<I> {
             .enable_all()
             .build()
             .context("cannot start the network threads")?;
-        let handle = runtime.handle().clone();
-        let _context = handle.enter();
-        // Before anything that takes time or is logged: signals may come as soon as the process is known.
-        let signals = signals()?;
+        let context = runtime.enter();
+        // Before anything that takes time or is logged: signals may come as soon as the process is known, and unhandled, each
+        // would end it.
+        let handle = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
+        let signals = [
+            handle(SignalKind::terminate(), "SIGTERM")?,
+            handle(SignalKind::interrupt(), "SIGINT")?,
+            handle(SignalKind::hangup(), "SIGHUP")?,
+        ];
+        drop(context);
         let (inputs, received) = mpsc::channel();
         Ok(Process {
             began,
@@ -62,7 +76,7 @@ impl<I: Send + 'static> Process<I> {
         &self,
         server: &ServerSettings,
     ) -> anyhow::Result<(BoundListener, BoundListener)> {
-        let [public, admin] = socket_activation::take()?;
+        let [public, admin] = passed_listeners()?;
         let bound = |activated: Option<BoundListener>, address, role| {
             let listener = match activated {
                 Some(listener) => listener,
@@ -95,23 +109,50 @@ impl<I: Send + 'static> Process<I> {
     }
 
     /// Serves the admin pages and commands, and forwards signals. Must be called within a tokio runtime.
-    pub fn into_daemon<R: Role<Input = I>, C: DaemonConfig>(
+    pub fn into_daemon<R: Role<Input = I>>(
         self,
         event_loop: EventLoop<R>,
-        config: C,
+        config: R::Config,
         public: ServedListener,
         admin: BoundListener,
-    ) -> Daemon<R, C> {
+    ) -> Daemon<R> {
         let (mut tasks, inputs) = (self.tasks, self.inputs);
         let (state_dir, server, _) = config.shared();
-        let pages = admin_pages(server, &event_loop.reporter.readiness, &inputs);
+        let pages = admin_pages(server, &event_loop.readiness, &inputs);
+        let admin = admin.serve_admin(&mut tasks, pages);
+        let control = control::bind(state_dir).map(|(listener, socket)| {
+            let inputs = inputs.clone();
+            let command = move |request, reply| {
+                // A loop that has stopped answers by dropping the reply.
+                let _ = inputs.send(Input::Command(request, reply));
+            };
+            let (open, ended) = until_dropped();
+            tasks.spawn(control::serve(listener, command, ended));
+            (socket, open)
+        });
+        if let Err(error) = &control {
+            let directory = state_dir.display();
+            warn!(%error, "cannot accept commands such as `rsnotify accept` in {directory}: {error}");
+        }
+        let [mut terminate, mut interrupt, mut hangup] = self.signals;
+        tokio::spawn(async move {
+            loop {
+                let input = tokio::select! {
+                    _ = terminate.recv() => Input::Stop,
+                    _ = interrupt.recv() => Input::Stop,
+                    _ = hangup.recv() => Input::Command(ControlRequest::Reload, oneshot::channel().0),
+                };
+                if inputs.send(input).is_err() {
+                    return;
+                }
+            }
+        });
         let front = Front {
             public,
-            admin: admin.serve_admin(&mut tasks, pages),
-            control: serve_commands(state_dir, &inputs, &mut tasks),
+            admin,
+            control: control.ok(),
             tasks,
         };
-        tokio::spawn(forward(self.signals, inputs));
         Daemon {
             runtime: self.runtime,
             config,
@@ -122,31 +163,39 @@ impl<I: Send + 'static> Process<I> {
     }
 }
 
-/// Starts to handle signals: SIGTERM, SIGINT and SIGHUP. Unhandled, each would end the process.
-fn signals() -> anyhow::Result<[Signal; 3]> {
-    let take = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
-    Ok([
-        take(SignalKind::terminate(), "SIGTERM")?,
-        take(SignalKind::interrupt(), "SIGINT")?,
-        take(SignalKind::hangup(), "SIGHUP")?,
-    ])
+/// The listeners, served until this is dropped.
+pub struct Front {
+    pub public: ServedListener,
+    pub admin: ServedListener,
+    /// The socket of commands, and the handle that keeps it open.
+    pub control: Option<(ControlSocket, watch::Sender<()>)>,
+    pub tasks: JoinSet<()>,
 }
 
-/// Forwards each signal to the loop, as the input that it stands for.
-async fn forward<I>(
-    [mut terminate, mut interrupt, mut hangup]: [Signal; 3],
-    inputs: Sender<Input<I>>,
-) {
-    loop {
-        let input = tokio::select! {
-            _ = terminate.recv() => Input::Stop,
-            _ = interrupt.recv() => Input::Stop,
-            _ = hangup.recv() => Input::Reload(None),
-        };
-        if inputs.send(input).is_err() {
-            return;
+impl Front {
+    /// Takes no more clients. Returns a wait until `by`, and a moment at least, for answers to clients that have come before.
+    pub fn close(self, by: Instant) -> impl Future<Output = ()> {
+        let mut tasks = self.tasks;
+        drop((self.public, self.admin, self.control));
+        async move {
+            let left = by.saturating_duration_since(Instant::now());
+            let all = async { while tasks.join_next().await.is_some() {} };
+            let _ = tokio::time::timeout(left.max(LAST_MOMENT), all).await;
         }
     }
+}
+
+/// Returns the admin pages, which ask the event loop for the status.
+pub fn admin_pages<I: Send + 'static>(
+    server: &ServerSettings,
+    readiness: &Readiness,
+    inputs: &Sender<Input<I>>,
+) -> Admin {
+    let inputs = inputs.clone();
+    let ask = move |detail, answer| {
+        let _ = inputs.send(Input::Ask(detail, answer));
+    };
+    Admin::new(readiness.clone(), server.admin_hosts(), ask)
 }
 
 /// Raises the limit of open files and connections: the soft one to the hard one: the soft limit is only for programs

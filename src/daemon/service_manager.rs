@@ -27,15 +27,16 @@ impl ServiceManager {
     /// Finds the service manager through the environment.
     pub fn from_environment() -> ServiceManager {
         let now = Instant::now();
+        let is_present = std::env::var_os("NOTIFY_SOCKET").is_some();
         ServiceManager {
-            is_present: std::env::var_os("NOTIFY_SOCKET").is_some(),
+            is_present,
             watchdog: sd_notify::watchdog_enabled()
                 .filter(|timeout| !timeout.is_zero())
                 // As sd_watchdog_enabled(3) recommends.
                 .map(|timeout| (timeout / 2, now)),
             line: String::new(),
             next_line: now,
-            is_outdated: false,
+            is_outdated: is_present,
         }
     }
 

@@ -31,17 +31,16 @@ use crate::daemon::announcer::{Announcer, RunParts, SourceInput, moment};
 use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::{EventLoop, Input, Role};
 use crate::daemon::failpoints::Failpoint;
-use crate::daemon::front::{Front, admin_pages};
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
-use crate::daemon::process::Process;
+use crate::daemon::process::{Front, Process, admin_pages};
 use crate::daemon::{Daemon, configuration_status};
 use crate::state::open::StateFile;
 use crate::state::{self, last_time_saved};
 
-impl Daemon<Announcer, Config> {
+impl Daemon<Announcer> {
     /// Starts everything. All that can fail for want of permission or a free address does so before the first file is
     /// read.
-    pub fn announcing(config: Config) -> anyhow::Result<Daemon<Announcer, Config>> {
+    pub fn announcing(config: Config) -> anyhow::Result<Daemon<Announcer>> {
         let mut process = Process::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
@@ -140,7 +139,7 @@ impl Daemon<Announcer, Config> {
         let EventLoop {
             role,
             parts,
-            reporter,
+            readiness,
             ..
         } = &mut self.event_loop;
         role.submissions.submitter.change(clients);
@@ -163,7 +162,7 @@ impl Daemon<Announcer, Config> {
         }
         if let Some(elsewhere) = new_admin {
             elsewhere.log_address();
-            let pages = admin_pages(&config.server, &reporter.readiness, &parts.inputs);
+            let pages = admin_pages(&config.server, readiness, &parts.inputs);
             self.front.admin = elsewhere.serve_admin(&mut self.front.tasks, pages);
         }
         self.warn_of_ignored_addresses(config);

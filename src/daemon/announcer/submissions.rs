@@ -33,15 +33,10 @@ pub struct Submissions {
 impl Submissions {
     /// Starts a submission.
     pub fn submit(&mut self, submission: Submission) {
-        let Submission {
-            channel,
-            topic,
-            hub,
-            seq,
-            ..
-        } = &submission;
+        let (topic, hub, seq) = (&submission.topic, &submission.hub, submission.seq);
         debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
-        self.under_way.insert((*channel, hub.clone(), *seq));
+        self.under_way
+            .insert((submission.channel, hub.clone(), seq));
         let submitter = Arc::clone(&self.submitter);
         let brokers = Arc::clone(&self.brokers);
         let inputs = self.inputs.clone();

@@ -3,7 +3,6 @@
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
-use tokio::sync::oneshot;
 use websub::hub::SubscriptionKey;
 use websub::hub::subscriptions::Subscriptions;
 
@@ -17,22 +16,8 @@ use crate::state::{self, Db, StateError};
 /// How a command is answered.
 pub enum CommandAnswer {
     Ready(ControlReply),
-    /// By the step that executes it.
-    OfStep,
-    /// By the state after the step.
-    Question(ControlRequest),
-}
-
-/// Answers, unless the state cannot be saved because of some `trouble`, which is the answer then.
-pub fn send(reply: oneshot::Sender<ControlReply>, answer: ControlReply, trouble: Option<&str>) {
-    let answer = match (trouble, answer) {
-        (Some(trouble), answer) if answer.is_change() => ControlReply::Error(format!(
-            "{trouble}; this takes effect once the state can be saved, and is lost if rsnotify stops before"
-        )),
-        (_, answer) => answer,
-    };
-    // The client may have disconnected.
-    let _ = reply.send(answer);
+    /// After the step, which has executed it if it is an action.
+    AfterStep(ControlRequest),
 }
 
 /// Returns the answer to a question about subscriptions where no hub is embedded.
@@ -72,7 +57,7 @@ pub fn ask_subscriptions(
 /// Returns the event of a command that acts, and its answer, of which the number is still to come.
 pub fn event_of(
     reader: &Reader<'_>,
-    request: ControlRequest,
+    request: &ControlRequest,
 ) -> Result<(Event, ControlReply), String> {
     let account = |name: &AccountName| {
         let account = report::outbox::account(reader, name);
@@ -80,21 +65,22 @@ pub fn event_of(
     };
     match request {
         ControlRequest::Accept { source } => {
-            source_named(reader, &source)?;
+            source_named(reader, source)?;
             let answer = ControlReply::Accepted {
                 source: source.clone(),
                 documents: 0,
                 resources: 0,
             };
+            let source = source.clone();
             Ok((Event::Accept { source }, answer))
         }
         ControlRequest::Retry { only } => {
-            let only = only.map(|name| account(&name)).transpose()?;
+            let only = only.as_ref().map(account).transpose()?;
             let answer = ControlReply::Retried { notifications: 0 };
             Ok((Event::Retry { only }, answer))
         }
         ControlRequest::Drop { account: name } => {
-            let (channel, hub) = account(&name)?;
+            let (channel, hub) = account(name)?;
             let answer = ControlReply::Dropped { changes: 0 };
             Ok((Event::Drop { channel, hub }, answer))
         }
@@ -103,38 +89,40 @@ pub fn event_of(
 }
 
 /// Returns the answer of a command, with the number of documents, notifications or changes that it concerned.
-pub fn counted(answer: ControlReply, effects: &[Effect]) -> ControlReply {
-    let mut of_resources = 0;
-    let counts = effects.iter().map(|effect| match effect {
-        Effect::Tell(Fact::Accepted {
-            documents,
-            resources,
-            ..
-        }) => {
-            of_resources = *resources;
-            *documents
+pub fn counted(mut answer: ControlReply, effects: &[Effect]) -> ControlReply {
+    for effect in effects {
+        let Effect::Tell(fact) = effect else { continue };
+        match (fact, &mut answer) {
+            (
+                Fact::Accepted {
+                    documents: missing,
+                    resources: missing_resources,
+                    ..
+                },
+                ControlReply::Accepted {
+                    documents,
+                    resources,
+                    ..
+                },
+            ) => {
+                *documents += missing;
+                *resources = *missing_resources;
+            }
+            (Fact::Retried { notifications: now }, ControlReply::Retried { notifications }) => {
+                *notifications += now
+            }
+            (
+                Fact::Dropped {
+                    changes: dropped,
+                    cause: DropCause::Operator,
+                    ..
+                },
+                ControlReply::Dropped { changes },
+            ) => *changes += dropped,
+            _ => {}
         }
-        Effect::Tell(Fact::Retried { notifications }) => *notifications,
-        Effect::Tell(Fact::Dropped {
-            changes,
-            cause: DropCause::Operator,
-            ..
-        }) => *changes,
-        _ => 0,
-    });
-    let count = counts.sum();
-    match answer {
-        ControlReply::Accepted { source, .. } => ControlReply::Accepted {
-            source,
-            documents: count,
-            resources: of_resources,
-        },
-        ControlReply::Retried { .. } => ControlReply::Retried {
-            notifications: count,
-        },
-        ControlReply::Dropped { .. } => ControlReply::Dropped { changes: count },
-        answer => answer,
     }
+    answer
 }
 
 /// Answers a question about sources, channels or hubs.

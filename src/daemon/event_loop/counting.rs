@@ -7,7 +7,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
 use websub::publisher::reason::RefusalKind;
 
-use crate::announce::changes::round::{TakeOutcome, TakeRequest, UndatedChanges};
+use crate::announce::changes::round::{TakeOutcome, TakeRequest};
 use crate::announce::event::{DropCause, Fact};
 use crate::report::figures::{Counts, HubCounts};
 use crate::report::status::FellBehindView;
@@ -50,12 +50,9 @@ impl Counts {
             } => {
                 let counts = self.changes.entry(source.clone()).or_default();
                 add(&mut counts.taken, [*created, *updated, *deleted]);
-                let UndatedChanges {
-                    missing,
-                    invalid,
-                    ahead,
-                } = *undated;
-                add(&mut counts.undated, [missing, invalid, *back_dated, ahead]);
+                let (missing, invalid) = (undated.missing, undated.invalid);
+                let undated = [missing, invalid, *back_dated, undated.ahead];
+                add(&mut counts.undated, undated);
             }
             Fact::SkippedEntries { source, count, .. } => {
                 let counts = self.changes.entry(source.clone()).or_default();
@@ -105,15 +102,11 @@ impl Counts {
         let counts = self.changes.entry(source.to_owned()).or_default();
         match outcome {
             TakeOutcome::Taken(_) => {
-                let learned = request
-                    .lists
-                    .iter()
-                    .filter(|list| list.is_learned || list.is_archived);
+                let lists = request.lists.iter();
+                let learned = lists.filter(|list| list.is_learned || list.is_archived);
                 let learned = learned.count();
-                add(
-                    &mut counts.reads,
-                    [learned, request.lists.len() - learned, 0],
-                );
+                let taken = request.lists.len() - learned;
+                add(&mut counts.reads, [learned, taken, 0]);
             }
             TakeOutcome::Stale(_) | TakeOutcome::Unreadable(..) | TakeOutcome::Failed(_) => {
                 add(&mut counts.reads, [0, 0, request.lists.len()]);
@@ -140,6 +133,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use websub::counts::Histogram;
+
+    use crate::announce::changes::round::UndatedChanges;
 
     use std::sync::Arc;
 

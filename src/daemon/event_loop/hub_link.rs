@@ -16,6 +16,7 @@ use websub::hub::{HubRecord, Relay, SavedHub};
 use crate::daemon::event_loop::{Input, LoopParts};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::error_chain;
+use crate::state::StateError;
 use crate::state::hub::SavedRelays;
 
 /// The embedded hub, if there ever was one in this process.
@@ -102,23 +103,18 @@ impl<I: Send + 'static> LoopParts<I> {
             let _ = inputs.send(Input::HubRecords(changed));
         };
         let relays = Arc::new(SavedRelays::new(self.saver.file.path.clone()));
+        let in_words = |error: StateError| error_chain(&error);
         let unverified = relays.unverified().unwrap_or_else(|error| {
             warn!(
                 "requests that were not verified cannot be read: {}",
-                error_chain(&error)
+                in_words(error)
             );
             Vec::new()
         });
         let parts = Arc::clone(&relays);
         let relays = RelayFile {
-            next: Box::new(move |topic, heard| {
-                let next = relays.next(topic, heard);
-                next.map_err(|error| error_chain(&error))
-            }),
-            part: Box::new(move |id, number| {
-                let part = parts.part(id, number);
-                part.map_err(|error| error_chain(&error))
-            }),
+            next: Box::new(move |topic, heard| relays.next(topic, heard).map_err(in_words)),
+            part: Box::new(move |id, number| parts.part(id, number).map_err(in_words)),
         };
         let hub = EmbeddedHub::start(settings, saved, relays, topics, self.clock, records);
         hub.resume(unverified);
