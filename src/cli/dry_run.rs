@@ -100,7 +100,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
 /// Returns the time after which everything about the current tree has been announced.
 fn horizon(config: &Config) -> Duration {
     let graces = config.sources.iter().map(|source| source.deletion_grace.0);
-    let window = *config.window.max_wait + *config.window.hold;
+    let window = config.window.max_wait.0 + config.window.hold.0;
     graces.max().unwrap_or_default() + window + MAX_RETRY_AFTER
 }
 

@@ -151,7 +151,7 @@ fn trust(table: &str, trusted: &[Written<IpNet>], behind: &Address) -> Option<St
         return None;
     };
     let ip = address.ip();
-    let is_trusted = trusted.iter().any(|network| network.contains(&ip));
+    let is_trusted = trusted.iter().any(|network| network.0.contains(&ip));
     (!is_trusted).then(|| {
         format!(
             "# In [{table}] of rsnotify's own configuration, or all subscribers count as one:\n\

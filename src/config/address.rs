@@ -10,6 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+/// The message about an address with a user name or password.
+pub const NO_CREDENTIALS: &str =
+    "credentials do not belong into an address: use username and password_file";
+
 /// A TCP address (port 0 takes a free one) or the path of a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
@@ -29,18 +33,28 @@ impl Address {
             return Ok(Address::Unix(path.into()));
         }
         text.parse().map(Address::Tcp).map_err(|_| {
-            let has_host_name = text.rsplit_once(':').is_some_and(|(host, port)| {
-                host.starts_with(|c: char| c.is_ascii_alphabetic())
-                    && !host.contains([':', '/'])
-                    && port.parse::<u16>().is_ok()
-            });
-            if has_host_name {
-                return format!("\"{text}\" has a host name: write its IP address, such as \"127.0.0.1:8400\"");
-            }
-            format!(
-                "\"{text}\" is not an address to listen on: write \"127.0.0.1:8400\", \"[::1]:8400\" or \"unix:/path\""
-            )
+            let (host, port) = text.rsplit_once(':').unwrap_or_default();
+            let is_name =
+                host.starts_with(|c: char| c.is_ascii_alphabetic()) && !host.contains([':', '/']);
+            let wrong = if is_name && port.parse::<u16>().is_ok() {
+                "has a host name: write its IP address, such as \"127.0.0.1:8400\""
+            } else {
+                "is not an address to listen on: write \"127.0.0.1:8400\", \"[::1]:8400\" or \"unix:/path\""
+            };
+            format!("\"{text}\" {wrong}")
         })
+    }
+
+    /// Returns the TCP address, if it is one.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(_) => None,
+        }
+    }
+
+    pub fn is_loopback(&self) -> bool {
+        self.tcp().is_some_and(|tcp| tcp.ip().is_loopback())
     }
 }
 
@@ -75,18 +89,17 @@ pub fn web_uri(text: &str) -> Result<Uri, String> {
             "\"{shown}\" has a space, a control character, or one of < > \""
         ));
     }
+    let wrong = |reason: &str| Err(format!("\"{text}\" {reason}"));
     if text.contains('#') {
-        return Err(format!(
-            "\"{text}\" has a fragment (#), which is never sent"
-        ));
+        return wrong("has a fragment (#), which is never sent");
     }
     let uri = Uri::parse(text).map_err(|error| error.to_string())?;
     if !uri.as_str().starts_with("http://") && !uri.as_str().starts_with("https://") {
-        return Err(format!("\"{text}\" is neither http nor https"));
+        return wrong("is neither http nor https");
     }
     match Url::parse(text) {
         Ok(_) => Ok(uri),
-        Err(error) => Err(format!("\"{text}\" has no valid host or port: {error}")),
+        Err(error) => wrong(&format!("has no valid host or port: {error}")),
     }
 }
 

@@ -8,7 +8,7 @@ use resourcesync::uri::{Hub, is_clean};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
-use url::Url;
+use url::{Position, Url};
 
 use crate::announce::plan::{BrokerPlan, EMBEDDED_NAME};
 use crate::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
@@ -17,6 +17,7 @@ use crate::broker::feeds::objects::{AtomForm, object_glob};
 use crate::broker::settings::{
     BrokerAddress, BrokerHeader, BrokerSettings, BrokerSettingsError, HEART_BEAT,
 };
+use crate::config::address::NO_CREDENTIALS;
 use crate::config::check::suggested;
 use crate::config::duration::seconds;
 use crate::config::file::{ConfigError, ConfigFile, NOT_ZERO};
@@ -209,7 +210,7 @@ impl Broker {
                     "feeds are about changed resources: write channels = [\"change\"], and send changes of documents to \
                      another [[broker]] with payload = \"resourcesync\"",
                 ),
-                (self.timeout.is_zero(), "timeout", NOT_ZERO),
+                (self.timeout.0.is_zero(), "timeout", NOT_ZERO),
                 (!is_atom && self.object.is_some(), "object", no_feeds),
                 (!is_atom && self.identifiers.is_some(), "identifiers", no_feeds),
                 (!is_atom && self.location.is_some(), "location", no_feeds),
@@ -232,7 +233,7 @@ impl Broker {
             &mut self.ca_file,
         ];
         read_credentials(file, table, &self.username, held)?;
-        let is_given = |held: &Option<Held>| held.is_some() && !self.address.is_tls;
+        let is_given = |held: &Option<Held>| held.is_some() && !self.address.0.is_tls;
         let no_tls = "it has no effect without TLS: write stomp+tls:// in url, or remove it";
         let wrong = [
             (is_given(&self.client_cert), "client_cert", no_tls),
@@ -248,13 +249,12 @@ impl Broker {
 pub fn check_name(text: &str) -> Result<(), String> {
     let is_known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) || !text.chars().all(is_known) {
-        return Err("a name has letters, digits, \".\", \"_\" and \"-\" only, and begins with one of the first two"
-            .to_owned());
+        Err("a name has letters, digits, \".\", \"_\" and \"-\" only, and begins with one of the first two".to_owned())
+    } else if text == EMBEDDED_NAME {
+        Err("it means the embedded hub in commands: choose another name".to_owned())
+    } else {
+        Ok(())
     }
-    if text == EMBEDDED_NAME {
-        return Err("it means the embedded hub in commands: choose another name".to_owned());
-    }
-    Ok(())
 }
 
 /// Checks a virtual host.
@@ -298,9 +298,7 @@ pub fn check_location(text: &str) -> Result<(), String> {
 
 /// Checks a glob of the URIs of objects.
 pub fn check_object_glob(text: &str) -> Result<(), String> {
-    object_glob(text)
-        .map(drop)
-        .map_err(|error| error.to_string())
+    object_glob(text).map_or_else(|error| Err(error.to_string()), |_| Ok(()))
 }
 
 /// Checks a type of objects. Commas separate several in a property.
@@ -332,31 +330,25 @@ impl TextValue for BrokerAddress {
     /// No message repeats the address: it may hold a password.
     fn read(text: &str) -> Result<BrokerAddress, String> {
         if text.contains('@') {
-            return Err(
-                "credentials do not belong into an address: use username and password_file"
-                    .to_owned(),
-            );
+            return Err(NO_CREDENTIALS.to_owned());
         }
-        let wanted =
-            || "write \"stomp://HOST:PORT\", or \"stomp+tls://HOST:PORT\" for TLS".to_owned();
-        let url = Url::parse(text).map_err(|_| wanted())?;
-        let (is_tls, port) = match url.scheme() {
-            "stomp" => (false, TCP_PORT),
-            "stomp+tls" => (true, TLS_PORT),
-            _ => return Err(wanted()),
-        };
-        let host = url.host_str().unwrap_or_default();
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let is_bare =
-            matches!(url.path(), "" | "/") && url.query().is_none() && url.fragment().is_none();
-        if host.is_empty() || !is_bare || url.port() == Some(0) {
-            return Err(wanted());
-        }
-        Ok(BrokerAddress {
-            host: host.to_owned(),
-            port: url.port().unwrap_or(port),
-            is_tls,
-        })
+        let address = Url::parse(text).ok().and_then(|url| {
+            let (is_tls, port) = match url.scheme() {
+                "stomp" => (false, TCP_PORT),
+                "stomp+tls" => (true, TLS_PORT),
+                _ => return None,
+            };
+            let host = url.host_str()?.trim_matches(['[', ']']);
+            let is_bare = matches!(&url[Position::BeforePath..], "" | "/");
+            let is_one = !host.is_empty() && is_bare && url.port() != Some(0);
+            is_one.then(|| BrokerAddress {
+                host: host.to_owned(),
+                port: url.port().unwrap_or(port),
+                is_tls,
+            })
+        });
+        let wanted = "write \"stomp://HOST:PORT\", or \"stomp+tls://HOST:PORT\" for TLS";
+        address.ok_or_else(|| wanted.to_owned())
     }
 
     fn write(&self) -> String {

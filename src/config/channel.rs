@@ -19,46 +19,33 @@ pub fn check(
     // There may be one for each of many thousand sets.
     let (mut lists, mut topics) = (BTreeSet::new(), BTreeSet::new());
     for (at, channel) in channels.iter().enumerate() {
-        let wrong = |key: &str, message| Err(file.error(&format!("channel.{at}.{key}"), message));
-        let list = &channel.capability_list;
-        if !lists.insert((list, channel.kind)) {
-            let kind = if channel.kind == ChannelKind::Change {
-                "change "
-            } else {
-                ""
-            };
-            return wrong(
-                "capability_list",
-                format!("{list} has a {kind}channel already"),
-            );
-        }
-        let topic = channel.topic.as_str();
+        let (list, topic) = (&channel.capability_list, channel.topic.as_str());
         let is_below = |uri: Uri| prefixes.iter().any(|prefix| uri.is_below(prefix));
-        if !Uri::parse(topic).is_ok_and(is_below) {
+        let mut named = channel.hubs.iter().enumerate();
+        let (key, message) = if !lists.insert((list, channel.kind)) {
+            let kind = match channel.kind {
+                ChannelKind::Change => "change ",
+                ChannelKind::Framework => "",
+            };
+            let message = format!("{list} has a {kind}channel already");
+            ("capability_list".to_owned(), message)
+        } else if !Uri::parse(topic).is_ok_and(is_below) {
             let message =
                 format!("\"{topic}\" lies neither below server.public_url nor below a mount's url");
-            return wrong("topic", message);
-        }
-        if !topics.insert(&channel.topic) {
-            return wrong(
-                "topic",
-                format!("\"{topic}\" is another channel's topic already"),
-            );
-        }
-        let mut unknown = channel
-            .hubs
-            .iter()
-            .enumerate()
-            .filter(|(_, hub)| !hubs.contains(hub));
-        if let Some((position, hub)) = unknown.next() {
-            let message = format!(
-                "\"{}\" is not the url of a [[hub]], nor the embedded hub",
-                hub.as_str()
-            );
+            ("topic".to_owned(), message)
+        } else if !topics.insert(topic) {
+            let message = format!("\"{topic}\" is another channel's topic already");
+            ("topic".to_owned(), message)
+        } else if let Some((position, hub)) = named.find(|(_, hub)| !hubs.contains(hub)) {
+            let hub = hub.as_str();
+            let message = format!("\"{hub}\" is not the url of a [[hub]], nor the embedded hub");
             let known: Vec<&str> = hubs.iter().map(Hub::as_str).collect();
-            let message = suggested(&message, hub.as_str(), &known);
-            return wrong(&format!("hubs.{position}"), message);
-        }
+            let message = suggested(&message, hub, &known);
+            (format!("hubs.{position}"), message)
+        } else {
+            continue;
+        };
+        return Err(file.error(&format!("channel.{at}.{key}"), message));
     }
     Ok(())
 }

@@ -102,9 +102,8 @@ fn check_table(schema: &Value, key: &str, table: &DeTable<'_>) -> Result<(), Wro
 }
 
 fn check_text(schema: &Value, text: &str) -> Result<(), String> {
-    if let Some(choices) = schema["enum"]
-        .as_array()
-        .filter(|choices| !choices.contains(&text.into()))
+    if let Some(choices) = schema["enum"].as_array()
+        && !choices.contains(&text.into())
     {
         let meant = nearest(text, choices.iter().filter_map(Value::as_str));
         let meant = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
@@ -118,10 +117,8 @@ fn check_text(schema: &Value, text: &str) -> Result<(), String> {
 /// Returns what to write instead of a value of another kind.
 fn instead(kind: &str, schema: &Value, key: &str, written: &DeValue<'_>) -> String {
     let (shown, items) = (shown(written), &schema["items"]);
-    let is_item = key
-        .rsplit('.')
-        .next()
-        .is_some_and(|part| part.parse::<usize>().is_ok());
+    let last = key.rsplit('.').next().unwrap_or_default();
+    let is_item = last.parse::<usize>().is_ok();
     match (kind, written) {
         ("object", _) if !schema["properties"].is_object() => {
             "write a table of names and values: { NAME = \"…\" }".to_owned()
@@ -162,11 +159,8 @@ fn below(key: &str, part: impl Display) -> String {
 
 /// Returns the keys that a table must have.
 pub fn required(schema: &Value) -> impl Iterator<Item = &str> {
-    schema["required"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
+    let names = schema["required"].as_array();
+    names.into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// Returns a message with the word that was probably meant, or else with all that there are.
@@ -180,11 +174,11 @@ pub fn suggested(message: &str, text: &str, words: &[&str]) -> String {
 /// Returns the candidate nearest to `word`, if it is near enough to be a spelling mistake.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase().replace('-', "_");
-    candidates
-        .into_iter()
+    let candidates = candidates.into_iter();
+    let near = candidates
         .map(|candidate| (osa_distance(&word, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= (candidate.chars().count() / 3).max(1))
-        .min_by_key(|(distance, _)| *distance)
+        .filter(|(distance, candidate)| *distance <= (candidate.chars().count() / 3).max(1));
+    near.min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
@@ -203,13 +197,11 @@ fn instead_of_tables(key: &str, schema: &Value, value: &DeValue<'_>) -> String {
         return format!("it is a table: write [[{name}]] and its keys below");
     }
     let texts = value.as_str().into_iter().chain(std::iter::repeat("…"));
-    let pairs = required(schema)
-        .zip(texts)
-        .map(|(key, text)| format!("{key} = \"{text}\""));
-    format!(
-        "write {name} = [{{ {} }}]",
-        pairs.collect::<Vec<_>>().join(", ")
-    )
+    let pairs = required(schema).zip(texts);
+    let pairs: Vec<String> = pairs
+        .map(|(key, text)| format!("{key} = \"{text}\""))
+        .collect();
+    format!("write {name} = [{{ {} }}]", pairs.join(", "))
 }
 
 /// Returns a value as the file has it, except for the quotation marks around a text.

@@ -37,34 +37,27 @@ pub const fn seconds(seconds: u64) -> Written<Duration> {
 /// Reads `"100ms"`, `"2s"`, `"5m"`, `"12h"` or `"30d"`.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(0));
-    let unit = UNITS
-        .iter()
-        .find(|(name, _)| !number.is_empty() && *name == unit);
-    let Some((_, unit)) = unit else {
+    let mut units = UNITS.iter();
+    let Some((_, unit)) = units.find(|(name, _)| !number.is_empty() && *name == unit) else {
         return Err(format!(
             "\"{text}\" is not a duration: write a whole number and ms, s, m, h or d, such as \"30s\""
         ));
     };
-    let total = number
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(*unit));
-    total
-        .filter(|total| *total <= LONGEST_DAYS * 86_400_000)
-        .map(Duration::from_millis)
-        .ok_or_else(|| format!("\"{text}\" is longer than {LONGEST_DAYS}d"))
+    let number = number.parse::<u64>().ok();
+    match number.and_then(|number| number.checked_mul(*unit)) {
+        Some(total) if total <= LONGEST_DAYS * 86_400_000 => Ok(Duration::from_millis(total)),
+        _ => Err(format!("\"{text}\" is longer than {LONGEST_DAYS}d")),
+    }
 }
 
 /// Returns the text that [`parse`] reads back, in the largest unit that is exact.
 pub fn display(duration: Duration) -> String {
     let total = duration.as_millis();
-    let unit = UNITS
-        .iter()
-        .find(|(_, unit)| total > 0 && total.is_multiple_of(u128::from(*unit)));
-    unit.map_or_else(
-        || "0s".to_owned(),
-        |(name, unit)| format!("{}{name}", total / u128::from(*unit)),
-    )
+    let mut units = UNITS.iter().map(|(name, unit)| (name, u128::from(*unit)));
+    match units.find(|(_, unit)| total > 0 && total.is_multiple_of(*unit)) {
+        Some((name, unit)) => format!("{}{name}", total / unit),
+        None => "0s".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use toml::ser::ValueSerializer;
 
 use crate::config::schema::{DaemonKind, keys, schema_of};
 
@@ -47,24 +48,8 @@ pub fn page<T: Serialize + JsonSchema>(
 
 /// Returns a value in one line of TOML.
 pub fn toml(value: &Value) -> String {
-    let quoted = |text: &str| toml::Value::from(text).to_string();
-    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    match value {
-        Value::String(text) => quoted(text),
-        Value::Array(items) => format!(
-            "[{}]",
-            items.iter().map(toml).collect::<Vec<_>>().join(", ")
-        ),
-        Value::Object(table) if table.is_empty() => "{}".to_owned(),
-        Value::Object(table) => {
-            let pairs = table.iter().filter(|(_, value)| !value.is_null());
-            let pairs = pairs.map(|(name, value)| {
-                let is_bare = !name.is_empty() && name.chars().all(is_bare);
-                let name = if is_bare { name.clone() } else { quoted(name) };
-                format!("{name} = {}", toml(value))
-            });
-            format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
-        }
-        value => value.to_string(),
-    }
+    let mut line = String::new();
+    // Only null has no form, and no value below another one is null.
+    let _ = value.serialize(ValueSerializer::new(&mut line));
+    line
 }

@@ -1,10 +1,11 @@
 //! The environment of the process, as far as the configuration depends on it.
 
 use std::collections::HashMap;
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
+use std::{env, fs};
 
+use crate::config::file::ConfigError;
 use crate::config::overrides::Overrides;
 
 /// Directory in which systemd keeps the credentials of the service while it runs.
@@ -19,11 +20,18 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// A command about the service, such as `rsnotify status`, reads the same credentials as the service, if it may: systemd
+    /// tells only the service where they are.
     pub fn of_this_process() -> Environment {
+        let mut variables: HashMap<_, _> = env::vars_os().collect();
+        if Path::new(CREDENTIALS_OF_SERVICE).is_dir() {
+            let directory = variables.entry("CREDENTIALS_DIRECTORY".into());
+            directory.or_insert_with(|| CREDENTIALS_OF_SERVICE.into());
+        }
         Environment {
             default_file: PathBuf::from("/etc/rsnotify/config.toml"),
             current_dir: env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-            variables: variables(),
+            variables,
         }
     }
 
@@ -33,6 +41,22 @@ impl Environment {
         let is_there = || self.default_file.try_exists().unwrap_or(true);
         let says_what = overrides.root.is_some() || overrides.url.is_some();
         path.or_else(|| (!says_what && is_there()).then_some(self.default_file.as_path()))
+    }
+
+    /// Returns that file, if there is one, and its text.
+    pub fn read<'a>(
+        &'a self,
+        path: Option<&'a Path>,
+        overrides: &Overrides,
+    ) -> Result<(Option<&'a Path>, String), ConfigError> {
+        let Some(path) = self.file(path, overrides) else {
+            return Ok((None, String::new()));
+        };
+        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok((Some(path), text))
     }
 
     /// Returns an absolute path, unless it is empty, without `.` and `..`, so that two ways to write a directory
@@ -69,16 +93,4 @@ impl Environment {
             .or_else(|| below("XDG_STATE_HOME", "rsnotify"))
             .or_else(|| below("HOME", ".local/state/rsnotify"))
     }
-}
-
-/// Returns the environment variables. A command about the service, such as `rsnotify status`, reads the same credentials
-/// as the service, if it may: systemd tells only the service where they are.
-fn variables() -> HashMap<OsString, OsString> {
-    let mut variables: HashMap<_, _> = env::vars_os().collect();
-    if Path::new(CREDENTIALS_OF_SERVICE).is_dir() {
-        variables
-            .entry("CREDENTIALS_DIRECTORY".into())
-            .or_insert_with(|| CREDENTIALS_OF_SERVICE.into());
-    }
-    variables
 }

@@ -47,27 +47,35 @@ pub(crate) struct ConfigFile<'a> {
 }
 
 impl<'a> ConfigFile<'a> {
-    /// Reads as much as is TOML, and returns the first error beside it.
+    /// Reads a text, which must be TOML.
     pub fn parse(
         path: Option<&'a Path>,
         text: &'a str,
         environment: &'a Environment,
-    ) -> (ConfigFile<'a>, Result<(), ConfigError>) {
+    ) -> Result<ConfigFile<'a>, ConfigError> {
+        let (file, errors) = ConfigFile::recover(path, text, environment);
+        let Some(error) = errors.first() else {
+            return Ok(file);
+        };
+        let message = error.message().trim_end().replace('\n', ", ");
+        Err(file.error_at("", error.span().map(|span| span.start), message))
+    }
+
+    /// Reads as much of a text as is TOML, and returns the errors beside it.
+    pub fn recover(
+        path: Option<&'a Path>,
+        text: &'a str,
+        environment: &'a Environment,
+    ) -> (ConfigFile<'a>, Vec<toml::de::Error>) {
         let (table, errors) = DeTable::parse_recoverable(text);
-        let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
-        let flags = Vec::new();
         let file = ConfigFile {
             path,
             text,
-            root,
-            flags,
+            root: Spanned::new(table.span(), DeValue::Table(table.into_inner())),
+            flags: Vec::new(),
             environment,
         };
-        let outcome = errors.first().map_or(Ok(()), |error| {
-            let message = error.message().trim_end().replace('\n', ", ");
-            Err(file.error_at("", error.span().map(|span| span.start), message))
-        });
-        (file, outcome)
+        (file, errors)
     }
 
     /// Returns the value of a key.

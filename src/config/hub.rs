@@ -15,7 +15,7 @@ use websub::publisher::settings::{
 use websub::secret::{MASKED, Secret};
 
 use crate::announce::plan::{Mode, Replaces};
-use crate::config::address::web_uri;
+use crate::config::address::{NO_CREDENTIALS, web_uri};
 use crate::config::duration::seconds;
 use crate::config::file::{ConfigError, ConfigFile, NOT_ZERO};
 use crate::config::secret::{
@@ -108,13 +108,12 @@ impl ExternalHub {
         let publish_url =
             (self.publish_url).get_or_insert_with(|| Held::written(self.hub.as_str()));
         publish_url.read(file, &key("publish_url"))?;
-        let checked = address(publish_url.reveal()).map_err(|message| match publish_url.holder {
-            Some(_) => "it holds no absolute URI such as https://hub.example.net/publish?key=…, without user name \
-                        and password"
-                .to_owned(),
-            None => message,
-        });
-        checked.map_err(|message| file.error(&key("publish_url"), message))?;
+        address(publish_url.reveal()).map_err(|message| {
+            let held = "it holds no absolute URI such as https://hub.example.net/publish?key=…, without user name and \
+                        password";
+            let is_held = publish_url.holder.is_some();
+            file.error(&key("publish_url"), if is_held { held } else { &message })
+        })?;
 
         let (username, password) = (self.username.is_some(), self.password_file.is_some());
         let is_wrong = |name: &String| name.contains(':') || name.chars().any(char::is_control);
@@ -124,7 +123,7 @@ impl ExternalHub {
         file.refuse(
             table,
             &[
-                (self.timeout.is_zero(), "timeout", NOT_ZERO),
+                (self.timeout.0.is_zero(), "timeout", NOT_ZERO),
                 (
                     bearer && (username || password),
                     "bearer_token_file",
@@ -199,10 +198,10 @@ impl ExternalHub {
     /// Hides what may be secret: headers, and the part of an address that is not advertised which may hold a key.
     pub fn mask(&mut self) {
         mask_headers(&mut self.headers);
-        let Some(held) = &mut self.publish_url else {
-            return;
-        };
-        if held.holder.is_none() && held.reveal() != self.hub.as_str() {
+        if let Some(held) = &mut self.publish_url
+            && held.holder.is_none()
+            && held.reveal() != self.hub.as_str()
+        {
             *held = Held::written(match Url::parse(held.reveal()) {
                 Ok(url) if &url[Position::BeforePath..] == "/" => return,
                 Ok(url) => format!("{}/{MASKED}", &url[..Position::BeforePath]),
@@ -217,8 +216,7 @@ pub fn address(text: &str) -> Result<(), String> {
     let after_scheme = text.split_once("://").map_or(text, |(_, rest)| rest);
     let authority = after_scheme.split(['/', '?', '#']).next();
     if authority.is_some_and(|authority| authority.contains('@')) {
-        let message = "credentials do not belong into an address: use username and password_file";
-        return Err(message.to_owned());
+        return Err(NO_CREDENTIALS.to_owned());
     }
     web_uri(text).map(drop)
 }

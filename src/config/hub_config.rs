@@ -13,7 +13,7 @@ use crate::config::publisher::{self, PublisherSettings};
 use crate::config::schema::DaemonKind;
 use crate::config::served_hub::{ServedHub, origin};
 use crate::config::server::ServerSettings;
-use crate::config::{read_file, state_dir, with_text};
+use crate::config::state_dir;
 
 #[cfg(test)]
 mod tests;
@@ -45,7 +45,8 @@ impl HubConfig {
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<HubConfig, ConfigError> {
         let environment = Environment::of_this_process();
         let path = path.unwrap_or(&environment.default_file);
-        HubConfig::load_text(path, &read_file(path)?, overrides)
+        let (_, text) = environment.read(Some(path), overrides)?;
+        HubConfig::load_text(path, &text, overrides)
     }
 
     /// Reads a text as that of the file at `path`.
@@ -55,9 +56,8 @@ impl HubConfig {
         overrides: &Overrides,
     ) -> Result<HubConfig, ConfigError> {
         let environment = Environment::of_this_process();
-        with_text(&environment, Some(path), text, |file| {
-            HubConfig::of(file, overrides)
-        })
+        let file = &mut ConfigFile::parse(Some(path), text, &environment)?;
+        HubConfig::of(file, overrides)
     }
 
     pub(crate) fn of(
@@ -77,9 +77,7 @@ impl HubConfig {
             config.server.public_url = origin(&config.hub.url);
         }
         config.server.check(file)?;
-        config
-            .hub
-            .trust_loopback(file, "hub", &config.server.listen);
+        (config.hub).trust_loopback(file, "hub", &config.server.listen);
         publisher::check(file, &mut config.publishers)?;
         config.state_dir = state_dir(file, &config.state_dir)?;
         Ok(config)
@@ -87,13 +85,9 @@ impl HubConfig {
 
     /// Returns true if the file at `path`, or the default one, is one of `rsnotify hub`, whatever else is wrong with it.
     pub fn is_at(path: Option<&Path>, overrides: &Overrides) -> bool {
-        let environment = &Environment::of_this_process();
-        let Some(path) = environment.file(path, overrides) else {
-            return false;
-        };
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let (file, _) = ConfigFile::parse(Some(path), &text, environment);
-        is_of_hub(&file)
+        let environment = Environment::of_this_process();
+        let read = environment.read(path, overrides);
+        read.is_ok_and(|(path, text)| is_of_hub(&ConfigFile::recover(path, &text, &environment).0))
     }
 }
 

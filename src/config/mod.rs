@@ -111,20 +111,20 @@ impl Config {
     /// Reads the file at `path`, or the default one if nothing else says what to watch, under what the flags say.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
         let environment = Environment::of_this_process();
-        with_file(&environment, path, overrides, |file| {
-            Config::of(file, overrides)
-        })
+        let (path, text) = environment.read(path, overrides)?;
+        let file = &mut ConfigFile::parse(path, &text, &environment)?;
+        Config::of(file, overrides)
     }
 
     /// Loads a configuration as far as consumers of its brokers need it, on whose host there may be no source. The sources
     /// that brokers name need not be among them.
     pub fn load_brokers(path: Option<&Path>) -> Result<Config, ConfigError> {
         let environment = Environment::of_this_process();
-        with_file(&environment, path, &Overrides::default(), |file| {
-            let mut config: Config = file.read(DaemonKind::Run)?;
-            broker::check(file, &mut config.brokers, None)?;
-            Ok(config)
-        })
+        let (path, text) = environment.read(path, &Overrides::default())?;
+        let file = ConfigFile::parse(path, &text, &environment)?;
+        let mut config: Config = file.read(DaemonKind::Run)?;
+        broker::check(&file, &mut config.brokers, None)?;
+        Ok(config)
     }
 
     fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Result<Config, ConfigError> {
@@ -269,49 +269,16 @@ pub fn describe(
     comment: &dyn Fn(&str) -> String,
 ) -> Result<String, ConfigError> {
     let environment = Environment::of_this_process();
-    with_file(&environment, path, overrides, |file| {
-        let page = if is_of_hub(file) {
-            let config = HubConfig::of(file, overrides)?;
-            config.effective(&|key| file.origin(key).map(comment))
-        } else {
-            let config = Config::of(file, overrides)?;
-            config.effective(&|key| file.origin(key).map(comment))
-        };
-        Ok(match file.path {
-            Some(path) => format!("# Without a comment: from {}.\n{page}", path.display()),
-            None => format!("# No file was read.\n{page}"),
-        })
-    })
-}
-
-/// Reads the file at `path`, or the default one if nothing else says what to watch, and returns what `read` makes of it.
-fn with_file<T>(
-    environment: &Environment,
-    path: Option<&Path>,
-    overrides: &Overrides,
-    read: impl FnOnce(&mut ConfigFile<'_>) -> Result<T, ConfigError>,
-) -> Result<T, ConfigError> {
-    let path = environment.file(path, overrides);
-    let text = path.map_or(Ok(String::new()), read_file)?;
-    with_text(environment, path, &text, read)
-}
-
-/// Returns what `read` makes of the text that the file at `path` has, or would have.
-fn with_text<T>(
-    environment: &Environment,
-    path: Option<&Path>,
-    text: &str,
-    read: impl FnOnce(&mut ConfigFile<'_>) -> Result<T, ConfigError>,
-) -> Result<T, ConfigError> {
-    let (mut file, outcome) = ConfigFile::parse(path, text, environment);
-    outcome?;
-    read(&mut file)
-}
-
-fn read_file(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-        path: path.to_owned(),
-        source,
+    let (path, text) = environment.read(path, overrides)?;
+    let file = &mut ConfigFile::parse(path, &text, &environment)?;
+    let page = if is_of_hub(file) {
+        HubConfig::of(file, overrides)?.effective(&|key| file.origin(key).map(comment))
+    } else {
+        Config::of(file, overrides)?.effective(&|key| file.origin(key).map(comment))
+    };
+    Ok(match path {
+        Some(path) => format!("# Without a comment: from {}.\n{page}", path.display()),
+        None => format!("# No file was read.\n{page}"),
     })
 }
 

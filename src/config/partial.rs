@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeValue;
 
+use crate::config;
 use crate::config::address::Address;
 use crate::config::environment::Environment;
 use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::overrides::Overrides;
 use crate::config::server::ServerSettings;
-use crate::config::{self, read_file};
 
 /// Returns the state directory, as the flags, the file at `path` or the default one have it. Whatever else is wrong with
 /// the file is overlooked, text that is not TOML included.
@@ -26,20 +26,15 @@ fn state_dir_in(
     path: Option<&Path>,
     overrides: &Overrides,
 ) -> Result<PathBuf, ConfigError> {
-    if let Some(path) = overrides
-        .state_dir
-        .as_ref()
-        .filter(|path| !path.as_os_str().is_empty())
+    if let Some(path) = &overrides.state_dir
+        && !path.as_os_str().is_empty()
     {
         return Ok(environment.absolute(path));
     }
-    let path = environment.file(path, overrides);
-    let text = path.map_or(Ok(String::new()), read_file)?;
-    let (file, _) = ConfigFile::parse(path, &text, environment);
-    config::state_dir(
-        &file,
-        text_of(&file, "state_dir")?.unwrap_or_default().as_ref(),
-    )
+    let (path, text) = environment.read(path, overrides)?;
+    let (file, _) = ConfigFile::recover(path, &text, environment);
+    let written = text_of(&file, "state_dir")?.unwrap_or_default();
+    config::state_dir(&file, written.as_ref())
 }
 
 /// Returns the text of a key, if there is any.
@@ -60,16 +55,13 @@ fn admin_address_in(
     path: Option<&Path>,
     overrides: &Overrides,
 ) -> Result<Address, ConfigError> {
-    let (key, flag) = ("server.admin_listen", overrides.admin_listen.clone());
-    let path = environment.file(path, overrides).filter(|_| flag.is_none());
-    let text = path.map_or(Ok(String::new()), read_file)?;
-    let (mut file, outcome) = ConfigFile::parse(path, &text, environment);
-    outcome?;
-    let flag = Overrides {
-        admin_listen: flag,
-        ..Overrides::default()
+    let (path, text) = match overrides.admin_listen {
+        Some(_) => (None, String::new()),
+        None => environment.read(path, overrides)?,
     };
-    flag.apply(&mut file);
+    let mut file = ConfigFile::parse(path, &text, environment)?;
+    overrides.apply(&mut file);
+    let key = "server.admin_listen";
     let default = ServerSettings::default().admin_listen;
     let address = text_of(&file, key)?.map_or(Ok(default), Address::parse);
     match address.map_err(|message| file.error(key, message))? {

@@ -76,27 +76,26 @@ pub fn check(
         let token = content_of(&publisher.bearer_token_file);
         for other in earlier {
             let name = &other.name;
-            let overlap = overlap(&publisher.topics, &other.topics).map(|(ours, theirs)| {
-                format!(
+            let (key, message) = if *name == publisher.name {
+                (
+                    "name",
+                    format!("another publisher is named \"{name}\" already"),
+                )
+            } else if let Some((ours, theirs)) = overlap(&publisher.topics, &other.topics) {
+                let message = format!(
                     "{ours} and {theirs} of the publisher \"{name}\" overlap, so a topic could be of either: separate \
                      them, or make them one publisher"
-                )
-            });
-            let is_same = token.is_some() && token == content_of(&other.bearer_token_file);
-            let same_token = format!(
-                "the publisher \"{name}\" has the same token, so they cannot be told apart: give each its own"
-            );
-            let same_name = format!("another publisher is named \"{name}\" already");
-            let wrong = [
-                (*name == publisher.name, "name", same_name.as_str()),
-                (
-                    overlap.is_some(),
-                    "topics",
-                    overlap.as_deref().unwrap_or_default(),
-                ),
-                (is_same, "bearer_token_file", &same_token),
-            ];
-            file.refuse(&table, &wrong)?;
+                );
+                ("topics", message)
+            } else if token.is_some() && token == content_of(&other.bearer_token_file) {
+                let message = format!(
+                    "the publisher \"{name}\" has the same token, so they cannot be told apart: give each its own"
+                );
+                ("bearer_token_file", message)
+            } else {
+                continue;
+            };
+            return Err(file.error(&format!("{table}.{key}"), message));
         }
     }
     Ok(())
@@ -112,10 +111,9 @@ pub fn check_name(name: &str) -> Result<(), String> {
 
 /// Returns two prefixes of which one lies below the other.
 fn overlap<'a>(ours: &'a [Uri], theirs: &'a [Uri]) -> Option<(&'a Uri, &'a Uri)> {
-    ours.iter().find_map(|prefix| {
-        let other = theirs
-            .iter()
-            .find(|other| prefix.is_below(other) || other.is_below(prefix))?;
-        Some((prefix, other))
-    })
+    let pairs = ours
+        .iter()
+        .flat_map(|ours| theirs.iter().map(move |theirs| (ours, theirs)));
+    let mut pairs = pairs.filter(|(ours, theirs)| ours.is_below(theirs) || theirs.is_below(ours));
+    pairs.next()
 }

@@ -169,18 +169,17 @@ fn named<'a, T: PartialEq>(
 ) -> Vec<String> {
     let index = |all: &'a [T]| BTreeMap::from_iter(all.iter().map(|one| (name(one), one)));
     let (old, new) = (index(before), index(after));
-    let removed = before.iter().map(&name);
-    let removed = removed.filter(|name| !new.contains_key(name)).collect();
-    let (mut added, mut changed) = (Vec::new(), Vec::new());
-    for one in after {
-        match old.get(&name(one)) {
-            None => added.push(name(one)),
-            Some(before) if *before != one => changed.push(name(one)),
-            Some(_) => {}
-        }
-    }
-    let all: [(Vec<String>, &str); 3] =
-        [(added, "added"), (removed, "removed"), (changed, "changed")];
+    let names = |all: &[T], is_it: &dyn Fn(&str, &T) -> bool| -> Vec<String> {
+        let named = all.iter().map(|one| (name(one), one));
+        let those = named.filter(|(name, one)| is_it(name, one));
+        those.map(|(name, _)| name).collect()
+    };
+    let is_other = |name: &str, one: &T| old.get(name).is_some_and(|before| *before != one);
+    let all = [
+        (names(after, &|name, _| !old.contains_key(name)), "added"),
+        (names(before, &|name, _| !new.contains_key(name)), "removed"),
+        (names(after, &is_other), "changed"),
+    ];
     let words = all.iter().filter_map(|(names, verb)| match names.len() {
         0 => None,
         1..=MAX_NAMES => Some(format!("{kind} {} {verb}", names.join(", "))),

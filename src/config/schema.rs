@@ -8,6 +8,7 @@
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
@@ -15,7 +16,8 @@ use crate::config::check::FORMS;
 use crate::config::hub_config::HubConfig;
 
 /// The daemons, each with a file of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DaemonKind {
     Run,
     Hub,
@@ -36,10 +38,8 @@ pub fn schema_of<T: JsonSchema>(daemon: DaemonKind) -> Value {
 /// Returns the schema of both files, in draft 7 with the words of draft 4: what editors read for TOML (Taplo, and what is
 /// built on it) lies between them.
 pub fn schema() -> Value {
-    let (mut schema, mut of_hub) = (
-        schema_of::<Config>(DaemonKind::Run),
-        schema_of::<HubConfig>(DaemonKind::Hub),
-    );
+    let mut schema = schema_of::<Config>(DaemonKind::Run);
+    let mut of_hub = schema_of::<HubConfig>(DaemonKind::Hub);
     for (name, of_hub) in of_hub["properties"].as_object_mut().into_iter().flatten() {
         let (of_run, of_hub) = (schema["properties"][name].take(), of_hub.take());
         // A table of both daemons has more keys in the file of `rsnotify run`.
@@ -97,32 +97,24 @@ fn prepare(schema: &mut Schema, daemon: DaemonKind) {
         schema.insert("description".to_owned(), json!(first));
         schema.insert("x-more".to_owned(), json!(more.replace('\0', " ")));
     }
-    let form = FORMS
-        .iter()
-        .find(|(name, ..)| schema.get("x-form") == Some(&json!(name)));
-    if let Some((name, pattern, _)) = form {
-        let mut words = Map::from_iter([
-            ("x-form".to_owned(), json!(name)),
-            ("pattern".to_owned(), json!(pattern)),
-        ]);
-        match schema.get_mut("items").and_then(Value::as_object_mut) {
-            Some(items) => items.append(&mut words),
-            None => schema.append(&mut words),
-        }
+    let mut forms = FORMS.iter();
+    if let Some((name, pattern, _)) =
+        forms.find(|(name, ..)| schema.get("x-form") == Some(&json!(name)))
+    {
+        let texts = match schema.get_mut("items") {
+            Some(Value::Object(items)) => items,
+            _ => schema,
+        };
+        texts.insert("x-form".to_owned(), json!(name));
+        texts.insert("pattern".to_owned(), json!(pattern));
     }
     let required = schema.get("required").and_then(Value::as_array).cloned();
     let required = required.unwrap_or_default();
     if let Some(Value::Object(keys)) = schema.get_mut("properties") {
-        let word = if daemon == DaemonKind::Run {
-            "run"
-        } else {
-            "hub"
-        };
-        keys.retain(|_, key| key.get("x-daemon").is_none_or(|only| only == word));
-        for (name, key) in keys {
-            if let Some(key) = key.as_object_mut()
-                && required.contains(&json!(name))
-            {
+        let daemon = json!(daemon);
+        keys.retain(|_, key| key.get("x-daemon").is_none_or(|only| *only == daemon));
+        for name in required.iter().filter_map(Value::as_str) {
+            if let Some(Value::Object(key)) = keys.get_mut(name) {
                 key.remove("default");
             }
         }

@@ -51,31 +51,29 @@ enum TextOrHolder {
 
 impl From<TextOrHolder> for Held {
     fn from(written: TextOrHolder) -> Held {
-        match written {
-            TextOrHolder::Text(text) => Held::written(text),
-            TextOrHolder::Holder(holder) => Held {
-                holder: Some(holder),
-                content: Secret::new(""),
-            },
-        }
+        let (holder, text) = match written {
+            TextOrHolder::Text(text) => (None, text),
+            TextOrHolder::Holder(holder) => (Some(holder), String::new()),
+        };
+        let content = Secret::from(text);
+        Held { holder, content }
     }
 }
 
 /// A secret that is held elsewhere is named by its holder.
 impl From<Held> for TextOrHolder {
     fn from(held: Held) -> TextOrHolder {
-        let text = || TextOrHolder::Text(held.content.reveal().to_owned());
-        held.holder.map_or_else(text, TextOrHolder::Holder)
+        match held.holder {
+            Some(holder) => TextOrHolder::Holder(holder),
+            None => TextOrHolder::Text(held.content.reveal().to_owned()),
+        }
     }
 }
 
 impl Held {
     /// Returns a text that is written in the configuration.
     pub fn written(text: impl Into<String>) -> Held {
-        Held {
-            holder: None,
-            content: Secret::from(text.into()),
-        }
+        TextOrHolder::Text(text.into()).into()
     }
 
     pub fn reveal(&self) -> &str {
@@ -87,16 +85,14 @@ impl Held {
         let Some(holder) = &mut self.holder else {
             return Ok(());
         };
-        let wrong = |message| file.error(key, message);
-        let (name, content) = content(file, holder, MAX_SECRET).map_err(wrong)?;
+        let (name, content) = holder.read(file, key, MAX_SECRET)?;
         let line = content.trim_end_matches(['\r', '\n']);
         if line.is_empty() {
-            return Err(wrong(format!("{name} is empty")));
+            return Err(file.error(key, format!("{name} is empty")));
         }
         if line.chars().any(char::is_control) {
-            return Err(wrong(format!(
-                "{name} has more than one line, or control characters"
-            )));
+            let message = format!("{name} has more than one line, or control characters");
+            return Err(file.error(key, message));
         }
         self.content = Secret::new(line);
         Ok(())
@@ -132,29 +128,20 @@ pub fn read_credentials(
     username: &Option<String>,
     [password, cert, key, ca]: [&mut Option<Held>; 4],
 ) -> Result<(), ConfigError> {
-    for [(one, has_one), (other, has_other)] in [
-        [
-            ("username", username.is_some()),
-            ("password_file", password.is_some()),
-        ],
-        [
-            ("client_cert", cert.is_some()),
-            ("client_key", key.is_some()),
-        ],
+    for (one, has_one, other, has_other) in [
+        (
+            "username",
+            username.is_some(),
+            "password_file",
+            password.is_some(),
+        ),
+        ("client_cert", cert.is_some(), "client_key", key.is_some()),
     ] {
-        let wrong = [
-            (
-                has_one && !has_other,
-                one,
-                &*format!("it needs {other} too"),
-            ),
-            (
-                has_other && !has_one,
-                other,
-                &*format!("it needs {one} too"),
-            ),
-        ];
-        file.refuse(table, &wrong)?;
+        if has_one != has_other {
+            let (given, missing) = if has_one { (one, other) } else { (other, one) };
+            let message = format!("it needs {missing} too");
+            return Err(file.error(&format!("{table}.{given}"), message));
+        }
     }
     read_secret(file, &format!("{table}.password_file"), password)?;
     for (name, held, kind) in [
@@ -164,11 +151,11 @@ pub fn read_credentials(
     ] {
         let Some(held) = held else { continue };
         let key = format!("{table}.{name}");
-        let wrong = |message| file.error(&key, message);
-        let (name, content) = content(file, held.named(), MAX_PEM).map_err(wrong)?;
+        let (name, content) = held.named().read(file, &key, MAX_PEM)?;
         let mut lines = content.lines().map(str::trim_end);
         if !lines.any(|line| line.starts_with("-----BEGIN ") && line.ends_with(kind)) {
-            return Err(wrong(format!("{name} has no -----BEGIN … {kind} line")));
+            let message = format!("{name} has no -----BEGIN … {kind} line");
+            return Err(file.error(&key, message));
         }
         held.content = Secret::new(content);
     }
@@ -207,38 +194,46 @@ pub fn mask_headers(headers: &mut BTreeMap<String, Held>) {
     }
 }
 
-/// Returns the name of a holder in messages, and its content, which may have `max` bytes.
-fn content(
-    file: &ConfigFile<'_>,
-    holder: &mut Holder,
-    max: u64,
-) -> Result<(String, String), String> {
-    match holder {
-        Holder::File(path) if path.as_os_str().is_empty() => Err("it is empty".to_owned()),
-        Holder::File(path) => {
-            let name = path.display().to_string();
-            *path = file.resolve(path);
-            // No message repeats a secret that stands in the place of its file.
-            if name.len() >= SECRET_LIKE && !name.contains('/') && !path.exists() {
-                let message = "no such file; if this is the secret itself, write it into a file, and name that here";
-                return Err(message.to_owned());
+impl Holder {
+    /// Returns its name in messages, and its content, which may have `max` bytes.
+    fn read(
+        &mut self,
+        file: &ConfigFile<'_>,
+        key: &str,
+        max: u64,
+    ) -> Result<(String, String), ConfigError> {
+        self.content(file, max)
+            .map_err(|message| file.error(key, message))
+    }
+
+    fn content(&mut self, file: &ConfigFile<'_>, max: u64) -> Result<(String, String), String> {
+        match self {
+            Holder::File(path) if path.as_os_str().is_empty() => Err("it is empty".to_owned()),
+            Holder::File(path) => {
+                let name = path.display().to_string();
+                *path = file.resolve(path);
+                // No message repeats a secret that stands in the place of its file.
+                if name.len() >= SECRET_LIKE && !name.contains('/') && !path.exists() {
+                    let message = "no such file; if this is the secret itself, write it into a file, and name that here";
+                    return Err(message.to_owned());
+                }
+                Ok((name, read(path, max)?))
             }
-            Ok((name, read(path, max)?))
-        }
-        Holder::Env(name) => {
-            let value = file.environment.variable(name);
-            let value = value.ok_or(format!(
-                "the environment variable {name} is not set, or empty"
-            ))?;
-            let value = value.to_str().ok_or(format!("${name} is not UTF-8"))?;
-            if value.len() as u64 > max {
-                return Err(format!("${name} is larger than {} KiB", max >> 10));
+            Holder::Env(name) => {
+                let value = file.environment.variable(name);
+                let value = value.ok_or(format!(
+                    "the environment variable {name} is not set, or empty"
+                ))?;
+                let value = value.to_str().ok_or(format!("${name} is not UTF-8"))?;
+                if value.len() as u64 > max {
+                    return Err(format!("${name} is larger than {} KiB", max >> 10));
+                }
+                Ok((format!("${name}"), value.to_owned()))
             }
-            Ok((format!("${name}"), value.to_owned()))
-        }
-        Holder::Credential(name) => {
-            let content = read(&credential(file, name)?, max)?;
-            Ok((format!("the credential {name}"), content))
+            Holder::Credential(name) => {
+                let content = read(&credential(file, name)?, max)?;
+                Ok((format!("the credential {name}"), content))
+            }
         }
     }
 }
@@ -260,13 +255,12 @@ fn credential(file: &ConfigFile<'_>, name: &str) -> Result<PathBuf, String> {
         ));
     }
     let given = format!("put LoadCredential={name}:/path/to/it into the service's unit");
-    let Some(directory) = file.environment.variable("CREDENTIALS_DIRECTORY") else {
-        let message = "there are no credentials, because $CREDENTIALS_DIRECTORY is not set";
-        return Err(format!("{message}: {given}"));
-    };
-    let path = Path::new(directory).join(name);
+    let directory = file.environment.variable("CREDENTIALS_DIRECTORY");
+    let directory = directory.ok_or(format!(
+        "there are no credentials, because $CREDENTIALS_DIRECTORY is not set: {given}"
+    ))?;
+    let (path, directory) = (Path::new(directory).join(name), directory.display());
     if path.try_exists().is_ok_and(|exists| !exists) {
-        let directory = directory.display();
         return Err(format!(
             "there is no credential {name} in {directory}: {given}"
         ));

@@ -16,8 +16,7 @@ use websub::hub::callback::CallbackPolicy;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::limits::HubLimits;
 
-use crate::config::address::Address;
-use crate::config::address::web_uri;
+use crate::config::address::{Address, web_uri};
 use crate::config::duration::seconds;
 use crate::config::file::{ConfigError, ConfigFile, NOT_ZERO};
 use crate::config::text::{Size, Written, values};
@@ -114,24 +113,20 @@ impl ServedHub {
         let wrong = [
             (self.url.as_str().is_empty(), "url", "it is missing"),
             (self.max_body.0 > MAX_BODY, "max_body", &too_large),
-            (self.topic_ttl.is_zero(), "topic_ttl", NOT_ZERO),
+            (self.topic_ttl.0.is_zero(), "topic_ttl", NOT_ZERO),
         ];
         file.refuse("hub", &wrong)
     }
 
     /// Returns the embedded hub's URI, as it is advertised.
     pub fn hub(&self, public_url: &Uri) -> Hub {
-        Hub::new(format!(
-            "{}{}",
-            public_url.as_str(),
-            self.path.trim_start_matches('/')
-        ))
+        let path = self.path.trim_start_matches('/');
+        Hub::new(format!("{}{path}", public_url.as_str()))
     }
 
     /// Trusts proxies on loopback, if it listens there and `table` of the file names no proxies.
     pub(crate) fn trust_loopback(&mut self, file: &ConfigFile<'_>, table: &str, listen: &Address) {
-        let is_loopback = matches!(listen, Address::Tcp(address) if address.ip().is_loopback());
-        if is_loopback && file.get(&format!("{table}.trusted_proxies")).is_none() {
+        if listen.is_loopback() && file.get(&format!("{table}.trusted_proxies")).is_none() {
             self.trusted_proxies = LOOPBACK.map(Written).to_vec();
         }
     }
@@ -186,16 +181,14 @@ pub fn origin(hub: &Hub) -> Option<Uri> {
 
 /// Checks the path of the embedded hub.
 pub fn check_path(text: &str) -> Result<(), String> {
-    let Some(path) = text.strip_prefix('/').filter(|path| is_plain(path)) else {
-        return Err(format!("\"{text}\" is not a plain path such as \"/hub\""));
-    };
-    // Topics of sets that advertise none are named below it (R9).
-    if path.starts_with("topics/") || !path.split('/').all(is_segment) {
-        return Err(format!(
-            "\"{text}\" cannot be the hub's path: write one such as \"/hub\""
-        ));
+    match text.strip_prefix('/').filter(|path| is_plain(path)) {
+        None => Err(format!("\"{text}\" is not a plain path such as \"/hub\"")),
+        // Topics of sets that advertise none are named below it (R9).
+        Some(path) if path.starts_with("topics/") || !path.split('/').all(is_segment) => Err(
+            format!("\"{text}\" cannot be the hub's path: write one such as \"/hub\""),
+        ),
+        Some(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// Checks an address, which is kept byte for byte. The path is where requests are taken.

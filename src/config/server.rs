@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use url::{Host, Url};
 
-use crate::config::address::Address;
-use crate::config::address::with_slash;
+use crate::config::address::{Address, with_slash};
 use crate::config::duration::seconds;
 use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::text::Written;
@@ -56,25 +55,24 @@ impl ServerSettings {
     /// Returns true if no other machine can reach it, as far as addresses tell: both listeners are on loopback, and so
     /// is the public URL.
     pub fn is_on_this_machine(&self) -> bool {
-        let is_loopback =
-            |address: &Address| matches!(address, Address::Tcp(tcp) if tcp.ip().is_loopback());
         let is_here = |uri: &Uri| match Url::parse(uri.as_str()).as_ref().map(Url::host) {
             Ok(Some(Host::Ipv4(address))) => address.is_loopback(),
             Ok(Some(Host::Ipv6(address))) => address.is_loopback(),
             Ok(Some(Host::Domain(name))) => name == "localhost",
             Ok(None) | Err(_) => false,
         };
-        is_loopback(&self.listen)
-            && is_loopback(&self.admin_listen)
+        self.listen.is_loopback()
+            && self.admin_listen.is_loopback()
             && self.public_url.as_ref().is_none_or(is_here)
     }
 
     /// Returns the URL of the public listener, as far as it is known before the listener is bound.
     pub fn known_public_url(&self) -> Option<Uri> {
-        match self.listen {
-            Address::Tcp(address) if address.port() != 0 => Some(self.public_url_at(address)),
-            _ => self.public_url.clone(),
-        }
+        let bound = self.listen.tcp().filter(|tcp| tcp.port() != 0);
+        bound.map_or_else(
+            || self.public_url.clone(),
+            |tcp| Some(self.public_url_at(tcp)),
+        )
     }
 
     /// Makes paths absolute, and checks how the listeners are reached.
@@ -89,12 +87,9 @@ impl ServerSettings {
         }
         self.public_url = self.public_url.take().map(with_slash);
         let (listen, has_url) = (&self.listen, self.public_url.is_some());
-        let tcp = match listen {
-            Address::Tcp(address) => Some(address),
-            Address::Unix(_) => None,
-        };
+        let tcp = listen.tcp();
         // Such as `[fe80::1%2]:8400`, of one link only.
-        let has_scope = |tcp: &SocketAddr| matches!(tcp, SocketAddr::V6(v6) if v6.scope_id() != 0);
+        let has_scope = |tcp| matches!(tcp, SocketAddr::V6(v6) if v6.scope_id() != 0);
         let is_nowhere = tcp.is_some_and(|tcp| tcp.ip().is_unspecified() || has_scope(tcp));
         let takes_a_free_port = tcp.is_some_and(|tcp| tcp.port() == 0);
         let wrong = [
@@ -119,10 +114,7 @@ impl ServerSettings {
 
     /// Returns the names under which the admin listener may be addressed (a guard against DNS rebinding).
     pub fn admin_hosts(&self) -> Vec<String> {
-        let ip = match &self.admin_listen {
-            Address::Tcp(address) => Some(address.ip().to_string()),
-            Address::Unix(_) => None,
-        };
+        let ip = self.admin_listen.tcp().map(|tcp| tcp.ip().to_string());
         std::iter::once("localhost".to_owned()).chain(ip).collect()
     }
 }

@@ -162,47 +162,50 @@ impl Source {
     }
 
     fn check(&mut self, file: &ConfigFile<'_>, table: &str) -> Result<(), ConfigError> {
-        let (path, url) = (self.path.take(), self.url.take());
-        let has_short = path.is_some() || url.is_some();
+        let form = match (self.path.take(), self.url.take()) {
+            (None, None) if !self.mount.is_empty() => Ok(()),
+            (Some(directory), Some(prefix)) if self.mount.is_empty() => {
+                self.mount.push(MountPlan {
+                    id: MountId(0),
+                    directory,
+                    prefix,
+                    aliases: Vec::new(),
+                });
+                Ok(())
+            }
+            (None, None) => Err((
+                "mount",
+                "it is missing: write path and url, or mount = [{ path = \"…\", url = \"…\" }]",
+            )),
+            _ if !self.mount.is_empty() => Err((
+                "mount",
+                "path and url are the short form of one mount: move them into mount = [{ … }]",
+            )),
+            (Some(_), _) => Err((
+                "path",
+                "it needs url too: what the directory is published as",
+            )),
+            (None, _) => Err((
+                "url",
+                "it needs path too: the directory that is published there",
+            )),
+        };
+        form.map_err(|(key, message)| file.error(&format!("{table}.{key}"), message))?;
         let no_inotify = self.watch == WatchMode::Inotify && !cfg!(target_os = "linux");
         let wrong = [
             (
-                has_short && !self.mount.is_empty(),
-                "mount",
-                "path and url are the short form of one mount: move them into mount = [{ … }]",
+                self.rescan_interval.0.is_zero(),
+                "rescan_interval",
+                NOT_ZERO,
             ),
-            (
-                !has_short && self.mount.is_empty(),
-                "mount",
-                "it is missing: write path and url, or mount = [{ path = \"…\", url = \"…\" }]",
-            ),
-            (
-                has_short && url.is_none(),
-                "path",
-                "it needs url too: what the directory is published as",
-            ),
-            (
-                has_short && path.is_none(),
-                "url",
-                "it needs path too: the directory that is published there",
-            ),
-            (self.rescan_interval.is_zero(), "rescan_interval", NOT_ZERO),
-            (self.poll_interval.is_zero(), "poll_interval", NOT_ZERO),
+            (self.poll_interval.0.is_zero(), "poll_interval", NOT_ZERO),
             (
                 no_inotify,
                 "watch",
                 "only Linux has inotify: write \"auto\" or \"notify\"",
             ),
         ];
-        file.refuse(table, &wrong)?;
-        self.mount
-            .extend(path.zip(url).map(|(directory, prefix)| MountPlan {
-                id: MountId(0),
-                directory,
-                prefix,
-                aliases: Vec::new(),
-            }));
-        Ok(())
+        file.refuse(table, &wrong)
     }
 }
 

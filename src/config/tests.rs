@@ -17,10 +17,10 @@ use resourcesync::uri::Uri;
 
 use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, Mode};
+use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::overrides::Overrides;
-use crate::config::{Config, with_file};
 use crate::tree::WatchMode;
 
 const SOURCE: &str = r#"
@@ -49,9 +49,8 @@ fn variables(
 fn read(text: &str, overrides: &Overrides) -> Result<Config, ConfigError> {
     let path = Path::new("/etc/c.toml");
     let environment = environment();
-    let (mut file, outcome) = ConfigFile::parse(Some(path), text, &environment);
-    outcome?;
-    Config::of(&mut file, overrides)
+    let file = &mut ConfigFile::parse(Some(path), text, &environment)?;
+    Config::of(file, overrides)
 }
 
 /// Loads the file at `path`, or the default one.
@@ -60,9 +59,8 @@ fn load_in(
     path: Option<&Path>,
     overrides: &Overrides,
 ) -> Result<Config, ConfigError> {
-    with_file(environment, path, overrides, |file| {
-        Config::of(file, overrides)
-    })
+    let (path, text) = environment.read(path, overrides)?;
+    Config::of(&mut ConfigFile::parse(path, &text, environment)?, overrides)
 }
 
 fn flags(given: &[(&str, &str)]) -> Overrides {

@@ -1,7 +1,7 @@
 //! Values that the file writes as texts, such as `"30s"`, `"50%"` and `"10.0.0.0/8"`.
 
 use std::borrow::Cow;
-use std::ops::{Deref, RangeInclusive};
+use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use resourcesync::uri::Hub;
@@ -35,14 +35,6 @@ pub fn values<T: Clone>(list: &[Written<T>]) -> Vec<T> {
     list.iter().map(|value| value.0.clone()).collect()
 }
 
-impl<T> Deref for Written<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
 impl<'de, T: TextValue> Deserialize<'de> for Written<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Written<T>, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -61,10 +53,6 @@ impl<T: TextValue> JsonSchema for Written<T> {
         "Written".into()
     }
 
-    fn schema_id() -> Cow<'static, str> {
-        std::any::type_name::<T>().into()
-    }
-
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "pattern": T::PATTERN, "x-number": T::NUMBER })
     }
@@ -79,10 +67,12 @@ impl TextValue for MassDeletion {
             return Ok(MassDeletion::Never);
         }
         let digits = text.strip_suffix('%').filter(|it| !it.starts_with('+'));
-        let percent = digits.and_then(|digits| digits.parse().ok());
-        let percent = percent.filter(|percent| *percent <= 100);
-        let wrong = || format!("\"{text}\" is neither \"0%\" to \"100%\" nor \"never\"");
-        percent.map(MassDeletion::Percent).ok_or_else(wrong)
+        match digits.and_then(|digits| digits.parse().ok()) {
+            Some(percent) if percent <= 100 => Ok(MassDeletion::Percent(percent)),
+            _ => Err(format!(
+                "\"{text}\" is neither \"0%\" to \"100%\" nor \"never\""
+            )),
+        }
     }
 
     fn write(&self) -> String {
@@ -131,20 +121,18 @@ impl TextValue for RangeInclusive<u16> {
     fn read(text: &str) -> Result<RangeInclusive<u16>, String> {
         let port = |digits: &str| digits.parse().ok().filter(|_| !digits.starts_with('+'));
         let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let ports = port(first)
-            .zip(port(last))
-            .map(|(first, last)| first..=last);
-        ports
-            .filter(|ports| *ports.start() > 0 && !ports.is_empty())
-            .ok_or_else(|| format!("\"{text}\" is no port and no range such as \"8000-9999\""))
+        match (port(first), port(last)) {
+            (Some(first), Some(last)) if 0 < first && first <= last => Ok(first..=last),
+            _ => Err(format!(
+                "\"{text}\" is no port and no range such as \"8000-9999\""
+            )),
+        }
     }
 
     fn write(&self) -> String {
-        let (first, last) = (self.start(), self.end());
-        if first == last {
-            first.to_string()
-        } else {
-            format!("{first}-{last}")
+        match (self.start(), self.end()) {
+            (first, last) if first == last => first.to_string(),
+            (first, last) => format!("{first}-{last}"),
         }
     }
 }
@@ -215,10 +203,8 @@ impl TryFrom<Number> for Size {
             Number::Bytes(bytes) => bytes.to_string(),
             Number::Text(text) => text,
         };
-        let (digits, unit) = text.split_at(
-            text.find(|c: char| !c.is_ascii_digit())
-                .unwrap_or(text.len()),
-        );
+        let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+        let digits = &text[..text.len() - unit.len()];
         let unit = UNITS.iter().find(|(name, _)| *name == unit.trim_start());
         let size = unit.and_then(|(_, bits)| digits.parse::<u32>().ok()?.checked_mul(1 << bits));
         size.filter(|size| *size > 0).map(Size).ok_or_else(|| {

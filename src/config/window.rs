@@ -49,22 +49,17 @@ pub struct Window {
 
 impl Window {
     pub(crate) fn check(&self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
-        let (change_quiet, change_max_wait) = (self.change_quiet.0, self.change_max_wait.0);
-        for (quiet, time, max_wait, longest) in [
-            ("quiet", self.quiet.0, "max_wait", self.max_wait.0),
-            (
-                "change_quiet",
-                change_quiet,
-                "change_max_wait",
-                change_max_wait,
-            ),
+        for (prefix, quiet, max_wait) in [
+            ("", self.quiet.0, self.max_wait.0),
+            ("change_", self.change_quiet.0, self.change_max_wait.0),
         ] {
-            if time > longest {
-                let (time, longest) = (display(time), display(longest));
-                let message = format!("{quiet} ({time}) is longer than {max_wait} ({longest})");
-                let is_written = file.get(&format!("window.{quiet}")).is_some();
-                let key = if is_written { quiet } else { max_wait };
-                return Err(file.error(&format!("window.{key}"), message));
+            if quiet > max_wait {
+                let (quiet, max_wait) = (display(quiet), display(max_wait));
+                let message =
+                    format!("{prefix}quiet ({quiet}) is longer than {prefix}max_wait ({max_wait})");
+                let keys = ["quiet", "max_wait"].map(|key| format!("window.{prefix}{key}"));
+                let is_written = file.get(&keys[0]).is_some();
+                return Err(file.error(&keys[usize::from(!is_written)], message));
             }
         }
         Ok(())

@@ -36,9 +36,8 @@ fn environment() -> Environment {
 fn read(text: &str) -> Result<HubConfig, ConfigError> {
     let path = Path::new("/etc/c.toml");
     let environment = environment();
-    let (mut file, outcome) = ConfigFile::parse(Some(path), text, &environment);
-    outcome?;
-    HubConfig::of(&mut file, &Overrides::default())
+    let file = &mut ConfigFile::parse(Some(path), text, &environment)?;
+    HubConfig::of(file, &Overrides::default())
 }
 
 fn message(text: &str) -> String {
