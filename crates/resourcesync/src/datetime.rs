@@ -2,9 +2,8 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::iter::repeat;
 use std::num::NonZeroU8;
+use std::str::FromStr;
 
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
@@ -16,6 +15,8 @@ const MAX_DIGITS: usize = 9;
 const LONGEST: usize = 64;
 /// Farthest zone of an `xsd:dateTime`, in seconds.
 const FARTHEST_ZONE: i32 = 14 * 3600;
+/// First second of the year 1.
+const FIRST_SECOND: i64 = -62_135_596_800;
 
 /// An instant and the precision in which it is written. Two are equal, and ordered, as instants.
 #[derive(Debug, Clone, Copy)]
@@ -82,12 +83,6 @@ impl PartialOrd for Datetime {
     }
 }
 
-impl Hash for Datetime {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.second, self.nanosecond).hash(state);
-    }
-}
-
 /// Returns true if any reader accepts a text as W3C Datetime: a time has a zone, and letters are in upper case.
 pub(crate) fn is_strict(text: &str) -> bool {
     WrittenDatetime::read(text).is_some_and(|written| written.is_strict)
@@ -108,129 +103,89 @@ struct WrittenDatetime {
 impl WrittenDatetime {
     /// Reads a text without white space around it.
     fn read(text: &str) -> Option<WrittenDatetime> {
-        let mut rest = Digits(text.as_bytes());
         if text.len() > LONGEST {
             return None;
         }
-        let year = rest.number(4)?;
-        let month = rest.after(b"-", 2)?.unwrap_or(1);
-        let day = rest.after(b"-", 2)?.unwrap_or(1);
-        let mut time = [0; 3];
-        let mut nanosecond = 0;
-        let mut digits = 0;
-        let mut is_strict = true;
-        let mut has_seconds = false;
-        let mut offset = 0;
-        if let Some(&separator) = rest.0.first() {
-            time[0] = rest.after(b"Tt", 2)??;
-            time[1] = rest.after(b":", 2)??;
-            if let Some(second) = rest.after_if(b':', 2)? {
-                time[2] = second;
-                has_seconds = true;
-                (nanosecond, digits) = rest.fraction()?;
-            }
-            let zone = rest.zone()?;
-            offset = zone.unwrap_or(0);
-            let is_upper_case = separator == b'T' && !text.ends_with('z');
-            is_strict = is_upper_case && zone.is_some_and(|zone| zone.abs() <= FARTHEST_ZONE);
-        }
-        let [hour, minute, second] = time.map(|part| part as i8);
-        let civil = DateTime::new(
-            year,
-            month as i8,
-            day as i8,
-            hour,
-            minute,
-            second,
-            nanosecond,
-        );
-        let zone = Offset::from_seconds(offset).ok()?;
-        let at = zone.to_timestamp(civil.ok()?).ok()?;
-        let first = DateTime::constant(1, 1, 1, 0, 0, 0, 0);
-        if at < Offset::UTC.to_timestamp(first).ok()? {
+        // A date alone is the start of its first minute in UTC.
+        let (date, time) = text.split_once(['T', 't']).unwrap_or((text, "00:00Z"));
+        let mut parts = date.splitn(3, '-');
+        let year = number(parts.next()?, 4)?;
+        let month = parts.next().map_or(Some(1), |month| number(month, 2))?;
+        let day = parts.next();
+        if day.is_none() && date.len() < text.len() {
             return None;
         }
+        let day = day.map_or(Some(1), |day| number(day, 2))?;
+        let zone = time.find(['Z', 'z', '+', '-']).unwrap_or(time.len());
+        let (time, zone) = time.split_at(zone);
+        let fraction = time.find('.').unwrap_or(time.len());
+        let (time, fraction) = time.split_at(fraction);
+        let mut parts = time.splitn(3, ':');
+        let hour = number(parts.next()?, 2)?;
+        let minute = number(parts.next()?, 2)?;
+        let (second, nanosecond, digits) = match parts.next() {
+            Some(second) => {
+                let (nanosecond, digits) = nanoseconds(fraction)?;
+                (Some(number(second, 2)?), nanosecond, digits)
+            }
+            None if fraction.is_empty() => (None, 0, 0),
+            None => return None,
+        };
+        let offset = match zone {
+            "" => None,
+            zone => Some(offset(zone)?),
+        };
+        let civil = DateTime::new(
+            year,
+            month,
+            day,
+            hour,
+            minute,
+            second.unwrap_or(0),
+            nanosecond,
+        );
+        let zone = Offset::from_seconds(offset.unwrap_or(0)).ok()?;
+        let at = zone.to_timestamp(civil.ok()?).ok()?;
         let datetime = Datetime {
             second: at.as_second(),
             nanosecond: at.subsec_nanosecond(),
             precision: NonZeroU8::new(digits + 1)?,
         };
-        Some(WrittenDatetime {
+        let is_near = |offset: i32| offset.abs() <= FARTHEST_ZONE;
+        (datetime.second >= FIRST_SECOND).then_some(WrittenDatetime {
             datetime,
-            is_strict,
-            has_seconds,
+            is_strict: offset.is_some_and(is_near) && !text.contains(['t', 'z']),
+            has_seconds: second.is_some(),
         })
     }
 }
 
-/// The rest of a text, read from its start. A result is `None` where the text is no datetime.
-struct Digits<'a>(&'a [u8]);
+/// Reads a number of so many digits.
+fn number<N: FromStr>(text: &str, length: usize) -> Option<N> {
+    let is_number = text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok())?
+}
 
-impl Digits<'_> {
-    /// Reads a number of so many digits, at most four.
-    fn number(&mut self, length: usize) -> Option<i16> {
-        let (digits, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        digits.iter().try_fold(0, |number, digit| {
-            let is_digit = digit.is_ascii_digit();
-            is_digit.then(|| number * 10 + i16::from(digit - b'0'))
-        })
-    }
+/// Reads a fraction of a second with its point, if there is one. Returns the number of its digits too.
+fn nanoseconds(fraction: &str) -> Option<(i32, u8)> {
+    let Some(digits) = fraction.strip_prefix('.') else {
+        return Some((0, 0));
+    };
+    let are_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let kept = are_digits.then(|| &digits[..digits.len().min(MAX_DIGITS)])?;
+    let unit = 10_i32.pow((MAX_DIGITS - kept.len()) as u32);
+    Some((kept.parse::<i32>().ok()? * unit, kept.len() as u8))
+}
 
-    /// Reads one of some separators and a number after it; `Some(None)` at the end of the text.
-    fn after(&mut self, separators: &[u8], length: usize) -> Option<Option<i16>> {
-        let Some((first, rest)) = self.0.split_first() else {
-            return Some(None);
-        };
-        self.0 = rest;
-        let is_separator = separators.contains(first);
-        is_separator
-            .then(|| self.number(length))
-            .flatten()
-            .map(Some)
+/// Returns the offset of a zone in seconds.
+fn offset(zone: &str) -> Option<i32> {
+    if matches!(zone, "Z" | "z") {
+        return Some(0);
     }
-
-    /// Reads a separator and a number after it, if the text goes on with this separator.
-    fn after_if(&mut self, separator: u8, length: usize) -> Option<Option<i16>> {
-        match self.0.first() {
-            Some(first) if *first == separator => self.after(&[separator], length),
-            _ => Some(None),
-        }
-    }
-
-    /// Reads a fraction of a second, if there is one. Returns nanoseconds and the number of digits.
-    fn fraction(&mut self) -> Option<(i32, u8)> {
-        let Some(fraction) = self.0.strip_prefix(b".") else {
-            return Some((0, 0));
-        };
-        let length = fraction
-            .iter()
-            .take_while(|byte| byte.is_ascii_digit())
-            .count();
-        let (digits, rest) = fraction.split_at(length);
-        self.0 = rest;
-        let kept = length.min(MAX_DIGITS);
-        let padded = digits.iter().copied().chain(repeat(b'0'));
-        let nanosecond = padded
-            .take(MAX_DIGITS)
-            .fold(0, |number, digit| number * 10 + i32::from(digit - b'0'));
-        (length > 0).then_some((nanosecond, kept as u8))
-    }
-
-    /// Reads a zone up to the end of the text. Returns its offset in seconds; `Some(None)` without one.
-    fn zone(&mut self) -> Option<Option<i32>> {
-        let sign = match self.0 {
-            [] => return Some(None),
-            [b'Z' | b'z'] => return Some(Some(0)),
-            [b'+', ..] => 1,
-            [b'-', ..] => -1,
-            _ => return None,
-        };
-        let hours = self.after(b"+-", 2)??;
-        let minutes = self.after(b":", 2)??;
-        let is_zone = hours < 24 && minutes < 60 && self.0.is_empty();
-        is_zone.then(|| Some(sign * (i32::from(hours) * 3600 + i32::from(minutes) * 60)))
-    }
+    let (hours, minutes) = zone.strip_prefix(['+', '-'])?.split_once(':')?;
+    let (hours, minutes): (i32, i32) = (number(hours, 2)?, number(minutes, 2)?);
+    let sign = if zone.starts_with('-') { -1 } else { 1 };
+    (hours < 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
 }
 
 #[cfg(test)]
