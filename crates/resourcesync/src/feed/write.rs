@@ -3,9 +3,12 @@
 use crate::writer::{write_attribute, write_escaped};
 
 use crate::feed::{
-    AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, CHANGES, FORMAT_SCHEME, Feed, ItemChange,
-    SERVER_SCHEME, TYPE_SCHEME, change_term,
+    AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, CHANGES, ContentLocation, FORMAT_SCHEME,
+    Feed, ItemChange, SERVER_SCHEME, TYPE_SCHEME, change_term,
 };
+
+/// The type of a text construct (RFC 4287 section 3.1).
+const TEXT: (&str, &str) = ("type", "text");
 
 impl Feed {
     /// Returns the message as it is sent. Characters that XML cannot hold are percent-encoded.
@@ -20,16 +23,20 @@ impl Feed {
             }
         }
         write_author(&mut xml, "  ", &self.author);
-        write_text(&mut xml, "  ", "title", &self.title);
-        write_element(&mut xml, "  ", "updated", &self.updated.to_string());
-        write_link(&mut xml, "  ", "via", &self.object);
+        write_text(&mut xml, "  <title", &[TEXT], &self.title);
+        write_text(&mut xml, "  <updated", &[], &self.updated.to_string());
+        write_empty(
+            &mut xml,
+            "  <link",
+            &[("rel", "via"), ("href", &self.object)],
+        );
         if let Some(parent) = &self.parent {
-            write_link(&mut xml, "  ", "related", parent);
+            write_empty(&mut xml, "  <link", &[("rel", "related"), ("href", parent)]);
         }
         for term in &self.types {
             write_type(&mut xml, TYPE_SCHEME, term);
         }
-        write_element(&mut xml, "  ", "id", &self.id);
+        write_text(&mut xml, "  <id", &[], &self.id);
         for item in &self.items {
             write_entry(&mut xml, item);
         }
@@ -39,38 +46,30 @@ impl Feed {
 }
 
 fn write_entry(xml: &mut String, item: &ItemChange) {
-    const INDENT: &str = "    ";
+    let link = |relation| [("rel", relation), ("href", &*item.item)];
     xml.push_str("  <entry>\n");
-    write_author(xml, INDENT, &item.author);
-    write_element(xml, INDENT, "id", &item.id);
-    write_text(xml, INDENT, "title", &item.title);
-    write_element(xml, INDENT, "updated", &item.updated.to_string());
+    write_author(xml, "    ", &item.author);
+    write_text(xml, "    <id", &[], &item.id);
+    write_text(xml, "    <title", &[TEXT], &item.title);
+    write_text(xml, "    <updated", &[], &item.updated.to_string());
     match &item.content {
-        Some(content) => {
-            xml.push_str(INDENT);
-            xml.push_str("<content");
-            if let Some(media_type) = &content.media_type {
-                write_attribute(xml, "type", media_type);
-            }
-            write_attribute(xml, "src", &content.src);
-            xml.push_str("/>\n");
+        Some(ContentLocation { src, media_type }) => {
+            let media_type = media_type.as_deref().map(|media_type| ("type", media_type));
+            let attributes = media_type.into_iter().chain([("src", &**src)]);
+            write_empty(xml, "    <content", &attributes.collect::<Vec<_>>());
         }
         // RFC 4287 section 4.1.2: an entry without content has an alternate.
-        None => write_link(xml, INDENT, "alternate", &item.item),
+        None => write_empty(xml, "    <link", &link("alternate")),
     }
-    write_link(xml, INDENT, "via", &item.item);
-    write_text(xml, INDENT, "summary", &item.summary);
-    let change = item.change.map(change_term);
+    write_empty(xml, "    <link", &link("via"));
+    write_text(xml, "    <summary", &[TEXT], &item.summary);
     for (scheme, term) in [
         (BEFORE_SCHEME, item.state_before.as_deref()),
         (AFTER_SCHEME, item.state_after.as_deref()),
-        (CHANGE_SCHEME, change),
+        (CHANGE_SCHEME, item.change.map(change_term)),
     ] {
         if let Some(term) = term {
-            write_open(xml, INDENT, "category");
-            write_attribute(xml, "scheme", scheme);
-            write_attribute(xml, "term", term);
-            xml.push_str("/>\n");
+            write_empty(xml, "    <category", &[("scheme", scheme), ("term", term)]);
         }
     }
     xml.push_str("  </entry>\n");
@@ -83,46 +82,31 @@ fn write_author(xml: &mut String, indent: &str, name: &str) {
     xml.push_str("</name></author>\n");
 }
 
-/// Writes a text construct (RFC 4287 section 3.1).
-fn write_text(xml: &mut String, indent: &str, name: &str, text: &str) {
-    write_open(xml, indent, name);
-    write_attribute(xml, "type", "text");
-    xml.push('>');
-    write_escaped(xml, text);
-    write_close(xml, name);
-}
-
-fn write_element(xml: &mut String, indent: &str, name: &str, text: &str) {
-    write_open(xml, indent, name);
-    xml.push('>');
-    write_escaped(xml, text);
-    write_close(xml, name);
-}
-
-fn write_open(xml: &mut String, indent: &str, name: &str) {
-    xml.push_str(indent);
-    xml.push('<');
-    xml.push_str(name);
-}
-
-fn write_close(xml: &mut String, name: &str) {
-    xml.push_str("</");
-    xml.push_str(name);
-    xml.push_str(">\n");
-}
-
-fn write_link(xml: &mut String, indent: &str, relation: &str, href: &str) {
-    write_open(xml, indent, "link");
-    write_attribute(xml, "rel", relation);
-    write_attribute(xml, "href", href);
-    xml.push_str("/>\n");
-}
-
 /// Writes a category of the feed. Its attributes come in another order than those of an entry's, as in the messages that
 /// consumers know.
 fn write_type(xml: &mut String, scheme: &str, term: &str) {
-    write_open(xml, "  ", "category");
-    write_attribute(xml, "term", term);
-    write_attribute(xml, "scheme", scheme);
+    write_empty(xml, "  <category", &[("term", term), ("scheme", scheme)]);
+}
+
+/// Writes an element with a text. `start` is its indentation and the start of its tag.
+fn write_text(xml: &mut String, start: &str, attributes: &[(&str, &str)], text: &str) {
+    write_start(xml, start, attributes);
+    xml.push('>');
+    write_escaped(xml, text);
+    xml.push_str("</");
+    xml.push_str(start.trim_start_matches([' ', '<']));
+    xml.push_str(">\n");
+}
+
+/// Writes an element without content.
+fn write_empty(xml: &mut String, start: &str, attributes: &[(&str, &str)]) {
+    write_start(xml, start, attributes);
     xml.push_str("/>\n");
+}
+
+fn write_start(xml: &mut String, start: &str, attributes: &[(&str, &str)]) {
+    xml.push_str(start);
+    for (name, value) in attributes {
+        write_attribute(xml, name, value);
+    }
 }
