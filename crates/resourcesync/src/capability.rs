@@ -36,45 +36,32 @@ pub enum Capability {
     ChangeDumpArchive,
 }
 
-/// Every capability, in the order of the specifications; a further one comes last, as positions are stored. One that is
-/// not here is never recognised.
-const ALL: [Capability; 12] = [
-    Capability::SourceDescription,
-    Capability::CapabilityList,
-    Capability::ResourceList,
-    Capability::ResourceDump,
-    Capability::ResourceDumpManifest,
-    Capability::ChangeList,
-    Capability::ChangeDump,
-    Capability::ChangeDumpManifest,
-    Capability::ResourceListArchive,
-    Capability::ResourceDumpArchive,
-    Capability::ChangeListArchive,
-    Capability::ChangeDumpArchive,
+/// Every capability with its value, in the order of the specifications; a further one comes last, as positions are stored.
+/// One that is not here is never recognised.
+const ALL: [(Capability, &str); 12] = [
+    (Capability::SourceDescription, "description"),
+    (Capability::CapabilityList, "capabilitylist"),
+    (Capability::ResourceList, "resourcelist"),
+    (Capability::ResourceDump, "resourcedump"),
+    (Capability::ResourceDumpManifest, "resourcedump-manifest"),
+    (Capability::ChangeList, "changelist"),
+    (Capability::ChangeDump, "changedump"),
+    (Capability::ChangeDumpManifest, "changedump-manifest"),
+    (Capability::ResourceListArchive, "resourcelist-archive"),
+    (Capability::ResourceDumpArchive, "resourcedump-archive"),
+    (Capability::ChangeListArchive, "changelist-archive"),
+    (Capability::ChangeDumpArchive, "changedump-archive"),
 ];
 
 impl Capability {
     /// Returns all capabilities, in the order of the specifications.
     pub fn all() -> impl Iterator<Item = Capability> {
-        ALL.into_iter()
+        ALL.into_iter().map(|(capability, _)| capability)
     }
 
     /// Returns the attribute's value, as in documents and notifications.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Capability::SourceDescription => "description",
-            Capability::CapabilityList => "capabilitylist",
-            Capability::ResourceList => "resourcelist",
-            Capability::ResourceDump => "resourcedump",
-            Capability::ResourceDumpManifest => "resourcedump-manifest",
-            Capability::ChangeList => "changelist",
-            Capability::ChangeDump => "changedump",
-            Capability::ChangeDumpManifest => "changedump-manifest",
-            Capability::ResourceListArchive => "resourcelist-archive",
-            Capability::ResourceDumpArchive => "resourcedump-archive",
-            Capability::ChangeListArchive => "changelist-archive",
-            Capability::ChangeDumpArchive => "changedump-archive",
-        }
+        ALL[self as usize].1
     }
 
     /// Returns true if documents of this capability list archived documents (Archives 0.9.1 section 2.2).
@@ -139,11 +126,12 @@ impl FromStr for Capability {
 
 #[cfg(test)]
 mod tests {
-    use super::Capability;
+    use super::{ALL, Capability};
 
     #[test]
     fn every_value_reads_back() {
-        for capability in Capability::all() {
+        for (capability, value) in ALL {
+            assert_eq!(capability.as_str(), value);
             assert_eq!(capability.as_str().parse(), Ok(capability));
         }
         assert_eq!("changelistindex".parse(), Ok(Capability::ChangeList));

@@ -133,9 +133,9 @@ fn expose_counts(
         "rsnotify_attempts_total",
         "Submissions of notifications, retries included, by outcome: accepted, or the reason of the refusal",
         counts().flat_map(|(account, counts)| {
-            let refused = RefusalKind::ALL.map(|kind| {
+            let refused = RefusalKind::ALL.map(|(kind, name)| {
                 let many = counts.refused.get(&kind).copied().unwrap_or_default();
-                (kind.as_str(), many)
+                (name, many)
             });
             let outcomes = [("accepted", counts.accepted)].into_iter().chain(refused);
             outcomes.map(move |(outcome, many)| {

@@ -57,38 +57,25 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
-    /// Each kind.
-    pub const ALL: [RefusalKind; 12] = [
-        RefusalKind::NoAnswer,
-        RefusalKind::Unavailable,
-        RefusalKind::NoSubscribersLikely,
-        RefusalKind::Redirected,
-        RefusalKind::WrongMode,
-        RefusalKind::NotAllowed,
-        RefusalKind::NotAllowedByProxy,
-        RefusalKind::NotThere,
-        RefusalKind::Denied,
-        RefusalKind::DestinationRefused,
-        RefusalKind::TooLarge,
-        RefusalKind::Refused,
+    /// Each kind, with its name in metrics and JSON.
+    pub const ALL: [(RefusalKind, &str); 12] = [
+        (RefusalKind::NoAnswer, "no_answer"),
+        (RefusalKind::Unavailable, "unavailable"),
+        (RefusalKind::NoSubscribersLikely, "no_subscribers_likely"),
+        (RefusalKind::Redirected, "redirected"),
+        (RefusalKind::WrongMode, "wrong_mode"),
+        (RefusalKind::NotAllowed, "not_allowed"),
+        (RefusalKind::NotAllowedByProxy, "not_allowed_by_proxy"),
+        (RefusalKind::NotThere, "not_there"),
+        (RefusalKind::Denied, "denied"),
+        (RefusalKind::DestinationRefused, "destination_refused"),
+        (RefusalKind::TooLarge, "too_large"),
+        (RefusalKind::Refused, "refused"),
     ];
 
     /// Returns the name in metrics and JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            RefusalKind::NoAnswer => "no_answer",
-            RefusalKind::Unavailable => "unavailable",
-            RefusalKind::NoSubscribersLikely => "no_subscribers_likely",
-            RefusalKind::Redirected => "redirected",
-            RefusalKind::WrongMode => "wrong_mode",
-            RefusalKind::NotAllowed => "not_allowed",
-            RefusalKind::NotAllowedByProxy => "not_allowed_by_proxy",
-            RefusalKind::NotThere => "not_there",
-            RefusalKind::Denied => "denied",
-            RefusalKind::DestinationRefused => "destination_refused",
-            RefusalKind::TooLarge => "too_large",
-            RefusalKind::Refused => "refused",
-        }
+        RefusalKind::ALL[self as usize].1
     }
 
     /// Returns the usual cause and the remedy, for a hub or a message broker.
@@ -154,7 +141,8 @@ mod tests {
 
     #[test]
     fn every_kind_is_read_as_it_is_written() {
-        for kind in RefusalKind::ALL {
+        for (kind, name) in RefusalKind::ALL {
+            assert_eq!(kind.as_str(), name);
             let name = serde_json::json!(kind);
             assert_eq!(name, kind.as_str());
             assert_eq!(serde_json::from_value::<RefusalKind>(name).unwrap(), kind);
