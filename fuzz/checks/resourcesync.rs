@@ -62,7 +62,13 @@ pub fn changes(input: &[u8]) {
     let positions: Vec<u32> = (0..counted).collect();
     let entries = read_changes(bytes, &positions).expect("a list that was read is read");
     let (entry_keys, entries): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
-    assert!(listed.entries.iter().map(|entry| entry.key).eq(entry_keys));
+    assert!(
+        listed
+            .entries
+            .iter()
+            .map(|entry| entry.place.key)
+            .eq(entry_keys)
+    );
     let lines = 1 + bytes.iter().filter(|byte| b"\r\n".contains(byte)).count() as u64;
     assert_eq!(listed.skipped > 0, listed.first_skipped.is_some());
     if let Some(skipped) = &listed.first_skipped {
@@ -85,7 +91,7 @@ pub fn changes(input: &[u8]) {
     let again = keys(as_list.as_bytes()).expect("a Change List");
     for (one, other) in listed.entries.iter().zip(&again.entries) {
         assert_eq!(one.datetime, other.datetime);
-        assert!(one.datetime.is_none() || one.key == other.key);
+        assert!(one.datetime.is_none() || one.place.key == other.place.key);
     }
     let count = payload.entries.len();
     let half = count.div_ceil(2);

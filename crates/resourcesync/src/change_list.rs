@@ -21,7 +21,7 @@ use crate::payload::ChangeKind;
 use crate::reader::{Element, Handler, Start};
 use crate::tag::Tag;
 use crate::uri::normal_resource;
-use crate::writer::escaped_len;
+use crate::writer::{write_escaped, written_len};
 
 /// Longest entry that is passed on, as rendered; a longer one goes without its links.
 const LONGEST_ENTRY: usize = 64 << 10;
@@ -55,24 +55,17 @@ pub struct ListedChanges {
     pub undated: Undated,
     /// The interval of the list as its `rs:md` declares it.
     pub declared: DeclaredSpan,
-    /// Offset of the end of the last entry that counts, as far as [`Listed::offset`] is one.
+    /// Offset of the end of the last entry that counts, as far as [`EntryPlace::offset`] is one.
     pub end: u64,
 }
 
 /// An entry of a Change List that counts (C2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed {
-    /// Identity of the change.
-    pub key: ChangeKey,
+    /// Its place, and the identity of the change.
+    pub place: EntryPlace,
     /// Time of the change, if it has a valid one.
     pub datetime: Option<Datetime>,
-    /// Number of entries before it in the list, those that are skipped among them.
-    pub position: u32,
-    /// Offset of its start tag in the text. In a file in UTF-8 without CR that is its offset in the file; of the first
-    /// 4 GiB.
-    pub offset: u32,
-    /// Offset of its end, likewise.
-    pub end: u32,
 }
 
 /// The place of an entry of a Change List, and its key, which tells whether it still stands there.
@@ -80,33 +73,22 @@ pub struct Listed {
 /// Places of one list are in order of their positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryPlace {
-    /// Number of entries before it in the list.
+    /// Number of entries before it in the list, those that are skipped among them.
     pub position: u32,
     /// Identity of the change.
     pub key: ChangeKey,
-    /// Offsets as in [`Listed`].
+    /// Offset of its start tag in the text. In a file in UTF-8 without CR that is its offset in the file; of the first
+    /// 4 GiB.
     pub offset: u32,
     /// Offset of its end, likewise.
     pub end: u32,
-}
-
-impl Listed {
-    /// Returns the place of the entry.
-    pub fn place(&self) -> EntryPlace {
-        EntryPlace {
-            key: self.key,
-            position: self.position,
-            offset: self.offset,
-            end: self.end,
-        }
-    }
 }
 
 impl ListedChanges {
     /// Returns the part of the file from the first entry that counts to the end of the last.
     pub fn span(&self) -> Range<u64> {
         let first = self.entries.first();
-        first.map_or(0, |entry| u64::from(entry.offset))..self.end
+        first.map_or(0, |entry| u64::from(entry.place.offset))..self.end
     }
 }
 
@@ -504,7 +486,8 @@ impl Draft {
         if self.loc.is_empty() {
             return Err(SkipReason::NoLoc);
         }
-        if self.loc.len() > LONGEST_LOC / LONGEST_ESCAPE && escaped_len(&self.loc) > LONGEST_LOC {
+        let escaped_len = || written_len(|xml| write_escaped(xml, &self.loc));
+        if self.loc.len() > LONGEST_LOC / LONGEST_ESCAPE && escaped_len() > LONGEST_LOC {
             return Err(SkipReason::TooLong);
         }
         let uri = normal_resource(&self.loc).map_err(|error| SkipReason::RelativeLoc(error.0))?;
@@ -632,13 +615,13 @@ impl Handler for KeysHandler {
         }
         let short = |offset: u64| offset.try_into().unwrap_or(u32::MAX);
         self.listed.end = end;
-        self.listed.entries.push(Listed {
-            key,
-            datetime,
+        let place = EntryPlace {
             position,
+            key,
             offset: short(start.0),
             end: short(end),
-        });
+        };
+        self.listed.entries.push(Listed { place, datetime });
     }
 
     fn window_end(&mut self, line: &dyn Fn(u64) -> u64) {

@@ -12,7 +12,7 @@ use crate::datetime::Datetime;
 use crate::document::Form;
 use crate::payload::{head, overhead};
 use crate::uri::Uri;
-use crate::writer::{self, WrittenAttribute, write_tail};
+use crate::writer::{self, WrittenAttribute, write_tail, written_len};
 
 /// Least duration of an entry, and precision of `from` and `until` (C14).
 pub const TICK: SignedDuration = SignedDuration::from_micros(1);
@@ -153,16 +153,12 @@ pub fn merge(
 
 /// Returns the length that an entry adds to a rendering (C18).
 pub fn entry_len(change: &Change) -> usize {
-    let mut xml = String::new();
-    write_entry(&mut xml, change);
-    xml.len()
+    written_len(|xml| write_entry(xml, change))
 }
 
 /// Returns the length that a link adds to an entry.
 pub(crate) fn link_len(link: &RelatedLink) -> usize {
-    let mut xml = String::new();
-    writer::write_link(&mut xml, &link_attributes(link));
-    xml.len()
+    written_len(|xml| writer::write_link(xml, &link_attributes(link)))
 }
 
 fn write_entry(xml: &mut String, change: &Change) {

@@ -10,7 +10,7 @@ use crate::capability::Capability;
 use crate::channel_kind::ChannelKind;
 use crate::document::Form;
 use crate::uri::Uri;
-use crate::writer::{self, link, write_tail};
+use crate::writer::{self, link, write_tail, written_len};
 
 /// Content type of every payload, exactly: some hubs refuse a `charset`.
 pub const PAYLOAD_TYPE: &str = "application/xml";
@@ -124,9 +124,7 @@ pub(crate) fn overhead(mut head: String) -> usize {
 
 /// Returns the length that an entry adds to a rendering (R21).
 pub fn entry_len(entry: &Entry) -> usize {
-    let mut xml = String::new();
-    write_entry(&mut xml, entry);
-    xml.len()
+    written_len(|xml| write_entry(xml, entry))
 }
 
 fn write_entry(xml: &mut String, entry: &Entry) {

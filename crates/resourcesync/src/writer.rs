@@ -202,9 +202,9 @@ pub(crate) fn write_escaped(xml: &mut String, text: &str) {
     }
 }
 
-/// Returns the length of a text as it is written.
-pub(crate) fn escaped_len(text: &str) -> usize {
+/// Returns the length of what a function writes.
+pub(crate) fn written_len(write: impl FnOnce(&mut String)) -> usize {
     let mut xml = String::new();
-    write_escaped(&mut xml, text);
+    write(&mut xml);
     xml.len()
 }

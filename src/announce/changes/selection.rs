@@ -112,15 +112,19 @@ impl Selection {
         self.lists.push(selected);
         if list.is_learned {
             for entry in &untaken {
-                comparison.learn(listed.entries[entry.index].key, entry.copy);
+                comparison.learn(listed.entries[entry.index].place.key, entry.copy);
             }
-            keys.add(untaken.iter().map(|entry| listed.entries[entry.index].key));
+            keys.add(
+                untaken
+                    .iter()
+                    .map(|entry| listed.entries[entry.index].place.key),
+            );
         } else {
             for entry in untaken {
                 let of = &listed.entries[entry.index];
                 let time = times[entry.index];
                 let candidate = Candidate {
-                    place: of.place(),
+                    place: of.place,
                     time,
                     list: number,
                     copy: entry.copy,

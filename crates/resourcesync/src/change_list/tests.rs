@@ -30,14 +30,14 @@ fn keys(list: &str) -> ListedChanges {
 fn key(entry: &str) -> ChangeKey {
     let listed = keys(&list(entry));
     assert_eq!(listed.entries.len(), 1, "{entry}");
-    listed.entries[0].key
+    listed.entries[0].place.key
 }
 
 fn changes(list: &str) -> Vec<Change> {
     let positions: Vec<u32> = keys(list)
         .entries
         .iter()
-        .map(|entry| entry.position)
+        .map(|entry| entry.place.position)
         .collect();
     read_at(list, &positions)
 }
@@ -93,7 +93,11 @@ fn other_entries_do_not_count(#[case] entry: &str, #[case] reason: SkipReason) {
     let skipped = listed.first_skipped.unwrap();
     assert_eq!((listed.skipped, skipped.line), (2, 4));
     assert_eq!(skipped.reason, reason);
-    let positions: Vec<_> = listed.entries.iter().map(|entry| entry.position).collect();
+    let positions: Vec<_> = listed
+        .entries
+        .iter()
+        .map(|entry| entry.place.position)
+        .collect();
     assert_eq!(positions, [0, 3]);
     assert_eq!(read_at(&list, &[0, 1, 2, 3]).len(), 2);
 }
@@ -432,7 +436,7 @@ proptest! {
         let positions: Vec<u32> = (0..all).collect();
         let read = read_changes(list.as_bytes(), &positions).unwrap();
         let (keys, changes): (Vec<_>, Vec<_>) = read.into_iter().unzip();
-        let wanted: Vec<_> = listed.entries.iter().map(|entry| entry.key).collect();
+        let wanted: Vec<_> = listed.entries.iter().map(|entry| entry.place.key).collect();
         prop_assert_eq!(keys, wanted);
         let datetimes: Vec<_> = changes.iter().map(|change| change.datetime).collect();
         let wanted: Vec<_> = listed.entries.iter().map(|entry| entry.datetime).collect();
@@ -441,7 +445,7 @@ proptest! {
             let indices = (0..changes.len()).filter(|at| chosen & (1 << (at % 16)) != 0);
             let indices: Vec<usize> = indices.collect();
             let some = indices.iter().map(|at| changes[*at].clone());
-            let places: Vec<_> = indices.iter().map(|at| listed.entries[*at].place()).collect();
+            let places: Vec<_> = indices.iter().map(|at| listed.entries[*at].place).collect();
             let read = read_changes_at(Cursor::new(&list), &listed.span(), &places);
             prop_assert_eq!(read, Some(some.collect()));
         }
@@ -472,7 +476,7 @@ proptest! {
         prop_assert_eq!(listed.first_skipped.as_ref().unwrap().line, line);
         prop_assert_eq!((listed.entries.len(), listed.skipped), (before + 1, 1));
         let plain = list.replace('\r', "");
-        let place = [listed.entries[before].place()];
+        let place = [listed.entries[before].place];
         let last = read_changes_at(Cursor::new(&plain), &listed.span(), &place);
         prop_assert_eq!(last.as_ref().map(Vec::len), Some(1));
         // Where CR LF stands for LF, entries are not where their offsets say.

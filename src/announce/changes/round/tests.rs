@@ -55,11 +55,13 @@ fn change(letter: char) -> Change {
 /// Entries of a list, each of so many MiB.
 fn listed(word: &str, size: u32) -> ListedChanges {
     let entries = word.chars().zip(0..).map(|(letter, position)| Listed {
-        key: ChangeKey([letter as u8; 16]),
+        place: EntryPlace {
+            position,
+            key: ChangeKey([letter as u8; 16]),
+            offset: position * (size << 20),
+            end: (position + 1) * (size << 20),
+        },
         datetime: datetime(letter),
-        position,
-        offset: position * (size << 20),
-        end: (position + 1) * (size << 20),
     });
     ListedChanges {
         entries: entries.collect(),

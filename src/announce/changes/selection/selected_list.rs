@@ -42,7 +42,7 @@ impl SelectedList {
         let (mut dated, mut latest, mut last) = (None, None, at);
         for entry in &listed.entries {
             if let Some(time) = believed(entry, at) {
-                dated.get_or_insert(entry.position);
+                dated.get_or_insert(entry.place.position);
                 latest = latest.max(Some(time));
                 last = time;
             }
