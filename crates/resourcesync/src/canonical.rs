@@ -4,6 +4,8 @@
 //! white space around it, an end. Every variable part is preceded by its length, so that two contents never yield the
 //! same bytes.
 
+use std::fmt;
+
 use crate::fingerprint::Fingerprint;
 use crate::namespaces::{Namespace, Namespaces};
 use crate::reader::Start;
@@ -40,13 +42,16 @@ impl Canonical {
             let local = start.tag.local_name(attribute);
             self.name(ATTRIBUTE, start.namespaces, attribute.namespace, local);
             // The reader has checked that it is well-formed.
-            self.string(&start.tag.text(attribute).unwrap_or_default());
+            push_string(
+                &mut self.batch,
+                &start.tag.text(attribute).unwrap_or_default(),
+            );
         }
     }
 
     pub(crate) fn text(&mut self, text: &str) {
         self.batch.push(TEXT);
-        self.string(text);
+        push_string(&mut self.batch, text);
     }
 
     pub(crate) fn end(&mut self) {
@@ -67,22 +72,28 @@ impl Canonical {
         };
         self.batch.extend_from_slice(&[token, tag]);
         if let Namespace::Other(_) = namespace {
-            self.string(namespaces.uri(namespace));
+            push_string(&mut self.batch, namespaces.uri(namespace));
         }
-        self.string(local);
+        push_string(&mut self.batch, local);
     }
+}
 
-    /// Appends a length, in one byte below 255 and else in nine, and the string.
-    #[inline]
-    fn string(&mut self, string: &str) {
-        match u8::try_from(string.len()) {
-            Ok(length) if length < u8::MAX => self.batch.push(length),
-            _ => {
-                self.batch.push(u8::MAX);
-                let length = string.len() as u64;
-                self.batch.extend_from_slice(&length.to_le_bytes());
-            }
+/// Appends a length, in one byte below 255 and else in nine, and the string.
+#[inline]
+pub(crate) fn push_string(room: &mut Vec<u8>, string: &str) {
+    match u8::try_from(string.len()) {
+        Ok(length) if length < u8::MAX => room.push(length),
+        _ => {
+            room.push(u8::MAX);
+            room.extend_from_slice(&(string.len() as u64).to_le_bytes());
         }
-        self.batch.extend_from_slice(string.as_bytes());
     }
+    room.extend_from_slice(string.as_bytes());
+}
+
+/// Writes the beginning of a hash in hexadecimal digits.
+pub(crate) fn write_beginning(f: &mut fmt::Formatter<'_>, hash: &[u8]) -> fmt::Result {
+    hash[..6]
+        .iter()
+        .try_for_each(|byte| write!(f, "{byte:02x}"))
 }

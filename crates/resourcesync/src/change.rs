@@ -1,8 +1,8 @@
 //! One change of a resource, as a Change List has it and as it is passed on (core 1.1 sections 7 and 12.1; C2, C3, C16).
 
-use std::borrow::Cow;
 use std::fmt;
 
+use crate::canonical::{push_string, write_beginning};
 use crate::characters::is_space;
 use crate::datetime::{Datetime, is_complete};
 use crate::payload::ChangeKind;
@@ -92,10 +92,7 @@ pub struct ChangeKey(pub [u8; 16]);
 
 impl fmt::Debug for ChangeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in &self.0[..6] {
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
+        write_beginning(f, &self.0)
     }
 }
 
@@ -128,8 +125,7 @@ impl ChangeKey {
             None => {
                 room.push(UNDATED);
                 for part in undated {
-                    push_len(room, part.len());
-                    room.extend_from_slice(part.as_bytes());
+                    push_string(room, part);
                 }
             }
         }
@@ -137,17 +133,6 @@ impl ChangeKey {
         let mut key = [0; 16];
         key.copy_from_slice(&blake3::hash(room).as_bytes()[..16]);
         ChangeKey(key)
-    }
-}
-
-/// Appends a length, in one byte below 255 and else in nine.
-fn push_len(room: &mut Vec<u8>, len: usize) {
-    match u8::try_from(len) {
-        Ok(len) if len < u8::MAX => room.push(len),
-        _ => {
-            room.push(u8::MAX);
-            room.extend_from_slice(&(len as u64).to_le_bytes());
-        }
     }
 }
 
@@ -164,24 +149,10 @@ pub(crate) fn fixity(value: &str) -> Option<Box<str>> {
         let parts = value.split_once(':');
         parts.is_some_and(|(algorithm, digest)| !algorithm.is_empty() && !digest.is_empty())
     };
-    let value = spaced(value);
-    let is_fixity = !value.is_empty() && value.split(' ').all(is_one);
+    let values: Vec<&str> = value.split_ascii_whitespace().collect();
+    let is_fixity = !values.is_empty() && values.iter().all(|value| is_one(value));
+    let value = values.join(" ");
     (is_fixity && value.len() <= LONGEST_HASH).then(|| value.into())
-}
-
-/// Returns the parts of a text with one space between each.
-pub(crate) fn spaced(text: &str) -> Cow<'_, str> {
-    let bytes = text.as_bytes();
-    let is_other_space = |byte: &u8| byte.is_ascii_whitespace() && *byte != b' ';
-    let is_spaced = !text.starts_with(' ')
-        && !text.ends_with(' ')
-        && !bytes.iter().any(is_other_space)
-        && !bytes.windows(2).any(|pair| pair == b"  ");
-    if is_spaced {
-        return Cow::Borrowed(text);
-    }
-    let parts: Vec<&str> = text.split_ascii_whitespace().collect();
-    Cow::Owned(parts.join(" "))
 }
 
 /// Reads a number of digits alone.

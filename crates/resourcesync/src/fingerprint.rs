@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::canonical::write_beginning;
+
 /// blake3 over a document's parsed content, so that a touch, a re-indentation or another prefix is no
 /// change, and a new `at`, `from`, `until` or `completed` is one. Fingerprints are stored: when they are computed
 /// otherwise, every document that is read again has changed.
@@ -10,9 +12,6 @@ pub struct Fingerprint(pub [u8; 32]);
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in &self.0[..6] {
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
+        write_beginning(f, &self.0)
     }
 }

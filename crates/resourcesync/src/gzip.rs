@@ -1,6 +1,6 @@
 //! Documents that are compressed with gzip (R1), unpacked while they are read, up to a limit.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Take};
 
 use flate2::read::MultiGzDecoder;
 
@@ -37,36 +37,23 @@ pub fn parse_gzip<T>(
 
 /// Returns a reader of what a compressed file holds, up to a limit.
 pub fn unpacked(reader: impl Read) -> impl Read {
-    let packed = CountingReader { reader, count: 0 };
     Unpacked {
-        decoder: MultiGzDecoder::new(packed),
+        decoder: MultiGzDecoder::new(reader.take(u64::MAX)),
         count: 0,
-    }
-}
-
-struct CountingReader<R> {
-    reader: R,
-    count: u64,
-}
-
-impl<R: Read> Read for CountingReader<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.reader.read(buffer)?;
-        self.count += read as u64;
-        Ok(read)
     }
 }
 
 /// Its errors hold a [`Malformed`] where the data is broken.
 struct Unpacked<R> {
-    decoder: MultiGzDecoder<CountingReader<R>>,
+    /// The limit of what it reads only counts that.
+    decoder: MultiGzDecoder<Take<R>>,
     count: u64,
 }
 
 impl<R: Read> Read for Unpacked<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.decoder.read(buffer);
-        let packed = self.decoder.get_ref().count;
+        let packed = u64::MAX - self.decoder.get_ref().limit();
         let malformed = match read {
             Ok(read) => {
                 self.count += read as u64;

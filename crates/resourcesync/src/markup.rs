@@ -17,8 +17,8 @@ pub(crate) struct Markup<'a> {
 
 #[derive(Debug)]
 pub(crate) enum MarkupKind<'a> {
-    Comment,
-    Instruction,
+    /// A comment or processing instruction.
+    Ignored,
     Declaration,
     CData(&'a str),
     /// Its end is still to be found.
@@ -40,22 +40,16 @@ impl<'a> Markup<'a> {
         }
         if let Some(rest) = text.strip_prefix(CDATA) {
             let end = rest.find("]]>").ok_or(Stop::Cut)?;
-            return Ok(Markup {
-                kind: MarkupKind::CData(&rest[..end]),
-                length: CDATA.len() + end + 3,
-                error: None,
-            });
+            let kind = MarkupKind::CData(&rest[..end]);
+            let length = CDATA.len() + end + 3;
+            return Ok(Markup::of(kind, length));
         }
         let begins = |markup: &str| {
             let common = text.len().min(markup.len());
             text.as_bytes()[..common].eq_ignore_ascii_case(&markup.as_bytes()[..common])
         };
         if begins(DOCTYPE) && text.len() >= DOCTYPE.len() {
-            return Ok(Markup {
-                kind: MarkupKind::Doctype,
-                length: 0,
-                error: None,
-            });
+            return Ok(Markup::of(MarkupKind::Doctype, 0));
         }
         let is_cut = begins(DOCTYPE) || COMMENT.starts_with(text) || CDATA.starts_with(text);
         Err(if is_cut {
@@ -64,6 +58,15 @@ impl<'a> Markup<'a> {
             Stop::syntax(0, "unknown or missed symbol in markup")
         })
     }
+
+    fn of(kind: MarkupKind<'a>, length: usize) -> Markup<'a> {
+        let error = None;
+        Markup {
+            kind,
+            length,
+            error,
+        }
+    }
 }
 
 // XML 1.0 section 2.5: no `--` but the one that ends it.
@@ -71,21 +74,17 @@ fn comment(text: &str) -> Result<Markup<'_>, Stop> {
     let hyphens = |from: usize| text[from..].find("--").map(|at| from + at);
     let first = hyphens(COMMENT.len()).ok_or(Stop::Cut)?;
     let end = text[first..].find("-->").ok_or(Stop::Cut)?;
-    let error = (end > 0).then(|| {
-        let message = "forbidden string `--` was found in a comment";
-        (first, message.to_owned())
-    });
+    let message = "forbidden string `--` was found in a comment";
     Ok(Markup {
-        kind: MarkupKind::Comment,
-        length: first + end + 3,
-        error,
+        error: (end > 0).then(|| (first, message.to_owned())),
+        ..Markup::of(MarkupKind::Ignored, first + end + 3)
     })
 }
 
 // XML 1.0 section 2.6, and Namespaces in XML 1.0 section 7: no colon in a target.
 fn instruction(text: &str) -> Result<Markup<'_>, Stop> {
     let end = 2 + text[2..].find("?>").ok_or(Stop::Cut)?;
-    let mut kind = MarkupKind::Instruction;
+    let mut kind = MarkupKind::Ignored;
     let length = end + 2;
     let name = name_at(&text.as_bytes()[..end], 2).filter(|name| name.end > 2);
     let error = match name {

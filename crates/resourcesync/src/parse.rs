@@ -147,15 +147,8 @@ pub(crate) fn read<H: Handler>(
     let mut window = TextWindow::new(source);
     let mut reader = XmlReader::new(handler);
     window.grow()?;
-    if window.is_blank() {
-        let line = window.line(usize::MAX);
-        let is_empty = window.is_empty();
-        return Err(if is_empty {
-            Malformed::Empty
-        } else {
-            Malformed::Truncated { line }
-        }
-        .into());
+    if let Some(blank) = window.blank() {
+        return Err(blank.into());
     }
     // Text that does not begin with a tag is no XML. A crash leaves NULs.
     match window.first_byte() {
@@ -187,7 +180,7 @@ pub(crate) fn read<H: Handler>(
             }
             Stop::Other(other) => return Ok(Err(other)),
             Stop::Root => {
-                if let Some(refused) = refused.or_else(|| unknown_encoding(&window)) {
+                if let Some(refused) = refused.or(window.unknown_encoding.take()) {
                     return Err(refused.into());
                 }
                 refused = None;
@@ -210,18 +203,6 @@ pub(crate) fn read<H: Handler>(
             }
         }
     }
-}
-
-fn unknown_encoding<R: Read>(window: &TextWindow<R>) -> Option<Malformed> {
-    let message = format!(
-        "the encoding {} is unknown",
-        window.unknown_encoding.as_ref()?
-    );
-    Some(Malformed::Syntax {
-        line: 1,
-        column: 1,
-        message,
-    })
 }
 
 #[cfg(test)]

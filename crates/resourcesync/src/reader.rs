@@ -315,18 +315,14 @@ impl<H: Handler> XmlReader<H> {
 
     /// Reads a comment, processing instruction, CDATA section, the declaration or the DOCTYPE.
     fn other_markup(&mut self, rest: &str) -> Result<usize, Stop> {
-        let Markup {
-            kind,
-            length,
-            mut error,
-        } = Markup::read(rest)?;
-        match kind {
-            MarkupKind::Comment | MarkupKind::Instruction => {}
+        let mut markup = Markup::read(rest)?;
+        let length = markup.length;
+        match markup.kind {
             MarkupKind::Declaration if self.has_begun => {
                 let message = "the XML declaration is not at the start";
-                error = Some((0, message.to_owned()));
+                markup.error = Some((0, message.to_owned()));
             }
-            MarkupKind::Declaration => {}
+            MarkupKind::Ignored | MarkupKind::Declaration => {}
             MarkupKind::CData(text) => {
                 self.inside_root(0, "a CDATA section")?;
                 self.text.push_str(text);
@@ -334,7 +330,7 @@ impl<H: Handler> XmlReader<H> {
             }
             MarkupKind::Doctype => return self.doctype(rest),
         }
-        match error {
+        match markup.error {
             None => Ok(length),
             Some((at, message)) if self.is_before_root() => {
                 self.has_begun = true;

@@ -261,16 +261,12 @@ fn entry(number: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
 
 /// Reads a date and time, in UTC where it names no zone.
 fn timestamp(text: String) -> Result<Timestamp, PayloadError> {
-    instant(&text).ok_or(PayloadError::Datetime(text))
-}
-
-fn instant(text: &str) -> Option<Timestamp> {
     let in_utc = || {
         let local: jiff::civil::DateTime = text.parse().ok()?;
-        let zoned = local.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
-        Some(zoned.timestamp())
+        jiff::tz::Offset::UTC.to_timestamp(local).ok()
     };
-    text.parse().ok().or_else(in_utc)
+    let time = text.parse().ok().or_else(in_utc);
+    time.ok_or(PayloadError::Datetime(text))
 }
 
 #[cfg(test)]

@@ -46,13 +46,13 @@ impl ResourceState {
         let rest = [&*instant(lastmod), length];
         for (half, value) in words[0].chunks_exact_mut(4).zip(rest) {
             if !value.is_empty() {
-                half.copy_from_slice(&short_hash::<4>(&[value]));
+                half.copy_from_slice(&short_hash::<4>(value));
             }
         }
         for (word, digest) in words[1..].iter_mut().zip(digests(hash)) {
             let (algorithm, value) = digest.split_once(':').unwrap_or(("", &digest));
-            *word = short_hash(&[value]);
-            let [first, second, ..] = short_hash::<8>(&[algorithm]);
+            *word = short_hash(value);
+            let [first, second, ..] = short_hash::<8>(algorithm);
             (word[0], word[1]) = (first | 1, second);
         }
         let mut state = [0; 32];
@@ -75,13 +75,8 @@ impl ResourceState {
     }
 
     fn words(&self) -> [u64; 4] {
-        let mut words = [0; 4];
-        for (word, bytes) in words.iter_mut().zip(self.0.chunks_exact(8)) {
-            *word = bytes
-                .iter()
-                .fold(0, |word, byte| word << 8 | u64::from(*byte));
-        }
-        words
+        let (words, _) = self.0.as_chunks();
+        std::array::from_fn(|at| u64::from_be_bytes(words[at]))
     }
 }
 
@@ -105,7 +100,7 @@ pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListEr
         entries,
         |EntriesReader { draft, .. }, position| match draft.verdict() {
             Ok((uri, _)) => listed.entries.push(ListedResource {
-                resource: ResourceKey(short_hash(&[&uri])),
+                resource: ResourceKey(short_hash(&uri)),
                 state: ResourceState::of(&draft.lastmod, &draft.length, &draft.hash),
                 position,
             }),
@@ -133,13 +128,11 @@ pub fn read_resource_entries(
     Ok(changes)
 }
 
-/// Returns the first bytes of blake3 over some texts.
-fn short_hash<const N: usize>(texts: &[&str]) -> [u8; N] {
+/// Returns the first bytes of blake3 over the length of a text and the text.
+fn short_hash<const N: usize>(text: &str) -> [u8; N] {
     let mut hasher = blake3::Hasher::new();
-    for text in texts {
-        hasher.update(&(text.len() as u64).to_le_bytes());
-        hasher.update(text.as_bytes());
-    }
+    hasher.update(&(text.len() as u64).to_le_bytes());
+    hasher.update(text.as_bytes());
     let mut short = [0; N];
     hasher.finalize_xof().fill(&mut short);
     short

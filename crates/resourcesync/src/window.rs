@@ -32,8 +32,8 @@ pub(crate) struct TextWindow<R> {
     filled: usize,
     /// The decoder of a file that is not UTF-8, and the bytes read but not yet decoded.
     decoder: Option<(encoding_rs::Decoder, Vec<u8>)>,
-    /// Name of the declared encoding, if it is unknown; of the text only ASCII is then right.
-    pub(crate) unknown_encoding: Option<String>,
+    /// The error of a declared encoding that is unknown; of the text only ASCII is then right.
+    pub(crate) unknown_encoding: Option<Malformed>,
     has_begun: bool,
     is_at_end: bool,
     /// Number of bytes read.
@@ -119,19 +119,18 @@ impl<R: Read> TextWindow<R> {
         self.budget == 0 && !self.is_at_end && self.unreadable.is_none()
     }
 
-    /// Returns true if the whole file is white space and NULs, as a crash leaves one whose blocks were allocated, or
+    /// Returns the error of a file that is all white space and NULs, as a crash leaves one whose blocks were allocated, or
     /// the beginning of a byte order mark.
-    pub(crate) fn is_blank(&self) -> bool {
+    pub(crate) fn blank(&self) -> Option<Malformed> {
         let is_closed = self.is_at_end || self.unreadable.is_some();
         let bytes = &self.buffer[self.start..self.filled];
         let is_cut_mark = MARKS.iter().any(|mark| mark.starts_with(bytes));
         let is_nothing = bytes.iter().all(|&byte| byte == 0 || is_space(byte));
-        is_closed && (is_nothing || is_cut_mark)
-    }
-
-    /// Returns true if there is nothing to read.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.start == self.filled
+        let line = self.line(usize::MAX);
+        (is_closed && (is_nothing || is_cut_mark)).then_some(match bytes {
+            [] => Malformed::Empty,
+            _ => Malformed::Truncated { line },
+        })
     }
 
     /// Returns the first byte that is not white space, validated or not.
@@ -217,12 +216,13 @@ impl<R: Read> TextWindow<R> {
     /// Detects the encoding.
     fn begin(&mut self) {
         self.has_begun = true;
-        let Detected {
-            encoding,
-            mark,
-            unknown,
-        } = detect(&self.buffer[..self.filled]);
-        self.unknown_encoding = unknown;
+        let detected = detect(&self.buffer[..self.filled]);
+        let Detected { encoding, mark, .. } = detected;
+        self.unknown_encoding = detected.unknown.map(|name| Malformed::Syntax {
+            line: 1,
+            column: 1,
+            message: format!("the encoding {name} is unknown"),
+        });
         if encoding == UTF_8 {
             self.start = mark;
             self.valid = mark;
