@@ -6,8 +6,8 @@
 //! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`delivery`] builds the request and
 //! judges the answer, [`fair_queue`] schedules requests fairly over callback hosts, whose names [`lookups`] handles.
 //! In a hub for many Sources, [`publication`] reads what publishers send, [`publisher`] decides who may publish, and
-//! [`published_topics`] knows repeats; [`publisher_counts`] has the figures of each publisher. `http` joins the parts, and
-//! `topic_hub` has them all in memory.
+//! [`published_topics`] knows repeats; [`publisher_counts`] has the figures of each publisher. `http` joins the parts; the
+//! example `hub` has them all in memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,8 +41,6 @@ pub mod publisher_counts;
 pub mod rate_limiter;
 pub mod request;
 pub mod subscriptions;
-#[cfg(feature = "hub")]
-pub mod topic_hub;
 pub mod usage;
 #[cfg(feature = "hub")]
 pub(crate) mod verification;

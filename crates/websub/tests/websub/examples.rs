@@ -6,11 +6,13 @@ use resourcesync::uri::Uri;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use websub::hub::callback::CallbackPolicy;
-use websub::hub::topic_hub::TopicHub;
 use websub::subscriber::Destination;
 
 use crate::support::{Peer, say, soon};
 
+#[path = "../../examples/hub.rs"]
+#[expect(dead_code, reason = "its main function")]
+mod hub;
 #[path = "../../examples/mirror.rs"]
 #[expect(dead_code, reason = "its main function")]
 mod mirror;
@@ -56,7 +58,7 @@ async fn a_mirror_follows_what_the_hub_delivers() {
     let (subscribed, mut subscriptions) = mpsc::unbounded_channel();
     let subscribed = move |callback| subscribed.send(callback).unwrap();
     let policy = CallbackPolicy::on_this_machine();
-    let mut hub = TopicHub::start(listener, list, policy, subscribed).unwrap();
+    let mut hub = hub::TopicHub::start(listener, list, policy, subscribed).unwrap();
     let topic = hub.topic().clone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();
