@@ -91,7 +91,8 @@ fn is_private(url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use websub::probe::{FailureCause, ProbeError, ProbeReply, ReplyBody, ReplyLinks};
+    use websub::headers::Links;
+    use websub::probe::{FailureCause, ProbeError, ProbeReply, ReplyBody};
 
     use super::*;
 
@@ -112,7 +113,7 @@ mod tests {
             content_encoding: None,
             date: None,
             age: None,
-            links: ReplyLinks::default(),
+            links: Links::default(),
             body: ReplyBody::Empty,
             at: "2026-11-20T12:00:00Z".parse().unwrap(),
         }

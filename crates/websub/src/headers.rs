@@ -22,54 +22,53 @@ pub fn link_header(topic: &Topic, hubs: &[Hub], capability_list: Option<&Uri>) -
         .join(", ")
 }
 
-/// One link.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
-    /// Target of the link, as written.
-    pub target: String,
-    /// Relation types, in lower case.
-    pub relations: Vec<String>,
+/// The targets of `Link` headers by relation, byte for byte, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Links {
+    /// Targets of `rel="self"`.
+    pub self_links: Vec<String>,
+    /// Targets of `rel="hub"`.
+    pub hubs: Vec<String>,
+    /// Targets of `rel="resourcesync"`.
+    pub capability_lists: Vec<String>,
 }
 
-/// Parses the links of all values of a `Link` header. Malformed ones are skipped.
-pub fn parse_links(values: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Link> {
-    let values = values.into_iter();
-    values.flat_map(|value| links_of(value.as_ref())).collect()
-}
-
-/// Returns the targets with a relation type.
-pub fn targets<'a>(links: &'a [Link], relation: &str) -> impl Iterator<Item = &'a str> {
-    links
-        .iter()
-        .filter(move |link| link.relations.iter().any(|name| name == relation))
-        .map(|link| link.target.as_str())
-}
-
-fn links_of(value: &str) -> Vec<Link> {
-    let mut links = Vec::new();
-    let mut rest = value;
-    while let Some((target, after)) = rest
-        .split_once('<')
-        .and_then(|(_, from)| from.split_once('>'))
-    {
-        let (relations, after) = parameters(after);
-        links.push(Link {
-            target: target.trim().to_owned(),
-            relations: relations.unwrap_or_default(),
-        });
-        rest = after;
+impl Links {
+    /// Parses the links of all values of a `Link` header. Malformed ones are skipped.
+    pub fn parse(values: impl IntoIterator<Item = impl AsRef<str>>) -> Links {
+        let mut links = Links::default();
+        for value in values {
+            let mut rest = value.as_ref();
+            while let Some((target, after)) = rest
+                .split_once('<')
+                .and_then(|(_, from)| from.split_once('>'))
+            {
+                let (relations, after) = relations(after);
+                for (relation, targets) in [
+                    ("self", &mut links.self_links),
+                    ("hub", &mut links.hubs),
+                    ("resourcesync", &mut links.capability_lists),
+                ] {
+                    let mut relations = relations.split_whitespace();
+                    if relations.any(|one| one.eq_ignore_ascii_case(relation)) {
+                        targets.push(target.trim().to_owned());
+                    }
+                }
+                rest = after;
+            }
+        }
+        links
     }
-    links
 }
 
 /// Returns the relation types among a link's parameters, and the text after the link.
-fn parameters(mut rest: &str) -> (Option<Vec<String>>, &str) {
+fn relations(mut rest: &str) -> (String, &str) {
     // RFC 8288 section 3.3: of several rel parameters the first counts.
     let mut relations = None;
     loop {
         rest = rest.trim_start();
         let Some(parameter) = rest.strip_prefix(';') else {
-            return (relations, rest);
+            return (relations.unwrap_or_default(), rest);
         };
         let end = parameter.find(['=', ';', ',']).unwrap_or(parameter.len());
         let (name, after) = parameter.split_at(end);
@@ -78,9 +77,8 @@ fn parameters(mut rest: &str) -> (Option<Vec<String>>, &str) {
             continue;
         };
         let (value, after) = value(after.trim_start());
-        if name.trim().eq_ignore_ascii_case("rel") && relations.is_none() {
-            let words = value.split_whitespace();
-            relations = Some(words.map(str::to_ascii_lowercase).collect());
+        if name.trim().eq_ignore_ascii_case("rel") {
+            relations.get_or_insert(value);
         }
         rest = after;
     }
@@ -171,28 +169,27 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case(&["<a>; rel=\"self\", <b>; rel=\"hub\""], "a self|b hub")]
-    #[case(&["<a>; rel=\"self\"", "<b>;rel=hub"], "a self|b hub")]
-    #[case(&["<a> ; rel=\"self\",\t<b> ; rel = hub"], "a self|b hub")]
-    #[case(&["<a>;rel=self,<b>;rel=hub;type=x"], "a self|b hub")]
-    #[case(&["<http://e/a,b;c>; rel=\"hub\""], "http://e/a,b;c hub")]
-    #[case(&["<a>; title=\"x, <y>; rel=hub\"; rel=\"SELF  Hub\""], "a self hub")]
-    #[case(&["<a>; title=\"\\\"\"; rel=self; rel=hub"], "a self")]
-    #[case(&["<a>; crossorigin; rel=hub"], "a hub")]
-    #[case(&["<a>"], "a")]
-    #[case(&["<a>, , junk <b>; rel=hub,"], "a|b hub")]
-    #[case(&["<a>; rel=\"self"], "a self")]
-    #[case(&["", "rel=hub", "<never ended", ">"], "")]
-    fn links_are_read_as_they_are_written(#[case] values: &[&str], #[case] want: &str) {
-        let read = parse_links(values)
-            .iter()
-            .map(|link| {
-                format!("{} {}", link.target, link.relations.join(" "))
-                    .trim()
-                    .to_owned()
-            })
-            .collect::<Vec<_>>();
-        assert_eq!(read.join("|"), want);
+    #[case(&["<a>; rel=\"self\", <b>; rel=\"hub\""], "a", "b")]
+    #[case(&["<a>; rel=\"self\"", "<b>;rel=hub"], "a", "b")]
+    #[case(&["<a> ; rel=\"self\",\t<b> ; rel = hub"], "a", "b")]
+    #[case(&["<a>;rel=self,<b>;rel=hub;type=x"], "a", "b")]
+    #[case(&["<http://e/a,b;c>; rel=\"hub\""], "", "http://e/a,b;c")]
+    #[case(&["<a>; title=\"x, <y>; rel=hub\"; rel=\"SELF  Hub\""], "a", "a")]
+    #[case(&["<a>; title=\"\\\"\"; rel=self; rel=hub"], "a", "")]
+    #[case(&["<a>; crossorigin; rel=hub"], "", "a")]
+    #[case(&["<a>"], "", "")]
+    #[case(&["<a>, , junk <b>; rel=hub,"], "", "b")]
+    #[case(&["<a>; rel=\"self"], "a", "")]
+    #[case(&["", "rel=hub", "<never ended", ">"], "", "")]
+    #[case(&["<a>; rel=self, < b >; rel=\"self\"", "<c>; rel=\"hub hub\""], "a|b", "c")]
+    fn links_are_read_as_they_are_written(
+        #[case] values: &[&str],
+        #[case] self_links: &str,
+        #[case] hubs: &str,
+    ) {
+        let read = Links::parse(values);
+        assert_eq!(read.self_links.join("|"), self_links);
+        assert_eq!(read.hubs.join("|"), hubs);
     }
 
     #[test]
@@ -212,7 +209,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_header_is_parsed(value in "[<>;=,\" \\\\a-cé]{0,40}") {
-            parse_links([value.as_str()]);
+            Links::parse([value.as_str()]);
         }
     }
 

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use resourcesync::payload::Payload;
 use resourcesync::receive::Notification;
 
+use crate::headers::Links;
+
 #[cfg(feature = "publisher")]
 pub mod http;
 
@@ -26,22 +28,11 @@ pub struct ProbeReply {
     /// Value of the `Age` header.
     pub age: Option<String>,
     /// Links of the reply.
-    pub links: ReplyLinks,
+    pub links: Links,
     /// Summary of the body.
     pub body: ReplyBody,
     /// Time of arrival, by our clock.
     pub at: Timestamp,
-}
-
-/// Targets of the `Link` header by relation, byte for byte.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ReplyLinks {
-    /// Targets of `rel="self"`.
-    pub self_links: Vec<String>,
-    /// Targets of `rel="hub"`.
-    pub hubs: Vec<String>,
-    /// Targets of `rel="resourcesync"`.
-    pub capability_lists: Vec<String>,
 }
 
 /// Summary of a reply's body.

@@ -183,8 +183,7 @@ pub struct Destination {
 }
 
 /// The subscriptions, by the id of their callbacks.
-#[derive(Debug, Default)]
-struct Callbacks(Mutex<HashMap<String, CallbackEntry>>);
+type Callbacks = Mutex<HashMap<String, CallbackEntry>>;
 
 /// One callback, and the subscription that it is for.
 #[derive(Debug)]
@@ -200,8 +199,7 @@ struct CallbackEntry {
 /// A callback of ours: its subscription at a hub, and the hub's decisions on it.
 #[derive(Debug)]
 pub struct CallbackSubscription {
-    id: String,
-    secret: Secret,
+    key: CallbackKey,
     /// Decisions that no request of ours is waiting for: a denial, or another verification.
     pub decisions: mpsc::UnboundedReceiver<Decision>,
 }
@@ -247,10 +245,9 @@ impl Destination {
             decisions,
             received: sender,
         };
-        lock(&self.callbacks.0).insert(key.id.clone(), callback);
+        lock(&self.callbacks).insert(key.id.clone(), callback);
         let subscription = CallbackSubscription {
-            id: key.id.clone(),
-            secret: key.secret.clone(),
+            key: key.clone(),
             decisions: decided,
         };
         (subscription, received)
@@ -298,7 +295,7 @@ impl Destination {
         lease: Duration,
     ) -> Result<Option<Duration>, SubscribeError> {
         let seconds = lease.as_secs().to_string();
-        let secret = subscription.secret.clone();
+        let secret = subscription.key.secret.clone();
         let more = [
             ("hub.lease_seconds", seconds.as_str()),
             ("hub.secret", secret.reveal()),
@@ -326,7 +323,7 @@ impl Destination {
     /// Closes the callback of a subscription that is given up. A hub that verifies it late is refused, and one that
     /// delivers is answered 410.
     pub fn close_callback(&self, subscription: &CallbackSubscription) {
-        lock(&self.callbacks.0).remove(&subscription.id);
+        lock(&self.callbacks).remove(&subscription.key.id);
     }
 
     async fn ask(
@@ -337,13 +334,13 @@ impl Destination {
         mode: &'static str,
         more: &[(&str, &str)],
     ) -> Result<Option<Duration>, SubscribeError> {
-        if let Some(callback) = lock(&self.callbacks.0).get_mut(&subscription.id) {
+        if let Some(callback) = lock(&self.callbacks).get_mut(&subscription.key.id) {
             callback.topic = topic.clone();
             callback.mode = mode;
         }
         // A decision made before this request is no answer to it.
         while subscription.decisions.try_recv().is_ok() {}
-        let callback = format!("{}{}", self.base, subscription.id);
+        let callback = format!("{}{}", self.base, subscription.key.id);
         let mut parameters = vec![
             ("hub.mode", mode),
             ("hub.topic", topic.as_str()),
@@ -359,7 +356,7 @@ impl Destination {
             .body(encode_form(&parameters));
         let hub = hub.clone();
         // A hub may repeat what it was sent.
-        let mask = Mask::new([subscription.secret.clone()]);
+        let mask = Mask::new([subscription.key.secret.clone()]);
         let answer = client::answer(post.send().await, &mask).await;
         let retry_after = answer.retry_after(Timestamp::now());
         match answer {

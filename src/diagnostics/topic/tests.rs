@@ -1,7 +1,8 @@
 //! Tests of topic diagnostics.
 
 use rstest::rstest;
-use websub::probe::{FailureCause, ProbeResult, ReplyLinks};
+use websub::headers::Links;
+use websub::probe::{FailureCause, ProbeResult};
 
 use crate::announce::plan::Replaces;
 use crate::diagnostics::Severity;
@@ -25,7 +26,7 @@ fn expected() -> ExpectedTopic {
 fn ours() -> ProbeReply {
     ProbeReply {
         content_type: Some(PAYLOAD_TYPE.to_owned()),
-        links: ReplyLinks {
+        links: Links {
             self_links: vec![TOPIC.to_owned()],
             hubs: HUBS.map(str::to_owned).into(),
             capability_lists: vec![LIST.to_owned()],
@@ -163,7 +164,7 @@ fn the_target_of_a_redirection_is_described_in_words(
     changed(|it| it.content_type = Some("application/xml; charset=utf-8".into())),
     &["Content-Type application/xml with charset=utf-8 after it: some hubs refuse that"]
 )]
-#[case(changed(|it| it.links = ReplyLinks::default()), &["there is no Link header"])]
+#[case(changed(|it| it.links = Links::default()), &["there is no Link header"])]
 #[case(changed(|it| it.links.self_links.clear()), &["the Link header has no rel=\"self\""])]
 #[case(
     changed(|it| it.links.self_links[0] = "https://e.org/a/framework".into()),

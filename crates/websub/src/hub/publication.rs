@@ -1,6 +1,7 @@
 //! Publications: what a publisher sends, what is wrong with it, and which of them are repeats (Framework Notification 1.0.1
 //! section 4.1).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,7 +10,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
-use crate::headers::{FORM_TYPE, Link, form_value, is_form, media_type, parse_links, targets};
+use crate::headers::{FORM_TYPE, Links, form_value, is_form, media_type};
 use crate::hub::publisher::checked_topic;
 
 #[cfg(feature = "hub")]
@@ -130,79 +131,47 @@ pub fn kind(content_type: Option<&str>) -> Result<RequestKind, PublicationRefusa
     }
 }
 
-/// Verifies that a notification is not encoded: it is delivered as it was sent, without that header.
-///
-/// # Errors
-/// 415.
-pub fn verify_plain(content_encodings: &[&str]) -> Result<(), PublicationRefusal> {
-    if content_encodings.iter().copied().all(is_plain) {
-        Ok(())
-    } else {
-        Err(PublicationRefusal::Encoded)
-    }
-}
-
 /// Returns true if a `Content-Encoding` names none.
 pub fn is_plain(content_encoding: &str) -> bool {
     let mut codings = content_encoding.split(',').map(str::trim);
     codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case("identity"))
 }
 
-/// The topic of a notification, with what its `Link` header says besides.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PublishedLinks {
-    /// The topic.
-    pub topic: Topic,
-    /// The target of `rel="resourcesync"`.
-    pub capability_list: Option<Uri>,
-    /// The targets of `rel="hub"`.
-    pub hubs: Vec<String>,
-}
-
-impl PublishedLinks {
-    /// Refuses a notification whose links name hubs, and not this one.
-    ///
-    /// # Errors
-    /// 403.
-    pub fn verify_hub(&self, hub: &Hub) -> Result<(), PublicationRefusal> {
-        let mut hubs = self.hubs.iter();
-        if self.hubs.is_empty() || hubs.any(|named| named == hub.as_str()) {
-            return Ok(());
-        }
-        Err(PublicationRefusal::OtherHub {
-            topic: self.topic.clone(),
-        })
+/// Refuses a notification whose links name hubs, and not this one.
+///
+/// # Errors
+/// 403.
+pub fn verify_hub(topic: &Topic, links: &Links, hub: &Hub) -> Result<(), PublicationRefusal> {
+    let mut hubs = links.hubs.iter();
+    if links.hubs.is_empty() || hubs.any(|named| named == hub.as_str()) {
+        return Ok(());
     }
+    Err(PublicationRefusal::OtherHub {
+        topic: topic.clone(),
+    })
 }
 
 /// Returns the topic that the `Link` headers name as `self`, or the query as `hub.topic` or `hub.url`.
 ///
 /// # Errors
 /// 400 without a topic, with two different ones, or with one that is no plain URI.
-pub fn links(
-    link_headers: &[impl AsRef<str>],
-    query: Option<&str>,
-) -> Result<PublishedLinks, PublicationRefusal> {
-    let links = parse_links(link_headers);
-    let by_link = targets(&links, "self").map(str::to_owned);
+pub fn published_topic(links: &Links, query: Option<&str>) -> Result<Topic, PublicationRefusal> {
+    let by_link = links.self_links.iter().map(Cow::from);
     let by_query = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .filter(|(name, value)| matches!(&**name, "hub.topic" | "hub.url") && !value.is_empty())
-        .map(|(_, value)| value.into_owned());
+        .map(|(_, value)| value);
     let mut named = by_link.chain(by_query);
     let topic = named.next().ok_or(PublicationRefusal::NoTopic)?;
     if named.any(|other| other != topic) {
         return Err(PublicationRefusal::TwoTopics);
     }
-    Ok(PublishedLinks {
-        topic: checked_topic(&topic)?,
-        capability_list: capability_list(&links),
-        hubs: targets(&links, "hub").map(str::to_owned).collect(),
-    })
+    checked_topic(&topic)
 }
 
 /// Returns the target of `rel="resourcesync"`.
-pub fn capability_list(links: &[Link]) -> Option<Uri> {
-    let list = targets(links, "resourcesync").find_map(|list| Uri::parse(list).ok());
+pub fn capability_list(links: &Links) -> Option<Uri> {
+    let mut lists = links.capability_lists.iter();
+    let list = lists.find_map(|list| Uri::parse(list).ok());
     list.filter(Uri::is_clean)
 }
 
@@ -340,18 +309,14 @@ mod tests {
     }
 
     #[rstest]
-    #[case(&[], Ok(()))]
-    #[case(&["identity"], Ok(()))]
-    #[case(&["Identity, "], Ok(()))]
-    #[case(&["gzip"], Err(415))]
-    #[case(&["identity", "br"], Err(415))]
-    #[case(&["identity, gzip"], Err(415))]
-    fn an_encoded_notification_is_refused(
-        #[case] encodings: &[&str],
-        #[case] want: Result<(), u16>,
-    ) {
-        let verified = verify_plain(encodings);
-        assert_eq!(verified.map_err(|refusal| refusal.status()), want);
+    #[case("", true)]
+    #[case("identity", true)]
+    #[case("Identity, ", true)]
+    #[case("gzip", false)]
+    #[case("br", false)]
+    #[case("identity, gzip", false)]
+    fn an_encoded_notification_is_not_plain(#[case] encoding: &str, #[case] want: bool) {
+        assert_eq!(is_plain(encoding), want);
     }
 
     #[rstest]
@@ -383,11 +348,8 @@ mod tests {
         #[case] query: Option<&str>,
         #[case] want: Result<(), PublicationRefusal>,
     ) {
-        let read = links(headers, query);
-        assert_eq!(
-            read.map(|read| assert_eq!(read.topic.as_str(), TOPIC)),
-            want
-        );
+        let read = published_topic(&Links::parse(headers), query);
+        assert_eq!(read.map(|topic| assert_eq!(topic.as_str(), TOPIC)), want);
     }
 
     #[rstest]
@@ -400,9 +362,9 @@ mod tests {
         #[case] hubs: &str,
         #[case] want: Result<(), u16>,
     ) {
-        let header = format!("<{TOPIC}>; rel=\"self\"{hubs}");
-        let links = links(&[&header], None).unwrap();
-        let verified = links.verify_hub(&Hub::new("https://hub.example/"));
+        let links = Links::parse([format!("<{TOPIC}>; rel=\"self\"{hubs}")]);
+        let hub = Hub::new("https://hub.example/");
+        let verified = verify_hub(&Topic::new(TOPIC), &links, &hub);
         assert_eq!(verified.map_err(|refusal| refusal.status()), want);
     }
 
@@ -417,7 +379,7 @@ mod tests {
             ("<cl.xml>; rel=\"resourcesync\"", None),
             ("<https://e.org/cl.xml>; rel=\"hub\"", None),
         ] {
-            let list = capability_list(&parse_links([header]));
+            let list = capability_list(&Links::parse([header]));
             assert_eq!(list.as_ref().map(Uri::as_str), want, "{header}");
         }
     }

@@ -10,13 +10,11 @@ use resourcesync::uri::{Hub, Topic};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::headers::{FORM_TYPE, encode_form, parse_links, targets};
+use crate::headers::{FORM_TYPE, Links, encode_form};
 use crate::http::client;
 use crate::http::failure::{cause, in_its_own_words};
 use crate::hub::publication::CHECK_MODE;
-use crate::probe::{
-    FailureCause, ProbeError, ProbeReply, ProbeResult, ReplyBody, ReplyLinks, TopicReplies,
-};
+use crate::probe::{FailureCause, ProbeError, ProbeReply, ProbeResult, ReplyBody, TopicReplies};
 use crate::publisher::settings::{PublishSettings, PublishSettingsError, mask};
 use crate::secret::Mask;
 
@@ -197,8 +195,6 @@ async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
         let values = client::header_values(response.headers(), name);
         (!values.is_empty()).then(|| mask.hide(&values.join(", ")))
     };
-    let links = parse_links(client::header_values(response.headers(), LINK));
-    let of = |relation| targets(&links, relation).map(str::to_owned).collect();
     Ok(ProbeReply {
         status: response.status().as_u16(),
         location: header(LOCATION),
@@ -206,11 +202,7 @@ async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
         content_encoding: header(CONTENT_ENCODING),
         date: header(DATE),
         age: header(AGE),
-        links: ReplyLinks {
-            self_links: of("self"),
-            hubs: of("hub"),
-            capability_lists: of("resourcesync"),
-        },
+        links: Links::parse(client::header_values(response.headers(), LINK)),
         body: ReplyBody::read(&body),
         at,
     })

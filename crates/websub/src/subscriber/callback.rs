@@ -9,7 +9,7 @@ use hyper::{Method, Request, StatusCode};
 use resourcesync::uri::Topic;
 use tokio::sync::oneshot;
 
-use crate::headers::{form_value, parse_links, targets};
+use crate::headers::{Links, form_value};
 use crate::http::client::header_values;
 use crate::http::lock;
 use crate::http::server::{FullResponse, small_body, text};
@@ -36,7 +36,7 @@ pub async fn answer(callbacks: Arc<Callbacks>, request: Request<Incoming>) -> Fu
 fn verification(callbacks: &Callbacks, id: &str, query: &str) -> FullResponse {
     let value = |name| form_value(query.as_bytes(), name);
     let not_ours = || text(StatusCode::NOT_FOUND, "not asked for\n");
-    let callbacks = lock(&callbacks.0);
+    let callbacks = lock(callbacks);
     let Some(callback) = callbacks.get(id) else {
         return not_ours();
     };
@@ -63,7 +63,7 @@ fn verification(callbacks: &Callbacks, id: &str, query: &str) -> FullResponse {
 
 /// Hands a notification over, and answers as its receiver decides: 200 only if it was acknowledged.
 async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming>) -> FullResponse {
-    let known = lock(&callbacks.0)
+    let known = lock(callbacks)
         .get(id)
         .map(|callback| (callback.secret.clone(), callback.received.clone()));
     let Some((secret, received)) = known else {
@@ -81,11 +81,11 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
         let _ = received.try_send(CallbackRequest::BadSignature { signature });
         return text(StatusCode::ACCEPTED, "");
     }
-    let links = parse_links(header_values(&head.headers, LINK));
+    let links = Links::parse(header_values(&head.headers, LINK));
     let (answer, answered) = oneshot::channel();
     let delivery = ReceivedNotification {
         body,
-        self_uri: targets(&links, "self").next().map(Topic::new),
+        self_uri: links.self_links.into_iter().next().map(Topic::new),
         answer,
     };
     let is_taken = received

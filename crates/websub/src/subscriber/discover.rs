@@ -8,7 +8,7 @@ use reqwest::{Client, Method};
 use resourcesync::uri::{Hub, Topic, Uri};
 use url::Url;
 
-use crate::headers::{parse_links, targets};
+use crate::headers::Links;
 use crate::http::client;
 use crate::http::failure::describe;
 use crate::subscriber::retrieve::RetrieveError;
@@ -63,20 +63,25 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, RetrieveError> {
 }
 
 fn read(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {
-    let links = parse_links(client::header_values(headers, LINK));
+    let links = Links::parse(client::header_values(headers, LINK));
     // An absolute URI is kept byte for byte: hubs compare it so.
-    let absolute = |target: &str| match Url::parse(target) {
-        Ok(_) => target.to_owned(),
-        Err(_) => base.join(target).map_or(target.to_owned(), String::from),
+    let absolute = |target: &String| match Url::parse(target) {
+        Ok(_) => target.clone(),
+        Err(_) => base.join(target).map_or(target.clone(), String::from),
     };
     Discovery {
-        self_uri: targets(&links, "self")
-            .next()
+        self_uri: links
+            .self_links
+            .first()
             .map_or_else(|| topic.clone(), |target| Topic::new(absolute(target))),
-        hubs: targets(&links, "hub")
+        hubs: links
+            .hubs
+            .iter()
             .map(|hub| Hub::new(absolute(hub)))
             .collect(),
-        capability_list: targets(&links, "resourcesync")
+        capability_list: links
+            .capability_lists
+            .iter()
             .find_map(|list| Uri::parse(&absolute(list)).ok()),
     }
 }

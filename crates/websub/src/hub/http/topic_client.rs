@@ -17,7 +17,7 @@ use resourcesync::uri::{Hub, Topic};
 use url::Url;
 
 use crate::answer::is_temporary;
-use crate::headers::{Link, parse_links, targets};
+use crate::headers::Links;
 use crate::http::failure::describe;
 use crate::http::{client, lock};
 use crate::hub::RelayHeaders;
@@ -155,8 +155,8 @@ impl TopicClient {
         for method in [Method::HEAD, Method::GET] {
             match self.client.request(method, topic.as_str()).send().await {
                 Ok(response) if response.status().is_success() => {
-                    let links = parse_links(client::header_values(response.headers(), LINK));
-                    if targets(&links, "hub").any(|target| target == hub.as_str()) {
+                    let links = Links::parse(client::header_values(response.headers(), LINK));
+                    if links.hubs.iter().any(|target| target == hub.as_str()) {
                         return Ok(is_itself(topic, &links));
                     }
                     reason.clear();
@@ -226,7 +226,7 @@ impl TopicClient {
         let content_type =
             header(CONTENT_TYPE).unwrap_or_else(|| "application/octet-stream".into());
         let etag = header(ETAG);
-        let links = parse_links(client::header_values(response.headers(), LINK));
+        let links = Links::parse(client::header_values(response.headers(), LINK));
         match client::beginning(&mut response, max.saturating_add(1)).await {
             (_, Some(error)) => Err(failed(error)),
             (body, None) if body.len() > max => Err(format!("{topic} is larger than {max} bytes")),
@@ -243,14 +243,13 @@ impl TopicClient {
 }
 
 /// Returns true if the links name this topic as `self`, or none: the hub of another page is not that of this topic.
-fn is_itself(topic: &Topic, links: &[Link]) -> bool {
-    let mut named = targets(links, "self").peekable();
+fn is_itself(topic: &Topic, links: &Links) -> bool {
     let base = Url::parse(topic.as_str()).ok();
-    let is_topic = |target: &str| {
+    let is_topic = |target: &String| {
         let resolved = base.as_ref().and_then(|base| base.join(target).ok());
         target == topic.as_str() || resolved.is_some_and(|resolved| base == Some(resolved))
     };
-    named.peek().is_none() || named.any(is_topic)
+    links.self_links.is_empty() || links.self_links.iter().any(is_topic)
 }
 
 #[cfg(test)]
@@ -277,7 +276,7 @@ mod tests {
             ("<https://e.org/u>; rel=\"self\"", false),
             ("<https://other.example/t?a>; rel=\"self\"", false),
         ] {
-            assert_eq!(is_itself(&topic, &parse_links([header])), want, "{header}");
+            assert_eq!(is_itself(&topic, &Links::parse([header])), want, "{header}");
         }
     }
 

@@ -18,6 +18,7 @@ use resourcesync::uri::{Hub, Topic};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
+use crate::headers::Links;
 use crate::http::client::header_values;
 use crate::http::server::{FullResponse, small_body, text};
 use crate::http::{Hook, Replaceable, lock};
@@ -27,8 +28,8 @@ use crate::hub::http::EmbeddedHub;
 use crate::hub::http::topic_client::TopicClient;
 use crate::hub::limits::LogLimit;
 use crate::hub::publication::{
-    FormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, RequestKind, bearer_token, form_request,
-    kind, links, verify_plain,
+    FormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, RequestKind, bearer_token,
+    capability_list, form_request, is_plain, kind, published_topic, verify_hub,
 };
 use crate::hub::published_topics::Publication;
 use crate::hub::published_topics::directory::TopicDirectory;
@@ -45,7 +46,7 @@ const CONCURRENT_OF_ADDRESS: u32 = 4;
 /// The multiple of that for all whose address is unknown.
 const TIMES_OF_UNKNOWN: u32 = 16;
 /// Publications with the token of one publisher at a time: each may take the memory of a whole body.
-const CONCURRENT_PUBLICATIONS: usize = 64;
+const CONCURRENT_PUBLICATIONS: u32 = 64;
 /// Time in which the body of a request that is refused is read, because many clients read no answer before they have
 /// sent it.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -106,24 +107,18 @@ pub struct PublicHub {
     accept: Hook<Accept>,
     started: Instant,
     rate: Mutex<RateLimiter<Arc<str>>>,
-    publishers: Mutex<HashMap<Arc<str>, PublisherUse>>,
+    publishers: Mutex<HashMap<Arc<str>, PublisherCounts>>,
     unknown_tokens: Mutex<Vec<UnknownToken>>,
-    /// Publications without a token under way, by network.
-    networks: Mutex<BTreeMap<IpNet, u32>>,
+    /// Publications under way.
+    under_way: Mutex<BTreeMap<Slots, u32>>,
     lines: LogLimit,
     /// The start of the interval of `lines`.
     lines_since: Mutex<Instant>,
     stage: watch::Sender<Stage>,
 }
 
-#[derive(Debug, Default)]
-struct PublisherUse {
-    counts: PublisherCounts,
-    under_way: usize,
-}
-
 /// The publisher or address whose rate limit a request counts against.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Payer {
     /// The publisher whose token the request has.
     Publisher(Arc<str>),
@@ -131,15 +126,29 @@ enum Payer {
     Address(Option<Requester>),
 }
 
+/// What publications under way are counted for: the publisher whose token they have, else the networks of the address that
+/// they come from. Strangers take no slots of a publisher.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Slots {
+    Publisher(Arc<str>),
+    Network(IpNet),
+}
+
 impl Payer {
-    /// Returns the networks whose publications are counted, each with the multiple of the limit that it has.
-    fn networks(&self) -> Vec<(IpNet, u32)> {
-        match self {
+    /// Returns the slots of its publications under way, each with their number.
+    fn slots(&self) -> Vec<(Slots, u32)> {
+        let networks = match self {
+            Payer::Publisher(name) => {
+                return vec![(Slots::Publisher(Arc::clone(name)), CONCURRENT_PUBLICATIONS)];
+            }
             Payer::Address(Some(requester)) => requester.networks(),
             // All of these together.
             Payer::Address(None) => vec![(Ipv6Net::default().into(), TIMES_OF_UNKNOWN)],
-            Payer::Publisher(_) => Vec::new(),
-        }
+        };
+        let slots = networks.into_iter();
+        slots
+            .map(|(network, times)| (Slots::Network(network), CONCURRENT_OF_ADDRESS * times))
+            .collect()
     }
 }
 
@@ -165,21 +174,15 @@ impl From<PublicationRefusal> for NotAccepted {
     }
 }
 
-/// A publication under way, counted until this is dropped: for the publisher whose token it has, else for the address that
-/// it comes from. Strangers take no slots of a publisher.
+/// A publication under way, counted until this is dropped.
 struct UnderWay {
     hub: Arc<PublicHub>,
-    payer: Payer,
+    slots: Vec<(Slots, u32)>,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        match &self.payer {
-            Payer::Publisher(name) => self
-                .hub
-                .with_use(name, |of_publisher| of_publisher.under_way -= 1),
-            payer => free(&mut lock(&self.hub.networks), &payer.networks()),
-        }
+        free(&mut lock(&self.hub.under_way), &self.slots);
     }
 }
 
@@ -205,7 +208,7 @@ impl PublicHub {
             started: Instant::now(),
             publishers: Mutex::default(),
             unknown_tokens: Mutex::default(),
-            networks: Mutex::default(),
+            under_way: Mutex::default(),
             lines: LogLimit::new(REFUSED_LINES),
             lines_since: Mutex::new(Instant::now()),
             stage: watch::Sender::new(Stage::Running),
@@ -235,8 +238,7 @@ impl PublicHub {
     /// Returns the counts of a publisher.
     pub fn counts(&self, publisher: &str) -> PublisherCounts {
         let publishers = lock(&self.publishers);
-        let of_publisher = publishers.get(publisher);
-        of_publisher.map_or_else(PublisherCounts::default, |it| it.counts.clone())
+        publishers.get(publisher).cloned().unwrap_or_default()
     }
 
     /// Returns the tokens that no publisher has, those sent last at the end.
@@ -246,7 +248,8 @@ impl PublicHub {
 
     /// Counts an event of a publisher.
     pub fn count(&self, publisher: &Arc<str>, count: impl FnOnce(&mut PublisherCounts)) {
-        self.with_use(publisher, |of_publisher| count(&mut of_publisher.counts));
+        let mut publishers = lock(&self.publishers);
+        count(publishers.entry(Arc::clone(publisher)).or_default());
     }
 
     /// Answers a request for the hub's path.
@@ -348,22 +351,20 @@ impl PublicHub {
         request: &mut Request<Incoming>,
     ) -> Result<(), NotAccepted> {
         let publishers = self.directory.publishers.get();
-        let published = links(
-            &header_values(request.headers(), LINK),
-            request.uri().query(),
-        )?;
-        let topic = &published.topic;
+        let links = Links::parse(header_values(request.headers(), LINK));
+        let topic = published_topic(&links, request.uri().query())?;
+        let topic = &topic;
         let publisher = self.authorize(sender, &publishers, topic)?;
-        // Bytes that are not text are no encoding that is known.
-        let encodings = request.headers().get_all(CONTENT_ENCODING).iter();
-        let encodings: Vec<&str> = encodings
-            .map(|value| value.to_str().unwrap_or("unknown"))
-            .collect();
-        verify_plain(&encodings)?;
+        // It is delivered as it was sent, without that header. Bytes that are not text are no encoding that is known.
+        let is_encoded = |value: &HeaderValue| !is_plain(value.to_str().unwrap_or("unknown"));
+        let mut encodings = request.headers().get_all(CONTENT_ENCODING).iter();
+        if encodings.any(is_encoded) {
+            return Err(PublicationRefusal::Encoded.into());
+        }
         sender.publisher = Some(Arc::clone(&publisher.name));
         let _under_way = self.begin(&sender.payer)?;
         let IntakeSettings { hub, max_body, .. } = &*self.settings.get();
-        published.verify_hub(hub)?;
+        verify_hub(topic, &links, hub)?;
         let too_large = || PublicationRefusal::TooLarge { max: *max_body };
         let announced = text_of(request.headers(), CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.parse::<usize>().ok());
@@ -383,12 +384,12 @@ impl PublicHub {
             return Err(PublicationRefusal::Empty.into());
         }
         let publication = Publication {
-            topic: published.topic,
+            topic: topic.clone(),
             publisher: Arc::clone(&publisher.name),
             body,
             headers: RelayHeaders {
                 content_type: text_of(request.headers(), CONTENT_TYPE).unwrap_or_default(),
-                capability_list: published.capability_list,
+                capability_list: capability_list(&links),
             },
             etag: None,
             fetched: None,
@@ -505,11 +506,6 @@ impl PublicHub {
         }
     }
 
-    fn with_use<T>(&self, publisher: &Arc<str>, act: impl FnOnce(&mut PublisherUse) -> T) -> T {
-        let mut publishers = lock(&self.publishers);
-        act(publishers.entry(Arc::clone(publisher)).or_default())
-    }
-
     /// Answers another method than `POST`. `check` recognises this hub by its link.
     fn greet(&self) -> FullResponse {
         let mut answer = only_post(PUBLIC_HUB_GREETING);
@@ -522,19 +518,12 @@ impl PublicHub {
 
     /// Counts a publication that begins, and refuses one too many.
     fn begin(self: &Arc<Self>, payer: &Payer) -> Result<UnderWay, PublicationRefusal> {
-        let is_one_more = match payer {
-            Payer::Publisher(name) => self.with_use(name, |of_publisher| {
-                let is_one_more = of_publisher.under_way < CONCURRENT_PUBLICATIONS;
-                of_publisher.under_way += usize::from(is_one_more);
-                is_one_more
-            }),
-            payer => occupy(&mut lock(&self.networks), &payer.networks()),
-        };
-        let under_way = || UnderWay {
-            hub: Arc::clone(self),
-            payer: payer.clone(),
-        };
-        is_one_more.then(under_way).ok_or(PublicationRefusal::Busy)
+        let slots = payer.slots();
+        if !occupy(&mut lock(&self.under_way), &slots) {
+            return Err(PublicationRefusal::Busy);
+        }
+        let hub = Arc::clone(self);
+        Ok(UnderWay { hub, slots })
     }
 
     /// Counts and logs a refusal. Returns the answer.
@@ -608,25 +597,23 @@ impl PublicHub {
     }
 }
 
-/// Counts one more publication for each of these networks, or for none if one of them has no more slots.
-fn occupy(under_way: &mut BTreeMap<IpNet, u32>, networks: &[(IpNet, u32)]) -> bool {
-    let has_slot = |(network, times): &(IpNet, u32)| {
-        let count = under_way.get(network).copied().unwrap_or(0);
-        count < CONCURRENT_OF_ADDRESS * times
-    };
-    if !networks.iter().all(has_slot) {
-        return false;
+/// Takes one of each of these slots, or none if one kind of them is used up.
+fn occupy(under_way: &mut BTreeMap<Slots, u32>, slots: &[(Slots, u32)]) -> bool {
+    let has_one =
+        |(slots, max): &(Slots, u32)| under_way.get(slots).is_none_or(|count| count < max);
+    let has_all = slots.iter().all(has_one);
+    if has_all {
+        for (slots, _) in slots {
+            *under_way.entry(slots.clone()).or_default() += 1;
+        }
     }
-    for (network, _) in networks {
-        *under_way.entry(*network).or_default() += 1;
-    }
-    true
+    has_all
 }
 
-/// Counts one publication less for each of these networks.
-fn free(under_way: &mut BTreeMap<IpNet, u32>, networks: &[(IpNet, u32)]) {
-    for (network, _) in networks {
-        decrement(under_way, network);
+/// Releases one of each of these slots.
+fn free(under_way: &mut BTreeMap<Slots, u32>, slots: &[(Slots, u32)]) {
+    for (slots, _) in slots {
+        decrement(under_way, slots);
     }
 }
 
@@ -649,21 +636,37 @@ mod tests {
     #[test]
     fn requests_without_an_address_have_slots_together() {
         let mut under_way = BTreeMap::new();
-        let unknown = Payer::Address(None).networks();
+        let unknown = Payer::Address(None).slots();
         for _ in 0..64 {
             assert!(occupy(&mut under_way, &unknown));
         }
         assert!(!occupy(&mut under_way, &unknown));
-        let known = Requester::new("2001:db8::1".parse().unwrap()).networks();
-        assert!(occupy(&mut under_way, &known));
+        let known = Requester::new("2001:db8::1".parse().unwrap());
+        assert!(occupy(&mut under_way, &Payer::Address(Some(known)).slots()));
         free(&mut under_way, &unknown);
         assert!(occupy(&mut under_way, &unknown));
     }
 
     #[test]
+    fn a_publisher_has_slots_of_its_own() {
+        let mut under_way = BTreeMap::new();
+        let [one, other] = ["one", "other"].map(|name| Payer::Publisher(name.into()).slots());
+        for _ in 0..64 {
+            assert!(occupy(&mut under_way, &one));
+        }
+        assert!(!occupy(&mut under_way, &one));
+        assert!(occupy(&mut under_way, &other));
+        free(&mut under_way, &one);
+        assert!(occupy(&mut under_way, &one));
+    }
+
+    #[test]
     fn an_address_has_few_slots_and_its_neighbours_have_their_own() {
         let mut under_way = BTreeMap::new();
-        let networks = |address: &str| Requester::new(address.parse().unwrap()).networks();
+        let networks = |address: &str| {
+            let requester = Requester::new(address.parse().unwrap());
+            Payer::Address(Some(requester)).slots()
+        };
         let (one, other) = (networks("203.0.113.1"), networks("203.0.113.2"));
         for _ in 0..4 {
             assert!(occupy(&mut under_way, &one));
