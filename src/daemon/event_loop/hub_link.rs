@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tracing::warn;
+use websub::http::Hook;
 use websub::hub::delivery::bodies::RelayFile;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::settings::PreparedHub;
@@ -113,8 +114,12 @@ impl<I: Send + 'static> LoopParts<I> {
         });
         let parts = Arc::clone(&relays);
         let relays = RelayFile {
-            next: Box::new(move |topic, heard| relays.next(topic, heard).map_err(in_words)),
-            part: Box::new(move |id, number| parts.part(id, number).map_err(in_words)),
+            next: Hook(Box::new(move |topic, heard| {
+                relays.next(topic, heard).map_err(in_words)
+            })),
+            part: Hook(Box::new(move |id, number| {
+                parts.part(id, number).map_err(in_words)
+            })),
         };
         let hub = EmbeddedHub::start(settings, saved, relays, topics, self.clock, records);
         hub.resume(unverified);

@@ -2,13 +2,12 @@
 //! domain, and no second lookup soon after a failed one.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::http::lock;
+use crate::http::{Hook, lock};
 use crate::hub::callback::http::CallbackError;
 use crate::hub::fair_queue::Priority;
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
@@ -17,30 +16,12 @@ use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A replacement of the system's resolver, for tests.
-pub type LookUp = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
-
-/// The resolver for callback names.
-#[derive(Clone)]
-pub enum Resolver {
-    /// The system's.
-    System,
-    /// A function, for tests.
-    Given(Arc<LookUp>),
-}
-
-impl fmt::Debug for Resolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Resolver::System => "System",
-            Resolver::Given(_) => "Given",
-        })
-    }
-}
+pub type Resolver = Hook<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
 /// Lookups, and the addresses they found for requests under way.
 #[derive(Debug)]
 pub struct Lookups {
-    resolver: Resolver,
+    resolver: Option<Arc<Resolver>>,
     slots: Arc<FairSlots>,
     started: Instant,
     failed: Mutex<FailedLookups>,
@@ -58,7 +39,7 @@ pub struct ResolvedName {
 
 impl Lookups {
     /// Allows `count` lookups at a time, and as many slow ones.
-    pub fn new(resolver: Resolver, count: usize) -> Arc<Lookups> {
+    pub fn new(resolver: Option<Arc<Resolver>>, count: usize) -> Arc<Lookups> {
         Arc::new(Lookups {
             resolver,
             slots: FairSlots::new(count),
@@ -91,8 +72,16 @@ impl Lookups {
         let mut failed = lock(&self.failed);
         let name = name.to_owned();
         if let Ok(Ok(addresses)) = outcome {
-            failed.remove(&name);
-            return Ok(self.keep(name, addresses));
+            failed.names.remove(&name);
+            let addresses: Arc<[IpAddr]> = addresses.into();
+            let mut found = lock(&self.found);
+            let of_name = found.entry(name.clone()).or_default();
+            of_name.push(Arc::clone(&addresses));
+            return Ok(ResolvedName {
+                lookups: Arc::clone(self),
+                name,
+                addresses,
+            });
         }
         failed.insert(&name, self.started.elapsed());
         Err(match outcome {
@@ -105,8 +94,8 @@ impl Lookups {
         let (name, resolver, began) = (name.to_owned(), self.resolver.clone(), Instant::now());
         let lookup = tokio::task::spawn_blocking(move || {
             let found = match resolver {
-                Resolver::Given(addresses) => Ok(addresses(&name)),
-                Resolver::System => (name.as_str(), 0)
+                Some(resolver) => Ok(resolver(&name)),
+                None => (name.as_str(), 0)
                     .to_socket_addrs()
                     .map(|found| found.map(|found| found.ip()).collect()),
             };
@@ -117,18 +106,6 @@ impl Lookups {
             found
         });
         lookup.await.map_err(io::Error::other)?
-    }
-
-    fn keep(self: &Arc<Self>, name: String, addresses: Vec<IpAddr>) -> ResolvedName {
-        let addresses = Arc::from(addresses);
-        let mut found = lock(&self.found);
-        let of_name = found.entry(name.clone()).or_default();
-        of_name.push(Arc::clone(&addresses));
-        ResolvedName {
-            lookups: Arc::clone(self),
-            name,
-            addresses,
-        }
     }
 
     /// Returns the addresses of a name for a request under way; none if there is no such request any more.
@@ -203,11 +180,6 @@ impl FailedLookups {
         let wait = known.map_or(MIN_WAIT, |(_, wait)| (*wait * 2).min(MAX_WAIT));
         self.names.insert(name.to_owned(), (now + wait, wait));
     }
-
-    /// Forgets a name that was resolved.
-    pub fn remove(&mut self, name: &str) {
-        self.names.remove(name);
-    }
 }
 
 #[cfg(test)]
@@ -223,7 +195,7 @@ mod tests {
             std::thread::sleep(SLOW);
             vec![IpAddr::from([127, 0, 0, 1])]
         };
-        let lookups = Lookups::new(Resolver::Given(Arc::new(slow)), 2);
+        let lookups = Lookups::new(Some(Arc::new(Hook(Box::new(slow)))), 2);
         let begun = Instant::now();
         let first = lookups.resolve("slow.example", Priority::First).await;
         assert!(
@@ -268,7 +240,7 @@ mod tests {
             failed.insert("a", seconds(1));
         }
         assert!(failed.contains("a", seconds(60)) && !failed.contains("a", seconds(61)));
-        failed.remove("a");
+        failed.names.remove("a");
         failed.insert("a", seconds(70));
         assert!(!failed.contains("a", seconds(71)));
         for n in 0..3 * MAX_NAMES {

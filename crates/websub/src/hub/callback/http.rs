@@ -210,13 +210,16 @@ mod tests {
     use resourcesync::uri::Hub;
 
     use super::*;
+    use crate::http::Hook;
     use crate::hub::address::parse_network;
-    use crate::hub::lookups::Resolver;
 
-    fn client(policy: CallbackPolicy, resolver: Resolver) -> CallbackClient {
+    fn client(
+        policy: CallbackPolicy,
+        addresses: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static,
+    ) -> CallbackClient {
         let settings = EmbeddedHubSettings {
             policy,
-            resolver,
+            resolver: Some(Arc::new(Hook(Box::new(addresses)))),
             ..EmbeddedHubSettings::new(Hub::new("http://hub.example/"))
         };
         CallbackClient::new(&settings).unwrap()
@@ -232,8 +235,7 @@ mod tests {
             "inside" => vec![IpAddr::from([10, 1, 2, 3])],
             _ => vec![IpAddr::from([93, 184, 215, 14])],
         };
-        let resolver = Resolver::Given(Arc::new(addresses));
-        let client = client(policy, resolver);
+        let client = client(policy, addresses);
         for (url, is_located) in [
             ("http://inside:22/", true),
             ("http://outside:22/", false),
@@ -246,8 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_callback_that_the_policy_permits_no_more_fails_for_its_address() {
-        let resolver = Resolver::Given(Arc::new(|_: &str| Vec::new()));
-        let client = client(CallbackPolicy::default(), resolver);
+        let client = client(CallbackPolicy::default(), |_: &str| Vec::new());
         for (url, words) in [
             ("http://127.0.0.1:8500/c", "127.0.0.1 is not public, or"),
             ("http://127.0.0.1:22/c", "127.0.0.1 is not public, or"),

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::collections::btree_map::BTreeMap;
-use std::fmt;
 use std::io;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::pin::Pin;
@@ -17,7 +16,7 @@ use sha2::Sha256;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::http::lock;
+use crate::http::{Hook, lock};
 use crate::hub::delivery::{mac, signed};
 use crate::hub::{PART_BYTES, PendingRelay, Relay, RelayId, StoredRelay};
 use crate::secret::Secret;
@@ -29,11 +28,12 @@ type ReadNext = dyn Fn(&Topic, RelayId) -> Result<Option<StoredRelay>, String> +
 type ReadPart = dyn Fn(RelayId, u64) -> Result<Option<Vec<u8>>, String> + Send + Sync;
 
 /// The notifications of the state file. Both functions may block, and may be called at the same time.
+#[derive(Debug)]
 pub struct RelayFile {
     /// Reads the notification that follows one of the same topic.
-    pub next: Box<ReadNext>,
+    pub next: Hook<ReadNext>,
     /// Reads part of a body, by its number: each has [`PART_BYTES`], the last one may have fewer.
-    pub part: Box<ReadPart>,
+    pub part: Hook<ReadPart>,
 }
 
 /// Reads notifications, each once for all its deliveries at the same time.
@@ -61,7 +61,7 @@ impl RelayFile {
     pub fn in_memory(relays: &Arc<Mutex<BTreeMap<RelayId, Relay>>>) -> RelayFile {
         let (relays, bodies) = (Arc::clone(relays), Arc::clone(relays));
         RelayFile {
-            next: Box::new(move |topic, heard| {
+            next: Hook(Box::new(move |topic, heard| {
                 let relays = lock(&relays);
                 let mut of_topic = relays.values().filter(|relay| relay.topic == *topic);
                 let previous = of_topic.clone().rfind(|relay| relay.id <= heard);
@@ -74,12 +74,12 @@ impl RelayFile {
                     size: relay.body.len() as u64,
                     beginning: part(&relay.body, 0).unwrap_or_default().into(),
                 }))
-            }),
-            part: Box::new(move |id, number| {
+            })),
+            part: Hook(Box::new(move |id, number| {
                 let relays = lock(&bodies);
                 let body = relays.get(&id).map(|relay| &relay.body);
                 Ok(body.and_then(|body| part(body, number).map(<[u8]>::to_vec)))
-            }),
+            })),
         }
     }
 }
@@ -87,12 +87,6 @@ impl RelayFile {
 /// Returns part of a body by its number.
 fn part(body: &[u8], number: u64) -> Option<&[u8]> {
     body.chunks(PART_BYTES).nth(number.try_into().ok()?)
-}
-
-impl fmt::Debug for RelayFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RelayFile").finish_non_exhaustive()
-    }
 }
 
 impl RelayReader {
@@ -209,12 +203,6 @@ pub enum BodyProgress {
     Complete,
     /// The rest cannot be read.
     Unreadable(String),
-}
-
-impl Default for BodyProgress {
-    fn default() -> BodyProgress {
-        BodyProgress::Parts(0)
-    }
 }
 
 /// A body that is read part by part, as the connection takes it.

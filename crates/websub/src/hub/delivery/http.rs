@@ -255,7 +255,7 @@ async fn post(
         post = post.header(name, value.as_bytes());
     }
     let usual = prepared.settings.timeout;
-    let (taken, progress) = watch::channel(BodyProgress::default());
+    let (taken, progress) = watch::channel(BodyProgress::Parts(0));
     let post = post
         .timeout(timeout(usual, relay.stored.size))
         .body(relay.body(taken));

@@ -1,5 +1,6 @@
 //! The hub's settings, with the client built from them. A reload replaces both at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -18,8 +19,8 @@ pub struct EmbeddedHubSettings {
     pub hub: Hub,
     /// Callbacks that it delivers to.
     pub policy: CallbackPolicy,
-    /// Resolver of the callbacks' names.
-    pub resolver: Resolver,
+    /// Resolver of the callbacks' names, if it is not the system's.
+    pub resolver: Option<Arc<Resolver>>,
     /// Limits on what clients may use.
     pub limits: HubLimits,
     /// Proxies whose forwarding headers are trusted.
@@ -45,7 +46,7 @@ impl EmbeddedHubSettings {
         EmbeddedHubSettings {
             hub,
             policy: CallbackPolicy::default(),
-            resolver: Resolver::System,
+            resolver: None,
             limits: HubLimits::default(),
             trusted_proxies: Vec::new(),
             timeout: Duration::from_secs(10),

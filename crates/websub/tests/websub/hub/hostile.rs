@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
+use websub::http::Hook;
 use websub::hub::address::parse_network;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::http::settings::EmbeddedHubSettings;
-use websub::hub::lookups::Resolver;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
@@ -154,13 +154,13 @@ fn moving(settings: &mut EmbeddedHubSettings, steps: &'static [&'static [&'stati
     };
     settings.verification_attempts = 1;
     let asked = AtomicUsize::new(0);
-    settings.resolver = Resolver::Given(Arc::new(move |_: &str| {
+    settings.resolver = Some(Arc::new(Hook(Box::new(move |_: &str| {
         let step = asked.fetch_add(1, Ordering::SeqCst).min(steps.len() - 1);
         let addresses = steps[step].iter();
         addresses
             .map(|address| address.parse::<IpAddr>().unwrap())
             .collect()
-    }));
+    }))));
 }
 
 /// A peer that lets each connection be made anew, and another one at an address that is not permitted.

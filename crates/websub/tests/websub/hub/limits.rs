@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
+use websub::http::Hook;
 use websub::http::server::{Listener, ServerLimits};
 use websub::hub::DeliveryProgress;
 use websub::hub::address::parse_network;
 use websub::hub::http::public::serve_public;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::limits::Quota;
-use websub::hub::lookups::Resolver;
 use websub::topics::http::Topics;
 
 use crate::hub::{Restored, Running, form, start_with, unsubscribed, willing};
@@ -19,7 +19,9 @@ use crate::support::{Peer, Say, exchange, exchange_on, form_request, status};
 
 /// A name for each test callback's host, all of them here.
 fn names_are_here(settings: &mut EmbeddedHubSettings) {
-    settings.resolver = Resolver::Given(Arc::new(|_| vec![IpAddr::from([127, 0, 0, 1])]));
+    settings.resolver = Some(Arc::new(Hook(Box::new(|_| {
+        vec![IpAddr::from([127, 0, 0, 1])]
+    }))));
 }
 
 fn callback(peer: &Peer, host: &str, path: &str) -> String {

@@ -9,9 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use resourcesync::uri::Topic;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
+use websub::http::Hook;
 use websub::hub::address::parse_network;
 use websub::hub::http::settings::EmbeddedHubSettings;
-use websub::hub::lookups::Resolver;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
@@ -110,7 +110,7 @@ async fn a_name_server_that_does_not_answer_delays_no_others() {
     let counted = Arc::clone(&asked);
     let running = start_with(restored(subscriptions), move |settings| {
         let asked = Arc::clone(&counted);
-        settings.resolver = Resolver::Given(Arc::new(move |name: &str| {
+        settings.resolver = Some(Arc::new(Hook(Box::new(move |name: &str| {
             if name.ends_with(".silent.example") {
                 asked.fetch_add(1, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_secs(5)); // as a resolver does that hears nothing
@@ -120,7 +120,7 @@ async fn a_name_server_that_does_not_answer_delays_no_others() {
                 .parse()
                 .unwrap();
             vec![IpAddr::from([127, 0, 1, number + 1])]
-        }));
+        }))));
     })
     .await;
     for seq in 1..=2 {
@@ -198,7 +198,9 @@ async fn names_of_one_address_make_no_more_requests_to_it_than_one_host_may() {
     let running = start_with(Restored::default(), |settings| {
         behind_a_proxy(settings);
         settings.limits.set_requests_per_minute(50);
-        settings.resolver = Resolver::Given(Arc::new(|_| vec![IpAddr::from([127, 0, 0, 1])]));
+        settings.resolver = Some(Arc::new(Hook(Box::new(|_| {
+            vec![IpAddr::from([127, 0, 0, 1])]
+        }))));
     })
     .await;
     let begun = Instant::now();
@@ -227,7 +229,9 @@ async fn what_waits_for_the_limit_of_one_address_closes_the_queue_to_nobody() {
         behind_a_proxy(settings);
         settings.limits.set_requests_per_minute(10);
         settings.limits.verifications.in_all = 40;
-        settings.resolver = Resolver::Given(Arc::new(|_| vec![IpAddr::from([127, 0, 0, 1])]));
+        settings.resolver = Some(Arc::new(Hook(Box::new(|_| {
+            vec![IpAddr::from([127, 0, 0, 1])]
+        }))));
     })
     .await;
     // Ten are verified at once, and more wait than the queue holds: one is refused, or some gave up waiting.
@@ -266,10 +270,10 @@ async fn while_the_queue_is_full_a_verification_is_tried_once() {
         let running = start_with(Restored::default(), |settings| {
             let counted = Arc::clone(&counted);
             settings.limits.verifications.in_all = in_all;
-            settings.resolver = Resolver::Given(Arc::new(move |_| {
+            settings.resolver = Some(Arc::new(Hook(Box::new(move |_| {
                 counted.fetch_add(1, Ordering::SeqCst);
                 vec![IpAddr::from([127, 0, 0, 1])]
-            }));
+            }))));
         })
         .await;
         let callback = format!("http://nobody.example:{port}/c");
