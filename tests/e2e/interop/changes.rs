@@ -178,7 +178,11 @@ fn any_entry() -> impl Strategy<Value = String> {
 /// Returns the changes of a Change List that are passed on.
 fn passed_on(list: &str) -> Vec<Change> {
     let listed = read_keys(&mut list.as_bytes()).unwrap();
-    let positions: Vec<u32> = listed.entries.iter().map(|entry| entry.position).collect();
+    let positions: Vec<u32> = listed
+        .entries
+        .iter()
+        .map(|entry| entry.place.position)
+        .collect();
     let changes = read_changes(&mut list.as_bytes(), &positions).unwrap();
     changes.into_iter().map(|(_, change)| change).collect()
 }

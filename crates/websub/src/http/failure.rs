@@ -96,25 +96,19 @@ fn io_cause(error: &(dyn Error + 'static)) -> Option<FailureCause> {
 }
 
 fn tls_cause(error: &rustls::Error) -> FailureCause {
-    match error {
-        rustls::Error::InvalidMessage(_) => FailureCause::NoTls,
-        rustls::Error::InvalidCertificate(flaw) => match flaw {
-            // The second is that of an authority with a known name and another key.
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                FailureCause::UnknownIssuer
-            }
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                FailureCause::Expired
-            }
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                FailureCause::NotYetValid
-            }
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                FailureCause::OtherName
-            }
-            flaw if is_authority(flaw) => FailureCause::SelfSignedAuthority,
-            _ => FailureCause::Unknown,
-        },
+    use CertificateError as Flaw;
+    let flaw = match error {
+        rustls::Error::InvalidMessage(_) => return FailureCause::NoTls,
+        rustls::Error::InvalidCertificate(flaw) => flaw,
+        _ => return FailureCause::Unknown,
+    };
+    match flaw {
+        // The second is that of an authority with a known name and another key.
+        Flaw::UnknownIssuer | Flaw::BadSignature => FailureCause::UnknownIssuer,
+        Flaw::Expired | Flaw::ExpiredContext { .. } => FailureCause::Expired,
+        Flaw::NotValidYet | Flaw::NotValidYetContext { .. } => FailureCause::NotYetValid,
+        Flaw::NotValidForName | Flaw::NotValidForNameContext { .. } => FailureCause::OtherName,
+        flaw if is_authority(flaw) => FailureCause::SelfSignedAuthority,
         _ => FailureCause::Unknown,
     }
 }

@@ -69,10 +69,7 @@ pub fn destination(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else {
         return address;
     };
-    match embedded_ipv4(v6) {
-        Some(embedded) => embedded.into(),
-        None => address,
-    }
+    embedded_ipv4(v6).map_or(address, IpAddr::V4)
 }
 
 fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {

@@ -82,22 +82,17 @@ impl Admission {
         kind: VerificationKind,
         now: Duration,
     ) -> Result<(), LimitExceeded> {
-        let usage = match kind {
-            VerificationKind::New => &self.verifications,
-            VerificationKind::Renewal => &self.renewals,
-        };
-        let checked = check_quota(&[usage], quota_key, &self.limits.verifications);
+        let limit = self.limits.verifications;
+        let checked = check_quota(&[self.usage(kind)], quota_key, &limit);
         checked.map_err(|scope| LimitExceeded {
             what: "verifications under way",
             scope,
             retry_after: VERIFICATION,
         })?;
-        if kind == VerificationKind::Renewal {
-            self.renewals.add(quota_key);
-            return Ok(());
+        if kind == VerificationKind::New {
+            self.acquire(&quota_key.hosts, 1, now)?;
         }
-        self.acquire(&quota_key.hosts, 1, now)?;
-        self.verifications.add(quota_key);
+        self.usage(kind).add(quota_key);
         Ok(())
     }
 
@@ -108,9 +103,13 @@ impl Admission {
 
     /// Ends a verification that [`begin`](Admission::begin) counted, of the same kind.
     pub fn end(&mut self, quota_key: &QuotaKey, kind: VerificationKind) {
+        self.usage(kind).remove(quota_key);
+    }
+
+    fn usage(&mut self, kind: VerificationKind) -> &mut Usage {
         match kind {
-            VerificationKind::Renewal => self.renewals.remove(quota_key),
-            VerificationKind::New => self.verifications.remove(quota_key),
+            VerificationKind::New => &mut self.verifications,
+            VerificationKind::Renewal => &mut self.renewals,
         }
     }
 

@@ -70,13 +70,10 @@ pub fn headers(
     hub: &Hub,
     signature: Option<String>,
 ) -> Vec<(&'static str, String)> {
-    let RelayHeaders {
-        content_type,
-        capability_list,
-    } = headers;
     let hub = std::slice::from_ref(hub);
-    let links = link_header(topic, hub, capability_list.as_ref());
-    let mut headers = vec![("Content-Type", content_type.clone()), ("Link", links)];
+    let links = link_header(topic, hub, headers.capability_list.as_ref());
+    let content_type = headers.content_type.clone();
+    let mut headers = vec![("Content-Type", content_type), ("Link", links)];
     headers.extend(signature.map(|signature| ("X-Hub-Signature", signature)));
     headers
 }

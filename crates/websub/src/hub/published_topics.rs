@@ -104,16 +104,10 @@ impl PublishedTopics {
 
     /// Takes a publication.
     pub fn publish(&mut self, publication: &Publication, now: Timestamp) -> Published {
-        let Publication {
-            topic,
-            publisher,
-            body,
-            etag,
-            fetched,
-            ..
-        } = publication;
-        let digest = Some(BodyDigest::of(body));
-        let entry = self.entry(topic, publisher, now);
+        let etag = &publication.etag;
+        let digest = Some(BodyDigest::of(&publication.body));
+        let entry = self.entry(&publication.topic, &publication.publisher, now);
+        let fetched = publication.fetched;
         let was_pinged = fetched.is_some_and(|began| entry.end_ping(began));
         let before = entry.etag.clone();
         if etag.is_some() {

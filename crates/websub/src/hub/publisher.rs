@@ -72,16 +72,14 @@ impl Publishers {
         topic: &Topic,
         token: Option<&str>,
     ) -> Result<&Publisher, PublicationRefusal> {
+        let outside = || PublicationRefusal::Outside {
+            topic: topic.clone(),
+        };
         if let Some(token) = token {
             let publisher = self.with_token(token);
             let publisher = publisher.ok_or(PublicationRefusal::UnknownToken)?;
-            return if publisher.may_publish(topic) {
-                Ok(publisher)
-            } else {
-                Err(PublicationRefusal::Outside {
-                    topic: topic.clone(),
-                })
-            };
+            let may_publish = publisher.may_publish(topic);
+            return may_publish.then_some(publisher).ok_or_else(outside);
         }
         match self.of_topic(topic) {
             Some(publisher) if publisher.token.is_none() => Ok(publisher),
@@ -90,9 +88,7 @@ impl Publishers {
             None if self.0.iter().any(|publisher| publisher.token.is_some()) => {
                 Err(PublicationRefusal::NoToken)
             }
-            None => Err(PublicationRefusal::Outside {
-                topic: topic.clone(),
-            }),
+            None => Err(outside()),
         }
     }
 }

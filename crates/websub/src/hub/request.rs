@@ -129,15 +129,14 @@ fn lease(asked_for: Option<&str>) -> Result<Duration, Rejection> {
     let (shortest, usual, longest) = LEASE_SECONDS;
     let seconds = match asked_for.map(str::trim) {
         None => usual,
-        Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            // A number that overflows is longer than any lease.
-            match digits.parse().unwrap_or(u64::MAX) {
-                0 => return Err(Rejection::Lease),
-                seconds => seconds,
-            }
-        }
-        Some(_) => return Err(Rejection::Lease),
+        Some(digits) if digits.bytes().any(|byte| !byte.is_ascii_digit()) => 0,
+        Some("") => 0,
+        // A number that overflows is longer than any lease.
+        Some(digits) => digits.parse().unwrap_or(u64::MAX),
     };
+    if seconds == 0 {
+        return Err(Rejection::Lease);
+    }
     Ok(Duration::from_secs(seconds.clamp(shortest, longest)))
 }
 

@@ -398,21 +398,16 @@ impl TopicSubscribers {
 
 impl Subscriber {
     fn new(subscription: Subscription, progress: DeliveryProgress) -> Subscriber {
-        let DeliveryProgress {
-            heard,
-            attempts: failed,
-            next_try,
-        } = progress;
-        let attempts = (failed > 0).then(|| Attempts {
-            failed,
-            next_try,
+        let attempts = (progress.attempts > 0).then(|| Attempts {
+            failed: progress.attempts,
+            next_try: progress.next_try,
             ..Attempts::default()
         });
         Subscriber {
             secret: subscription.secret,
             expires: subscription.expires,
             requester: subscription.requester,
-            heard,
+            heard: progress.heard,
             attempts: attempts.map(Box::new),
         }
     }

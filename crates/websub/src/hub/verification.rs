@@ -66,7 +66,6 @@ enum VerificationOutcome {
     Refused(u16),
     /// Not sent: the limit of the callback's address is exceeded.
     Limited(LimitExceeded),
-    Failed(String),
 }
 
 impl Verifications {
@@ -147,13 +146,9 @@ impl Verifications {
                 // It is verified after the next start.
                 return;
             }
-            let PendingVerification {
-                request,
-                requester,
-                kind,
-            } = pending;
+            let requester = pending.requester;
             if let Some((sent_at, _slot)) = confirmed {
-                match request.action {
+                match pending.request.action {
                     Action::Subscribe { .. } if self.topics.find(key.topic.as_str()).is_none() => {
                         self.deny(key.clone(), TOPIC_ENDED);
                     }
@@ -178,7 +173,7 @@ impl Verifications {
             }
             let quota_key = QuotaKey::new(&key.callback, requester);
             self.state
-                .admission(|admission, _| admission.end(&quota_key, kind));
+                .admission(|admission, _| admission.end(&quota_key, pending.kind));
             let mut queues = lock(&self.queues);
             let queue = queues.get_mut(&key).filter(|queue| queue.len() > 1);
             let Some(queue) = queue else {
@@ -218,23 +213,23 @@ impl Verifications {
         let mut attempts = 1;
         while started.elapsed() < VERIFICATION_TIMEOUT {
             match self.attempt(pending, attempts).await {
-                VerificationOutcome::Confirmed(sent_at, slot) => {
+                Ok(VerificationOutcome::Confirmed(sent_at, slot)) => {
                     lock(&self.state.counts).verifications.confirmed += 1;
                     return Some((sent_at, slot));
                 }
-                VerificationOutcome::Refused(status) => {
+                Ok(VerificationOutcome::Refused(status)) => {
                     lock(&self.state.counts).verifications.refused += 1;
                     debug!(%callback, status, "the callback {callback} did not confirm the verification: it answered {status}");
                     return None;
                 }
-                VerificationOutcome::Limited(exceeded) => {
+                Ok(VerificationOutcome::Limited(exceeded)) => {
                     debug!(%callback, "verification of the callback {callback} is delayed: {exceeded}");
                     if !self.may_wait(exceeded.retry_after).await {
                         break;
                     }
                     continue;
                 }
-                VerificationOutcome::Failed(reason) => {
+                Err(reason) => {
                     // Only logged. An address that may not be called is retried as often as one that refuses, so that
                     // the remaining quota does not tell them apart either.
                     debug!(
@@ -271,7 +266,11 @@ impl Verifications {
         false
     }
 
-    async fn attempt(&self, pending: &PendingVerification, attempts: u32) -> VerificationOutcome {
+    async fn attempt(
+        &self,
+        pending: &PendingVerification,
+        attempts: u32,
+    ) -> Result<VerificationOutcome, String> {
         let PendingVerification { request, kind, .. } = pending;
         let priority = match (kind, attempts) {
             (VerificationKind::Renewal, _) => Priority::Known,
@@ -280,10 +279,8 @@ impl Verifications {
         };
         let (prepared, location, mut slot) = loop {
             let prepared = self.state.settings.get();
-            let location = match prepared.client.resolve(&request.callback, priority).await {
-                Ok(location) => location,
-                Err(error) => return VerificationOutcome::Failed(error.to_string()),
-            };
+            let resolved = prepared.client.resolve(&request.callback, priority).await;
+            let location = resolved.map_err(|error| error.to_string())?;
             // Names cost nothing, so the address that one resolved to counts as a host too. One in the URL was counted with
             // the request.
             if let (Some(address), VerificationKind::New) = (location.by_name, kind) {
@@ -291,7 +288,7 @@ impl Verifications {
                     admission.acquire(&address_buckets(address), 1, now)
                 });
                 if let Err(exceeded) = connected {
-                    return VerificationOutcome::Limited(exceeded);
+                    return Ok(VerificationOutcome::Limited(exceeded));
                 }
             }
             let taken = self.slots.acquire(&location.host, priority);
@@ -307,19 +304,15 @@ impl Verifications {
         let sent_at = self.state.clock.now();
         // One byte more than the challenge, to notice anything after it.
         let max_bytes = challenge.len() + 1;
-        match send(&prepared, &url, &location, &mut slot).await {
-            Ok(mut response) => {
-                let status = response.status().as_u16();
-                let beginning = slot.unless_cut_off(client::beginning(&mut response, max_bytes));
-                match beginning.await {
-                    Some((body, None)) if confirms(status, &body, &challenge) => {
-                        VerificationOutcome::Confirmed(sent_at, slot)
-                    }
-                    _ => VerificationOutcome::Refused(status),
-                }
+        let mut response = send(&prepared, &url, &location, &mut slot).await?;
+        let status = response.status().as_u16();
+        let beginning = slot.unless_cut_off(client::beginning(&mut response, max_bytes));
+        Ok(match beginning.await {
+            Some((body, None)) if confirms(status, &body, &challenge) => {
+                VerificationOutcome::Confirmed(sent_at, slot)
             }
-            Err(reason) => VerificationOutcome::Failed(reason),
-        }
+            _ => VerificationOutcome::Refused(status),
+        })
     }
 }
 

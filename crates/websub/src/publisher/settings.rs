@@ -220,17 +220,12 @@ impl PublishSettings {
     }
 
     fn default_headers(&self) -> Result<HeaderMap, PublishSettingsError> {
-        let authorization = self.credentials.as_ref().map(HubCredentials::authorization);
-        let added = self
-            .headers
-            .iter()
-            .map(|header| (&header.name, &header.value));
+        let credentials = self.credentials.iter();
+        let authorization = credentials.map(|it| (&AUTHORIZATION, it.authorization()));
+        let added = self.headers.iter();
+        let added = added.map(|header| (&header.name, header.value.clone()));
         let mut headers = HeaderMap::new();
-        for (name, value) in authorization
-            .iter()
-            .map(|value| (&AUTHORIZATION, value))
-            .chain(added)
-        {
+        for (name, value) in authorization.chain(added) {
             let mut value = HeaderValue::from_bytes(value.reveal().as_bytes()).map_err(|_| {
                 PublishSettingsError::Header {
                     hub: self.hub.clone(),

@@ -74,21 +74,15 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
             retry_after,
             excerpt,
             credentials,
-        } => (
-            *status,
-            content_type.as_deref(),
-            retry_after.as_deref(),
-            excerpt,
-            *credentials,
-        ),
+        } => (*status, content_type, retry_after, excerpt, *credentials),
     };
     let later = |kind, reason: &str| {
-        let at = next_try(retry_after, attempts, now, jitter);
+        let at = next_try(retry_after.as_deref(), attempts, now, jitter);
         refused(at, kind, reason, false)
     };
     let nobody_subscribed = format!("probably nobody has subscribed ({status})");
     match status {
-        200..=299 => match denial(content_type, excerpt) {
+        200..=299 => match denial(content_type.as_deref(), excerpt) {
             Some(why) => operator(
                 RefusalKind::Denied,
                 &format!("it denies the publication: {why}"),

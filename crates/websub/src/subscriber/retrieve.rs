@@ -208,8 +208,12 @@ impl Retriever {
             if !body.starts_with(&MAGIC) || body.len() >= DOCUMENT_BYTES {
                 break;
             }
-            let plain = unpack(&body);
-            body = plain.map_err(|source| RetrieveError::Unpack { url: url(), source })?;
+            let mut plain = Vec::new();
+            unpacked(&body[..])
+                .take(DOCUMENT_BYTES as u64)
+                .read_to_end(&mut plain)
+                .map_err(|source| RetrieveError::Unpack { url: url(), source })?;
+            body = plain;
         }
         if body.len() < DOCUMENT_BYTES {
             Ok(body)
@@ -217,15 +221,6 @@ impl Retriever {
             Err(RetrieveError::TooLarge { url: url() })
         }
     }
-}
-
-/// Unpacks data, up to the maximum size of a document.
-fn unpack(packed: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut plain = Vec::new();
-    unpacked(packed)
-        .take(DOCUMENT_BYTES as u64)
-        .read_to_end(&mut plain)?;
-    Ok(plain)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
@@ -101,7 +101,7 @@ impl FairSlots {
         if state.is_draining {
             return;
         }
-        for ticket in state.queue.admit(self.now()) {
+        for ticket in state.queue.admit(self.started.elapsed()) {
             if let Some(sender) = state.waiting.remove(&ticket) {
                 // A request that no longer waits releases the slot when dropped.
                 let _ = sender.send(());
@@ -126,7 +126,7 @@ impl FairSlots {
                     state.is_watched = false;
                     return;
                 }
-                for ticket in state.queue.to_cut_off(self.now()) {
+                for ticket in state.queue.to_cut_off(self.started.elapsed()) {
                     if let Some(revoke) = state.holders.remove(&ticket) {
                         let _ = revoke.send(());
                     }
@@ -134,10 +134,6 @@ impl FairSlots {
             }
             self.grant();
         }
-    }
-
-    fn now(&self) -> Duration {
-        self.started.elapsed()
     }
 }
 
@@ -154,7 +150,7 @@ impl FairSlot {
 
 impl Drop for FairSlot {
     fn drop(&mut self) {
-        let now = self.slots.now();
+        let now = self.slots.started.elapsed();
         let mut state = lock(&self.slots.state);
         state.holders.remove(&self.ticket);
         match state.waiting.remove(&self.ticket) {

@@ -59,7 +59,9 @@ impl EmbeddedHub {
         if let Err(exceeded) = self.admit(requester, 1) {
             return limit_exceeded(&exceeded);
         }
-        if !has_form(request.headers()) {
+        let content_type = request.headers().get(CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok());
+        if !content_type.is_some_and(is_form) {
             let words = format!("a subscription is a form: Content-Type {FORM_TYPE}\n");
             return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
         }
@@ -192,11 +194,4 @@ pub fn plain_text(
 /// Returns the answer to a request that exceeds a limit.
 pub fn limit_exceeded(exceeded: &LimitExceeded) -> FullResponse {
     plain_text(exceeded.status(), exceeded, Some(exceeded.retry_after))
-}
-
-fn has_form(headers: &HeaderMap) -> bool {
-    headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(is_form)
 }

@@ -279,15 +279,13 @@ fn top(mut all: Vec<LiveSubscription<'_>>, count: usize) -> (Vec<LiveSubscriptio
         let most = Reverse((attempts, live.pending));
         (most, live.topic, live.callback)
     }
-    let by_rank =
-        |one: &LiveSubscription<'_>, other: &LiveSubscription<'_>| rank(one).cmp(&rank(other));
     let more = all.len().saturating_sub(count);
     if more > 0 {
         // Of a hundred thousand, only the first are sorted.
-        all.select_nth_unstable_by(count, by_rank);
+        all.select_nth_unstable_by_key(count, rank);
         all.truncate(count);
     }
-    all.sort_unstable_by(by_rank);
+    all.sort_unstable_by_key(rank);
     (all, more)
 }
 
