@@ -233,8 +233,8 @@ fn besides(list: &Path, listed: &mut BTreeSet<ChangeKey>) -> Vec<String> {
         return Vec::new();
     };
     let entries = read_keys(&mut file).unwrap().entries.into_iter();
-    let fresh = entries.filter(|entry| listed.insert(entry.key));
-    let fresh: Vec<u32> = fresh.map(|entry| entry.position).collect();
+    let fresh = entries.filter(|entry| listed.insert(entry.place.key));
+    let fresh: Vec<u32> = fresh.map(|entry| entry.place.position).collect();
     let changes = read_changes(&mut File::open(list).unwrap(), &fresh).unwrap();
     let told = changes.iter().map(|(_, change)| {
         let path = change.loc.strip_prefix(URL).unwrap();
