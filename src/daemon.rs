@@ -14,10 +14,12 @@ mod process;
 mod service_manager;
 
 use std::sync::mpsc::Receiver;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tracing::{error, info};
 
 use crate::config::Config;
@@ -25,10 +27,10 @@ use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::log::LogLevel;
 use crate::config::reload::DaemonConfig;
-use crate::control::ControlReply;
+use crate::control::{ControlReply, ControlSocket};
 use crate::daemon::event_loop::{Ended, EventLoop, Input, Role};
+use crate::daemon::listen::ServedListener;
 use crate::daemon::log::error_chain;
-use crate::daemon::process::Front;
 use crate::report::status::{ConfigurationStatus, RefusedConfiguration};
 
 pub use crate::daemon::event_loop::commands::{
@@ -55,13 +57,22 @@ pub fn run_hub(
     Daemon::relaying(config)?.run(reread, set_level)
 }
 
+/// Minimum time that listeners get to send the answers that are ready when the daemon stops.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
 /// An event loop, and what runs beside it.
 struct Daemon<R: Role> {
     runtime: Runtime,
     config: R::Config,
     event_loop: EventLoop<R>,
     received: Receiver<Input<R::Input>>,
-    front: Front,
+    // The listeners are served until these are dropped.
+    public: ServedListener,
+    admin: ServedListener,
+    /// The socket of commands, and the handle that keeps it open.
+    control: Option<(ControlSocket, watch::Sender<()>)>,
+    /// The tasks that serve them.
+    tasks: JoinSet<()>,
 }
 
 impl<R: Role> Daemon<R> {
@@ -137,11 +148,15 @@ impl<R: Role> Daemon<R> {
 
     /// Waits until `by` for remaining work to end by itself, and saves its results.
     fn stop(self, by: Instant) -> anyhow::Result<()> {
-        let mut event_loop = self.event_loop;
+        let (mut event_loop, mut tasks) = (self.event_loop, self.tasks);
         // The listeners end first, so that the effects of their last requests can be saved.
-        let closed = self.front.close(by);
+        drop((self.public, self.admin, self.control));
         event_loop.role.end();
-        self.runtime.block_on(closed);
+        self.runtime.block_on(async {
+            let left = by.saturating_duration_since(Instant::now());
+            let answered = async { while tasks.join_next().await.is_some() {} };
+            let _ = tokio::time::timeout(left.max(LAST_MOMENT), answered).await;
+        });
         if let Some(hub) = &event_loop.parts.hub.linked {
             hub.record_unverified();
         }

@@ -1,14 +1,13 @@
-//! A process before it is a daemon: its limits, its signals, its listeners; and its front, while these are served.
+//! A process before it is a daemon: its limits, its signals, its listeners.
 
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use jiff::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 use websub::http::Clock;
@@ -16,7 +15,7 @@ use websub::http::Clock;
 use crate::admin::{Admin, Readiness};
 use crate::config::reload::DaemonConfig;
 use crate::config::server::ServerSettings;
-use crate::control::{self, ControlRequest, ControlSocket};
+use crate::control::{self, ControlRequest};
 use crate::daemon::Daemon;
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::state_saver::StateSaver;
@@ -27,9 +26,6 @@ use crate::daemon::listen::{
 };
 use crate::report::figures::Counts;
 use crate::state::open::StateFile;
-
-/// Minimum time that listeners get to send the answers that are ready when the daemon stops.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// A process that is to become a daemon: signals are handled, and inputs of its event loop are kept.
 pub struct Process<I> {
@@ -147,40 +143,15 @@ impl<I: Send + 'static> Process<I> {
                 }
             }
         });
-        let front = Front {
-            public,
-            admin,
-            control: control.ok(),
-            tasks,
-        };
         Daemon {
             runtime: self.runtime,
             config,
             event_loop,
             received: self.received,
-            front,
-        }
-    }
-}
-
-/// The listeners, served until this is dropped.
-pub struct Front {
-    pub public: ServedListener,
-    pub admin: ServedListener,
-    /// The socket of commands, and the handle that keeps it open.
-    pub control: Option<(ControlSocket, watch::Sender<()>)>,
-    pub tasks: JoinSet<()>,
-}
-
-impl Front {
-    /// Takes no more clients. Returns a wait until `by`, and a moment at least, for answers to clients that have come before.
-    pub fn close(self, by: Instant) -> impl Future<Output = ()> {
-        let mut tasks = self.tasks;
-        drop((self.public, self.admin, self.control));
-        async move {
-            let left = by.saturating_duration_since(Instant::now());
-            let all = async { while tasks.join_next().await.is_some() {} };
-            let _ = tokio::time::timeout(left.max(LAST_MOMENT), all).await;
+            public,
+            admin,
+            control: control.ok(),
+            tasks,
         }
     }
 }

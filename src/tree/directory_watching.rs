@@ -119,17 +119,6 @@ impl Observer<'_> {
         }
     }
 
-    /// Watches the directory that holds the root of the mount at this position, to notice at once when another takes its
-    /// place.
-    pub fn watch_parent(&mut self, at: usize) {
-        let (mount, named) = (&mut self.mounts[at], WatchedName::Mount(at));
-        let found = self.watches.add_name(&mount.directory, named);
-        let before = std::mem::replace(&mut mount.parent_watch, found);
-        if let Some(before) = before.filter(|before| Some(before) != mount.parent_watch.as_ref()) {
-            self.watches.remove_name(&before, named);
-        }
-    }
-
     /// Returns true if an event came while a file was read: then the read does not count, whatever the file's times are.
     pub fn is_written_again(&self, id: FileId) -> bool {
         let Some(file) = self.model.file(id) else {

@@ -20,7 +20,7 @@ use crate::tree::file_system::{FileSystem, file_system};
 use crate::tree::model::DirectoryId;
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Sweep;
-use crate::tree::watches::NameWatch;
+use crate::tree::watches::{NameWatch, WatchedName};
 use crate::tree::{TreeNotice, TreeReport, TreeSettings};
 
 /// Maximum time that the kernel's coarse clock stands still.
@@ -270,9 +270,15 @@ impl Observer<'_> {
 
     /// Finds out whether a mount is there, and whether it is the same as before.
     pub fn check_mount(&mut self, at: usize) {
-        self.watch_parent(at);
-        match self.mounts[at].found_root() {
-            Ok(identity) if self.mounts[at].identity() == Some(identity) => {}
+        // Watched to notice at once when another takes its place.
+        let (mount, named) = (&mut self.mounts[at], WatchedName::Mount(at));
+        let watch = self.watches.add_name(&mount.directory, named);
+        let before = std::mem::replace(&mut mount.parent_watch, watch);
+        if let Some(before) = before.filter(|before| Some(before) != mount.parent_watch.as_ref()) {
+            self.watches.remove_name(&before, named);
+        }
+        match mount.found_root() {
+            Ok(identity) if mount.identity() == Some(identity) => {}
             Ok(identity) => self.find_mount(at, identity),
             Err(reason) => self.lose_mount(at, &reason),
         }

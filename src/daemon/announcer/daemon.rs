@@ -32,7 +32,7 @@ use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::{EventLoop, Input, Role};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
-use crate::daemon::process::{Front, Process, admin_pages};
+use crate::daemon::process::{Process, admin_pages};
 use crate::daemon::{Daemon, configuration_status};
 use crate::state::open::StateFile;
 use crate::state::{self, last_time_saved};
@@ -114,7 +114,7 @@ impl Daemon<Announcer> {
         let hubs = config.publish_settings()?;
         let clients = HubClients::new(hubs.clone())?;
         let brokers = config.broker_settings()?;
-        let Front { public, admin, .. } = &self.front;
+        let (public, admin) = (&self.public, &self.admin);
         let new_public = self.bound(public, &config.server.listen, ListenerRole::Public)?;
         let new_admin = self.bound(admin, &config.server.admin_listen, ListenerRole::Admin)?;
         let tcp = match &new_public {
@@ -157,13 +157,13 @@ impl Daemon<Announcer> {
         parts.change_hub(prepared_hub, saved, HubTopics::Served(topics.clone()));
         if let Some(elsewhere) = new_public {
             elsewhere.log_address();
-            let (tasks, hub) = (&mut self.front.tasks, parts.hub.open.subscribe());
-            self.front.public = elsewhere.serve_public(tasks, topics, hub);
+            let (tasks, hub) = (&mut self.tasks, parts.hub.open.subscribe());
+            self.public = elsewhere.serve_public(tasks, topics, hub);
         }
         if let Some(elsewhere) = new_admin {
             elsewhere.log_address();
             let pages = admin_pages(&config.server, readiness, &parts.inputs);
-            self.front.admin = elsewhere.serve_admin(&mut self.front.tasks, pages);
+            self.admin = elsewhere.serve_admin(&mut self.tasks, pages);
         }
         self.warn_of_ignored_addresses(config);
         Ok(())
@@ -187,12 +187,12 @@ impl Daemon<Announcer> {
 
     fn warn_of_ignored_addresses(&self, config: &Config) {
         let (old, new) = (&self.config.server, &config.server);
-        if self.front.public.address.is_none() && old.listen != new.listen {
+        if self.public.address.is_none() && old.listen != new.listen {
             warn!(
                 "server.listen is ignored: the socket passed by the service manager stays in use"
             );
         }
-        if self.front.admin.address.is_none() && old.admin_listen != new.admin_listen {
+        if self.admin.address.is_none() && old.admin_listen != new.admin_listen {
             warn!(
                 "server.admin_listen is ignored: the socket passed by the service manager stays in use"
             );
