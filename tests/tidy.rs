@@ -117,7 +117,7 @@ const BUDGETS: [(&str, usize); 16] = [
     ("cli", 8_950),
     ("config", 3_020),
     ("control", 300),
-    ("daemon", 3_550),
+    ("daemon", 3_530),
     ("diagnostics", 930),
     ("lib", 20),
     ("main", 10),
