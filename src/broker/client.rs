@@ -16,9 +16,7 @@ use websub::answer::Answer;
 use websub::counts::Histogram;
 
 use crate::announce::delivery::Submission;
-use crate::broker::feeds::message::{
-    BrokerNotification, HashedPayload, Message, resourcesync_message,
-};
+use crate::broker::feeds::message::{BrokerNotification, HashedPayload, resourcesync_message};
 use crate::broker::feeds::objects::atom_messages;
 use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
@@ -93,7 +91,9 @@ impl Brokers {
             return Answer::Failed(format!("{} is not configured", submission.hub));
         };
         let began = Instant::now();
-        let sent = broker.send(submission).await;
+        let sent = broker
+            .request(send_frames(submission, &broker.settings))
+            .await;
         lock(&broker.durations).observe(began.elapsed());
         match sent {
             Ok(()) => Answer::Receipts,
@@ -103,21 +103,19 @@ impl Brokers {
 
     /// Connects to a broker, unless there is a connection.
     pub async fn connect(&self, name: &Hub) -> Result<(), BrokerError> {
-        let broker = lock(&self.brokers).get(name).cloned();
-        match broker {
-            Some(broker) => broker.request(Vec::new()).await,
-            None => Ok(()),
-        }
+        let Some(broker) = lock(&self.brokers).get(name).cloned() else {
+            return Ok(());
+        };
+        broker.request(Vec::new()).await
     }
 
     /// Returns the durations of the submissions to each broker.
     pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
         let brokers = lock(&self.brokers);
-        let durations = |broker: &BrokerTask| lock(&broker.durations).clone();
-        let named = brokers.iter();
-        named
-            .map(|(name, broker)| (name.clone(), durations(broker)))
-            .collect()
+        let durations = brokers
+            .iter()
+            .map(|(name, broker)| (name.clone(), lock(&broker.durations).clone()));
+        durations.collect()
     }
 }
 
@@ -127,13 +125,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl BrokerTask {
-    async fn send(&self, submission: &Submission) -> Result<(), BrokerError> {
-        let destination = self.settings.destination_of(&submission.source);
-        let sends = messages(submission, &self.settings).into_iter();
-        let sends = sends.map(|message| send_frame(message, &destination, &self.settings));
-        self.request(sends.collect()).await
-    }
-
     async fn request(&self, sends: Vec<Frame>) -> Result<(), BrokerError> {
         let (answer, answered) = oneshot::channel();
         // If the task has ended, it drops the request, and with it the sender of the answer.
@@ -321,8 +312,9 @@ fn parse_receipt(id: &str) -> Option<(u64, usize)> {
     Some((number.parse().ok()?, position.parse().ok()?))
 }
 
-/// Returns the messages of a notification, in the order in which they are sent.
-pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Message> {
+/// Returns the `SEND` frames of a notification, in the order in which they are sent, but for their transaction and receipts.
+/// A header of a message counts before a configured one.
+pub fn send_frames(submission: &Submission, settings: &BrokerSettings) -> Vec<Frame> {
     let notification = BrokerNotification {
         source: &submission.source,
         topic: submission.topic.as_str(),
@@ -333,22 +325,21 @@ pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Messa
     let form = settings.form.as_ref();
     let feeds = form.and_then(|form| atom_messages(&notification, form));
     // A notification that yields no feeds was saved while the broker had other settings.
-    feeds.unwrap_or_else(|| vec![resourcesync_message(&notification)])
-}
-
-/// Returns the `SEND` of a message, but for its transaction and receipt. A header of the message counts before a
-/// configured one.
-pub fn send_frame(message: Message, destination: &str, settings: &BrokerSettings) -> Frame {
-    let mut frame = Frame::new("SEND").with("destination", destination);
-    frame.headers.extend(message.headers);
-    frame.headers.extend(message.properties);
-    for header in &settings.headers {
-        if frame.header(&header.name).is_none() {
-            frame = frame.with(&header.name, header.value.reveal());
+    let messages = feeds.unwrap_or_else(|| vec![resourcesync_message(&notification)]);
+    let destination = settings.destination_of(&submission.source);
+    let frames = messages.into_iter().map(|message| {
+        let mut frame = Frame::new("SEND").with("destination", &destination);
+        frame.headers.extend(message.headers);
+        frame.headers.extend(message.properties);
+        for header in &settings.headers {
+            if frame.header(&header.name).is_none() {
+                frame = frame.with(&header.name, header.value.reveal());
+            }
         }
-    }
-    frame.body = message.body;
-    frame
+        frame.body = message.body;
+        frame
+    });
+    frames.collect()
 }
 
 #[cfg(test)]

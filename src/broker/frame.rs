@@ -95,6 +95,10 @@ impl Frame {
     }
 }
 
+fn is_command(line: &[u8]) -> bool {
+    !line.is_empty() && line.iter().all(u8::is_ascii_uppercase)
+}
+
 /// Returns true unless a frame's headers have no escapes, for compatibility with STOMP 1.0.
 fn is_escaped(command: &str) -> bool {
     command != "CONNECT" && command != "CONNECTED"
@@ -177,16 +181,11 @@ impl Decoder {
                     let rest = &self.received[self.taken..];
                     let beats = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
                     self.taken += beats.count();
-                    let line = self.line();
-                    if self.is_cut {
-                        return Err(FrameError::Command);
-                    }
-                    let Some(command) = line else {
-                        return Ok(None);
+                    let command = match self.line() {
+                        None if !self.is_cut => return Ok(None),
+                        Some(line) if !self.is_cut && is_command(&line) => line,
+                        _ => return Err(FrameError::Command),
                     };
-                    if command.is_empty() || !command.iter().all(u8::is_ascii_uppercase) {
-                        return Err(FrameError::Command);
-                    }
                     self.frame = Frame::new(&String::from_utf8_lossy(&command));
                     self.part = FramePart::Headers;
                 }
@@ -223,12 +222,12 @@ impl Decoder {
         if length > MAX_HEAD {
             self.is_cut = true;
         }
-        let line = end.map(|end| {
-            rest[..end]
+        let line = end.map(|_| {
+            rest[..length]
                 .strip_suffix(b"\r")
-                .unwrap_or(&rest[..end])
-                .to_vec()
+                .unwrap_or(&rest[..length])
         });
+        let line = line.map(<[u8]>::to_vec);
         if line.is_some() || self.is_cut {
             self.taken += length + usize::from(line.is_some());
             self.head += length + 1;
@@ -261,17 +260,12 @@ impl Decoder {
         if self.frame.damage == Some(FrameError::TooLarge) {
             self.frame.body.clear();
         }
-        match after {
-            Some(0) => {
-                self.taken += 1;
-                true
-            }
-            Some(_) => {
-                self.damaged(FrameError::End);
-                self.body(None)
-            }
-            None => false,
+        if after.is_some_and(|byte| byte != 0) {
+            self.damaged(FrameError::End);
+            return self.body(None);
         }
+        self.taken += usize::from(after.is_some());
+        after.is_some()
     }
 
     /// Notes the first damage of the frame; that it is too large counts before all.

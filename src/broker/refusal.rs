@@ -40,22 +40,24 @@ pub enum BrokerError {
     },
 }
 
+impl From<std::io::Error> for BrokerError {
+    fn from(error: std::io::Error) -> BrokerError {
+        BrokerError::Failed(error.to_string())
+    }
+}
+
 impl BrokerError {
     /// Returns the meaning of an `ERROR`; secrets in it are masked.
     pub fn refused(error: &Frame, mask: &Mask) -> BrokerError {
         let body = String::from_utf8_lossy(&error.body);
         let first = body.lines().map(str::trim).find(|line| !line.is_empty());
-        let first = first.unwrap_or_default();
-        let text = match error
-            .header("message")
-            .map(str::trim)
-            .filter(|message| !message.is_empty())
-        {
+        let message = error.header("message").unwrap_or_default().trim();
+        let text = match (message, first.unwrap_or_default()) {
+            ("", "") => "an ERROR without a reason".to_owned(),
+            ("", first) => first.to_owned(),
             // Some brokers put a stack trace there, which begins with the message.
-            Some(message) if first.is_empty() || first.contains(message) => message.to_owned(),
-            Some(message) => format!("{message}: {first}"),
-            None if first.is_empty() => "an ERROR without a reason".to_owned(),
-            None => first.to_owned(),
+            (message, first) if first.is_empty() || first.contains(message) => message.to_owned(),
+            (message, first) => format!("{message}: {first}"),
         };
         BrokerError::Refused {
             refusal: refusal(&text),

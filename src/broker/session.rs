@@ -118,7 +118,6 @@ async fn connected(
         decoder: Decoder::default(),
         patience: None,
     };
-    let failed = |error: std::io::Error| BrokerError::Failed(error.to_string());
     let beat = settings.heart_beat.as_millis();
     let mut connect = Frame::new("CONNECT")
         .with("accept-version", "1.2")
@@ -132,8 +131,8 @@ async fn connected(
     if let Some(name) = durable {
         connect = connect.with("client-id", name);
     }
-    writing.write_all(&connect.encode()).await.map_err(failed)?;
-    writing.flush().await.map_err(failed)?;
+    writing.write_all(&connect.encode()).await?;
+    writing.flush().await?;
     let mask = settings.mask();
     let connected = reader.frame().await?;
     match connected.command.as_str() {
@@ -185,7 +184,7 @@ async fn stream(
 fn heart_beats(said: Option<&str>, offered: Duration) -> (Option<Duration>, Option<Duration>) {
     let (sends, wants) = said
         .and_then(|said| said.split_once(','))
-        .unwrap_or(("0", "0"));
+        .unwrap_or_default();
     let agreed = |millis: &str| {
         let millis: u64 = millis.trim().parse().unwrap_or(0);
         (millis > 0).then(|| Duration::from_millis(millis).max(offered))
@@ -212,16 +211,11 @@ impl FrameReader {
             }
             let mut chunk = [0; CHUNK];
             let read = self.half.read(&mut chunk);
-            let read = match self.patience {
-                Some(patience) => timeout(patience, read)
-                    .await
-                    .map_err(|_| BrokerError::Silent)?,
-                None => read.await,
-            };
-            match read {
-                Ok(0) => return Err(BrokerError::Closed),
-                Ok(length) => self.decoder.push(&chunk[..length]),
-                Err(error) => return Err(BrokerError::Failed(error.to_string())),
+            // Without heart-beats, it may be silent for as long as the program runs.
+            let read = timeout(self.patience.unwrap_or(Duration::MAX), read).await;
+            match read.map_err(|_| BrokerError::Silent)?? {
+                0 => return Err(BrokerError::Closed),
+                length => self.decoder.push(&chunk[..length]),
             }
         }
     }
@@ -258,13 +252,8 @@ async fn write(
 ) {
     let mut number = 0;
     'connection: loop {
-        let beat = async {
-            match beats {
-                // Halfway, so that none is late.
-                Some(between) => sleep(between / 2).await,
-                None => std::future::pending().await,
-            }
-        };
+        // Halfway, so that none is late.
+        let beat = sleep(beats.map_or(Duration::MAX, |between| between / 2));
         let (bytes, is_beat) = tokio::select! {
             frame = frames.recv() => match frame {
                 Some(bytes) => {
@@ -276,11 +265,7 @@ async fn write(
             () = beat => (b"\n".to_vec(), true),
         };
         for part in bytes.chunks(CHUNK) {
-            let mut written = half.write_all(part).await;
-            if written.is_ok() {
-                written = half.flush().await;
-            }
-            if written.is_err() {
+            if half.write_all(part).await.is_err() || half.flush().await.is_err() {
                 break 'connection;
             }
             if !is_beat {

@@ -24,7 +24,7 @@ pub struct MessageSelection {
 #[derive(Debug)]
 pub struct BrokerSubscription {
     session: Session,
-    /// Messages that arrived before the receipts of all subscriptions.
+    /// Messages that arrived and were not returned yet, such as those before the receipts of all subscriptions.
     first: VecDeque<Frame>,
     leaves_damaged: bool,
 }
@@ -52,22 +52,14 @@ impl BrokerSubscription {
         }
         let awaited = ids.into_iter().collect();
         let subscribed = tokio::time::timeout(settings.timeout, subscription.subscribed(awaited));
-        match subscribed.await {
-            Ok(subscribed) => subscribed.map(|()| subscription),
-            Err(_) => Err(BrokerError::NoReceipt),
-        }
+        subscribed.await.map_err(|_| BrokerError::NoReceipt)??;
+        Ok(subscription)
     }
 
     async fn subscribed(&mut self, mut awaited: BTreeSet<String>) -> Result<(), BrokerError> {
         while !awaited.is_empty() {
-            let frame = self.session.reader.frame().await?;
-            match frame.command.as_str() {
-                "RECEIPT" => {
-                    awaited.remove(frame.header("receipt-id").unwrap_or_default());
-                }
-                "MESSAGE" => self.first.push_back(frame),
-                "ERROR" => return Err(BrokerError::refused(&frame, &self.session.mask)),
-                _ => {}
+            if let Some(id) = self.receive().await? {
+                awaited.remove(&id);
             }
         }
         Ok(())
@@ -79,17 +71,24 @@ impl BrokerSubscription {
     ///
     /// If the connection ends.
     pub async fn message(&mut self) -> Result<Frame, BrokerError> {
-        if let Some(first) = self.first.pop_front() {
-            return Ok(first);
-        }
         loop {
-            let frame = self.session.reader.frame().await?;
-            match frame.command.as_str() {
-                "MESSAGE" => return Ok(frame),
-                "ERROR" => return Err(BrokerError::refused(&frame, &self.session.mask)),
-                _ => {}
+            if let Some(first) = self.first.pop_front() {
+                return Ok(first);
             }
+            self.receive().await?;
         }
+    }
+
+    /// Reads a frame, and keeps it if it is a message. Returns the id of a receipt. Safe to be cancelled.
+    async fn receive(&mut self) -> Result<Option<String>, BrokerError> {
+        let frame = self.session.reader.frame().await?;
+        match frame.command.as_str() {
+            "RECEIPT" => return Ok(frame.header("receipt-id").map(str::to_owned)),
+            "MESSAGE" => self.first.push_back(frame),
+            "ERROR" => return Err(BrokerError::refused(&frame, &self.session.mask)),
+            _ => {}
+        }
+        Ok(None)
     }
 
     /// Tells the broker that a message was handed over, or that it is damaged, which another attempt does not change.

@@ -17,7 +17,7 @@ use crate::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
 use crate::announce::plan::Mode;
 use crate::announce::time::later;
-use crate::broker::client::{messages, send_frame};
+use crate::broker::client::send_frames;
 use crate::broker::settings::BrokerSettings;
 use crate::cli::Exit;
 use crate::cli::one_shot_scan::scan_once;
@@ -119,25 +119,25 @@ fn submitted(submission: &Submission, settings: &PublishSettings) -> String {
 /// Returns the messages that a broker would be sent, without the headers that identify the transaction.
 fn sent(submission: &Submission, broker: &BrokerSettings) -> String {
     let Submission { seq, topic, .. } = submission;
-    let destination = broker.destination_of(&submission.source);
-    let frames = messages(submission, broker).into_iter().map(|message| {
-        let mut frame = send_frame(message, &destination, broker);
-        for secret in broker.headers.iter().filter(|header| !header.is_public) {
-            for (_, value) in frame
-                .headers
-                .iter_mut()
-                .filter(|(name, _)| *name == secret.name)
-            {
-                *value = MASKED.to_owned();
+    let frames = send_frames(submission, broker)
+        .into_iter()
+        .map(|mut frame| {
+            for secret in broker.headers.iter().filter(|header| !header.is_public) {
+                for (_, value) in frame
+                    .headers
+                    .iter_mut()
+                    .filter(|(name, _)| *name == secret.name)
+                {
+                    *value = MASKED.to_owned();
+                }
             }
-        }
-        let headers = frame.headers.iter();
-        let headers: String = headers
-            .map(|(name, value)| format!("{name}: {value}\n"))
-            .collect();
-        let body = String::from_utf8_lossy(&frame.body);
-        format!("SEND\n{headers}\n{}\n", body.trim_end())
-    });
+            let headers = frame.headers.iter();
+            let headers: String = headers
+                .map(|(name, value)| format!("{name}: {value}\n"))
+                .collect();
+            let body = String::from_utf8_lossy(&frame.body);
+            format!("SEND\n{headers}\n{}\n", body.trim_end())
+        });
     let frames = frames.collect::<Vec<_>>().join("\n");
     let (name, address) = (&broker.name, &broker.address);
     format!("notification {seq} of {topic}, to broker {name} at {address}\n{frames}")

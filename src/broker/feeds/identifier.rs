@@ -90,10 +90,8 @@ pub(crate) fn directory(uri: &str) -> Option<&str> {
 /// Returns the offset of the slash that the path begins with.
 fn path_start(uri: &str) -> Option<usize> {
     let authority = authority_start(uri)?;
-    let slash = uri[authority..].find(['/', '?', '#'])?;
-    uri[authority + slash..]
-        .starts_with('/')
-        .then_some(authority + slash)
+    let path = authority + uri[authority..].find(['/', '?', '#'])?;
+    uri[path..].starts_with('/').then_some(path)
 }
 
 /// Returns the offset of the authority, after the scheme. A URI such as `urn:` has none, but may contain another URI.
@@ -121,14 +119,14 @@ fn info_fedora(uri: &str) -> String {
     let end = uri[start..].find(['?', '#']);
     let path = &uri[start..end.map_or(uri.len(), |end| start + end)];
     // The marker that comes first is the interface's; the other is a part of a name.
-    let (objects, rest) = (path.find(OBJECTS), path.find(REST));
-    match (objects, rest) {
+    let name = match (path.find(OBJECTS), path.find(REST)) {
         (Some(at), rest) if rest.is_none_or(|rest| at < rest) => {
-            joined(&object(&path[at + OBJECTS.len()..]))
+            &object(&path[at + OBJECTS.len()..])
         }
-        (_, Some(at)) => joined(&uri[start + at + REST.len()..]),
-        _ => joined(&uri[start..]),
-    }
+        (_, Some(at)) => &uri[start + at + REST.len()..],
+        _ => &uri[start..],
+    };
+    format!("{INFO_FEDORA}{}", name.trim_matches('/'))
 }
 
 /// Returns an object or datastream below `/objects/` as an identifier has it. The content of a datastream is named as the
@@ -141,10 +139,6 @@ fn object(path: &str) -> String {
         }
         None => path.to_owned(),
     }
-}
-
-fn joined(path: &str) -> String {
-    format!("{INFO_FEDORA}{}", path.trim_matches('/'))
 }
 
 #[cfg(test)]

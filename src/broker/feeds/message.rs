@@ -1,7 +1,5 @@
 //! Messages as a broker gets them: headers, properties that consumers select by, and ids that make repeats discardable.
 
-use std::fmt;
-
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::datetime::Datetime;
@@ -86,79 +84,64 @@ pub enum MessagePosition {
     Entry(u64),
 }
 
-/// The identity of a message or of an entry (F4): a UUID of version 8, which is blake3 over the notification and the
+/// Returns the identity of a message or of an entry (F4): a UUID of version 8, which is blake3 over the notification and the
 /// position in it. A repeat has the same one, and nothing else has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MessageId([u8; 16]);
-
-impl MessageId {
-    /// Returns the id at a position of a notification.
-    ///
-    /// The body counts too, since numbers begin anew when a state file is lost, and new changes must not be discarded
-    /// as repeats of old ones.
-    pub fn of(notification: &BrokerNotification<'_>, position: MessagePosition) -> MessageId {
-        let (kind, number, count) = match position {
-            MessagePosition::Whole => (0_u8, 0, 0),
-            MessagePosition::Feed { first, count } => (1, first, count),
-            MessagePosition::Entry(number) => (2, number, 1),
-        };
-        let mut hasher = blake3::Hasher::new();
-        // Of a fixed length, or with its length, so that two positions never yield the same bytes.
-        hasher.update(&(notification.topic.len() as u64).to_le_bytes());
-        hasher.update(notification.topic.as_bytes());
-        hasher.update(&notification.seq.to_le_bytes());
-        hasher.update(&[kind]);
-        hasher.update(&number.to_le_bytes());
-        hasher.update(&count.to_le_bytes());
-        hasher.update(notification.body.hash.as_bytes());
-        let mut bytes = [0; 16];
-        hasher.finalize_xof().fill(&mut bytes);
-        // RFC 9562 section 5.8: version and variant.
-        bytes[6] = bytes[6] & 0x0f | 0x80;
-        bytes[8] = bytes[8] & 0x3f | 0x80;
-        MessageId(bytes)
-    }
-
-    /// Returns the id as a URI: `urn:uuid:` and the UUID.
-    pub fn urn(&self) -> String {
-        format!("urn:uuid:{self}")
-    }
+///
+/// The body counts too, since numbers begin anew when a state file is lost, and new changes must not be discarded
+/// as repeats of old ones.
+pub(crate) fn message_id(
+    notification: &BrokerNotification<'_>,
+    position: MessagePosition,
+) -> String {
+    let (kind, number, count) = match position {
+        MessagePosition::Whole => (0_u8, 0, 0),
+        MessagePosition::Feed { first, count } => (1, first, count),
+        MessagePosition::Entry(number) => (2, number, 1),
+    };
+    let mut hasher = blake3::Hasher::new();
+    // Of a fixed length, or with its length, so that two positions never yield the same bytes.
+    hasher.update(&(notification.topic.len() as u64).to_le_bytes());
+    hasher.update(notification.topic.as_bytes());
+    hasher.update(&notification.seq.to_le_bytes());
+    hasher.update(&[kind]);
+    hasher.update(&number.to_le_bytes());
+    hasher.update(&count.to_le_bytes());
+    hasher.update(notification.body.hash.as_bytes());
+    let mut bytes = [0; 16];
+    hasher.finalize_xof().fill(&mut bytes);
+    // RFC 9562 section 5.8: version and variant.
+    bytes[6] = bytes[6] & 0x0f | 0x80;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let digits = format!("{:032x}", u128::from_be_bytes(bytes));
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
+    parts.map(|part| &digits[part]).join("-")
 }
 
-impl fmt::Display for MessageId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, byte) in self.0.iter().enumerate() {
-            if matches!(index, 4 | 6 | 8 | 10) {
-                f.write_str("-")?;
-            }
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
-    }
+/// Returns an id as a URI.
+pub(crate) fn urn(id: &str) -> String {
+    format!("urn:uuid:{id}")
 }
 
 /// Returns the one message of a notification that is sent as hubs get it: `payload = "resourcesync"` (F3, F6).
 pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Message {
-    let id = MessageId::of(notification, MessagePosition::Whole);
+    let id = message_id(notification, MessagePosition::Whole);
     Message {
-        headers: headers(id, notification.topic, "application/xml"),
-        properties: properties(id, "resourcesync", notification),
+        headers: headers(&id, notification.topic, "application/xml"),
+        properties: properties(&id, "resourcesync", notification),
         body: notification.body.bytes.to_vec(),
     }
 }
 
 /// Returns the headers of a message about an object (F3). Messages of one `group` are received in order even by
 /// consumers that compete.
-pub(crate) fn headers(id: MessageId, group: &str, content_type: &str) -> Vec<(String, String)> {
-    let urn = id.urn();
-    let hash;
-    let group = if group.len() <= LONGEST_PROPERTY {
+pub(crate) fn headers(id: &str, group: &str, content_type: &str) -> Vec<(String, String)> {
+    let urn = urn(id);
+    let group: &str = if group.len() <= LONGEST_PROPERTY {
         group
     } else {
-        hash = blake3::hash(group.as_bytes()).to_hex();
-        hash.as_str()
+        &blake3::hash(group.as_bytes()).to_hex()
     };
-    let headers = [
+    owned([
         ("type", MESSAGE_TYPE),
         ("content-type", content_type),
         ("correlation-id", &urn),
@@ -167,18 +150,17 @@ pub(crate) fn headers(id: MessageId, group: &str, content_type: &str) -> Vec<(St
         ("persistent", "true"),
         // Otherwise ActiveMQ makes bytes of a message that has a length.
         ("amq-msg-type", "text"),
-    ];
-    owned(headers)
+    ])
 }
 
 /// Returns the properties that each message has.
 pub(crate) fn properties(
-    id: MessageId,
+    id: &str,
     format: &str,
     notification: &BrokerNotification<'_>,
 ) -> Vec<(String, String)> {
     owned([
-        ("messageId", &id.to_string()),
+        ("messageId", id),
         ("format", format),
         ("kind", notification.kind.as_str()),
         ("source", notification.source),
@@ -199,8 +181,8 @@ mod tests {
     use resourcesync::channel_kind::ChannelKind;
 
     use super::{
-        BrokerNotification, HashedPayload, MESSAGE_TYPE, Message, MessageId, MessagePosition,
-        resourcesync_message,
+        BrokerNotification, HashedPayload, MESSAGE_TYPE, Message, MessagePosition, message_id,
+        resourcesync_message, urn,
     };
 
     impl Message {
@@ -233,10 +215,10 @@ mod tests {
     fn a_message_repeats_the_payload_and_says_what_it_is() {
         let notification = notification();
         let message = resourcesync_message(&notification);
-        let id = MessageId::of(&notification, MessagePosition::Whole);
+        let id = message_id(&notification, MessagePosition::Whole);
         assert_eq!(message.body, notification.body.bytes);
         for (name, want) in [
-            ("messageId", id.to_string().as_str()),
+            ("messageId", id.as_str()),
             ("format", "resourcesync"),
             ("kind", "change"),
             ("source", "main"),
@@ -247,8 +229,8 @@ mod tests {
         }
         for (name, want) in [
             ("type", MESSAGE_TYPE),
-            ("correlation-id", id.urn().as_str()),
-            ("_AMQ_DUPL_ID", id.urn().as_str()),
+            ("correlation-id", urn(&id).as_str()),
+            ("_AMQ_DUPL_ID", urn(&id).as_str()),
             ("JMSXGroupID", "https://e.org/changes"),
             ("persistent", "true"),
             ("amq-msg-type", "text"),
@@ -270,15 +252,15 @@ mod tests {
 
     #[test]
     fn an_id_is_a_uuid_of_version_8() {
-        let id = MessageId::of(
+        let id = message_id(
             &notification(),
             MessagePosition::Feed { first: 0, count: 1 },
         );
-        let parsed = uuid::Uuid::parse_str(&id.to_string()).unwrap();
+        let parsed = uuid::Uuid::parse_str(&id).unwrap();
         assert_eq!(parsed.get_version_num(), 8);
         assert_eq!(parsed.get_variant(), uuid::Variant::RFC4122);
-        assert_eq!(id.urn(), parsed.urn().to_string());
-        assert_eq!(id.to_string(), "d38aff5e-6775-884a-8b6d-a109c12aaa50");
+        assert_eq!(urn(&id), parsed.urn().to_string());
+        assert_eq!(id, "d38aff5e-6775-884a-8b6d-a109c12aaa50");
     }
 
     #[test]
@@ -310,8 +292,8 @@ mod tests {
         });
         for position in positions.chain([MessagePosition::Whole]) {
             for notification in &others {
-                let id = MessageId::of(notification, position);
-                assert_eq!(id, MessageId::of(notification, position));
+                let id = message_id(notification, position);
+                assert_eq!(id, message_id(notification, position));
                 assert!(ids.insert(id), "{position:?}");
             }
         }

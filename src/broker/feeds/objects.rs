@@ -1,6 +1,6 @@
 //! The content change messages of a change notification: one feed per object, with its changes in order (F4, F5).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 use resourcesync::change::Change;
@@ -12,7 +12,8 @@ use crate::broker::feeds::identifier::{
     Identifiers, ObjectKind, ObjectType, Relocation, directory,
 };
 use crate::broker::feeds::message::{
-    BrokerNotification, LONGEST_PROPERTY, Message, MessageId, MessagePosition, headers, properties,
+    BrokerNotification, LONGEST_PROPERTY, Message, MessagePosition, headers, message_id,
+    properties, urn,
 };
 use resourcesync::feed::{
     ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, change_term,
@@ -83,12 +84,6 @@ struct Object<'a> {
 }
 
 impl Object<'_> {
-    /// Returns the first target of the changes' links with a relation.
-    fn linked(&self, relation: &str) -> Option<&str> {
-        let mut changes = self.changes.iter();
-        changes.find_map(|(_, change)| linked(change, relation))
-    }
-
     /// Returns its position among the ids of the notification.
     fn position(&self) -> MessagePosition {
         MessagePosition::Feed {
@@ -100,8 +95,9 @@ impl Object<'_> {
     /// Returns the URI of the object that it is part of: its collection, or else the directory.
     fn parent(&self) -> Option<&str> {
         let is_other = |uri: &&str| compared(uri) != compared(self.uri);
-        let collection = self.linked("collection").filter(is_other);
-        collection.or_else(|| directory(self.uri))
+        let mut changes = self.changes.iter();
+        let collection = changes.find_map(|(_, change)| linked(change, "collection"));
+        collection.filter(is_other).or_else(|| directory(self.uri))
     }
 }
 
@@ -172,7 +168,7 @@ fn feed(
     form: &AtomForm,
 ) -> Feed {
     let mut feed = Feed {
-        id: MessageId::of(notification, object.position()).urn(),
+        id: urn(&message_id(notification, object.position())),
         server: Some(SERVER_VERSION.to_owned()),
         format: Some(FORMAT.to_owned()),
         author: object.author.unwrap_or(SERVER).to_owned(),
@@ -185,8 +181,8 @@ fn feed(
         skipped: 0,
     };
     let items = object.changes.iter().map(|(number, change)| {
-        let id = MessageId::of(notification, MessagePosition::Entry(*number));
-        item(id, change, &feed, form)
+        let id = message_id(notification, MessagePosition::Entry(*number));
+        item(urn(&id), change, &feed, form)
     });
     feed.items = items.collect();
     let updated = feed.items.iter().map(|item| item.updated);
@@ -195,18 +191,15 @@ fn feed(
 }
 
 /// Returns the entry of a change, whose feed has the time of changes without one.
-fn item(id: MessageId, change: &Change, feed: &Feed, form: &AtomForm) -> ItemChange {
+fn item(id: String, change: &Change, feed: &Feed, form: &AtomForm) -> ItemChange {
     // The version that the change made, where the list names it.
     let version = linked(change, "memento").unwrap_or(&change.loc);
     let content = || ContentLocation {
-        src: match &form.location {
-            Some(location) => location.of(version),
-            None => version.to_owned(),
-        },
+        src: (form.location.as_ref()).map_or_else(|| version.to_owned(), |to| to.of(version)),
         media_type: change.mime_type.as_deref().map(str::to_owned),
     };
     ItemChange {
-        id: id.urn(),
+        id,
         author: feed.author.clone(),
         title: feed.title.clone(),
         updated: change.datetime.unwrap_or(feed.updated),
@@ -221,21 +214,13 @@ fn item(id: MessageId, change: &Change, feed: &Feed, form: &AtomForm) -> ItemCha
 
 /// Returns the description of an object's changes: `2 added, 1 deleted`.
 fn title(object: &Object<'_>) -> String {
-    let count = |kind| {
-        let changes = object.changes.iter();
-        changes.filter(|(_, change)| change.kind == kind).count()
-    };
-    let kinds = [
-        ChangeKind::Created,
-        ChangeKind::Deleted,
-        ChangeKind::Updated,
-    ];
-    let parts = kinds.map(|kind| (count(kind), past(kind)));
-    let parts = parts.iter().filter(|(count, _)| *count > 0);
-    let parts: Vec<String> = parts
-        .map(|(count, past)| format!("{count} {past}"))
-        .collect();
-    parts.join(", ")
+    // In the order of the words.
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, change) in &object.changes {
+        *counts.entry(past(change.kind)).or_default() += 1;
+    }
+    let parts = counts.iter().map(|(past, count)| format!("{count} {past}"));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns a change as a word of a description.
@@ -248,14 +233,13 @@ fn past(change: ChangeKind) -> &'static str {
 }
 
 fn message(object: &Object<'_>, feed: &Feed, notification: &BrokerNotification<'_>) -> Message {
-    let id = MessageId::of(notification, object.position());
-    let types: BTreeSet<&str> = feed
-        .items
-        .iter()
+    let id = message_id(notification, object.position());
+    let items = feed.items.iter();
+    let types: BTreeSet<&str> = items
         .filter_map(|item| item.change.map(change_term))
         .collect();
     let types: Vec<&str> = types.into_iter().collect();
-    let mut properties = properties(id, "atom", notification);
+    let mut properties = properties(&id, "atom", notification);
     let mut add = |name: &str, value: String| {
         // An absent property selects like a null, which an empty one does not. The feed has those that are too long.
         if !value.is_empty() && value.len() <= LONGEST_PROPERTY {
@@ -269,7 +253,7 @@ fn message(object: &Object<'_>, feed: &Feed, notification: &BrokerNotification<'
     add("itemCount", feed.items.len().to_string());
     add("user", object.author.unwrap_or_default().to_owned());
     Message {
-        headers: headers(id, &feed.object, ATOM_TYPE),
+        headers: headers(&id, &feed.object, ATOM_TYPE),
         properties,
         body: feed.render(),
     }
