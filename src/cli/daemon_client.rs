@@ -16,10 +16,10 @@ use crate::announce::steps::engine::Engine;
 use crate::cli::one_shot_scan::plan;
 use crate::cli::options::TreeOptions;
 use crate::config::Config;
+use crate::config::environment::Environment;
 use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
-use crate::config::partial::state_dir;
 use crate::config::publisher;
 use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
 use crate::daemon::log::error_chain;
@@ -42,7 +42,7 @@ impl<'a> DaemonClient<'a> {
     pub fn new(file: Option<&'a Path>, tree: &TreeOptions) -> anyhow::Result<DaemonClient<'a>> {
         let overrides = tree.overrides();
         Ok(DaemonClient {
-            state_dir: state_dir(file, &overrides)?,
+            state_dir: Environment::of_this_process().state_dir(file, &overrides)?,
             file,
             overrides,
         })

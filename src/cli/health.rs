@@ -25,8 +25,8 @@ use crate::cli::options::HealthOptions;
 use crate::cli::output::print;
 use crate::config::address::Address;
 use crate::config::duration;
+use crate::config::environment::Environment;
 use crate::config::overrides::Overrides;
-use crate::config::partial::admin_address;
 
 /// Maximum size of an answer; that of rsnotify is one short line.
 const LONGEST_ANSWER: usize = 4 * 1024;
@@ -36,7 +36,7 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
         admin_listen: options.admin_listen.clone(),
         ..options.tree.overrides()
     };
-    let address = admin_address(file, &overrides)?;
+    let address = Environment::of_this_process().admin_address(file, &overrides)?;
     if matches!(address, Address::Tcp(tcp) if tcp.port() == 0) {
         bail!(
             "the admin listener takes any free port, and only the daemon's log says which: give it one in \

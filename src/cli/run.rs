@@ -14,8 +14,8 @@ use crate::cli::logging;
 use crate::cli::options::{HubOptions, RunOptions, StateOptions};
 use crate::cli::output::print;
 use crate::config::Config;
+use crate::config::environment::Environment;
 use crate::config::hub_config::HubConfig;
-use crate::config::partial::state_dir;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon;
 use crate::state::lock;
@@ -44,7 +44,7 @@ pub fn hub(file: Option<&Path>, options: &HubOptions) -> anyhow::Result<Exit> {
 
 /// Copies the state, while the daemon runs or not.
 pub fn backup(file: Option<&Path>, to: &Path, options: &StateOptions) -> anyhow::Result<Exit> {
-    let state_dir = state_dir(file, &options.overrides())?;
+    let state_dir = Environment::of_this_process().state_dir(file, &options.overrides())?;
     let from = state_dir.display();
     ensure!(back_up(&state_dir, to)?, "there is no state in {from}");
     print(|out| writeln!(out, "copied the state in {from} to {}", to.display()))?;
@@ -53,7 +53,7 @@ pub fn backup(file: Option<&Path>, to: &Path, options: &StateOptions) -> anyhow:
 
 /// Has the running daemon put its configuration into effect as it is now, or say why not.
 pub fn reload(file: Option<&Path>, options: &StateOptions) -> anyhow::Result<Exit> {
-    let state_dir = state_dir(file, &options.overrides())?;
+    let state_dir = Environment::of_this_process().state_dir(file, &options.overrides())?;
     let Some(changes) = reloaded(&state_dir)? else {
         bail!("no rsnotify is running with {}", state_dir.display());
     };

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use url::{Position, Url};
 
-use crate::announce::plan::{BrokerPlan, EMBEDDED_NAME};
+use crate::announce::plan::EMBEDDED_NAME;
 use crate::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
 use crate::broker::feeds::message::INITIAL;
 use crate::broker::feeds::objects::{AtomForm, object_glob};
@@ -20,7 +20,7 @@ use crate::broker::settings::{
 use crate::config::address::NO_CREDENTIALS;
 use crate::config::check::suggested;
 use crate::config::duration::seconds;
-use crate::config::file::{ConfigError, ConfigFile, NOT_ZERO};
+use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
 use crate::config::secret::{Held, content_of, read_credentials, read_headers};
 use crate::config::text::{TextValue, Written};
 
@@ -127,11 +127,7 @@ const RESERVED_HEADERS: &str = "content-length content-type destination receipt 
      objectUri parentUri objectTypes itemCount user ack";
 
 /// Checks all brokers, and reads the files that they name. `sources` are the names of all sources, if these are known.
-pub fn check(
-    file: &ConfigFile<'_>,
-    brokers: &mut [Broker],
-    sources: Option<&[&str]>,
-) -> Result<(), ConfigError> {
+pub fn check(file: &ConfigFile<'_>, brokers: &mut [Broker], sources: Option<&[&str]>) -> Checked {
     let mut seen = HashSet::new();
     for (at, broker) in brokers.iter_mut().enumerate() {
         let table = format!("broker.{at}");
@@ -145,14 +141,6 @@ pub fn check(
 }
 
 impl Broker {
-    pub fn plan(&self) -> BrokerPlan {
-        BrokerPlan {
-            name: self.name.clone(),
-            channels: self.channels.clone(),
-            sources: self.sources.clone(),
-        }
-    }
-
     /// Returns the settings of its connection. An error in them is an error of the configuration.
     pub fn settings(&self) -> Result<BrokerSettings, BrokerSettingsError> {
         let headers = self.headers.iter().map(|(name, held)| BrokerHeader {
@@ -182,12 +170,7 @@ impl Broker {
         Ok(settings)
     }
 
-    fn check(
-        &mut self,
-        file: &ConfigFile<'_>,
-        table: &str,
-        known: Option<&[&str]>,
-    ) -> Result<(), ConfigError> {
+    fn check(&mut self, file: &ConfigFile<'_>, table: &str, known: Option<&[&str]>) -> Checked {
         let mut named = self.sources.iter().flatten().enumerate();
         if let Some(known) = known
             && let Some((at, source)) = named.find(|(_, name)| !known.contains(&name.as_str()))
@@ -200,28 +183,30 @@ impl Broker {
         let is_atom = self.payload == BrokerPayload::Atom;
         let is_wrong = |name: &String| name.is_empty() || name.chars().any(char::is_control);
         let no_feeds = "it has no effect without feeds: write payload = \"atom\", or remove it";
-        file.refuse(
-            table,
-            &[
-                // F6.
-                (
-                    is_atom && self.channels.contains(&ChannelKind::Framework),
-                    "payload",
-                    "feeds are about changed resources: write channels = [\"change\"], and send changes of documents to \
+        let wrong = [
+            // F6.
+            (
+                is_atom && self.channels.contains(&ChannelKind::Framework),
+                "payload",
+                "feeds are about changed resources: write channels = [\"change\"], and send changes of documents to \
                      another [[broker]] with payload = \"resourcesync\"",
-                ),
-                (self.timeout.0.is_zero(), "timeout", NOT_ZERO),
-                (!is_atom && self.object.is_some(), "object", no_feeds),
-                (!is_atom && self.identifiers.is_some(), "identifiers", no_feeds),
-                (!is_atom && self.location.is_some(), "location", no_feeds),
-                (!is_atom && !self.types.is_empty(), "types", no_feeds),
-                (
-                    self.username.as_ref().is_some_and(is_wrong),
-                    "username",
-                    "a user name is not empty and has no control characters",
-                ),
-            ],
-        )?;
+            ),
+            (self.timeout.0.is_zero(), "timeout", NOT_ZERO),
+            (!is_atom && self.object.is_some(), "object", no_feeds),
+            (
+                !is_atom && self.identifiers.is_some(),
+                "identifiers",
+                no_feeds,
+            ),
+            (!is_atom && self.location.is_some(), "location", no_feeds),
+            (!is_atom && !self.types.is_empty(), "types", no_feeds),
+            (
+                self.username.as_ref().is_some_and(is_wrong),
+                "username",
+                "a user name is not empty and has no control characters",
+            ),
+        ];
+        file.refuse(table, &wrong)?;
         if is_atom {
             self.object.get_or_insert_default();
             self.identifiers.get_or_insert_default();

@@ -7,7 +7,7 @@ use resourcesync::uri::{Hub, Uri};
 
 use crate::announce::plan::ChannelPlan;
 use crate::config::check::suggested;
-use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::file::{Checked, ConfigFile};
 
 /// Checks all channels. `prefixes` are those that a topic may lie below, without the public URL while its port is unknown.
 pub fn check(
@@ -15,7 +15,7 @@ pub fn check(
     channels: &[ChannelPlan],
     prefixes: &[Uri],
     hubs: &[Hub],
-) -> Result<(), ConfigError> {
+) -> Checked {
     // There may be one for each of many thousand sets.
     let (mut lists, mut topics) = (BTreeSet::new(), BTreeSet::new());
     for (at, channel) in channels.iter().enumerate() {

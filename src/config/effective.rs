@@ -35,11 +35,15 @@ pub fn page<T: Serialize + JsonSchema>(
         .map(|(name, schema)| match &values[name] {
             Value::Object(_) => table(format!("[{name}]"), schema, name, &values[name]),
             Value::Array(tables) => {
-                let key = |at| format!("{name}.{at}");
-                let tables = tables.iter().enumerate();
-                tables
-                    .map(|(at, of)| table(format!("[[{name}]]"), schema, &key(at), of))
-                    .collect()
+                let tables = tables.iter().enumerate().map(|(at, values)| {
+                    table(
+                        format!("[[{name}]]"),
+                        schema,
+                        &format!("{name}.{at}"),
+                        values,
+                    )
+                });
+                tables.collect()
             }
             value => line(name, name, value),
         });

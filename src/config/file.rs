@@ -35,6 +35,9 @@ pub enum ConfigError {
     Invalid(String),
 }
 
+/// The result of what may find the configuration wrong.
+pub type Checked<T = ()> = Result<T, ConfigError>;
+
 /// The file, and the flags. A key is given with the positions of tables, such as `source.0.name`.
 pub(crate) struct ConfigFile<'a> {
     /// Nothing if there are only flags.
@@ -52,7 +55,7 @@ impl<'a> ConfigFile<'a> {
         path: Option<&'a Path>,
         text: &'a str,
         environment: &'a Environment,
-    ) -> Result<ConfigFile<'a>, ConfigError> {
+    ) -> Checked<ConfigFile<'a>> {
         let (file, errors) = ConfigFile::recover(path, text, environment);
         let Some(error) = errors.first() else {
             return Ok(file);
@@ -102,11 +105,14 @@ impl<'a> ConfigFile<'a> {
             let value = child(table.get_ref(), key);
             value.and_then(|value| value.get_ref().as_str()) == Some(text)
         };
-        let selected = match std::mem::replace(place, DeValue::Boolean(false)) {
-            DeValue::Array(tables) => tables.into_iter().find(is_it),
-            _ => None,
-        };
-        let mut selected = selected.unwrap_or_else(empty);
+        let mut tables = place
+            .as_array()
+            .into_iter()
+            .flat_map(|tables| tables.iter());
+        let mut selected = tables
+            .find(|table| is_it(table))
+            .cloned()
+            .unwrap_or_else(empty);
         if let DeValue::Table(table) = selected.get_mut() {
             for key in replaced {
                 table.remove(*key);
@@ -116,10 +122,7 @@ impl<'a> ConfigFile<'a> {
     }
 
     /// Returns what the file and the flags say, if each key is known and has a value of its kind.
-    pub fn read<T: DeserializeOwned + JsonSchema>(
-        &self,
-        daemon: DaemonKind,
-    ) -> Result<T, ConfigError> {
+    pub fn read<T: DeserializeOwned + JsonSchema>(&self, daemon: DaemonKind) -> Checked<T> {
         check(&schema_of::<T>(daemon), "", &self.root)
             .map_err(|(key, offset, message)| self.error_at(&key, offset, message))?;
         let deserializer = ValueDeserializer::from(self.root.clone());
@@ -174,7 +177,7 @@ impl<'a> ConfigFile<'a> {
     }
 
     /// Makes the path of a key absolute: one in the file is relative to the file's directory.
-    pub fn absolute(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
+    pub fn absolute(&self, key: &str, path: &Path) -> Checked<PathBuf> {
         if path.as_os_str().is_empty() {
             return Err(self.error(key, "it is empty"));
         }
@@ -188,7 +191,7 @@ impl<'a> ConfigFile<'a> {
     }
 
     /// Refuses a table if a condition holds: each is given with the key that is wrong then, and the message.
-    pub fn refuse(&self, table: &str, wrong: &[(bool, &str, &str)]) -> Result<(), ConfigError> {
+    pub fn refuse(&self, table: &str, wrong: &[(bool, &str, &str)]) -> Checked {
         match wrong.iter().find(|(is_wrong, ..)| *is_wrong) {
             Some((_, key, message)) => Err(self.error(&format!("{table}.{key}"), message)),
             None => Ok(()),

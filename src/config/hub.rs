@@ -17,7 +17,7 @@ use websub::secret::{MASKED, Secret};
 use crate::announce::plan::{Mode, Replaces};
 use crate::config::address::{NO_CREDENTIALS, web_uri};
 use crate::config::duration::seconds;
-use crate::config::file::{ConfigError, ConfigFile, NOT_ZERO};
+use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
 use crate::config::secret::{
     Held, content_of, mask_headers, read_credentials, read_headers, read_secret,
 };
@@ -78,7 +78,7 @@ pub struct ExternalHub {
     ///
     /// See [proxies](#proxies).
     #[schemars(example = "http://proxy.example.org:3128", extend("x-default" = "as the environment says"))]
-    pub proxy: Option<Written<Option<Url>>>,
+    pub proxy: Option<Written<HubProxy>>,
     /// Timeout of a request.
     #[default(seconds(30))]
     pub timeout: Written<Duration>,
@@ -91,7 +91,7 @@ const RESERVED_HEADERS: &str =
     "connection content-length content-type host link te transfer-encoding upgrade";
 
 /// Checks all hubs, and reads the files that they name.
-pub fn check(file: &ConfigFile<'_>, hubs: &mut [ExternalHub]) -> Result<(), ConfigError> {
+pub fn check(file: &ConfigFile<'_>, hubs: &mut [ExternalHub]) -> Checked {
     let mut seen = HashSet::new();
     for (at, hub) in hubs.iter_mut().enumerate() {
         let table = format!("hub.{at}");
@@ -103,7 +103,7 @@ pub fn check(file: &ConfigFile<'_>, hubs: &mut [ExternalHub]) -> Result<(), Conf
 }
 
 impl ExternalHub {
-    fn check(&mut self, file: &ConfigFile<'_>, table: &str) -> Result<(), ConfigError> {
+    fn check(&mut self, file: &ConfigFile<'_>, table: &str) -> Checked {
         let key = |name: &str| format!("{table}.{name}");
         let publish_url =
             (self.publish_url).get_or_insert_with(|| Held::written(self.hub.as_str()));
@@ -120,27 +120,25 @@ impl ExternalHub {
         let mut names = self.headers.keys();
         let has_authorization = names.any(|name| name.eq_ignore_ascii_case("authorization"));
         let bearer = self.bearer_token_file.is_some();
-        file.refuse(
-            table,
-            &[
-                (self.timeout.0.is_zero(), "timeout", NOT_ZERO),
-                (
-                    bearer && (username || password),
-                    "bearer_token_file",
-                    "a bearer token and a user name with a password exclude each other: keep one",
-                ),
-                (
-                    self.username.as_ref().is_some_and(is_wrong),
-                    "username",
-                    "a user name has no \":\" and no control characters",
-                ),
-                (
-                    has_authorization && (bearer || password),
-                    "headers",
-                    "an Authorization header beside a bearer token or a password: keep one",
-                ),
-            ],
-        )?;
+        let wrong = [
+            (self.timeout.0.is_zero(), "timeout", NOT_ZERO),
+            (
+                bearer && (username || password),
+                "bearer_token_file",
+                "a bearer token and a user name with a password exclude each other: keep one",
+            ),
+            (
+                self.username.as_ref().is_some_and(is_wrong),
+                "username",
+                "a user name has no \":\" and no control characters",
+            ),
+            (
+                has_authorization && (bearer || password),
+                "headers",
+                "an Authorization header beside a bearer token or a password: keep one",
+            ),
+        ];
+        file.refuse(table, &wrong)?;
         read_secret(file, &key("bearer_token_file"), &mut self.bearer_token_file)?;
         read_headers(file, table, &mut self.headers, check_header)?;
         let held = [
@@ -176,11 +174,7 @@ impl ExternalHub {
                 source,
             })?,
             timeout: self.timeout.0,
-            proxy: match &self.proxy {
-                None => HubProxy::Environment,
-                Some(Written(None)) => HubProxy::Direct,
-                Some(Written(Some(proxy))) => HubProxy::Through(proxy.clone()),
-            },
+            proxy: (self.proxy.clone()).map_or(HubProxy::Environment, |proxy| proxy.0),
             headers: headers.collect::<Result<_, _>>()?,
             credentials: content_of(&self.bearer_token_file)
                 .map(HubCredentials::Bearer)

@@ -2,16 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use resourcesync::uri::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use crate::config::environment::Environment;
-use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::file::{Checked, ConfigError, ConfigFile};
 use crate::config::log::Log;
 use crate::config::overrides::Overrides;
 use crate::config::publisher::{self, PublisherSettings};
 use crate::config::schema::DaemonKind;
-use crate::config::served_hub::{ServedHub, origin};
+use crate::config::served_hub::ServedHub;
 use crate::config::server::ServerSettings;
 use crate::config::state_dir;
 
@@ -42,7 +44,7 @@ pub struct HubConfig {
 
 impl HubConfig {
     /// Reads the file at `path`, or the default one, under what the flags say.
-    pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<HubConfig, ConfigError> {
+    pub fn load(path: Option<&Path>, overrides: &Overrides) -> Checked<HubConfig> {
         let environment = Environment::of_this_process();
         let path = path.unwrap_or(&environment.default_file);
         let (_, text) = environment.read(Some(path), overrides)?;
@@ -50,20 +52,13 @@ impl HubConfig {
     }
 
     /// Reads a text as that of the file at `path`.
-    pub fn load_text(
-        path: &Path,
-        text: &str,
-        overrides: &Overrides,
-    ) -> Result<HubConfig, ConfigError> {
+    pub fn load_text(path: &Path, text: &str, overrides: &Overrides) -> Checked<HubConfig> {
         let environment = Environment::of_this_process();
         let file = &mut ConfigFile::parse(Some(path), text, &environment)?;
         HubConfig::of(file, overrides)
     }
 
-    pub(crate) fn of(
-        file: &mut ConfigFile<'_>,
-        overrides: &Overrides,
-    ) -> Result<HubConfig, ConfigError> {
+    pub(crate) fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Checked<HubConfig> {
         verify_daemon(file, DaemonKind::Hub)?;
         // There are no flags for its tables.
         let mut flags = overrides.clone();
@@ -74,7 +69,9 @@ impl HubConfig {
         config.hub.check_own(file)?;
         // The URL of the hub says where it is reached.
         if config.server.public_url.is_none() {
-            config.server.public_url = origin(&config.hub.url);
+            let origin = Url::parse(config.hub.url.as_str()).map(|url| url.origin());
+            let origin = origin.map(|origin| format!("{}/", origin.ascii_serialization()));
+            config.server.public_url = origin.ok().and_then(|origin| Uri::parse(&origin).ok());
         }
         config.server.check(file)?;
         (config.hub).trust_loopback(file, "hub", &config.server.listen);
@@ -98,7 +95,7 @@ pub(crate) fn is_of_hub(file: &ConfigFile<'_>) -> bool {
 }
 
 /// Refuses a file that is not one of this daemon alone.
-pub(crate) fn verify_daemon(file: &ConfigFile<'_>, daemon: DaemonKind) -> Result<(), ConfigError> {
+pub(crate) fn verify_daemon(file: &ConfigFile<'_>, daemon: DaemonKind) -> Checked {
     let path = file.path.unwrap_or(Path::new("")).display();
     let has_source = file.get("source").is_some();
     let message = match (is_of_hub(file), daemon) {

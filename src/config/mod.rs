@@ -11,13 +11,12 @@ mod channel;
 pub mod check;
 pub(crate) mod duration;
 pub mod effective;
-mod environment;
+pub(crate) mod environment;
 pub mod file;
 pub(crate) mod hub;
 pub mod hub_config;
 pub(crate) mod log;
 pub mod overrides;
-pub(crate) mod partial;
 pub(crate) mod publisher;
 pub(crate) mod reload;
 pub mod schema;
@@ -32,11 +31,12 @@ pub(crate) mod window;
 
 use std::path::{Path, PathBuf};
 
-use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, Replaces};
+use crate::announce::observation::MountId;
+use crate::announce::plan::{BrokerPlan, ChannelPlan, HubPlan, Mode, Plan, Replaces};
 use crate::broker::settings::{BrokerSettings, BrokerSettingsError};
 use crate::config::broker::Broker;
 use crate::config::environment::Environment;
-use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::file::{Checked, ConfigError, ConfigFile};
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::{HubConfig, is_of_hub, verify_daemon};
 use crate::config::log::Log;
@@ -46,10 +46,12 @@ use crate::config::schema::DaemonKind;
 use crate::config::served_hub::ServedHub;
 use crate::config::server::ServerSettings;
 use crate::config::source::Source;
+use crate::config::text::Written;
 use crate::config::window::Window;
 use resourcesync::uri::{Hub, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use websub::hub::address::LOOPBACK;
 use websub::publisher::settings::{PublishSettings, PublishSettingsError};
 
 /// The time for which a topic that ping hubs fetch repeats earlier notifications (R25), because such hubs skip pings.
@@ -109,7 +111,7 @@ pub struct Config {
 
 impl Config {
     /// Reads the file at `path`, or the default one if nothing else says what to watch, under what the flags say.
-    pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
+    pub fn load(path: Option<&Path>, overrides: &Overrides) -> Checked<Config> {
         let environment = Environment::of_this_process();
         let (path, text) = environment.read(path, overrides)?;
         let file = &mut ConfigFile::parse(path, &text, &environment)?;
@@ -118,7 +120,7 @@ impl Config {
 
     /// Loads a configuration as far as consumers of its brokers need it, on whose host there may be no source. The sources
     /// that brokers name need not be among them.
-    pub fn load_brokers(path: Option<&Path>) -> Result<Config, ConfigError> {
+    pub fn load_brokers(path: Option<&Path>) -> Checked<Config> {
         let environment = Environment::of_this_process();
         let (path, text) = environment.read(path, &Overrides::default())?;
         let file = ConfigFile::parse(path, &text, &environment)?;
@@ -127,7 +129,7 @@ impl Config {
         Ok(config)
     }
 
-    fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Result<Config, ConfigError> {
+    fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Checked<Config> {
         let flag = match (&overrides.root, &overrides.url) {
             (Some(_), None) => "--root: it needs --url URI too: what the directory is published as",
             (None, Some(_)) => {
@@ -170,12 +172,17 @@ impl Config {
             mode: Mode::Embedded,
             replaces: Replaces::Automatic,
         });
-        let mut number = 0;
-        let sources = self.sources.iter().map(|source| source.plan(&mut number));
+        let brokers = self.brokers.iter().map(|broker| BrokerPlan {
+            name: broker.name.clone(),
+            channels: broker.channels.clone(),
+            sources: broker.sources.clone(),
+        });
+        let mut ids = (0..).map(MountId);
+        let sources = self.sources.iter().map(|source| source.plan(&mut ids));
         Plan {
             sources: sources.collect(),
             hubs: outside.chain(embedded).collect(),
-            brokers: self.brokers.iter().map(Broker::plan).collect(),
+            brokers: brokers.collect(),
             channels: self.channels.clone(),
             public_url: public_url.clone(),
             window: self.window.plan(),
@@ -195,7 +202,7 @@ impl Config {
     }
 
     /// Checks what one value says of another, reads the secrets, and fills in what depends on other keys.
-    fn check(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+    fn check(&mut self, file: &ConfigFile<'_>) -> Checked {
         self.server.check(file)?;
         source::check(file, &mut self.sources)?;
         self.window.check(file)?;
@@ -220,7 +227,7 @@ impl Config {
             hubs.push(embedded);
         }
         for source in &self.sources {
-            let source = source.plan(&mut 0);
+            let source = source.plan(&mut (0..).map(MountId));
             for channel in &mut self.channels {
                 channel.capability_list = source.canonical(&channel.capability_list);
             }
@@ -229,7 +236,7 @@ impl Config {
     }
 
     /// Takes the embedded hub out unless it is enabled: without that key, exactly when there is no other hub.
-    fn check_embedded_hub(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+    fn check_embedded_hub(&mut self, file: &ConfigFile<'_>) -> Checked {
         let mut embedded = self.embedded_hub.take().unwrap_or_default();
         let is_enabled = *embedded.enabled.get_or_insert(self.hubs.is_empty());
         if !is_enabled && self.hubs.is_empty() {
@@ -239,14 +246,15 @@ impl Config {
         embedded.trust_loopback(file, "embedded_hub", &self.server.listen);
         // An installation has a file; a trial on this machine needs none.
         if file.path.is_none() && self.server.is_on_this_machine() {
-            embedded.allow_this_machine();
+            let here = LOOPBACK.map(Written);
+            embedded.allow_callback_networks.splice(..0, here);
         }
         self.embedded_hub = is_enabled.then_some(embedded);
         Ok(())
     }
 
     /// Refuses a state directory in a mount, where it would be watched and published: there are subscribers' secrets in it.
-    fn refuse_state_in_mount(&self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+    fn refuse_state_in_mount(&self, file: &ConfigFile<'_>) -> Checked {
         let (state_dir, real) = (&self.state_dir, resolved(&self.state_dir));
         let mut mounts = self.sources.iter().flat_map(|source| &source.mount);
         let around = mounts.find(|mount| {
@@ -267,7 +275,7 @@ pub fn describe(
     path: Option<&Path>,
     overrides: &Overrides,
     comment: &dyn Fn(&str) -> String,
-) -> Result<String, ConfigError> {
+) -> Checked<String> {
     let environment = Environment::of_this_process();
     let (path, text) = environment.read(path, overrides)?;
     let file = &mut ConfigFile::parse(path, &text, &environment)?;
@@ -283,7 +291,7 @@ pub fn describe(
 }
 
 /// Returns the state directory that is written, or else the default one.
-fn state_dir(file: &ConfigFile<'_>, written: &Path) -> Result<PathBuf, ConfigError> {
+fn state_dir(file: &ConfigFile<'_>, written: &Path) -> Checked<PathBuf> {
     if file.get("state_dir").is_some() {
         return file.absolute("state_dir", written);
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use websub::hub::publisher::{Publisher, Publishers};
 
 use crate::config::address::with_slash;
-use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::file::{Checked, ConfigFile};
 use crate::config::secret::{Held, content_of, read_secret};
 use crate::config::text::{Written, values};
 
@@ -58,10 +58,7 @@ pub fn plan(publishers: &[PublisherSettings]) -> Publishers {
 }
 
 /// Checks all publishers, and reads their tokens.
-pub fn check(
-    file: &ConfigFile<'_>,
-    publishers: &mut [PublisherSettings],
-) -> Result<(), ConfigError> {
+pub fn check(file: &ConfigFile<'_>, publishers: &mut [PublisherSettings]) -> Checked {
     for at in 0..publishers.len() {
         let (earlier, rest) = publishers.split_at_mut(at);
         let (publisher, table) = (&mut rest[0], format!("publisher.{at}"));

@@ -10,7 +10,7 @@ use resourcesync::channel_kind::ChannelKind;
 use crate::announce::plan::ChannelPlan;
 use crate::config::Config;
 use crate::config::effective::{Comment, page};
-use crate::config::file::ConfigError;
+use crate::config::file::{Checked, ConfigError};
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::HubConfig;
 use crate::config::log::Log;
@@ -42,7 +42,7 @@ pub trait DaemonConfig {
     }
 
     /// Returns an error if a daemon that runs with `self` cannot change to `after`.
-    fn verify_change(&self, after: &Self) -> Result<(), ConfigError> {
+    fn verify_change(&self, after: &Self) -> Checked {
         let (before, old, old_log) = self.shared();
         let (after, new, new_log) = after.shared();
         let has_moved = |old, new| !Self::MOVES && old != new;
@@ -86,10 +86,9 @@ impl DaemonConfig for Config {
         // Where the port is any free one, only the running daemon knows.
         shown.server.public_url = self.server.known_public_url();
         shown.hubs.iter_mut().for_each(ExternalHub::mask);
-        shown
-            .brokers
-            .iter_mut()
-            .for_each(|broker| mask_headers(&mut broker.headers));
+        for broker in &mut shown.brokers {
+            mask_headers(&mut broker.headers);
+        }
         page(&shown, DaemonKind::Run, comment)
     }
 

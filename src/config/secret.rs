@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use websub::secret::{MASKED, Secret};
 
-use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::file::{Checked, ConfigFile};
 
 /// Length from which the name of a file that is not there may be a secret: that of a digest of 128 bits.
 const SECRET_LIKE: usize = 32;
@@ -81,7 +81,7 @@ impl Held {
     }
 
     /// Reads the one line of text that the holder has, if there is one.
-    pub(crate) fn read(&mut self, file: &ConfigFile<'_>, key: &str) -> Result<(), ConfigError> {
+    pub(crate) fn read(&mut self, file: &ConfigFile<'_>, key: &str) -> Checked {
         let Some(holder) = &mut self.holder else {
             return Ok(());
         };
@@ -110,11 +110,7 @@ pub fn content_of(held: &Option<Held>) -> Option<Secret> {
 }
 
 /// Reads the secret of a key whose text is the path of a file.
-pub fn read_secret(
-    file: &ConfigFile<'_>,
-    key: &str,
-    held: &mut Option<Held>,
-) -> Result<(), ConfigError> {
+pub fn read_secret(file: &ConfigFile<'_>, key: &str, held: &mut Option<Held>) -> Checked {
     let Some(held) = held else { return Ok(()) };
     held.named();
     held.read(file, key)
@@ -127,14 +123,10 @@ pub fn read_credentials(
     table: &str,
     username: &Option<String>,
     [password, cert, key, ca]: [&mut Option<Held>; 4],
-) -> Result<(), ConfigError> {
+) -> Checked {
+    let has_name = username.is_some();
     for (one, has_one, other, has_other) in [
-        (
-            "username",
-            username.is_some(),
-            "password_file",
-            password.is_some(),
-        ),
+        ("username", has_name, "password_file", password.is_some()),
         ("client_cert", cert.is_some(), "client_key", key.is_some()),
     ] {
         if has_one != has_other {
@@ -169,7 +161,7 @@ pub fn read_headers(
     table: &str,
     headers: &mut BTreeMap<String, Held>,
     check: fn(name: &str, is_literal: bool) -> Result<(), &'static str>,
-) -> Result<(), ConfigError> {
+) -> Checked {
     for (name, held) in headers {
         let key = format!("{table}.headers.{name}");
         check(name, held.holder.is_none()).map_err(|message| file.error(&key, message))?;
@@ -196,12 +188,7 @@ pub fn mask_headers(headers: &mut BTreeMap<String, Held>) {
 
 impl Holder {
     /// Returns its name in messages, and its content, which may have `max` bytes.
-    fn read(
-        &mut self,
-        file: &ConfigFile<'_>,
-        key: &str,
-        max: u64,
-    ) -> Result<(String, String), ConfigError> {
+    fn read(&mut self, file: &ConfigFile<'_>, key: &str, max: u64) -> Checked<(String, String)> {
         self.content(file, max)
             .map_err(|message| file.error(key, message))
     }

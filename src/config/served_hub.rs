@@ -9,7 +9,6 @@ use rustix::process::{Resource, getrlimit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
-use url::Url;
 use websub::http::server;
 use websub::hub::address::LOOPBACK;
 use websub::hub::callback::CallbackPolicy;
@@ -18,7 +17,7 @@ use websub::hub::limits::HubLimits;
 
 use crate::config::address::{Address, web_uri};
 use crate::config::duration::seconds;
-use crate::config::file::{ConfigError, ConfigFile, NOT_ZERO};
+use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
 use crate::config::text::{Size, Written, values};
 
 /// The largest notification that a key may permit.
@@ -106,7 +105,7 @@ pub struct ServedHub {
 
 impl ServedHub {
     /// Checks `[hub]`, and fills in what depends on other keys.
-    pub(crate) fn check_own(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+    pub(crate) fn check_own(&mut self, file: &ConfigFile<'_>) -> Checked {
         self.max_publications_per_minute
             .get_or_insert(self.max_requests_per_minute);
         let too_large = format!("it is larger than {} MiB", MAX_BODY >> 20);
@@ -131,38 +130,24 @@ impl ServedHub {
         }
     }
 
-    /// Allows callbacks on this machine, for a trial.
-    pub fn allow_this_machine(&mut self) {
-        self.allow_callback_networks
-            .splice(..0, LOOPBACK.map(Written));
-    }
-
-    pub fn callbacks(&self) -> CallbackPolicy {
-        CallbackPolicy {
-            https_only: self.https_callbacks_only,
-            ports: values(&self.callback_ports),
-            allowed: values(&self.allow_callback_networks),
-        }
-    }
-
-    pub fn limits(&self) -> HubLimits {
+    /// Returns the settings towards subscribers, with as many slots as there are file descriptors for.
+    pub fn settings(&self, hub: Hub) -> EmbeddedHubSettings {
+        let usual = EmbeddedHubSettings::new(hub);
         let mut limits = HubLimits::default();
         limits.subscriptions.in_all = self.max_subscriptions;
         limits.subscriptions.per_host = self.max_subscriptions_per_host;
         limits.subscriptions.per_address = self.max_subscriptions_per_address;
         limits.set_requests_per_minute(self.max_requests_per_minute);
         limits.backlog_bytes = self.max_backlog.0.into();
-        limits
-    }
-
-    /// Returns the settings towards subscribers, with as many slots as there are file descriptors for.
-    pub fn settings(&self, hub: Hub) -> EmbeddedHubSettings {
-        let usual = EmbeddedHubSettings::new(hub);
         let spare = server::spare(getrlimit(Resource::Nofile).current);
         let share = |parts: usize, limit: usize| (spare / parts).clamp(1, limit);
         EmbeddedHubSettings {
-            policy: self.callbacks(),
-            limits: self.limits(),
+            policy: CallbackPolicy {
+                https_only: self.https_callbacks_only,
+                ports: values(&self.callback_ports),
+                allowed: values(&self.allow_callback_networks),
+            },
+            limits,
             trusted_proxies: values(&self.trusted_proxies),
             // As many deliveries again may be slow ones.
             concurrent_deliveries: share(8, usual.concurrent_deliveries),
@@ -171,12 +156,6 @@ impl ServedHub {
             ..usual
         }
     }
-}
-
-/// Returns the origin of a URL, as a prefix.
-pub fn origin(hub: &Hub) -> Option<Uri> {
-    let url = Url::parse(hub.as_str()).ok()?;
-    Uri::parse(&format!("{}/", url.origin().ascii_serialization())).ok()
 }
 
 /// Checks the path of the embedded hub.

@@ -11,7 +11,7 @@ use url::{Host, Url};
 
 use crate::config::address::{Address, with_slash};
 use crate::config::duration::seconds;
-use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::file::{Checked, ConfigFile};
 use crate::config::text::Written;
 
 /// The two listeners and the times that belong to them.
@@ -76,7 +76,7 @@ impl ServerSettings {
     }
 
     /// Makes paths absolute, and checks how the listeners are reached.
-    pub(crate) fn check(&mut self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+    pub(crate) fn check(&mut self, file: &ConfigFile<'_>) -> Checked {
         for (key, address) in [
             ("server.listen", &mut self.listen),
             ("server.admin_listen", &mut self.admin_listen),

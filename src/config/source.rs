@@ -15,7 +15,7 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan};
 use crate::config::address::with_slash;
 use crate::config::duration::seconds;
-use crate::config::file::{ConfigError, ConfigFile, NOT_ZERO};
+use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
 use crate::config::text::{Written, values};
 use crate::tree::{RecentKeys, TreeSettings, WatchMode};
 
@@ -118,17 +118,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns what the engine needs of it. Mounts are numbered over all sources.
-    pub fn plan(&self, number: &mut u32) -> SourcePlan {
+    /// Returns what the engine needs of it. The ids of mounts go on over all sources.
+    pub fn plan(&self, ids: &mut impl Iterator<Item = MountId>) -> SourcePlan {
         let candidates = Candidates::new(self.include.clone(), self.exclude.clone());
-        let mounts = self.mount.iter().map(|mount| {
-            let id = MountId(*number);
-            *number += 1;
-            MountPlan {
-                id,
-                ..mount.clone()
-            }
-        });
+        let mounts = self.mount.iter().cloned().zip(ids);
+        let mounts = mounts.map(|(mount, id)| MountPlan { id, ..mount });
         SourcePlan {
             name: self.name.clone(),
             mounts: mounts.collect(),
@@ -161,7 +155,7 @@ impl Source {
         }
     }
 
-    fn check(&mut self, file: &ConfigFile<'_>, table: &str) -> Result<(), ConfigError> {
+    fn check(&mut self, file: &ConfigFile<'_>, table: &str) -> Checked {
         let form = match (self.path.take(), self.url.take()) {
             (None, None) if !self.mount.is_empty() => Ok(()),
             (Some(directory), Some(prefix)) if self.mount.is_empty() => {
@@ -210,7 +204,7 @@ impl Source {
 }
 
 /// Checks all sources.
-pub fn check(file: &ConfigFile<'_>, sources: &mut [Source]) -> Result<(), ConfigError> {
+pub fn check(file: &ConfigFile<'_>, sources: &mut [Source]) -> Checked {
     if sources.is_empty() {
         let message = "nothing to watch: add a [[source]] with path and url, or give --root DIR and --url URI";
         return Err(file.error("source", message));
@@ -254,10 +248,8 @@ fn overlap(
     let is_around = ours.starts_with(theirs) || theirs.starts_with(ours);
     if ours == theirs || is_around && !is_same_source {
         let (ours, theirs) = (ours.display(), theirs.display());
-        return Some((
-            "path",
-            format!("{ours} overlaps {theirs}, which is mounted already"),
-        ));
+        let message = format!("{ours} overlaps {theirs}, which is mounted already");
+        return Some(("path", message));
     }
     let mut pairs = mount
         .prefixes()
@@ -265,10 +257,8 @@ fn overlap(
     let (ours, theirs) = pairs.find(|(ours, theirs)| {
         ours == theirs || !is_same_source && (ours.is_below(theirs) || theirs.is_below(ours))
     })?;
-    Some((
-        "url",
-        format!("{ours} overlaps {theirs}, which is another mount's already"),
-    ))
+    let message = format!("{ours} overlaps {theirs}, which is another mount's already");
+    Some(("url", message))
 }
 
 /// Checks a name, which becomes a segment of topic URIs.

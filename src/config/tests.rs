@@ -19,7 +19,7 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, Mode};
 use crate::config::Config;
 use crate::config::environment::Environment;
-use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::file::{Checked, ConfigFile};
 use crate::config::overrides::Overrides;
 use crate::tree::WatchMode;
 
@@ -46,7 +46,7 @@ fn variables(
         .collect()
 }
 
-fn read(text: &str, overrides: &Overrides) -> Result<Config, ConfigError> {
+fn read(text: &str, overrides: &Overrides) -> Checked<Config> {
     let path = Path::new("/etc/c.toml");
     let environment = environment();
     let file = &mut ConfigFile::parse(Some(path), text, &environment)?;
@@ -58,7 +58,7 @@ fn load_in(
     environment: &Environment,
     path: Option<&Path>,
     overrides: &Overrides,
-) -> Result<Config, ConfigError> {
+) -> Checked<Config> {
     let (path, text) = environment.read(path, overrides)?;
     Config::of(&mut ConfigFile::parse(path, &text, environment)?, overrides)
 }
@@ -86,7 +86,7 @@ fn publish_url(config: &Config) -> &str {
     config.hubs[0].publish_url.as_ref().unwrap().reveal()
 }
 
-fn message(outcome: Result<Config, ConfigError>) -> String {
+fn message(outcome: Checked<Config>) -> String {
     match outcome {
         Ok(config) => format!("accepted: {config:?}"),
         Err(error) => error.to_string(),
@@ -113,7 +113,7 @@ fn two_flags_are_enough() {
     assert!(source.unadvertised_channels);
     assert_eq!(source.watch, WatchMode::Auto);
     let published = source.mount[0].published();
-    let candidates = source.plan(&mut 0).candidates;
+    let candidates = source.plan(&mut (0..).map(MountId)).candidates;
     let accepts = |below: &[u8]| candidates.accepts(&published, below);
     assert!(accepts(b"a/b.xml"));
     assert!(accepts(b".well-known/resourcesync"));

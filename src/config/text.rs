@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use url::{Position, Url};
 use websub::hub::address::parse_network;
+use websub::publisher::settings::HubProxy;
 
 use crate::announce::finding::Acknowledgement;
 use crate::announce::plan::{MassDeletion, Replaces};
@@ -149,14 +150,13 @@ impl TextValue for IpNet {
     }
 }
 
-/// A proxy; nothing is for requests without one.
-impl TextValue for Option<Url> {
+impl TextValue for HubProxy {
     const PATTERN: &'static str = "^(none|[Hh][Tt][Tt][Pp]://[^@/?#]+/?)$";
 
     /// The message never repeats the text: it may hold a password.
-    fn read(text: &str) -> Result<Option<Url>, String> {
+    fn read(text: &str) -> Result<HubProxy, String> {
         if text == "none" {
-            return Ok(None);
+            return Ok(HubProxy::Direct);
         }
         if text.contains('@') {
             return Err("a proxy is written without user name and password: leave the key out, and put them into the \
@@ -166,14 +166,16 @@ impl TextValue for Option<Url> {
         // Nothing behind the slash.
         let is_bare = |url: &Url| url.scheme() == "http" && &url[Position::BeforePath..] == "/";
         match Url::parse(text) {
-            Ok(url) if url.has_host() && is_bare(&url) => Ok(Some(url)),
+            Ok(url) if url.has_host() && is_bare(&url) => Ok(HubProxy::Through(url)),
             _ => Err("write \"http://HOST:PORT\", or \"none\" to go without a proxy".to_owned()),
         }
     }
 
     fn write(&self) -> String {
-        self.as_ref()
-            .map_or_else(|| "none".to_owned(), Url::to_string)
+        match self {
+            HubProxy::Through(url) => url.to_string(),
+            HubProxy::Direct | HubProxy::Environment => "none".to_owned(),
+        }
     }
 }
 

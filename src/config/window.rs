@@ -8,7 +8,7 @@ use smart_default::SmartDefault;
 
 use crate::announce::plan::WindowPlan;
 use crate::config::duration::{display, seconds};
-use crate::config::file::{ConfigError, ConfigFile};
+use crate::config::file::{Checked, ConfigFile};
 use crate::config::text::Written;
 
 /// The largest payload (R21).
@@ -48,7 +48,7 @@ pub struct Window {
 }
 
 impl Window {
-    pub(crate) fn check(&self, file: &ConfigFile<'_>) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self, file: &ConfigFile<'_>) -> Checked {
         for (prefix, quiet, max_wait) in [
             ("", self.quiet.0, self.max_wait.0),
             ("change_", self.change_quiet.0, self.change_max_wait.0),

@@ -1,5 +1,6 @@
 //! Tests of `[embedded_hub]`.
 
+use resourcesync::uri::Hub;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::limits::HubLimits;
 
@@ -10,7 +11,8 @@ use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 #[test]
 fn loopback_is_called_back_without_asking_only_in_a_trial_on_this_machine() {
     let loopback = |config: &Config| {
-        let callbacks = config.embedded_hub.as_ref().unwrap().callbacks();
+        let hub = config.embedded_hub.as_ref().unwrap();
+        let callbacks = hub.settings(Hub::new("http://h.example/")).policy;
         let is_taken = callbacks.accept("http://127.0.0.1:40000/").is_ok();
         assert_eq!(is_taken, callbacks.accept("http://[::1]:40000/").is_ok());
         assert!(callbacks.accept("http://10.0.0.1/").is_err());
@@ -78,7 +80,8 @@ fn the_embedded_hub_s_keys_have_effect() {
     );
     let hub = read(&text, &Overrides::default()).unwrap().embedded_hub;
     let hub = hub.unwrap();
-    let (callbacks, limits) = (hub.callbacks(), hub.limits());
+    let settings = hub.settings(Hub::new("http://h.example/"));
+    let (callbacks, limits) = (settings.policy, settings.limits);
     assert!(callbacks.https_only);
     assert_eq!(callbacks.ports, [7..=7, 8..=9]);
     assert_eq!(hub.trusted_proxies[0].0.to_string(), "10.0.0.0/8");
@@ -98,6 +101,7 @@ fn the_embedded_hub_s_keys_have_effect() {
 fn the_embedded_hub_s_defaults_are_those_of_a_hub() {
     let hub = read(SOURCE, &Overrides::default()).unwrap().embedded_hub;
     let hub = hub.unwrap();
-    assert_eq!(hub.callbacks(), CallbackPolicy::default());
-    assert_eq!(hub.limits(), HubLimits::default());
+    let settings = hub.settings(Hub::new("http://h.example/"));
+    assert_eq!(settings.policy, CallbackPolicy::default());
+    assert_eq!(settings.limits, HubLimits::default());
 }

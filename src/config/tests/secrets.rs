@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use websub::publisher::settings::HubProxy;
+
 use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::file::ConfigError;
@@ -242,9 +244,9 @@ fn a_proxy_is_named_for_a_hub_or_ruled_out() {
     let path = directory.path().join("config.toml");
     let load = |proxy: &str| load(&path, environment(), &format!("proxy = \"{proxy}\""));
     let proxy = |text: &str| load(text).unwrap().hubs[0].proxy.clone().unwrap().0;
-    assert_eq!(proxy("none"), None);
+    assert_eq!(proxy("none"), HubProxy::Direct);
     for text in ["http://proxy.example:3128", "http://[::1]:3128/"] {
-        assert_eq!(proxy(text), Some(text.parse().unwrap()));
+        assert_eq!(proxy(text), HubProxy::Through(text.parse().unwrap()));
     }
     for text in [
         "proxy.example:3128",
