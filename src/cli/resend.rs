@@ -97,63 +97,44 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         brokers: Brokers::new(vec![settings.clone()], runtime.handle()),
         runtime: &runtime,
         settings: &settings,
-        rate: SendRate::new(options.rate, Instant::now()),
+        rate: SendRate {
+            rate: options.rate,
+            not_before: Instant::now(),
+        },
         under,
         file,
         batch: Vec::new(),
-        failure: None,
     };
     resending.file.begin()?;
     let outcome = resending.run(&sets);
     let sent = usize::try_from(resending.file.position.sent).unwrap_or(usize::MAX);
-    if outcome.is_ok() {
+    let sent = counted(sent, "resource");
+    let Err(error) = outcome else {
         resending.file.remove()?;
-    }
-    report(outcome, sent, sets.len(), &settings)
+        let (sets, destination) = (counted(sets.len(), "set"), &settings.destination);
+        say(format_args!("sent {sent} of {sets} to {destination}"));
+        return Ok(Exit::Fine);
+    };
+    let NotTaken { exit, reason } = error.downcast()?;
+    let (name, address) = (&settings.name, &settings.address);
+    say(format_args!(
+        "broker {name} at {address} did not take the messages after {sent}: {reason}; the same command continues there"
+    ));
+    Ok(exit)
 }
 
 /// Returns the settings of a broker, with what distinguishes these messages from others.
 fn settings_for(broker: &Broker, options: &ResendOptions) -> anyhow::Result<BrokerSettings> {
-    let settings = broker.settings()?;
-    let initial = BrokerHeader {
+    let mut settings = broker.settings()?;
+    if let Some(destination) = &options.destination {
+        settings.destination = destination.clone();
+    }
+    settings.headers.push(BrokerHeader {
         name: INITIAL.to_owned(),
         value: Secret::new("true"),
         is_public: true,
-    };
-    Ok(BrokerSettings {
-        destination: options.destination.clone().unwrap_or(settings.destination),
-        headers: [settings.headers, vec![initial]].concat(),
-        ..settings
-    })
-}
-
-/// Prints the outcome after a number of resources was sent of some sets.
-fn report(
-    outcome: anyhow::Result<()>,
-    sent: usize,
-    sets: usize,
-    settings: &BrokerSettings,
-) -> anyhow::Result<Exit> {
-    let sent = counted(sent, "resource");
-    match outcome {
-        Ok(()) => {
-            let sets = counted(sets, "set");
-            say(format_args!(
-                "sent {sent} of {sets} to {}",
-                settings.destination
-            ));
-            Ok(Exit::Fine)
-        }
-        Err(error) => {
-            let NotTaken { exit, reason } = error.downcast()?;
-            let (name, address) = (&settings.name, &settings.address);
-            say(format_args!(
-                "broker {name} at {address} did not take the messages after {sent}: {reason}; the same \
-                 command continues there"
-            ));
-            Ok(exit)
-        }
-    }
+    });
+    Ok(settings)
 }
 
 /// The error if the broker did not take a transaction.
@@ -174,7 +155,6 @@ struct Resending<'a> {
     under: Option<Uri>,
     file: PositionFile,
     batch: Vec<Change>,
-    failure: Option<anyhow::Error>,
 }
 
 impl Resending<'_> {
@@ -199,56 +179,54 @@ impl Resending<'_> {
 
     /// Sends the resources of a list. One that is replaced meanwhile is read again from its start.
     fn send_list(&mut self, set: &Set, list: &List, current: &mut Current) -> anyhow::Result<()> {
-        let mut stale = None;
+        let mut stale = list.uri.clone();
         for _ in 0..READINGS {
-            let mut file = match list.open() {
-                Ok(file) => file,
-                Err(error) if error.is_stale() => {
-                    stale = Some(error);
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
+            let Err(error) = self.send_version(set, list, current) else {
+                return Ok(());
             };
-            let version = file.version();
-            // Of another version, the entries are at other positions.
-            if current.versions.get(&list.number) != Some(&version) {
-                *current = match self::current(set, Some(&mut file)) {
-                    Err(error) if error.is_stale() => {
-                        stale = Some(error);
-                        continue;
-                    }
-                    read => read?,
-                };
+            match error.downcast::<ListError>() {
+                Ok(error) if error.is_stale() => stale = error.uri,
+                Ok(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
-            let start = self.file.position.start_in(set, list, &version);
-            let read = file.each_resource(current, |at, change| {
-                if at >= start && self.failure.is_none() {
-                    self.failure = self.take(set, at, change).err();
-                }
-            });
-            if let Some(failure) = self.failure.take() {
-                return Err(failure);
+            self.batch.clear();
+        }
+        bail!("{stale} changes while it is read; the same command continues there")
+    }
+
+    /// Sends the resources of the version of a list that is there now.
+    fn send_version(
+        &mut self,
+        set: &Set,
+        list: &List,
+        current: &mut Current,
+    ) -> anyhow::Result<()> {
+        let mut file = list.open()?;
+        let version = file.version();
+        // Of another version, the entries are at other positions.
+        if current.versions.get(&list.number) != Some(&version) {
+            *current = self::current(set, Some(&mut file))?;
+        }
+        let start = self.file.position.start_in(set, list, &version);
+        let mut failure = None;
+        let read = file.each(|at, change| {
+            if at >= start && failure.is_none() && current.is_current(list, at, &change) {
+                failure = self.take(set, at, change).err();
             }
-            match read {
-                Ok(()) => return self.flush(set, u32::MAX),
-                Err(error) if error.is_stale() => {
-                    self.batch.clear();
-                    stale = Some(error);
-                }
-                Err(error) => return Err(error.into()),
+        });
+        match failure {
+            Some(failure) => Err(failure),
+            None => {
+                read?;
+                self.flush(set, u32::MAX)
             }
         }
-        let uri = stale.as_ref().map_or(&list.uri, |error| &error.uri);
-        bail!("{uri} changes while it is read; the same command continues there")
     }
 
     /// Takes the resource at a position of the list.
     fn take(&mut self, set: &Set, at: u32, change: Change) -> anyhow::Result<()> {
-        if self
-            .under
-            .as_ref()
-            .is_some_and(|under| rest_below(&change.loc, under.as_str()).is_none())
-        {
+        let is_outside = |under: &Uri| rest_below(&change.loc, under.as_str()).is_none();
+        if self.under.as_ref().is_some_and(is_outside) {
             return Ok(());
         }
         let lastmod = || Datetime::parse(change.lastmod.as_deref()?);
@@ -258,10 +236,9 @@ impl Resending<'_> {
             ..change
         });
         if self.batch.len() >= self.file.position.batch {
-            self.flush(set, at + 1)
-        } else {
-            Ok(())
+            self.flush(set, at + 1)?;
         }
+        Ok(())
     }
 
     /// Sends the taken resources, and saves the position of the next one.
@@ -292,8 +269,7 @@ impl Resending<'_> {
             self.file.position.sent += count;
         }
         self.file.position.next = next;
-        self.file.save()?;
-        Ok(())
+        self.file.save()
     }
 
     /// Sends a transaction of so many resources, not before the one before it allows that.
@@ -343,23 +319,16 @@ fn current<'a>(set: &'a Set, mut open: Option<&mut OpenList<'a>>) -> Result<Curr
 
 /// A rate, and the time before which it allows nothing more.
 #[derive(Debug)]
-pub struct SendRate {
+struct SendRate {
     /// Resources per second.
     rate: NonZeroU32,
     not_before: Instant,
 }
 
 impl SendRate {
-    pub fn new(rate: NonZeroU32, now: Instant) -> SendRate {
-        SendRate {
-            rate,
-            not_before: now,
-        }
-    }
-
     /// Returns the time at which so many resources may be sent. An unused part of the rate is lost, so that nothing is
     /// sent in a burst.
-    pub fn next(&mut self, count: u64, now: Instant) -> Instant {
+    fn next(&mut self, count: u64, now: Instant) -> Instant {
         let at = self.not_before.max(now);
         let duration = Duration::from_secs_f64(count as f64 / f64::from(self.rate.get()));
         self.not_before = at + duration;
@@ -376,7 +345,10 @@ mod tests {
         let rate = NonZeroU32::new(100).unwrap();
         let start = Instant::now();
         let second = |seconds: f64| start + Duration::from_secs_f64(seconds);
-        let mut rate = SendRate::new(rate, start);
+        let mut rate = SendRate {
+            rate,
+            not_before: start,
+        };
         for (count, now, want) in [
             (50, 0.0, 0.0),
             (50, 0.1, 0.5),

@@ -93,7 +93,7 @@ impl PositionFile {
         request: ResendRequest,
         batch: usize,
     ) -> anyhow::Result<PositionFile> {
-        let shown = path.display();
+        let shown = path.display().to_string();
         let cannot_read = || format!("cannot read {shown}");
         let saved: Option<PositionFile> = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -102,35 +102,37 @@ impl PositionFile {
                 Some(serde_json::from_slice(&text).with_context(cannot_read)?)
             }
         };
-        if let Some(saved) = &saved {
-            ensure!(
-                saved.version == VERSION,
-                "{shown} was written by another version of rsnotify"
-            );
-            ensure!(
-                saved.request == request || saved.position.transactions == 0,
-                "{shown} is of a run to {} that did not end: run that again, remove the file, or name another with \
-                 --state",
-                saved.request.destination
-            );
-        }
-        // Of another run, the broker has taken nothing.
-        let position = saved.filter(|saved| saved.request == request);
-        let is_new = position.is_none();
-        let position = position.map_or_else(
-            || ResendPosition {
+        let new = PositionFile {
+            path,
+            is_new: true,
+            version: VERSION,
+            request,
+            position: ResendPosition {
                 batch,
                 ..ResendPosition::default()
             },
-            |saved| saved.position,
+        };
+        let Some(saved) = saved else {
+            return Ok(new);
+        };
+        ensure!(
+            saved.version == VERSION,
+            "{shown} was written by another version of rsnotify"
         );
-        Ok(PositionFile {
-            path,
-            is_new,
-            version: VERSION,
-            request,
-            position,
-        })
+        if saved.request == new.request {
+            return Ok(PositionFile {
+                is_new: false,
+                position: saved.position,
+                ..new
+            });
+        }
+        // Of another run, the broker has taken nothing.
+        ensure!(
+            saved.position.transactions == 0,
+            "{shown} is of a run to {} that did not end: run that again, remove the file, or name another with --state",
+            saved.request.destination
+        );
+        Ok(new)
     }
 
     /// Writes the position before anything is sent, so that a run that is killed before the first receipt is gone on with,
@@ -149,9 +151,8 @@ impl PositionFile {
     /// Replaces the file. A kill leaves the old one or the new one.
     pub fn save(&self) -> anyhow::Result<()> {
         let text = serde_json::to_vec(self)?;
-        let mut name = self.path.clone().into_os_string();
-        name.push(".new");
-        let replaced = fs::write(&name, text).and_then(|()| fs::rename(&name, &self.path));
+        let new = self.path.with_added_extension("new");
+        let replaced = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
         replaced.with_context(|| format!("cannot write {}", self.path.display()))
     }
 

@@ -152,7 +152,8 @@ impl Current {
         }
     }
 
-    fn is_current(&self, list: &List, position: u32, change: &Change) -> bool {
+    /// Returns true if the entry at a position of a list describes a current resource.
+    pub fn is_current(&self, list: &List, position: u32, change: &Change) -> bool {
         match self.last.get(&key(&change.loc)) {
             Some(last) => last.place == (list.number, position) && !last.is_deletion,
             None => list.capability == Capability::ResourceList,
@@ -181,8 +182,8 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<Set>> {
     let documents = report::documents::all(reader)?;
     let channels = report::channels::outline(reader)?.into_iter();
     let is_told = |source: &String| {
-        let mut sources = broker.sources.iter().flatten().peekable();
-        sources.peek().is_none() || sources.any(|one| one == source)
+        let sources = broker.sources.as_ref();
+        sources.is_none_or(|sources| sources.is_empty() || sources.contains(source))
     };
     let channels = channels.filter(|channel| {
         channel.kind == ChannelKind::Change && channel.retired.is_none() && is_told(&channel.source)
@@ -266,9 +267,8 @@ fn listed(path: &Path, capability: Capability) -> anyhow::Result<Vec<Uri>> {
     let mut bytes = tree::content(path).with_context(failed)?;
     if bytes.starts_with(&MAGIC) {
         let mut text = Vec::new();
-        unpacked(&bytes[..])
-            .read_to_end(&mut text)
-            .with_context(failed)?;
+        let unpacked = unpacked(&bytes[..]).read_to_end(&mut text);
+        unpacked.with_context(failed)?;
         bytes = text;
     }
     let listing = Listing::parse(&bytes).with_context(failed)?;
@@ -278,9 +278,8 @@ fn listed(path: &Path, capability: Capability) -> anyhow::Result<Vec<Uri>> {
             entry.capability.is_none() || entry.known_capability().is_some_and(is_needed)
         });
     }
-    let uris = entries
-        .iter()
-        .filter_map(|entry| Uri::parse(entry.loc.as_deref()?).ok());
+    let uris = entries.iter();
+    let uris = uris.filter_map(|entry| Uri::parse(entry.loc.as_deref()?).ok());
     Ok(uris.collect())
 }
 
@@ -350,15 +349,15 @@ impl Set {
 impl List {
     /// Opens the current version.
     pub fn open(&self) -> Result<OpenList<'_>, ListError> {
-        let (file, stat) = ChangeListFile::open_latest(&self.path).map_err(|source| ListError {
-            uri: self.uri.clone(),
-            source,
-        })?;
-        Ok(OpenList {
-            list: self,
-            file,
-            stat,
-        })
+        let opened = ChangeListFile::open_latest(&self.path);
+        let (file, stat) = opened.map_err(|source| self.error(source))?;
+        let list = self;
+        Ok(OpenList { list, file, stat })
+    }
+
+    fn error(&self, source: ChangeListFileError) -> ListError {
+        let uri = self.uri.clone();
+        ListError { uri, source }
     }
 }
 
@@ -371,27 +370,10 @@ impl OpenList<'_> {
         }
     }
 
-    /// Hands over the current resources, with their positions in the list.
-    pub fn each_resource(
-        &mut self,
-        current: &Current,
-        mut take: impl FnMut(u32, Change),
-    ) -> Result<(), ListError> {
-        let list = self.list;
-        self.each(|position, change| {
-            if current.is_current(list, position, &change) {
-                take(position, change);
-            }
-        })?;
-        Ok(())
-    }
-
-    fn each(&mut self, take: impl FnMut(u32, Change)) -> Result<DeclaredSpan, ListError> {
+    /// Hands over the entries, with their positions in the list. Returns the times that it declares.
+    pub fn each(&mut self, take: impl FnMut(u32, Change)) -> Result<DeclaredSpan, ListError> {
         let read = self.file.each_entry(self.list.capability, take);
-        read.map_err(|source| ListError {
-            uri: self.list.uri.clone(),
-            source,
-        })
+        read.map_err(|source| self.list.error(source))
     }
 }
 
@@ -452,11 +434,13 @@ mod tests {
         let mut resources = Vec::new();
         for list in &set.lists {
             let mut file = list.open().unwrap();
-            let mut take = |_, change: Change| {
-                let name = change.loc.rsplit('/').next().map(str::to_owned);
-                resources.extend(name);
+            let take = |at, change: Change| {
+                if found.is_current(list, at, &change) {
+                    let name = change.loc.rsplit('/').next().map(str::to_owned);
+                    resources.extend(name);
+                }
             };
-            file.each_resource(&found, &mut take).unwrap();
+            file.each(take).unwrap();
         }
         resources.sort();
         resources
