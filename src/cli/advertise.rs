@@ -47,10 +47,8 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     let copy = match copy_to_memory(&config.state_dir) {
         // It tells only which hubs there were before.
         Err(error @ StateFileError::Denied(..)) => {
-            say(format_args!(
-                "going on without the state: {}",
-                error_chain(&error)
-            ));
+            let reason = error_chain(&error);
+            say(format_args!("going on without the state: {reason}"));
             None
         }
         copy => copy?,
@@ -97,9 +95,9 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
 /// Returns the files that could not be read as documents, with the reasons: each may be a Capability List.
 fn broken(scan: &OneShotScan) -> state::Result<Vec<String>> {
     let reader = &scan.reader();
-    let files = report::documents::all(reader)?.into_iter();
-    let files = files.filter(|file| file.kind.is_none() && file.state == DocumentState::Broken);
-    let broken = files.map(|file| {
+    let mut files = report::documents::all(reader)?;
+    files.retain(|file| file.kind.is_none() && file.state == DocumentState::Broken);
+    let broken = files.into_iter().map(|file| {
         let path = tree::file_path(reader.plan, &file.path).unwrap_or_default();
         let reason = file.reason.unwrap_or_default();
         format!("{} cannot be patched: {reason}", path.display())
@@ -113,12 +111,9 @@ fn reservations(config: &Config, sets: &[AdvertisedSet]) -> BTreeSet<String> {
     let topics = channels().map(|channel| channel.topic.as_str());
     let hubs = channels().flat_map(|channel| &channel.hubs);
     let addresses = topics.chain(hubs.map(Hub::as_str));
-    let local = addresses.filter_map(local_origin);
-    let local = local.map(|origin| {
-        format!(
-            "only this host reaches {origin}: {}",
-            remedy(config, &origin)
-        )
+    let local = addresses.filter_map(local_origin).map(|origin| {
+        let remedy = remedy(config, &origin);
+        format!("only this host reaches {origin}: {remedy}")
     });
     local.collect()
 }
@@ -127,18 +122,12 @@ fn reservations(config: &Config, sets: &[AdvertisedSet]) -> BTreeSet<String> {
 fn remedy(config: &Config, origin: &str) -> &'static str {
     let is_at = |uri: &str| local_origin(uri).as_deref() == Some(origin);
     let public_url = config.server.known_public_url();
-    if config
-        .hubs
-        .iter()
-        .any(|external| is_at(external.hub.as_str()))
-    {
-        return "the hub is on localhost; subscribers elsewhere cannot reach it";
-    }
-    match public_url {
-        Some(url) if is_at(url.as_str()) => {
-            "set server.public_url, or --public-url, to the address that Destinations reach"
-        }
-        _ => "the url of a mount says so; give it the address that Destinations reach",
+    if config.hubs.iter().any(|one| is_at(one.hub.as_str())) {
+        "the hub is on localhost; subscribers elsewhere cannot reach it"
+    } else if public_url.is_some_and(|url| is_at(url.as_str())) {
+        "set server.public_url, or --public-url, to the address that Destinations reach"
+    } else {
+        "the url of a mount says so; give it the address that Destinations reach"
     }
 }
 
@@ -148,17 +137,16 @@ fn local_origin(uri: &str) -> Option<String> {
 }
 
 fn to_json(set: &AdvertisedSet) -> Value {
-    let channel = set.channels.first();
-    let hubs = channel.map_or(&[][..], |channel| &channel.hubs);
     let channels = set.channels.iter().map(|channel| {
         json!({
             "kind": channel.kind,
-            "topic": channel.topic.as_str(),
-            "hubs": channel.hubs.iter().map(Hub::as_str).collect::<Vec<_>>(),
+            "topic": channel.topic,
+            "hubs": channel.hubs,
             "entry": entry(channel),
         })
     });
     let channels: Vec<Value> = channels.collect();
+    let of_first = |name| channels.first().map(|first| &first[name]);
     let (diff, reason) = match &set.outcome {
         AdvertiseOutcome::Complete => (None, None),
         AdvertiseOutcome::Lacks { patch, .. } => match std::str::from_utf8(patch) {
@@ -174,9 +162,9 @@ fn to_json(set: &AdvertisedSet) -> Value {
     json!({
         "capability_list": set.list.as_str(),
         "path": set.path.as_ref().map(|path| path.to_string_lossy()),
-        "topic": channel.map(|channel| channel.topic.as_str()),
-        "hubs": hubs.iter().map(Hub::as_str).collect::<Vec<_>>(),
-        "entry": channel.map(entry),
+        "topic": of_first("topic"),
+        "hubs": of_first("hubs").unwrap_or(&json!([])),
+        "entry": of_first("entry"),
         "channels": channels,
         "diff": diff,
         "written": set.is_written,
@@ -208,14 +196,10 @@ fn write_outcome(out: &mut Output, set: &AdvertisedSet) -> io::Result<()> {
 
 /// Writes the patches, and notes in lines that `patch` ignores.
 fn write_patches(out: &mut Output, sets: &[AdvertisedSet]) -> io::Result<()> {
-    if sets
-        .iter()
-        .any(|set| matches!(set.outcome, AdvertiseOutcome::Lacks { .. }))
-    {
-        write_lines(
-            out,
-            "To apply the patches, pipe this into: patch -d / -p0\n",
-        )?;
+    let is_patched = |set: &AdvertisedSet| matches!(set.outcome, AdvertiseOutcome::Lacks { .. });
+    if sets.iter().any(is_patched) {
+        let how = "To apply the patches, pipe this into: patch -d / -p0\n";
+        write_lines(out, how)?;
     }
     for set in sets {
         let state = match &set.outcome {

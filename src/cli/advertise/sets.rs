@@ -62,94 +62,101 @@ impl AdvertisedSet {
 
     /// Writes what the list lacks into it.
     pub fn write(&mut self) {
-        if let (Some(path), AdvertiseOutcome::Lacks { before, after, .. }) =
+        let (Some(path), AdvertiseOutcome::Lacks { before, after, .. }) =
             (&self.path, &self.outcome)
-        {
-            match replace(path, before, after) {
-                Ok(()) => self.is_written = true,
-                Err(error) => {
-                    self.outcome =
-                        failed(format!("is not written: {}", error_chain(error.as_ref())))
-                }
+        else {
+            return;
+        };
+        match replace(path, before, after) {
+            Ok(()) => self.is_written = true,
+            Err(error) => {
+                let reason = error_chain(error.as_ref());
+                self.outcome = failed(format!("is not written: {reason}"));
             }
         }
     }
 }
 
+/// A set as the state and the tree have it: the path of its list, and its channels.
+type FoundSet = (Option<PathBuf>, BTreeMap<ChannelKind, Advertisement>);
+
 /// Returns every set with the channels of this kind, or of each, in order of its Capability List's URI.
 pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec<AdvertisedSet>> {
-    let mut channels: BTreeMap<Uri, BTreeMap<ChannelKind, Advertisement>> = BTreeMap::new();
-    for channel in report::channels::with_topics(reader)? {
-        let is_meant = kind.is_none_or(|kind| channel.kind == kind);
-        if is_meant && channel.retired.is_none() {
-            let told = channel.hubs.iter().filter(|view| !view.has_left);
-            let told: Vec<_> = told.map(|view| &view.hub).collect();
-            let all = || reader.plan.hubs.iter().map(|hub| hub.hub.clone());
-            let mut hubs: Vec<_> = all().filter(|hub| told.contains(&hub)).collect();
-            // A list that advertises only foreign hubs lacks all of ours.
-            if hubs.is_empty() {
-                hubs = all().collect();
-            }
-            let advertisement = Advertisement {
-                kind: channel.kind,
-                topic: channel.topic,
-                hubs,
-            };
-            let of_set = channels.entry(channel.set).or_default();
-            of_set.insert(channel.kind, advertisement);
-        }
-    }
-    let mut lists: BTreeMap<Uri, Option<PathBuf>> =
-        channels.keys().map(|set| (set.clone(), None)).collect();
-    for document in report::documents::all(reader)? {
-        let is_list = document.kind == Some((Capability::CapabilityList, Form::List));
-        if is_list || lists.contains_key(&document.uri) {
-            lists.insert(document.uri, file_of(reader, &document.path));
-        }
-    }
     let mut patched = BTreeSet::new();
     let mut sets = Vec::new();
-    for (list, path) in lists {
-        let channels = channels.remove(&list).unwrap_or_default();
-        let channels = channels.into_values().collect();
-        sets.extend(set(reader, list, path, (kind, channels), &mut patched)?);
+    for (list, (path, channels)) in found(reader, kind)? {
+        let channels: Vec<Advertisement> = channels.into_values().collect();
+        let file = path.and_then(|path| match tree::content(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            content => Some((path, content)),
+        });
+        let path = file.as_ref().map(|(path, _)| path.clone());
+        let mut outcome = match (channels.as_slice(), file) {
+            // It is gone with its channel.
+            ([], None) => continue,
+            ([], Some(_)) => failed(why_no_channel(reader, &list, kind)?),
+            (_, None) if is_configured(reader, &list) => AdvertiseOutcome::NotInTheTree,
+            (_, None) => failed("is not there now"),
+            (_, Some((_, Err(error)))) => failed(format!("cannot be read: {error}")),
+            (channels, Some((path, Ok(before)))) => compared(reader, &path, before, channels)?,
+        };
+        if let (AdvertiseOutcome::Lacks { .. }, Some(path)) = (&outcome, &path)
+            && !patched.insert(path.clone())
+        {
+            outcome = failed(format!(
+                "is the same file as another set's, and can advertise the channels of one only: not {}",
+                channels[0].topic.as_str()
+            ));
+        }
+        sets.push(AdvertisedSet {
+            list,
+            path,
+            channels,
+            outcome,
+            is_written: false,
+        });
     }
     Ok(sets)
+}
+
+/// Returns the sets with channels, and those whose Capability List is in the tree.
+fn found(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<BTreeMap<Uri, FoundSet>> {
+    let mut found: BTreeMap<Uri, FoundSet> = BTreeMap::new();
+    for channel in report::channels::with_topics(reader)? {
+        let is_meant = kind.is_none_or(|kind| channel.kind == kind);
+        if !is_meant || channel.retired.is_some() {
+            continue;
+        }
+        let told = channel.hubs.iter().filter(|view| !view.has_left);
+        let told: Vec<_> = told.map(|view| &view.hub).collect();
+        let all = || reader.plan.hubs.iter().map(|hub| hub.hub.clone());
+        let mut hubs: Vec<_> = all().filter(|hub| told.contains(&hub)).collect();
+        // A list that advertises only foreign hubs lacks all of ours.
+        if hubs.is_empty() {
+            hubs = all().collect();
+        }
+        let advertisement = Advertisement {
+            kind: channel.kind,
+            topic: channel.topic,
+            hubs,
+        };
+        let (_, channels) = found.entry(channel.set).or_default();
+        channels.insert(channel.kind, advertisement);
+    }
+    for document in report::documents::all(reader)? {
+        let is_list = document.kind == Some((Capability::CapabilityList, Form::List));
+        if is_list || found.contains_key(&document.uri) {
+            let (path, _) = found.entry(document.uri).or_default();
+            *path = file_of(reader, &document.path);
+        }
+    }
+    Ok(found)
 }
 
 fn file_of(reader: &Reader<'_>, path: &DocumentPath) -> Option<PathBuf> {
     let path = tree::file_path(reader.plan, path)?;
     // `patch` refuses paths that lead through a link.
     Some(path.canonicalize().unwrap_or(path))
-}
-
-/// Returns nothing for a list that is gone with its channel.
-fn set(
-    reader: &Reader<'_>,
-    list: Uri,
-    path: Option<PathBuf>,
-    (kind, channels): (Option<ChannelKind>, Vec<Advertisement>),
-    patched: &mut BTreeSet<PathBuf>,
-) -> state::Result<Option<AdvertisedSet>> {
-    let file = path.and_then(|path| match tree::content(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        content => Some((path, content)),
-    });
-    let path = file.as_ref().map(|(path, _)| path.clone());
-    let outcome = match (channels.as_slice(), file) {
-        ([], None) => return Ok(None),
-        ([], Some(_)) => failed(why_no_channel(reader, &list, kind)?),
-        (_, None) if is_configured(reader, &list) => AdvertiseOutcome::NotInTheTree,
-        (_, None) => failed("is not there now"),
-        (channels, Some((path, content))) => compared(reader, &path, content, channels, patched)?,
-    };
-    Ok(Some(AdvertisedSet {
-        list,
-        path,
-        channels,
-        outcome,
-        is_written: false,
-    }))
 }
 
 /// Returns true if a `[[channel]]` names the list.
@@ -174,10 +181,8 @@ fn why_no_channel(
         return Ok(why.to_owned());
     };
     let finding = finding.to_string();
-    let predicate = finding
-        .strip_prefix(list.as_str())
-        .unwrap_or(&finding)
-        .trim_start();
+    let predicate = finding.strip_prefix(list.as_str()).unwrap_or(&finding);
+    let predicate = predicate.trim_start();
     Ok(format!(
         "{predicate}; with a [[channel]] that names another topic, this prints how to correct it"
     ))
@@ -189,17 +194,13 @@ fn failed(reason: impl AsRef<str>) -> AdvertiseOutcome {
     AdvertiseOutcome::Failed { reason }
 }
 
+/// Compares a list with the channels that it should advertise.
 fn compared(
     reader: &Reader<'_>,
     path: &Path,
-    content: io::Result<Vec<u8>>,
+    before: Vec<u8>,
     channels: &[Advertisement],
-    patched: &mut BTreeSet<PathBuf>,
 ) -> state::Result<AdvertiseOutcome> {
-    let before = match content {
-        Ok(content) => content,
-        Err(error) => return Ok(failed(format!("cannot be read: {error}"))),
-    };
     // Only the state knows which hubs were ours: another program's may have the address of an embedded one.
     let former = "SELECT uri FROM hub WHERE configured = 0";
     let former = reader.db.all::<Vec<Hub>>(former, ())?;
@@ -207,8 +208,7 @@ fn compared(
     let mut after = None;
     for channel in channels {
         match advertise(after.as_deref().unwrap_or(&before), channel, &former) {
-            Ok(None) => {}
-            Ok(Some(patched)) => after = Some(patched),
+            Ok(patched) => after = patched.or(after),
             Err(error) => {
                 let reason = error_chain(&error);
                 return Ok(failed(format!("cannot be patched: {reason}")));
@@ -217,10 +217,6 @@ fn compared(
     }
     Ok(match after {
         None => AdvertiseOutcome::Complete,
-        Some(_) if !patched.insert(path.to_owned()) => failed(format!(
-            "is the same file as another set's, and can advertise the channels of one only: not {}",
-            channels[0].topic.as_str()
-        )),
         Some(after) => AdvertiseOutcome::Lacks {
             patch: unified(path, &before, &after),
             before,
