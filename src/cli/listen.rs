@@ -10,9 +10,8 @@ mod keeper;
 mod memory;
 mod missed;
 mod notification;
-mod printer;
 mod receiver;
-mod report;
+mod reporter;
 mod state;
 mod watched;
 
@@ -24,9 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -40,13 +38,11 @@ use crate::cli::listen::command::{KILL_AFTER, STOP_GRACE};
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::keeper::{FirstFailure, Keeper};
 use crate::cli::listen::memory::Memory;
-use crate::cli::listen::printer::{Reporter, Text};
-use crate::cli::listen::receiver::{Receiver, Recipient, Retry, baseline};
-use crate::cli::listen::report::ListenEvent;
-use crate::cli::listen::state::{ListenState, SavedState, SavedSubscription};
+use crate::cli::listen::receiver::{Receiver, Retry, baseline};
+use crate::cli::listen::reporter::{Reporter, Text};
+use crate::cli::listen::state::{ListenState, SavedSubscription};
 use crate::cli::listen::watched::WatchedDocuments;
 use crate::cli::options::ListenOptions;
-use crate::daemon::log::error_chain;
 
 /// Lease to request, unless another is given.
 const LEASE: Duration = Duration::from_secs(60 * 60);
@@ -59,8 +55,7 @@ const MIN_LOOK: Duration = Duration::from_secs(2);
 const ALMOST_A_SECOND: Duration = Duration::from_millis(999);
 /// Time to end what is under way.
 const STOP_TIMEOUT: Duration = STOP_GRACE
-    .saturating_add(KILL_AFTER)
-    .saturating_add(KILL_AFTER)
+    .saturating_add(KILL_AFTER.saturating_mul(2))
     .saturating_add(Duration::from_secs(1));
 /// Time to print what waits when it stops.
 const STOP_PRINTING_AFTER: Duration = Duration::from_secs(1);
@@ -74,14 +69,13 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
             Some(name) => broker::run(name, file, options, &reporter).await,
             None => run(options, &reporter).await,
         };
-        let exit = ended.map_or_else(
-            |failure| {
-                let reason = error_chain(failure.error.as_ref());
-                reporter.print_later(Text::Message(reason));
+        let exit = match ended {
+            Ok(()) => Exit::Fine,
+            Err(failure) => {
+                reporter.print_later(Text::Message(failure.reason));
                 failure.exit
-            },
-            |()| Exit::Fine,
-        );
+            }
+        };
         reporter.finish().await;
         exit
     })
@@ -99,10 +93,9 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
     let (first, mut firsts) = mpsc::unbounded_channel();
     let lease = options.lease;
     let listening = Arc::new(Listening {
-        kind: options.kind,
+        options: options.clone(),
         hub,
         lease: lease.map_or(LEASE, |seconds| Duration::from_secs(seconds.get())),
-        recipient: recipient(options),
         reporter: reporter.clone(),
         state,
         destination,
@@ -111,8 +104,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
         stop: is_stopped,
     });
     let destination = &listening.destination;
-    let mut watched = WatchedDocuments::new(&listening, &channels);
-    watched.note_unusable(unusable);
+    let mut watched = WatchedDocuments::new(&listening, &channels, unusable);
     let mut receivers = JoinSet::new();
     let mut keepers = Vec::new();
     for channel in channels.into_values() {
@@ -120,7 +112,10 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
     }
     // All callbacks are known by now.
     destination.serve();
-    let mut undecided = Undecided::new(keepers.len(), reporter);
+    let mut undecided = Undecided {
+        left: keepers.len(),
+        ..Undecided::default()
+    };
     let mut subscriptions = JoinSet::new();
     for keeper in keepers {
         subscriptions.spawn(keeper.run());
@@ -129,7 +124,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
         tokio::select! {
             () = signals.next() => break Ok(()),
             Some(first) = firsts.recv() => {
-                if let Some(failure) = undecided.decided(first) {
+                if let Some(failure) = undecided.decided(first, reporter) {
                     break Err(failure);
                 }
             }
@@ -140,8 +135,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
             },
             () = listening.look.notified() => watched.look_soon(),
             found = watched.found() => {
-                let port = destination.address.port();
-                for channel in watched.save(found, port) {
+                for channel in found {
                     undecided.left += 1;
                     if let Some(keeper) = listening.open(channel, true, &mut receivers) {
                         subscriptions.spawn(keeper.run());
@@ -183,12 +177,11 @@ async fn finish(
 /// The parts that all subscriptions share.
 #[derive(Debug)]
 struct Listening {
-    kind: Option<ChannelKind>,
+    options: ListenOptions,
     /// The hub of the command line, whatever the topics name.
     hub: Option<Hub>,
     /// The lease to request.
     lease: Duration,
-    recipient: Recipient,
     reporter: Reporter,
     state: ListenState,
     destination: Destination,
@@ -210,7 +203,7 @@ impl Listening {
         receivers: &mut JoinSet<io::Result<()>>,
     ) -> Option<Keeper> {
         let saved = self.state.saved();
-        let saved = saved.subscriptions.get(channel.topic.as_str())?;
+        let saved = saved.subscriptions.get(&channel.topic)?;
         let key = CallbackKey {
             id: saved.callback.clone(),
             secret: saved.secret.clone(),
@@ -230,7 +223,8 @@ impl Listening {
         Some(Keeper {
             listening: Arc::clone(self),
             subscription,
-            channel,
+            topic: channel.topic,
+            hub: channel.hub,
             check,
             is_verified: saved.is_verified,
             is_found_later,
@@ -238,24 +232,23 @@ impl Listening {
     }
 }
 
-/// Finds the channels of all URLs, by topic, and the URLs of documents and topics that are reported as unusable, to be read
-/// again later. Channels that cannot be read now and were known before stay as they were.
+/// Finds the channels of all URLs, and the URLs of documents and topics that are reported as unusable, to be read again
+/// later. Channels that cannot be read now and were known before stay as they were.
 async fn wanted_channels(
     options: &ListenOptions,
     hub: Option<&Hub>,
     state: &ListenState,
     reporter: &Reporter,
-) -> Result<(BTreeMap<String, ListenedChannel>, BTreeSet<String>), Failure> {
+) -> Result<(BTreeMap<Topic, ListenedChannel>, BTreeSet<String>), Failure> {
     let kind = options.kind;
-    let saved = state.saved();
+    let saved = state.saved().clone();
     let (mut wanted, mut all_unusable) = (BTreeMap::new(), BTreeSet::new());
     for asked in &options.urls {
-        let of_asked = saved.subscriptions.iter();
-        let of_asked = of_asked.filter(|(_, saved)| {
+        let of_asked = saved.subscriptions.iter().filter(|(_, saved)| {
             saved.is_verified && saved.asked == *asked && saved.is_wanted(kind)
         });
         let mut known: Vec<ListenedChannel> = of_asked
-            .map(|(topic, saved)| as_before(topic, saved, hub))
+            .map(|(topic, saved)| saved.channel(topic, hub))
             .collect();
         let (found, unusable) = match channels(asked, kind, hub).await {
             Ok(found) => {
@@ -263,11 +256,7 @@ async fn wanted_channels(
                 known.retain(|known| {
                     let list = known.capability_list.as_deref();
                     let is_unread = list.is_none_or(|list| !found.lists.contains(list));
-                    if found.unusable.is_empty() {
-                        false
-                    } else {
-                        is_unread || is_unusable(known.topic.as_str())
-                    }
+                    !found.unusable.is_empty() && (is_unread || is_unusable(known.topic.as_str()))
                 });
                 (found.channels, found.unusable)
             }
@@ -276,25 +265,16 @@ async fn wanted_channels(
         };
         // A topic that was given itself is requested all the same, and not looked for again.
         let is_topic = found.is_empty() && known.iter().all(|known| known.kind.is_none());
+        let wait = (!is_topic).then(|| wait_after(1).as_secs());
         for (url, failure) in unusable {
-            let wait = (!is_topic).then(|| wait_after(1));
-            report_unusable(reporter, &url, &failure, wait);
+            reporter.no_channel(&url, &failure.reason, wait);
             all_unusable.insert(url);
         }
         for channel in found.into_iter().chain(known) {
-            let topic = channel.topic.as_str().to_owned();
-            wanted.entry(topic).or_insert(channel);
+            wanted.entry(channel.topic.clone()).or_insert(channel);
         }
     }
     Ok((wanted, all_unusable))
-}
-
-fn report_unusable(reporter: &Reporter, url: &str, failure: &Failure, wait: Option<Duration>) {
-    reporter.report(&ListenEvent::NoChannel {
-        topic: url,
-        reason: &error_chain(failure.error.as_ref()),
-        retry_seconds: wait.map(|wait| wait.as_secs()),
-    });
 }
 
 /// Returns the wait before documents are read again of which some could not be read, several times in a row.
@@ -305,139 +285,73 @@ fn wait_after(failures: u32) -> Duration {
         .min(LOOK_AGAIN_AFTER)
 }
 
-/// Returns the channel of an earlier run.
-fn as_before(topic: &str, saved: &SavedSubscription, hub: Option<&Hub>) -> ListenedChannel {
-    ListenedChannel {
-        asked: saved.asked.clone(),
-        topic: Topic::new(topic),
-        hub: hub.cloned().unwrap_or_else(|| Hub::new(saved.hub.as_str())),
-        kind: saved.advertised_by.as_ref().and(saved.memory.kind),
-        capability_list: saved.advertised_by.clone().or(saved.memory.up.clone()),
-    }
-}
-
 /// Binds the callback server, at the same port as before.
 async fn bind(options: &ListenOptions, state: &ListenState) -> Result<Destination, Failure> {
     let port = state.saved().port;
     let on_loopback = || (Ipv4Addr::LOCALHOST, port.unwrap_or_default()).into();
     let address = options.callback_listen.unwrap_or_else(on_loopback);
-    let callback = options.callback.clone();
-    let bound = Destination::bind(address, callback).await;
-    let is_port_of_state = options.callback_listen.is_none() && port.is_some();
-    Ok(match bound {
-        Err(error) if is_port_of_state => Err(error).context(
-            "the port in the state file is in use: does another listen use that file? If not, name a port with \
-             --callback-listen",
-        )?,
-        bound => bound?,
-    })
+    let bound = Destination::bind(address, options.callback.clone()).await;
+    if options.callback_listen.is_some() || port.is_none() {
+        return Ok(bound?);
+    }
+    Ok(bound.context(
+        "the port in the state file is in use: does another listen use that file? If not, name a port with \
+         --callback-listen",
+    )?)
 }
 
 /// Saves callback and secret of each subscription before a hub hears of them, and where each channel was found this time.
 async fn save_subscriptions(
     state: &ListenState,
-    wanted: &BTreeMap<String, ListenedChannel>,
+    wanted: &BTreeMap<Topic, ListenedChannel>,
     port: u16,
 ) -> anyhow::Result<()> {
     let mut all = Vec::new();
-    let saved = state.saved();
-    for channel in wanted.values() {
-        let topic = channel.topic.as_str();
-        if let Some(earlier) = saved.subscriptions.get(topic) {
-            let mut subscription = earlier.clone();
-            subscription.find(channel);
-            all.push((topic.to_owned(), subscription));
-            continue;
-        }
-        let memory = match (moved(&saved, channel, wanted), state.is_kept()) {
-            (Some(memory), _) => memory,
-            (None, true) => {
-                let up = channel.capability_list.as_deref();
-                baseline(&channel.topic, channel.kind, up).await
+    let saved = state.saved().clone();
+    for (topic, channel) in wanted {
+        let subscription = match saved.subscriptions.get(topic) {
+            Some(earlier) => earlier.clone().found(channel),
+            None => {
+                let memory = match saved.memory_of_moved(channel, wanted) {
+                    Some(memory) => memory,
+                    None if state.is_kept() => baseline(channel).await,
+                    None => Memory::default(),
+                };
+                SavedSubscription::new(channel, memory)
             }
-            (None, false) => Memory::default(),
         };
-        all.push((topic.to_owned(), unverified(channel, memory)));
+        all.push((topic.clone(), subscription));
     }
     state.add(port, all)
 }
 
-/// Returns a new subscription, with a callback and a secret of its own.
-fn unverified(channel: &ListenedChannel, memory: Memory) -> SavedSubscription {
-    let key = CallbackKey::random();
-    SavedSubscription {
-        asked: channel.asked.clone(),
-        advertised_by: channel.advertised_by().map(str::to_owned),
-        hub: channel.hub.as_str().to_owned(),
-        callback: key.id,
-        secret: key.secret,
-        is_verified: false,
-        memory,
-    }
-}
-
-/// Returns the memory of a channel whose topic has moved: the same kind, advertised by the same Capability List.
-fn moved(
-    saved: &SavedState,
-    channel: &ListenedChannel,
-    wanted: &BTreeMap<String, ListenedChannel>,
-) -> Option<Memory> {
-    let list = channel.advertised_by()?;
-    let is_earlier = |(topic, saved): &(&String, &SavedSubscription)| {
-        saved.advertised_by.as_deref() == Some(list)
-            && saved.memory.kind == channel.kind
-            && !wanted.contains_key(*topic)
-    };
-    let (_, earlier) = saved.subscriptions.iter().find(is_earlier)?;
-    Some(earlier.memory.clone())
-}
-
-fn recipient(options: &ListenOptions) -> Recipient {
-    match &options.exec {
-        Some(command) => Recipient::Command {
-            command: command.clone(),
-            is_batch: options.exec_batch,
-            timeout: options.exec_timeout,
-        },
-        None if options.json => Recipient::Json,
-        None if options.xml => Recipient::Xml,
-        None => Recipient::Text,
-    }
-}
-
 /// The subscriptions whose first request is not answered yet.
-struct Undecided<'a> {
+#[derive(Default)]
+struct Undecided {
     left: usize,
     has_success: bool,
     /// Failures that are not reported yet: if all fail, none is retried.
     failures: Vec<FirstFailure>,
-    reporter: &'a Reporter,
 }
 
-impl Undecided<'_> {
-    fn new(left: usize, reporter: &Reporter) -> Undecided<'_> {
-        Undecided {
-            left,
-            has_success: false,
-            failures: Vec::new(),
-            reporter,
-        }
-    }
-
+impl Undecided {
     /// Notes the outcome of a first request. Returns the first failure once all have failed.
-    fn decided(&mut self, first: Result<(), FirstFailure>) -> Option<Failure> {
+    fn decided(&mut self, first: Result<(), FirstFailure>, reporter: &Reporter) -> Option<Failure> {
         self.left = self.left.saturating_sub(1);
         match first {
             Ok(()) => self.has_success = true,
             Err(failure) => self.failures.push(failure),
         }
+        let report = |failed: &FirstFailure, retry_seconds| {
+            let (topic, reason) = (failed.topic.as_str(), &failed.failure.reason);
+            reporter.not_subscribed(topic, reason, None, retry_seconds);
+        };
         if self.has_success {
             for failed in self.failures.drain(..) {
                 let left = |at: Instant| at.saturating_duration_since(Instant::now());
                 let left = failed.retry_at.map(left);
                 // Rounded up, so that it is no sooner than stated.
-                let retry_seconds = left.map(|left| (left + ALMOST_A_SECOND).as_secs());
-                report(self.reporter, &failed, retry_seconds);
+                report(&failed, left.map(|left| (left + ALMOST_A_SECOND).as_secs()));
             }
             return None;
         }
@@ -445,21 +359,12 @@ impl Undecided<'_> {
             return None;
         }
         // As text, the first one is reported as the reason for the end.
-        let reported_later = usize::from(!self.reporter.is_json);
+        let reported_later = usize::from(!reporter.is_json);
         for failed in self.failures.iter().skip(reported_later) {
-            report(self.reporter, failed, None);
+            report(failed, None);
         }
         Some(self.failures.swap_remove(0).failure)
     }
-}
-
-fn report(reporter: &Reporter, failed: &FirstFailure, retry_seconds: Option<u64>) {
-    reporter.report(&ListenEvent::NotSubscribed {
-        topic: &failed.topic,
-        reason: &error_chain(failed.failure.error.as_ref()),
-        lease_seconds: None,
-        retry_seconds,
-    });
 }
 
 /// Counts a closed output as a regular end, like a signal.
@@ -478,28 +383,25 @@ async fn stopped(stop: &watch::Receiver<bool>) {
     let _ = stop.clone().wait_for(|is_stopped| *is_stopped).await;
 }
 
-/// The signals that stop it. They count from the creation on.
-struct StopSignals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
-}
+/// The signals that stop it: SIGTERM, SIGINT and SIGHUP. They count from the creation on.
+struct StopSignals([Signal; 3]);
 
 impl StopSignals {
     fn new() -> io::Result<StopSignals> {
-        Ok(StopSignals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
+        Ok(StopSignals([
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+        ]))
     }
 
     /// Waits for the next one.
     async fn next(&mut self) {
+        let [terminate, interrupt, hangup] = &mut self.0;
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hangup.recv() => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
         }
     }
 }
@@ -507,14 +409,14 @@ impl StopSignals {
 #[cfg(test)]
 mod tests {
     use super::{
-        Duration, Exit, Failure, FirstFailure, Reporter, StopSignals, Undecided, wait_after,
+        Duration, Exit, Failure, FirstFailure, Reporter, StopSignals, Topic, Undecided, wait_after,
     };
 
     fn failed(exit: Exit) -> Result<(), FirstFailure> {
-        let error = anyhow::anyhow!("no");
+        let reason = "no".to_owned();
         Err(FirstFailure {
-            topic: "https://e.org/t".to_owned(),
-            failure: Failure { error, exit },
+            topic: Topic::new("https://e.org/t"),
+            failure: Failure { reason, exit },
             retry_at: None,
         })
     }
@@ -522,16 +424,30 @@ mod tests {
     #[test]
     fn it_ends_only_if_every_first_request_fails() {
         let reporter = Reporter::start(false).unwrap();
-        let mut undecided = Undecided::new(2, &reporter);
-        assert!(undecided.decided(failed(Exit::Refused)).is_none());
-        let failure = undecided.decided(failed(Exit::Temporary)).unwrap();
+        let two = || Undecided {
+            left: 2,
+            ..Undecided::default()
+        };
+        let mut undecided = two();
+        assert!(
+            undecided
+                .decided(failed(Exit::Refused), &reporter)
+                .is_none()
+        );
+        let failure = undecided
+            .decided(failed(Exit::Temporary), &reporter)
+            .unwrap();
         assert_eq!(failure.exit, Exit::Refused);
 
-        let mut undecided = Undecided::new(2, &reporter);
-        assert!(undecided.decided(failed(Exit::Refused)).is_none());
-        assert!(undecided.decided(Ok(())).is_none());
+        let mut undecided = two();
+        assert!(
+            undecided
+                .decided(failed(Exit::Refused), &reporter)
+                .is_none()
+        );
+        assert!(undecided.decided(Ok(()), &reporter).is_none());
         // After a denial, for example.
-        assert!(undecided.decided(Ok(())).is_none());
+        assert!(undecided.decided(Ok(()), &reporter).is_none());
     }
 
     #[test]

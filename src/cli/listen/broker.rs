@@ -22,25 +22,18 @@ use crate::cli::Exit;
 use crate::cli::listen::command::Run;
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::notification::Handed;
-use crate::cli::listen::printer::{Reporter, Text};
-use crate::cli::listen::receiver::Recipient;
-use crate::cli::listen::report::ListenEvent;
-use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, recipient, stopped};
+use crate::cli::listen::reporter::{Reporter, Text};
+use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, stopped};
 use crate::cli::options::ListenOptions;
 use crate::cli::{WAITS, no_broker};
 use crate::config::Config;
+use crate::daemon::log::error_chain;
 use resourcesync::feed::{Feed, ItemChange, change_term};
 
 /// Properties of messages that a line of JSON has beside what is read of the payload.
 const PROPERTIES: [&str; 6] = ["messageId", "format", "kind", "source", "topic", "user"];
 
-/// A message, read as far as it can be.
-struct ReceivedMessage {
-    message: Frame,
-    content: MessageContent,
-}
-
-/// The content of a message.
+/// The content of a message, read as far as it can be.
 enum MessageContent {
     Notification(Handed),
     /// The changes of one object.
@@ -61,7 +54,7 @@ pub async fn run(
     let listener = BrokerListener {
         settings,
         wanted,
-        recipient: recipient(options),
+        options,
         reporter,
         stop: is_stopped,
     };
@@ -85,14 +78,13 @@ fn wanted(
     file: Option<&Path>,
     options: &ListenOptions,
 ) -> Result<(BrokerSettings, MessageSelection), Failure> {
-    let wrong = |error| Failure {
-        error,
+    let wrong = |reason| Failure {
+        reason,
         exit: Exit::Configuration,
     };
-    let config = Config::load_brokers(file).map_err(|error| wrong(error.into()))?;
-    let all = config
-        .broker_settings()
-        .map_err(|error| wrong(error.into()))?;
+    let config = Config::load_brokers(file).map_err(|error| wrong(error_chain(&error)))?;
+    let all = config.broker_settings();
+    let all = all.map_err(|error| wrong(error_chain(&error)))?;
     let mut all = config.brokers.iter().zip(all);
     let found = all.find(|(broker, _)| broker.name.as_str() == name);
     let (broker, settings) = found.ok_or_else(|| no_broker(&config, name))?;
@@ -106,21 +98,16 @@ fn wanted(
     if sources.is_empty() && !settings.destination.contains("{source}") {
         sources.push("");
     }
-    let mut destinations: Vec<String> = match &options.destination {
-        Some(destination) => vec![destination.clone()],
-        None => sources
-            .iter()
-            .map(|source| settings.destination_of(source))
-            .collect(),
-    };
+    let of_sources = || sources.iter().map(|source| settings.destination_of(source));
+    let named = options.destination.as_ref();
+    let mut destinations = named.map_or_else(|| of_sources().collect(), |one| vec![one.clone()]);
     destinations.dedup();
     if destinations.is_empty() {
         let (name, destination) = (&settings.name, &settings.destination);
-        let text = format!(
+        return Err(wrong(format!(
             "the destination of {name} is {destination}, and there is no [[source]]: name it with --destination, or the \
              sources in [[broker]]"
-        );
-        return Err(wrong(anyhow::anyhow!(text)));
+        )));
     }
     let wanted = MessageSelection {
         destinations,
@@ -135,7 +122,7 @@ fn wanted(
 struct BrokerListener<'a> {
     settings: BrokerSettings,
     wanted: MessageSelection,
-    recipient: Recipient,
+    options: &'a ListenOptions,
     reporter: &'a Reporter,
     stop: watch::Receiver<bool>,
 }
@@ -154,13 +141,9 @@ impl BrokerListener<'_> {
                 Ok(mut subscription) => {
                     was_open = true;
                     failures = 0;
-                    self.reporter.report(&ListenEvent::Subscribed {
-                        topic: &destinations,
-                        hub: self.settings.name.as_str(),
-                        lease_seconds: None,
-                    });
-                    let received = self.receive(&mut subscription).await;
-                    match received {
+                    let name = self.settings.name.as_str();
+                    self.reporter.subscribed(&destinations, name, None);
+                    match self.receive(&mut subscription).await {
                         Ok(Some(error)) => error,
                         Ok(None) => {
                             let _ = tokio::time::timeout(CLOSE_TIMEOUT, subscription.close()).await;
@@ -176,12 +159,10 @@ impl BrokerListener<'_> {
             }
             let wait = wait(failures);
             failures += 1;
-            self.reporter.report(&ListenEvent::NotSubscribed {
-                topic: &destinations,
-                reason: &format!("{}: {error}", self.settings.name),
-                lease_seconds: None,
-                retry_seconds: Some(wait.as_secs()),
-            });
+            let reason = format!("{}: {error}", self.settings.name);
+            let retry = Some(wait.as_secs());
+            self.reporter
+                .not_subscribed(&destinations, &reason, None, retry);
             tokio::select! {
                 () = stopped(&self.stop) => return Ok(()),
                 () = tokio::time::sleep(wait) => {}
@@ -205,57 +186,42 @@ impl BrokerListener<'_> {
                 },
             };
             if let Some(damage) = &message.damage {
-                self.reporter.report(&ListenEvent::Invalid {
-                    topic: message.header("destination").unwrap_or_default(),
-                    reason: &damage.to_string(),
-                });
-                subscription.acknowledge(&message);
-                continue;
-            }
-            let received = ReceivedMessage::new(message);
-            let text = match &self.recipient {
-                Recipient::Command {
-                    command, timeout, ..
-                } => {
-                    if !self.execute(&received, command, *timeout).await {
-                        return Ok(None);
-                    }
-                    subscription.acknowledge(&received.message);
-                    continue;
-                }
-                Recipient::Json => Text::Line(received.json().to_string()),
-                Recipient::Text => Text::Lines(received.text()),
-                Recipient::Xml => Text::Document(received.message.body.clone()),
-            };
-            if !self.reporter.print(text, stopped(&self.stop)).await? {
+                let destination = message.header("destination").unwrap_or_default();
+                self.reporter.invalid(destination, &damage.to_string());
+            } else if !self.hand_over(&message).await? {
                 return Ok(None);
             }
-            subscription.acknowledge(&received.message);
+            subscription.acknowledge(&message);
         }
+    }
+
+    /// Hands a message over. Returns false if it was stopped before that.
+    async fn hand_over(&self, message: &Frame) -> io::Result<bool> {
+        let content = MessageContent::of(message);
+        if let Some(command) = &self.options.exec {
+            return Ok(self.execute(content.run(message), command).await);
+        }
+        let text = if self.options.json {
+            Text::Line(content.json(message).to_string())
+        } else if self.options.xml {
+            Text::Document(message.body.clone())
+        } else {
+            Text::Lines(content.text(message))
+        };
+        self.reporter.print(text, stopped(&self.stop)).await
     }
 
     /// Runs the command until it exits with 0: no message after this one is handed over before. Returns false if it was
     /// stopped before that.
-    async fn execute(&self, received: &ReceivedMessage, command: &str, timeout: Duration) -> bool {
-        let header = |name| received.message.header(name).unwrap_or_default();
-        let (topic, kind) = (header("topic"), header("kind"));
-        let handed = match &received.content {
-            MessageContent::Notification(handed) => Some(handed),
-            MessageContent::Feed(_) | MessageContent::Other => None,
-        };
+    async fn execute(&self, run: Run<'_>, command: &str) -> bool {
+        let timeout = self.options.exec_timeout;
         for failures in 0.. {
-            let run = Run::new(
-                format!("{}\n", received.json()),
-                (topic, kind),
-                (handed, handed),
-            );
-            let Err(reason) = run.execute(command, timeout, stopped(&self.stop)).await else {
+            let running = run.clone();
+            let outcome = running.execute(command, timeout, stopped(&self.stop));
+            let Err(reason) = outcome.await else {
                 return true;
             };
-            self.reporter.report(&ListenEvent::CommandFailed {
-                topic,
-                reason: &reason,
-            });
+            self.reporter.command_failed(run.topic, &reason);
             tokio::select! {
                 biased;
                 () = stopped(&self.stop) => return false,
@@ -266,8 +232,8 @@ impl BrokerListener<'_> {
     }
 }
 
-impl ReceivedMessage {
-    fn new(message: Frame) -> ReceivedMessage {
+impl MessageContent {
+    fn of(message: &Frame) -> MessageContent {
         let topic = message.header("topic").unwrap_or_default();
         let content = match message.header("format") {
             Some("resourcesync") => Notification::parse(&message.body).ok().map(|notification| {
@@ -277,70 +243,75 @@ impl ReceivedMessage {
             Some("atom") | None => Feed::parse(&message.body).ok().map(MessageContent::Feed),
             Some(_) => None,
         };
-        ReceivedMessage {
-            message,
-            content: content.unwrap_or(MessageContent::Other),
-        }
+        content.unwrap_or(MessageContent::Other)
     }
 
     /// Returns the object of JSON: a notification as of a hub, or the changes of an object, with the message's properties;
     /// or, of any other message, its headers and its text.
-    fn json(&self) -> Value {
-        let message = &self.message;
-        let read = match &self.content {
-            MessageContent::Notification(handed) => serde_json::to_value(handed),
-            MessageContent::Feed(feed) => serde_json::to_value(feed),
+    fn json(&self, message: &Frame) -> Value {
+        let destination = message.header("destination");
+        let read = match self {
+            MessageContent::Notification(handed) => json!(handed),
+            MessageContent::Feed(feed) => json!(feed),
             MessageContent::Other => {
                 // The first counts.
                 let headers = message.headers.iter().rev();
                 let headers = headers.map(|(name, value)| (name.clone(), json!(value)));
                 return json!({
                     "event": "message",
-                    "destination": message.header("destination"),
+                    "destination": destination,
                     "headers": headers.collect::<Map<String, Value>>(),
                     "body": String::from_utf8_lossy(&message.body),
                 });
             }
         };
-        let mut object = Map::new();
-        object.insert("event".to_owned(), json!("notification"));
-        object.insert(
-            "destination".to_owned(),
-            json!(message.header("destination")),
-        );
-        if let Ok(Value::Object(read)) = read {
-            object.extend(read);
+        let mut object = json!({ "event": "notification", "destination": destination });
+        if let Value::Object(read) = read {
+            for (name, value) in read {
+                object[name] = value;
+            }
         }
         for name in PROPERTIES {
             if let Some(value) = message.header(name) {
-                object.insert(name.to_owned(), json!(value));
+                object[name] = json!(value);
             }
         }
-        let seq = message
-            .header("seq")
-            .and_then(|seq| seq.parse::<u64>().ok());
-        if let Some(seq) = seq {
-            object.insert("seq".to_owned(), json!(seq));
+        let seq = message.header("seq").map(str::parse::<u64>);
+        if let Some(Ok(seq)) = seq {
+            object["seq"] = json!(seq);
         }
-        if let MessageContent::Feed(feed) = &self.content {
-            let types: BTreeSet<&str> = feed
-                .items
-                .iter()
-                .filter_map(|item| item.change.map(change_term))
-                .collect();
-            object.insert("changeTypes".to_owned(), json!(types));
-            object.insert("itemCount".to_owned(), json!(feed.items.len()));
+        if let MessageContent::Feed(feed) = self {
+            let changes = feed.items.iter().filter_map(|item| item.change);
+            object["changeTypes"] = json!(changes.map(change_term).collect::<BTreeSet<&str>>());
+            object["itemCount"] = json!(feed.items.len());
         }
-        let is_initial = message.header(INITIAL) == Some("true");
-        object.insert("initial".to_owned(), json!(is_initial));
-        Value::Object(object)
+        object["initial"] = json!(message.header(INITIAL) == Some("true"));
+        object
     }
 
-    fn text(&self) -> String {
-        match &self.content {
+    /// Returns the run of a command for a message.
+    fn run<'a>(&'a self, message: &'a Frame) -> Run<'a> {
+        let run = Run {
+            input: format!("{}\n", self.json(message)),
+            topic: message.header("topic").unwrap_or_default(),
+            kind: message.header("kind").unwrap_or_default(),
+            ..Run::default()
+        };
+        match self {
+            MessageContent::Notification(handed) => Run {
+                from: handed.from.as_deref(),
+                until: handed.until.as_deref(),
+                ..run
+            },
+            MessageContent::Feed(_) | MessageContent::Other => run,
+        }
+    }
+
+    fn text(&self, message: &Frame) -> String {
+        match self {
             MessageContent::Notification(handed) => handed.to_string(),
             MessageContent::Feed(feed) => feed.items.iter().map(line).collect(),
-            MessageContent::Other => format!("{}\n", String::from_utf8_lossy(&self.message.body)),
+            MessageContent::Other => format!("{}\n", String::from_utf8_lossy(&message.body)),
         }
     }
 }
@@ -349,18 +320,15 @@ impl ReceivedMessage {
 fn line(item: &ItemChange) -> String {
     let change = item.change.map_or("STATE", change_term);
     let uri = escaped(&item.item);
-    let media_type = item
-        .content
-        .as_ref()
-        .and_then(|content| content.media_type.as_deref());
+    let content = item.content.as_ref();
+    let media_type = content.and_then(|content| content.media_type.as_deref());
     let media_type = media_type.map(|media_type| format!("  ({})", escaped(media_type)));
     let media_type = media_type.unwrap_or_default();
     format!("{}  {change:<6}  {uri}{media_type}\n", item.updated)
 }
 
 fn wait(failures: usize) -> Duration {
-    let seconds = WAITS.get(failures).or(WAITS.last());
-    Duration::from_secs(seconds.copied().unwrap_or(1))
+    Duration::from_secs(WAITS[failures.min(WAITS.len() - 1)])
 }
 
 /// Returns the failure of the first attempt, which ends the command.
@@ -371,8 +339,6 @@ fn failure(settings: &BrokerSettings, error: BrokerError) -> Failure {
         _ => Exit::Temporary,
     };
     let (name, address) = (&settings.name, &settings.address);
-    Failure {
-        error: anyhow::anyhow!("cannot read from broker {name} at {address}: {error}"),
-        exit,
-    }
+    let reason = format!("cannot read from broker {name} at {address}: {error}");
+    Failure { reason, exit }
 }

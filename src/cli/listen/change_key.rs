@@ -36,17 +36,6 @@ impl Key {
         Key::first(&hasher.finalize())
     }
 
-    /// Returns the key of a change that occurs in its list after so many with the same key.
-    fn after(self, others: u32) -> Key {
-        match others {
-            0 => self,
-            others => {
-                let parts = [self.0.to_be_bytes().as_slice(), &others.to_be_bytes()].concat();
-                Key::first(&blake3::hash(&parts))
-            }
-        }
-    }
-
     fn first(hash: &blake3::Hash) -> Key {
         let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
         Key(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
@@ -75,12 +64,18 @@ impl TryFrom<String> for Key {
 pub struct Occurrences(HashMap<Key, u32>);
 
 impl Occurrences {
-    /// Returns the key of the next change.
+    /// Returns the key of the next change, which after others depends on how many these are.
     pub fn key(&mut self, change: &ReceivedChange) -> Key {
-        let others = self.0.entry(Key::of(change)).or_default();
-        let key = Key::of(change).after(*others);
+        let key = Key::of(change);
+        let others = self.0.entry(key).or_default();
         *others += 1;
-        key
+        match *others - 1 {
+            0 => key,
+            others => {
+                let parts = [key.0.to_be_bytes().as_slice(), &others.to_be_bytes()].concat();
+                Key::first(&blake3::hash(&parts))
+            }
+        }
     }
 }
 

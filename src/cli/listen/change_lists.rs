@@ -189,30 +189,22 @@ impl UnreadLists {
 async fn change_lists(retriever: &Retriever, up: &str) -> Result<Vec<ListedEntry>, Unreadable> {
     let mut lists = read(retriever, up).await?.entries;
     if lists.is_empty() {
-        return Err(Unreadable::Document {
-            url: up.to_owned(),
-            reason: "it has no entries".to_owned(),
-        });
+        return Err(Unreadable::document(up, "it has no entries"));
     }
     lists.retain(|entry| entry.loc.is_some() && names_changes(entry.known_capability()));
     if lists.is_empty() {
-        Err(Unreadable::NoChangeList(up.to_owned()))
-    } else {
-        Ok(lists)
+        return Err(Unreadable::NoChangeList(up.to_owned()));
     }
+    Ok(lists)
 }
 
 /// Reads a Change List, an index or an archive of them.
 async fn read_list(retriever: &Retriever, url: &str) -> Result<Listing, Unreadable> {
     let listing = read(retriever, url).await?;
-    if names_changes(listing.known_capability()) {
-        Ok(listing)
-    } else {
-        Err(Unreadable::Document {
-            url: url.to_owned(),
-            reason: "it is no Change List".to_owned(),
-        })
+    if !names_changes(listing.known_capability()) {
+        return Err(Unreadable::document(url, "it is no Change List"));
     }
+    Ok(listing)
 }
 
 /// Returns true for the capability of Change Lists, their indexes and their archives (Archives 0.9.1 section 3).
@@ -224,19 +216,19 @@ fn names_changes(capability: Option<Capability>) -> bool {
 }
 
 async fn read(retriever: &Retriever, url: &str) -> Result<Listing, Unreadable> {
-    let body = retriever.get(url).await?;
-    let unreadable = |reason: String| Unreadable::Document {
-        url: url.to_owned(),
-        reason,
-    };
-    match Listing::parse(&body) {
-        Ok(Some(listing)) => Ok(listing),
-        Ok(None) => Err(unreadable("it is no ResourceSync document".to_owned())),
-        Err(error) => Err(unreadable(error_chain(&error))),
-    }
+    let listing = Listing::parse(&retriever.get(url).await?);
+    let listing = listing.map_err(|error| Unreadable::document(url, error_chain(&error)))?;
+    listing.ok_or_else(|| Unreadable::document(url, "it is no ResourceSync document"))
 }
 
 impl Unreadable {
+    fn document(url: &str, reason: impl Into<String>) -> Unreadable {
+        Unreadable::Document {
+            url: url.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
     /// Returns the wait before the next request that the server asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -255,12 +247,7 @@ impl Unreadable {
     fn may_return(&self) -> bool {
         match self {
             Unreadable::Retrieve(error) => error.may_return(),
-            Unreadable::Document { .. } => true,
-            Unreadable::NoCapabilityList
-            | Unreadable::NoChangeList(_)
-            | Unreadable::TooMany
-            | Unreadable::BeginLater(_)
-            | Unreadable::GivenUp { .. } => false,
+            error => matches!(error, Unreadable::Document { .. }),
         }
     }
 
@@ -270,20 +257,16 @@ impl Unreadable {
     ///
     /// If the document is to be read again.
     fn given_up(self, url: &str, patience: &mut Patience) -> Result<Unreadable, Unreadable> {
-        if !self.may_return() {
-            return if self.is_temporary() {
-                Err(self)
-            } else {
-                Ok(self)
-            };
+        if !self.is_temporary() {
+            return Ok(self);
         }
-        match patience.failed(url, Instant::now()) {
-            Some(attempts) => Ok(Unreadable::GivenUp {
-                attempts,
-                source: Box::new(self),
-            }),
-            None => Err(self),
-        }
+        let is_missing = self.may_return();
+        let attempts = is_missing.then(|| patience.failed(url, Instant::now()));
+        let Some(attempts) = attempts.flatten() else {
+            return Err(self);
+        };
+        let source = Box::new(self);
+        Ok(Unreadable::GivenUp { attempts, source })
     }
 }
 

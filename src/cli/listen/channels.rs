@@ -11,6 +11,7 @@ use url::Url;
 use websub::subscriber::discover::{Discovery, discover};
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
+use crate::cli::Exit;
 use crate::cli::listen::exit::Failure;
 
 /// The place of a Source Description on its host.
@@ -48,15 +49,6 @@ pub struct FoundChannels {
     pub unusable: Vec<(String, Failure)>,
 }
 
-impl From<ListenedChannel> for FoundChannels {
-    fn from(channel: ListenedChannel) -> FoundChannels {
-        FoundChannels {
-            channels: vec![channel],
-            ..FoundChannels::default()
-        }
-    }
-}
-
 /// Finds the channels of a URL: of a topic, a Capability List or a Source Description; of a host alone, those of its Source
 /// Description at the well-known place (ResourceSync 1.1 section 6.3.2).
 ///
@@ -87,11 +79,28 @@ async fn channels_at(
     kind: Option<ChannelKind>,
     hub: Option<&Hub>,
 ) -> Result<FoundChannels, Failure> {
+    // The channel of a topic that was given itself; none without a hub.
+    let of_topic = |topic: &Discovery| {
+        let list = topic.capability_list.as_ref();
+        let channel = ListenedChannel {
+            asked: asked.to_owned(),
+            topic: topic.self_uri.clone(),
+            hub: hub.or(topic.hubs.first())?.clone(),
+            kind: None,
+            capability_list: list.map(|list| list.as_str().to_owned()),
+        };
+        Some(FoundChannels {
+            channels: vec![channel],
+            ..FoundChannels::default()
+        })
+    };
     let discovered = discover(&Topic::new(asked)).await;
-    let names_hub = |found: &&Discovery| !found.hubs.is_empty();
-    let topic = discovered.as_ref().ok().filter(names_hub);
-    if let Some(channel) = topic.and_then(|found| channel_of_topic(asked, found, hub)) {
-        return Ok(channel.into());
+    let topic = discovered.as_ref().ok();
+    if let Some(found) = topic
+        .filter(|topic| !topic.hubs.is_empty())
+        .and_then(of_topic)
+    {
+        return Ok(found);
     }
     if let Err(error @ (RetrieveError::Url { .. } | RetrieveError::Request { .. })) = discovered {
         return Err(error.into());
@@ -99,76 +108,62 @@ async fn channels_at(
     let retriever = Retriever::new(AllowedOrigins::any())?;
     let listing = match retriever.get(asked).await {
         Ok(body) => Listing::parse(&body).ok().flatten(),
-        Err(error) => return Err(discovered.map_or_else(Failure::from, |_| error.into())),
+        Err(error) => return Err(discovered.err().unwrap_or(error).into()),
     };
-    match listing {
-        Some(listing) if is_of_source(&listing) => {
-            let (advertised, mut found) = advertised(asked, listing, &retriever).await;
-            let mut topics = BTreeSet::new();
-            for (of, entry, list) in advertised {
-                let is_wanted = kind.is_none_or(|kind| kind == of);
-                let Some(url) = entry.loc.clone().filter(|_| is_wanted) else {
-                    continue;
-                };
-                if !topics.insert(url.clone()) {
-                    continue;
-                }
-                // As its topic describes it itself where that can be read.
-                let discovered = discover(&Topic::new(url.as_str())).await.ok();
-                let advertised = entry.targets("hub").next().map(Hub::new);
-                let of_topic = discovered.as_ref().and_then(|found| found.hubs.first());
-                let hub = hub.or(of_topic).or(advertised.as_ref()).cloned();
-                let topic =
-                    discovered.map_or_else(|| Topic::new(url.as_str()), |found| found.self_uri);
-                match hub {
-                    Some(hub) => found.channels.push(ListenedChannel {
-                        asked: asked.to_owned(),
-                        topic,
-                        hub,
-                        kind: Some(of),
-                        capability_list: Some(list),
-                    }),
-                    None => {
-                        let failure = no_hub(topic.as_str(), None).into();
-                        found.unusable.push((url, failure));
-                    }
-                }
-            }
-            if found.channels.is_empty() {
-                Err(reason(found.unusable).unwrap_or_else(|| no_channel(asked, kind).into()))
-            } else {
-                Ok(found)
+    let listing = match listing {
+        Some(listing) if is_of_source(&listing) => listing,
+        listing => {
+            let found = of_topic(&discovered?);
+            return Ok(found.ok_or_else(|| no_hub(asked, listing))?);
+        }
+    };
+    let (advertised, mut found) = advertised(asked, listing, &retriever).await;
+    let mut topics = BTreeSet::new();
+    for (of, entry, list) in advertised {
+        let is_wanted = kind.is_none_or(|kind| kind == of);
+        let Some(url) = entry.loc.clone().filter(|_| is_wanted) else {
+            continue;
+        };
+        if !topics.insert(url.clone()) {
+            continue;
+        }
+        // As its topic describes it itself where that can be read.
+        let named = Topic::new(url.as_str());
+        let (topic, hubs) = match discover(&named).await {
+            Ok(topic) => (topic.self_uri, topic.hubs),
+            Err(_) => (named, Vec::new()),
+        };
+        let advertised = entry.targets("hub").next().map(Hub::new);
+        match hub.or(hubs.first()).or(advertised.as_ref()) {
+            Some(hub) => found.channels.push(ListenedChannel {
+                asked: asked.to_owned(),
+                topic,
+                hub: hub.clone(),
+                kind: Some(of),
+                capability_list: Some(list),
+            }),
+            None => {
+                let failure = no_hub(topic.as_str(), None).into();
+                found.unusable.push((url, failure));
             }
         }
-        listing => match discovered {
-            Ok(found) => {
-                let channel = channel_of_topic(asked, &found, hub);
-                let channel = channel.ok_or_else(|| no_hub(asked, listing))?;
-                Ok(channel.into())
-            }
-            Err(error) => Err(error.into()),
-        },
     }
+    if found.channels.is_empty() {
+        // A failure that may pass, if there is one.
+        found
+            .unusable
+            .sort_by_key(|(_, failure)| failure.exit != Exit::Temporary);
+        let reason = found.unusable.into_iter().next();
+        return Err(reason.map_or_else(|| no_channel(asked, kind).into(), |(_, failure)| failure));
+    }
+    Ok(found)
 }
 
 /// Returns the hub that a topic names now, if it can be asked (WebSub section 6.1: a renewal begins with discovery).
 pub async fn current_hub(topic: &Topic) -> Option<Hub> {
-    let found = discover(topic).await.ok()?;
-    (found.self_uri == *topic)
-        .then(|| found.hubs.into_iter().next())
-        .flatten()
-}
-
-/// Returns the channel of a topic that was given itself; none without a hub.
-fn channel_of_topic(asked: &str, found: &Discovery, hub: Option<&Hub>) -> Option<ListenedChannel> {
-    let list = found.capability_list.as_ref();
-    Some(ListenedChannel {
-        asked: asked.to_owned(),
-        topic: found.self_uri.clone(),
-        hub: hub.or(found.hubs.first())?.clone(),
-        kind: None,
-        capability_list: list.map(|list| list.as_str().to_owned()),
-    })
+    let found = discover(topic).await.ok();
+    let found = found.filter(|found| found.self_uri == *topic)?;
+    found.hubs.into_iter().next()
 }
 
 /// Returns true for a Source Description or Capability List, or an index of them.
@@ -217,14 +212,6 @@ async fn advertised(
 async fn read(url: &str, retriever: &Retriever) -> Result<Option<Listing>, Failure> {
     let body = retriever.get(url).await?;
     Ok(Listing::parse(&body).with_context(|| format!("cannot read {url}"))?)
-}
-
-/// Returns the reason why there is no channel: a failure that may pass, if there is one.
-fn reason(mut unusable: Vec<(String, Failure)>) -> Option<Failure> {
-    let is_temporary = |(_, failure): &(String, Failure)| failure.is_temporary();
-    let temporary = unusable.iter().position(is_temporary);
-    let first = temporary.or((!unusable.is_empty()).then_some(0))?;
-    Some(unusable.swap_remove(first).1)
 }
 
 fn no_channel(asked: &str, kind: Option<ChannelKind>) -> anyhow::Error {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::listen::notification::Handed;
 use crate::config::duration::display;
 
 /// Time that a running command has to end after the signal to stop.
@@ -17,49 +16,19 @@ pub const STOP_GRACE: Duration = Duration::from_secs(5);
 pub const KILL_AFTER: Duration = Duration::from_secs(2);
 
 /// The input and environment of one run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+#[derive(Debug, Clone, Default)]
+pub struct Run<'a> {
     /// Lines of JSON, one per notification.
     pub input: String,
-    pub environment: Vec<(&'static str, String)>,
+    pub topic: &'a str,
+    pub kind: &'a str,
+    /// Start of the first notification.
+    pub from: Option<&'a str>,
+    /// End of the last one.
+    pub until: Option<&'a str>,
 }
 
-impl Run {
-    /// Returns the run for notifications of one topic, which begins where the first does and ends with the last.
-    pub fn of(notifications: &[Handed]) -> serde_json::Result<Run> {
-        let mut input = String::new();
-        for notification in notifications {
-            input.push_str(&notification.json()?);
-            input.push('\n');
-        }
-        let (first, last) = (notifications.first(), notifications.last());
-        let topic = last.map_or("", |last| &last.topic);
-        let kind = last.map_or("", |last| last.kind.as_str());
-        Ok(Run::new(input, (topic, kind), (first, last)))
-    }
-
-    /// Returns a run with this input, about notifications from the first to the last.
-    pub fn new(
-        input: String,
-        (topic, kind): (&str, &str),
-        (first, last): (Option<&Handed>, Option<&Handed>),
-    ) -> Run {
-        let from = first.and_then(|first| first.from.as_deref());
-        let until = last.and_then(|last| last.until.as_deref());
-        let environment = [
-            ("RSNOTIFY_TOPIC", topic),
-            ("RSNOTIFY_KIND", kind),
-            ("RSNOTIFY_FROM", from.unwrap_or_default()),
-            ("RSNOTIFY_UNTIL", until.unwrap_or_default()),
-        ];
-        Run {
-            input,
-            environment: environment
-                .map(|(name, value)| (name, value.to_owned()))
-                .into(),
-        }
-    }
-
+impl Run<'_> {
     /// Runs a command by the shell, in a process group of its own. It is ended with that group when `timeout` is over, or
     /// [`STOP_GRACE`] after `stop`. An error says why it did not exit with 0.
     pub async fn execute(
@@ -74,23 +43,20 @@ impl Run {
             stop.await;
             tokio::time::sleep(STOP_GRACE).await;
         };
-        let reason = tokio::select! {
+        let time = tokio::select! {
             biased;
             status = running.exit_status() => return match status {
                 Ok(status) if status.success() => Ok(()),
                 Ok(status) => Err(status.to_string()),
                 Err(error) => Err(format!("cannot wait for it: {error}")),
             },
-            () = tokio::time::sleep(timeout) => {
-                format!("it was killed, because it did not end within {}", display(timeout))
-            }
-            () = stopped => {
-                let grace = display(STOP_GRACE);
-                format!("it was killed, because it did not end within {grace} after the signal")
-            }
+            () = tokio::time::sleep(timeout) => display(timeout),
+            () = stopped => format!("{} after the signal", display(STOP_GRACE)),
         };
         running.end().await;
-        Err(reason)
+        Err(format!(
+            "it was killed, because it did not end within {time}"
+        ))
     }
 }
 
@@ -106,11 +72,16 @@ struct Running {
 }
 
 impl Running {
-    fn start(command: &str, run: Run) -> io::Result<Running> {
+    fn start(command: &str, run: Run<'_>) -> io::Result<Running> {
         // Before the start, so that no end is missed.
         let children = signal(SignalKind::child())?;
         // No variable can have a NUL, which a header can.
-        let environment = run.environment.iter();
+        let environment = [
+            ("RSNOTIFY_TOPIC", run.topic),
+            ("RSNOTIFY_KIND", run.kind),
+            ("RSNOTIFY_FROM", run.from.unwrap_or_default()),
+            ("RSNOTIFY_UNTIL", run.until.unwrap_or_default()),
+        ];
         let environment = environment.map(|(name, value)| (name, value.replace('\0', "\u{fffd}")));
         let mut child = Command::new("/bin/sh")
             .args(["-c", command])
@@ -188,13 +159,12 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(600);
 
-    fn run(input: &str) -> Run {
+    fn run(input: &str) -> Run<'_> {
         Run {
             input: input.to_owned(),
-            environment: vec![
-                ("RSNOTIFY_TOPIC", "https://e.org/t".to_owned()),
-                ("RSNOTIFY_KIND", "a\0b".to_owned()),
-            ],
+            topic: "https://e.org/t",
+            kind: "a\0b",
+            ..Run::default()
         }
     }
 

@@ -1,45 +1,38 @@
 //! Failures of subscribing, with the exit codes that tell them apart.
 
-use anyhow::anyhow;
 use websub::hub::request::Rejection;
 use websub::subscriber::SubscribeError;
 use websub::subscriber::retrieve::RetrieveError;
 
 use crate::cli::Exit;
+use crate::daemon::log::error_chain;
 
 /// A failure that ends `listen`, unless other subscriptions go on.
 #[derive(Debug)]
 pub struct Failure {
-    pub error: anyhow::Error,
+    /// The error with its causes.
+    pub reason: String,
     pub exit: Exit,
-}
-
-impl Failure {
-    /// Returns true if the same may succeed later.
-    pub fn is_temporary(&self) -> bool {
-        self.exit == Exit::Temporary
-    }
-
-    fn new(error: anyhow::Error, is_temporary: bool) -> Failure {
-        let exit = if is_temporary {
-            Exit::Temporary
-        } else {
-            Exit::Failure
-        };
-        Failure { error, exit }
-    }
 }
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
-        Failure::new(error, false)
+        Failure {
+            reason: error_chain(error.as_ref()),
+            exit: Exit::Failure,
+        }
     }
 }
 
 impl From<RetrieveError> for Failure {
     fn from(error: RetrieveError) -> Failure {
-        let is_temporary = error.is_temporary();
-        Failure::new(error.into(), is_temporary)
+        let exit = if error.is_temporary() {
+            Exit::Temporary
+        } else {
+            Exit::Failure
+        };
+        let reason = error_chain(&error);
+        Failure { reason, exit }
     }
 }
 
@@ -52,30 +45,20 @@ impl From<SubscribeError> for Failure {
             SubscribeError::NotVerified { .. } => Exit::NotVerified,
             _ => Exit::Failure,
         };
-        Failure {
-            error: with_remedy(error),
-            exit,
+        let mut reason = error_chain(&error);
+        let is_named = |rejection: Rejection| reason.contains(&rejection.to_string());
+        // An rsnotify hub rejects it: its operator has to set these keys.
+        if matches!(error, SubscribeError::Refused { .. })
+            && [Rejection::Port, Rejection::Address]
+                .into_iter()
+                .any(is_named)
+        {
+            reason.truncate(reason.trim_end().len());
+            reason += "; for subscribers on its own host or network, the hub's configuration ([embedded_hub], or [hub] of \
+                       rsnotify hub) needs allow_callback_networks = [\"127.0.0.0/8\", \"::1\"], or the network, and \
+                       callback_ports only if that names ports";
         }
-    }
-}
-
-/// Adds to a rejection by an rsnotify hub the keys that its operator has to set.
-fn with_remedy(error: SubscribeError) -> anyhow::Error {
-    let is_about_callback = match &error {
-        SubscribeError::Refused { excerpt, .. } => [Rejection::Port, Rejection::Address]
-            .iter()
-            .any(|rejection| excerpt.contains(&rejection.to_string())),
-        _ => false,
-    };
-    if is_about_callback {
-        anyhow!(
-            "{error}; for subscribers on its own host or network, the hub's configuration ([embedded_hub], or [hub] of \
-             rsnotify hub) needs allow_callback_networks = [\"127.0.0.0/8\", \"::1\"], or the network, and callback_ports only if \
-             that names ports",
-            error = error.to_string().trim_end()
-        )
-    } else {
-        error.into()
+        Failure { reason, exit }
     }
 }
 
@@ -99,7 +82,7 @@ mod tests {
     fn a_refused_callback_is_reported_with_the_keys_that_allow_it() {
         for rejection in [Rejection::Port, Rejection::Address] {
             let told = Failure::from(refused(403, &format!("{rejection} ")));
-            let told = told.error.to_string();
+            let told = told.reason;
             for words in [
                 "callback_ports",
                 "allow_callback_networks = [",
@@ -108,7 +91,7 @@ mod tests {
                 assert!(told.contains(words), "{told}");
             }
         }
-        let told = Failure::from(refused(503, "")).error.to_string();
+        let told = Failure::from(refused(503, "")).reason;
         assert!(!told.contains("callback_ports"), "{told}");
     }
 

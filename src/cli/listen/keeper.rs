@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use resourcesync::uri::{Hub, Topic};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use websub::retry::backoff;
 use websub::subscriber::{CallbackSubscription, Decision, SubscribeError};
 
 use crate::cli::Exit;
-use crate::cli::listen::channels::{ListenedChannel, current_hub};
+use crate::cli::listen::channels::current_hub;
 use crate::cli::listen::exit::Failure;
-use crate::cli::listen::report::ListenEvent;
 use crate::cli::listen::{Listening, stopped};
-use crate::daemon::log::error_chain;
 
 /// Part of a lease after which it is renewed.
 const RENEWAL: f64 = 0.8;
@@ -31,7 +30,9 @@ const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
 pub struct Keeper {
     pub listening: Arc<Listening>,
     pub subscription: CallbackSubscription,
-    pub channel: ListenedChannel,
+    pub topic: Topic,
+    /// The hub that the topic named last.
+    pub hub: Hub,
     /// Signal to the receiver that notifications may have been missed.
     pub check: Arc<Notify>,
     /// True once a hub has verified the subscription, now or in an earlier run.
@@ -43,7 +44,7 @@ pub struct Keeper {
 /// The failure of a first request.
 #[derive(Debug)]
 pub struct FirstFailure {
-    pub topic: String,
+    pub topic: Topic,
     pub failure: Failure,
     /// The time of the next request, if others go on; none if there is none.
     pub retry_at: Option<Instant>,
@@ -86,10 +87,8 @@ impl Keeper {
             }
         }
         if !listening.state.is_kept() {
-            let ListenedChannel { hub, topic, .. } = &self.channel;
-            let farewell = listening
-                .destination
-                .unsubscribe(&mut self.subscription, hub, topic);
+            let destination = &listening.destination;
+            let farewell = destination.unsubscribe(&mut self.subscription, &self.hub, &self.topic);
             let _ = tokio::time::timeout(UNSUBSCRIBE_TIMEOUT, farewell).await;
         }
     }
@@ -100,128 +99,115 @@ impl Keeper {
         let mut attempts = 0;
         loop {
             let requested_at = Instant::now();
-            let ListenedChannel { hub, topic, .. } = &self.channel;
             let listening = &self.listening;
             let outcome = listening
                 .destination
-                .subscribe(&mut self.subscription, hub, topic, listening.lease)
+                .subscribe(
+                    &mut self.subscription,
+                    &self.hub,
+                    &self.topic,
+                    listening.lease,
+                )
                 .await;
             let mut next_at = match outcome {
                 Ok(granted) => {
                     attempts = 0;
-                    lease = Some(self.verified(granted, requested_at, lease));
-                    lease.map(|lease| lease.renew_at)
+                    self.verified(granted, requested_at, &mut lease)
                 }
                 Err(error) => {
                     attempts += 1;
                     match self.failed(error, attempts, lease) {
-                        Some(wait) => Some(Instant::now() + wait),
+                        Some(wait) => Instant::now() + wait,
                         None => return,
                     }
                 }
             };
-            while let Some(at) = next_at {
+            loop {
                 let decision = tokio::select! {
-                    () = tokio::time::sleep_until(at) => break,
+                    () = tokio::time::sleep_until(next_at) => break,
                     decision = self.subscription.decisions.recv() => decision,
                 };
                 match decision {
                     // The hub verifies late, or once more.
                     Some(Decision::Verified(granted)) => {
                         attempts = 0;
-                        lease = Some(self.verified(granted, Instant::now(), lease));
-                        next_at = lease.map(|lease| lease.renew_at);
+                        next_at = self.verified(granted, Instant::now(), &mut lease);
                     }
                     Some(Decision::Denied(reason)) => {
                         lease = None;
                         attempts += 1;
-                        let wait = backoff(attempts, fastrand::f64());
+                        next_at = Instant::now() + backoff(attempts, fastrand::f64());
                         self.report_denial(&reason);
-                        next_at = Some(Instant::now() + wait);
                     }
                     None => return,
                 }
             }
             if self.listening.hub.is_none()
-                && let Some(hub) = current_hub(&self.channel.topic).await
+                && let Some(hub) = current_hub(&self.topic).await
             {
-                self.channel.hub = hub;
+                self.hub = hub;
             }
         }
     }
 
-    /// Notes a verified subscription. Returns its lease.
+    /// Notes a verified subscription, and its lease. Returns the time of the renewal.
     fn verified(
         &mut self,
         granted: Option<Duration>,
         at: Instant,
-        earlier: Option<Lease>,
-    ) -> Lease {
-        let topic = self.channel.topic.as_str();
-        let hub = self.channel.hub.as_str();
+        lease: &mut Option<Lease>,
+    ) -> Instant {
+        let reporter = &self.listening.reporter;
+        let (topic, hub) = (self.topic.as_str(), self.hub.as_str());
         let lease_seconds = granted.map(|granted| granted.as_secs());
         // Later verifications are reported as renewals, unless the lease has ended.
-        let has_lapsed = earlier.is_none_or(|earlier| earlier.ends_at <= Instant::now());
-        self.listening.reporter.report(&if has_lapsed {
-            ListenEvent::Subscribed {
-                topic,
-                hub,
-                lease_seconds,
-            }
-        } else {
-            ListenEvent::Renewed {
-                topic,
-                hub,
-                lease_seconds,
-            }
-        });
-        if has_lapsed {
-            let saved = self.listening.state.change_subscription(topic, |saved| {
+        if lease.is_none_or(|earlier| earlier.ends_at <= Instant::now()) {
+            reporter.subscribed(topic, hub, lease_seconds);
+            let saved = self.listening.state.change(&self.topic, |saved| {
                 saved.is_verified = true;
-                saved.hub = hub.to_owned();
+                saved.hub = self.hub.clone();
             });
             if let Err(error) = saved {
-                let reason = &error_chain(error.as_ref());
-                self.listening
-                    .reporter
-                    .report(&ListenEvent::NotSaved { topic, reason });
+                reporter.not_saved(topic, &error);
             }
             self.check.notify_one();
+        } else {
+            reporter.renewed(topic, hub, lease_seconds);
         }
-        if !self.is_verified || earlier.is_none() {
+        if !self.is_verified || lease.is_none() {
             self.is_verified = true;
             // Only the first one is awaited.
             let _ = self.listening.first.send(Ok(()));
         }
-        Lease::new(granted, at)
+        lease.insert(Lease::new(granted, at)).renew_at
     }
 
     /// Notes a failed request. Returns the wait before the next one; `None` if there is none, because the subscription is
     /// given up.
     fn failed(
-        &mut self,
+        &self,
         error: SubscribeError,
         attempts: u32,
         lease: Option<Lease>,
     ) -> Option<Duration> {
+        let (reporter, first) = (&self.listening.reporter, &self.listening.first);
         let denial = match &error {
             SubscribeError::Denied { reason, .. } => Some(reason.clone()),
             _ => None,
         };
         let asked_for = error.retry_after();
         let failure = Failure::from(error);
-        let reason = error_chain(failure.error.as_ref());
-        let topic = self.channel.topic.as_str().to_owned();
         let is_kept = self.is_verified || self.is_found_later || may_pass(failure.exit);
         let wait = || asked_for.unwrap_or_else(|| backoff(attempts, fastrand::f64()));
         let wait = is_kept.then(wait);
         let is_first = attempts == 1 && !self.is_verified;
+        if let Some(reason) = denial.as_ref().filter(|_| !is_first || reporter.is_json) {
+            self.report_denial(reason);
+        }
+        let topic = self.topic.as_str();
         if is_first {
-            if let Some(reason) = denial.as_ref().filter(|_| self.listening.reporter.is_json) {
-                self.report_denial(reason);
-            }
-            let _ = self.listening.first.send(Err(FirstFailure {
-                topic,
+            let _ = first.send(Err(FirstFailure {
+                topic: self.topic.clone(),
                 failure,
                 retry_at: wait.map(|wait| Instant::now() + wait),
             }));
@@ -229,28 +215,19 @@ impl Keeper {
         }
         if attempts == 1 {
             // It goes on where an earlier run ended, so that a hub that is down for the moment does not end it.
-            let _ = self.listening.first.send(Ok(()));
-        }
-        if let Some(reason) = &denial {
-            self.report_denial(reason);
+            let _ = first.send(Ok(()));
         }
         if denial.is_none() || wait.is_none() {
-            self.listening.reporter.report(&ListenEvent::NotSubscribed {
-                topic: &topic,
-                reason: &reason,
-                lease_seconds: lease.and_then(|lease| lease.rest(Instant::now())),
-                retry_seconds: wait.map(|wait| wait.as_secs()),
-            });
+            let rest = lease.and_then(|lease| lease.rest(Instant::now()));
+            let retry = wait.map(|wait| wait.as_secs());
+            reporter.not_subscribed(topic, &failure.reason, rest, retry);
         }
         wait
     }
 
     fn report_denial(&self, reason: &str) {
-        self.listening.reporter.report(&ListenEvent::Denied {
-            topic: self.channel.topic.as_str(),
-            hub: self.channel.hub.as_str(),
-            reason,
-        });
+        let (topic, hub) = (self.topic.as_str(), self.hub.as_str());
+        self.listening.reporter.denied(topic, hub, reason);
     }
 }
 

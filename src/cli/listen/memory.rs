@@ -82,19 +82,16 @@ impl Memory {
         if self.digests.contains(&new.digest) {
             return Relation::Repeat;
         }
-        let instant = |text: &Option<String>| Some(time_span(text.as_ref()?)?.0);
-        let Some(known) = self.known_until() else {
-            return Relation::Next;
-        };
-        let Some((last, _)) = time_span(known) else {
+        let known = self.known_until();
+        let (Some(known), Some(last)) = (known, start(known)) else {
             return Relation::Next;
         };
         // The interval of a framework notification ends at a time of the Source's own, and may be left out.
         let is_change = new.kind == ChannelKind::Change;
-        if is_change && self.until.is_some() && instant(&new.until) == Some(last) {
+        if is_change && self.until.is_some() && start(new.until.as_deref()) == Some(last) {
             return Relation::Repeat;
         }
-        match instant(&new.from) {
+        match start(new.from.as_deref()) {
             Some(from) if from > last => Relation::Gap {
                 since: known.to_owned(),
             },
@@ -114,17 +111,12 @@ impl Memory {
         memory.kind = Some(new.kind);
         memory.up = new.up.clone().or(memory.up);
         memory.digests.push_back(new.digest.clone());
-        while memory.digests.len() > DIGESTS {
-            memory.digests.pop_front();
-        }
-        let start = |text: &str| Some(time_span(text)?.0);
-        let last = memory.until.as_deref().and_then(start);
+        shorten(&mut memory.digests, DIGESTS);
         // Forward, never back.
-        let is_later = |new: &&str| start(new).is_some_and(|new| Some(new) > last);
-        if let Some(until) = new.until.as_deref().filter(is_later) {
-            memory.until = Some(until.to_owned());
+        if self.is_exceeded_by(new) {
+            memory.until = new.until.clone();
         }
-        let last = memory.known_until().and_then(start);
+        let last = start(memory.known_until());
         let mut occurrences = Occurrences::default();
         let mut undated = Vec::new();
         for change in new.changes() {
@@ -139,7 +131,7 @@ impl Memory {
         memory.undated.add(undated);
         for keys in [&mut memory.edge, &mut memory.caught_up] {
             keys.retain(|edge| last.is_some_and(|last| edge.ends > last));
-            shorten(keys);
+            shorten(keys, EDGE_KEYS);
         }
         memory
     }
@@ -147,15 +139,14 @@ impl Memory {
     /// Returns the memory after changes from Change Lists were handed over.
     pub fn after_missed(&self, missed: &[Missed]) -> Memory {
         let mut memory = self.clone();
-        let known = memory.known_until().and_then(time_span);
-        let known = known.map_or(Timestamp::MIN, |(known, _)| known);
+        let known = start(memory.known_until()).unwrap_or(Timestamp::MIN);
         let remembered = || missed.iter().filter(|missed| !missed.is_ahead);
         let keys = remembered().map(|missed| EdgeKey {
             key: Key::of(&missed.change),
             ends: end(&missed.change).or(missed.effective).unwrap_or(known),
         });
         memory.caught_up.extend(keys);
-        shorten(&mut memory.caught_up);
+        shorten(&mut memory.caught_up, EDGE_KEYS);
         memory.undated.add(undated(remembered()));
         memory
     }
@@ -174,7 +165,7 @@ impl Memory {
                 })
             });
             memory.edge.extend(keys);
-            shorten(&mut memory.edge);
+            shorten(&mut memory.edge, EDGE_KEYS);
         }
         memory
     }
@@ -191,7 +182,7 @@ impl Memory {
     /// Returns true if a listed change is later than what was handed over, and not one of these keys. One whose time is
     /// missing, or cannot be read, is: nothing proves that it was.
     pub fn is_missed(&self, change: &ReceivedChange, key: Key, handed_over: &HashSet<Key>) -> bool {
-        let Some((last, _)) = self.known_until().and_then(time_span) else {
+        let Some(last) = start(self.known_until()) else {
             return true;
         };
         end(change).is_none_or(|end| end > last) && !handed_over.contains(&key)
@@ -200,41 +191,30 @@ impl Memory {
     /// Removes the changes of a notification that were read from Change Lists and handed over before. Each of these removes
     /// one.
     pub fn remove_caught_up(&mut self, changes: &mut Vec<ReceivedChange>) {
-        let mut left: HashMap<Key, u32> = HashMap::new();
+        let (mut left, mut removed) = (HashMap::new(), HashMap::new());
         for edge in &self.caught_up {
-            *left.entry(edge.key).or_default() += 1;
+            add(&mut left, edge.key);
         }
-        let mut removed: HashMap<Key, u32> = HashMap::new();
         changes.retain(|change| {
             let key = Key::of(change);
-            match left.get_mut(&key).filter(|left| **left > 0) {
-                Some(left) => {
-                    *left -= 1;
-                    *removed.entry(key).or_default() += 1;
-                    false
-                }
-                None => true,
+            let is_caught_up = remove(&mut left, key);
+            if is_caught_up {
+                add(&mut removed, key);
             }
+            !is_caught_up
         });
         // They count as changes of a notification from now on.
-        let (mut caught_up, mut edge) = (VecDeque::new(), std::mem::take(&mut self.edge));
-        for key in self.caught_up.drain(..) {
-            match removed.get_mut(&key.key).filter(|removed| **removed > 0) {
-                Some(removed) => {
-                    *removed -= 1;
-                    edge.push_back(key);
-                }
-                None => caught_up.push_back(key),
-            }
-        }
-        (self.caught_up, self.edge) = (caught_up, edge);
+        let caught_up = self.caught_up.drain(..);
+        let (told, caught_up): (VecDeque<_>, _) =
+            caught_up.partition(|edge| remove(&mut removed, edge.key));
+        self.edge.extend(told);
+        self.caught_up = caught_up;
     }
 
     /// Returns true if a notification reaches beyond the last `until`: one that overlaps is then the content of a topic
     /// that has the notifications before it too, and not one of these that comes late.
     pub fn is_exceeded_by(&self, new: &Handed) -> bool {
-        let instant = |text: Option<&str>| Some(time_span(text?)?.0);
-        instant(new.until.as_deref()) > instant(self.until.as_deref())
+        start(new.until.as_deref()) > start(self.until.as_deref())
     }
 
     /// Returns true if a change of a notification that overlaps has a time up to which all notifications were handed over,
@@ -256,10 +236,25 @@ fn end(change: &ReceivedChange) -> Option<Timestamp> {
     Some(time_span(change.datetime.as_deref()?)?.1)
 }
 
-/// Removes the oldest keys when there are too many.
-fn shorten(keys: &mut VecDeque<EdgeKey>) {
-    let excess = keys.len().saturating_sub(EDGE_KEYS);
-    keys.drain(..excess);
+/// Returns the start of a time, if that can be read.
+fn start(text: Option<&str>) -> Option<Timestamp> {
+    Some(time_span(text?)?.0)
+}
+
+/// Counts one more of a key.
+fn add(counts: &mut HashMap<Key, u32>, key: Key) {
+    *counts.entry(key).or_default() += 1;
+}
+
+/// Counts one less of a key. Returns false if there is none.
+fn remove(counts: &mut HashMap<Key, u32>, key: Key) -> bool {
+    let count = counts.get_mut(&key).filter(|count| **count > 0);
+    count.map(|count| *count -= 1).is_some()
+}
+
+/// Removes the oldest when there are more than so many.
+fn shorten<T>(kept: &mut VecDeque<T>, most: usize) {
+    kept.drain(..kept.len().saturating_sub(most));
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Not;
 
+use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::escape::escaped;
@@ -10,8 +12,9 @@ use resourcesync::payload::{ChangeKind, Entry};
 use resourcesync::receive::{Notification, ReceivedChange};
 use serde::Serialize;
 
-/// One notification, or missed changes in the form of one.
+/// One notification, or missed changes in the form of one; as JSON, with a field that says so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename = "notification")]
 pub struct Handed {
     pub topic: String,
     pub kind: ChannelKind,
@@ -19,7 +22,7 @@ pub struct Handed {
     pub until: Option<String>,
     pub up: Option<String>,
     /// True if it was not delivered by the hub, but read from the topic or from Change Lists.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "Not::not")]
     pub caught_up: bool,
     pub entries: Entries,
     /// Digest of the notification as received, by which it is recognised.
@@ -47,37 +50,31 @@ pub struct FrameworkEntry {
     pub index: Option<String>,
 }
 
-fn is_false(value: &bool) -> bool {
-    !*value
-}
-
 impl Handed {
     /// Returns a notification that was received on a topic, as `body`.
     pub fn new(topic: &str, notification: Notification, body: &[u8]) -> Handed {
         let kind = notification.kind();
-        let topic = topic.to_owned();
-        let digest = blake3::hash(body).to_hex()[..32].to_owned();
-        match notification {
-            Notification::Framework(payload) => Handed {
-                topic,
-                kind,
-                from: payload.from.map(|from| format!("{from:.3}")),
-                until: payload.until.map(|until| format!("{until:.3}")),
-                up: payload.up.map(|up| up.as_str().to_owned()),
-                caught_up: false,
-                entries: Entries::Framework(payload.entries.iter().map(framework).collect()),
-                digest,
-            },
-            Notification::Change(notification) => Handed {
-                topic,
-                kind,
-                from: notification.from,
-                until: notification.until,
-                up: notification.up,
-                caught_up: false,
-                entries: Entries::Change(notification.changes),
-                digest,
-            },
+        let (from, until, up, entries) = match notification {
+            Notification::Framework(payload) => (
+                payload.from.map(with_milliseconds),
+                payload.until.map(with_milliseconds),
+                payload.up.map(|up| up.as_str().to_owned()),
+                Entries::Framework(payload.entries.iter().map(framework).collect()),
+            ),
+            Notification::Change(changes) => {
+                let entries = Entries::Change(changes.changes);
+                (changes.from, changes.until, changes.up, entries)
+            }
+        };
+        Handed {
+            topic: topic.to_owned(),
+            kind,
+            from,
+            until,
+            up,
+            caught_up: false,
+            entries,
+            digest: blake3::hash(body).to_hex()[..32].to_owned(),
         }
     }
 
@@ -94,28 +91,14 @@ impl Handed {
         let Entries::Framework(entries) = &self.entries else {
             return false;
         };
-        entries.iter().any(|entry| {
-            let capability = entry.capability;
-            matches!(
-                capability,
-                Capability::CapabilityList | Capability::SourceDescription
-            )
-        })
+        let advertising = [Capability::CapabilityList, Capability::SourceDescription];
+        let mut entries = entries.iter();
+        entries.any(|entry| advertising.contains(&entry.capability))
     }
+}
 
-    /// Returns the line of JSON.
-    pub fn json(&self) -> serde_json::Result<String> {
-        #[derive(Serialize)]
-        struct Line<'a> {
-            event: &'static str,
-            #[serde(flatten)]
-            handed: &'a Handed,
-        }
-        serde_json::to_string(&Line {
-            event: "notification",
-            handed: self,
-        })
-    }
+fn with_milliseconds(time: Timestamp) -> String {
+    format!("{time:.3}")
 }
 
 fn framework(entry: &Entry) -> FrameworkEntry {
@@ -123,7 +106,7 @@ fn framework(entry: &Entry) -> FrameworkEntry {
         loc: entry.uri.as_str().to_owned(),
         change: entry.change,
         capability: entry.capability,
-        datetime: entry.datetime.map(|at| format!("{at:.3}")),
+        datetime: entry.datetime.map(with_milliseconds),
         index: entry.index.as_ref().map(|index| index.as_str().to_owned()),
     }
 }
@@ -202,14 +185,12 @@ mod tests {
     fn a_notification_is_a_line_of_json() {
         let entries = "<url><loc>https://e.org/2</loc><rs:md change=\"deleted\"/></url>";
         let mut handed = handed(entries);
+        let json = |handed: &Handed| serde_json::to_string(handed).unwrap();
         let rest = "\"entries\":[{\"loc\":\"https://e.org/2\",\"change\":\"deleted\"}]}";
         let head = "{\"event\":\"notification\",\"topic\":\"https://e.org/t\",\"kind\":\"change\",\
                     \"from\":\"2026-11-20T10:00:00Z\",\"until\":\"2026-11-20T10:05:31Z\",\"up\":null,";
-        assert_eq!(handed.json().unwrap(), format!("{head}{rest}"));
+        assert_eq!(json(&handed), format!("{head}{rest}"));
         handed.caught_up = true;
-        assert_eq!(
-            handed.json().unwrap(),
-            format!("{head}\"caught_up\":true,{rest}")
-        );
+        assert_eq!(json(&handed), format!("{head}\"caught_up\":true,{rest}"));
     }
 }

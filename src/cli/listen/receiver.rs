@@ -9,19 +9,19 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::receive::{Notification, time_span};
 use resourcesync::uri::Topic;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use websub::retry::backoff;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use websub::subscriber::{CallbackRequest, ReceivedNotification};
 
 use crate::cli::listen::change_key::{Key, KeySet};
 use crate::cli::listen::change_lists::{Patience, ReadChanges, Unreadable, missed};
+use crate::cli::listen::channels::ListenedChannel;
 use crate::cli::listen::command::Run;
 use crate::cli::listen::memory::{Memory, Relation};
 use crate::cli::listen::missed::{Following, Missed};
 use crate::cli::listen::notification::{Entries, Handed};
-use crate::cli::listen::printer::Text;
-use crate::cli::listen::report::ListenEvent;
+use crate::cli::listen::reporter::Text;
 use crate::cli::listen::{Listening, stopped};
 use crate::daemon::log::error_chain;
 
@@ -33,22 +33,6 @@ const BATCH: usize = 64;
 const READ_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// Longest wait that a server may ask for meanwhile. After a longer one the hub delivers again.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-
-/// The way in which notifications are handed over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Recipient {
-    Text,
-    Json,
-    /// The notifications as they were received.
-    Xml,
-    /// A command, which runs once for each notification, or for all that are waiting.
-    Command {
-        command: String,
-        is_batch: bool,
-        /// Time after which a run of the command is ended.
-        timeout: Duration,
-    },
-}
 
 /// The receiver of one topic.
 #[derive(Debug)]
@@ -87,48 +71,51 @@ struct HandOver {
     after: Option<Memory>,
 }
 
+/// What is to be handed over, and the memory after all of it.
+#[derive(Debug)]
+struct Judged {
+    memory: Memory,
+    hand_overs: Vec<HandOver>,
+}
+
 impl Receiver {
     /// Receives until it is stopped. Ends with an error if the output is closed.
     pub async fn run(mut self) -> io::Result<()> {
         let listening = Arc::clone(&self.listening);
         let check = Arc::clone(&self.check);
+        let is_batch = listening.options.exec_batch;
+        let limit = if is_batch { BATCH } else { 1 };
         loop {
+            let mut requests = Vec::new();
             let retry_at = self.retry.at;
             tokio::select! {
                 biased;
                 () = stopped(&listening.stop) => return Ok(()),
                 () = check.notified() => self.catch_up().await?,
-                () = until(retry_at) => self.catch_up().await?,
-                received = self.received.recv() => match received {
-                    Some(received) => self.take(received).await?,
-                    None => return Ok(()),
-                },
+                () = sleep_until(retry_at.unwrap_or_else(Instant::now)), if retry_at.is_some() => {
+                    self.catch_up().await?;
+                }
+                _ = self.received.recv_many(&mut requests, limit) => {
+                    if requests.is_empty() {
+                        return Ok(());
+                    }
+                    self.take(requests).await?;
+                }
             }
         }
     }
 
-    /// Takes a received notification, and with a batch all that are waiting. The hub is answered 200 once they were
-    /// handed over.
-    async fn take(&mut self, first: CallbackRequest) -> io::Result<()> {
-        let mut received = vec![first];
-        if let Recipient::Command { is_batch: true, .. } = self.listening.recipient {
-            while received.len() < BATCH
-                && let Ok(more) = self.received.try_recv()
-            {
-                received.push(more);
-            }
-        }
-        let mut notifications: Vec<ReceivedNotification> = Vec::new();
-        for received in received {
-            match received {
+    /// Takes received notifications. The hub is answered 200 once they were handed over.
+    async fn take(&mut self, requests: Vec<CallbackRequest>) -> io::Result<()> {
+        let mut notifications = Vec::new();
+        for request in requests {
+            match request {
                 // The hub delivers it again, after those that it has delivered before.
                 CallbackRequest::Notification(notification) if notification.is_abandoned() => {}
                 CallbackRequest::Notification(notification) => notifications.push(notification),
                 CallbackRequest::BadSignature { signature } => {
-                    self.report(&ListenEvent::BadSignature {
-                        topic: self.topic.as_str(),
-                        signature: signature.as_deref(),
-                    })
+                    let reporter = &self.listening.reporter;
+                    reporter.bad_signature(self.topic.as_str(), signature.as_deref());
                 }
             }
         }
@@ -138,13 +125,11 @@ impl Receiver {
                 return Ok(());
             }
         }
-        let mut hand_overs = Vec::new();
-        let mut memory = self.memory.clone();
-        let mut judged = Vec::new();
+        let mut judged = Judged::after(self.memory.clone());
+        let mut answered = Vec::new();
         for notification in notifications {
-            let body = &notification.body;
-            match self.judge(&mut memory, body, false, &mut hand_overs).await {
-                Ok(()) => judged.push(notification),
+            match self.judge(&mut judged, &notification.body, false).await {
+                Ok(()) => answered.push(notification),
                 // The hub delivers it again, and what comes after it.
                 Err(error) => {
                     self.retry.has_pending = true;
@@ -153,8 +138,8 @@ impl Receiver {
                 }
             }
         }
-        if self.hand_over(hand_overs).await? {
-            judged
+        if self.hand_over(judged.hand_overs).await? {
+            answered
                 .into_iter()
                 .for_each(ReceivedNotification::acknowledge);
             if !self.retry.has_pending && self.retry.at.is_none() {
@@ -170,15 +155,11 @@ impl Receiver {
         if !self.listening.state.is_kept() {
             return Ok(());
         }
-        let mut hand_overs = Vec::new();
-        let mut memory = self.memory.clone();
         let body = match content(&self.topic).await {
             Ok(body) => Some(body),
             Err(error) => {
-                self.report(&ListenEvent::NotCaughtUp {
-                    topic: self.topic.as_str(),
-                    reason: &error_chain(&error),
-                });
+                let reporter = &self.listening.reporter;
+                reporter.not_caught_up(self.topic.as_str(), &error_chain(&error));
                 if error.is_temporary() {
                     self.retry(error.retry_after());
                     return Ok(());
@@ -190,15 +171,16 @@ impl Receiver {
         // Without a notification that follows a gap, no later one has to wait: it begins where the last one ended, or there
         // is a gap, which is read then.
         let is_awaited = body.is_some();
+        let mut judged = Judged::after(self.memory.clone());
         let read = match body {
-            Some(body) => self.judge(&mut memory, &body, true, &mut hand_overs).await,
+            Some(body) => self.judge(&mut judged, &body, true).await,
             // The topic has nothing, or nobody may read it.
-            _ if memory.kind == Some(ChannelKind::Change) => {
-                self.add_missed(&mut memory, None, &mut hand_overs).await
+            None if judged.memory.kind == Some(ChannelKind::Change) => {
+                self.add_missed(&mut judged, None).await
             }
-            _ => Ok(()),
+            None => Ok(()),
         };
-        let is_handed_over = self.hand_over(hand_overs).await?;
+        let is_handed_over = self.hand_over(judged.hand_overs).await?;
         self.retry.has_pending = !is_handed_over || (is_awaited && read.is_err());
         match read {
             Err(error) => self.retry(error.retry_after()),
@@ -216,39 +198,44 @@ impl Receiver {
         self.retry.at = Some(Instant::now() + wait);
     }
 
-    /// Adds the hand-overs of a notification, given the memory after those before it. It was delivered, or else read from
-    /// the topic.
+    /// Adds the hand-overs of a notification after those before it. It was delivered, or else read from the topic.
     ///
     /// # Errors
     ///
     /// If changes before it were missed and cannot be read now: handing it over would lose them for good.
     async fn judge(
         &mut self,
-        memory: &mut Memory,
+        judged: &mut Judged,
         body: &[u8],
         caught_up: bool,
-        hand_overs: &mut Vec<HandOver>,
     ) -> Result<(), Unreadable> {
-        let Some(notification) = self.notification(body) else {
-            return Ok(());
+        let listening = Arc::clone(&self.listening);
+        let (topic, reporter) = (self.topic.clone(), &listening.reporter);
+        let topic = topic.as_str();
+        let notification = match Notification::parse(body) {
+            Ok(notification) => notification,
+            Err(error) => {
+                reporter.invalid(topic, &error_chain(&error));
+                return Ok(());
+            }
         };
-        let mut handed = Handed {
-            caught_up,
-            ..Handed::new(self.topic.as_str(), notification, body)
-        };
-        memory.up = handed.up.clone().or(memory.up.take());
+        if let Notification::Change(changes) = &notification
+            && changes.skipped > 0
+        {
+            reporter.skipped(topic, changes.skipped);
+        }
+        let mut handed = Handed::new(topic, notification, body);
+        handed.caught_up = caught_up;
+        judged.memory.up = handed.up.clone().or(judged.memory.up.take());
         let had_entries = !handed.changes().is_empty();
-        let relation = memory.relation(&handed);
+        let relation = judged.memory.relation(&handed);
         if let Relation::Gap { since } = &relation {
-            self.report(&ListenEvent::Gap {
-                topic: self.topic.as_str(),
-                until: since,
-                from: handed.from.as_deref().unwrap_or_default(),
-            });
-            if self.listening.state.is_kept() && handed.kind == ChannelKind::Change {
-                self.add_missed(memory, Some(&handed), hand_overs).await?;
+            reporter.gap(topic, since, handed.from.as_deref().unwrap_or_default());
+            if listening.state.is_kept() && handed.kind == ChannelKind::Change {
+                self.add_missed(judged, Some(&handed)).await?;
             }
         }
+        let memory = &mut judged.memory;
         let is_page = memory.is_exceeded_by(&handed);
         if let Entries::Change(changes) = &mut handed.entries
             && relation != Relation::Repeat
@@ -266,41 +253,17 @@ impl Receiver {
             relation == Relation::Repeat || (had_entries && handed.changes().is_empty());
         // One that was read is no repeat: the topic often has the notification that was delivered last.
         if is_repeat && !caught_up {
-            self.report(&ListenEvent::Repeat {
-                topic: self.topic.as_str(),
-                until: handed.until.as_deref(),
+            reporter.repeat(topic, handed.until.as_deref());
+        }
+        if relation != Relation::Repeat {
+            *memory = memory.after(&handed);
+            judged.hand_overs.push(HandOver {
+                handed: (!is_repeat).then_some(handed),
+                body: body.to_vec(),
+                after: Some(memory.clone()),
             });
         }
-        if relation == Relation::Repeat {
-            return Ok(());
-        }
-        *memory = memory.after(&handed);
-        hand_overs.push(HandOver {
-            handed: (!is_repeat).then_some(handed),
-            body: body.to_vec(),
-            after: Some(memory.clone()),
-        });
         Ok(())
-    }
-
-    /// Parses a notification, and reports what of it cannot be read.
-    fn notification(&self, body: &[u8]) -> Option<Notification> {
-        let topic = self.topic.as_str();
-        let notification = match Notification::parse(body) {
-            Ok(notification) => notification,
-            Err(error) => {
-                let reason = &error_chain(&error);
-                self.report(&ListenEvent::Invalid { topic, reason });
-                return None;
-            }
-        };
-        if let Notification::Change(notification) = &notification
-            && notification.skipped > 0
-        {
-            let entries = notification.skipped;
-            self.report(&ListenEvent::Skipped { topic, entries });
-        }
-        Some(notification)
     }
 
     /// Adds the hand-overs of missed changes, up to the start of the notification that follows, if one does.
@@ -311,49 +274,39 @@ impl Receiver {
     /// have is added.
     async fn add_missed(
         &mut self,
-        memory: &mut Memory,
+        judged: &mut Judged,
         following: Option<&Handed>,
-        hand_overs: &mut Vec<HandOver>,
     ) -> Result<(), Unreadable> {
-        let topic = self.topic.clone();
-        let topic = topic.as_str();
-        let Some(since) = memory.known_until().map(str::to_owned) else {
+        if judged.memory.known_until().is_none() {
             return Ok(());
-        };
+        }
         let before = following.and_then(|following| following.from.clone());
         let from = before.as_deref().and_then(time_span);
         let following = following.zip(from).map(|(following, (from, _))| Following {
             from,
             keys: following.changes().iter().map(Key::of).collect(),
         });
-        let read = self.read_missed(memory, following.as_ref()).await;
+        let read = self.read_missed(&judged.memory, following.as_ref()).await;
+        let (topic, reporter) = (self.topic.as_str(), &self.listening.reporter);
         let ReadChanges { missed, unreadable } = match read {
             Ok(read) => read,
             Err(error) => {
                 let reason = error_chain(&error);
                 // Once, however often it is tried again.
                 if self.retry.reason.as_ref() != Some(&reason) {
-                    self.report(&ListenEvent::NotCaughtUp {
-                        topic,
-                        reason: &reason,
-                    });
+                    reporter.not_caught_up(topic, &reason);
                     self.retry.reason = Some(reason);
                 }
                 return Err(error);
             }
         };
         for error in &unreadable {
-            let reason = &error_chain(error);
-            self.report(&ListenEvent::NotCaughtUp { topic, reason });
+            reporter.not_caught_up(topic, &error_chain(error));
         }
-        let changes = missed.len();
-        if changes > 0 || (before.is_some() && unreadable.is_empty()) {
-            self.report(&ListenEvent::CaughtUp { topic, changes });
+        if !missed.is_empty() || (before.is_some() && unreadable.is_empty()) {
+            reporter.caught_up(topic, missed.len());
         }
-        let until = before.or_else(|| effective(&missed));
-        let after = memory.after_missed(&missed);
-        hand_overs.extend(in_parts(topic, memory, &missed, (since, until), &after));
-        *memory = after;
+        judged.add_missed(topic, &missed, before);
         Ok(())
     }
 
@@ -363,157 +316,144 @@ impl Receiver {
         following: Option<&Following>,
     ) -> Result<ReadChanges, Unreadable> {
         let topic = self.topic.as_str();
-        let mut waits = READ_AGAIN_AFTER.into_iter();
+        let mut waits = READ_AGAIN_AFTER.iter().filter(|_| following.is_some());
         loop {
-            let error = match missed(topic, memory, following, &mut self.retry.patience).await {
-                Ok(read) => return Ok(read),
-                Err(error) => error,
+            let read = missed(topic, memory, following, &mut self.retry.patience).await;
+            let Err(error) = &read else {
+                return read;
             };
-            let asked_for = error.retry_after();
-            let wait = waits.next().filter(|_| following.is_some());
-            let wait = wait.map(|wait| asked_for.unwrap_or(wait));
+            let wait = waits.next().copied();
+            let wait = wait.map(|wait| error.retry_after().unwrap_or(wait));
             match wait.filter(|wait| *wait <= LONGEST_WAIT) {
                 Some(wait) => tokio::time::sleep(wait).await,
-                None => return Err(error),
+                None => return read,
             }
         }
     }
 
-    /// Hands notifications over, each remembered when it is. Returns false if the command failed, or if it is to stop
-    /// before the last one, and an error if the output is closed.
-    async fn hand_over(&mut self, hand_overs: Vec<HandOver>) -> io::Result<bool> {
-        if let Recipient::Command {
-            command,
-            is_batch: true,
-            timeout,
-        } = &self.listening.recipient
-        {
-            let handed = hand_overs
-                .iter()
-                .filter_map(|hand_over| hand_over.handed.clone());
-            let handed: Vec<Handed> = handed.collect();
-            if !handed.is_empty() && !self.execute(command, *timeout, &handed).await {
+    /// Hands notifications over, each remembered when it is, or with a batch all together. Returns false if the command
+    /// failed, or if it is to stop before the last one, and an error if the output is closed.
+    async fn hand_over(&mut self, mut hand_overs: Vec<HandOver>) -> io::Result<bool> {
+        let is_batch = self.listening.options.exec_batch;
+        let together = if is_batch { usize::MAX } else { 1 };
+        for part in hand_overs.chunks_mut(together) {
+            if !self.is_handed_over(part).await? {
                 return Ok(false);
             }
-            hand_overs
-                .into_iter()
-                .for_each(|hand_over| self.remember(hand_over));
-            return Ok(true);
-        }
-        for hand_over in hand_overs {
-            if *self.listening.stop.borrow() {
-                return Ok(false);
+            for hand_over in part {
+                self.remember(hand_over);
             }
-            if let Some(handed) = &hand_over.handed {
-                let is_handed_over = match &self.listening.recipient {
-                    Recipient::Command {
-                        command, timeout, ..
-                    } => {
-                        let handed = std::slice::from_ref(handed);
-                        self.execute(command, *timeout, handed).await
-                    }
-                    Recipient::Json => self.print(Text::Line(handed.json()?)).await?,
-                    Recipient::Text => self.print(Text::Lines(handed.to_string())).await?,
-                    Recipient::Xml => self.print(Text::Document(hand_over.body.clone())).await?,
-                };
-                if !is_handed_over {
-                    return Ok(false);
-                }
-            }
-            self.remember(hand_over);
         }
         Ok(true)
     }
 
-    async fn print(&self, text: Text) -> io::Result<bool> {
-        let Listening { reporter, stop, .. } = &*self.listening;
-        reporter.print(text, stopped(stop)).await
-    }
-
-    async fn execute(&self, command: &str, timeout: Duration, handed: &[Handed]) -> bool {
-        let stop = &self.listening.stop;
+    /// Hands notifications over together; with anything but a command, one at a time.
+    async fn is_handed_over(&self, part: &[HandOver]) -> io::Result<bool> {
+        let listening = &*self.listening;
+        let (options, stop) = (&listening.options, &listening.stop);
         if *stop.borrow() {
-            return false;
+            return Ok(false);
         }
-        let outcome = match Run::of(handed) {
-            Ok(run) => run.execute(command, timeout, stopped(stop)).await,
-            Err(error) => Err(error.to_string()),
+        let all = part.iter().filter_map(|one| one.handed.as_ref());
+        let (Some(first), Some(last)) = (all.clone().next(), all.clone().next_back()) else {
+            return Ok(true);
         };
-        if let Err(reason) = &outcome {
-            self.report(&ListenEvent::CommandFailed {
-                topic: self.topic.as_str(),
-                reason,
-            });
+        if let Some(command) = &options.exec {
+            let mut input = String::new();
+            for handed in all {
+                input += &serde_json::to_string(handed)?;
+                input.push('\n');
+            }
+            let run = Run {
+                input,
+                topic: &last.topic,
+                kind: last.kind.as_str(),
+                from: first.from.as_deref(),
+                until: last.until.as_deref(),
+            };
+            let outcome = run.execute(command, options.exec_timeout, stopped(stop));
+            let outcome = outcome.await;
+            if let Err(reason) = &outcome {
+                listening.reporter.command_failed(&last.topic, reason);
+            }
+            return Ok(outcome.is_ok());
         }
-        outcome.is_ok()
+        let text = if options.json {
+            Text::Line(serde_json::to_string(first)?)
+        } else if options.xml {
+            Text::Document(part[0].body.clone())
+        } else {
+            Text::Lines(first.to_string())
+        };
+        listening.reporter.print(text, stopped(stop)).await
     }
 
     /// Records that a notification was handed over, and saves the memory.
-    fn remember(&mut self, hand_over: HandOver) {
+    fn remember(&mut self, hand_over: &mut HandOver) {
+        let listening = &*self.listening;
         if let Some(handed) = &hand_over.handed {
             self.heard.add(handed.changes().iter().map(Key::of));
             if handed.may_advertise() {
-                self.listening.look.notify_one();
+                listening.look.notify_one();
             }
         }
-        let Some(after) = hand_over.after else { return };
+        let Some(after) = hand_over.after.take() else {
+            return;
+        };
         self.memory = after.clone();
-        let topic = self.topic.as_str();
-        let saved = self
-            .listening
-            .state
-            .change_subscription(topic, |subscription| subscription.memory = after);
         // It was handed over all the same; after a restart it may be once more.
+        let saved = listening
+            .state
+            .change(&self.topic, |saved| saved.memory = after);
         if let Err(error) = saved {
-            let reason = &error_chain(error.as_ref());
-            self.report(&ListenEvent::NotSaved { topic, reason });
+            listening.reporter.not_saved(self.topic.as_str(), &error);
         }
-    }
-
-    fn report(&self, event: &ListenEvent<'_>) {
-        self.listening.reporter.report(event);
     }
 }
 
-/// Returns the hand-overs of changes that were missed between two times, a limited number in each; the last one has the
-/// memory after all of them.
-fn in_parts(
-    topic: &str,
-    memory: &Memory,
-    missed: &[Missed],
-    (since, until): (String, Option<String>),
-    after: &Memory,
-) -> Vec<HandOver> {
-    let mut hand_overs = Vec::new();
-    let mut from = since;
-    let mut parts = missed.chunks(CHANGES_AT_A_TIME).peekable();
-    while let Some(part) = parts.next() {
-        let is_last = parts.peek().is_none();
-        let end = if is_last {
-            until.clone()
-        } else {
-            effective(part)
-        };
-        // Our own time, at the first subscription, is no `until`.
-        let end = end.or_else(|| memory.until.clone());
-        let handed = Handed {
-            topic: topic.to_owned(),
-            kind: ChannelKind::Change,
-            from: Some(from.clone()),
-            until: end.clone(),
-            up: memory.up.clone(),
-            caught_up: true,
-            entries: Entries::Change(part.iter().map(|missed| missed.change.clone()).collect()),
-            digest: String::new(),
-        };
-        hand_overs.push(HandOver {
-            handed: Some(handed),
-            body: Vec::new(),
-            after: is_last.then(|| after.clone()),
-        });
-        from = end.unwrap_or(from);
+impl Judged {
+    fn after(memory: Memory) -> Judged {
+        Judged {
+            memory,
+            hand_overs: Vec::new(),
+        }
     }
-    hand_overs
+
+    /// Adds the hand-overs of changes that were missed since the last notification, up to `until` or the last of them, a
+    /// limited number in each; the last one has the memory after all of them.
+    fn add_missed(&mut self, topic: &str, missed: &[Missed], until: Option<String>) {
+        let after = self.memory.after_missed(missed);
+        let mut from = self.memory.known_until().map(str::to_owned);
+        let mut parts = missed.chunks(CHANGES_AT_A_TIME);
+        while let Some(part) = parts.next() {
+            let is_last = parts.len() == 0;
+            let end = match &until {
+                _ if !is_last => effective(part),
+                None => effective(missed),
+                until => until.clone(),
+            };
+            // Our own time, at the first subscription, is no `until`.
+            let end = end.or(self.memory.until.clone());
+            let changes = part.iter().map(|missed| missed.change.clone()).collect();
+            let handed = Handed {
+                topic: topic.to_owned(),
+                kind: ChannelKind::Change,
+                from: from.clone(),
+                until: end.clone(),
+                up: self.memory.up.clone(),
+                caught_up: true,
+                entries: Entries::Change(changes),
+                digest: String::new(),
+            };
+            self.hand_overs.push(HandOver {
+                handed: Some(handed),
+                body: Vec::new(),
+                after: is_last.then(|| after.clone()),
+            });
+            from = end.or(from);
+        }
+        self.memory = after;
+    }
 }
 
 /// Returns the last time at which one of some changes took effect, if any has one.
@@ -524,9 +464,10 @@ fn effective(changes: &[Missed]) -> Option<String> {
 
 /// Returns the memory of a topic to which nobody has subscribed yet: neither its current content was missed, nor what the
 /// Change Lists have. If these cannot be read, changes in them without a time may be handed over.
-pub async fn baseline(topic: &Topic, kind: Option<ChannelKind>, up: Option<&str>) -> Memory {
+pub async fn baseline(channel: &ListenedChannel) -> Memory {
     let now = Timestamp::now();
-    let mut memory = Memory::new(kind, up);
+    let topic = &channel.topic;
+    let mut memory = Memory::new(channel.kind, channel.capability_list.as_deref());
     let content = content(topic).await.unwrap_or_default();
     if let Ok(notification) = Notification::parse(&content) {
         memory = memory.after(&Handed::new(topic.as_str(), notification, &content));
@@ -548,11 +489,4 @@ pub async fn baseline(topic: &Topic, kind: Option<ChannelKind>, up: Option<&str>
 async fn content(topic: &Topic) -> Result<Vec<u8>, RetrieveError> {
     let retriever = Retriever::new(AllowedOrigins::of([topic.as_str()]))?;
     retriever.get(topic.as_str()).await
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }

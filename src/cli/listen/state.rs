@@ -5,13 +5,16 @@ use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic};
 use serde::{Deserialize, Serialize, Serializer};
+use smart_default::SmartDefault;
 use websub::secret::Secret;
+use websub::subscriber::CallbackKey;
 
 use crate::cli::listen::channels::ListenedChannel;
 use crate::cli::listen::memory::Memory;
@@ -22,13 +25,14 @@ const VERSION: u32 = 1;
 const LOCK_WAIT: Duration = Duration::from_millis(100);
 
 /// The content of the file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, SmartDefault, Serialize, Deserialize)]
 pub struct SavedState {
+    #[default(VERSION)]
     version: u32,
     /// The port at which callbacks are received.
     pub port: Option<u16>,
     /// By topic.
-    pub subscriptions: BTreeMap<String, SavedSubscription>,
+    pub subscriptions: BTreeMap<Topic, SavedSubscription>,
 }
 
 /// One subscription.
@@ -39,7 +43,7 @@ pub struct SavedSubscription {
     /// The Capability List that advertises the channel; none of a topic that was given itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertised_by: Option<String>,
-    pub hub: String,
+    pub hub: Hub,
     /// Last segment of the callback.
     pub callback: String,
     #[serde(serialize_with = "revealed")]
@@ -51,18 +55,63 @@ pub struct SavedSubscription {
     pub memory: Memory,
 }
 
+impl SavedState {
+    /// Returns the memory of a channel whose topic has moved: the same kind, advertised by the same Capability List.
+    pub fn memory_of_moved(
+        &self,
+        channel: &ListenedChannel,
+        wanted: &BTreeMap<Topic, ListenedChannel>,
+    ) -> Option<Memory> {
+        let list = channel.advertised_by()?;
+        let mut earlier = self.subscriptions.iter();
+        let earlier = earlier.find(|(topic, saved)| {
+            saved.advertised_by.as_deref() == Some(list)
+                && saved.memory.kind == channel.kind
+                && !wanted.contains_key(*topic)
+        });
+        earlier.map(|(_, saved)| saved.memory.clone())
+    }
+}
+
 impl SavedSubscription {
+    /// Returns a new subscription, with a callback and a secret of its own.
+    pub fn new(channel: &ListenedChannel, memory: Memory) -> SavedSubscription {
+        let CallbackKey { id, secret } = CallbackKey::random();
+        SavedSubscription {
+            asked: channel.asked.clone(),
+            advertised_by: channel.advertised_by().map(str::to_owned),
+            hub: channel.hub.clone(),
+            callback: id,
+            secret,
+            is_verified: false,
+            memory,
+        }
+    }
+
     /// Returns true for the channels that are wanted: of one kind, unless the topic was given itself.
     pub fn is_wanted(&self, kind: Option<ChannelKind>) -> bool {
         kind.is_none_or(|kind| self.advertised_by.is_none() || self.memory.kind == Some(kind))
     }
 
     /// Records where the channel was found.
-    pub fn find(&mut self, channel: &ListenedChannel) {
-        self.asked = channel.asked.clone();
-        self.hub = channel.hub.as_str().to_owned();
-        if let Some(list) = channel.advertised_by() {
-            self.advertised_by = Some(list.to_owned());
+    pub fn found(self, channel: &ListenedChannel) -> SavedSubscription {
+        let list = channel.advertised_by().map(str::to_owned);
+        SavedSubscription {
+            asked: channel.asked.clone(),
+            advertised_by: list.or(self.advertised_by),
+            hub: channel.hub.clone(),
+            ..self
+        }
+    }
+
+    /// Returns the channel as it was found.
+    pub fn channel(&self, topic: &Topic, hub: Option<&Hub>) -> ListenedChannel {
+        ListenedChannel {
+            asked: self.asked.clone(),
+            topic: topic.clone(),
+            hub: hub.unwrap_or(&self.hub).clone(),
+            kind: self.advertised_by.as_ref().and(self.memory.kind),
+            capability_list: self.advertised_by.clone().or(self.memory.up.clone()),
         }
     }
 }
@@ -87,17 +136,14 @@ impl ListenState {
         let saved = match path.map(fs::read) {
             Some(Ok(text)) => read(&text),
             Some(Err(error)) if error.kind() != ErrorKind::NotFound => Err(error.into()),
-            Some(Err(_)) | None => Ok(SavedState {
-                version: VERSION,
-                port: None,
-                subscriptions: BTreeMap::new(),
-            }),
+            Some(Err(_)) | None => Ok(SavedState::default()),
         };
         let name = path.unwrap_or(Path::new("")).display();
+        let saved = saved.with_context(|| format!("cannot read the state file {name}"))?;
         Ok(ListenState {
             path: path.map(Path::to_owned),
             _lock: lock,
-            saved: Mutex::new(saved.with_context(|| format!("cannot read the state file {name}"))?),
+            saved: Mutex::new(saved),
         })
     }
 
@@ -107,27 +153,32 @@ impl ListenState {
     }
 
     /// Returns the loaded state with all later changes.
-    pub fn saved(&self) -> SavedState {
-        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        saved.clone()
+    pub fn saved(&self) -> MutexGuard<'_, SavedState> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and saves it durably before it returns.
-    pub fn change(&self, change: impl FnOnce(&mut SavedState)) -> anyhow::Result<()> {
-        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut saved);
-        self.write(&saved)
-    }
-
-    /// Adds subscriptions, or changes them. If they cannot be saved, the state stays as it was.
-    pub fn add(&self, port: u16, new: Vec<(String, SavedSubscription)>) -> anyhow::Result<()> {
-        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Adds subscriptions, or replaces them. If they cannot be saved, the state stays as it was.
+    pub fn add(&self, port: u16, new: Vec<(Topic, SavedSubscription)>) -> anyhow::Result<()> {
+        let mut saved = self.saved();
         let mut next = saved.clone();
         next.port = Some(port);
         next.subscriptions.extend(new);
         self.write(&next)?;
         *saved = next;
         Ok(())
+    }
+
+    /// Changes one subscription, and saves it durably before it returns.
+    pub fn change(
+        &self,
+        topic: &Topic,
+        change: impl FnOnce(&mut SavedSubscription),
+    ) -> anyhow::Result<()> {
+        let mut saved = self.saved();
+        if let Some(subscription) = saved.subscriptions.get_mut(topic) {
+            change(subscription);
+        }
+        self.write(&saved)
     }
 
     fn write(&self, saved: &SavedState) -> anyhow::Result<()> {
@@ -138,24 +189,11 @@ impl ListenState {
         replace(path, &text)
             .with_context(|| format!("cannot write the state file {}", path.display()))
     }
-
-    /// Changes one subscription.
-    pub fn change_subscription(
-        &self,
-        topic: &str,
-        change: impl FnOnce(&mut SavedSubscription),
-    ) -> anyhow::Result<()> {
-        self.change(|saved| {
-            if let Some(subscription) = saved.subscriptions.get_mut(topic) {
-                change(subscription);
-            }
-        })
-    }
 }
 
 /// Locks a state file by one beside it, because it is replaced itself at each change.
 fn lock(path: &Path) -> anyhow::Result<File> {
-    let of_file = beside(path, ".lock");
+    let of_file = path.with_added_extension("lock");
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).mode(0o600).open(&of_file);
     let file = file.with_context(|| format!("cannot write {}", of_file.display()))?;
@@ -177,18 +215,11 @@ fn lock(path: &Path) -> anyhow::Result<File> {
                 return Ok(file);
             }
             Err(TryLockError::Error(error)) => {
-                let message = format!("cannot lock the state file {}", path.display());
-                return Err(anyhow::Error::new(error).context(message));
+                return Err(error)
+                    .with_context(|| format!("cannot lock the state file {}", path.display()));
             }
         }
     }
-}
-
-/// Returns the path of a file beside another.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }
 
 fn revealed<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
@@ -197,15 +228,17 @@ fn revealed<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::E
 
 fn read(text: &[u8]) -> anyhow::Result<SavedState> {
     let saved: SavedState = serde_json::from_slice(text)?;
-    if saved.version != VERSION {
-        bail!("its version is {}, and not {VERSION}", saved.version);
-    }
+    ensure!(
+        saved.version == VERSION,
+        "its version is {}, and not {VERSION}",
+        saved.version
+    );
     Ok(saved)
 }
 
 /// Replaces a file by one that only its owner can read: it has secrets.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let new = beside(path, ".new");
+    let new = path.with_added_extension("new");
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -223,7 +256,9 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChannelKind, ListenState, Memory, PermissionsExt, SavedSubscription, Secret, fs};
+    use super::{
+        ChannelKind, Hub, ListenState, Memory, PermissionsExt, SavedSubscription, Secret, Topic, fs,
+    };
 
     fn subscription() -> SavedSubscription {
         let mut memory = Memory::new(None, Some("https://e.org/cl.xml"));
@@ -231,7 +266,7 @@ mod tests {
         SavedSubscription {
             asked: "https://e.org/t".to_owned(),
             advertised_by: None,
-            hub: "https://h.org/".to_owned(),
+            hub: Hub::new("https://h.org/"),
             callback: "id".to_owned(),
             secret: Secret::new("hidden"),
             is_verified: true,
@@ -244,18 +279,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("listen.json");
         let state = ListenState::load(Some(&path)).unwrap();
-        state
-            .change(|saved| {
-                saved.port = Some(8500);
-                saved
-                    .subscriptions
-                    .insert("https://e.org/t".to_owned(), subscription());
-            })
-            .unwrap();
-        let saved = state.saved();
+        let topic = Topic::new("https://e.org/t");
+        state.add(8500, vec![(topic, subscription())]).unwrap();
+        let saved = state.saved().clone();
         drop(state);
         let loaded = ListenState::load(Some(&path)).unwrap();
-        assert_eq!(loaded.saved(), saved);
+        assert_eq!(*loaded.saved(), saved);
         assert!(!format!("{loaded:?}").contains("hidden"), "{loaded:?}");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -297,15 +326,15 @@ mod tests {
         let obstacle = directory.path().join("listen.json.new");
         fs::create_dir(&obstacle).unwrap();
         let state = ListenState::load(Some(&path)).unwrap();
-        let new = || vec![("https://e.org/t".to_owned(), subscription())];
+        let new = || vec![(Topic::new("https://e.org/t"), subscription())];
         assert!(state.add(1, new()).is_err());
         assert!(state.saved().subscriptions.is_empty());
         fs::remove_dir(&obstacle).unwrap();
         state.add(1, new()).unwrap();
-        let saved = state.saved();
+        let saved = state.saved().clone();
         assert_eq!(saved.subscriptions.len(), 1);
         drop(state);
-        assert_eq!(ListenState::load(Some(&path)).unwrap().saved(), saved);
+        assert_eq!(*ListenState::load(Some(&path)).unwrap().saved(), saved);
     }
 
     #[test]
@@ -323,7 +352,7 @@ mod tests {
     #[test]
     fn without_a_file_nothing_is_kept() {
         let state = ListenState::load(None).unwrap();
-        state.change(|saved| saved.port = Some(1)).unwrap();
+        state.add(1, Vec::new()).unwrap();
         assert_eq!((state.is_kept(), state.saved().port), (false, Some(1)));
     }
 }

@@ -5,24 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::uri::Topic;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::cli::listen::channels::{FoundChannels, ListenedChannel, channels};
 use crate::cli::listen::memory::Memory;
-use crate::cli::listen::report::ListenEvent;
-use crate::cli::listen::{
-    LOOK_AGAIN_AFTER, Listening, MIN_LOOK, READ_AGAIN_AFTER, moved, report_unusable, unverified,
-    wait_after,
-};
-use crate::daemon::log::error_chain;
+use crate::cli::listen::state::SavedSubscription;
+use crate::cli::listen::{LOOK_AGAIN_AFTER, Listening, MIN_LOOK, READ_AGAIN_AFTER, wait_after};
 
 /// The Capability Lists and Source Descriptions that were given, and the topics that they led to.
 pub struct WatchedDocuments {
     /// Arguments of the command line that are no topics themselves.
-    documents: Vec<String>,
+    documents: BTreeSet<String>,
     listening: Arc<Listening>,
-    topics: BTreeSet<String>,
+    topics: BTreeSet<Topic>,
     /// Time of the last look.
     looked: (Timestamp, Instant),
     next_look: Instant,
@@ -34,16 +31,16 @@ pub struct WatchedDocuments {
 }
 
 impl WatchedDocuments {
-    /// Watches the documents that led to these channels, which were looked for just now.
+    /// Watches the documents that led to these channels, which were looked for just now, with what was unusable.
     pub fn new(
         listening: &Arc<Listening>,
-        wanted: &BTreeMap<String, ListenedChannel>,
+        wanted: &BTreeMap<Topic, ListenedChannel>,
+        unusable: BTreeSet<String>,
     ) -> WatchedDocuments {
         let advertised = wanted.values().filter(|channel| channel.kind.is_some());
-        let documents: BTreeSet<String> = advertised.map(|channel| channel.asked.clone()).collect();
         let now = Instant::now();
-        WatchedDocuments {
-            documents: documents.into_iter().collect(),
+        let mut watched = WatchedDocuments {
+            documents: advertised.map(|channel| channel.asked.clone()).collect(),
             listening: Arc::clone(listening),
             topics: wanted.keys().cloned().collect(),
             looked: (Timestamp::now(), now),
@@ -51,11 +48,13 @@ impl WatchedDocuments {
             looking: JoinSet::new(),
             unusable: BTreeSet::new(),
             failures: 0,
-        }
+        };
+        watched.note_unusable(unusable);
+        watched
     }
 
     /// Notes what was unusable at the last look, and looks again soon if anything was.
-    pub fn note_unusable(&mut self, unusable: BTreeSet<String>) {
+    fn note_unusable(&mut self, unusable: BTreeSet<String>) {
         if unusable.is_empty() {
             self.failures = 0
         } else {
@@ -74,7 +73,7 @@ impl WatchedDocuments {
         self.next_look = self.looked.1 + MIN_LOOK;
     }
 
-    /// Looks when it is time, and returns the channels that are advertised then. It may be dropped and called again.
+    /// Looks when it is time, and returns the channels that are advertised since. It may be dropped and called again.
     pub async fn found(&mut self) -> Vec<ListenedChannel> {
         if self.documents.is_empty() {
             std::future::pending::<()>().await;
@@ -86,7 +85,8 @@ impl WatchedDocuments {
             self.looking.spawn(async move {
                 let mut all = FoundChannels::default();
                 for url in documents {
-                    match channels(&url, listening.kind, listening.hub.as_ref()).await {
+                    let kind = listening.options.kind;
+                    match channels(&url, kind, listening.hub.as_ref()).await {
                         Ok(found) => {
                             all.channels.extend(found.channels);
                             all.unusable.extend(found.unusable);
@@ -98,64 +98,58 @@ impl WatchedDocuments {
             });
         }
         let found = self.looking.join_next().await;
-        let FoundChannels {
-            channels, unusable, ..
-        } = found.and_then(Result::ok).unwrap_or_default();
-        let wait = wait_after(self.failures.saturating_add(1));
-        for (url, failure) in &unusable {
+        let found = found.and_then(Result::ok).unwrap_or_default();
+        let wait = wait_after(self.failures.saturating_add(1)).as_secs();
+        for (url, failure) in &found.unusable {
             // Once, and not at each look.
             if !self.unusable.contains(url) {
-                report_unusable(&self.listening.reporter, url, failure, Some(wait));
+                let reporter = &self.listening.reporter;
+                reporter.no_channel(url, &failure.reason, Some(wait));
             }
         }
-        self.note_unusable(unusable.into_iter().map(|(url, _)| url).collect());
-        channels
+        self.note_unusable(found.unusable.into_iter().map(|(url, _)| url).collect());
+        self.saved(found.channels)
     }
 
     /// Saves the subscriptions of the channels that are new, and returns these. Notifications on them since the last look
     /// count as missed. Channels that cannot be saved are reported, and found again at the next look.
-    pub fn save(&mut self, found: Vec<ListenedChannel>, port: u16) -> Vec<ListenedChannel> {
+    fn saved(&mut self, found: Vec<ListenedChannel>) -> Vec<ListenedChannel> {
         let since = self.looked.0;
         self.looked.1 = Instant::now();
-        let by_topic = |channel: ListenedChannel| (channel.topic.as_str().to_owned(), channel);
-        let found: BTreeMap<String, ListenedChannel> = found.into_iter().map(by_topic).collect();
-        let saved = self.listening.state.saved();
-        let mut new = Vec::new();
-        let mut opened = Vec::new();
-        for (topic, channel) in &found {
-            if self.topics.contains(topic) {
-                continue;
-            }
-            opened.push(channel.clone());
-            if saved.subscriptions.contains_key(topic) {
-                continue;
-            }
-            let memory = moved(&saved, channel, &found).unwrap_or_else(|| {
-                let up = channel.capability_list.as_deref();
-                let mut memory = Memory::new(channel.kind, up);
-                memory.since = Some(format!("{since:.3}"));
-                memory
-            });
-            new.push((topic.clone(), unverified(channel, memory)));
-        }
+        let by_topic = |channel: ListenedChannel| (channel.topic.clone(), channel);
+        let found: BTreeMap<Topic, ListenedChannel> = found.into_iter().map(by_topic).collect();
+        let saved = self.listening.state.saved().clone();
+        let is_saved = |channel: &ListenedChannel| saved.subscriptions.contains_key(&channel.topic);
+        let opened = found.values();
+        let opened = opened.filter(|channel| !self.topics.contains(&channel.topic));
+        let mut opened: Vec<ListenedChannel> = opened.cloned().collect();
+        let new = opened.iter().filter(|channel| !is_saved(channel));
+        let new: Vec<_> = new
+            .map(|channel| {
+                let memory = saved.memory_of_moved(channel, &found).unwrap_or_else(|| {
+                    let up = channel.capability_list.as_deref();
+                    let mut memory = Memory::new(channel.kind, up);
+                    memory.since = Some(format!("{since:.3}"));
+                    memory
+                });
+                let subscription = SavedSubscription::new(channel, memory);
+                (channel.topic.clone(), subscription)
+            })
+            .collect();
+        let port = self.listening.destination.address.port();
         if !new.is_empty()
-            && let Err(error) = self.listening.state.add(port, new.clone())
+            && let Err(error) = self.listening.state.add(port, new)
         {
-            let reason = &error_chain(error.as_ref());
-            for (topic, _) in &new {
-                self.listening
-                    .reporter
-                    .report(&ListenEvent::NotSaved { topic, reason });
+            for channel in opened.extract_if(.., |channel| !is_saved(channel)) {
+                let reporter = &self.listening.reporter;
+                reporter.not_saved(channel.topic.as_str(), &error);
             }
-            opened.retain(|channel| saved.subscriptions.contains_key(channel.topic.as_str()));
             self.look_within(READ_AGAIN_AFTER);
         } else if self.unusable.is_empty() && !found.is_empty() {
             // A channel that an unusable list advertises was not looked for since.
             self.looked.0 = Timestamp::now();
         }
-        let topics = opened
-            .iter()
-            .map(|channel| channel.topic.as_str().to_owned());
+        let topics = opened.iter().map(|channel| channel.topic.clone());
         self.topics.extend(topics);
         opened
     }
