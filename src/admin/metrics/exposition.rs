@@ -4,13 +4,9 @@ use std::fmt;
 
 use jiff::Timestamp;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{
-    EncodeCounterValue, EncodeGaugeValue, EncodeMetric, MetricEncoder, NoLabelSet,
-};
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::{MetricType, TypedMetric};
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
 use websub::counts::Histogram;
 
 /// Exposition format.
@@ -44,72 +40,74 @@ impl ExpositionFormat {
 /// A label's name and value.
 pub type Label = (&'static str, String);
 
-/// Metrics in the order in which they are added.
+/// A value of a metric.
+#[derive(Debug)]
+pub enum Value {
+    Whole(u64),
+    Seconds(f64),
+    Histogram(Histogram),
+}
+
+/// Metrics in the order in which they are defined.
 #[derive(Debug, Default)]
-pub struct Exposition {
-    registry: Registry,
+pub struct Exposition(Vec<Family>);
+
+/// A metric with its values by labels.
+#[derive(Debug)]
+struct Family {
+    name: &'static str,
+    kind: MetricType,
+    help: &'static str,
+    values: Vec<(Vec<Label>, Value)>,
 }
 
 impl Exposition {
-    pub fn gauge<V: EncodeGaugeValue + Value>(&mut self, name: &str, help: &str, value: V) {
-        self.registry.register(name, help, ConstGauge::new(value));
+    /// Defines metrics, each in a line with its name, type and description. They are exposed even without values.
+    pub fn define(&mut self, metrics: &'static str) {
+        self.0.extend(metrics.lines().map(|line| {
+            let (name, rest) = line.split_once(' ').unwrap_or_default();
+            let (kind, help) = rest.split_once(' ').unwrap_or_default();
+            Family {
+                name,
+                kind: match kind {
+                    "counter" => MetricType::Counter,
+                    "histogram" => MetricType::Histogram,
+                    _ => MetricType::Gauge,
+                },
+                help,
+                values: Vec::new(),
+            }
+        }));
     }
 
-    pub fn gauges<V: EncodeGaugeValue + Value, const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: impl IntoIterator<Item = ([Label; N], V)>,
-    ) {
-        let values = values.into_iter();
-        let gauges = values.map(|(labels, value)| (labels, ConstGauge::new(value)));
-        self.series(name, help, gauges);
+    /// Adds a value of a metric that was defined, and is named without `rsnotify_`.
+    pub fn add(&mut self, name: &str, labels: &[Label], value: impl Into<Value>) {
+        let mut families = self.0.iter_mut();
+        let family = families.find(|family| family.name.strip_prefix("rsnotify_") == Some(name));
+        debug_assert!(family.is_some(), "{name} is not defined");
+        if let Some(family) = family {
+            family.values.push((labels.to_vec(), value.into()));
+        }
     }
 
-    pub fn counter<V: EncodeCounterValue + Value>(&mut self, name: &str, help: &str, value: V) {
-        let name = bare(name);
-        self.registry.register(name, help, ConstCounter::new(value));
+    /// Defines a metric without labels, and adds its value.
+    pub fn single(&mut self, metric: &'static str, value: impl Into<Value>) {
+        self.define(metric);
+        if let Some(family) = self.0.last_mut() {
+            family.values.push((Vec::new(), value.into()));
+        }
     }
 
-    pub fn counters<const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: impl IntoIterator<Item = ([Label; N], u64)>,
-    ) {
-        let values = values.into_iter();
-        let counters = values.map(|(labels, value)| (labels, ConstCounter::new(value)));
-        self.series(bare(name), help, counters);
-    }
-
-    pub fn histogram(&mut self, name: &str, help: &str, value: &Histogram) {
-        self.registry.register(name, help, Observed(value.clone()));
-    }
-
-    pub fn histograms<'a, const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: impl IntoIterator<Item = ([Label; N], &'a Histogram)>,
-    ) {
-        let values = values.into_iter();
-        let histograms = values.map(|(labels, value)| (labels, Observed(value.clone())));
-        self.series(name, help, histograms);
-    }
-
-    fn series<M: Metric + TypedMetric, const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        all: impl Iterator<Item = ([Label; N], M)>,
-    ) {
-        self.registry.register(name, help, Series(all.collect()));
-    }
-
-    pub fn encode(&self, format: ExpositionFormat) -> String {
+    pub fn encode(self, format: ExpositionFormat) -> String {
+        let mut registry = Registry::default();
+        for family in self.0 {
+            // OpenMetrics names a counter without the suffix of its values.
+            let name = family.name.strip_suffix("_total").unwrap_or(family.name);
+            registry.register(name, family.help, family);
+        }
         let mut text = String::new();
         // Writing to a string cannot fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode(&mut text, &registry);
         match format {
             ExpositionFormat::OpenMetrics => text,
             ExpositionFormat::Text => as_text(&text),
@@ -117,9 +115,73 @@ impl Exposition {
     }
 }
 
-/// Returns a counter's name without the suffix of its values, as OpenMetrics names it.
-fn bare(name: &str) -> &str {
-    name.strip_suffix("_total").unwrap_or(name)
+impl EncodeMetric for Family {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        for (labels, value) in &self.values {
+            if labels.is_empty() {
+                value.encode(self.kind, &mut encoder)?;
+            } else {
+                value.encode(self.kind, &mut encoder.encode_family(labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        self.kind
+    }
+}
+
+impl Value {
+    fn encode(&self, kind: MetricType, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
+        let is_counter = matches!(kind, MetricType::Counter);
+        match self {
+            Value::Whole(value) if is_counter => {
+                encoder.encode_counter::<NoLabelSet, _, f64>(value, None)
+            }
+            Value::Whole(value) => encoder.encode_gauge(value),
+            Value::Seconds(value) if is_counter => {
+                encoder.encode_counter::<NoLabelSet, _, f64>(value, None)
+            }
+            Value::Seconds(value) => encoder.encode_gauge(value),
+            Value::Histogram(histogram) => {
+                let buckets: Vec<(f64, u64)> = histogram.buckets().collect();
+                let (sum, count) = (histogram.sum, histogram.count());
+                encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+            }
+        }
+    }
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Value {
+        Value::Whole(value)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(value: usize) -> Value {
+        Value::Whole(value as u64)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Value {
+        Value::Whole(value.into())
+    }
+}
+
+/// A Unix time in seconds, as Prometheus has it.
+impl From<Timestamp> for Value {
+    fn from(at: Timestamp) -> Value {
+        Value::Seconds(at.as_duration().as_secs_f64())
+    }
+}
+
+impl From<&Histogram> for Value {
+    fn from(histogram: &Histogram) -> Value {
+        Value::Histogram(histogram.clone())
+    }
 }
 
 /// Converts to the text format, which names a counter like its values and has no end mark.
@@ -146,66 +208,15 @@ fn as_text(open_metrics: &str) -> String {
     text
 }
 
-/// Bounds of every metric value.
-pub trait Value: fmt::Debug + Send + Sync + 'static {}
-
-impl<V: fmt::Debug + Send + Sync + 'static> Value for V {}
-
-/// Metrics of one name with different labels.
-#[derive(Debug)]
-struct Series<M, const N: usize>(Vec<([Label; N], M)>);
-
-impl<M: Metric + TypedMetric, const N: usize> EncodeMetric for Series<M, N> {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        let Series(all) = self;
-        for (labels, metric) in all {
-            metric.encode(encoder.encode_family(labels)?)?;
-        }
-        Ok(())
-    }
-
-    fn metric_type(&self) -> MetricType {
-        M::TYPE
-    }
-}
-
-/// A histogram that was filled elsewhere.
-#[derive(Debug)]
-struct Observed(Histogram);
-
-impl TypedMetric for Observed {
-    const TYPE: MetricType = MetricType::Histogram;
-}
-
-impl EncodeMetric for Observed {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        let Observed(histogram) = self;
-        let buckets: Vec<(f64, u64)> = histogram.buckets().collect();
-        encoder.encode_histogram::<NoLabelSet>(histogram.sum, histogram.count(), &buckets, None)
-    }
-
-    fn metric_type(&self) -> MetricType {
-        Observed::TYPE
-    }
-}
-
-/// Returns a Unix time in seconds, as Prometheus has it.
-pub fn seconds(at: Timestamp) -> f64 {
-    at.as_duration().as_secs_f64()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn exposition() -> Exposition {
         let mut exposition = Exposition::default();
-        exposition.counters(
-            "a_total",
-            "Told of a counter",
-            [([("path", "\"\\\n".to_owned())], 2)],
-        );
-        exposition.gauge("b", "Not a counter", 1);
+        exposition.define("rsnotify_a_total counter Told of a counter");
+        exposition.add("a_total", &[("path", "\"\\\n".to_owned())], 2_u64);
+        exposition.single("b gauge Not a counter", 1_u64);
         exposition
     }
 
@@ -213,7 +224,7 @@ mod tests {
     fn open_metrics_names_a_counter_without_its_suffix_and_marks_the_end() {
         assert_eq!(
             exposition().encode(ExpositionFormat::OpenMetrics),
-            "# HELP a Told of a counter.\n# TYPE a counter\na_total{path=\"\\\"\\\\\\n\"} 2\n\
+            "# HELP rsnotify_a Told of a counter.\n# TYPE rsnotify_a counter\nrsnotify_a_total{path=\"\\\"\\\\\\n\"} 2\n\
              # HELP b Not a counter.\n# TYPE b gauge\nb 1\n# EOF\n"
         );
     }
@@ -222,7 +233,7 @@ mod tests {
     fn the_older_format_names_a_counter_as_its_values_are_named() {
         assert_eq!(
             exposition().encode(ExpositionFormat::Text),
-            "# HELP a_total Told of a counter.\n# TYPE a_total counter\na_total{path=\"\\\"\\\\\\n\"} 2\n\
+            "# HELP rsnotify_a_total Told of a counter.\n# TYPE rsnotify_a_total counter\nrsnotify_a_total{path=\"\\\"\\\\\\n\"} 2\n\
              # HELP b Not a counter.\n# TYPE b gauge\nb 1\n"
         );
     }

@@ -1,149 +1,124 @@
-//! Metrics of the trees and of their sweeps.
+//! Metrics of the trees, of their sweeps, and of the changes of resources that were taken from their Change Lists.
 
-use crate::admin::metrics::count;
-use crate::admin::metrics::exposition::{Exposition, Label, seconds};
+use crate::admin::metrics::age;
+use crate::admin::metrics::exposition::{Exposition, Label};
+use crate::report::figures::ChangeCounts;
 use crate::report::status::{SourceStatus, Status};
 
+const METRICS: &str = "\
+rsnotify_documents gauge Known documents by capability and state, independent of what hubs are due
+rsnotify_missing_documents gauge Documents that are missing and not confirmed as deleted yet
+rsnotify_broken_documents gauge Candidates that cannot be read
+rsnotify_oldest_broken_seconds gauge Age of the oldest broken candidate, 0 if none
+rsnotify_suspended gauge 1 while deletions are suspended because too much is missing; `rsnotify accept SOURCE` confirms \
+    them
+rsnotify_muted_sets gauge Sets of which nothing is sent, because of what their Capability Lists advertise
+rsnotify_findings gauge Problems in the published tree by kind; `rsnotify check` prints them
+rsnotify_channels gauge Channels by state; a retired one outlives its set for a while
+rsnotify_mount_present gauge 1 if the mount is present; while it is absent, nothing in it counts as deleted
+rsnotify_unreadable_directories gauge Unreadable directories of a mount, in which nothing is known and nothing counts as \
+    deleted
+rsnotify_mount_unwatched gauge 1 while a mount that should be watched by events is partly swept instead
+rsnotify_sweep_seconds histogram Duration of complete sweeps of a mount
+rsnotify_last_sweep_timestamp_seconds gauge Time when the last complete sweep of a mount ended
+rsnotify_last_sweep_files gauge Candidates found by the last complete sweep of a mount
+rsnotify_hints_total counter File system events that may concern a document or a directory
+rsnotify_hint_overflows_total counter Overflows of the kernel's event queue, each followed by a sweep
+rsnotify_changes_taken_total counter Changes of resources that were taken from Change Lists to be told
+rsnotify_changes_undated_total counter Changes that are told without a datetime, by reason
+rsnotify_change_entries_skipped_total counter Entries of Change Lists that cannot be told, because they have no URI or \
+    no change
+rsnotify_change_reads_total counter Change Lists that were read, by outcome: learned (its entries are not told), taken, \
+    stale (it is read again)
+rsnotify_change_round_seconds histogram Time to read the changed Change Lists of a set and to compare them with what was \
+    taken";
+
 pub fn expose(exposition: &mut Exposition, status: &Status) {
-    let sources = || status.sources.iter();
-    let each = |figure: fn(&SourceStatus) -> i64| {
-        sources().map(move |source| ([of_source(&source.name)], figure(source)))
-    };
-    let holdings = || status.figures.holdings.iter();
-    exposition.gauges(
-        "rsnotify_documents",
-        "Known documents by capability and state, independent of what hubs are due",
-        holdings().flat_map(|(source, holdings)| {
-            let documents = holdings.documents.iter().filter(|(_, many)| **many > 0);
-            documents.map(|((capability, state), many)| {
-                let labels = [
-                    of_source(source),
-                    ("capability", capability.as_str().to_owned()),
-                    ("state", state.as_str().to_owned()),
-                ];
-                (labels, count(*many))
-            })
-        }),
-    );
-    exposition.gauges(
-        "rsnotify_missing_documents",
-        "Documents that are missing and not confirmed as deleted yet",
-        each(|source| count(source.missing)),
-    );
-    exposition.gauges(
-        "rsnotify_broken_documents",
-        "Candidates that cannot be read",
-        each(|source| count(source.broken)),
-    );
-    exposition.gauges(
-        "rsnotify_oldest_broken_seconds",
-        "Age of the oldest broken candidate, 0 if none",
-        holdings().map(|(source, holdings)| {
-            let since = holdings.broken_since.unwrap_or(status.at);
-            let age = status.at.duration_since(since).as_secs().max(0);
-            ([of_source(source)], age)
-        }),
-    );
-    exposition.gauges(
-        "rsnotify_suspended",
-        "1 while deletions are suspended because too much is missing; `rsnotify accept SOURCE` confirms them",
-        each(|source| i64::from(source.suspended)),
-    );
-    exposition.gauges(
-        "rsnotify_muted_sets",
-        "Sets of which nothing is sent, because of what their Capability Lists advertise",
-        holdings().map(|(source, holdings)| ([of_source(source)], count(holdings.muted))),
-    );
-    exposition.gauges(
-        "rsnotify_findings",
-        "Problems in the published tree by kind; `rsnotify check` prints them",
-        holdings().flat_map(|(source, holdings)| {
-            let findings = holdings.findings.iter();
-            findings.map(|(kind, many)| {
-                let labels = [of_source(source), ("kind", (*kind).to_owned())];
-                (labels, count(*many))
-            })
-        }),
-    );
-    let channels = [("live", false), ("retired", true)];
-    exposition.gauges(
-        "rsnotify_channels",
-        "Channels by state; a retired one outlives its set for a while",
-        channels.map(|(state, is_retired)| {
-            let channels = status.channels.iter();
-            let many = channels.filter(|channel| channel.retired.is_some() == is_retired);
-            ([("state", state.to_owned())], count(many.count()))
-        }),
-    );
-    expose_mounts(exposition, status);
+    exposition.define(METRICS);
+    let (figures, counts) = (&status.figures, &status.figures.counts);
+    for source in &status.sources {
+        expose_source(exposition, source);
+        let uncounted = ChangeCounts::default();
+        let counts = counts.changes.get(&source.name).unwrap_or(&uncounted);
+        expose_changes(exposition, &source.name, counts);
+    }
+    for (source, holdings) in &figures.holdings {
+        let of_source = [source_label(source)];
+        for ((capability, state), many) in &holdings.documents {
+            let labels = [
+                source_label(source),
+                ("capability", capability.as_str().to_owned()),
+                ("state", state.as_str().to_owned()),
+            ];
+            if *many > 0 {
+                exposition.add("documents", &labels, *many);
+            }
+        }
+        let since = holdings.broken_since.unwrap_or(status.at);
+        exposition.add("oldest_broken_seconds", &of_source, age(since, status));
+        exposition.add("muted_sets", &of_source, holdings.muted);
+        for (kind, many) in &holdings.findings {
+            let labels = [source_label(source), ("kind", (*kind).to_owned())];
+            exposition.add("findings", &labels, *many);
+        }
+    }
+    for (state, is_retired) in [("live", false), ("retired", true)] {
+        let channels = status.channels.iter();
+        let many = channels.filter(|channel| channel.retired.is_some() == is_retired);
+        exposition.add("channels", &[("state", state.to_owned())], many.count());
+    }
+    for ((source, directory), sweeps) in &counts.mounts {
+        let mount = mount_labels(source, directory);
+        exposition.add("mount_unwatched", &mount, sweeps.unwatched);
+        exposition.add("sweep_seconds", &mount, &sweeps.took);
+        exposition.add("last_sweep_timestamp_seconds", &mount, sweeps.last);
+        exposition.add("last_sweep_files", &mount, sweeps.files);
+    }
+    for (source, hints) in &figures.hints {
+        let of_source = [source_label(source)];
+        exposition.add("hints_total", &of_source, hints.taken);
+        exposition.add("hint_overflows_total", &of_source, hints.overflows);
+    }
+    exposition.add("change_round_seconds", &[], &counts.rounds);
 }
 
-fn expose_mounts(exposition: &mut Exposition, status: &Status) {
-    let mounts = status.sources.iter().flat_map(|source| {
-        let mounts = source.mounts.iter();
-        mounts.filter_map(|mount| {
-            let labels = of_mount(&source.name, &mount.directory);
-            Some((labels, i64::from(mount.present?)))
-        })
-    });
-    exposition.gauges(
-        "rsnotify_mount_present",
-        "1 if the mount is present; while it is absent, nothing in it counts as deleted",
-        mounts,
-    );
-    let unreadable = status.sources.iter().flat_map(|source| {
-        let mounts = source.mounts.iter().filter(|mount| mount.present.is_some());
-        mounts.map(|mount| {
-            let labels = of_mount(&source.name, &mount.directory);
-            (labels, count(mount.unreadable_count()))
-        })
-    });
-    exposition.gauges(
-        "rsnotify_unreadable_directories",
-        "Unreadable directories of a mount, in which nothing is known and nothing counts as deleted",
-        unreadable,
-    );
-    let swept = || {
-        let mounts = status.figures.counts.mounts.iter();
-        mounts.map(|((source, directory), sweeps)| (of_mount(source, directory), sweeps))
-    };
-    exposition.gauges(
-        "rsnotify_mount_unwatched",
-        "1 while a mount that should be watched by events is partly swept instead",
-        swept().map(|(labels, sweeps)| (labels, i64::from(sweeps.unwatched))),
-    );
-    exposition.histograms(
-        "rsnotify_sweep_seconds",
-        "Duration of complete sweeps of a mount",
-        swept().map(|(labels, sweeps)| (labels, &sweeps.took)),
-    );
-    exposition.gauges(
-        "rsnotify_last_sweep_timestamp_seconds",
-        "Time when the last complete sweep of a mount ended",
-        swept().map(|(labels, sweeps)| (labels, seconds(sweeps.last))),
-    );
-    exposition.gauges(
-        "rsnotify_last_sweep_files",
-        "Candidates found by the last complete sweep of a mount",
-        swept().map(|(labels, sweeps)| (labels, i64::try_from(sweeps.files).unwrap_or(i64::MAX))),
-    );
-    let hints = || status.figures.hints.iter();
-    exposition.counters(
-        "rsnotify_hints_total",
-        "File system events that may concern a document or a directory",
-        hints().map(|(source, hints)| ([of_source(source)], hints.taken)),
-    );
-    exposition.counters(
-        "rsnotify_hint_overflows_total",
-        "Overflows of the kernel's event queue, each followed by a sweep",
-        hints().map(|(source, hints)| ([of_source(source)], hints.overflows)),
-    );
+fn expose_source(exposition: &mut Exposition, source: &SourceStatus) {
+    let of_source = [source_label(&source.name)];
+    exposition.add("missing_documents", &of_source, source.missing);
+    exposition.add("broken_documents", &of_source, source.broken);
+    exposition.add("suspended", &of_source, source.suspended);
+    for mount in &source.mounts {
+        let Some(is_present) = mount.present else {
+            continue;
+        };
+        let labels = mount_labels(&source.name, &mount.directory);
+        exposition.add("mount_present", &labels, is_present);
+        let unreadable = mount.unreadable_count();
+        exposition.add("unreadable_directories", &labels, unreadable);
+    }
 }
 
-fn of_source(name: &str) -> Label {
+fn expose_changes(exposition: &mut Exposition, source: &str, counts: &ChangeCounts) {
+    let mut add = |name, label, values: &[&str], counts: &[u64]| {
+        for (value, count) in values.iter().zip(counts) {
+            let labels = [source_label(source), (label, (*value).to_owned())];
+            exposition.add(name, &labels, *count);
+        }
+    };
+    let kinds = ["created", "updated", "deleted"];
+    add("changes_taken_total", "change", &kinds, &counts.taken);
+    let reasons = ["missing", "invalid", "back_dated", "ahead"];
+    add("changes_undated_total", "reason", &reasons, &counts.undated);
+    let outcomes = ["learned", "taken", "stale"];
+    add("change_reads_total", "how", &outcomes, &counts.reads);
+    let of_source = [source_label(source)];
+    exposition.add("change_entries_skipped_total", &of_source, counts.skipped);
+}
+
+fn source_label(name: &str) -> Label {
     ("source", name.to_owned())
 }
 
-fn of_mount(source: &str, directory: &str) -> [Label; 2] {
-    [of_source(source), ("mount", directory.to_owned())]
+fn mount_labels(source: &str, directory: &str) -> [Label; 2] {
+    [source_label(source), ("mount", directory.to_owned())]
 }
