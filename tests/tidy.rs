@@ -110,7 +110,7 @@ const TOUCHING: [&str; 18] = [
 /// Lines of code that the parts of `src/` and the crates may have, without comments, tests and the inside of long texts.
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 16] = [
-    ("admin", 1_240),
+    ("admin", 1_180),
     ("announce", 10_300),
     ("broker", 1_100),
     ("broker::feeds", 440),

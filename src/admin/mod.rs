@@ -98,8 +98,8 @@ impl Admin {
         }
         let query = uri.query().unwrap_or_default();
         let answered = match uri.path() {
-            "/healthz" => Ok(plain(StatusCode::OK, "alive\n")),
-            "/readyz" => Ok(self.ready()),
+            "/healthz" => Some(plain(StatusCode::OK, "alive\n")),
+            "/readyz" => Some(self.ready()),
             "/metrics" => self.metrics(request.headers()).await,
             "/status.json" => self.status_json().await,
             "/" => page::overview(self, query).await,
@@ -108,21 +108,20 @@ impl Admin {
             "/subscriptions" => page::subscriptions(self).await,
             "/payload" => page::payload(self, query).await,
             "/configuration" => page::configuration(self).await,
-            _ => Ok(empty(StatusCode::NOT_FOUND)),
+            _ => Some(empty(StatusCode::NOT_FOUND)),
         };
-        answered.unwrap_or_else(|Unanswered| {
+        answered.unwrap_or_else(|| {
             let message = "the event loop does not answer\n";
             plain(StatusCode::SERVICE_UNAVAILABLE, message)
         })
     }
 
-    async fn status(&self, detail: Detail) -> Result<Status, Unanswered> {
+    /// Returns the status, unless the event loop does not answer in time.
+    async fn status(&self, detail: Detail) -> Option<Status> {
         let (sender, receiver) = oneshot::channel();
         (self.request_status)(detail, sender);
-        match tokio::time::timeout(Duration::from_secs(5), receiver).await {
-            Ok(Ok(status)) => Ok(status),
-            _ => Err(Unanswered),
-        }
+        let received = tokio::time::timeout(Duration::from_secs(5), receiver).await;
+        received.ok()?.ok()
     }
 
     fn ready(&self) -> AdminResponse {
@@ -132,21 +131,21 @@ impl Admin {
         }
     }
 
-    async fn metrics(&self, headers: &HeaderMap) -> Result<AdminResponse, Unanswered> {
+    async fn metrics(&self, headers: &HeaderMap) -> Option<AdminResponse> {
         let format = ExpositionFormat::accepted(header(headers, ACCEPT.as_str()));
         let status = self.status(Detail::Figures).await?;
         let is_ready = self.readiness.not_ready().is_none();
         let text = metrics::expose(&status, is_ready, format);
-        Ok(page_of(format.content_type(), text))
+        Some(page_of(format.content_type(), text))
     }
 
-    async fn status_json(&self) -> Result<AdminResponse, Unanswered> {
+    async fn status_json(&self) -> Option<AdminResponse> {
         let status = self.status(Detail::Everything).await?;
         let page = Versioned {
             version: JSON_VERSION,
             message: &status,
         };
-        Ok(match serde_json::to_string(&page) {
+        Some(match serde_json::to_string(&page) {
             Ok(text) => page_of("application/json", escaped_lines(&text).into_owned()),
             Err(_) => empty(StatusCode::INTERNAL_SERVER_ERROR),
         })
@@ -169,10 +168,6 @@ const PAGES: [&str; 10] = [
 
 /// A response whose body is in memory.
 pub type AdminResponse = Response<Full<Bytes>>;
-
-/// The error that the event loop did not answer in time.
-#[derive(Debug)]
-struct Unanswered;
 
 fn plain(status: StatusCode, text: impl Into<Bytes>) -> AdminResponse {
     let mut page = page_of("text/plain; charset=utf-8", text);

@@ -15,7 +15,6 @@ use hyper::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
-use jiff::Timestamp;
 use resourcesync::escape::escaped_lines;
 use sha2::{Digest, Sha256};
 use url::form_urlencoded;
@@ -23,41 +22,41 @@ use websub::hub::subscriptions::view::SubscriptionView;
 
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
-use crate::admin::{Admin, AdminResponse, Unanswered, page_of, plain};
+use crate::admin::{Admin, AdminResponse, page_of, plain};
 use crate::announce::history::NotificationView;
 use crate::report::status::{Detail, Status};
 
 /// Serves `/`, the status page, which renews itself unless the query is `refresh=no`.
-pub(super) async fn overview(admin: &Admin, query: &str) -> Result<AdminResponse, Unanswered> {
+pub(super) async fn overview(admin: &Admin, query: &str) -> Option<AdminResponse> {
     let status = admin.status(Detail::Everything).await?;
     let is_still = parameter(&parameters(query), "refresh") == Some("no");
-    Ok(html(&Overview::new(&status, is_still)))
+    Some(html(&Overview::new(&status, is_still)))
 }
 
 /// Serves `/channels`, all channels page by page.
-pub(super) async fn channels(admin: &Admin, query: &str) -> Result<AdminResponse, Unanswered> {
+pub(super) async fn channels(admin: &Admin, query: &str) -> Option<AdminResponse> {
     let status = admin.status(Detail::Everything).await?;
     let filter = ChannelFilter::from_query(&parameters(query));
-    Ok(html(&ChannelsPage::new(&status, filter)))
+    Some(html(&ChannelsPage::new(&status, filter)))
 }
 
 /// Serves `/channel?topic=TOPIC`, one channel.
-pub(super) async fn channel(admin: &Admin, query: &str) -> Result<AdminResponse, Unanswered> {
+pub(super) async fn channel(admin: &Admin, query: &str) -> Option<AdminResponse> {
     let parameters = parameters(query);
     let Some(topic) = parameter(&parameters, "topic") else {
-        return Ok(not_found("parameter topic is missing"));
+        return Some(not_found("parameter topic is missing"));
     };
     let status = admin.status(Detail::Everything).await?;
-    Ok(match ChannelPage::new(&status, topic) {
+    Some(match ChannelPage::new(&status, topic) {
         Some(page) => html(&page),
         None => not_found("no channel has this topic"),
     })
 }
 
 /// Serves `/subscriptions`, those at the hub in this process.
-pub(super) async fn subscriptions(admin: &Admin) -> Result<AdminResponse, Unanswered> {
+pub(super) async fn subscriptions(admin: &Admin) -> Option<AdminResponse> {
     let status = admin.status(Detail::Subscriptions).await?;
-    Ok(html(&SubscriptionsPage::new(&status)))
+    Some(html(&SubscriptionsPage::new(&status)))
 }
 
 /// The subscriptions, failing ones first.
@@ -66,7 +65,6 @@ pub(super) async fn subscriptions(admin: &Admin) -> Result<AdminResponse, Unansw
 struct SubscriptionsPage<'a> {
     page: &'static str,
     address: &'static str,
-    now: Timestamp,
     status: &'a Status,
     listed: &'a [SubscriptionView],
     /// Number of others.
@@ -80,7 +78,6 @@ impl<'a> SubscriptionsPage<'a> {
         SubscriptionsPage {
             page: "subscriptions",
             address: "/subscriptions",
-            now: status.at,
             status,
             listed,
             more: all.len() - listed.len() + status.subscriptions.more,
@@ -89,26 +86,26 @@ impl<'a> SubscriptionsPage<'a> {
 }
 
 /// Serves `/payload?topic=TOPIC&seq=NUMBER`, the payload of one of the last notifications as it was sent.
-pub(super) async fn payload(admin: &Admin, query: &str) -> Result<AdminResponse, Unanswered> {
+pub(super) async fn payload(admin: &Admin, query: &str) -> Option<AdminResponse> {
     let parameters = parameters(query);
     let topic = parameter(&parameters, "topic");
     let seq = parameter(&parameters, "seq").and_then(|seq| seq.parse::<u64>().ok());
     let (Some(topic), Some(seq)) = (topic, seq) else {
-        return Ok(not_found("parameters topic and seq are missing"));
+        return Some(not_found("parameters topic and seq are missing"));
     };
     let is_meant = |view: &&NotificationView| view.topic.as_str() == topic && view.seq == seq;
     let status = admin.status(Detail::Everything).await?;
     let found = status.notifications.iter().find(is_meant);
-    Ok(match found.and_then(|view| view.payload.as_ref()) {
+    Some(match found.and_then(|view| view.payload.as_ref()) {
         Some(body) => text(body.as_text().into_owned()),
         None => not_found("payload no longer kept"),
     })
 }
 
 /// Serves `/configuration`, the effective configuration with secrets masked.
-pub(super) async fn configuration(admin: &Admin) -> Result<AdminResponse, Unanswered> {
+pub(super) async fn configuration(admin: &Admin) -> Option<AdminResponse> {
     let status = admin.status(Detail::Figures).await?;
-    Ok(match status.configuration {
+    Some(match status.configuration {
         Some(configuration) => text(configuration.effective),
         None => not_found("no configuration is known"),
     })

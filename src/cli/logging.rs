@@ -52,7 +52,7 @@ pub fn start(log: Log) -> Logging {
         warn!(
             lines,
             "dropped {} of the log: nobody reads it as fast as it is written",
-            counted(lines as usize, "line")
+            counted(lines, "line")
         );
     });
     let queue = queue.ok();

@@ -25,7 +25,7 @@ pub fn log_report(report: &TreeReport, plan: &Plan) {
     let Some(mount) = mount.map(|mount| mount.directory.display()) else {
         return;
     };
-    let found = counted(files as usize, "file");
+    let found = counted(files, "file");
     if let TreeReport::Swept { took, .. } = report {
         let seconds = took.as_secs_f64();
         debug!(%mount, files, seconds, "swept {mount}, {found}");

@@ -1,7 +1,6 @@
 //! The pages of channels: a list with filters, and one page for each.
 
 use askama::Template;
-use jiff::Timestamp;
 use websub::headers::encode_form;
 
 use crate::admin::page::parameter;
@@ -43,14 +42,6 @@ impl ChannelFilter {
         }
     }
 
-    pub fn choices(&self) -> [(&'static str, &'static str); 4] {
-        STATES
-    }
-
-    pub fn is_selected(&self, name: &str) -> bool {
-        self.state == name
-    }
-
     pub fn at_page(&self, page: usize) -> String {
         let page = page.to_string();
         let parameters = [
@@ -84,9 +75,7 @@ pub struct ChannelsPage<'a> {
     page: &'static str,
     address: String,
     status: &'a Status,
-    now: Timestamp,
     filter: ChannelFilter,
-    all: usize,
     found: usize,
     views: Vec<&'a ChannelView>,
     last_page: usize,
@@ -104,8 +93,6 @@ impl<'a> ChannelsPage<'a> {
             page: "channels",
             address: filter.at_page(filter.page),
             status,
-            now: status.at,
-            all: status.channels.len(),
             found,
             views: views.into_iter().skip(before).take(PER_PAGE).collect(),
             last_page,
@@ -114,22 +101,15 @@ impl<'a> ChannelsPage<'a> {
     }
 }
 
-/// The channel of one set with its pending and held changes.
-struct SetSection<'a> {
-    view: &'a ChannelView,
-    waiting: Vec<(&'static str, &'a WaitingView)>,
-}
-
 #[derive(Template)]
 #[template(path = "channel.html")]
 pub struct ChannelPage<'a> {
     page: &'static str,
     address: String,
     status: &'a Status,
-    now: Timestamp,
     topic: &'a str,
-    /// One for each set that has or had the topic.
-    views: Vec<SetSection<'a>>,
+    /// One for each set that has or had the topic, with its pending and held changes.
+    views: Vec<(&'a ChannelView, Vec<(&'static str, &'a WaitingView)>)>,
     notifications: Vec<&'a NotificationView>,
 }
 
@@ -140,18 +120,13 @@ impl<'a> ChannelPage<'a> {
             .channels
             .iter()
             .filter(|channel| channel.topic.as_str() == topic);
-        let views = channels.map(|view| SetSection {
-            view,
-            waiting: waiting([view]),
-        });
-        let views: Vec<SetSection<'a>> = views.collect();
-        let address = parts::channel(&views.first()?.view.topic);
+        let views: Vec<_> = channels.map(|view| (view, waiting([view]))).collect();
+        let address = parts::channel(&views.first()?.0.topic);
         let notifications = status.notifications.iter();
         Some(ChannelPage {
             page: "",
             address,
             status,
-            now: status.at,
             topic,
             views,
             notifications: notifications

@@ -29,17 +29,11 @@ pub struct DayPicture {
     pub started: u64,
 }
 
-/// The bar of one interval: the failures stand on the deliveries.
+/// The bar of one interval, with the heights of its parts: the failures stand on the deliveries.
 pub struct Bar {
     pub x: usize,
-    pub delivered: BarSpan,
-    pub failed: BarSpan,
-}
-
-/// The vertical extent of a part of a bar.
-pub struct BarSpan {
-    pub y: u64,
-    pub height: u64,
+    pub delivered: u64,
+    pub failed: u64,
 }
 
 impl DayPicture {
@@ -49,9 +43,10 @@ impl DayPicture {
 
     /// Draws the intervals, the last at the right.
     pub fn new(intervals: &[IntervalView]) -> DayPicture {
-        let sums = intervals.iter().map(|one| one.delivered + one.failed);
-        let max = sums.max().unwrap_or(0);
-        let max_pending = intervals.iter().map(|one| one.pending).max().unwrap_or(0);
+        let sum = |figure: fn(&IntervalView) -> u64| intervals.iter().map(figure).sum::<u64>();
+        let highest = |figure: fn(&IntervalView) -> u64| intervals.iter().map(figure).max();
+        let max = highest(|one| one.delivered + one.failed).unwrap_or(0);
+        let max_pending = highest(|one| one.pending).unwrap_or(0);
         let first = INTERVALS.saturating_sub(intervals.len());
         let places = (first..).map(|place| place * WIDTH);
         let mut pending = String::new();
@@ -62,8 +57,8 @@ impl DayPicture {
             if delivered + failed > 0 {
                 bars.push(Bar {
                     x,
-                    delivered: standing_on(HEIGHT, delivered),
-                    failed: standing_on(HEIGHT - delivered, failed),
+                    delivered,
+                    failed,
                 });
             }
             if one.starts > 0 {
@@ -82,10 +77,10 @@ impl DayPicture {
             ticks: intervals.last().map_or(Vec::new(), ticks),
             max,
             max_pending,
-            delivered: intervals.iter().map(|one| one.delivered).sum(),
-            failed: intervals.iter().map(|one| one.failed).sum(),
-            retries: intervals.iter().map(|one| one.retries).sum(),
-            started: intervals.iter().map(|one| one.starts).sum(),
+            delivered: sum(|one| one.delivered),
+            failed: sum(|one| one.failed),
+            retries: sum(|one| one.retries),
+            started: sum(|one| one.starts),
         }
     }
 }
@@ -110,13 +105,6 @@ fn scaled(value: u64, max: u64) -> u64 {
     }
 }
 
-fn standing_on(bottom: u64, height: u64) -> BarSpan {
-    BarSpan {
-        y: bottom - height,
-        height,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::DayPicture;
@@ -134,18 +122,10 @@ mod tests {
     #[test]
     fn bars_end_at_the_right_and_are_scaled_to_the_highest() {
         let picture = DayPicture::new(&[interval(30, 10, 0), interval(0, 0, 5), interval(1, 0, 1)]);
-        let bars = picture.bars.iter().map(|bar| {
-            let (delivered, failed) = (&bar.delivered, &bar.failed);
-            (
-                bar.x,
-                delivered.y,
-                delivered.height,
-                failed.y,
-                failed.height,
-            )
-        });
+        let bars = picture.bars.iter();
+        let bars = bars.map(|bar| (bar.x, bar.delivered, bar.failed));
         let bars: Vec<_> = bars.collect();
-        assert_eq!(bars, [(744, 25, 75, 0, 25), (760, 98, 2, 98, 0)]);
+        assert_eq!(bars, [(744, 75, 25), (760, 2, 0)]);
         assert_eq!(
             picture.pending,
             "744,100 752,100 752,0 760,0 760,80 768,80 "

@@ -1,7 +1,6 @@
 //! The status page: the verdict, then everything else, each list bounded.
 
 use askama::Template;
-use jiff::Timestamp;
 
 use crate::admin::page::day::DayPicture;
 use crate::admin::page::parts;
@@ -20,7 +19,6 @@ const MAX_WAITING: usize = 20;
 pub struct Overview<'a> {
     page: &'static str,
     address: &'static str,
-    now: Timestamp,
     status: &'a Status,
     verdict: Health,
     alerts: Vec<Alert>,
@@ -59,7 +57,6 @@ impl<'a> Overview<'a> {
         Overview {
             page: "status",
             address: if is_still { "/?refresh=no" } else { "/" },
-            now: status.at,
             status,
             verdict: status.health(),
             alerts,

@@ -13,9 +13,9 @@ use crate::announce::history::{NotificationView, Outcome};
 use crate::announce::plan::Mode;
 pub use crate::announce::plan::is_broker_name;
 use crate::report::status::alerts::{Health, Part};
-use crate::report::status::{Condition, HubView, SourceStatus, words};
+use crate::report::status::{Condition, HubView, MountStatus, SourceStatus, words};
 
-pub use crate::report::status::words::{grouped, many as counted};
+pub use crate::report::status::words::{Moment, elapsed, grouped, many as counted, relative};
 
 pub const STYLE: &str = include_str!("../../../templates/style.css");
 /// Channels per page.
@@ -52,27 +52,6 @@ pub fn beginning(text: &str) -> &str {
     &text[..whole_lines.map_or(end, |at| at + 1)]
 }
 
-/// A time, behind any number of references, as templates pass it.
-pub trait Moment {
-    fn get(&self) -> Timestamp;
-}
-
-impl Moment for Timestamp {
-    fn get(&self) -> Timestamp {
-        *self
-    }
-}
-
-impl<T: Moment> Moment for &T {
-    fn get(&self) -> Timestamp {
-        (*self).get()
-    }
-}
-
-pub fn relative(at: impl Moment, now: impl Moment) -> String {
-    words::relative(at.get(), now.get())
-}
-
 pub fn to_the_second(at: impl Moment) -> String {
     let at = at.get();
     format!("{at:.0}").replace('T', " ").replace('Z', " UTC")
@@ -81,11 +60,6 @@ pub fn to_the_second(at: impl Moment) -> String {
 /// Returns the time of the day.
 pub fn hour(at: &Timestamp) -> String {
     at.strftime("%H:%M").to_string()
-}
-
-/// Returns the time since then, in words.
-pub fn elapsed(since: impl Moment, now: impl Moment) -> String {
-    words::elapsed(since.get(), now.get())
 }
 
 /// Returns the time of the next attempt in words.
@@ -99,19 +73,12 @@ pub fn next_try(hub: &HubView, now: &Timestamp) -> String {
 
 /// Returns the state of a source with its class in the style sheet.
 pub fn source_state(source: &SourceStatus) -> (&'static str, &'static str) {
-    let is_lost = source
-        .mounts
-        .iter()
-        .any(|mount| mount.present == Some(false));
+    let is_any = |is: fn(&MountStatus) -> bool| source.mounts.iter().any(is);
     if source.suspended {
         ("act", "deletions suspended")
-    } else if is_lost {
+    } else if is_any(|mount| mount.present == Some(false)) {
         ("act", "mount absent")
-    } else if source
-        .mounts
-        .iter()
-        .any(|mount| mount.unreadable_count() > 0)
-    {
+    } else if is_any(|mount| mount.unreadable_count() > 0) {
         ("act", "directories unreadable")
     } else if !source.settled {
         ("busy", "reading")

@@ -4,12 +4,30 @@ use std::fmt::Display;
 
 use jiff::Timestamp;
 
+/// A time, behind any number of references, as templates pass it.
+pub trait Moment {
+    fn get(&self) -> Timestamp;
+}
+
+impl Moment for Timestamp {
+    fn get(&self) -> Timestamp {
+        *self
+    }
+}
+
+impl<T: Moment> Moment for &T {
+    fn get(&self) -> Timestamp {
+        (*self).get()
+    }
+}
+
 /// Returns a number of things, such as "1 change" and "2 changes".
-pub fn counted(count: usize, thing: &str) -> String {
-    match (count, thing.strip_suffix("entry")) {
-        (1, _) => format!("1 {thing}"),
-        (count, Some(kind)) => format!("{count} {kind}entries"),
-        (count, None) => format!("{count} {thing}s"),
+pub fn counted(count: impl Display, thing: &str) -> String {
+    let count = count.to_string();
+    match (count.as_str(), thing.strip_suffix("entry")) {
+        ("1", _) => format!("1 {thing}"),
+        (_, Some(kind)) => format!("{count} {kind}entries"),
+        (_, None) => format!("{count} {thing}s"),
     }
 }
 
@@ -28,9 +46,7 @@ pub fn missing_in_words(documents: usize, resources: usize) -> String {
 
 /// Returns a number of things, with separators of thousands.
 pub fn many(number: impl Display, thing: &str) -> String {
-    let number = number.to_string();
-    let ending = if number == "1" { "" } else { "s" };
-    format!("{} {thing}{ending}", grouped(number))
+    counted(grouped(number), thing)
 }
 
 /// Returns a number with separators of thousands, such as 41,200.
@@ -47,8 +63,8 @@ pub fn grouped(number: impl Display) -> String {
 }
 
 /// Returns the time from or to `at`, in one or two units; JSON has it to the second.
-pub fn relative(at: Timestamp, now: Timestamp) -> String {
-    let seconds = at.duration_since(now).as_secs();
+pub fn relative(at: impl Moment, now: impl Moment) -> String {
+    let seconds = at.get().duration_since(now.get()).as_secs();
     let length = length(seconds.unsigned_abs());
     match seconds {
         0 => "now".to_owned(),
@@ -58,13 +74,18 @@ pub fn relative(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// Returns the time from `since` to `now`, in one or two units.
-pub fn elapsed(since: Timestamp, now: Timestamp) -> String {
-    length(now.duration_since(since).as_secs().unsigned_abs())
+pub fn elapsed(since: impl Moment, now: impl Moment) -> String {
+    length(
+        now.get()
+            .duration_since(since.get())
+            .as_secs()
+            .unsigned_abs(),
+    )
 }
 
 /// Returns [`relative`], and the time to the second.
-pub fn when(at: Timestamp, now: Timestamp) -> String {
-    format!("{} ({at:.0})", relative(at, now))
+pub fn when(at: impl Moment, now: impl Moment) -> String {
+    format!("{} ({:.0})", relative(&at, now), at.get())
 }
 
 /// Returns the time of the next attempt, if there is one.
