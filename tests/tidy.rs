@@ -114,7 +114,7 @@ const BUDGETS: [(&str, usize); 16] = [
     ("announce", 10_300),
     ("broker", 1_100),
     ("broker::feeds", 440),
-    ("cli", 8_570),
+    ("cli", 8_450),
     ("config", 2_840),
     ("control", 300),
     ("daemon", 3_530),

@@ -9,42 +9,39 @@ use serde_json::json;
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::AcceptOptions;
-use crate::cli::output::print_answer;
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::MissingView;
 use crate::report::status::words::missing_in_words;
 
 pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Exit> {
-    let daemon = DaemonClient::new(file, &options.ask.tree)?;
+    let daemon = &mut DaemonClient::new(file, &options.ask)?;
     let source = options.source.as_str();
     if options.dry_run {
-        let missing = missing(&daemon, source)?;
-        return write_missing(&missing, options.ask.json);
+        return print_missing(daemon, source);
     }
     let request = ControlRequest::Accept {
         source: source.to_owned(),
     };
-    let (answer, is_running) = daemon.ask(request)?;
     let ControlReply::Accepted {
         documents,
         resources,
         ..
-    } = answer
+    } = daemon.ask(request)?
     else {
         return Err(unexpected_answer());
     };
     let absent = match documents + resources {
-        0 => missing(&daemon, source)?.0.absent,
+        0 => missing(daemon, source)?.absent,
         _ => Vec::new(),
     };
     let mut answer = json!({ "source": source, "accepted": documents });
     if resources > 0 {
         answer["resources"] = resources.into();
     }
-    print_answer(options.ask.json, (&answer, is_running), |out| {
+    daemon.print(&answer, |out| {
         let accepted = missing_in_words(documents, resources);
-        match (documents + resources, is_running) {
-            (0, _) => write_nothing(out, source, is_running),
+        match (documents + resources, daemon.is_running) {
+            (0, _) => write_nothing(out, source, daemon.is_running),
             (_, true) => writeln!(out, "accepted {accepted} of {source} as deleted"),
             (_, false) => writeln!(
                 out,
@@ -55,21 +52,17 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
     })
 }
 
-fn missing(daemon: &DaemonClient, source: &str) -> anyhow::Result<(MissingView, bool)> {
-    let request = ControlRequest::Missing {
-        source: source.to_owned(),
-    };
-    match daemon.ask(request)? {
-        (ControlReply::Missing(missing), is_running) => Ok((missing, is_running)),
+fn missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<MissingView> {
+    let source = source.to_owned();
+    match daemon.ask(ControlRequest::Missing { source })? {
+        ControlReply::Missing(missing) => Ok(missing),
         _ => Err(unexpected_answer()),
     }
 }
 
 /// Prints what would be accepted.
-fn write_missing(
-    (missing, is_running): &(MissingView, bool),
-    as_json: bool,
-) -> anyhow::Result<Exit> {
+fn print_missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<Exit> {
+    let missing = missing(daemon, source)?;
     let (source, documents) = (&missing.source, missing.documents);
     let resources = missing.sets.iter().map(|(_, missing, _)| missing).sum();
     let mut answer = json!({
@@ -85,9 +78,9 @@ fn write_missing(
         let sets = sets.map(|(set, missing, of)| json!({"set": set, "missing": missing, "of": of}));
         answer["resources"] = sets.collect();
     }
-    print_answer(as_json, (&answer, *is_running), |out| {
+    daemon.print(&answer, |out| {
         if documents + resources == 0 {
-            write_nothing(out, source, *is_running)?;
+            write_nothing(out, source, daemon.is_running)?;
         } else {
             let missing = missing_in_words(documents, resources);
             writeln!(out, "{missing} of {source} would be accepted as deleted:")?;

@@ -1,5 +1,6 @@
 //! Requests of commands to the daemon. Where none runs, they are answered from the state that it left.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -7,14 +8,17 @@ use jiff::Timestamp;
 use resourcesync::escape::{escaped, escaped_lines};
 use resourcesync::uri::Uri;
 use rusqlite::Connection;
+use serde::Serialize;
 use websub::http::Clock;
 use websub::hub::published_topics::PublishedTopics;
 use websub::hub::publisher_counts::{PublisherCounts, views};
 use websub::hub::subscriptions::Subscriptions;
 
 use crate::announce::steps::engine::Engine;
+use crate::cli::Exit;
 use crate::cli::one_shot_scan::plan;
-use crate::cli::options::TreeOptions;
+use crate::cli::options::RequestOptions;
+use crate::cli::output::{Output, print};
 use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::file::ConfigError;
@@ -24,7 +28,7 @@ use crate::config::publisher;
 use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
 use crate::daemon::log::error_chain;
 use crate::daemon::{answer, ask_subscriptions, counted, event_of, no_embedded_hub, no_sources};
-use crate::report;
+use crate::report::{self, JSON_VERSION};
 use crate::state::open::{StateFile, StateFileError, in_memory, open_to_read};
 use crate::state::{self, Db, hub, last_time_saved, lock};
 
@@ -34,38 +38,77 @@ pub struct DaemonClient<'a> {
     state_dir: PathBuf,
     file: Option<&'a Path>,
     overrides: Overrides,
+    as_json: bool,
+    /// True if it runs, and has answered the last request itself.
+    pub is_running: bool,
+}
+
+/// An answer with the version of its shape, and whether a daemon gave it.
+#[derive(Serialize)]
+struct Printed<'a, T> {
+    version: u64,
+    running: bool,
+    #[serde(flatten)]
+    answer: &'a T,
 }
 
 impl<'a> DaemonClient<'a> {
     /// Finds the daemon that `--config` and the flags name. Of the configuration file only `state_dir` matters while the
     /// daemon runs: the file may be invalid at the moment.
-    pub fn new(file: Option<&'a Path>, tree: &TreeOptions) -> anyhow::Result<DaemonClient<'a>> {
-        let overrides = tree.overrides();
+    pub fn new(
+        file: Option<&'a Path>,
+        options: &RequestOptions,
+    ) -> anyhow::Result<DaemonClient<'a>> {
+        let overrides = options.tree.overrides();
         Ok(DaemonClient {
             state_dir: Environment::of_this_process().state_dir(file, &overrides)?,
             file,
             overrides,
+            as_json: options.json,
+            is_running: false,
         })
     }
 
-    /// Returns the answer, and true if a daemon runs.
-    pub fn ask(&self, request: ControlRequest) -> anyhow::Result<(ControlReply, bool)> {
-        let (answer, is_running) = match open(&self.state_dir) {
+    /// Returns the answer of the daemon, or of its state.
+    pub fn ask(&mut self, request: ControlRequest) -> anyhow::Result<ControlReply> {
+        let state = open(&self.state_dir);
+        self.is_running = matches!(state, Err(StateFileError::InUse(_)));
+        let answer = match state {
             Ok(state) if HubConfig::is_at(self.file, &self.overrides) => {
                 let config = HubConfig::load(self.file, &self.overrides)?;
-                (answer_of_hub(&config, state, request)?, false)
+                answer_of_hub(&config, state, request)?
             }
-            Ok(state) => (answer_from(&self.config()?, state, request)?, false),
+            Ok(state) => answer_from(&self.config()?, state, request)?,
             Err(StateFileError::InUse(_)) => {
                 self.warn_of_configuration();
-                (control::ask(&self.state_dir, &request)?, true)
+                control::ask(&self.state_dir, &request)?
             }
             Err(error) => return Err(error.into()),
         };
         match answer {
             ControlReply::Error(error) => anyhow::bail!("{}", escaped(&error)),
-            answer => Ok((answer, is_running)),
+            answer => Ok(answer),
         }
+    }
+
+    /// Prints an answer: as JSON, if that is asked for, or as text.
+    pub fn print(
+        &self,
+        answer: &impl Serialize,
+        text: impl FnOnce(&mut Output) -> io::Result<()>,
+    ) -> anyhow::Result<Exit> {
+        if self.as_json {
+            let printed = Printed {
+                version: JSON_VERSION,
+                running: self.is_running,
+                answer,
+            };
+            let json = serde_json::to_string_pretty(&printed)?;
+            print(|out| writeln!(out, "{json}"))?;
+        } else {
+            print(text)?;
+        }
+        Ok(Exit::Fine)
     }
 
     /// Loads the configuration, without which the state cannot be understood.
@@ -148,13 +191,10 @@ fn answer_from(
             None => Ok(no_embedded_hub()),
         };
     }
-    let is_status = matches!(request, ControlRequest::Status);
     let mut engine = Engine::read(state, plan(config)?, now.into())?;
     if request.is_query() {
         let mut answer = answer(&engine.reader(now), request);
-        if let ControlReply::Status(status) = &mut answer
-            && is_status
-        {
+        if let ControlReply::Status(status) = &mut answer {
             let subscriptions = saved_subscriptions(config, engine.db())?;
             status.embedded_hub = subscriptions.map(|subscriptions| subscriptions.status(now));
         }

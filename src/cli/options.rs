@@ -16,6 +16,7 @@ use url::Url;
 use crate::config::duration;
 use crate::config::log::{LogFormat, LogLevel};
 use crate::config::overrides::Overrides;
+use crate::control::SubscriptionName;
 use crate::report::documents::DocumentState;
 use crate::report::status::Condition;
 
@@ -117,10 +118,7 @@ pub enum Command {
     #[command(display_order = 900)]
     Completions {
         /// The shell
-        #[arg(
-            value_name = "SHELL",
-            value_parser = named([Shell::Bash, Shell::Zsh, Shell::Fish], |shell| shell.to_string().into())
-        )]
+        #[arg(value_parser = named([(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")]))]
         shell: Shell,
     },
     /// Print the manual page, or write all of them to a directory
@@ -137,7 +135,7 @@ pub enum Command {
     /// Print the configuration of a reverse proxy for topics and the embedded hub
     Snippet {
         /// The web server in front
-        #[arg(value_enum, value_name = "SERVER")]
+        #[arg(value_enum)]
         server: WebServer,
 
         #[command(flatten)]
@@ -221,7 +219,6 @@ pub struct StateOptions {
 #[derive(Debug, Clone, Args)]
 pub struct TokenOptions {
     /// The publisher's name, for logs, status and metrics
-    #[arg(value_name = "NAME")]
     pub name: String,
 
     /// The beginnings of its topics
@@ -316,7 +313,6 @@ pub struct CheckOptions {
 #[derive(Debug, Clone, Args)]
 pub struct AcceptOptions {
     /// The source's name, as configured
-    #[arg(value_name = "SOURCE")]
     pub source: String,
 
     /// Print what would be accepted, by directory, and accept nothing
@@ -350,21 +346,11 @@ pub struct ListenOptions {
     pub broker: Option<String>,
 
     /// The destination of the broker to read from [default: the one of the configuration]
-    #[arg(
-        long,
-        value_name = "DESTINATION",
-        requires = "broker",
-        conflicts_with = "urls"
-    )]
+    #[arg(long, requires = "broker", conflicts_with = "urls")]
     pub destination: Option<String>,
 
     /// The messages to read, by their properties, as a JMS selector; not with RabbitMQ
-    #[arg(
-        long,
-        value_name = "SELECTOR",
-        requires = "broker",
-        conflicts_with = "urls"
-    )]
+    #[arg(long, requires = "broker", conflicts_with = "urls")]
     pub selector: Option<String>,
 
     /// The name of a durable subscription, for which the broker keeps messages while nobody reads them
@@ -381,7 +367,7 @@ pub struct ListenOptions {
     pub strict: bool,
 
     /// The kind of channels to take from a Capability List or Source Description [default: both]
-    #[arg(long, value_parser = named(ChannelKind::ALL, described), value_name = "KIND")]
+    #[arg(long, value_parser = named(ChannelKind::ALL.map(described)))]
     pub kind: Option<ChannelKind>,
 
     /// The callback URL for the hub to call [default: http://CALLBACK_LISTEN/]
@@ -434,11 +420,10 @@ pub struct ListenOptions {
 #[derive(Debug, Clone, Args)]
 pub struct ResendOptions {
     /// The name of the broker in the configuration
-    #[arg(value_name = "BROKER")]
     pub broker: String,
 
     /// The destination to send to [default: the one of the configuration]
-    #[arg(long, value_name = "DESTINATION")]
+    #[arg(long)]
     pub destination: Option<String>,
 
     /// Send only the resource with this URI, and those below it
@@ -460,19 +445,14 @@ pub struct ResendOptions {
 #[derive(Debug, Clone, Args)]
 pub struct ScanOptions {
     /// A file to explain, instead of all: the glob that matches it, its place, its state, or why it is no document
-    #[arg(value_name = "FILE", conflicts_with = "state")]
+    #[arg(conflicts_with = "state")]
     pub file: Option<PathBuf>,
 
     #[command(flatten)]
     pub tree: TreeOptions,
 
     /// Print only documents in these states, separated by commas
-    #[arg(
-        long,
-        value_parser = named(DocumentState::ALL, |state| state.as_str().into()),
-        value_name = "STATE",
-        value_delimiter = ','
-    )]
+    #[arg(long, value_parser = named(DocumentState::NAMES), value_delimiter = ',')]
     pub state: Vec<DocumentState>,
 
     /// Print JSON
@@ -509,7 +489,7 @@ pub struct AdvertiseOptions {
     pub source: SourceOptions,
 
     /// Only the channels of this kind [default: both]
-    #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
+    #[arg(long, value_parser = channel_kind())]
     pub kind: Option<ChannelKind>,
 
     /// Print only the entries, for authors of generators
@@ -553,12 +533,7 @@ pub enum OutboxCommand {
     /// Print one line for each channel and hub, failing ones first
     List {
         /// Print only hubs in these states, separated by commas
-        #[arg(
-            long,
-            value_parser = named(Condition::ALL, |state| state.as_str().into()),
-            value_name = "STATE",
-            value_delimiter = ','
-        )]
+        #[arg(long, value_parser = named(Condition::NAMES), value_delimiter = ',')]
         state: Vec<Condition>,
 
         #[command(flatten)]
@@ -567,15 +542,14 @@ pub enum OutboxCommand {
     /// Print the pending changes of a hub on a channel, and its last answer
     Show {
         /// The channel: the URI of its topic, or of its Capability List [default: the only one]
-        #[arg(value_name = "CHANNEL", requires = "hub")]
+        #[arg(requires = "hub")]
         channel: Option<String>,
 
         /// The kind of the channel, if its Capability List has one of each
-        #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
+        #[arg(long, value_parser = channel_kind())]
         kind: Option<ChannelKind>,
 
         /// The hub: its URI as it is advertised, or "embedded" [default: the only one]
-        #[arg(value_name = "HUB")]
         hub: Option<String>,
 
         /// Print the notification in flight too
@@ -588,15 +562,14 @@ pub enum OutboxCommand {
     /// Retry now, without waiting for the next attempt
     Retry {
         /// The channel: the URI of its topic, or of its Capability List [default: all]
-        #[arg(value_name = "CHANNEL", requires = "hub")]
+        #[arg(requires = "hub")]
         channel: Option<String>,
 
         /// The kind of the channel, if its Capability List has one of each
-        #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
+        #[arg(long, value_parser = channel_kind())]
         kind: Option<ChannelKind>,
 
         /// The hub: its URI as it is advertised, or "embedded" [default: all]
-        #[arg(value_name = "HUB")]
         hub: Option<String>,
 
         #[command(flatten)]
@@ -605,15 +578,13 @@ pub enum OutboxCommand {
     /// Drop the pending changes of a hub on a channel: they count as told
     Drop {
         /// The channel: the URI of its topic, or of its Capability List
-        #[arg(value_name = "CHANNEL")]
         channel: String,
 
         /// The kind of the channel, if its Capability List has one of each
-        #[arg(long, value_parser = channel_kind(), value_name = "KIND")]
+        #[arg(long, value_parser = channel_kind())]
         kind: Option<ChannelKind>,
 
         /// The hub: its URI as it is advertised, or "embedded"
-        #[arg(value_name = "HUB")]
         hub: String,
 
         /// Drop them; without this flag, only print them
@@ -631,26 +602,16 @@ pub enum SubscriptionsCommand {
     List(RequestOptions),
     /// Print the details of a subscription
     Show {
-        /// The digest of its callback, as the log and the list show it
-        #[arg(value_name = "CALLBACK_DIGEST")]
-        callback: String,
-
-        /// The topic, if that callback subscribes to several
-        #[arg(value_name = "TOPIC")]
-        topic: Option<String>,
+        #[command(flatten)]
+        name: SubscriptionName,
 
         #[command(flatten)]
         ask: RequestOptions,
     },
     /// Remove a subscription, and notify its subscriber
     Remove {
-        /// The digest of its callback, as the log and the list show it
-        #[arg(value_name = "CALLBACK_DIGEST")]
-        callback: String,
-
-        /// The topic, if that callback subscribes to several
-        #[arg(value_name = "TOPIC")]
-        topic: Option<String>,
+        #[command(flatten)]
+        name: SubscriptionName,
 
         /// Remove it; without this flag, only print it
         #[arg(long)]
@@ -662,27 +623,33 @@ pub enum SubscriptionsCommand {
 }
 
 /// Parses a value by its name in configuration and reports.
-fn named<T: Copy + Send + Sync + 'static, const N: usize>(
-    all: [T; N],
-    value: fn(T) -> PossibleValue,
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(all.map(value)).map(move |word| {
-        let found = all.into_iter().find(|one| value(*one).get_name() == word);
-        found.expect("a possible value")
+fn named<T, const N: usize>(
+    names: [(T, impl Into<PossibleValue>); N],
+) -> impl TypedValueParser<Value = T>
+where
+    T: Clone + Send + Sync + 'static,
+{
+    let values = names.map(|(value, name)| (value, name.into()));
+    let parser = PossibleValuesParser::new(values.clone().map(|(_, name)| name));
+    parser.map(move |word| {
+        let mut values = values.iter();
+        let found = values.find(|(_, name)| name.get_name() == word);
+        found.expect("a possible value").0.clone()
     })
 }
 
 /// Parses a kind of channel.
 fn channel_kind() -> impl TypedValueParser<Value = ChannelKind> {
-    named(ChannelKind::ALL, |kind| kind.as_str().into())
+    named(ChannelKind::ALL.map(|kind| (kind, kind.as_str())))
 }
 
 /// Describes a kind of channel in the help text.
-fn described(kind: ChannelKind) -> PossibleValue {
-    PossibleValue::new(kind.as_str()).help(match kind {
+fn described(kind: ChannelKind) -> (ChannelKind, PossibleValue) {
+    let help = match kind {
         ChannelKind::Framework => "Changes of documents: Resource Lists, Change Lists and others",
         ChannelKind::Change => "Changes of resources",
-    })
+    };
+    (kind, PossibleValue::new(kind.as_str()).help(help))
 }
 
 /// Gives each flag of a command its environment variable.

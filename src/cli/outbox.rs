@@ -13,34 +13,39 @@ use serde_json::json;
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::{OutboxCommand, RequestOptions};
-use crate::cli::outbox::text::{Row, rows, write_account, write_due, write_muted, write_rows};
-use crate::cli::output::{counted, print_answer};
+use crate::cli::outbox::text::{AccountText, DueText, rows, table};
+use crate::cli::output::counted;
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::outbox::{AccountName, AccountView};
 use crate::report::status::{ChannelView, Condition};
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
-    let daemon = |ask: &RequestOptions| DaemonClient::new(file, &ask.tree);
+    let daemon = |ask: &RequestOptions| DaemonClient::new(file, ask);
     let named = named(command);
     match command {
-        OutboxCommand::List { state, ask } => list(&daemon(ask)?, state, ask.json),
+        OutboxCommand::List { state, ask } => list(&mut daemon(ask)?, state),
         OutboxCommand::Show {
             kind, payload, ask, ..
         } => {
-            let daemon = daemon(ask)?;
-            let account = named.map_or_else(|| only_account(&daemon, *kind), Ok)?;
-            let (shown, is_running) = ask_for(&daemon, account, *payload)?;
-            print_answer(ask.json, (&shown, is_running), |out| {
-                write_account(out, &shown)
+            let daemon = &mut daemon(ask)?;
+            let name = match named {
+                Some(name) => name,
+                None => only_account(daemon, *kind)?,
+            };
+            let account = &*account(daemon, name, *payload)?;
+            let mode = json!(account.hub.mode);
+            let mode = mode.as_str().unwrap_or_default();
+            daemon.print(account, |out| {
+                writeln!(out, "{}", AccountText { account, mode })
             })
         }
-        OutboxCommand::Retry { ask, .. } => retry(&daemon(ask)?, named, ask.json),
+        OutboxCommand::Retry { ask, .. } => retry(&mut daemon(ask)?, named),
         OutboxCommand::Drop { yes, ask, .. } => {
-            let account = named.context("no account is named")?;
+            let (daemon, name) = (&mut daemon(ask)?, named.context("no account is named")?);
             if *yes {
-                drop(&daemon(ask)?, account, ask.json)
+                drop(daemon, name)
             } else {
-                say_what_would_be_dropped(&daemon(ask)?, account, ask.json)
+                say_what_would_be_dropped(daemon, name)
             }
         }
     }
@@ -67,75 +72,86 @@ fn named(command: &OutboxCommand) -> Option<AccountName> {
     })
 }
 
-fn list(daemon: &DaemonClient<'_>, states: &[Condition], as_json: bool) -> anyhow::Result<Exit> {
-    let (ControlReply::Outbox(channels), is_running) = daemon.ask(ControlRequest::Outbox)? else {
-        return Err(unexpected_answer());
-    };
+fn channels(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Vec<ChannelView>> {
+    match daemon.ask(ControlRequest::Outbox)? {
+        ControlReply::Outbox(channels) => Ok(channels),
+        _ => Err(unexpected_answer()),
+    }
+}
+
+fn list(daemon: &mut DaemonClient<'_>, states: &[Condition]) -> anyhow::Result<Exit> {
+    let channels = channels(daemon)?;
     let is_all = states.is_empty();
     let rows = rows(&channels, |hub| is_all || states.contains(&hub.state));
-    let answer: Vec<_> = rows.iter().map(Row::as_json).collect();
-    let answer = json!({ "outbox": answer });
-    print_answer(as_json, (&answer, is_running), |out| {
+    let answer = rows.iter().map(|(channel, hub)| {
+        let mut row = json!(hub);
+        row["source"] = json!(channel.source);
+        row["kind"] = json!(channel.kind);
+        row["set"] = json!(channel.set);
+        row["topic"] = json!(channel.topic);
+        row["retired"] = json!(channel.retired);
+        row
+    });
+    let answer = json!({ "outbox": answer.collect::<Vec<_>>() });
+    daemon.print(&answer, |out| {
         if rows.is_empty() && !is_all {
             return writeln!(out, "no hub is in this state on any channel");
         }
-        write_rows(out, &rows, Timestamp::now())?;
-        write_muted(out, &channels)
+        for line in table(&rows, Timestamp::now()) {
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        for muted in channels.iter().filter(|channel| channel.is_muted()) {
+            let (topic, set) = (&muted.topic, &muted.set);
+            writeln!(
+                out,
+                "!! NOTHING IS SENT on {topic}: {set} advertises only hubs that are not configured"
+            )?;
+        }
+        Ok(())
     })
 }
 
 /// Returns the hub and the channel of which there is one only.
 fn only_account(
-    daemon: &DaemonClient<'_>,
+    daemon: &mut DaemonClient<'_>,
     kind: Option<ChannelKind>,
 ) -> anyhow::Result<AccountName> {
-    let (ControlReply::Outbox(channels), _) = daemon.ask(ControlRequest::Outbox)? else {
-        return Err(unexpected_answer());
-    };
-    let of_kind = |view: &&ChannelView| kind.is_none_or(|kind| kind == view.kind);
-    let named = channels.iter().filter(of_kind);
-    let mut hubs = named.flat_map(|view| view.hubs.iter().map(move |hub| (view, hub)));
-    match (hubs.next(), hubs.next()) {
-        (Some((view, hub)), None) => Ok(AccountName {
-            channel: view.topic.to_string(),
+    let mut channels = channels(daemon)?;
+    channels.retain(|view| kind.is_none_or(|kind| kind == view.kind));
+    match rows(&channels, |_| true)[..] {
+        [(channel, hub)] => Ok(AccountName {
+            channel: channel.topic.to_string(),
             kind: None,
             hub: hub.hub.to_string(),
         }),
-        (None, _) => bail!("no channel has a hub"),
+        [] => bail!("no channel has a hub"),
         _ => {
             bail!("there are several: name the channel and the hub, as `rsnotify outbox list` does")
         }
     }
 }
 
-fn ask_for(
-    daemon: &DaemonClient<'_>,
+fn account(
+    daemon: &mut DaemonClient<'_>,
     account: AccountName,
     payload: bool,
-) -> anyhow::Result<(Box<AccountView>, bool)> {
-    let request = ControlRequest::Show { account, payload };
-    match daemon.ask(request)? {
-        (ControlReply::Account(shown), is_running) => Ok((shown, is_running)),
+) -> anyhow::Result<Box<AccountView>> {
+    match daemon.ask(ControlRequest::Show { account, payload })? {
+        ControlReply::Account(account) => Ok(account),
         _ => Err(unexpected_answer()),
     }
 }
 
-fn retry(
-    daemon: &DaemonClient<'_>,
-    only: Option<AccountName>,
-    as_json: bool,
-) -> anyhow::Result<Exit> {
-    let (ControlReply::Retried { notifications }, is_running) =
-        daemon.ask(ControlRequest::Retry { only })?
+fn retry(daemon: &mut DaemonClient<'_>, only: Option<AccountName>) -> anyhow::Result<Exit> {
+    let ControlReply::Retried { notifications } = daemon.ask(ControlRequest::Retry { only })?
     else {
         return Err(unexpected_answer());
     };
-    let answer = json!({ "tried": notifications });
     let counted = counted(notifications, "notification");
-    print_answer(as_json, (&answer, is_running), |out| {
+    daemon.print(&json!({ "tried": notifications }), |out| {
         if notifications == 0 {
             writeln!(out, "nothing to retry: all is accepted, or in flight")
-        } else if is_running {
+        } else if daemon.is_running {
             writeln!(out, "retrying {counted} now")
         } else {
             writeln!(
@@ -146,16 +162,13 @@ fn retry(
     })
 }
 
-fn drop(daemon: &DaemonClient<'_>, account: AccountName, as_json: bool) -> anyhow::Result<Exit> {
-    let request = ControlRequest::Drop {
-        account: account.clone(),
-    };
-    let (ControlReply::Dropped { changes }, is_running) = daemon.ask(request)? else {
+fn drop(daemon: &mut DaemonClient<'_>, account: AccountName) -> anyhow::Result<Exit> {
+    let AccountName { channel, hub, .. } = account.clone();
+    let ControlReply::Dropped { changes } = daemon.ask(ControlRequest::Drop { account })? else {
         return Err(unexpected_answer());
     };
-    let AccountName { channel, hub, .. } = account;
     let answer = json!({ "channel": channel, "hub": hub, "dropped": changes });
-    print_answer(as_json, (&answer, is_running), |out| match changes {
+    daemon.print(&answer, |out| match changes {
         0 => writeln!(out, "nothing is due to {hub} on {channel}"),
         _ => writeln!(
             out,
@@ -166,26 +179,25 @@ fn drop(daemon: &DaemonClient<'_>, account: AccountName, as_json: bool) -> anyho
 }
 
 fn say_what_would_be_dropped(
-    daemon: &DaemonClient<'_>,
-    account: AccountName,
-    as_json: bool,
+    daemon: &mut DaemonClient<'_>,
+    name: AccountName,
 ) -> anyhow::Result<Exit> {
-    let (shown, is_running) = ask_for(daemon, account.clone(), false)?;
-    let AccountName { channel, hub, .. } = account;
-    let due = shown.hub.due;
+    let AccountName { channel, hub, .. } = name.clone();
+    let account = &*account(daemon, name, false)?;
+    let due = account.hub.due;
     let answer = json!({ "dropped": null, "channel": channel, "hub": hub, "due": due });
-    print_answer(as_json, (&answer, is_running), |out| {
-        let (hub, topic) = (&shown.hub.hub, &shown.topic);
+    daemon.print(&answer, |out| {
+        let (hub, topic) = (&account.hub.hub, &account.topic);
         if due == 0 {
             return writeln!(out, "nothing is due to {hub} on {topic}");
         }
         writeln!(
             out,
-            "these changes would be dropped, and never be announced to {hub} on {topic}:\n"
+            "these changes would be dropped, and never be announced to {hub} on {topic}:\n{}",
+            DueText { account }
         )?;
-        write_due(out, &shown)?;
-        if !shown.held.is_empty() {
-            let held = counted(shown.held.len() + shown.more_held, "document");
+        if !account.held.is_empty() {
+            let held = counted(account.held.len() + account.more_held, "document");
             writeln!(out, "\n{held} would stay held, and be announced later")?;
         }
         writeln!(out, "\nnothing was dropped; --yes drops it")

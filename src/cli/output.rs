@@ -3,13 +3,13 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 
-use resourcesync::escape::{escaped, escaped_lines};
-use serde::Serialize;
-
-use crate::cli::Exit;
-use crate::report::JSON_VERSION;
+use resourcesync::escape::escaped_lines;
 
 pub use crate::report::status::words::{counted, grouped, next_try, relative, when};
+pub use resourcesync::escape::{escaped, excerpt};
+
+/// The maximum number of characters printed of a text of others.
+pub const MAX_CHARACTERS: usize = 500;
 
 /// Standard output. File names and contents cannot control a terminal through it, and JSON stays as it is. Line ends
 /// inside such a text are left to the caller to escape.
@@ -61,33 +61,9 @@ pub fn print(write: impl FnOnce(&mut Output) -> io::Result<()>) -> io::Result<()
     }
 }
 
-/// Prints an answer: as JSON, if that is asked for, or as text.
-pub fn print_answer(
-    as_json: bool,
-    (answer, running): (&impl Serialize, bool),
-    text: impl FnOnce(&mut Output) -> io::Result<()>,
-) -> anyhow::Result<Exit> {
-    if as_json {
-        let printed = Printed {
-            version: JSON_VERSION,
-            running,
-            answer,
-        };
-        let json = serde_json::to_string_pretty(&printed)?;
-        print(|out| writeln!(out, "{json}"))?;
-    } else {
-        print(text)?;
-    }
-    Ok(Exit::Fine)
-}
-
-/// An answer with the version of its shape, and whether a daemon gave it.
-#[derive(Serialize)]
-struct Printed<'a, T> {
-    version: u64,
-    running: bool,
-    #[serde(flatten)]
-    answer: &'a T,
+/// Returns a text of others escaped, in one line that is not too long.
+pub fn shown(text: impl Display) -> String {
+    excerpt(&escaped(&text.to_string()), MAX_CHARACTERS)
 }
 
 /// Lines in columns; `numbers` are the right-aligned columns.
@@ -96,17 +72,16 @@ pub fn aligned<const N: usize>(lines: &[[String; N]], numbers: &[usize]) -> Vec<
         let lengths = lines.iter().map(|line| line[column].chars().count());
         lengths.max().unwrap_or_default()
     });
-    let cells = |line: &[String; N]| -> Vec<String> {
-        let cells = line.iter().zip(widths).enumerate();
-        cells
-            .map(|(column, (cell, width))| {
-                if numbers.contains(&column) {
-                    format!("{cell:>width$}")
-                } else {
-                    format!("{cell:<width$}")
-                }
-            })
-            .collect()
+    let cell = |(column, cell): (usize, &String)| {
+        let width = widths[column];
+        if numbers.contains(&column) {
+            format!("{cell:>width$}")
+        } else {
+            format!("{cell:<width$}")
+        }
     };
-    lines.iter().map(|line| cells(line).join("  ")).collect()
+    let lines = lines.iter().map(|line| line.iter().enumerate().map(cell));
+    lines
+        .map(|cells| cells.collect::<Vec<_>>().join("  "))
+        .collect()
 }

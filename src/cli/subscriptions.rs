@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use askama::Template;
 use jiff::Timestamp;
 use serde_json::json;
 use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
@@ -10,97 +11,65 @@ use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::{RequestOptions, SubscriptionsCommand};
-use crate::cli::output::{aligned, counted, next_try, print_answer, relative, when};
+use crate::cli::output::{self, aligned, counted, next_try, relative};
 use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
 
 pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> anyhow::Result<Exit> {
-    let daemon = |ask: &RequestOptions| DaemonClient::new(file, &ask.tree);
-    let name = |callback: &String, topic: &Option<String>| SubscriptionName {
-        callback: callback.clone(),
-        topic: topic.clone(),
-    };
+    let daemon = |ask: &RequestOptions| DaemonClient::new(file, ask);
     match command {
-        SubscriptionsCommand::List(ask) => list(&daemon(ask)?, ask.json),
-        SubscriptionsCommand::Show {
-            callback,
-            topic,
-            ask,
-        } => show(&daemon(ask)?, name(callback, topic), ask.json),
-        SubscriptionsCommand::Remove {
-            callback,
-            topic,
-            yes,
-            ask,
-        } => {
-            let (daemon, name) = (daemon(ask)?, name(callback, topic));
-            if *yes {
-                remove(&daemon, name, ask.json)
-            } else {
-                say_what_would_be_removed(&daemon, name, ask.json)
-            }
+        SubscriptionsCommand::List(ask) => list(&mut daemon(ask)?),
+        SubscriptionsCommand::Show { name, ask } => {
+            let daemon = &mut daemon(ask)?;
+            let shown = &*subscription(daemon, name)?;
+            daemon.print(shown, |out| write_one(out, shown, Timestamp::now()))
+        }
+        SubscriptionsCommand::Remove { name, yes, ask } if *yes => {
+            remove(&mut daemon(ask)?, name.clone())
+        }
+        SubscriptionsCommand::Remove { name, ask, .. } => {
+            let daemon = &mut daemon(ask)?;
+            let found = &*subscription(daemon, name)?;
+            let answer = json!({ "removed": null, "found": found });
+            daemon.print(&answer, |out| {
+                writeln!(out, "this subscription would be removed:\n")?;
+                write_one(out, found, Timestamp::now())?;
+                writeln!(out, "\nnothing was removed; --yes removes it")
+            })?;
+            Ok(Exit::Failure)
         }
     }
 }
 
-fn list(daemon: &DaemonClient<'_>, as_json: bool) -> anyhow::Result<Exit> {
+fn list(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Exit> {
     let request = ControlRequest::Subscriptions(SubscriptionsAction::List);
-    let (ControlReply::Subscriptions(list), is_running) = daemon.ask(request)? else {
+    let ControlReply::Subscriptions(list) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
-    print_answer(as_json, (&list, is_running), |out| {
-        write_list(out, &list, Timestamp::now())
-    })
+    daemon.print(&list, |out| write_list(out, &list, Timestamp::now()))
 }
 
-fn show(daemon: &DaemonClient<'_>, name: SubscriptionName, as_json: bool) -> anyhow::Result<Exit> {
-    let (shown, is_running) = ask_for(daemon, name)?;
-    print_answer(as_json, (&shown, is_running), |out| {
-        write_one(out, &shown, Timestamp::now())
-    })
-}
-
-fn ask_for(
-    daemon: &DaemonClient<'_>,
-    name: SubscriptionName,
-) -> anyhow::Result<(Box<SubscriptionView>, bool)> {
-    let request = ControlRequest::Subscriptions(SubscriptionsAction::Show(name));
-    match daemon.ask(request)? {
-        (ControlReply::Subscription(shown), is_running) => Ok((shown, is_running)),
+fn subscription(
+    daemon: &mut DaemonClient<'_>,
+    name: &SubscriptionName,
+) -> anyhow::Result<Box<SubscriptionView>> {
+    let action = SubscriptionsAction::Show(name.clone());
+    match daemon.ask(ControlRequest::Subscriptions(action))? {
+        ControlReply::Subscription(shown) => Ok(shown),
         _ => Err(unexpected_answer()),
     }
 }
 
-fn say_what_would_be_removed(
-    daemon: &DaemonClient<'_>,
-    name: SubscriptionName,
-    as_json: bool,
-) -> anyhow::Result<Exit> {
-    let (shown, is_running) = ask_for(daemon, name)?;
-    let answer = json!({ "removed": null, "found": shown });
-    print_answer(as_json, (&answer, is_running), |out| {
-        writeln!(out, "this subscription would be removed:\n")?;
-        write_one(out, &shown, Timestamp::now())?;
-        writeln!(out, "\nnothing was removed; --yes removes it")
-    })?;
-    Ok(Exit::Failure)
-}
-
-fn remove(
-    daemon: &DaemonClient<'_>,
-    name: SubscriptionName,
-    as_json: bool,
-) -> anyhow::Result<Exit> {
+fn remove(daemon: &mut DaemonClient<'_>, name: SubscriptionName) -> anyhow::Result<Exit> {
     let request = ControlRequest::Subscriptions(SubscriptionsAction::Remove(name));
-    let (ControlReply::Removed(removed), is_running) = daemon.ask(request)? else {
+    let ControlReply::Removed(removed) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
-    let told = if is_running {
+    let told = if daemon.is_running {
         "its subscriber is being notified"
     } else {
         "rsnotify is not running, so its subscriber is not notified"
     };
-    let answer = json!({ "removed": removed });
-    print_answer(as_json, (&answer, is_running), |out| {
+    daemon.print(&json!({ "removed": removed }), |out| {
         writeln!(
             out,
             "removed: the subscription of {} to {}, with {} owed; {told}",
@@ -152,34 +121,13 @@ fn write_one(
     subscription: &SubscriptionView,
     now: Timestamp,
 ) -> io::Result<()> {
-    writeln!(out, "topic      {}", subscription.topic)?;
-    writeln!(out, "callback   {}", subscription.callback)?;
-    let signed = if subscription.signed {
-        "deliveries are signed"
-    } else {
-        "no secret, deliveries are not signed"
-    };
-    writeln!(out, "           {signed}")?;
-    writeln!(out, "lease      ends {}", when(subscription.expires, now))?;
-    writeln!(out, "state      {}", subscription.state())?;
-    match &subscription.last {
-        Some(last) => writeln!(out, "last try   {}: {last}", when(last.at, now))?,
-        None => writeln!(out, "last try   none since rsnotify was started")?,
-    }
-    match subscription.next {
-        Some(next) => writeln!(
-            out,
-            "owed       {}, number {next} first",
-            counted(subscription.owed, "notification")
-        )?,
-        None => writeln!(out, "owed       nothing")?,
-    }
-    let tried = counted(subscription.attempts as usize, "time");
-    match subscription.next_try {
-        Some(at) if at > now => {
-            writeln!(out, "           tried {tried}, next try {}", when(at, now))
-        }
-        Some(_) => writeln!(out, "           tried {tried}, next try now"),
-        None => Ok(()),
-    }
+    writeln!(out, "{}", SubscriptionText { subscription, now })
+}
+
+/// The details of a subscription.
+#[derive(Template)]
+#[template(path = "subscription.txt", whitespace = "preserve")]
+struct SubscriptionText<'a> {
+    subscription: &'a SubscriptionView,
+    now: Timestamp,
 }

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -65,11 +66,16 @@ pub enum SubscriptionsAction {
     Remove(SubscriptionName),
 }
 
-/// The name of a subscription in commands: its callback's digest, and its topic where there are several.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The name of a subscription in commands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct SubscriptionName {
+    /// The digest of its callback, as the log and the list show it
+    #[arg(value_name = "CALLBACK_DIGEST")]
     pub callback: String,
+
+    /// The topic, if that callback subscribes to several
+    #[arg(value_name = "TOPIC")]
     pub topic: Option<String>,
 }
 

@@ -58,30 +58,21 @@ pub enum DocumentState {
 }
 
 impl DocumentState {
-    pub const ALL: [DocumentState; 9] = [
-        DocumentState::Announced,
-        DocumentState::Pending,
-        DocumentState::Held,
-        DocumentState::Missing,
-        DocumentState::Broken,
-        DocumentState::Unrouted,
-        DocumentState::Archived,
-        DocumentState::Silent,
-        DocumentState::New,
+    /// Each with its name, in the order of their definition.
+    pub const NAMES: [(DocumentState, &str); 9] = [
+        (DocumentState::Announced, "announced"),
+        (DocumentState::Pending, "pending"),
+        (DocumentState::Held, "held"),
+        (DocumentState::Missing, "missing"),
+        (DocumentState::Broken, "broken"),
+        (DocumentState::Unrouted, "unrouted"),
+        (DocumentState::Archived, "archived"),
+        (DocumentState::Silent, "silent"),
+        (DocumentState::New, "new"),
     ];
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            DocumentState::Announced => "announced",
-            DocumentState::Pending => "pending",
-            DocumentState::Held => "held",
-            DocumentState::Missing => "missing",
-            DocumentState::Broken => "broken",
-            DocumentState::Unrouted => "unrouted",
-            DocumentState::Archived => "archived",
-            DocumentState::Silent => "silent",
-            DocumentState::New => "new",
-        }
+        DocumentState::NAMES[self as usize].1
     }
 }
 

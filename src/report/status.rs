@@ -45,6 +45,7 @@ pub enum Detail {
 
 /// The daemon's status.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Status {
     /// The time of this report.
     pub at: Timestamp,
@@ -53,26 +54,19 @@ pub struct Status {
     pub sources: Vec<SourceStatus>,
     pub channels: Vec<ChannelView>,
     /// The hubs that accept nothing at the moment (R23).
-    #[serde(default)]
     pub failing_hubs: Vec<FailingHub>,
     /// The hubs and brokers that could not be reached since the start.
-    #[serde(default)]
     pub unreached: Vec<UnreachedHub>,
     /// The hubs that fell behind on a change channel within a day, since the daemon began (C22).
-    #[serde(default)]
     pub fell_behind: Vec<FellBehindView>,
     /// The first sets of which no change is sent to any hub, and how many more.
-    #[serde(default)]
     pub muted: Vec<MutedSet>,
-    #[serde(default)]
     pub more_muted: usize,
     /// Nothing where there is no embedded hub.
     pub embedded_hub: Option<HubStatus>,
     /// The publishers of `rsnotify hub`, whose part that serves subscribers is `embedded_hub`.
-    #[serde(default)]
     pub publishers: Vec<PublisherView>,
     /// Requests with tokens that no publisher has, those sent last at the end.
-    #[serde(default)]
     pub unknown_tokens: Vec<UnknownToken>,
     /// The first candidates that cannot be read, and how many more: those that lasted come first, then those that
     /// cannot be read for longest. Without a daemon, only those that could not be read when their mount was first swept
@@ -83,15 +77,12 @@ pub struct Status {
     pub findings: Vec<String>,
     pub more_findings: usize,
     /// The findings by kind, the acknowledged last.
-    #[serde(default)]
     pub finding_groups: Vec<FindingGroup>,
     /// The last notifications, the newest first.
     pub notifications: Vec<NotificationView>,
     /// The deliveries of the last 24 hours.
-    #[serde(default)]
     pub last_day: Vec<IntervalView>,
     /// Nothing where no daemon runs.
-    #[serde(default)]
     pub daemon: Option<DaemonView>,
     /// Nothing where no daemon runs.
     pub configuration: Option<ConfigurationStatus>,
@@ -412,13 +403,14 @@ pub enum Condition {
 }
 
 impl Condition {
-    pub const ALL: [Condition; 6] = [
-        Condition::NeedsOperator,
-        Condition::Failing,
-        Condition::Unfetched,
-        Condition::NoSubscribers,
-        Condition::Due,
-        Condition::Fine,
+    /// Those of hubs, with their names in JSON and on the command line.
+    pub const NAMES: [(Condition, &str); 6] = [
+        (Condition::NeedsOperator, "needs_person"),
+        (Condition::Failing, "failing"),
+        (Condition::Unfetched, "unfetched"),
+        (Condition::NoSubscribers, "no_subscribers"),
+        (Condition::Due, "due"),
+        (Condition::Fine, "fine"),
     ];
 
     /// Returns the condition of a hub that is told, as the rest of its view says.
@@ -433,25 +425,16 @@ impl Condition {
         }
     }
 
-    /// Returns the name in JSON and on the command line.
-    pub fn as_str(self) -> &'static str {
-        self.names().0
-    }
-
     /// Returns the condition in words.
     pub fn in_words(self) -> &'static str {
-        self.names().1
-    }
-
-    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Condition::Muted => ("muted", "muted"),
-            Condition::NeedsOperator => ("needs_person", "action required"),
-            Condition::Failing => ("failing", "failing"),
-            Condition::Unfetched => ("unfetched", "not fetched"),
-            Condition::NoSubscribers => ("no_subscribers", "no subscribers"),
-            Condition::Due => ("due", "due"),
-            Condition::Fine => ("fine", "fine"),
+            Condition::Muted => "muted",
+            Condition::NeedsOperator => "action required",
+            Condition::Failing => "failing",
+            Condition::Unfetched => "not fetched",
+            Condition::NoSubscribers => "no subscribers",
+            Condition::Due => "due",
+            Condition::Fine => "fine",
         }
     }
 
