@@ -31,7 +31,7 @@ use crate::daemon::log::error_chain;
 use crate::diagnostics::hub as about_hub;
 use crate::diagnostics::{Diagnostic, Severity, clock, topic};
 use crate::report::documents::{DocumentState, DocumentView};
-use crate::report::{self, JSON_VERSION};
+use crate::report::{self, JSON_VERSION, limited};
 use crate::state;
 use crate::state::open::{StateFileError, copy_to_memory};
 
@@ -211,33 +211,29 @@ fn tree(
     let reader = &scan.reader();
     let mut tree = CheckSection::new("tree", Vec::new());
     tree.add("", scan.notices.iter().cloned(), 0);
-    let broken = documents.into_iter();
-    let mut broken = broken
-        .filter(|document| document.state == DocumentState::Broken)
-        .map(|document| {
-            let reason = document.reason.unwrap_or_default();
-            format!("{}: {reason}", document.path)
-        });
-    let max = if all { usize::MAX } else { EXAMPLES + 1 };
-    let mut first: Vec<String> = broken.by_ref().take(max).collect();
-    let mut more = broken.count();
-    if more > 0 {
-        more += first.len() - EXAMPLES;
-        first.truncate(EXAMPLES);
-    }
+    let mut broken = documents;
+    broken.retain(|document| document.state == DocumentState::Broken);
+    // To say that there is one more takes as much room as that one.
+    let max = if all || broken.len() <= EXAMPLES + 1 {
+        broken.len()
+    } else {
+        EXAMPLES
+    };
+    let (first, more) = limited(broken, max);
+    let first = first.into_iter().map(|document| {
+        let reason = document.reason.unwrap_or_default();
+        format!("{}: {reason}", document.path)
+    });
     tree.add("broken", first, more);
     let groups = report::findings::groups(reader)?;
     if all {
-        let plan = reader.plan;
-        let findings = report::findings::all(reader)?.into_iter();
-        let is_news = |finding: &Finding| {
-            !plan
-                .sources
-                .iter()
-                .any(|source| source.is_acknowledged(finding))
+        let mut findings = report::findings::all(reader)?;
+        let is_known = |finding: &Finding| {
+            let mut sources = reader.plan.sources.iter();
+            sources.any(|source| source.is_acknowledged(finding))
         };
-        let findings = findings.filter(is_news);
-        tree.add("", findings.map(|finding| finding.to_string()), 0);
+        findings.retain(|finding| !is_known(finding));
+        tree.add("", findings.iter().map(Finding::to_string), 0);
     } else {
         for group in groups.iter().filter(|group| !group.acknowledged) {
             tree.add(&group.kind, group.examples.iter().cloned(), group.more());

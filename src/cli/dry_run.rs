@@ -119,25 +119,21 @@ fn submitted(submission: &Submission, settings: &PublishSettings) -> String {
 /// Returns the messages that a broker would be sent, without the headers that identify the transaction.
 fn sent(submission: &Submission, broker: &BrokerSettings) -> String {
     let Submission { seq, topic, .. } = submission;
-    let frames = send_frames(submission, broker)
-        .into_iter()
-        .map(|mut frame| {
-            for secret in broker.headers.iter().filter(|header| !header.is_public) {
-                for (_, value) in frame
-                    .headers
-                    .iter_mut()
-                    .filter(|(name, _)| *name == secret.name)
-                {
-                    *value = MASKED.to_owned();
-                }
-            }
-            let headers = frame.headers.iter();
-            let headers: String = headers
-                .map(|(name, value)| format!("{name}: {value}\n"))
-                .collect();
-            let body = String::from_utf8_lossy(&frame.body);
-            format!("SEND\n{headers}\n{}\n", body.trim_end())
+    let frames = send_frames(submission, broker).into_iter().map(|frame| {
+        let headers = frame.headers.iter().map(|(name, value)| {
+            let mut secret = broker.headers.iter().filter(|header| !header.is_public);
+            let is_secret = secret.any(|header| *name == header.name);
+            let value = if is_secret { MASKED } else { value.as_str() };
+            format!("{name}: {value}
+")
         });
+        let headers: String = headers.collect();
+        let body = String::from_utf8_lossy(&frame.body);
+        format!("SEND
+{headers}
+{}
+", body.trim_end())
+    });
     let frames = frames.collect::<Vec<_>>().join("\n");
     let (name, address) = (&broker.name, &broker.address);
     format!("notification {seq} of {topic}, to broker {name} at {address}\n{frames}")

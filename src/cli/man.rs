@@ -51,53 +51,21 @@ const RESEND_EXIT_STATUS: [(Exit, &str); 2] = [
     ),
 ];
 
-/// Variables that no flag has. Those of flags are described with the flags.
-const ENVIRONMENT: [(&str, &str); 7] = [
-    (
-        "STATE_DIRECTORY",
-        "The directory of the state file, unless state_dir is configured. systemd sets it.",
-    ),
-    (
-        "XDG_STATE_HOME",
-        "The directory below which rsnotify keeps that otherwise [default: ~/.local/state].",
-    ),
-    (
-        "CREDENTIALS_DIRECTORY",
-        "The directory of the secrets that are configured as { credential = \"NAME\" }. systemd sets it.",
-    ),
-    (
-        "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY",
-        "The proxy through which hubs are reached, unless the configuration names one.",
-    ),
-    (
-        "NO_PROXY",
-        "The hosts, separated by commas, that are reached without it.",
-    ),
-    (
-        "NOTIFY_SOCKET, WATCHDOG_USEC",
-        "The socket by which systemd is notified of readiness and the watchdog. systemd sets it.",
-    ),
-    (
-        "LISTEN_FDS",
-        "Sockets that systemd has opened for the daemon.",
-    ),
-];
+/// Variables that no flag has, each with what it is. Those of flags are described with the flags.
+const ENVIRONMENT: &str = "\
+STATE_DIRECTORY: The directory of the state file, unless state_dir is configured. systemd sets it.
+XDG_STATE_HOME: The directory below which rsnotify keeps that otherwise [default: ~/.local/state].
+CREDENTIALS_DIRECTORY: The directory of the secrets that are configured as { credential = \"NAME\" }. systemd sets it.
+HTTPS_PROXY, HTTP_PROXY, ALL_PROXY: The proxy through which hubs are reached, unless the configuration names one.
+NO_PROXY: The hosts, separated by commas, that are reached without it.
+NOTIFY_SOCKET, WATCHDOG_USEC: The socket by which systemd is notified of readiness and the watchdog. systemd sets it.
+LISTEN_FDS: Sockets that systemd has opened for the daemon.";
 
-const FILES: [(&str, &str); 3] = [
-    (
-        "/etc/rsnotify/config.toml",
-        "The configuration, unless --config or --root is given.",
-    ),
-    (
-        "/var/lib/rsnotify/",
-        "The state of the service: the documents seen, and what each hub was told.",
-    ),
-    (
-        "/usr/share/doc/rsnotify/",
-        "More to read: docs/configuration.md explains each key of the configuration, docs/how-it-decides.md what is \
-         announced and when.",
-    ),
-];
+const FILES: &str = "\
+/etc/rsnotify/config.toml: The configuration, unless --config or --root is given.
+/var/lib/rsnotify/: The state of the service: the documents seen, and what each hub was told.
+/usr/share/doc/rsnotify/: More to read: docs/configuration.md explains each key of the configuration, \
+docs/how-it-decides.md what is announced and when.";
 
 pub fn man(directory: Option<&Path>) -> anyhow::Result<Exit> {
     // `help` repeats what each page says.
@@ -152,37 +120,38 @@ fn page(command: &Command, parent: Option<&str>) -> io::Result<Vec<u8>> {
         .manual("User Commands")
         .render(&mut page)?;
     let mut rest = Roff::new();
-    let mut exit_status = EXIT_STATUS.to_vec();
-    exit_status.extend_from_slice(match command.get_name() {
+    let more: &[_] = match command.get_name() {
         "listen" => &LISTEN_EXIT_STATUS,
         "resend" => &RESEND_EXIT_STATUS,
         _ => &[],
-    });
+    };
+    let mut exit_status = [&EXIT_STATUS, more].concat();
     exit_status.sort_by_key(|(exit, _)| exit.code());
-    let exit_status: Vec<(String, &str)> = exit_status
-        .into_iter()
-        .map(|(exit, text)| (exit.code().to_string(), text))
-        .collect();
-    section(&mut rest, "EXIT STATUS", &exit_status);
-    match parent {
-        None => {
-            section(&mut rest, "ENVIRONMENT", &ENVIRONMENT);
-            section(&mut rest, "FILES", &FILES);
-        }
-        Some(parent) => {
-            rest.control("SH", ["SEE ALSO"]);
-            rest.text([bold(parent), roman("(1)")]);
+    let exit_status = exit_status.into_iter();
+    let exit_status = exit_status.map(|(exit, text)| (exit.code().to_string(), text));
+    section(&mut rest, "EXIT STATUS", exit_status);
+    if let Some(parent) = parent {
+        rest.control("SH", ["SEE ALSO"]);
+        rest.text([bold(parent), roman("(1)")]);
+    } else {
+        for (title, entries) in [("ENVIRONMENT", ENVIRONMENT), ("FILES", FILES)] {
+            let entries = entries.lines().filter_map(|line| line.split_once(": "));
+            section(
+                &mut rest,
+                title,
+                entries.map(|(name, text)| (name.to_owned(), text)),
+            );
         }
     }
     page.extend(rest.to_roff().into_bytes());
     Ok(page)
 }
 
-fn section(page: &mut Roff, title: &str, entries: &[(impl AsRef<str>, &str)]) {
+fn section(page: &mut Roff, title: &str, entries: impl Iterator<Item = (String, &'static str)>) {
     page.control("SH", [title]);
     for (name, text) in entries {
         page.control("TP", []);
-        page.text([italic(name.as_ref())]);
-        page.text([roman(*text)]);
+        page.text([italic(name)]);
+        page.text([roman(text)]);
     }
 }

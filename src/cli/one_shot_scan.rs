@@ -75,11 +75,8 @@ impl OneShotScan {
     pub fn suspensions(&self) -> state::Result<Vec<(String, String)>> {
         let reader = &self.reader();
         let mut suspensions = Vec::new();
-        for (source, (_, live)) in report::outline(reader)?
-            .sources
-            .iter()
-            .zip(reader.sources())
-        {
+        let sources = report::outline(reader)?.sources;
+        for (source, (_, live)) in sources.iter().zip(reader.sources()) {
             let Some(suspension) = &source.suspension else {
                 continue;
             };

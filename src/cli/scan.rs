@@ -1,9 +1,10 @@
 //! `scan`: every document in the tree, with its state. `scan FILE`: one file explained: the glob that matches it, its place
 //! in the framework, and why it is no document.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
@@ -95,13 +96,13 @@ fn read_changes(plan: &Plan, document: &mut DocumentView) {
 
 fn to_json(document: &DocumentView) -> Value {
     json!({
-        "uri": document.uri.as_str(),
+        "uri": document.uri,
         "path": document.path.text(),
         "capability": document.kind.map(|(capability, _)| capability.as_str()),
         "form": document.kind.map(|(_, form)| form.as_str()),
-        "index": document.index.as_ref().map(|index| index.as_str()),
-        "sets": document.sets.iter().map(|set| set.as_str()).collect::<Vec<_>>(),
-        "channels": document.channels.iter().map(|topic| topic.as_str()).collect::<Vec<_>>(),
+        "index": document.index,
+        "sets": document.sets,
+        "channels": document.channels,
         "changes": document.changes.map(|changes| json!({
             "listed": changes.listed,
             "taken": changes.taken,
@@ -214,38 +215,28 @@ fn explain_file(
     })
 }
 
-/// Returns the position of the source that has a file, and its place there.
+/// Returns the position of the source that has a file, and its place there: below the longest mount.
 fn place(plan: &Plan, file: &Path) -> anyhow::Result<(usize, DocumentPath)> {
-    let mut found: Option<(&PathBuf, usize, DocumentPath)> = None;
-    for (position, source) in plan.sources.iter().enumerate() {
-        for mount in &source.mounts {
-            let Ok(below) = file.strip_prefix(&mount.directory) else {
-                continue;
-            };
-            let is_longer =
-                |(of, ..): &(&PathBuf, _, _)| of.as_os_str() < mount.directory.as_os_str();
-            if found.as_ref().is_none_or(is_longer) {
-                let below = below.as_os_str().as_bytes().into();
-                let place = DocumentPath {
-                    mount: mount.id,
-                    below,
-                };
-                found = Some((&mount.directory, position, place));
-            }
-        }
-    }
-    let Some((_, position, place)) = found.filter(|(.., place)| !place.below.is_empty()) else {
-        let mounts = plan.sources.iter().flat_map(|source| &source.mounts);
-        let mounts: Vec<String> = mounts
-            .map(|mount| mount.directory.display().to_string())
-            .collect();
+    let sources = plan.sources.iter().enumerate();
+    let mounts = sources.flat_map(|(source, plan)| plan.mounts.iter().map(move |of| (source, of)));
+    let places = mounts.clone().filter_map(|(source, mount)| {
+        let below = file.strip_prefix(&mount.directory).ok()?;
+        Some((source, mount, below.as_os_str()))
+    });
+    let longest = places.min_by_key(|(_, mount, _)| Reverse(mount.directory.as_os_str()));
+    let Some((source, mount, below)) = longest.filter(|(.., below)| !below.is_empty()) else {
+        let directories = mounts.map(|(_, mount)| mount.directory.display().to_string());
+        let directories = directories.collect::<Vec<_>>().join(", ");
         bail!(
-            "{} lies below no mount; these are {}",
-            file.display(),
-            mounts.join(", ")
+            "{} lies below no mount; these are {directories}",
+            file.display()
         );
     };
-    Ok((position, place))
+    let place = DocumentPath {
+        mount: mount.id,
+        below: below.as_bytes().into(),
+    };
+    Ok((source, place))
 }
 
 /// Returns the first include glob that matches a file, if it is a candidate.

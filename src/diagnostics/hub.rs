@@ -5,7 +5,7 @@ use url::Url;
 use websub::answer::BrokerRefusal;
 use websub::hub::publication::PUBLIC_HUB_GREETING;
 use websub::hub::request::HUB_GREETING;
-use websub::probe::{FailureCause, ProbeResult};
+use websub::probe::{FailureCause, ProbeReply, ProbeResult};
 use websub::publisher::verdict::next_hop;
 
 use crate::announce::plan::is_broker_name;
@@ -35,14 +35,7 @@ pub fn diagnostic(probe: &HubProbe, configured: &[Url]) -> Option<Diagnostic> {
         }
     };
     let (message, remedy) = match reply.status {
-        status @ (301..=303 | 307 | 308) => {
-            return Some(redirection(
-                probe,
-                configured,
-                status,
-                reply.location.as_deref(),
-            ));
-        }
+        301..=303 | 307 | 308 => return Some(redirection(probe, reply, configured)),
         status @ (401 | 403) => (
             format!("{hub}: {status} to HEAD, credentials are missing or wrong"),
             "set bearer_token_file, or username and password_file, or headers, or client_cert and client_key",
@@ -153,13 +146,8 @@ pub fn embedded(hub: &Hub, get: &ProbeResult, key: &str) -> Option<Diagnostic> {
     ))
 }
 
-fn redirection(
-    probe: &HubProbe,
-    configured: &[Url],
-    status: u16,
-    location: Option<&str>,
-) -> Diagnostic {
-    let hub = &probe.hub;
+fn redirection(probe: &HubProbe, reply: &ProbeReply, configured: &[Url]) -> Diagnostic {
+    let (hub, status, location) = (&probe.hub, reply.status, reply.location.as_deref());
     let target = location.and_then(|location| probe.publish_url.join(location.trim()).ok());
     let Some(target) = target else {
         return Diagnostic::finding(

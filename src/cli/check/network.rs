@@ -49,9 +49,6 @@ pub(super) fn sections(
     let (plan, reader) = (&scan.engine.plan, &scan.reader());
     let mut channels = report::channels::with_topics(reader)?;
     channels.retain(|channel| channel.retired.is_none());
-    let embedded = plan.hubs.iter().find(|hub| hub.mode == Mode::Embedded);
-    let embedded = embedded.map(|embedded| embedded.hub.clone());
-
     let mounts = plan.sources.iter().flat_map(|source| &source.mounts);
     let mounts: Vec<_> = mounts.map(|mount| &mount.prefix).collect();
     let topics = channels.iter().map(|channel| &channel.topic);
@@ -59,11 +56,8 @@ pub(super) fn sections(
 
     let (is_running, note) = is_running(&config.state_dir);
     of_topics.extend(note);
-    let unknown = match config.server.known_public_url() {
-        Some(_) => None,
-        None => Some(plan.public_url.as_str()),
-    };
-    let is_known = |url: &str| !unknown.is_some_and(|unknown| url.starts_with(unknown));
+    let is_public_url_known = config.server.known_public_url().is_some();
+    let is_known = |url: &str| is_public_url_known || !url.starts_with(plan.public_url.as_str());
     let mut expected: Vec<ExpectedTopic> = Vec::new();
     if is_running {
         let known = channels
@@ -77,6 +71,8 @@ pub(super) fn sections(
             ));
         }
     }
+    let embedded = plan.hubs.iter().find(|hub| hub.mode == Mode::Embedded);
+    let embedded = embedded.map(|embedded| embedded.hub.clone());
     let embedded = embedded.filter(|hub| is_running && is_known(hub.as_str()));
     let agreements = if is_running {
         agreements(&expected, &hubs)?

@@ -42,28 +42,22 @@ pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) 
     let homes = home.into_iter().flat_map(below);
     let mut sites: BTreeMap<String, Site> = BTreeMap::new();
     let mut refused = Vec::new();
+    let mut pass = |uri: String, add: fn(&mut Site, RequestPath)| match request(&uri) {
+        Ok((origin, path)) => add(sites.entry(origin).or_default(), path),
+        Err(reason) => refused.push((uri, reason)),
+    };
     for home in homes {
-        match request(&home) {
-            Ok((origin, path)) => sites.entry(origin).or_default().below.push(path),
-            Err(reason) => refused.push((home, reason)),
-        }
+        pass(home, |site, path| site.below.push(path));
     }
     if let Some(hub) = hub {
-        match request(hub.as_str()) {
-            Ok((origin, path)) => sites.entry(origin).or_default().exactly.push(path),
-            Err(reason) => refused.push((hub.to_string(), reason)),
-        }
+        pass(hub.to_string(), |site, path| site.exactly.push(path));
     }
     for topic in topics {
-        match request(topic.as_str()) {
-            Ok((origin, path)) => {
-                let site = sites.entry(origin).or_default();
-                if !site.passes(&path) {
-                    site.exactly.push(path);
-                }
+        pass(topic.to_string(), |site, path| {
+            if !site.passes(&path) {
+                site.exactly.push(path);
             }
-            Err(reason) => refused.push((topic.to_string(), reason)),
-        }
+        });
     }
     let sites = sites
         .into_iter()

@@ -98,9 +98,7 @@ impl Status {
             alerts.push(Alert::new(Health::Act, Part::State, what, advice));
         }
         let configuration = self.configuration.as_ref();
-        if let Some(refused) =
-            configuration.and_then(|configuration| configuration.refused.as_ref())
-        {
+        if let Some(refused) = configuration.and_then(|loaded| loaded.refused.as_ref()) {
             let advice = "the previous one stays in effect; correct the file and reload";
             let what = format!("The configuration was not reloaded: {}", refused.error);
             let alert = Alert::new(Health::Act, Part::Configuration, what, advice);
@@ -134,11 +132,8 @@ impl Status {
             alerts.push(Alert::new(Health::Look, Part::Subscriptions, what, advice));
         }
         // Lasting ones come first, so the others that are only counted are lasting only if all in the list are.
-        let lasting = self
-            .broken
-            .iter()
-            .take_while(|broken| broken.lasting)
-            .count();
+        let lasting = self.broken.iter().take_while(|broken| broken.lasting);
+        let lasting = lasting.count();
         if lasting > 0 {
             let all_last = lasting == self.broken.len();
             let count = lasting + if all_last { self.more_broken } else { 0 };
