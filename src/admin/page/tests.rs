@@ -358,6 +358,8 @@ fn the_last_day_is_a_picture_with_a_text() {
     assert_eq!(page.matches("<polyline class=\"pending\"").count(), 1);
     assert_eq!(page.matches("<line class=\"start\"").count(), 96);
     for part in [
+        "<rect class=\"delivered\" x=\"0\" y=\"23\" width=\"7\" height=\"77\"/>",
+        "<rect class=\"failed\" x=\"0\" y=\"1\" width=\"7\" height=\"22\"/>",
         "Delivered: 672",
         "failed attempts: 192",
         "retries: 288",
