@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::payload::Entry;
 
 use crate::documents::{
     DESCRIPTION, DOCUMENTS, capability_list_of, is_capability_list, is_component, is_index, set_of,
 };
 use crate::model::{self, Model, Said};
 use crate::running::flights;
-use crate::world::{HUB, Heard, OTHER_HUB};
+use crate::world::{HUB, Heard, OTHER_HUB, short};
 
 /// R17, as the made-up operator has it.
 const HOLD: Duration = Duration::from_secs(60);
@@ -37,10 +38,8 @@ impl Model {
                         .entries
                         .is_sorted_by_key(|entry| entry.datetime)
                 );
-                let changes = heard.changes();
-                let said = changes
-                    .iter()
-                    .map(|change| self.cut(&heard.topic, change, heard.at));
+                let entries = heard.payload.entries.iter();
+                let said = entries.map(|entry| self.cut(&heard.topic, entry, heard.at));
                 let said = said.collect();
                 self.cut.insert(key, said);
             }
@@ -81,10 +80,9 @@ impl Model {
     }
 
     /// No notification contradicts the tree at the time it is cut.
-    pub fn cut(&self, topic: &str, change: &str, at: Timestamp) -> Said {
-        let [change, capability, name] = change.splitn(3, ' ').collect::<Vec<_>>()[..] else {
-            panic!("{change}")
-        };
+    pub fn cut(&self, topic: &str, entry: &Entry, at: Timestamp) -> Said {
+        let (change, capability) = (entry.change.as_str(), entry.capability.as_str());
+        let name = &*short(entry.uri.as_str());
         let mut said = Said {
             change: change.to_owned(),
             name: name.to_owned(),

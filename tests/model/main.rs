@@ -19,7 +19,12 @@ mod model;
 mod running;
 mod seeing;
 mod topics;
-#[expect(dead_code, unused_imports, reason = "the scenarios use the rest")]
+#[expect(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "the scenarios use the rest"
+)]
 #[path = "../scenario/world/mod.rs"]
 mod world;
 

@@ -1,12 +1,12 @@
 //! Starts and stops of daemons, and the uncertainty that they leave.
 
 use jiff::Timestamp;
-use resourcesync::payload::Payload;
+use resourcesync::payload::{Entry, Payload};
 use rsnotify::announce::plan::Mode;
 
 use crate::documents::{DESCRIPTION, DOCUMENTS, capability_list_of, is_component};
 use crate::model::{File, Model, is_heard, topic};
-use crate::world::{HUB, OTHER_HUB, World, hub, set_hubs};
+use crate::world::{HUB, OTHER_HUB, World, set_hubs};
 
 impl Model {
     pub fn is_seeing(&self) -> bool {
@@ -126,8 +126,8 @@ impl Model {
     pub fn note_cut(&mut self, flight: &KnownFlight) {
         let key = (flight.topic.clone(), flight.seq);
         if !self.cut.contains_key(&key) {
-            let changes = flight.changes.iter();
-            let said = changes.map(|change| self.cut(&flight.topic, change, flight.cut));
+            let entries = flight.entries.iter();
+            let said = entries.map(|entry| self.cut(&flight.topic, entry, flight.cut));
             let said = said.collect();
             self.cut.insert(key, said);
         }
@@ -164,8 +164,7 @@ pub struct KnownFlight {
     pub cut: Timestamp,
     /// The `until` of the last notification that the hub accepted, as far as the daemon knows.
     pub after: Option<Timestamp>,
-    /// Such as `updated changelist /a/changelist.xml`.
-    pub changes: Vec<String>,
+    pub entries: Vec<Entry>,
 }
 
 /// Returns the notifications in flight.
@@ -183,13 +182,14 @@ pub fn flights(world: &World) -> Vec<KnownFlight> {
     let flights = world.db().all::<Vec<Row>>(sql, ()).unwrap().into_iter();
     let flights = flights.map(|(topic, hub, seq, cut, after, body)| {
         let payload = body.and_then(|body| Payload::parse(&body).ok());
+        let entries = payload.map(|payload| payload.entries);
         KnownFlight {
             topic: topic.trim_start_matches("https://example.org").to_owned(),
             hub,
             seq,
             cut,
             after,
-            changes: payload.as_ref().map(hub::changes).unwrap_or_default(),
+            entries: entries.unwrap_or_default(),
         }
     });
     flights.collect()

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use proptest::prelude::{Just, Strategy, prop_oneof};
+use resourcesync::payload::ChangeKind;
 use rsnotify::announce::event::{DropCause, Fact};
 
 use crate::documents::{SETS, set_of};
 use crate::running::flights;
-use crate::world::{HUB, Reply, World, list, plan};
+use crate::world::{HUB, Reply, World, list, plan, short};
 
 const TOPICS: [&str; 3] = ["/one/", "/two/", "/three/"];
 const NAMES: [&str; 2] = ["resourcelist", "changelist"];
@@ -86,7 +87,9 @@ impl Model {
         match *op {
             Op::Update { set, name } => {
                 let name = format!("{}/{}.xml", SETS[set], NAMES[name]);
-                self.write(SETS[set], &name.clone(), |world| world.update(&name));
+                self.write(SETS[set], &name.clone(), |world| {
+                    world.update(&name);
+                });
             }
             Op::Move { set, topic } => {
                 self.version += 1;
@@ -96,17 +99,25 @@ impl Model {
                 let list = list("capabilitylist").up("/.well-known/resourcesync");
                 let list = list.lists(&[&names[0], &names[1]]).version(version);
                 let list = list.channel(TOPICS[topic], &[]);
-                self.write(set, &name.clone(), |world| world.write(&name, list));
+                self.write(set, &name.clone(), |world| {
+                    world.write(&name, list);
+                });
             }
-            Op::Wait(seconds) => self.world.wait(seconds),
+            Op::Wait(seconds) => {
+                self.world.wait(seconds);
+            }
             Op::Crash => {
                 let flights = flights(&self.world).into_iter();
                 self.in_doubt
                     .extend(flights.map(|flight| (flight.topic, flight.seq)));
                 self.world.crash_and_start();
             }
-            Op::Reload => self.world.reload(),
-            Op::Script(reply) => self.world.script(HUB, reply),
+            Op::Reload => {
+                self.world.reload();
+            }
+            Op::Script(reply) => {
+                self.world.script(HUB, reply);
+            }
         }
         self.listen();
     }
@@ -153,13 +164,9 @@ impl Model {
         }
         for heard in self.world.heard_by(HUB) {
             let (topic, payload) = (&heard.topic, &heard.payload);
-            let changes = heard.changes();
-            let sets = changes.iter().map(|change| {
-                let [kind, _, name] = change.splitn(3, ' ').collect::<Vec<_>>()[..] else {
-                    panic!("{change}")
-                };
-                assert_eq!(kind, "updated", "{heard:?}");
-                set_of(name).unwrap()
+            let sets = payload.entries.iter().map(|entry| {
+                assert_eq!(entry.change, ChangeKind::Updated, "{heard:?}");
+                set_of(&short(entry.uri.as_str())).unwrap()
             });
             let sets: Vec<&str> = sets.collect();
             let set = sets[0];

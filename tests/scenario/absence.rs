@@ -7,10 +7,11 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
 use rsnotify::report::documents::DocumentState;
 
-use crate::world::{World, capability_list, index, list, mount, plan};
+use crate::world::{
+    HUB, NOTHING, SET_A, SET_B, World, capability_list, index, list, mount, other_source, plan,
+};
 
-const NOTHING: [&str; 0] = [];
-const DELETED: &str = "deleted capabilitylist /a/capabilitylist.xml";
+const DELETED: &str = "d /a/capabilitylist.xml";
 const HOUR: u64 = 3_600;
 
 /// Returns the facts about mounts that are absent.
@@ -31,10 +32,7 @@ fn is_suspended(world: &World) -> bool {
 fn small() -> World {
     let mut world = World::new(plan());
     world.write_set("/a", &["resourcelist", "changelist"]);
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    world.facts();
+    world.wait(10).start().wait(100).facts();
     world
 }
 
@@ -50,42 +48,27 @@ fn three_mounts() -> World {
     for set in ["/a", "/b", "/c"] {
         world.write_set(set, &["resourcelist", "changelist"]);
     }
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    world.facts();
+    world.wait(10).start().wait(100).facts();
     world
 }
 
 #[test]
 fn an_empty_root_in_the_place_of_one_with_documents_is_an_absent_mount() {
     let mut world = small();
-    let mut aside = Default::default();
-    world.unseen(|world| aside = world.take_away("/a/"));
-    world.remount(0, 99);
-    world.wait(10 * HOUR);
-    assert_eq!(world.news(), NOTHING);
-    assert_eq!(
-        lost(&mut world),
-        [
-            "/srv/www: it is empty, and not the directory that held documents: is its file system mounted?"
-        ]
-    );
+    let aside = world.take_away("/a/");
+    world.remount(0, 99).expect_nothing(10 * HOUR);
+    let why = "/srv/www: it is empty, and not the directory that held documents: is its file system mounted?";
+    assert_eq!(lost(&mut world), [why]);
     assert_eq!(world.presence(), [Some(false)]);
     assert!(world.is_settled(), "it keeps nobody from being ready");
-    let state = world.state_of("/a/capabilitylist.xml");
+    let state = world.state_of(SET_A);
     assert_eq!(state, Some(DocumentState::Announced));
-    world.accept_deletions();
-    world.wait(HOUR);
-    assert_eq!(world.news(), NOTHING, "what is away is never accepted");
+    world.accept_deletions().expect_nothing(HOUR); // what is away is never accepted
 
-    world.unseen(|world| world.bring_back(aside));
-    world.remount(0, 2);
-    world.wait(HOUR);
-    assert_eq!(world.news(), NOTHING);
+    world.bring_back(aside);
+    world.remount(0, 2).expect_nothing(HOUR);
     world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.expect(10, ["u /a/changelist.xml"]);
 }
 
 #[test]
@@ -95,10 +78,8 @@ fn an_absent_mount_stays_so_over_restarts_and_sweeps() {
     let aside = world.take_away("/a/");
     world.set_root(0, 99);
     for _ in 0..3 {
-        world.crash_and_start();
-        world.wait(HOUR);
-        world.sweep(0);
-        world.wait(HOUR);
+        world.crash_and_start().wait(HOUR);
+        world.sweep(0).wait(HOUR);
         assert_eq!(lost(&mut world).len(), 1, "said once in each run");
     }
     assert_eq!(world.news(), NOTHING);
@@ -107,85 +88,59 @@ fn an_absent_mount_stays_so_over_restarts_and_sweeps() {
     world.update("/a/changelist.xml");
     // A file system may have another device number each time.
     world.set_root(0, 7);
-    world.start();
-    world.wait(HOUR);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.start().expect(HOUR, ["u /a/changelist.xml"]);
 }
 
 #[test]
 fn a_daemon_that_starts_before_its_first_mount_is_up_takes_a_baseline_later() {
     let mut world = World::new(plan());
-    world.start();
-    world.wait(HOUR);
-    world.unseen(|world| world.write_set("/a", &["resourcelist", "changelist"]));
+    world.start().wait(HOUR);
+    world
+        .unseen()
+        .write_set("/a", &["resourcelist", "changelist"]);
     world.wait(10);
-    world.remount(0, 99);
-    world.wait(HOUR);
-    assert_eq!(world.news(), NOTHING);
+    world.remount(0, 99).expect_nothing(HOUR);
     world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.expect(10, ["u /a/changelist.xml"]);
 }
 
 #[test]
 fn one_mount_of_three_is_away_and_the_others_go_on() {
     let mut world = three_mounts();
-    let mut aside = Default::default();
-    world.unseen(|world| aside = world.take_away("/b/"));
-    world.remount(1, 99);
-    world.wait(HOUR);
+    let aside = world.take_away("/b/");
+    world.remount(1, 99).wait(HOUR);
     assert_eq!(lost(&mut world).len(), 1);
     assert_eq!(world.presence(), [Some(true), Some(false), Some(true)]);
     assert!(!is_suspended(&world));
     world.delete("/c/capabilitylist.xml");
     world.update("/a/changelist.xml");
-    world.wait(HOUR);
-    assert_eq!(
-        world.news(),
-        [
-            "updated changelist /a/changelist.xml",
-            "deleted capabilitylist /c/capabilitylist.xml"
-        ]
-    );
-    world.unseen(|world| world.bring_back(aside));
-    world.remount(1, 2);
-    world.wait(HOUR);
-    assert_eq!(world.news(), NOTHING);
+    world.expect(HOUR, ["u /a/changelist.xml", "d /c/capabilitylist.xml"]);
+    world.bring_back(aside);
+    world.remount(1, 2).expect_nothing(HOUR);
 }
 
 #[test]
 fn one_mount_of_three_that_is_emptied_is_suspended_whatever_its_number() {
     let mut world = three_mounts();
-    let mut aside = Default::default();
-    world.unseen(|world| aside = world.take_away("/b/"));
-    world.sweep(1);
-    world.wait(10 * HOUR);
-    assert_eq!(world.news(), NOTHING);
+    let aside = world.take_away("/b/");
+    world.sweep(1).expect_nothing(10 * HOUR);
     let suspension = world.suspension(0).unwrap();
     assert_eq!((suspension.missing, suspension.of), (3, 9));
     world.crash_and_start();
     assert!(is_suspended(&world));
-    world.wait(10 * HOUR);
-    assert_eq!(world.news(), NOTHING);
-    world.unseen(|world| world.bring_back(aside));
-    world.sweep(1);
-    world.wait(10 * HOUR);
-    assert_eq!(world.news(), NOTHING);
+    world.expect_nothing(10 * HOUR);
+    world.bring_back(aside);
+    world.sweep(1).expect_nothing(10 * HOUR);
     assert!(!is_suspended(&world));
 }
 
 #[test]
 fn an_emptied_mount_is_accepted_like_any_mass_deletion() {
     let mut world = three_mounts();
-    world.unseen(|world| drop(world.take_away("/b/")));
-    world.sweep(1);
-    world.wait(HOUR);
+    drop(world.take_away("/b/"));
+    world.sweep(1).wait(HOUR);
     world.accept_deletions();
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /b/capabilitylist.xml"]
-    );
+    world.expect(10, ["d /b/capabilitylist.xml"]);
     assert!(!is_suspended(&world));
 }
 
@@ -199,10 +154,8 @@ fn a_release_that_takes_the_place_of_the_root_is_compared_with_it() {
     world.wait(2);
     assert!(!world.remembers("/a/changelist.xml"));
     world.replace_root(0, 100, |name| !name.ends_with("/capabilitylist.xml"));
-    world.wait(299);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(10);
-    assert_eq!(world.news(), [DELETED]);
+    world.expect_nothing(299);
+    world.expect(10, [DELETED]);
 }
 
 /// A release is unpacked file by file, and seen meanwhile.
@@ -211,46 +164,37 @@ fn what_is_found_before_the_sweep_of_another_root_ends_is_not_missing() {
     let mut world = small();
     world.set_root(0, 99);
     world.find_mount(0);
-    let mut aside = None;
-    world.unseen(|world| aside = Some(world.take_away("/a/changelist.xml")));
+    let aside = world.take_away("/a/changelist.xml");
     world.see("/a/changelist.xml");
-    world.unseen(|world| world.bring_back(aside.unwrap()));
+    world.bring_back(aside);
     world.update("/a/changelist.xml");
-    world.sweep(0);
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
-    world.wait(HOUR);
-    assert_eq!(world.news(), NOTHING);
+    world.sweep(0).expect(10, ["u /a/changelist.xml"]);
+    world.expect_nothing(HOUR);
     assert!(world.remembers("/a/changelist.xml"));
 }
 
 #[test]
 fn a_root_that_is_filled_after_it_was_empty_is_the_mount() {
     let mut world = small();
-    world.unseen(|world| drop(world.take_away("/a/")));
-    world.remount(0, 99);
-    world.wait(HOUR);
+    drop(world.take_away("/a/"));
+    world.remount(0, 99).wait(HOUR);
     assert_eq!(world.presence(), [Some(false)]);
-    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.write_list("/a/new.xml", "changelist");
     assert_eq!(world.presence(), [Some(true)]);
-    let state = world.state_of("/a/capabilitylist.xml");
+    let state = world.state_of(SET_A);
     assert_eq!(state, Some(DocumentState::Missing), "it is looked for now");
     world.wait(250);
     let news = world.news();
-    assert_eq!(news, ["created changelist /a/new.xml"]);
-    world.wait(100);
-    assert_eq!(world.news(), [DELETED]);
+    assert_eq!(news, ["c changelist /a/new.xml"]);
+    world.expect(100, [DELETED]);
 }
 
 #[test]
 fn a_root_with_something_else_below_it_is_a_tree_that_lost_its_documents() {
     let mut world = small();
-    world.unseen(|world| {
-        drop(world.take_away("/a/"));
-        world.write_text("/pom.xml", b"<project/>");
-    });
-    world.remount(0, 99);
-    world.wait(HOUR);
+    drop(world.take_away("/a/"));
+    world.unseen().write_text("/pom.xml", b"<project/>");
+    world.remount(0, 99).wait(HOUR);
     assert_eq!(world.presence(), [Some(true)]);
     assert!(is_suspended(&world));
     assert_eq!(world.news(), NOTHING);
@@ -265,25 +209,19 @@ fn three_documents_that_are_all_missing_are_suspended() {
     world.wait(10 * HOUR);
     assert!(is_suspended(&world));
     assert_eq!(world.news(), NOTHING);
-    world.accept_deletions();
-    world.wait(10);
-    assert_eq!(world.news(), [DELETED]);
+    world.accept_deletions().expect(10, [DELETED]);
 }
 
 #[test]
 fn two_sources_know_nothing_of_each_others_mounts() {
     let mut plan = plan();
-    let mut other = plan.sources[0].clone();
-    other.name = "other".to_owned();
-    other.mounts = vec![mount("/srv/other", "https://other.org/")];
+    let other = other_source(&plan, "https://other.org/");
     plan.sources.push(other);
     let mut world = World::new(plan);
     world.write_set("/a", &["changelist"]);
     world.write_set("https://other.org/b", &["changelist"]);
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    world.unseen(|world| drop(world.take_away("/a/")));
+    world.wait(10).start().wait(100);
+    drop(world.take_away("/a/"));
     world.remount(0, 99);
     world.delete("https://other.org/b/capabilitylist.xml");
     world.wait(HOUR);
@@ -301,15 +239,13 @@ fn documents_below_an_absent_mount_prove_nothing_of_the_others() {
     world.write_set("/a", &["changelist"]);
     for number in 0..30 {
         let more = format!("https://more.example.org/{number}.xml");
-        world.write(&more, list("changelist").up("/a/capabilitylist.xml"));
+        world.write(&more, list("changelist").of("/a"));
         if number < 12 {
             let few = format!("/a/{number}.xml");
-            world.write(&few, list("changelist").up("/a/capabilitylist.xml"));
+            world.write(&few, list("changelist").of("/a"));
         }
     }
-    world.wait(10);
-    world.start();
-    world.wait(100);
+    world.wait(10).start().wait(100);
     world.unmount(1);
     for number in 0..12 {
         world.delete(&format!("/a/{number}.xml"));
@@ -321,158 +257,107 @@ fn documents_below_an_absent_mount_prove_nothing_of_the_others() {
 #[test]
 fn a_clock_that_is_set_forward_ends_no_grace() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1);
+    world.delete(SET_A).wait(1);
     world.set_clock(SignedDuration::from_hours(5));
-    world.wait(200);
-    assert_eq!(world.news(), NOTHING);
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &["resourcelist", "changelist"]),
-    );
-    world.wait(1_000);
-    assert_eq!(world.news(), NOTHING);
+    world.expect_nothing(200);
+    world.write_capability_list("/a", &["resourcelist", "changelist"]);
+    world.expect_nothing(1_000);
 }
 
 #[test]
 fn a_clock_that_is_set_back_prolongs_no_grace() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(200);
+    world.delete(SET_A).wait(200);
     world.set_clock(SignedDuration::from_hours(-5));
-    world.wait(99);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(10);
-    assert_eq!(world.news(), [DELETED]);
+    world.expect_nothing(99);
+    world.expect(10, [DELETED]);
 }
 
 #[test]
 fn the_grace_begins_anew_in_each_run() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
+    world.delete(SET_A);
     for _ in 0..5 {
         world.wait(250);
-        world.crash();
-        world.wait(10 * HOUR);
-        world.start();
-        world.wait(40);
+        world.crash().wait(10 * HOUR).start().wait(40);
     }
     assert_eq!(world.news(), NOTHING);
-    world.wait(255);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(10);
-    assert_eq!(world.news(), [DELETED]);
+    world.expect_nothing(255);
+    world.expect(10, [DELETED]);
 }
 
 #[test]
 fn the_grace_counts_only_while_the_tree_can_be_seen() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(250);
-    world.unmount(0);
-    world.wait(10 * HOUR);
-    world.remount(0, 2);
-    world.wait(250);
-    world.deny("/a/capabilitylist.xml");
-    world.wait(10 * HOUR);
-    world.delete("/a/capabilitylist.xml");
-    world.wait(290);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(20);
-    assert_eq!(world.news(), [DELETED]);
+    world.delete(SET_A).wait(250);
+    world.unmount(0).wait(10 * HOUR);
+    world.remount(0, 2).wait(250);
+    world.deny(SET_A).wait(10 * HOUR);
+    world.delete(SET_A).expect_nothing(290);
+    world.expect(20, [DELETED]);
 }
 
 #[test]
 fn a_capability_list_that_is_something_else_for_a_moment_is_not_deleted() {
     let something_else = [
-        list("resourcelist").up("/a/capabilitylist.xml").render(),
+        list("resourcelist").of("/a").render(),
         "<html xmlns=\"http://www.w3.org/1999/xhtml\"><body/></html>".to_owned(),
         list("description").render(),
         index("capabilitylist").render(),
     ];
     for content in something_else {
         let mut world = World::with_two_sets(plan());
-        world.write_text("/a/capabilitylist.xml", content.as_bytes());
-        world.wait(100);
-        world.update("/a/changelist.xml");
-        world.wait(100);
+        world.write_text(SET_A, content.as_bytes()).wait(100);
+        world.update("/a/changelist.xml").wait(100);
         // The set goes on meanwhile.
         let news = world.news();
-        assert_eq!(news, ["updated changelist /a/changelist.xml"], "{content}");
+        assert_eq!(news, ["u /a/changelist.xml"], "{content}");
         let set = capability_list("/a", &["resourcelist", "changelist"]);
-        world.write("/a/capabilitylist.xml", set.clone());
-        world.wait(1_000);
+        world.write(SET_A, set.clone()).wait(1_000);
         assert_eq!(world.news(), NOTHING, "{content}");
-        world.write_text("/a/capabilitylist.xml", content.as_bytes());
-        world.wait(100);
-        world.write("/a/capabilitylist.xml", set.version(1));
-        world.wait(1_000);
+        world.write_text(SET_A, content.as_bytes()).wait(100);
+        world.write(SET_A, set.version(1)).wait(1_000);
         let news = world.news();
-        assert_eq!(
-            news,
-            ["updated capabilitylist /a/capabilitylist.xml"],
-            "{content}"
-        );
+        assert_eq!(news, ["u /a/capabilitylist.xml"], "{content}");
     }
 }
 
 #[test]
 fn what_stays_something_else_ends_after_its_grace() {
     let mut world = World::with_two_sets(plan());
-    world.write(
-        "/a/capabilitylist.xml",
-        list("changedump").up("/b/capabilitylist.xml"),
-    );
-    world.wait(200);
-    world.crash_and_start();
-    world.wait(299);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(100);
-    let mut news = world.news();
-    news.sort();
-    assert_eq!(news, ["created changedump /a/capabilitylist.xml", DELETED]);
+    world.write(SET_A, list("changedump").of("/b")).wait(200);
+    world.crash_and_start().expect_nothing(299);
+    world.expect_sorted(HUB, 100, ["c changedump /a/capabilitylist.xml", DELETED]);
 }
 
 #[test]
 fn a_page_in_the_place_of_a_capability_list_is_its_deletion_after_the_grace() {
     let mut world = World::with_two_sets(plan());
-    world.write_text("/a/capabilitylist.xml", b"<html/>");
-    world.wait(200);
-    world.crash_and_start();
-    world.wait(299);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(10);
-    assert_eq!(world.news(), [DELETED]);
+    world.write_text(SET_A, b"<html/>").wait(200);
+    world.crash_and_start().expect_nothing(299);
+    world.expect(10, [DELETED]);
 }
 
 #[test]
 fn a_broken_file_in_the_place_of_a_page_is_not_the_list_that_was_there() {
     let mut world = World::with_two_sets(plan());
-    world.break_off("/a/capabilitylist.xml");
-    world.wait(10);
+    world.break_off(SET_A).wait(10);
     assert_eq!(world.missing(), 0, "its last good version is kept");
-    world.write_text("/a/capabilitylist.xml", b"<html/>");
-    world.wait(10);
+    world.write_text(SET_A, b"<html/>").wait(10);
     assert_eq!(world.missing(), 1);
-    world.write_text("/a/capabilitylist.xml", b"<urlset");
-    world.wait(10);
+    world.write_text(SET_A, b"<urlset").wait(10);
     assert_eq!(world.missing(), 1);
-    world.wait(1_000);
-    assert_eq!(world.news(), NOTHING);
+    world.expect_nothing(1_000);
 }
 
 #[test]
 fn a_broken_file_after_a_page_that_went_is_not_the_list_that_was_there() {
     let mut world = World::with_two_sets(plan());
-    world.write_text("/a/capabilitylist.xml", b"<html/>");
-    world.wait(10);
-    world.delete("/a/capabilitylist.xml");
-    world.wait(10);
-    world.write_text("/a/capabilitylist.xml", b"<urlset");
-    world.wait(10);
+    world.write_text(SET_A, b"<html/>").wait(10);
+    world.delete(SET_A).wait(10);
+    world.write_text(SET_A, b"<urlset").wait(10);
     assert_eq!(world.missing(), 1);
-    world.wait(1_000);
-    assert_eq!(world.news(), NOTHING);
+    world.expect_nothing(1_000);
 }
 
 #[test]
@@ -493,22 +378,15 @@ fn a_source_description_that_becomes_an_index_has_not_ended() {
     world.write(NAME, index("description").lists(&["/d.xml"]));
     world.wait(10);
     assert_eq!(world.state_of(NAME), Some(DocumentState::Silent));
-    world.wait(10 * HOUR);
-    assert_eq!(world.news(), NOTHING);
-    world.crash_and_start();
-    world.wait(10 * HOUR);
-    assert_eq!(world.news(), NOTHING);
-    let lists = ["/a/capabilitylist.xml", "/b/capabilitylist.xml"];
+    world.expect_nothing(10 * HOUR);
+    world.crash_and_start().expect_nothing(10 * HOUR);
+    let lists = [SET_A, SET_B];
     world.write(NAME, list("description").lists(&lists));
-    world.wait(1_000);
-    assert_eq!(world.news(), NOTHING, "it came back as it was");
+    world.expect_nothing(1_000); // it came back as it was
     world.write(NAME, index("description").lists(&["/d.xml"]));
     world.wait(10);
-    world.delete(NAME);
-    world.wait(250);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(100);
-    let deleted = "deleted description /.well-known/resourcesync";
+    world.delete(NAME).expect_nothing(250).wait(100);
+    let deleted = "d description /.well-known/resourcesync";
     assert_eq!(world.news(), [deleted, deleted]);
 }
 
@@ -517,20 +395,10 @@ fn what_ends_aloud_by_configuration_has_its_grace_too() {
     let mut plan = plan();
     plan.sources[0].announce_all_deletions = true;
     let mut world = World::with_two_sets(plan);
-    let dump = list("resourcedump").up("/a/capabilitylist.xml");
-    world.write("/a/resourcelist.xml", dump);
-    world.wait(290);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(100);
-    let mut news = world.news();
-    news.sort();
-    assert_eq!(
-        news,
-        [
-            "created resourcedump /a/resourcelist.xml",
-            "deleted resourcelist /a/resourcelist.xml"
-        ]
-    );
+    let dump = list("resourcedump").of("/a");
+    world.write("/a/resourcelist.xml", dump).expect_nothing(290);
+    let created = "c resourcedump /a/resourcelist.xml";
+    world.expect_sorted(HUB, 100, [created, "d /a/resourcelist.xml"]);
 }
 
 #[test]
@@ -539,18 +407,15 @@ fn a_baseline_announces_nothing_whatever_the_file_systems_clock_says() {
         let mut world = World::new(plan());
         world.write_set("/a", &["resourcelist", "changelist"]);
         world.wait(60);
-        world.update("/a/resourcelist.xml");
-        world.wait(1);
+        world.update("/a/resourcelist.xml").wait(1);
         // Our clock is set, and the file system's is not.
         world.set_clock(SignedDuration::from_secs(by));
-        world.start();
-        world.wait(100);
+        world.start().wait(100);
         assert_eq!(world.news(), NOTHING, "{by} s");
         world.set_clock(SignedDuration::from_secs(-by));
-        world.update("/a/changelist.xml");
-        world.wait(10);
+        world.update("/a/changelist.xml").wait(10);
         let news = world.news();
-        assert_eq!(news, ["updated changelist /a/changelist.xml"], "{by} s");
+        assert_eq!(news, ["u /a/changelist.xml"], "{by} s");
     }
 }
 
@@ -562,21 +427,15 @@ fn a_clock_that_is_set_back_writes_nothing_but_the_time() {
     let before = world.writes();
     world.set_clock(SignedDuration::from_hours(-5));
     assert_eq!(world.writes(), before + 1);
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.expect(10, ["u /a/changelist.xml"]);
 }
 
 #[test]
 fn the_grace_goes_on_over_a_reload() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(200);
+    world.delete(SET_A).wait(200);
     world.plan.topic_window += std::time::Duration::from_secs(1);
-    world.reload();
-    world.wait(99);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(10);
-    assert_eq!(world.news(), [DELETED]);
+    world.reload().expect_nothing(99).expect(10, [DELETED]);
 }
 
 #[test]
@@ -586,14 +445,11 @@ fn a_source_description_that_became_an_index_is_not_deleted_by_what_its_path_hol
     world.write(NAME, index("description").lists(&["/d.xml"]));
     world.wait(1_000);
     for other in ["capabilitylist", "resourcelist"] {
-        world.write(NAME, list(other));
-        world.wait(100);
+        world.write(NAME, list(other)).wait(100);
         world.write(NAME, index("description").lists(&["/d.xml"]));
-        world.wait(1_000);
-        assert_eq!(world.news(), NOTHING);
+        world.expect_nothing(1_000);
     }
-    world.write(NAME, list("capabilitylist"));
-    world.wait(1_000);
-    let deleted = "deleted description /.well-known/resourcesync".to_owned();
+    world.write(NAME, list("capabilitylist")).wait(1_000);
+    let deleted = "d description /.well-known/resourcesync".to_owned();
     assert!(world.news().contains(&deleted));
 }

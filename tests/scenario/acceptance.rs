@@ -3,27 +3,23 @@
 use rsnotify::announce::event::Fact;
 use rsnotify::report::documents::DocumentState;
 
-use crate::world::{World, capability_list, list, mount, plan};
+use crate::world::{SET_A, SET_B, World, capability_list, list, other_source, plan};
 
-const NOTHING: [&str; 0] = [];
-const DELETED: &str = "deleted capabilitylist /a/capabilitylist.xml";
+const DELETED: &str = "d /a/capabilitylist.xml";
 
 /// One set with 42 documents.
 fn large() -> World {
     let mut world = World::new(plan());
     world.write_set("/a", &["resourcelist"]);
     write_again(&mut world, 0..40);
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    world.facts();
+    world.wait(10).start().wait(100).facts();
     world
 }
 
 fn write_again(world: &mut World, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let name = format!("/a/{number:02}.xml");
-        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+        world.write(&name, list("changelist").of("/a"));
     }
 }
 
@@ -35,7 +31,7 @@ fn delete(world: &mut World, numbers: std::ops::Range<u32>) {
 
 /// The Capability List and 22 others are missing: the source is suspended.
 fn delete_most(world: &mut World) {
-    world.delete("/a/capabilitylist.xml");
+    world.delete(SET_A);
     delete(world, 0..22);
 }
 
@@ -56,8 +52,7 @@ fn what_goes_missing_after_an_acceptance_is_not_accepted() {
     world.accept_deletions();
     assert_eq!(accepted(&mut world), [23]);
     delete(&mut world, 22..35);
-    world.wait(10_000);
-    assert_eq!(world.news(), [DELETED]);
+    world.expect(10_000, [DELETED]);
     assert!(!world.remembers("/a/00.xml"));
     let suspension = world.suspension(0).unwrap();
     assert_eq!((suspension.missing, suspension.of), (13, 19));
@@ -72,13 +67,9 @@ fn a_deletion_is_accepted_before_its_grace_ends_and_counts_after() {
     world.wait(10);
     world.accept_deletions();
     assert_eq!(world.suspension(0), None);
-    world.wait(289);
-    assert_eq!(world.news(), NOTHING);
-    world.crash_and_start();
-    world.wait(299);
-    assert_eq!(world.news(), NOTHING, "the grace begins anew in each run");
-    world.wait(10);
-    assert_eq!(world.news(), [DELETED]);
+    world.expect_nothing(289);
+    world.crash_and_start().expect_nothing(299); // the grace begins anew in each run
+    world.expect(10, [DELETED]);
 }
 
 #[test]
@@ -87,16 +78,11 @@ fn an_accepted_document_that_returns_was_never_away() {
     delete_most(&mut world);
     world.wait(10);
     world.accept_deletions();
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &["resourcelist"]),
-    );
+    world.write_capability_list("/a", &["resourcelist"]);
     write_again(&mut world, 0..22);
-    world.wait(1_000);
-    assert_eq!(world.news(), NOTHING);
+    world.expect_nothing(1_000);
     delete_most(&mut world);
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING, "it was accepted once, not for ever");
+    world.expect_nothing(10_000); // it was accepted once, not for ever
 }
 
 #[test]
@@ -107,13 +93,10 @@ fn nothing_is_accepted_below_a_mount_that_is_away() {
     world.unmount(0);
     world.accept_deletions();
     assert_eq!(accepted(&mut world), Vec::<usize>::new());
-    world.remount(0, 2);
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING);
+    world.remount(0, 2).expect_nothing(10_000);
     world.accept_deletions();
     assert_eq!(accepted(&mut world), [23]);
-    world.wait(10);
-    assert_eq!(world.news(), [DELETED]);
+    world.expect(10, [DELETED]);
 }
 
 #[test]
@@ -122,18 +105,10 @@ fn an_accepted_deletion_does_not_count_while_its_mount_is_away() {
     delete_most(&mut world);
     world.wait(10);
     world.accept_deletions();
-    world.unmount(0);
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING);
-    world.unseen(|world| {
-        world.write(
-            "/a/capabilitylist.xml",
-            capability_list("/a", &["resourcelist"]),
-        );
-    });
-    world.remount(0, 2);
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING);
+    world.unmount(0).expect_nothing(10_000);
+    let fewer = capability_list("/a", &["resourcelist"]);
+    world.unseen().write(SET_A, fewer);
+    world.remount(0, 2).expect_nothing(10_000);
 }
 
 #[test]
@@ -142,16 +117,13 @@ fn an_acceptance_when_nothing_is_missing_does_nothing() {
     world.accept_deletions();
     assert_eq!(accepted(&mut world), Vec::<usize>::new());
     delete_most(&mut world);
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING);
+    world.expect_nothing(10_000);
 }
 
 #[test]
 fn an_acceptance_is_about_one_source() {
     let mut plan = plan();
-    let mut other = plan.sources[0].clone();
-    other.name = "other".to_owned();
-    other.mounts = vec![mount("/srv/other", "https://other.org/")];
+    let other = other_source(&plan, "https://other.org/");
     plan.sources.push(other);
     let mut world = World::new(plan);
     let sets = ["https://example.org", "https://other.org"];
@@ -161,21 +133,15 @@ fn an_acceptance_is_about_one_source() {
             world.write(&name, list("capabilitylist"));
         }
     }
-    world.wait(10);
-    world.start();
+    world.wait(10).start();
     for set in sets {
         for part in ["a", "b"] {
             world.delete(&format!("{set}/{part}/capabilitylist.xml"));
         }
     }
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING);
+    world.expect_nothing(10_000);
     world.accept_deletions();
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        [DELETED, "deleted capabilitylist /b/capabilitylist.xml"]
-    );
+    world.expect(10, [DELETED, "d /b/capabilitylist.xml"]);
     let suspended = [0, 1].map(|source| world.suspension(source).is_some());
     assert_eq!(suspended, [false, true]);
 }
@@ -183,18 +149,15 @@ fn an_acceptance_is_about_one_source() {
 #[test]
 fn each_channel_announces_its_own_end_when_all_capability_lists_are_accepted() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.delete("/b/capabilitylist.xml");
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING);
-    world.accept_deletions();
-    world.wait(10);
+    world.delete(SET_A);
+    world.delete(SET_B).expect_nothing(10_000);
+    world.accept_deletions().wait(10);
     let news = world.news_by_topic().into_iter();
     assert_eq!(
         news.collect::<Vec<_>>(),
         ["a", "b"].map(|set| (
             format!("/{set}/framework/"),
-            vec![format!("deleted capabilitylist /{set}/capabilitylist.xml")]
+            vec![format!("d /{set}/capabilitylist.xml")]
         ))
     );
     assert!(world.channels().iter().all(|channel| channel.is_retired));

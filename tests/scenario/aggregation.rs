@@ -5,28 +5,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rsnotify::announce::plan::Plan;
 
-use crate::world::{HUB, Reply, World, capability_list, index, list, plan};
-
-const NOTHING: [&str; 0] = [];
+use crate::world::{HUB, NOTHING, Reply, SET_A, World, altered, index, list, plan};
 
 #[test]
 fn a_channel_is_announced_after_a_quiet_time() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(1);
-    world.update("/a/resourcelist.xml");
-    world.wait(1);
-    assert_eq!(world.news(), NOTHING);
+    world.update("/a/changelist.xml").wait(1);
+    world.update("/a/resourcelist.xml").expect_nothing(1);
     world.wait(1);
     let heard = world.heard_by(HUB);
     assert_eq!(heard.len(), 1);
-    assert_eq!(
-        heard[0].changes(),
-        [
-            "updated changelist /a/changelist.xml",
-            "updated resourcelist /a/resourcelist.xml"
-        ]
-    );
+    let both = ["u /a/changelist.xml", "u /a/resourcelist.xml"];
+    assert_eq!(heard[0].changes(), both);
 }
 
 #[test]
@@ -34,10 +24,9 @@ fn a_channel_that_is_never_quiet_is_announced_after_the_maximum_wait() {
     let mut world = World::with_two_sets(plan());
     for _ in 0..30 {
         assert_eq!(world.news(), NOTHING);
-        world.update("/a/changelist.xml");
-        world.wait(1);
+        world.update("/a/changelist.xml").wait(1);
     }
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    assert_eq!(world.news(), ["u /a/changelist.xml"]);
 }
 
 #[test]
@@ -46,22 +35,17 @@ fn without_a_window_it_announces_at_once() {
     plan.window.quiet = Duration::ZERO;
     let mut world = World::with_two_sets(plan);
     world.update("/a/changelist.xml");
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    assert_eq!(world.news(), ["u /a/changelist.xml"]);
     world.update("/a/changelist.xml");
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    assert_eq!(world.news(), ["u /a/changelist.xml"]);
 }
 
 #[test]
 fn a_change_and_its_reversal_within_the_window_announce_nothing() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(1);
-    world.write(
-        "/a/changelist.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
-    world.wait(1_000);
-    assert_eq!(world.news(), NOTHING);
+    world.update("/a/changelist.xml").wait(1);
+    world.write_list("/a/changelist.xml", "changelist");
+    world.expect_nothing(1_000);
 }
 
 /// A set whose Change List Index names 20 components.
@@ -75,12 +59,7 @@ fn with_index(plan: Plan) -> World {
         world.pass(Duration::from_millis(10));
         world.write(name, list("changelist").index("/a/i.xml"));
     }
-    world.write(
-        "/a/i.xml",
-        index("changelist")
-            .up("/a/capabilitylist.xml")
-            .lists(&names),
-    );
+    world.write("/a/i.xml", index("changelist").of("/a").lists(&names));
     world.wait(10);
     world
 }
@@ -88,14 +67,11 @@ fn with_index(plan: Plan) -> World {
 #[test]
 fn of_a_batch_under_one_index_the_newest_component_is_announced() {
     let mut world = with_index(plan());
-    assert_eq!(world.news(), ["created changelist /a/c19.xml"]);
+    assert_eq!(world.news(), ["c changelist /a/c19.xml"]);
     // The others count as told.
-    world.crash_and_start();
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
+    world.crash_and_start().expect_nothing(100);
     world.update("/a/c03.xml");
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/c03.xml"]);
+    world.expect(10, ["u changelist /a/c03.xml"]);
 }
 
 #[test]
@@ -113,38 +89,20 @@ fn components_that_differ_in_kind_are_announced_each() {
     world.update("/a/c03.xml");
     world.update("/a/c04.xml");
     world.write("/a/c20.xml", list("changelist").index("/a/i.xml"));
-    world.write(
-        "/a/i.xml",
-        index("changelist")
-            .up("/a/capabilitylist.xml")
-            .lists(&["/a/c20.xml"]),
-    );
+    let parts = index("changelist").lists(&["/a/c20.xml"]);
+    world.write("/a/i.xml", parts.of("/a"));
     world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        [
-            "updated changelist /a/c04.xml",
-            "created changelist /a/c20.xml",
-            "updated changelist /a/changelist.xml"
-        ]
-    );
+    let parts = ["u changelist /a/c04.xml", "c changelist /a/c20.xml"];
+    world.expect(10, [&parts[..], &["u /a/changelist.xml"]].concat());
 }
 
 #[test]
 fn entries_are_in_order_of_their_datetimes() {
     let mut world = World::with_two_sets(plan());
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &["resourcelist", "changelist", "resourcedump"]),
-    );
-    world.wait(10);
-    world.news();
+    world.write_capability_list("/a", &["resourcelist", "changelist", "resourcedump"]);
+    world.wait(10).news();
     for name in ["resourcelist", "changelist", "resourcedump"] {
-        world.write(
-            &format!("/a/{name}.xml"),
-            list(name).up("/a/capabilitylist.xml").version(9),
-        );
+        world.write(&format!("/a/{name}.xml"), list(name).of("/a").version(9));
         world.wait(1);
     }
     world.wait(5);
@@ -156,14 +114,9 @@ fn entries_are_in_order_of_their_datetimes() {
         .map(|entry| entry.datetime.unwrap())
         .collect();
     assert!(times.is_sorted());
-    assert_eq!(
-        heard[0].changes(),
-        [
-            "updated resourcelist /a/resourcelist.xml",
-            "updated changelist /a/changelist.xml",
-            "created resourcedump /a/resourcedump.xml"
-        ]
-    );
+    let updated = ["u /a/resourcelist.xml", "u /a/changelist.xml"];
+    assert_eq!(heard[0].changes()[..2], updated);
+    assert_eq!(heard[0].changes()[2..], ["c /a/resourcedump.xml"]);
     assert!(
         times
             .iter()
@@ -177,19 +130,18 @@ fn a_file_s_own_time_counts_since_the_last_look_only() {
     world.crash();
     let downtime = world.now;
     world.wait(5);
-    world.update("/a/changelist.xml");
-    world.wait(1_000);
-    world.start();
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(1_000);
+    world.start().wait(10);
     let heard = world.heard_by(HUB);
     let written = downtime + Duration::from_secs(5);
     assert_eq!(heard[0].payload.entries[0].datetime, Some(written));
 
     // Moved in with an old mtime: it changed when it was found.
     let found = world.now;
-    world.unseen(|world| world.write_at("/a/changelist.xml", "2020-01-01T00:00:00Z"));
-    world.see("/a/changelist.xml");
-    world.wait(10);
+    world
+        .unseen()
+        .write_at("/a/changelist.xml", "2020-01-01T00:00:00Z");
+    world.see("/a/changelist.xml").wait(10);
     let heard = world.heard_by(HUB);
     assert_eq!(heard[0].payload.entries[0].datetime, Some(found));
 }
@@ -198,8 +150,7 @@ fn a_file_s_own_time_counts_since_the_last_look_only() {
 fn a_deletion_is_dated_by_the_look_that_found_the_file_gone() {
     let mut world = World::with_two_sets(plan());
     let gone = world.now;
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1_000);
+    world.delete(SET_A).wait(1_000);
     let heard = world.heard_by(HUB);
     assert_eq!(heard[0].payload.entries[0].datetime, Some(gone));
 }
@@ -221,16 +172,14 @@ fn up_leads_to_what_is_above_all_entries() {
             .as_ref()
             .map(|up| up.as_str().to_owned())
     };
-    let list = "/a/capabilitylist.xml";
+    let list = SET_A;
     let description = "/.well-known/resourcesync";
     assert_eq!(
         up(&mut world, &["/a/changelist.xml", "/a/resourcelist.xml"]).as_deref(),
         Some("https://example.org/a/capabilitylist.xml")
     );
-    assert_eq!(
-        up(&mut world, &[list]).as_deref(),
-        Some("https://example.org/.well-known/resourcesync")
-    );
+    let want = Some("https://example.org/.well-known/resourcesync");
+    assert_eq!(up(&mut world, &[list]).as_deref(), want);
     assert_eq!(up(&mut world, &[description]), None);
     assert_eq!(up(&mut world, &[list, "/a/changelist.xml"]), None);
     assert_eq!(up(&mut world, &[description, "/a/changelist.xml"]), None);
@@ -261,12 +210,10 @@ fn until_grows_with_every_notification_of_a_topic() {
 
 #[test]
 fn what_does_not_fit_is_in_the_next_notification() {
-    let mut plan = plan();
-    plan.window.max_entries = 3;
-    let mut world = World::with_two_sets(plan);
+    let mut world = World::with_two_sets(altered(plan(), |plan| plan.window.max_entries = 3));
     for number in 0..7 {
         let name = format!("/a/c{number}.xml");
-        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+        world.write(&name, list("changelist").of("/a"));
     }
     world.wait(100);
     let sizes: Vec<usize> = world
@@ -279,12 +226,10 @@ fn what_does_not_fit_is_in_the_next_notification() {
 
 #[test]
 fn a_notification_is_no_larger_than_it_may_be() {
-    let mut plan = plan();
-    plan.window.max_bytes = 1_500;
-    let mut world = World::with_two_sets(plan);
+    let mut world = World::with_two_sets(altered(plan(), |plan| plan.window.max_bytes = 1_500));
     for number in 0..20 {
         let name = format!("/a/c{number}.xml");
-        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+        world.write(&name, list("changelist").of("/a"));
     }
     world.wait(100);
     let heard = world.heard_by(HUB);
@@ -302,15 +247,11 @@ fn what_changes_again_while_much_is_told_is_told_once_and_as_it_is() {
     let mut world = World::new(plan);
     let names: Vec<String> = (10..50).map(|n| format!("/a/list{n}.xml")).collect();
     let listed: Vec<&str> = names.iter().map(String::as_str).collect();
-    world.write(
-        "/a/capabilitylist.xml",
-        list("capabilitylist").lists(&listed),
-    );
+    world.write(SET_A, list("capabilitylist").lists(&listed));
     for name in &names {
-        world.write(name, list("changelist").up("/a/capabilitylist.xml"));
+        world.write(name, list("changelist").of("/a"));
     }
-    world.wait(10);
-    world.start();
+    world.wait(10).start();
     world.script(HUB, Reply::Slow(3));
     for name in &names {
         world.update(name);
@@ -319,15 +260,12 @@ fn what_changes_again_while_much_is_told_is_told_once_and_as_it_is() {
     let first = world.news();
     assert!(first.len() < 12, "{first:?}");
     world.update("/a/list22.xml");
-    world.unseen(|world| world.delete("/a/list23.xml"));
-    world.see("/a/list23.xml");
-    world.wait(1_000);
+    world.unseen().delete("/a/list23.xml");
+    world.see("/a/list23.xml").wait(1_000);
     let mut all = first;
     all.extend(world.news());
     all.sort();
     let wanted = names.iter().filter(|name| !name.ends_with("23.xml"));
-    let wanted: Vec<String> = wanted
-        .map(|name| format!("updated changelist {name}"))
-        .collect();
+    let wanted: Vec<String> = wanted.map(|name| format!("u changelist {name}")).collect();
     assert_eq!(all, wanted);
 }

@@ -4,9 +4,10 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
 use rstest::rstest;
 
-use crate::world::{Aside, HUB, Reply, World, capability_list, change_list, list, mount, plan};
-
-const NOTHING: [&str; 0] = [];
+use crate::world::{
+    Aside, HUB, NOTHING, Reply, SET_A, SET_B, World, advertise, change_list, list, mount,
+    other_source, plan, told,
+};
 
 fn existing() -> Plan {
     let mut plan = plan();
@@ -28,27 +29,16 @@ const MORE: &str = "https://more.example.org/changelist.xml";
 fn a_baseline_announces_nothing_and_the_next_change_is_an_update() {
     let mut world = World::with_two_sets(plan());
     world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.expect(10, ["u /a/changelist.xml"]);
 }
 
 #[test]
 fn all_that_exists_is_announced_if_asked_for() {
     let mut world = World::new(existing());
     world.write_set("/a", &["resourcelist", "changelist"]);
-    world.wait(10);
-    world.start();
-    world.wait(10);
-    let mut news = world.news();
-    news.sort();
-    assert_eq!(
-        news,
-        [
-            "created capabilitylist /a/capabilitylist.xml",
-            "created changelist /a/changelist.xml",
-            "created resourcelist /a/resourcelist.xml",
-        ]
-    );
+    world.wait(10).start();
+    let all = ["capabilitylist", "changelist", "resourcelist"];
+    world.expect_sorted(HUB, 10, all.map(|name| format!("c /a/{name}.xml")));
 }
 
 #[test]
@@ -57,14 +47,11 @@ fn a_change_during_the_first_sweep_is_announced() {
     world.write_set("/a", &["resourcelist", "changelist"]);
     world.wait(10);
     world.launch();
-    world.find_mount(0);
-    world.wait(1);
+    world.find_mount(0).wait(1);
     // It is swept only after it was written.
-    world.unseen(|world| world.update("/a/changelist.xml"));
+    world.unseen().update("/a/changelist.xml");
     world.wait(1);
-    world.sweep(0);
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.sweep(0).expect(10, ["u /a/changelist.xml"]);
 }
 
 #[test]
@@ -74,23 +61,13 @@ fn a_change_after_its_file_was_swept_is_announced_once_the_sweep_ends() {
     world.wait(10);
     world.launch();
     world.find_mount(0);
-    world.touch("/a/resourcelist.xml");
-    world.wait(1);
-    world.update("/a/changelist.xml");
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING, "a half-read tree is not believed");
-    world.sweep(0);
-    world.wait(10);
+    world.touch("/a/resourcelist.xml").wait(1);
+    world.update("/a/changelist.xml").expect_nothing(100); // a half-read tree is not believed
+    world.sweep(0).wait(10);
     let mut news = world.news();
     news.sort();
     // Nobody can tell whether a file whose ctime lies within the sweep existed before it.
-    assert_eq!(
-        news,
-        [
-            "updated changelist /a/changelist.xml",
-            "updated resourcelist /a/resourcelist.xml"
-        ]
-    );
+    assert_eq!(news, ["u /a/changelist.xml", "u /a/resourcelist.xml"]);
 }
 
 #[test]
@@ -98,29 +75,12 @@ fn a_candidate_unreadable_at_the_baseline_is_updated_later() {
     let mut world = World::new(plan());
     world.write_set("/a", &["resourcelist", "changelist"]);
     world.break_off("/a/resourcelist.xml");
-    world.deny("/a/capabilitylist.xml");
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
-    world.crash_and_start();
-    world.wait(100);
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &["resourcelist", "changelist"]),
-    );
-    world.write(
-        "/a/resourcelist.xml",
-        list("resourcelist").up("/a/capabilitylist.xml"),
-    );
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        [
-            "updated capabilitylist /a/capabilitylist.xml",
-            "updated resourcelist /a/resourcelist.xml",
-        ]
-    );
+    world.deny(SET_A).wait(10);
+    world.start().expect_nothing(100);
+    world.crash_and_start().wait(100);
+    world.write_capability_list("/a", &["resourcelist", "changelist"]);
+    world.write_list("/a/resourcelist.xml", "resourcelist");
+    world.expect(10, ["u /a/capabilitylist.xml", "u /a/resourcelist.xml"]);
 }
 
 #[test]
@@ -131,34 +91,22 @@ fn a_crash_during_the_first_sweep_takes_the_baseline_again() {
     world.launch();
     world.find_mount(0);
     world.touch("/a/resourcelist.xml");
-    world.crash();
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
+    world.crash().wait(10).start().expect_nothing(100);
     world.update("/a/resourcelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), ["updated resourcelist /a/resourcelist.xml"]);
+    world.expect(10, ["u /a/resourcelist.xml"]);
 }
 
 #[test]
 fn a_mount_that_appears_late_is_a_baseline_of_its_own() {
     let mut world = World::new(two_mounts());
     world.write_set("/a", &["resourcelist"]);
-    world.write(MORE, list("changelist").up("/a/capabilitylist.xml"));
-    world.wait(10);
+    world.write(MORE, list("changelist").of("/a")).wait(10);
     world.unmount(1);
-    world.start();
-    world.wait(100);
+    world.start().wait(100);
     world.update("/a/resourcelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), ["updated resourcelist /a/resourcelist.xml"]);
-    world.remount(1, 7);
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
-    world.update(MORE);
-    world.wait(100);
-    assert_eq!(world.news(), [format!("updated changelist {MORE}")]);
+    world.expect(10, ["u /a/resourcelist.xml"]);
+    world.remount(1, 7).expect_nothing(100);
+    world.update(MORE).expect(100, [format!("u {MORE}")]);
 }
 
 #[rstest]
@@ -166,40 +114,28 @@ fn a_capability_list_in_a_baseline_makes_nothing_new_in_another_source(
     #[values(0, 1)] position: usize,
 ) {
     let mut plan = plan();
-    let mut other = plan.sources[0].clone();
-    other.name = "other".to_owned();
-    other.mounts = vec![mount("/srv/other", "https://other.example.org/")];
+    let other = other_source(&plan, "https://other.example.org/");
     plan.sources.insert(position, other);
     let mut world = World::new(plan);
     let set = "https://other.example.org/capabilitylist.xml";
     world.write_set("/a", &["resourcelist"]);
     world.write("/b/changelist.xml", list("changelist").up(set));
-    world.write(set, list("capabilitylist"));
-    world.wait(10);
+    world.write(set, list("capabilitylist")).wait(10);
     world.unmount(position);
-    world.start();
-    world.wait(100);
-    world.remount(position, 7);
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING);
+    world.start().wait(100);
+    world.remount(position, 7).expect_nothing(10_000);
     world.update("/b/changelist.xml");
-    world.wait(100);
-    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+    world.expect(100, ["u /b/changelist.xml"]);
 }
 
 #[test]
 fn a_mount_point_that_was_empty_is_a_baseline_when_it_is_mounted() {
     let mut world = World::new(two_mounts());
-    world.write_set("/a", &["resourcelist"]);
-    world.wait(10);
-    world.start();
-    world.wait(100);
+    world.write_set("/a", &["resourcelist"]).wait(10);
+    world.start().wait(100);
     world.unmount(1);
-    world.write(MORE, list("changelist").up("/a/capabilitylist.xml"));
-    world.wait(10);
-    world.remount(1, 7);
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
+    world.write(MORE, list("changelist").of("/a")).wait(10);
+    world.remount(1, 7).expect_nothing(100);
 }
 
 #[test]
@@ -207,46 +143,27 @@ fn a_mount_lost_in_its_first_sweep_is_a_baseline_when_it_returns() {
     let mut world = World::new(two_mounts());
     world.write_set("/a", &["resourcelist"]);
     let index_name = "https://more.example.org/index.xml";
-    world.write(
-        index_name,
-        crate::world::index("changelist")
-            .up("/a/capabilitylist.xml")
-            .lists(&[MORE]),
-    );
-    world.write(MORE, list("changelist"));
-    world.wait(10);
+    let doc = crate::world::index("changelist").of("/a").lists(&[MORE]);
+    world.write(index_name, doc);
+    world.write(MORE, list("changelist")).wait(10);
     world.launch();
     world.find_mount(0);
     world.sweep(0);
     world.find_mount(1);
     world.see(MORE);
-    world.unmount(1);
-    world.wait(100);
-    world.remount(1, 2);
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
-    world.update(MORE);
-    world.wait(100);
-    assert_eq!(world.news(), [format!("updated changelist {MORE}")]);
+    world.unmount(1).wait(100);
+    world.remount(1, 2).expect_nothing(100);
+    world.update(MORE).expect(100, [format!("u {MORE}")]);
 }
 
 #[test]
 fn a_lost_mount_deletes_nothing() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/b/capabilitylist.xml");
-    world.wait(1);
-    world.unmount(0);
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING);
-    world.write(
-        "/b/capabilitylist.xml",
-        capability_list("/b", &["resourcelist", "changelist"]),
-    );
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    world.remount(0, 2);
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.delete(SET_B).wait(1);
+    world.unmount(0).expect_nothing(10_000);
+    world.write_capability_list("/b", &["resourcelist", "changelist"]);
+    world.update("/a/changelist.xml").wait(10);
+    world.remount(0, 2).expect(10, ["u /a/changelist.xml"]);
 }
 
 #[test]
@@ -254,29 +171,19 @@ fn a_tree_that_was_replaced_is_compared_with_what_was_there() {
     let mut world = World::with_two_sets(plan());
     world.unmount(0);
     world.update("/a/changelist.xml");
-    world.remount(0, 99);
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.remount(0, 99).expect(10, ["u /a/changelist.xml"]);
 }
 
 #[test]
 fn the_documents_of_a_new_set_are_created() {
     let mut world = World::with_two_sets(plan());
     world.write_set("/c", &["resourcelist", "changelist"]);
-    world.update("/.well-known/resourcesync");
-    world.wait(10);
-    let news = world.news_by_topic();
-    let mut created = news["/c/framework/"].clone();
-    created.sort();
-    assert_eq!(
-        created,
-        [
-            "created capabilitylist /c/capabilitylist.xml",
-            "created changelist /c/changelist.xml",
-            "created resourcelist /c/resourcelist.xml",
-            "updated description /.well-known/resourcesync",
-        ]
-    );
+    world.update("/.well-known/resourcesync").wait(10);
+    let mut news = world.news_by_topic().remove("/c/framework/").unwrap();
+    news.sort();
+    let created = ["capabilitylist", "changelist", "resourcelist"];
+    assert_eq!(news[..3], created.map(|name| format!("c /c/{name}.xml")));
+    assert_eq!(news[3..], ["u description /.well-known/resourcesync"]);
 }
 
 #[test]
@@ -286,11 +193,9 @@ fn a_mount_lost_in_its_first_sweep_leaves_nothing_broken() {
     world.find_mount(0);
     world.break_off("/a/half.xml");
     assert_eq!(world.troubles(), 1);
-    world.unmount(0);
-    world.wait(100);
+    world.unmount(0).wait(100);
     assert_eq!(world.troubles(), 0);
-    let is_broken = |fact: &Fact| matches!(fact, Fact::Broken { .. });
-    assert!(!world.facts().iter().any(is_broken));
+    assert!(!told!(world, Fact::Broken { .. }));
 }
 
 #[test]
@@ -307,16 +212,14 @@ fn a_sweep_is_remembered_by_its_start() {
 fn world_without_b(runs: usize) -> (World, Aside) {
     let mut world = World::new(plan());
     world.write_set("/a", &["changelist"]);
-    world.write_set("/b", &["changelist"]);
-    world.wait(10);
+    world.write_set("/b", &["changelist"]).wait(10);
     let hidden = world.take_away("/b/");
     for _ in 0..runs {
         world.crash();
         world.launch();
         world.find_mount(0);
         world.deny_directories(&["b"]);
-        world.sweep(0);
-        world.wait(100);
+        world.sweep(0).wait(100);
     }
     assert_eq!(world.news(), NOTHING);
     (world, hidden)
@@ -331,19 +234,17 @@ fn what_lies_below_a_directory_that_could_not_be_read_belongs_to_the_baseline() 
             world.crash_and_start();
         } else {
             world.deny_directories(&[]);
-            world.see("/b/capabilitylist.xml");
+            world.see(SET_B);
             world.see("/b/changelist.xml");
         }
         world.wait(100);
         assert_eq!(world.news(), NOTHING, "{runs} {is_restarted}");
         world.sweep(0);
         world.update("/b/changelist.xml");
-        world.wait(100);
-        assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
-        let new = list("changedump").up("/b/capabilitylist.xml");
+        world.expect(100, ["u /b/changelist.xml"]);
+        let new = list("changedump").of("/b");
         world.write("/b/new.xml", new);
-        world.wait(100);
-        assert_eq!(world.news(), ["created changedump /b/new.xml"]);
+        world.expect(100, ["c changedump /b/new.xml"]);
     }
 }
 
@@ -353,21 +254,17 @@ fn mending_the_directory_and_its_files_announces_nothing() {
     let (mut world, hidden) = world_without_b(1);
     world.bring_back(hidden);
     world.deny_directories(&[]);
-    world.unseen(|world| world.touch("/b/capabilitylist.xml"));
-    world.see("/b/capabilitylist.xml");
-    let text = list("changelist").up("/b/capabilitylist.xml");
+    world.unseen().touch(SET_B);
+    world.see(SET_B);
+    let text = list("changelist").of("/b");
     world.deny("/b/changelist.xml");
-    world.write("/b/changelist.xml", text);
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
+    world.write("/b/changelist.xml", text).expect_nothing(100);
     world.update("/b/changelist.xml");
-    world.wait(100);
-    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+    world.expect(100, ["u /b/changelist.xml"]);
     world.sweep(0);
-    let new = list("changedump").up("/b/capabilitylist.xml");
+    let new = list("changedump").of("/b");
     world.write("/b/new.xml", new);
-    world.wait(100);
-    assert_eq!(world.news(), ["created changedump /b/new.xml"]);
+    world.expect(100, ["c changedump /b/new.xml"]);
 }
 
 #[rstest]
@@ -378,31 +275,19 @@ fn what_was_read_below_such_a_directory_is_kept_until_the_next_sweep(
     let (mut world, hidden) = world_without_b(1);
     world.bring_back(hidden);
     world.deny_directories(&[]);
-    world.see("/b/capabilitylist.xml");
-    world.see("/b/changelist.xml");
-    world.wait(100);
+    world.see(SET_B);
+    world.see("/b/changelist.xml").wait(100);
     world.script(HUB, Reply::Status(503));
     for name in ["capabilitylist", "changelist"] {
-        world.update(&format!("/b/{name}.xml"));
-        world.wait(100);
+        world.update(&format!("/b/{name}.xml")).wait(100);
     }
     if is_denied_again {
         world.deny_directories(&["b"]);
         world.sweep(0);
     }
-    match is_reload {
-        true => world.reload(),
-        false => world.crash_and_start(),
-    }
+    world.apply_plan(is_reload);
     world.script(HUB, Reply::Accept);
-    world.wait(1_000);
-    assert_eq!(
-        world.news(),
-        [
-            "updated capabilitylist /b/capabilitylist.xml",
-            "updated changelist /b/changelist.xml"
-        ]
-    );
+    world.expect(1_000, ["u /b/capabilitylist.xml", "u /b/changelist.xml"]);
 }
 
 #[test]
@@ -422,15 +307,11 @@ fn what_is_new_below_a_directory_that_was_read_before_is_created() {
     let mut world = World::with_two_sets(plan());
     world.deny_directories(&["b"]);
     world.sweep(0);
-    world.unseen(|world| {
-        let new = list("changedump").up("/b/capabilitylist.xml");
-        world.write("/b/new.xml", new);
-    });
+    world.unseen().write_list("/b/new.xml", "changedump");
     world.wait(100);
     world.deny_directories(&[]);
     world.see("/b/new.xml");
-    world.wait(100);
-    assert_eq!(world.news(), ["created changedump /b/new.xml"]);
+    world.expect(100, ["c changedump /b/new.xml"]);
 }
 
 /// The files of a directory are read in order of their names, and not all in one step.
@@ -441,9 +322,9 @@ fn a_component_below_such_a_directory_is_known_although_it_is_read_before_its_in
 ) {
     let index = format!("/b/{capability}.xml");
     let component = format!("/b/{capability}-001.xml");
-    let up = "/a/capabilitylist.xml";
+    let up = SET_A;
     let mut world = World::new(plan());
-    let set = list("capabilitylist").channel("/a/framework/", &[]);
+    let set = advertise("/a/framework/", &[]);
     let set = set.change_channel("/a/change/", &[]);
     world.write_changes("/a/changes.xml", &["u z 00:00"]);
     let set = match is_of_the_set {
@@ -460,19 +341,16 @@ fn a_component_below_such_a_directory_is_known_although_it_is_read_before_its_in
         "changelist" => change_list(&index, &["u a 01:00"]).replace("rel=\"up\"", "rel=\"index\""),
         _ => list(capability).index(&index).render(),
     };
-    world.write_text(&component, text.as_bytes());
-    world.wait(10);
+    world.write_text(&component, text.as_bytes()).wait(10);
     let hidden = world.take_away("/b/");
     world.launch();
     world.find_mount(0);
     world.deny_directories(&["b"]);
-    world.sweep(0);
-    world.wait(100);
+    world.sweep(0).wait(100);
     assert_eq!((world.news(), world.changes()), (vec![], vec![]));
     world.bring_back(hidden);
     world.deny_directories(&[]);
     world.see(&component);
-    world.see(&index);
-    world.wait(10_000);
+    world.see(&index).wait(10_000);
     assert_eq!((world.news(), world.changes()), (vec![], vec![]));
 }

@@ -8,12 +8,13 @@ use websub::answer::BrokerRefusal;
 use websub::publisher::reason::RefusalKind;
 
 use crate::channels::configured;
-use crate::world::{HUB, Reply, World, capability_list, list, plan, two_hubs};
+use crate::world::{
+    HUB, NOTHING, Reply, SET_A, World, capability_list, list, plan, told, two_hubs,
+};
 
-const NOTHING: [&str; 0] = [];
 const BROKER: &str = "repository";
 const BOTH: [ChannelKind; 2] = [ChannelKind::Framework, ChannelKind::Change];
-const UPDATED: &str = "updated changelist /a/changelist.xml";
+const UPDATED: &str = "u /a/changelist.xml";
 
 fn broker(name: &str, channels: &[ChannelKind]) -> BrokerPlan {
     BrokerPlan {
@@ -31,8 +32,7 @@ fn with_broker(mut plan: Plan, channels: &[ChannelKind]) -> Plan {
 #[test]
 fn a_broker_is_told_like_a_hub_and_no_topic_names_it() {
     let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     let (hub, broker) = (world.heard_by(HUB), world.heard_by(BROKER));
     assert_eq!(broker.len(), 1);
     assert_eq!(hub[0].body, broker[0].body);
@@ -51,13 +51,9 @@ fn a_broker_is_sent_the_kinds_and_sources_that_are_configured() {
         let mut plan = with_broker(plan(), channels);
         plan.brokers[0].sources = sources.map(|source| vec![source.to_owned()]);
         let mut world = World::with_two_sets(plan);
-        world.update("/a/changelist.xml");
-        world.wait(10);
-        assert_eq!(
-            world.heard_by(BROKER).len(),
-            want,
-            "{channels:?} {sources:?}"
-        );
+        world.update("/a/changelist.xml").wait(10);
+        let heard = world.heard_by(BROKER).len();
+        assert_eq!(heard, want, "{channels:?} {sources:?}");
     }
 }
 
@@ -66,16 +62,10 @@ fn a_set_that_advertises_only_foreign_hubs_is_sent_to_brokers() {
     let mut world = World::new(with_broker(plan(), &BOTH));
     world.write_set("/a", &["changelist"]);
     let capabilities = list("capabilitylist").lists(&["/a/changelist.xml"]);
-    world.write(
-        "/a/capabilitylist.xml",
-        capabilities.channel("/a/framework/", &["https://foreign.example/"]),
-    );
-    world.wait(10);
-    world.start();
-    world.wait(100);
+    let foreign = capabilities.channel("/a/framework/", &["https://foreign.example/"]);
+    world.write(SET_A, foreign).wait(10).start().wait(100);
     world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news_at(HUB), NOTHING);
+    world.expect_at(HUB, 10, NOTHING);
     assert_eq!(world.news_at(BROKER), [UPDATED]);
 }
 
@@ -86,20 +76,13 @@ fn a_set_that_advertises_no_channel_has_one_for_the_broker_alone() {
     plan.hubs.clear();
     let mut world = World::new(plan);
     world.write("/b/changelist.xml", list("changelist").up("/b/cl.xml"));
-    world.write(
-        "/b/cl.xml",
-        list("capabilitylist").lists(&["/b/changelist.xml"]),
-    );
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    world.update("/b/changelist.xml");
-    world.wait(10);
+    let doc = list("capabilitylist").lists(&["/b/changelist.xml"]);
+    world.write("/b/cl.xml", doc).wait(10).start().wait(100);
+    world.update("/b/changelist.xml").wait(10);
     assert_eq!(world.heard_by(BROKER).len(), 1);
     assert_eq!(world.findings(), []);
     assert_eq!(world.topics(), NOTHING, "nobody is to subscribe to it");
-    world.crash_and_start();
-    world.wait(100);
+    world.crash_and_start().wait(100);
     assert_eq!(world.topics(), NOTHING);
 }
 
@@ -147,16 +130,10 @@ fn a_set_whose_topic_cannot_be_served_is_sent_to_brokers() {
     let mut world = World::new(with_broker(plan(), &BOTH));
     world.write_set("/a", &["changelist"]);
     let capabilities = list("capabilitylist").lists(&["/a/changelist.xml"]);
-    world.write(
-        "/a/capabilitylist.xml",
-        capabilities.channel("https://elsewhere.example/t", &[HUB]),
-    );
-    world.wait(10);
-    world.start();
-    world.wait(100);
+    let doc = capabilities.channel("https://elsewhere.example/t", &[HUB]);
+    world.write(SET_A, doc).wait(10).start().wait(100);
     world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news_at(HUB), NOTHING);
+    world.expect_at(HUB, 10, NOTHING);
     assert_eq!(world.news_at(BROKER), [UPDATED]);
 }
 
@@ -164,12 +141,10 @@ fn a_set_whose_topic_cannot_be_served_is_sent_to_brokers() {
 fn a_broker_that_is_down_for_a_week_gets_its_notification_again_and_then_one_difference() {
     let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
     world.script(BROKER, Reply::Fail(0));
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     for _ in 0..7 {
         world.update("/a/resourcelist.xml");
-        world.update("/a/changelist.xml");
-        world.wait(86_400);
+        world.update("/a/changelist.xml").wait(86_400);
         world.crash_and_start();
     }
     assert_eq!(world.news_at(HUB).len(), 15, "the hub does not notice");
@@ -180,15 +155,11 @@ fn a_broker_that_is_down_for_a_week_gets_its_notification_again_and_then_one_dif
             .iter()
             .all(|attempt| attempt.body == attempts[0].body)
     );
-    world.script(BROKER, Reply::Accept);
-    world.wait(60);
+    world.script(BROKER, Reply::Accept).wait(60);
     let heard = world.heard_by(BROKER);
     assert_eq!(heard.len(), 2);
     assert_eq!(heard[0].changes(), [UPDATED]);
-    assert_eq!(
-        heard[1].changes(),
-        [UPDATED, "updated resourcelist /a/resourcelist.xml"]
-    );
+    assert_eq!(heard[1].changes(), [UPDATED, "u /a/resourcelist.xml"]);
 }
 
 /// C21, C23: positions in a notification make ids (F4).
@@ -196,13 +167,8 @@ fn a_broker_that_is_down_for_a_week_gets_its_notification_again_and_then_one_dif
 fn what_was_logged_for_a_broker_is_sent_whole_although_fewer_entries_are_configured() {
     let mut world = World::new(with_broker(plan(), &BOTH[1..]));
     world.write_changes("/a/changelist.xml", &["u z 00:00"]);
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &["changelist"]).change_channel("/a/change/", &[]),
-    );
-    world.wait(10);
-    world.start();
-    world.wait(10);
+    let set = capability_list("/a", &["changelist"]).change_channel("/a/change/", &[]);
+    world.write(SET_A, set).wait(10).start().wait(10);
     world.script(BROKER, Reply::Fail(30));
     // One in flight, and one behind it.
     let entries = ["u z 00:00", "u a 01:00", "u b 02:00", "u c 03:00"];
@@ -212,8 +178,7 @@ fn what_was_logged_for_a_broker_is_sent_whole_although_fewer_entries_are_configu
     }
     world.plan.window.max_entries = 1;
     world.reload();
-    world.script(BROKER, Reply::Accept);
-    world.wait(120);
+    world.script(BROKER, Reply::Accept).wait(120);
     let heard = world.changes_heard_by(BROKER);
     let told: Vec<_> = heard.iter().map(|heard| heard.entries().len()).collect();
     assert_eq!(told, [1, 2]);
@@ -223,23 +188,16 @@ fn what_was_logged_for_a_broker_is_sent_whole_although_fewer_entries_are_configu
 fn an_hour_without_the_broker_loses_no_change_of_a_resource() {
     let mut world = World::new(with_broker(plan(), &BOTH[1..]));
     world.write_changes("/a/changelist.xml", &["u z 00:00"]);
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &["changelist"]).change_channel("/a/change/", &[]),
-    );
-    world.wait(10);
-    world.start();
-    world.wait(10);
+    let set = capability_list("/a", &["changelist"]).change_channel("/a/change/", &[]);
+    world.write(SET_A, set).wait(10).start().wait(10);
     world.script(BROKER, Reply::Fail(30));
     let mut entries = vec!["u z 00:00".to_owned()];
     for minute in 1..=60 {
         entries.push(format!("u r{minute} 01:{:02}", minute % 60));
-        world.write_changes("/a/changelist.xml", &entries);
-        world.wait(60);
+        world.write_changes("/a/changelist.xml", &entries).wait(60);
     }
     assert_eq!(world.changes_at(BROKER), NOTHING);
-    world.script(BROKER, Reply::Accept);
-    world.wait(120);
+    world.script(BROKER, Reply::Accept).wait(120);
     let heard = world.changes_heard_by(BROKER);
     let told: Vec<String> = heard.iter().flat_map(|heard| heard.entries()).collect();
     assert_eq!(told.len(), 60, "{told:?}");
@@ -253,16 +211,13 @@ fn an_error_about_the_login_needs_an_operator_and_a_retry_tries_at_once() {
         (BrokerRefusal::Destination, RefusalKind::DestinationRefused),
     ] {
         world.script(BROKER, Reply::Error(refusal));
-        world.update("/a/changelist.xml");
-        world.wait(300);
+        world.update("/a/changelist.xml").wait(300);
         assert_eq!(world.attempts_at(BROKER).len(), 1, "{kind:?}");
         let facts = world.facts();
         let is_refused = |fact: &Fact| matches!(fact, Fact::Refused { kind: refused, needs_operator: true, .. } if *refused == kind);
         assert!(facts.iter().any(is_refused), "{facts:?}");
         world.script(BROKER, Reply::Accept);
-        world.retry(None);
-        world.wait(1);
-        assert_eq!(world.news_at(BROKER), [UPDATED]);
+        world.retry(None).expect_at(BROKER, 1, [UPDATED]);
         world.attempts_at(BROKER);
     }
 }
@@ -272,12 +227,10 @@ fn a_broker_whose_login_was_refused_is_tried_at_once_by_a_start_and_a_reload() {
     for begin in [World::crash_and_start, World::reload] {
         let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
         world.script(BROKER, Reply::Error(BrokerRefusal::Credentials));
-        world.update("/a/changelist.xml");
-        world.wait(300);
+        world.update("/a/changelist.xml").wait(300);
         world.script(BROKER, Reply::Accept);
         begin(&mut world);
-        world.wait(1);
-        assert_eq!(world.news_at(BROKER), [UPDATED]);
+        world.expect_at(BROKER, 1, [UPDATED]);
     }
 }
 
@@ -285,55 +238,39 @@ fn a_broker_whose_login_was_refused_is_tried_at_once_by_a_start_and_a_reload() {
 fn what_is_dropped_for_a_broker_counts_as_told() {
     let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
     world.script(BROKER, Reply::Fail(0));
-    world.update("/a/changelist.xml");
-    world.wait(100);
+    world.update("/a/changelist.xml").wait(100);
     assert_eq!(world.due("/a", BROKER), 1);
     world.drop_due("/a", BROKER);
     world.script(BROKER, Reply::Accept);
-    world.wait(1_000);
-    assert_eq!(world.news_at(BROKER), NOTHING);
+    world.expect_at(BROKER, 1_000, NOTHING);
     world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news_at(BROKER), [UPDATED]);
+    world.expect_at(BROKER, 10, [UPDATED]);
 }
 
 #[test]
 fn a_broker_that_is_added_starts_at_now_and_takes_no_hub_s_place() {
     let mut world = World::with_two_sets(two_hubs());
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     // A hub goes, and a broker comes.
     world.plan = with_broker(plan(), &BOTH);
-    world.crash_and_start();
-    world.wait(1_000);
-    assert_eq!(world.news_at(BROKER), NOTHING);
+    world.crash_and_start().expect_at(BROKER, 1_000, NOTHING);
     world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news_at(BROKER), [UPDATED]);
+    world.expect_at(BROKER, 10, [UPDATED]);
     // And the other way.
     world.plan = two_hubs();
-    world.crash_and_start();
-    world.wait(1_000);
-    assert!(
-        !world
-            .facts()
-            .iter()
-            .any(|fact| matches!(fact, Fact::HubReplaced { .. }))
-    );
+    world.crash_and_start().wait(1_000);
+    assert!(!told!(world, Fact::HubReplaced { .. }));
 }
 
 #[test]
 fn a_reload_that_narrows_a_broker_sends_its_last_changes() {
     let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
     world.script(BROKER, Reply::Fail(0));
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     world.plan.brokers[0].channels = vec![ChannelKind::Change];
     world.reload();
-    world.update("/a/resourcelist.xml");
-    world.wait(10);
+    world.update("/a/resourcelist.xml").wait(10);
     world.script(BROKER, Reply::Accept);
-    world.wait(100);
-    assert_eq!(world.news_at(BROKER), [UPDATED]);
+    world.expect_at(BROKER, 100, [UPDATED]);
     assert_eq!(world.news_at(HUB).len(), 2);
 }

@@ -15,21 +15,19 @@ mod lists;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use resourcesync::uri::Uri;
 use rsnotify::announce::event::{DropCause, Fact};
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::Plan;
 use rstest::rstest;
 
 use crate::world::{
-    Doc, HUB, OTHER_HUB, Reply, World, capability_list, change_list, ping_hub, plan, two_hubs,
+    Doc, HUB, NOTHING, OTHER_HUB, Reply, SET_A, SET_B, World, altered, capability_list,
+    change_list, ping_hub, plan, told, two_hubs, uri,
 };
 
-const NOTHING: [&str; 0] = [];
 const TOPIC: &str = "/a/change/";
 const LIST: &str = "/a/changelist.xml";
 const SECOND: &str = "/a/second.xml";
-const UP: &str = "/a/capabilitylist.xml";
 
 /// The Capability List of `/a`, which advertises a change channel.
 fn set_a(topic: &str, hubs: &[&str]) -> Doc {
@@ -51,20 +49,19 @@ fn world_with(plan: Plan, entries: &[&str]) -> World {
 fn watch(world: &mut World, entries: &[&str]) {
     world.now = time("2026-11-20T10:06:00Z");
     world.write_changes(LIST, entries);
-    world.write(UP, set_a(TOPIC, &[]));
-    world.wait(10);
-    world.start();
-    world.wait(10);
-    assert_eq!(world.changes(), NOTHING, "what is there is learned");
+    world.write(SET_A, set_a(TOPIC, &[])).wait(10);
+    world.start().expect_no_changes(10); // what is there is learned
     world.facts();
+}
+
+/// Returns the entries that the first hub was told of since it was last asked.
+fn told(world: &mut World) -> Vec<String> {
+    let heard = world.changes_heard_by(HUB);
+    heard.iter().flat_map(|heard| heard.entries()).collect()
 }
 
 fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
-}
-
-fn uri(name: &str) -> Uri {
-    Uri::parse(&format!("https://example.org{name}")).unwrap()
 }
 
 /// Entries one after another, so many milliseconds apart, from 10:00:01 on.
@@ -80,21 +77,18 @@ fn apart(count: usize, millis: usize) -> Vec<String> {
 #[test]
 fn appended_entries_are_told() {
     let mut world = world_of(plan());
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00", "d b 05:31"]);
-    world.wait(1);
+    world.append(LIST, &["u a 05:00", "d b 05:31"]).wait(1);
     let heard = world.changes_heard_by(HUB);
     assert_eq!(heard[0].to_string(), "[00:00, 05:31] u a 05:00; d b 05:31");
-    assert_eq!(heard[0].payload.up, Some(uri(UP)));
+    assert_eq!(heard[0].payload.up, Some(uri(SET_A)));
     assert_eq!(heard.len(), 1);
-    world.crash_and_start();
-    world.wait(1_000);
-    assert_eq!(world.changes(), NOTHING);
+    world.crash_and_start().expect_no_changes(1_000);
 }
 
 #[test]
 fn a_list_that_is_touched_indented_or_closed_tells_nothing() {
     let mut world = world_of(plan());
-    let text = change_list(UP, &["u z 00:00"]);
+    let text = change_list(SET_A, &["u z 00:00"]);
     world.touch(LIST);
     for changed in [
         text.replace("<url>", "\n    <url>\n"),
@@ -103,8 +97,7 @@ fn a_list_that_is_touched_indented_or_closed_tells_nothing() {
         text.replace("\"/>\n<url>", "\" until=\"2026-11-20T10:06:00Z\"/>\n<url>"),
     ] {
         assert_ne!(changed, text);
-        world.write_text(LIST, changed.as_bytes());
-        world.wait(10);
+        world.write_text(LIST, changed.as_bytes()).wait(10);
     }
     assert_eq!(world.changes(), NOTHING);
 }
@@ -112,41 +105,29 @@ fn a_list_that_is_touched_indented_or_closed_tells_nothing() {
 #[test]
 fn hashes_and_links_that_old_entries_gain_tell_nothing() {
     let mut world = world_of(plan());
-    let text = change_list(UP, &["u z 00:00"]);
+    let text = change_list(SET_A, &["u z 00:00"]);
     let text = text.replace(
         "<rs:md change",
         "<rs:ln rel=\"describedby\" href=\"https://example.org/m\"/><rs:md hash=\"md5:1\" change",
     );
     world.write_text(LIST, text.as_bytes());
-    world.wait(10);
-    assert_eq!(world.changes(), NOTHING);
+    world.expect_no_changes(10);
 }
 
 #[test]
 fn every_change_of_one_resource_is_told_in_order() {
     let mut world = world_of(plan());
-    world.write_changes(LIST, &["u z 00:00", "c a 05:01", "u a 05:02", "d a 05:03"]);
-    world.wait(1);
-    assert_eq!(
-        world.changes(),
-        ["[00:00, 05:03] c a 05:01; u a 05:02; d a 05:03"]
-    );
+    world.append(LIST, &["c a 05:01", "u a 05:02", "d a 05:03"]);
+    world.expect_changes(1, ["[00:00, 05:03] c a 05:01; u a 05:02; d a 05:03"]);
 }
 
 #[test]
 fn an_entry_that_stands_twice_is_two_changes() {
     let mut world = world_of(plan());
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00"]);
-    world.wait(1);
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00", "u a 05:00"]);
-    world.wait(1);
-    assert_eq!(
-        world.changes(),
-        [
-            "[00:00, 05:00] u a 05:00",
-            "[05:00, 05:00.000001] u a 05:00"
-        ]
-    );
+    world.append(LIST, &["u a 05:00"]).wait(1);
+    world.append(LIST, &["u a 05:00"]);
+    let first = "[00:00, 05:00] u a 05:00";
+    world.expect_changes(1, [first, "[05:00, 05:00.000001] u a 05:00"]);
 }
 
 /// A channel that opened at 09:00:00, with a change later.
@@ -154,8 +135,7 @@ fn undated() -> World {
     let mut world = World::new(plan());
     world.now = time("2026-11-20T08:59:50Z");
     world.write_changes(LIST, &["u a"]);
-    world.write(UP, set_a(TOPIC, &[]));
-    world.wait(10);
+    world.write(SET_A, set_a(TOPIC, &[])).wait(10);
     world.start();
     let at = time("2026-11-20T10:07:02.168113Z");
     world.pass(at.duration_since(world.now).unsigned_abs());
@@ -176,19 +156,15 @@ fn a_list_without_datetimes_tells_what_it_gains() {
     world.changes();
     world.write_changes(LIST, &["u a", "u b", "d c", "c d", "c e"]);
     world.wait(1);
-    assert_eq!(
-        world.changes(),
-        ["[07:02.418113, 07:03.418113] c e"],
-        "and nothing again"
-    );
+    // And nothing again.
+    assert_eq!(world.changes(), ["[07:02.418113, 07:03.418113] c e"]);
 }
 
 #[test]
 fn an_undated_entry_has_the_time_of_the_one_before() {
     let mut world = world_of(plan());
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00", "u a"]);
-    world.wait(1);
-    assert_eq!(world.changes(), ["[00:00, 05:00] u a 05:00; u a"]);
+    world.append(LIST, &["u a 05:00", "u a"]);
+    world.expect_changes(1, ["[00:00, 05:00] u a 05:00; u a"]);
 }
 
 #[test]
@@ -200,19 +176,14 @@ fn a_list_with_the_newest_first_is_told_in_order() {
     ];
     let mut world = world_with(plan(), &before);
     world.write_changes(LIST, &["u f 05:03", "u e 05:02", "u d 05:01"]);
-    world.wait(1);
-    assert_eq!(
-        world.changes(),
-        ["[00:00, 05:03] u d 05:01; u e 05:02; u f 05:03"]
-    );
+    world.expect_changes(1, ["[00:00, 05:03] u d 05:01; u e 05:02; u f 05:03"]);
 }
 
 #[test]
 fn a_back_dated_entry_is_told_without_its_datetime() {
     let mut world = world_with(plan(), &["u z 05:31"]);
-    world.write_changes(LIST, &["u z 05:31", "u a 02:00"]);
-    world.wait(1);
-    assert_eq!(world.changes(), ["[05:31, 05:31.000001] u a"]);
+    world.append(LIST, &["u a 02:00"]);
+    world.expect_changes(1, ["[05:31, 05:31.000001] u a"]);
     assert_eq!(
         world.entry_findings(),
         [Finding::BackDated {
@@ -227,8 +198,7 @@ fn an_entry_of_next_year_is_told_without_its_datetime() {
     let mut world = world_of(plan());
     let entries = ["u z 00:00", "u a 2027-11-20T10:00:00Z", "u b 05:00"];
     world.write_changes(LIST, &entries);
-    world.wait(1);
-    assert_eq!(world.changes(), ["[00:00, 05:00] u a; u b 05:00"]);
+    world.expect_changes(1, ["[00:00, 05:00] u a; u b 05:00"]);
     assert_eq!(
         world.entry_findings(),
         [Finding::Ahead {
@@ -242,22 +212,17 @@ fn an_entry_of_next_year_is_told_without_its_datetime() {
 fn a_list_that_is_renamed_and_closed_tells_nothing() {
     let mut world = world_with(plan(), &["u z 00:00", "u a 05:00"]);
     world.write_changes("/a/changelist-1.xml", &["u z 00:00", "u a 05:00"]);
-    world.write_changes(LIST, &[""; 0]);
-    world.wait(1_000);
-    assert_eq!(world.changes(), NOTHING);
+    world.write_changes(LIST, &[""; 0]).expect_no_changes(1_000);
     world.write_changes(LIST, &["u b 05:40"]);
-    world.wait(1);
-    assert_eq!(world.changes(), ["[05:00, 05:40] u b 05:40"]);
+    world.expect_changes(1, ["[05:00, 05:40] u b 05:40"]);
 }
 
 #[test]
 fn entries_that_move_to_another_list_tell_nothing() {
     let mut world = world_with(plan(), &["u z 00:00", "u a 05:00"]);
-    world.write_changes(LIST, &[""; 0]);
-    world.wait(3);
+    world.write_changes(LIST, &[""; 0]).wait(3);
     world.write_changes(SECOND, &["u z 00:00", "u a 05:00"]);
-    world.wait(1_000);
-    assert_eq!(world.changes(), NOTHING);
+    world.expect_no_changes(1_000);
 }
 
 #[test]
@@ -265,8 +230,7 @@ fn a_monthly_list_that_repeats_daily_ones_tells_nothing() {
     let mut world = world_of(plan());
     world.write_changes("/a/day-1.xml", &["u a 01:00"]);
     world.write_changes("/a/day-2.xml", &["u b 02:00"]);
-    world.wait(1);
-    assert_eq!(world.changes(), ["[00:00, 02:00] u a 01:00; u b 02:00"]);
+    world.expect_changes(1, ["[00:00, 02:00] u a 01:00; u b 02:00"]);
     world.write_changes("/a/month.xml", &["u a 01:00", "u b 02:00"]);
     world.wait(1);
     for day in ["/a/day-1.xml", "/a/day-2.xml"] {
@@ -274,40 +238,29 @@ fn a_monthly_list_that_repeats_daily_ones_tells_nothing() {
     }
     world.wait(1_000);
     world.touch("/a/month.xml");
-    world.write_changes("/a/month.xml", &["u a 01:00", "u b 02:00", "u c 03:00"]);
-    world.wait(1_000);
-    assert_eq!(world.changes(), ["[02:00, 03:00] u c 03:00"]);
+    world.append("/a/month.xml", &["u c 03:00"]);
+    world.expect_changes(1_000, ["[02:00, 03:00] u c 03:00"]);
 }
 
 #[test]
 fn the_entries_of_two_lists_are_sorted_together() {
     let mut world = world_of(plan());
     world.write_changes(SECOND, &["u a 01:00", "u c 03:00"]);
-    world.write_changes(LIST, &["u z 00:00", "u b 02:00", "u d 04:00"]);
-    world.wait(1);
-    assert_eq!(
-        world.changes(),
-        ["[00:00, 04:00] u a 01:00; u b 02:00; u c 03:00; u d 04:00"]
-    );
+    world.append(LIST, &["u b 02:00", "u d 04:00"]);
+    let all = "[00:00, 04:00] u a 01:00; u b 02:00; u c 03:00; u d 04:00";
+    world.expect_changes(1, [all]);
 }
 
 #[test]
 fn lists_that_came_while_it_was_down_are_told_in_order_of_time() {
     let mut world = world_of(plan());
-    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
-    world.wait(1);
-    world.changes();
-    world.crash();
-    world.wait(7_200);
+    world.append(LIST, &["u a 01:00"]).wait(1).changes();
+    world.crash().wait(7_200);
     for (name, entry) in [("x", "u d 04:00"), ("y", "u b 02:00"), ("w", "u c 03:00")] {
         world.write_changes(&format!("/a/{name}.xml"), &[entry]);
     }
     world.start();
-    world.wait(1);
-    assert_eq!(
-        world.changes(),
-        ["[01:00, 04:00] u b 02:00; u c 03:00; u d 04:00"]
-    );
+    world.expect_changes(1, ["[01:00, 04:00] u b 02:00; u c 03:00; u d 04:00"]);
 }
 
 /// Returns the number of entries, `from` and `until` of each notification.
@@ -326,8 +279,7 @@ fn intervals(world: &mut World, hub: &str) -> Vec<(usize, String)> {
 #[test]
 fn many_changes_are_told_in_consecutive_notifications() {
     let mut world = world_of(plan());
-    world.write_changes(LIST, &apart(2_500, 100));
-    world.wait(1);
+    world.write_changes(LIST, &apart(2_500, 100)).wait(1);
     let intervals: Vec<_> = intervals(&mut world, HUB);
     let want = [
         (1_000, "[00:00, 01:40.900000]".to_owned()),
@@ -341,8 +293,7 @@ fn many_changes_are_told_in_consecutive_notifications() {
 fn many_changes_of_one_time_are_told_in_consecutive_notifications() {
     let mut world = world_of(plan());
     let entries: Vec<String> = (0..2_500).map(|at| format!("u r{at} 05:00")).collect();
-    world.write_changes(LIST, &entries);
-    world.wait(1);
+    world.write_changes(LIST, &entries).wait(1);
     let intervals: Vec<_> = intervals(&mut world, HUB);
     let want = [
         (1_000, "[00:00, 05:00]".to_owned()),
@@ -359,8 +310,7 @@ fn a_cut_falls_between_two_times() {
     let entries: Vec<String> = entries
         .chain((0..400).map(|at| format!("u s{at} 06:00")))
         .collect();
-    world.write_changes(LIST, &entries);
-    world.wait(1);
+    world.write_changes(LIST, &entries).wait(1);
     let intervals: Vec<_> = intervals(&mut world, HUB);
     let want = [
         (900, "[00:00, 05:00]".to_owned()),
@@ -371,17 +321,14 @@ fn a_cut_falls_between_two_times() {
 
 #[test]
 fn a_hub_that_was_down_receives_the_same_notifications() {
-    let mut world = world_of(two_hubs());
-    world.script(OTHER_HUB, Reply::Status(503));
+    let mut world = world_of(two_hubs()).with_down(OTHER_HUB);
     let mut entries = vec!["u z 00:00".to_owned()];
     for minute in 1..6 {
         entries.push(format!("u r{minute} 0{minute}:00"));
-        world.write_changes(LIST, &entries);
-        world.wait(10);
+        world.write_changes(LIST, &entries).wait(10);
     }
     assert_eq!(world.changes_at(OTHER_HUB), NOTHING);
-    world.script(OTHER_HUB, Reply::Accept);
-    world.wait(3_600);
+    world.script(OTHER_HUB, Reply::Accept).wait(3_600);
     let bodies = |world: &mut World, hub| {
         let heard = world.changes_heard_by(hub).into_iter();
         heard.map(|heard| heard.body).collect::<Vec<_>>()
@@ -395,50 +342,28 @@ fn a_hub_that_was_down_receives_the_same_notifications() {
 fn a_hub_that_answers_413_receives_halves() {
     let mut world = world_of(two_hubs());
     world.script(OTHER_HUB, Reply::AtMost(500));
-    world.write_changes(LIST, &apart(1_000, 100));
-    world.wait(10);
-    assert_eq!(
-        intervals(&mut world, HUB),
-        [(1_000, "[00:00, 01:40.900000]".to_owned())]
-    );
-    assert_eq!(
-        intervals(&mut world, OTHER_HUB),
-        [
-            (500, "[00:00, 00:50.900000]".to_owned()),
-            (500, "[00:50.900000, 01:40.900000]".to_owned())
-        ]
-    );
+    world.write_changes(LIST, &apart(1_000, 100)).wait(10);
+    let want = [(1_000, "[00:00, 01:40.900000]".to_owned())];
+    assert_eq!(intervals(&mut world, HUB), want);
+    let halves = ["[00:00, 00:50.900000]", "[00:50.900000, 01:40.900000]"];
+    let halves = halves.map(|half| (500, half.to_owned()));
+    assert_eq!(intervals(&mut world, OTHER_HUB), halves);
 }
 
 #[test]
 fn a_hub_beyond_the_backlog_is_told_where_it_continues() {
-    let mut plan = two_hubs();
-    plan.window.change_backlog = 2;
-    let mut world = world_of(plan);
-    world.script(OTHER_HUB, Reply::Status(503));
+    let mut world =
+        world_of(altered(two_hubs(), |plan| plan.window.change_backlog = 2)).with_down(OTHER_HUB);
     let mut entries = vec!["u z 00:00".to_owned()];
     for minute in 1..6 {
         entries.push(format!("u r{minute} 0{minute}:00"));
-        world.write_changes(LIST, &entries);
-        world.wait(10);
+        world.write_changes(LIST, &entries).wait(10);
     }
-    let behind = world.facts().into_iter().filter_map(|fact| match fact {
-        Fact::Dropped {
-            hub,
-            changes,
-            cause: DropCause::FellBehind,
-            ..
-        } => Some((hub.to_string(), changes)),
-        _ => None,
-    });
-    let behind: Vec<_> = behind.collect();
-    assert_eq!(behind, vec![(OTHER_HUB.to_owned(), 1); 3]);
+    let behind = world.dropped(DropCause::FellBehind);
+    assert_eq!(behind, vec![format!("{OTHER_HUB} {TOPIC} 1"); 3]);
     world.script(OTHER_HUB, Reply::Accept);
-    world.wait(3_600);
-    assert_eq!(
-        world.changes_at(OTHER_HUB),
-        ["[00:00, 01:00] u r1 01:00", "[04:00, 05:00] u r5 05:00"]
-    );
+    let want = ["[00:00, 01:00] u r1 01:00", "[04:00, 05:00] u r5 05:00"];
+    world.expect_changes_at(OTHER_HUB, 3_600, want);
     assert_eq!(world.changes().len(), 5);
 }
 
@@ -448,25 +373,20 @@ fn the_changes_of_a_new_set_are_learned() {
     let mut entries = apart(50, 1_000);
     world.write_changes("/b/changelist.xml", &entries);
     let list = capability_list("/b", &["changelist"]).change_channel("/b/change/", &[]);
-    world.write("/b/capabilitylist.xml", list);
-    world.wait(10);
-    assert_eq!(world.changes(), NOTHING);
+    world.write(SET_B, list).expect_no_changes(10);
     entries.push("u a 05:00".to_owned());
     world.write_changes("/b/changelist.xml", &entries);
-    world.wait(1);
-    assert_eq!(world.changes(), ["[00:50, 05:00] u a 05:00"]);
+    world.expect_changes(1, ["[00:50, 05:00] u a 05:00"]);
 }
 
 #[test]
 fn a_list_that_is_cut_off_for_a_while_tells_its_tail_once() {
     let mut world = world_of(plan());
-    let text = change_list(UP, &["u z 00:00", "u a 05:00"]);
+    let text = change_list(SET_A, &["u z 00:00", "u a 05:00"]);
     world.write_text(LIST, &text.as_bytes()[..text.len() - 20]);
-    world.wait(20);
-    assert_eq!(world.changes(), NOTHING);
+    world.expect_no_changes(20);
     world.write_text(LIST, text.as_bytes());
-    world.wait(1_000);
-    assert_eq!(world.changes(), ["[00:00, 05:00] u a 05:00"]);
+    world.expect_changes(1_000, ["[00:00, 05:00] u a 05:00"]);
 }
 
 /// C14: what was published while the clock was wrong.
@@ -478,40 +398,28 @@ fn intervals_that_lie_ahead_of_the_clock_begin_anew(#[case] entry: &str, #[case]
     let mut world = world_of(plan());
     let year = jiff::SignedDuration::from_hours(365 * 24);
     world.set_clock(year);
-    world.write_changes(LIST, &[entry, "u z 00:00"]);
-    world.wait(10);
+    world.write_changes(LIST, &[entry, "u z 00:00"]).wait(10);
     assert_eq!(world.changes().len(), 1);
-    world.set_clock(-year);
-    world.wait(600);
-    world.crash_and_start();
-    world.wait(10);
-    world.facts();
+    world.set_clock(-year).wait(600);
+    world.crash_and_start().wait(10).facts();
     if moves {
-        world.write(UP, set_a("/a/moved/", &[]));
-        world.wait(10);
+        world.write(SET_A, set_a("/a/moved/", &[])).wait(10);
     }
     world.write_changes(LIST, &[entry, "u z 00:00", "u b 07:00", "d c 08:00"]);
-    world.wait(10);
-    assert_eq!(world.changes(), ["[07:00, 08:00] u b 07:00; d c 08:00"]);
-    let anew = world
-        .facts()
-        .into_iter()
-        .any(|fact| matches!(fact, Fact::BeganAnew { .. }));
-    assert_eq!(anew, !moves);
+    world.expect_changes(10, ["[07:00, 08:00] u b 07:00; d c 08:00"]);
+    assert_eq!(told!(world, Fact::BeganAnew { .. }), !moves);
     world.write_changes(
         LIST,
         &[entry, "u z 00:00", "u b 07:00", "d c 08:00", "u e 09:00"],
     );
-    world.wait(10);
-    assert_eq!(world.changes(), ["[08:00, 09:00] u e 09:00"]);
+    world.expect_changes(10, ["[08:00, 09:00] u e 09:00"]);
 }
 
 #[test]
 fn an_entry_without_a_change_is_skipped_and_reported() {
     let mut world = world_of(plan());
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00", "? b 05:01", "u c 05:02"]);
-    world.wait(1);
-    assert_eq!(world.changes(), ["[00:00, 05:02] u a 05:00; u c 05:02"]);
+    world.append(LIST, &["u a 05:00", "? b 05:01", "u c 05:02"]);
+    world.expect_changes(1, ["[00:00, 05:02] u a 05:00; u c 05:02"]);
     let found = world.entry_findings();
     let [Finding::UntellableEntries { count, line, .. }] = &found[..] else {
         panic!("{found:?}");
@@ -522,12 +430,8 @@ fn an_entry_without_a_change_is_skipped_and_reported() {
 #[test]
 fn a_hub_that_fetches_finds_all_that_it_did_not_fetch() {
     let mut world = world_of(ping_hub());
-    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
-    world.wait(1);
-    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00"]);
-    world.wait(1);
-    assert_eq!(
-        world.served_changes(TOPIC),
-        "[00:00, 02:00] u a 01:00; u b 02:00"
-    );
+    world.append(LIST, &["u a 01:00"]).wait(1);
+    world.append(LIST, &["u b 02:00"]).wait(1);
+    let want = "[00:00, 02:00] u a 01:00; u b 02:00";
+    assert_eq!(world.served_changes(TOPIC), want);
 }

@@ -3,21 +3,23 @@
 use std::time::Duration;
 
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::uri::{Topic, Uri};
+use resourcesync::uri::Topic;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::{ChannelPlan, Plan};
 
-use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, plan, two_hubs};
+use crate::world::{
+    HUB, OTHER_HUB, Reply, SET_A, SET_B, World, absolute, advertise, capability_list, list, plan,
+    told, two_hubs, uri,
+};
 
-const NOTHING: [&str; 0] = [];
 const DAY: u64 = 86_400;
 
 pub fn configured(capability_list: &str, topic: &str) -> ChannelPlan {
     ChannelPlan {
-        capability_list: Uri::parse(capability_list).unwrap(),
+        capability_list: uri(capability_list),
         kind: ChannelKind::Framework,
-        topic: Topic::new(topic),
+        topic: Topic::new(absolute(topic)),
         hubs: Vec::new(),
     }
 }
@@ -26,69 +28,45 @@ fn set_a() -> crate::world::Doc {
     capability_list("/a", &["resourcelist", "changelist"])
 }
 
+/// The Capability List of `/a`, without a channel.
+fn both() -> crate::world::Doc {
+    list("capabilitylist").lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
+}
+
 #[test]
 fn a_deleted_capability_list_is_announced_on_its_own_channel_which_retires() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1_000);
+    world.delete(SET_A).wait(1_000);
     let heard = world.heard_by(HUB);
     assert_eq!(heard[0].topic, "/a/framework/");
-    assert_eq!(
-        heard[0].changes(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
+    assert_eq!(heard[0].changes(), ["d /a/capabilitylist.xml"]);
     assert!(world.fetch("/a/framework/").is_some());
     // The set has ended: its documents belong nowhere.
-    world.update("/a/changelist.xml");
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
+    world.update("/a/changelist.xml").expect_nothing(100);
 }
 
 #[test]
 fn a_retired_channel_revives_with_what_it_has_told() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1_000);
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    world.crash_and_start();
-    world.news();
-    world.write("/a/capabilitylist.xml", set_a());
-    world.wait(10);
+    world.delete(SET_A).wait(1_000);
+    world.update("/a/changelist.xml").wait(10);
+    world.crash_and_start().news();
+    world.write(SET_A, set_a()).wait(10);
     let news = world.news_by_topic();
-    assert_eq!(
-        news["/a/framework/"],
-        [
-            "updated changelist /a/changelist.xml",
-            "created capabilitylist /a/capabilitylist.xml",
-        ]
-    );
-    let facts = world.facts();
-    assert!(
-        facts
-            .iter()
-            .any(|fact| matches!(fact, Fact::ChannelRevived { .. }))
-    );
+    let want = ["u /a/changelist.xml", "c /a/capabilitylist.xml"];
+    assert_eq!(news["/a/framework/"], want);
+    assert!(told!(world, Fact::ChannelRevived { .. }));
 }
 
 #[test]
 fn a_retired_channel_announces_its_last_changes_to_every_hub_and_no_more() {
     let mut world = World::with_two_sets(two_hubs());
-    world.script(OTHER_HUB, crate::world::Reply::Status(503));
-    world.update("/a/changelist.xml");
-    world.wait(1);
-    world.write(
-        "/a/capabilitylist.xml",
-        list("capabilitylist").channel("/elsewhere/", &[]),
-    );
-    world.wait(100);
-    world.script(OTHER_HUB, crate::world::Reply::Accept);
-    world.crash_and_start();
-    world.wait(1_000);
-    let last = [
-        "updated changelist /a/changelist.xml",
-        "updated capabilitylist /a/capabilitylist.xml",
-    ];
+    world.script(OTHER_HUB, Reply::Status(503));
+    world.update("/a/changelist.xml").wait(1);
+    world.write(SET_A, advertise("/elsewhere/", &[])).wait(100);
+    world.script(OTHER_HUB, Reply::Accept);
+    world.crash_and_start().wait(1_000);
+    let last = ["u /a/changelist.xml", "u /a/capabilitylist.xml"];
     for hub in [HUB, OTHER_HUB] {
         let heard = world.heard_by(hub);
         let old = heard.iter().filter(|heard| heard.topic == "/a/framework/");
@@ -96,8 +74,7 @@ fn a_retired_channel_announces_its_last_changes_to_every_hub_and_no_more() {
         assert_eq!(old, last, "{hub}");
     }
     world.update("/a/changelist.xml");
-    world.update("/a/capabilitylist.xml");
-    world.wait(100);
+    world.update(SET_A).wait(100);
     assert!(!world.news_by_topic().contains_key("/a/framework/"));
 }
 
@@ -105,51 +82,35 @@ fn a_retired_channel_announces_its_last_changes_to_every_hub_and_no_more() {
 fn a_set_that_came_and_went_while_its_hub_was_dead_is_created_and_deleted() {
     let mut world = World::with_two_sets(plan());
     world.write("/c/capabilitylist.xml", list("capabilitylist"));
-    world.script(HUB, crate::world::Reply::Status(503));
-    world.wait(10);
-    world.delete("/c/capabilitylist.xml");
-    world.wait(1_000);
+    world.script(HUB, Reply::Status(503)).wait(10);
+    world.delete("/c/capabilitylist.xml").wait(1_000);
     world.crash_and_start();
-    world.script(HUB, crate::world::Reply::Accept);
-    world.wait(1_000);
-    assert_eq!(
-        world.news(),
-        [
-            "created capabilitylist /c/capabilitylist.xml",
-            "deleted capabilitylist /c/capabilitylist.xml"
-        ]
-    );
+    world.script(HUB, Reply::Accept);
+    let want = ["c /c/capabilitylist.xml", "d /c/capabilitylist.xml"];
+    world.expect(1_000, want);
     assert!(!world.remembers("/c/capabilitylist.xml"));
 }
 
 #[test]
 fn a_topic_that_moves_is_told_to_the_old_channel_and_to_the_new() {
     let mut world = World::with_two_sets(plan());
-    world.write(
-        "/a/capabilitylist.xml",
-        list("capabilitylist")
-            .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
-            .channel("/moved/", &[]),
-    );
-    world.wait(10);
+    world.write(SET_A, both().channel("/moved/", &[])).wait(10);
     let news = world.news_by_topic();
-    let update = ["updated capabilitylist /a/capabilitylist.xml"];
+    let update = ["u /a/capabilitylist.xml"];
     assert_eq!(news["/a/framework/"], update);
     assert_eq!(news["/moved/"], update);
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     let news = world.news_by_topic();
-    assert_eq!(news["/moved/"], ["updated changelist /a/changelist.xml"]);
+    assert_eq!(news["/moved/"], ["u /a/changelist.xml"]);
     assert_eq!(news.len(), 1);
 }
 
 #[test]
 fn a_topic_that_is_no_longer_advertised_gives_way_to_our_own() {
     let mut world = World::with_two_sets(plan());
-    world.write("/a/capabilitylist.xml", list("capabilitylist"));
-    world.wait(10);
+    world.write(SET_A, list("capabilitylist")).wait(10);
     let news = world.news_by_topic();
-    let update = ["updated capabilitylist /a/capabilitylist.xml"];
+    let update = ["u /a/capabilitylist.xml"];
     assert_eq!(news["/a/framework/"], update);
     assert_eq!(news["/topics/main/a/capabilitylist/"], update);
 }
@@ -157,11 +118,9 @@ fn a_topic_that_is_no_longer_advertised_gives_way_to_our_own() {
 #[test]
 fn a_retired_topic_is_served_for_a_while() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(29 * DAY);
+    world.delete(SET_A).wait(29 * DAY);
     assert!(world.fetch("/a/framework/").is_some());
-    world.crash_and_start();
-    world.wait(2 * DAY);
+    world.crash_and_start().wait(2 * DAY);
     assert!(world.fetch("/a/framework/").is_none());
     world.crash_and_start();
     assert!(world.fetch("/a/framework/").is_none());
@@ -174,10 +133,8 @@ fn a_set_that_advertises_nothing_gets_a_channel_of_our_making() {
     world.write("/c/capabilitylist.xml", list("capabilitylist"));
     world.wait(20);
     let news = world.news_by_topic();
-    assert_eq!(
-        news["/topics/main/c/capabilitylist/"],
-        ["created capabilitylist /c/capabilitylist.xml"]
-    );
+    let want = ["c /c/capabilitylist.xml"];
+    assert_eq!(news["/topics/main/c/capabilitylist/"], want);
     assert!(matches!(
         world.findings()[..],
         [Finding::Unadvertised { .. }]
@@ -189,51 +146,26 @@ fn a_channel_added_to_a_known_set_starts_from_what_was_seen() {
     let mut plan = plan();
     plan.sources[0].unadvertised_channels = false;
     let mut world = World::new(plan);
-    world.write(
-        "/a/capabilitylist.xml",
-        list("capabilitylist").lists(&["/a/changelist.xml"]),
-    );
+    world.write(SET_A, list("capabilitylist").lists(&["/a/changelist.xml"]));
     world.write("/a/changelist.xml", list("changelist"));
-    world.wait(10);
-    world.start();
-    world.wait(10);
+    world.wait(10).start().wait(10);
+    world.update("/a/changelist.xml").expect_nothing(10);
+    let set = list("capabilitylist").lists(&["/a/changelist.xml"]);
+    world.write(SET_A, set.channel("/a/framework/", &[]));
+    world.expect(10, ["u /a/capabilitylist.xml"]);
     world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), NOTHING);
-    world.write(
-        "/a/capabilitylist.xml",
-        list("capabilitylist")
-            .lists(&["/a/changelist.xml"])
-            .channel("/a/framework/", &[]),
-    );
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["updated capabilitylist /a/capabilitylist.xml"]
-    );
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.expect(10, ["u /a/changelist.xml"]);
 }
 
 #[test]
 fn foreign_hubs_are_told_nothing_and_found() {
     let mut world = World::with_two_sets(plan());
-    world.write(
-        "/a/capabilitylist.xml",
-        list("capabilitylist")
-            .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
-            .channel("/a/framework/", &["https://evil.example.com/"]),
-    );
+    let foreign = both().channel("/a/framework/", &["https://evil.example.com/"]);
+    world.write(SET_A, foreign);
     world.wait(100);
     // The hub that it had hears of that, and of nothing more.
-    assert_eq!(
-        world.news(),
-        ["updated capabilitylist /a/capabilitylist.xml"]
-    );
-    world.update("/a/changelist.xml");
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
+    assert_eq!(world.news(), ["u /a/capabilitylist.xml"]);
+    world.update("/a/changelist.xml").expect_nothing(100);
     assert!(matches!(
         world.findings()[..],
         [Finding::ForeignHubs { .. }]
@@ -245,22 +177,12 @@ fn foreign_hubs_are_told_nothing_and_found() {
 fn only_the_advertised_ones_of_the_configured_hubs_are_told() {
     let mut world = World::with_two_sets(two_hubs());
     let foreign = "https://evil.example.com/";
-    world.write(
-        "/a/capabilitylist.xml",
-        list("capabilitylist")
-            .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
-            .channel("/a/framework/", &[OTHER_HUB, foreign]),
-    );
-    world.wait(100);
-    world.news();
+    let advertised = both().channel("/a/framework/", &[OTHER_HUB, foreign]);
+    world.write(SET_A, advertised);
+    world.wait(100).news();
     world.news_at(OTHER_HUB);
-    world.update("/a/changelist.xml");
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
-    assert_eq!(
-        world.news_at(OTHER_HUB),
-        ["updated changelist /a/changelist.xml"]
-    );
+    world.update("/a/changelist.xml").expect_nothing(100);
+    assert_eq!(world.news_at(OTHER_HUB), ["u /a/changelist.xml"]);
     assert!(matches!(world.findings()[..], [Finding::ForeignHub { .. }]));
 }
 
@@ -268,115 +190,68 @@ fn only_the_advertised_ones_of_the_configured_hubs_are_told() {
 fn of_two_sets_with_one_topic_the_first_keeps_it() {
     let mut world = World::new(plan());
     for set in ["/a", "/b"] {
-        world.write(
-            &format!("{set}/capabilitylist.xml"),
-            list("capabilitylist").channel("/shared/", &[]),
-        );
+        let doc = advertise("/shared/", &[]);
+        world.write(&format!("{set}/capabilitylist.xml"), doc);
     }
-    world.wait(10);
-    world.start();
-    world.wait(100);
+    world.wait(10).start().wait(100);
     assert!(matches!(
         &world.findings()[..],
-        [Finding::SharedTopic { set, .. }] if set.as_str().ends_with("/b/capabilitylist.xml")
+        [Finding::SharedTopic { set, .. }] if set.as_str().ends_with(SET_B)
     ));
-    world.update("/a/capabilitylist.xml");
-    world.update("/b/capabilitylist.xml");
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["updated capabilitylist /a/capabilitylist.xml"]
-    );
+    world.update(SET_A);
+    world.update(SET_B).expect(10, ["u /a/capabilitylist.xml"]);
     // Once it is free, the other takes it.
-    world.write(
-        "/a/capabilitylist.xml",
-        list("capabilitylist").channel("/own/", &[]),
-    );
-    world.wait(10);
-    world.news();
-    world.update("/b/capabilitylist.xml");
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["updated capabilitylist /b/capabilitylist.xml"]
-    );
+    world.write(SET_A, advertise("/own/", &[])).wait(10).news();
+    world.update(SET_B).expect(10, ["u /b/capabilitylist.xml"]);
     assert!(world.findings().is_empty());
 }
 
 #[test]
 fn of_two_sets_with_one_topic_the_configured_one_keeps_it() {
     let mut plan = plan();
-    plan.channels.push(configured(
-        "https://example.org/b/capabilitylist.xml",
-        "https://example.org/shared/",
-    ));
+    plan.channels.push(configured(SET_B, "/shared/"));
     let mut world = World::new(plan);
     for set in ["/a", "/b"] {
-        world.write(
-            &format!("{set}/capabilitylist.xml"),
-            list("capabilitylist").channel("/shared/", &[]),
-        );
+        let doc = advertise("/shared/", &[]);
+        world.write(&format!("{set}/capabilitylist.xml"), doc);
     }
-    world.wait(10);
-    world.start();
-    world.update("/a/capabilitylist.xml");
-    world.update("/b/capabilitylist.xml");
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["updated capabilitylist /b/capabilitylist.xml"]
-    );
+    world.wait(10).start();
+    world.update(SET_A);
+    world.update(SET_B).expect(10, ["u /b/capabilitylist.xml"]);
 }
 
 #[test]
 fn a_channel_that_is_configured_for_another_set_takes_no_topic() {
     let mut plan = plan();
-    plan.channels.push(configured(
-        "https://example.org/c/capabilitylist.xml",
-        "https://example.org/other/",
-    ));
+    plan.channels
+        .push(configured("/c/capabilitylist.xml", "/other/"));
     let mut world = World::new(plan);
-    let advertising = || list("capabilitylist").channel("/shared/", &[]);
-    world.write("/b/capabilitylist.xml", advertising());
-    world.wait(10);
+    let advertising = || advertise("/shared/", &[]);
+    world.write(SET_B, advertising()).wait(10);
     world.start();
-    world.write("/a/capabilitylist.xml", advertising());
-    world.update("/b/capabilitylist.xml");
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["updated capabilitylist /b/capabilitylist.xml"]
-    );
+    world.write(SET_A, advertising());
+    world.update(SET_B).expect(10, ["u /b/capabilitylist.xml"]);
 }
 
 #[test]
 fn a_configured_channel_needs_no_list_in_the_tree() {
     let mut plan = plan();
-    plan.channels.push(configured(
-        "https://example.org/generated/capabilitylist",
-        "https://example.org/topic/",
-    ));
+    plan.channels
+        .push(configured("/generated/capabilitylist", "/topic/"));
     let mut world = World::new(plan);
     world.write("/x.xml", list("changelist").up("/generated/capabilitylist"));
-    world.wait(10);
-    world.start();
-    world.wait(10);
-    world.update("/x.xml");
-    world.wait(10);
+    world.wait(10).start().wait(10);
+    world.update("/x.xml").wait(10);
     let news = world.news_by_topic();
-    assert_eq!(news["/topic/"], ["updated changelist /x.xml"]);
+    assert_eq!(news["/topic/"], ["u changelist /x.xml"]);
 }
 
 #[test]
 fn a_topic_elsewhere_is_found_and_not_announced_on() {
     let mut world = World::with_two_sets(plan());
     let topic = "https://evil.example.com/topic";
-    world.write(
-        "/c/capabilitylist.xml",
-        list("capabilitylist").channel(topic, &[]),
-    );
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
+    world.write("/c/capabilitylist.xml", advertise(topic, &[]));
+    world.expect_nothing(100);
     assert!(matches!(
         world.findings()[..],
         [Finding::ForeignTopic { .. }]
@@ -388,16 +263,9 @@ fn a_set_may_go_without_a_channel() {
     let mut plan: Plan = plan();
     plan.sources[0].unadvertised_channels = false;
     let mut world = World::with_two_sets(plan);
-    world.write("/a/capabilitylist.xml", list("capabilitylist"));
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["updated capabilitylist /a/capabilitylist.xml"],
-        "on the old channel"
-    );
-    world.update("/a/capabilitylist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), NOTHING);
+    world.write(SET_A, list("capabilitylist"));
+    world.expect(10, ["u /a/capabilitylist.xml"]); // on the old channel
+    world.update(SET_A).expect_nothing(10);
 }
 
 #[test]
@@ -406,8 +274,7 @@ fn a_channel_s_number_is_never_given_to_another() {
     plan.retired_topic = Duration::from_secs(1_000);
     let mut world = World::with_two_sets(plan);
     let last = world.channels().pop().unwrap();
-    world.delete(&last.set);
-    world.wait(2_000);
+    world.delete(&last.set).wait(2_000);
     assert!(world.channels().iter().all(|channel| channel.id < last.id));
     world.write_set("/c", &["changelist"]);
     assert!(world.channels().pop().unwrap().id > last.id);
@@ -417,13 +284,11 @@ fn a_channel_s_number_is_never_given_to_another() {
 fn changes_due_to_a_dead_hub_are_dropped_when_its_channel_ends() {
     let mut plan = plan();
     plan.retired_topic = Duration::from_secs(1_000);
-    let mut world = World::with_two_sets(plan);
-    world.script(HUB, Reply::Status(503));
-    world.delete("/a/capabilitylist.xml");
-    world.wait(600);
-    assert!(world.remembers("/a/capabilitylist.xml"));
+    let mut world = World::with_two_sets(plan).with_down(HUB);
+    world.delete(SET_A).wait(600);
+    assert!(world.remembers(SET_A));
     world.wait(1_000);
-    assert!(!world.remembers("/a/capabilitylist.xml"));
+    assert!(!world.remembers(SET_A));
 }
 
 #[test]
@@ -431,14 +296,12 @@ fn changes_due_to_a_dead_hub_are_dropped_when_it_leaves_the_channel() {
     let mut plan = two_hubs();
     plan.sources[0].announce_all_deletions = true;
     let mut world = World::with_two_sets(plan);
-    world.write("/a/x.xml", list("changelist").up("/a/capabilitylist.xml"));
-    world.wait(100);
+    world.write_list("/a/x.xml", "changelist").wait(100);
     world.script(OTHER_HUB, Reply::Status(503));
     // The change list that it was is deleted on its channel, the dump that it became on another one.
-    world.write("/a/x.xml", list("resourcedump").up("/b/capabilitylist.xml"));
+    world.write("/a/x.xml", list("resourcedump").of("/b"));
     world.wait(100);
-    world.delete("/a/x.xml");
-    world.wait(600);
+    world.delete("/a/x.xml").wait(600);
     assert!(world.remembers("/a/x.xml"));
     for set in ["/b", "/a"] {
         let capability_list = list("capabilitylist")
@@ -472,10 +335,7 @@ fn a_problem_with_a_topic_is_reported() {
         ),
     ] {
         let mut world = World::with_two_sets(plan());
-        world.write(
-            "/n/capabilitylist.xml",
-            list("capabilitylist").channel(topic, &[]),
-        );
+        world.write("/n/capabilitylist.xml", advertise(topic, &[]));
         world.wait(100);
         assert_eq!(!world.news().is_empty(), is_sent, "{topic}");
         let found: Vec<String> = world.findings().iter().map(ToString::to_string).collect();
@@ -487,9 +347,7 @@ fn a_problem_with_a_topic_is_reported() {
 #[test]
 fn a_relative_loc_is_found() {
     let mut world = World::with_two_sets(plan());
-    let text = list("capabilitylist")
-        .channel("/n/framework/", &[])
-        .render();
+    let text = advertise("/n/framework/", &[]).render();
     let relative = "<url><loc>changelist.xml</loc></url></urlset>";
     let text = text.replace("</urlset>", relative);
     world.write_text("/n/capabilitylist.xml", text.as_bytes());
@@ -507,14 +365,9 @@ fn a_relative_loc_is_found() {
 #[test]
 fn a_channel_whose_retirement_ended_meanwhile_is_kept_for_an_hour_of_the_next_run() {
     let topic = "https://example.org/a/framework/";
-    let mut world = World::with_two_sets(plan());
-    world.script(HUB, Reply::Status(503));
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1_000);
-    world.crash();
-    world.wait(31 * DAY);
-    world.start();
-    world.wait(3_590);
+    let mut world = World::with_two_sets(plan()).with_down(HUB);
+    world.delete(SET_A).wait(1_000);
+    world.crash().wait(31 * DAY).start().wait(3_590);
     assert!(world.topics().contains(&topic));
     world.wait(20);
     assert!(!world.topics().contains(&topic));

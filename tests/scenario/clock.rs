@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
 
-use crate::world::{HUB, Reply, World, list, ping_hub, plan};
+use crate::world::{HUB, Reply, SET_B, World, ping_hub, plan};
 
 const DAY: u64 = 86_400;
 const LIST: &str = "/a/changes.xml";
@@ -20,9 +20,7 @@ fn world(plan: Plan) -> World {
     world.write_changes(LIST, &["u z 2026-11-20T12:00:00Z"]);
     world.crash();
     world.plan.sources[0].change_notifications = true;
-    world.start();
-    world.wait(3_600);
-    world.news();
+    world.start().wait(3_600).news();
     world.changes();
     world
 }
@@ -66,11 +64,11 @@ fn course(plan: Plan, by: SignedDuration) -> Course {
     world.update("/a/resourcelist.xml");
     pass(&mut world, 10, since, &mut course);
     world.update("/a/changelist.xml");
-    world.delete("/b/capabilitylist.xml");
+    world.delete(SET_B);
     world.write_changes(LIST, &["u z 2026-11-20T12:00:00Z", "u a"]);
     world.set_clock(by);
     world.write_text("/a/broken.xml", b"<urlset");
-    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.write_list("/a/new.xml", "changelist");
     pass(&mut world, 20, since, &mut course);
     world.script(HUB, Reply::Accept);
     world.update("/b/changelist.xml");
@@ -119,22 +117,19 @@ fn the_time_of_an_entry_is_that_of_the_wall_clock() {
 
 #[test]
 fn a_run_goes_on_from_the_last_time_saved_although_the_wall_clock_is_earlier() {
-    let mut world = World::with_two_sets(plan());
-    world.script(HUB, Reply::Status(503));
+    let mut world = World::with_two_sets(plan()).with_down(HUB);
     world.update("/a/changelist.xml");
-    world.delete("/b/capabilitylist.xml");
-    world.wait(400);
+    world.delete(SET_B).wait(400);
     let before = world.now;
     world.crash();
     world.set_clock(SignedDuration::from_hours(-24 * 365));
     world.start();
     assert!(world.now + Duration::from_secs(400) > before);
-    world.script(HUB, Reply::Accept);
-    world.wait(35);
+    world.script(HUB, Reply::Accept).wait(35);
     let mut news = world.news();
     news.sort();
-    let deleted = "deleted capabilitylist /b/capabilitylist.xml";
-    assert_eq!(news, [deleted, "updated changelist /a/changelist.xml"]);
+    let deleted = "d /b/capabilitylist.xml";
+    assert_eq!(news, [deleted, "u /a/changelist.xml"]);
     world.wait(29 * DAY);
     assert_eq!(world.topics().len(), 2);
     world.wait(2 * DAY);

@@ -3,9 +3,7 @@
 use rsnotify::announce::event::{Fact, Suspension};
 use rsnotify::report::documents::DocumentState;
 
-use crate::world::{World, capability_list, list, plan};
-
-const NOTHING: [&str; 0] = [];
+use crate::world::{NOTHING, SET_A, SET_B, World, capability_list, list, plan, told};
 
 fn set_a() -> crate::world::Doc {
     capability_list("/a", &["resourcelist", "changelist"])
@@ -14,106 +12,55 @@ fn set_a() -> crate::world::Doc {
 #[test]
 fn deleted_and_recreated_equal_within_the_grace_is_nothing() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(200);
-    assert_eq!(
-        world.state_of("/a/capabilitylist.xml"),
-        Some(DocumentState::Missing)
-    );
-    world.write("/a/capabilitylist.xml", set_a());
-    world.wait(1_000);
-    assert_eq!(world.news(), NOTHING);
+    world.delete(SET_A).wait(200);
+    assert_eq!(world.state_of(SET_A), Some(DocumentState::Missing));
+    world.write(SET_A, set_a()).expect_nothing(1_000);
 }
 
 #[test]
 fn deleted_and_recreated_different_within_the_grace_is_an_update() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(200);
-    world.write("/a/capabilitylist.xml", set_a().version(1));
-    world.wait(1_000);
-    assert_eq!(
-        world.news(),
-        ["updated capabilitylist /a/capabilitylist.xml"]
-    );
+    world.delete(SET_A).wait(200);
+    world.write(SET_A, set_a().version(1));
+    world.expect(1_000, ["u /a/capabilitylist.xml"]);
 }
 
 #[test]
 fn nothing_is_announced_of_a_document_while_it_is_missing() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(1);
-    world.delete("/a/changelist.xml");
-    world.wait(100);
-    world.crash_and_start();
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
-    world.write(
-        "/a/changelist.xml",
-        list("changelist").up("/a/capabilitylist.xml").version(1),
-    );
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.update("/a/changelist.xml").wait(1);
+    world.delete("/a/changelist.xml").wait(100);
+    world.crash_and_start().expect_nothing(100);
+    world.write("/a/changelist.xml", list("changelist").of("/a").version(1));
+    world.expect(10, ["u /a/changelist.xml"]);
 }
 
 #[test]
 fn while_a_capability_list_is_missing_its_set_goes_on() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(10);
+    world.delete(SET_A).wait(10);
     world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
-    world.crash_and_start();
-    world.wait(1);
+    world.expect(10, ["u /a/changelist.xml"]);
+    world.crash_and_start().wait(1);
     world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.expect(10, ["u /a/changelist.xml"]);
 }
 
 #[test]
 fn deleted_and_recreated_beyond_the_grace_is_a_new_document() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/changelist.xml");
-    world.wait(400);
-    assert_eq!(world.news(), NOTHING);
-    world.write(
-        "/a/changelist.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
-    world.wait(10);
-    assert_eq!(world.news(), ["created changelist /a/changelist.xml"]);
+    world.delete("/a/changelist.xml").expect_nothing(400);
+    world.write_list("/a/changelist.xml", "changelist");
+    world.expect(10, ["c /a/changelist.xml"]);
 }
 
 #[test]
 fn a_deletion_that_nobody_saw_is_found_by_the_next_sweep() {
     let mut world = World::with_two_sets(plan());
     world.crash();
-    world.delete("/b/capabilitylist.xml");
-    world.wait(5_000);
-    world.start();
-    world.wait(299);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /b/capabilitylist.xml"]
-    );
-}
-
-#[test]
-fn the_grace_begins_anew_after_a_crash() {
-    let mut world = World::with_two_sets(plan());
-    world.delete("/b/capabilitylist.xml");
-    world.wait(200);
-    world.crash_and_start();
-    world.wait(299);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /b/capabilitylist.xml"]
-    );
+    world.delete(SET_B).wait(5_000);
+    world.start().expect_nothing(299);
+    world.expect(10, ["d /b/capabilitylist.xml"]);
 }
 
 fn many() -> World {
@@ -121,17 +68,14 @@ fn many() -> World {
     world.write_set("/a", &["resourcelist"]);
     for number in 0..20 {
         let name = format!("/a/{number:02}.xml");
-        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+        world.write(&name, list("changelist").of("/a"));
     }
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    world.facts();
+    world.wait(10).start().wait(100).facts();
     world
 }
 
 fn delete_many(world: &mut World) {
-    world.delete("/a/capabilitylist.xml");
+    world.delete(SET_A);
     for number in 0..15 {
         world.delete(&format!("/a/{number:02}.xml"));
     }
@@ -160,8 +104,7 @@ fn a_mass_deletion_is_suspended_and_nothing_else_is() {
     assert!(is_suspended(&mut world));
     assert_eq!(world.news(), NOTHING);
     world.update("/a/19.xml");
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/19.xml"]);
+    world.expect(10, ["u changelist /a/19.xml"]);
 }
 
 #[test]
@@ -170,11 +113,7 @@ fn an_accepted_mass_deletion_goes_out() {
     delete_many(&mut world);
     world.wait(10_000);
     world.accept_deletions();
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
+    world.expect(10, ["d /a/capabilitylist.xml"]);
     assert!(!world.remembers("/a/00.xml"));
 }
 
@@ -183,16 +122,10 @@ fn a_mass_deletion_survives_a_restart_unbelieved() {
     let mut world = many();
     delete_many(&mut world);
     world.wait(10_000);
-    world.crash_and_start();
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING);
+    world.crash_and_start().expect_nothing(10_000);
     world.accept_deletions();
     world.crash_and_start();
-    world.wait(100);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
+    world.expect(100, ["d /a/capabilitylist.xml"]);
 }
 
 #[test]
@@ -202,85 +135,39 @@ fn deletions_count_again_once_enough_documents_return() {
     world.wait(10_000);
     for number in 0..15 {
         let name = format!("/a/{number:02}.xml");
-        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+        world.write(&name, list("changelist").of("/a"));
     }
-    assert!(
-        world
-            .facts()
-            .iter()
-            .any(|fact| matches!(fact, Fact::Resumed { .. }))
-    );
-    world.wait(100);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
+    assert!(told!(world, Fact::Resumed { .. }));
+    world.expect(100, ["d /a/capabilitylist.xml"]);
 }
 
 #[test]
 fn the_loss_of_every_capability_list_is_a_mass_deletion() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.delete("/b/capabilitylist.xml");
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING);
-    world.write(
-        "/b/capabilitylist.xml",
-        capability_list("/b", &["resourcelist", "changelist"]),
-    );
-    world.wait(100);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
-}
-
-#[test]
-fn an_unreadable_file_is_not_a_deleted_one() {
-    let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(200);
-    world.deny("/a/capabilitylist.xml");
-    world.wait(10_000);
-    assert_eq!(world.news(), NOTHING);
+    world.delete(SET_A);
+    world.delete(SET_B).expect_nothing(10_000);
+    world.write_capability_list("/b", &["resourcelist", "changelist"]);
+    world.expect(100, ["d /a/capabilitylist.xml"]);
 }
 
 #[test]
 fn a_deletion_outlives_a_mount_that_goes_away_within_the_grace() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/b/capabilitylist.xml");
-    world.wait(200);
-    world.unmount(0);
-    world.wait(1_000);
-    assert_eq!(
-        world.state_of("/b/capabilitylist.xml"),
-        Some(DocumentState::Missing)
-    );
-    world.remount(0, 2);
-    world.wait(299);
-    assert_eq!(world.news(), NOTHING, "nobody saw it absent for a while");
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /b/capabilitylist.xml"]
-    );
+    world.delete(SET_B).wait(200);
+    world.unmount(0).wait(1_000);
+    assert_eq!(world.state_of(SET_B), Some(DocumentState::Missing));
+    world.remount(0, 2).expect_nothing(299); // nobody saw it absent for a while
+    world.expect(10, ["d /b/capabilitylist.xml"]);
 }
 
 #[test]
 fn a_missing_document_that_cannot_be_read_stays_missing() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/b/capabilitylist.xml");
-    world.wait(200);
-    world.deny("/b/capabilitylist.xml");
-    world.wait(200);
-    world.delete("/b/capabilitylist.xml");
-    world.wait(299);
-    assert_eq!(world.news(), NOTHING, "nobody saw it absent for a while");
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /b/capabilitylist.xml"]
-    );
+    world.delete(SET_B).wait(200);
+    world.deny(SET_B).expect_nothing(10_000);
+    world.delete(SET_B);
+    world.expect_nothing(299); // nobody saw it absent for a while
+    world.expect(10, ["d /b/capabilitylist.xml"]);
 }
 
 #[test]
@@ -290,22 +177,12 @@ fn a_set_that_comes_just_after_its_source_description_went_is_told_of_what_is_th
     world.write(DESCRIPTION, list("description"));
     world.write("/a/changelist.xml", list("changelist"));
     world.write("/a/resourcelist.xml", list("resourcelist"));
-    world.wait(10);
-    world.start();
-    world.wait(10);
-    world.delete(DESCRIPTION);
-    world.wait(300);
+    world.wait(10).start().wait(10);
+    world.delete(DESCRIPTION).wait(300);
     assert!(!world.remembers(DESCRIPTION), "nobody is told of its end");
-    world.write("/a/capabilitylist.xml", set_a());
-    world.wait(10);
-    assert_eq!(
-        world.news(),
-        [
-            "created changelist /a/changelist.xml",
-            "created resourcelist /a/resourcelist.xml",
-            "created capabilitylist /a/capabilitylist.xml"
-        ]
-    );
+    world.write(SET_A, set_a());
+    let created = ["changelist", "resourcelist", "capabilitylist"];
+    world.expect(10, created.map(|name| format!("c /a/{name}.xml")));
 }
 
 #[test]
@@ -314,24 +191,16 @@ fn what_is_missing_when_its_set_ends_was_never_created() {
     plan.window.quiet = std::time::Duration::ZERO;
     let mut world = World::with_two_sets(plan);
     for name in ["changelist", "resourcelist"] {
-        world.write(
-            &format!("/n/{name}.xml"),
-            list(name).up("/n/capabilitylist.xml"),
-        );
+        world.write(&format!("/n/{name}.xml"), list(name).of("/n"));
     }
     world.wait(10);
-    world.delete("/n/changelist.xml");
-    world.wait(1);
-    world.write(
-        "/n/capabilitylist.xml",
-        capability_list("/n", &["resourcelist", "changelist"]),
-    );
+    world.delete("/n/changelist.xml").wait(1);
+    world.write_capability_list("/n", &["resourcelist", "changelist"]);
     world.wait(10);
     assert_eq!(world.news().len(), 2, "the other ones");
     world.unmount(0);
     world.delete("/n/capabilitylist.xml");
-    world.remount(0, 2);
-    world.wait(10_000);
+    world.remount(0, 2).wait(10_000);
     let news = world.news();
-    assert_eq!(news, ["deleted capabilitylist /n/capabilitylist.xml"]);
+    assert_eq!(news, ["d /n/capabilitylist.xml"]);
 }

@@ -4,19 +4,17 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rstest::rstest;
 
-use crate::world::{Doc, World, capability_list, index, list, plan};
-
-const NOTHING: [&str; 0] = [];
+use crate::world::{Doc, NOTHING, SET_A, SET_B, World, capability_list, index, list, plan, told};
 
 #[rstest]
-#[case("resourcelist", "created", "updated")]
-#[case("resourcedump", "created", "created")]
-#[case("changelist", "created", "updated")]
-#[case("changedump", "created", "updated")]
-#[case("resourcelist-archive", "created", "updated")]
-#[case("resourcedump-archive", "created", "updated")]
-#[case("changelist-archive", "created", "updated")]
-#[case("changedump-archive", "created", "updated")]
+#[case("resourcelist", "c", "u")]
+#[case("resourcedump", "c", "c")]
+#[case("changelist", "c", "u")]
+#[case("changedump", "c", "u")]
+#[case("resourcelist-archive", "c", "u")]
+#[case("resourcedump-archive", "c", "u")]
+#[case("changelist-archive", "c", "u")]
+#[case("changedump-archive", "c", "u")]
 fn a_document_of_a_set_is_announced_as_table_2_has_it(
     #[case] capability: &str,
     #[case] at_first: &str,
@@ -24,48 +22,35 @@ fn a_document_of_a_set_is_announced_as_table_2_has_it(
 ) {
     let mut world = World::with_two_sets(plan());
     let name = format!("/a/{capability}-2.xml");
-    let document = || list(capability).up("/a/capabilitylist.xml");
+    let document = || list(capability).of("/a");
     let names = ["/a/resourcelist.xml", "/a/changelist.xml", &name];
     let capability_list = list("capabilitylist")
         .lists(&names)
         .channel("/a/framework/", &[]);
-    world.write("/a/capabilitylist.xml", capability_list);
-    world.wait(10);
-    world.news();
+    world.write(SET_A, capability_list).wait(10).news();
 
     world.write(&name, document());
-    world.wait(10);
-    assert_eq!(world.news(), [format!("{at_first} {capability} {name}")]);
+    world.expect(10, [format!("{at_first} {capability} {name}")]);
     world.write(&name, document().version(2));
-    world.wait(10);
-    assert_eq!(world.news(), [format!("{later} {capability} {name}")]);
-    world.delete(&name);
-    world.wait(1_000);
-    assert_eq!(world.news(), NOTHING);
+    world.expect(10, [format!("{later} {capability} {name}")]);
+    world.delete(&name).expect_nothing(1_000);
     assert!(!world.remembers(&name));
 }
 
 #[test]
 fn capability_lists_and_source_descriptions_are_deleted_aloud() {
     let mut world = World::with_two_sets(plan());
-    for (name, capability) in [
-        ("/.well-known/resourcesync", "description"),
-        ("/a/capabilitylist.xml", "capabilitylist"),
+    for (name, what) in [
+        (
+            "/.well-known/resourcesync",
+            "description /.well-known/resourcesync",
+        ),
+        (SET_A, SET_A),
     ] {
-        world.update(name);
-        world.wait(10);
-        assert!(
-            world
-                .news()
-                .contains(&format!("updated {capability} {name}"))
-        );
-        world.delete(name);
-        world.wait(1_000);
-        assert!(
-            world
-                .news()
-                .contains(&format!("deleted {capability} {name}"))
-        );
+        world.update(name).wait(10);
+        assert!(world.news().contains(&format!("u {what}")));
+        world.delete(name).wait(1_000);
+        assert!(world.news().contains(&format!("d {what}")));
     }
 }
 
@@ -75,40 +60,30 @@ fn every_deletion_is_announced_if_asked_for() {
     plan.sources[0].announce_all_deletions = true;
     let mut world = World::with_two_sets(plan);
     world.delete("/a/changelist.xml");
-    world.wait(1_000);
-    assert_eq!(world.news(), ["deleted changelist /a/changelist.xml"]);
+    world.expect(1_000, ["d /a/changelist.xml"]);
     assert!(!world.remembers("/a/changelist.xml"));
 }
 
 #[test]
 fn a_write_without_a_change_announces_nothing() {
     let mut world = World::with_two_sets(plan());
-    world.touch("/a/changelist.xml");
-    world.wait(10);
-    world.update("/a/changelist.xml");
-    world.wait(1);
-    world.write(
-        "/a/changelist.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
+    world.touch("/a/changelist.xml").wait(10);
+    world.update("/a/changelist.xml").wait(1);
+    world.write_list("/a/changelist.xml", "changelist");
+    world.expect_nothing(100);
 }
 
 #[test]
 fn indexes_and_manifests_are_never_announced() {
     let mut world = World::with_two_sets(plan());
-    let up = |doc: Doc| doc.up("/a/capabilitylist.xml");
+    let up = |doc: Doc| doc.of("/a");
     world.write("/a/i.xml", up(index("changelist")));
     world.write("/a/m.xml", up(list("resourcedump-manifest")));
     world.wait(100);
     world.update("/a/i.xml");
-    world.update("/a/m.xml");
-    world.wait(100);
+    world.update("/a/m.xml").wait(100);
     world.delete("/a/i.xml");
-    world.delete("/a/m.xml");
-    world.wait(1_000);
-    assert_eq!(world.news(), NOTHING);
+    world.delete("/a/m.xml").expect_nothing(1_000);
 }
 
 #[test]
@@ -116,97 +91,52 @@ fn a_list_becomes_an_index_at_the_same_path_and_a_list_again() {
     let mut world = World::with_two_sets(plan());
     let name = "/a/resourcelist.xml";
     let part = "/a/resourcelist00000.xml";
-    let component = || list("resourcelist").up("/a/capabilitylist.xml").index(name);
+    let component = || list("resourcelist").of("/a").index(name);
     world.write(part, component());
-    world.write(
-        name,
-        index("resourcelist")
-            .up("/a/capabilitylist.xml")
-            .lists(&[part]),
-    );
-    world.wait(100);
-    assert_eq!(world.news(), [format!("created resourcelist {part}")]);
+    world.write(name, index("resourcelist").of("/a").lists(&[part]));
+    world.expect(100, [format!("c resourcelist {part}")]);
 
     // It shrinks again; the part stays behind and says nothing.
-    world.write(name, list("resourcelist").up("/a/capabilitylist.xml"));
-    world.wait(100);
-    assert_eq!(world.news(), [format!("created resourcelist {name}")]);
+    world.write(name, list("resourcelist").of("/a"));
+    world.expect(100, [format!("c {name}")]);
 }
 
 #[test]
 fn a_document_that_becomes_another_ended_and_began() {
     let mut world = World::with_two_sets(plan());
-    world.write(
-        "/a/resourcelist.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
-    world.wait(100);
-    assert_eq!(world.news(), ["created changelist /a/resourcelist.xml"]);
-    world.write(
-        "/b/capabilitylist.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
-    world.wait(290);
-    assert_eq!(world.news(), [""; 0], "it has the grace of a deletion");
+    world.write_list("/a/resourcelist.xml", "changelist");
+    world.expect(100, ["c changelist /a/resourcelist.xml"]);
+    world.write(SET_B, list("changelist").of("/a"));
+    world.expect_nothing(290); // it has the grace of a deletion
     world.wait(100);
     let news = world.news_by_topic();
-    assert_eq!(
-        news["/b/framework/"],
-        ["deleted capabilitylist /b/capabilitylist.xml"]
-    );
-    assert_eq!(
-        news["/a/framework/"],
-        ["created changelist /b/capabilitylist.xml"]
-    );
-}
-
-#[test]
-fn a_file_that_is_no_document_any_more_is_deleted_after_the_grace() {
-    let mut world = World::with_two_sets(plan());
-    world.write_text("/a/capabilitylist.xml", b"<html/>");
-    world.wait(200);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(200);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
+    assert_eq!(news["/b/framework/"], ["d /b/capabilitylist.xml"]);
+    let want = ["c changelist /b/capabilitylist.xml"];
+    assert_eq!(news["/a/framework/"], want);
 }
 
 #[test]
 fn a_broken_document_keeps_its_state_and_is_reported_once() {
     let mut world = World::with_two_sets(plan());
-    world.break_off("/a/changelist.xml");
-    world.wait(5);
-    world.break_off("/a/changelist.xml");
-    world.wait(1_000);
-    assert_eq!(world.news(), NOTHING);
+    world.break_off("/a/changelist.xml").wait(5);
+    world.break_off("/a/changelist.xml").expect_nothing(1_000);
     let facts = world.facts();
     let is_right = matches!(&facts[..], [Fact::Broken { is_known: true, .. }]);
     assert!(is_right, "{facts:?}");
-    world.write(
-        "/a/changelist.xml",
-        list("changelist").up("/a/capabilitylist.xml").version(1),
-    );
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.write("/a/changelist.xml", list("changelist").of("/a").version(1));
+    world.expect(10, ["u /a/changelist.xml"]);
     assert!(matches!(world.facts()[0], Fact::Mended { .. }));
 }
 
 #[test]
 fn an_archived_document_is_routed_and_not_announced() {
     let mut world = World::with_two_sets(plan());
-    let up = |doc: Doc| doc.up("/a/capabilitylist.xml");
-    world.write(
-        "/a/archive.xml",
-        up(list("changelist-archive")).lists(&["/a/old.xml"]),
-    );
+    let up = |doc: Doc| doc.of("/a");
+    let archive = up(list("changelist-archive")).lists(&["/a/old.xml"]);
+    world.write("/a/archive.xml", archive);
     world.write("/a/old.xml", up(list("changelist")));
-    world.wait(100);
-    assert_eq!(world.news(), ["created changelist-archive /a/archive.xml"]);
-    world.update("/a/old.xml");
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
+    world.expect(100, ["c changelist-archive /a/archive.xml"]);
+    world.update("/a/old.xml").expect_nothing(100);
 }
 
 #[test]
@@ -214,12 +144,10 @@ fn a_broken_file_that_goes_while_nobody_looks_is_forgotten() {
     let mut world = World::new(plan());
     world.write_set("/a", &["changelist"]);
     world.break_off("/a/half.xml");
-    world.break_off("/a/other.xml");
-    world.wait(10);
-    world.start();
-    world.wait(100);
+    world.break_off("/a/other.xml").wait(10);
+    world.start().wait(100);
     assert_eq!(world.troubles(), 2);
-    world.unseen(|world| world.delete("/a/other.xml"));
+    world.unseen().delete("/a/other.xml");
     world.sweep(0);
     assert_eq!(world.troubles(), 1);
     world.crash();
@@ -233,17 +161,12 @@ fn a_broken_file_that_goes_while_nobody_looks_is_forgotten() {
 fn a_broken_file_that_was_mended_while_it_was_down_is_not_reported() {
     let mut world = World::new(plan());
     world.write_set("/a", &["changelist"]);
-    world.break_off("/a/half.xml");
-    world.wait(10);
-    world.start();
-    world.wait(5);
+    world.break_off("/a/half.xml").wait(10);
+    world.start().wait(5);
     world.crash();
-    world.write("/a/half.xml", list("changelist"));
-    world.wait(1_000);
-    world.start();
-    world.wait(100);
-    let is_broken = |fact: &Fact| matches!(fact, Fact::Broken { .. });
-    assert!(!world.facts().iter().any(is_broken));
+    world.write("/a/half.xml", list("changelist")).wait(1_000);
+    world.start().wait(100);
+    assert!(!told!(world, Fact::Broken { .. }));
 }
 
 #[test]
@@ -251,8 +174,7 @@ fn a_capability_that_is_never_announced_is_reported_once() {
     let mut world = World::with_two_sets(plan());
     for version in 0..3 {
         let foreign = list("framework-notification").version(version);
-        world.write("/a/notification.xml", foreign);
-        world.wait(100);
+        world.write("/a/notification.xml", foreign).wait(100);
     }
     assert_eq!(world.news(), NOTHING);
     let facts = world.facts();
@@ -265,8 +187,7 @@ fn a_capability_that_is_never_announced_is_reported_once() {
          that is announced"
     );
     assert!(world.findings().contains(finding));
-    world.delete("/a/notification.xml");
-    world.wait(100);
+    world.delete("/a/notification.xml").wait(100);
     assert_eq!(world.findings().len(), 0);
 }
 
@@ -276,14 +197,12 @@ fn a_document_that_becomes_another_while_it_leaves_its_set_is_deleted_there() {
     let mut plan = plan();
     plan.sources[0].announce_all_deletions = true;
     let mut world = World::with_two_sets(plan);
-    world.write("/a/x.xml", list("changelist").up("/a/capabilitylist.xml"));
-    world.wait(100);
-    world.news();
-    world.write("/a/x.xml", list("resourcedump").up("/b/capabilitylist.xml"));
+    world.write_list("/a/x.xml", "changelist").wait(100).news();
+    world.write("/a/x.xml", list("resourcedump").of("/b"));
     world.wait(400);
     let news = world.news_by_topic();
-    assert_eq!(news["/a/framework/"], ["deleted changelist /a/x.xml"]);
-    assert_eq!(news["/b/framework/"], ["created resourcedump /a/x.xml"]);
+    assert_eq!(news["/a/framework/"], ["d changelist /a/x.xml"]);
+    assert_eq!(news["/b/framework/"], ["c resourcedump /a/x.xml"]);
 }
 
 /// R8: what lies where a list names a document is said, told once, and again only if it is something else.
@@ -310,8 +229,7 @@ fn what_lies_where_a_list_names_no_document_is_told() {
     let names = names.map(|name| format!("/a/{name}"));
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let lists = capability_list("/a", &["changelist"]).lists(&names);
-    world.write("/a/capabilitylist.xml", lists.clone());
-    world.wait(100);
+    world.write(SET_A, lists.clone()).wait(100);
     let in_words = |finding: &Finding| {
         let words = finding.to_string().replace("https://example.org/a/", "");
         words.replace("capabilitylist.xml names ", "")
@@ -352,13 +270,11 @@ fn what_lies_where_a_list_names_no_document_is_told() {
     // Three of a kind are told, and how many more there are.
     assert_eq!(told(&mut world).len(), 4);
 
-    world.write("/a/capabilitylist.xml", lists.version(1));
-    world.wait(100);
-    assert_eq!(told(&mut world), [""; 0]);
+    world.write(SET_A, lists.version(1)).wait(100);
+    assert_eq!(told(&mut world), NOTHING);
 
     world.delete("/a/plain.xml");
-    world.write("/a/https.xml", list("changelist"));
-    world.wait(100);
+    world.write("/a/https.xml", list("changelist")).wait(100);
     assert_eq!(told(&mut world), ["plain.xml, and no file is there"]);
     let findings = world.findings();
     assert!(
@@ -375,8 +291,7 @@ fn a_list_beyond_the_protocol_is_announced_and_reported() {
     let names: Vec<String> = (0..50_100).map(|n| format!("/a/{n}.xml")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let long = capability_list("/a", &["changelist"]).lists(&names);
-    world.write("/a/capabilitylist.xml", long.clone());
-    world.wait(100);
+    world.write(SET_A, long.clone()).wait(100);
     assert_eq!(world.news().len(), 1);
     let findings = world.findings();
     assert!(findings.len() < 150, "{}", findings.len());
@@ -392,14 +307,9 @@ fn a_list_beyond_the_protocol_is_announced_and_reported() {
         words.starts_with("https://example.org/a/capabilitylist.xml has 50102 entries in "),
         "{words}"
     );
-    world.write("/a/capabilitylist.xml", long.lists(&["/a/x.xml"]));
-    world.wait(100);
+    world.write(SET_A, long.lists(&["/a/x.xml"])).wait(100);
     assert_eq!(world.news().len(), 1);
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &["changelist"]),
-    );
-    world.wait(100);
+    world.write_capability_list("/a", &["changelist"]).wait(100);
     assert_eq!(world.findings().len(), 0);
 }
 

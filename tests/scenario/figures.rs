@@ -21,14 +21,10 @@ fn each_document_counts_once_by_what_it_is_by_itself() {
     use DocumentState::{Announced, Broken, Held, Missing, Silent, Unrouted};
     let mut world = World::with_two_sets(plan());
     world.write("/orphan.xml", list("changelist"));
-    world.write(
-        "/a/index.xml",
-        index("resourcedump").up("/a/capabilitylist.xml"),
-    );
-    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.write("/a/index.xml", index("resourcedump").of("/a"));
+    world.write_list("/a/new.xml", "changelist");
     world.delete("/b/resourcelist.xml");
-    world.break_off("/b/changelist.xml");
-    world.wait(20);
+    world.break_off("/b/changelist.xml").wait(20);
     let (found, documents, missing) = holdings(&world);
     let kinds = [
         ((SourceDescription, Announced), 1),
@@ -61,12 +57,10 @@ fn a_document_that_is_gone_or_mended_counts_no_more() {
     let mut world = World::with_two_sets(plan());
     let before = holdings(&world).0;
     world.delete("/b/resourcelist.xml");
-    world.break_off("/b/changelist.xml");
-    world.wait(20);
+    world.break_off("/b/changelist.xml").wait(20);
     assert_ne!(holdings(&world).0.documents, before.documents);
-    let mended = list("changelist").up("/b/capabilitylist.xml");
-    world.write("/b/changelist.xml", mended);
-    world.wait(1_000);
+    let mended = list("changelist").of("/b");
+    world.write("/b/changelist.xml", mended).wait(1_000);
     let (after, documents, missing) = holdings(&world);
     assert_eq!((documents, missing), (6, 0));
     assert_eq!(after.broken_since, None);
@@ -82,10 +76,9 @@ fn the_outline_is_the_status_without_its_lists() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Status(403));
     world.write("/orphan.xml", list("changelist"));
-    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.write_list("/a/new.xml", "changelist");
     world.break_off("/b/changelist.xml");
-    world.update("/a/changelist.xml");
-    world.wait(30);
+    world.update("/a/changelist.xml").wait(30);
     let mut status = report::status(&world.engine().reader(world.now)).unwrap();
     for list in [
         status.broken.len(),

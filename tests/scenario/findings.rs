@@ -10,7 +10,7 @@ use rsnotify::report::documents::DocumentState;
 
 use rstest::rstest;
 
-use crate::world::{Doc, World, capability_list, change_list, list, mount, plan};
+use crate::world::{Doc, SET_A, World, capability_list, change_list, list, mount, plan};
 
 /// More than a list that is gone through at once has.
 const MANY: usize = 20_000;
@@ -51,17 +51,13 @@ pub fn misnamed(world: &mut World, sets: usize) {
     for set in 0..sets {
         let set = format!("/s{set}");
         for capability in ["resourcelist", "changelist"] {
-            let doc = list(capability).up(&format!("{set}/capabilitylist.xml"));
-            world.write_text(
-                &format!("{set}/{capability}.xml"),
-                elsewhere(doc).as_bytes(),
-            );
+            let doc = list(capability).of(&set);
+            let name = format!("{set}/{capability}.xml");
+            world.write_text(&name, elsewhere(doc).as_bytes());
         }
         let doc = capability_list(&set, &["resourcelist", "changelist"]);
-        world.write_text(
-            &format!("{set}/capabilitylist.xml"),
-            elsewhere(doc).as_bytes(),
-        );
+        let name = format!("{set}/capabilitylist.xml");
+        world.write_text(&name, elsewhere(doc).as_bytes());
     }
 }
 
@@ -96,8 +92,7 @@ fn findings_that_trickle_in_are_summed_up_once_a_minute() {
 #[test]
 fn a_list_that_names_many_absent_documents_is_a_few_findings() {
     let mut world = World::with_two_sets(plan());
-    world.write("/a/capabilitylist.xml", promising(MANY));
-    world.wait(20);
+    world.write(SET_A, promising(MANY)).wait(20);
     let (found, more) = told(&mut world);
     assert_eq!(found.len(), 3, "{found:?}");
     assert_eq!(more, [("no_file", MANY - 3)]);
@@ -106,9 +101,8 @@ fn a_list_that_names_many_absent_documents_is_a_few_findings() {
 
     // Some of them come, one after the other.
     for part in 0..5 {
-        let doc = list("changelist").up("/a/capabilitylist.xml");
-        world.write(&format!("/a/part-{part:06}.xml"), doc);
-        world.wait(3);
+        let doc = list("changelist").of("/a");
+        world.write(&format!("/a/part-{part:06}.xml"), doc).wait(3);
     }
     world.wait(100);
     assert_eq!(counted(&world), MANY - 5);
@@ -119,8 +113,7 @@ fn a_list_that_names_many_absent_documents_is_a_few_findings() {
 fn each_absent_document_is_found_where_that_is_asked_for() {
     let mut world = World::with_two_sets(plan());
     world.find_each();
-    world.write("/a/capabilitylist.xml", promising(1_500));
-    world.wait(20);
+    world.write(SET_A, promising(1_500)).wait(20);
     assert_eq!(world.findings().len(), 1_500);
 }
 
@@ -128,8 +121,7 @@ fn each_absent_document_is_found_where_that_is_asked_for() {
 fn a_wrong_url_is_one_finding_that_names_cause_and_cure() {
     let mut world = World::new(plan());
     misnamed(&mut world, 60);
-    world.start();
-    world.wait(100);
+    world.start().wait(100);
     let (found, more) = told(&mut world);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(more, []);
@@ -149,8 +141,7 @@ fn a_wrong_url_of_one_mount_hides_no_finding_about_another() {
     let mut world = World::new(plan);
     misnamed(&mut world, 3);
     world.write("/b/orphan.xml", list("changelist"));
-    world.start();
-    world.wait(100);
+    world.start().wait(100);
     let (found, _) = told(&mut world);
     let told: BTreeSet<&str> = found.iter().map(Finding::kind).collect();
     let found = world.findings();
@@ -186,8 +177,7 @@ fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
         plan.sources[0].acknowledged = acknowledged.collect();
         let mut world = World::with_two_sets(plan);
         world.write("/orphan.xml", list("changelist"));
-        world.write("/old/orphan.xml", list("changelist"));
-        world.wait(100);
+        world.write("/old/orphan.xml", list("changelist")).wait(100);
         world
     };
     let mut world = acknowledging(&["unrouted"]);
@@ -216,29 +206,21 @@ fn a_document_that_no_configured_hub_is_told_of_is_unrouted() {
         "https://example.org/a/framework/",
         &["https://foreign.example/"],
     );
-    world.write("/a/capabilitylist.xml", foreign);
-    world.start();
-    world.wait(100);
-    for name in ["/a/resourcelist.xml", "/a/capabilitylist.xml"] {
-        assert_eq!(
-            world.state_of(name),
-            Some(DocumentState::Unrouted),
-            "{name}"
-        );
+    world.write(SET_A, foreign);
+    world.start().wait(100);
+    for name in ["/a/resourcelist.xml", SET_A] {
+        let state = world.state_of(name);
+        assert_eq!(state, Some(DocumentState::Unrouted), "{name}");
     }
     let mut plan = plan();
     plan.sources[0].unadvertised_channels = false;
     let mut world = World::new(plan);
     world.write_set("/a", &["resourcelist"]);
-    world.write("/a/capabilitylist.xml", bare());
-    world.start();
-    world.wait(100);
-    for name in ["/a/resourcelist.xml", "/a/capabilitylist.xml"] {
-        assert_eq!(
-            world.state_of(name),
-            Some(DocumentState::Unrouted),
-            "{name}"
-        );
+    world.write(SET_A, bare());
+    world.start().wait(100);
+    for name in ["/a/resourcelist.xml", SET_A] {
+        let state = world.state_of(name);
+        assert_eq!(state, Some(DocumentState::Unrouted), "{name}");
     }
 }
 
@@ -249,7 +231,7 @@ fn a_document_in_another_namespace_than_the_right_one_is_found() {
         ("/a/sitemap.xml", "http://www.sitemaps.org/"),
         ("/a/terms.xml", "http://www.openarchives.org/"),
     ] {
-        let text = list("changelist").up("/a/capabilitylist.xml").render();
+        let text = list("changelist").of("/a").render();
         let text = text.replace(namespace, &namespace.replace("http:", "https:"));
         world.write_text(name, text.as_bytes());
     }
@@ -273,20 +255,20 @@ fn a_document_in_another_namespace_than_the_right_one_is_found() {
 })]
 #[case("untellable_entries", |version| {
     let entries: Vec<String> = (0..=version).map(|at| format!("x r{at} 0{at}:00")).collect();
-    change_list("/a/capabilitylist.xml", &entries)
+    change_list(SET_A, &entries)
 })]
 #[case("ahead", |version| {
     let entries: Vec<String> = (0..=version).map(|at| format!("u r{at} 2027-01-01T00:00:0{at}Z")).collect();
-    change_list("/a/capabilitylist.xml", &entries)
+    change_list(SET_A, &entries)
 })]
 #[case("back_dated", |version| {
     let entries: Vec<String> = (0..=version).map(|at| format!("u r{at} 2026-01-0{}T00:00:00Z", at + 1)).collect();
-    change_list("/a/capabilitylist.xml", &entries)
+    change_list(SET_A, &entries)
 })]
 fn a_finding_with_a_number_is_told_once(#[case] kind: &str, #[case] version: fn(usize) -> String) {
     let mut world = World::with_two_sets(plan());
     world.write(
-        "/a/capabilitylist.xml",
+        SET_A,
         capability_list("/a", &["resourcelist", "changelist"]).change_channel("/a/change/", &[]),
     );
     world.wait(60);
@@ -313,6 +295,6 @@ fn a_finding_with_a_number_is_told_once(#[case] kind: &str, #[case] version: fn(
 }
 
 fn resource_list(entries: &str) -> String {
-    let doc = list("resourcelist").up("/a/capabilitylist.xml").render();
+    let doc = list("resourcelist").of("/a").render();
     doc.replacen("</urlset>", &format!("{entries}</urlset>"), 1)
 }

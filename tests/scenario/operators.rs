@@ -3,32 +3,17 @@
 use rsnotify::announce::event::{DropCause, Fact};
 use rsnotify::announce::plan::Plan;
 
-use crate::world::{HUB, OTHER_HUB, Reply, World, list, plan, two_hubs};
+use crate::world::{HUB, NOTHING, OTHER_HUB, Reply, SET_A, World, plan, two_hubs};
 
-const NOTHING: [&str; 0] = [];
-const UPDATE: &str = "updated changelist /a/changelist.xml";
+const UPDATE: &str = "u /a/changelist.xml";
 const TOPIC: &str = "/a/framework/";
 
 /// Two sets, and one hub that refuses a change of the first one's.
 pub fn refused(plan: Plan, status: u16) -> World {
     let mut world = World::with_two_sets(plan);
     world.script(HUB, Reply::Status(status));
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     world
-}
-
-pub fn dropped(world: &mut World) -> Vec<usize> {
-    let facts = world.facts().into_iter();
-    let dropped = facts.filter_map(|fact| match fact {
-        Fact::Dropped {
-            changes,
-            cause: DropCause::Operator,
-            ..
-        } => Some(changes),
-        _ => None,
-    });
-    dropped.collect()
 }
 
 #[test]
@@ -54,8 +39,7 @@ fn a_retry_asks_at_once_and_keeps_the_next_try_if_that_fails() {
 fn a_retry_is_about_one_account_if_it_says_so() {
     let mut world = refused(two_hubs(), 403);
     world.script(OTHER_HUB, Reply::Status(403));
-    world.update("/b/changelist.xml");
-    world.wait(10);
+    world.update("/b/changelist.xml").wait(10);
     world.attempts_at(HUB);
     world.attempts_at(OTHER_HUB);
     world.retry(Some(("/b", OTHER_HUB)));
@@ -71,9 +55,7 @@ fn a_retry_is_about_one_account_if_it_says_so() {
 fn what_is_under_way_is_not_tried_twice() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Slow(30));
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    world.facts();
+    world.update("/a/changelist.xml").wait(10).facts();
     world.retry(None);
     assert_eq!(world.attempts_at(HUB).len(), 1);
     assert_eq!(world.facts(), []);
@@ -87,28 +69,23 @@ fn a_retry_that_a_crash_interrupts_is_made_at_the_next_start() {
     world.retry(None);
     world.attempts_at(HUB);
     world.script(HUB, Reply::Accept);
-    world.crash_and_start();
-    world.wait(1);
-    assert_eq!(world.news(), [UPDATE]);
+    world.crash_and_start().expect(1, [UPDATE]);
 }
 
 #[test]
 fn what_was_dropped_is_never_told_and_what_changes_later_is() {
     let mut world = refused(two_hubs(), 403);
-    world.update("/a/resourcelist.xml");
-    world.wait(10);
+    world.update("/a/resourcelist.xml").wait(10);
     world.news_at(OTHER_HUB);
     world.drop_due("/a", HUB);
-    assert_eq!(dropped(&mut world), [2]);
+    let dropped = [format!("{HUB} /a/framework/ 2")];
+    assert_eq!(world.dropped(DropCause::Operator), dropped);
     world.script(HUB, Reply::Accept);
     for _ in 0..2 {
-        world.wait(5_000);
-        assert_eq!(world.news(), NOTHING);
+        world.expect_nothing(5_000);
         world.crash_and_start();
     }
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), [UPDATE]);
+    world.update("/a/changelist.xml").expect(10, [UPDATE]);
     assert_eq!(world.news_at(OTHER_HUB), [UPDATE]);
 }
 
@@ -117,15 +94,13 @@ fn a_drop_is_about_one_hub_on_one_channel_and_leaves_the_topic_as_it_is() {
     let mut world = refused(two_hubs(), 403);
     world.script(OTHER_HUB, Reply::Status(403));
     world.update("/b/changelist.xml");
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     let served = world.served(TOPIC);
     world.drop_due("/a", HUB);
     assert_eq!(world.served(TOPIC), served);
     world.script(HUB, Reply::Accept);
-    world.script(OTHER_HUB, Reply::Accept);
-    world.wait(2_000);
-    let other = "updated changelist /b/changelist.xml";
+    world.script(OTHER_HUB, Reply::Accept).wait(2_000);
+    let other = "u /b/changelist.xml";
     assert_eq!(world.news(), [other]);
     let mut news = world.news_at(OTHER_HUB);
     news.sort();
@@ -137,59 +112,40 @@ fn what_is_being_submitted_when_it_is_dropped_is_forgotten_and_nothing_overtakes
     for (after, reply) in [(20, Reply::Slow(20)), (20, Reply::Status(503))] {
         let mut world = World::with_two_sets(plan());
         world.script(HUB, reply);
-        world.update("/a/changelist.xml");
-        world.wait(5);
+        world.update("/a/changelist.xml").wait(5);
         world.drop_due("/a", HUB);
-        world.script(HUB, Reply::Accept);
-        world.news();
-        world.update("/a/resourcelist.xml");
-        world.wait(10);
+        world.script(HUB, Reply::Accept).news();
+        world.update("/a/resourcelist.xml").wait(10);
         if reply == Reply::Slow(20) {
             assert_eq!(world.news(), NOTHING, "one submission at a time");
         }
-        world.wait(after);
-        assert_eq!(world.news(), ["updated resourcelist /a/resourcelist.xml"]);
+        world.expect(after, ["u /a/resourcelist.xml"]);
     }
 }
 
 #[test]
 fn a_change_undone_while_it_flew_is_done_with_when_that_is_dropped() {
     let mut world = refused(plan(), 403);
-    world.write(
-        "/a/changelist.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
-    world.wait(10);
+    world.write_list("/a/changelist.xml", "changelist").wait(10);
     world.drop_due("/a", HUB);
-    world.script(HUB, Reply::Accept);
-    world.wait(2_000);
-    assert_eq!(world.news(), NOTHING);
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), [UPDATE]);
+    world.script(HUB, Reply::Accept).expect_nothing(2_000);
+    world.update("/a/changelist.xml").expect(10, [UPDATE]);
 }
 
 #[test]
 fn the_last_changes_of_a_retired_channel_end_when_they_are_dropped() {
     let mut world = World::with_two_sets(two_hubs());
     world.script(HUB, Reply::Status(403));
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1_000);
+    world.update("/a/changelist.xml").wait(10);
+    world.delete(SET_A).wait(1_000);
     let heard = world.news_at(OTHER_HUB);
-    assert_eq!(
-        heard,
-        [UPDATE, "deleted capabilitylist /a/capabilitylist.xml"]
-    );
-    assert!(world.remembers("/a/capabilitylist.xml"));
+    assert_eq!(heard, [UPDATE, "d /a/capabilitylist.xml"]);
+    assert!(world.remembers(SET_A));
     world.drop_due("/a", HUB);
     assert_eq!(world.due("/a", HUB), 0);
-    assert!(!world.remembers("/a/capabilitylist.xml"));
+    assert!(!world.remembers(SET_A));
     assert_eq!(world.still_due(), 0);
     world.script(HUB, Reply::Accept);
-    world.crash_and_start();
-    world.wait(5_000);
-    assert_eq!(world.news(), NOTHING);
+    world.crash_and_start().expect_nothing(5_000);
     assert_eq!(world.news_at(OTHER_HUB), NOTHING);
 }

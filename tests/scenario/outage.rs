@@ -119,9 +119,9 @@ fn five_weeks_without_a_hub_are_one_difference_to_it_and_nothing_to_the_other() 
             first.seq,
             flight.at,
             rest.len(),
-            count("created"),
-            count("updated"),
-            count("deleted"),
+            count("c "),
+            count("u "),
+            count("d "),
         );
         say(&library, &line);
     }

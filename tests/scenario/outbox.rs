@@ -1,14 +1,13 @@
 //! Operator commands for a hub that does not accept: inspect, retry, drop (R23).
 
+use rsnotify::announce::event::DropCause;
 use rsnotify::report;
 use rsnotify::report::outbox::AccountView;
 use rsnotify::report::status::Condition;
 use websub::publisher::reason::RefusalKind;
 
-use crate::operators::{dropped, refused};
-use crate::world::{HUB, Reply, World, capability_list, list, names, plan, two_hubs};
-
-const NOTHING: [&str; 0] = [];
+use crate::operators::refused;
+use crate::world::{HUB, NOTHING, Reply, SET_A, World, absolute, list, names, plan, two_hubs};
 
 fn next(account: &AccountView) -> Vec<String> {
     let paths = account.changes.iter().map(|entry| {
@@ -21,84 +20,56 @@ fn next(account: &AccountView) -> Vec<String> {
 #[test]
 fn changes_whose_window_is_open_are_dropped_too() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(1);
-    assert!(
-        world
-            .outbox("/a", HUB)
-            .waits
-            .unwrap()
-            .contains("further changes")
-    );
+    world.update("/a/changelist.xml").wait(1);
+    let waits = world.outbox("/a", HUB).waits.unwrap();
+    assert!(waits.contains("further changes"));
+    world.drop_due("/a", HUB).expect_nothing(100);
+    let dropped = [format!("{HUB} /a/framework/ 1")];
+    assert_eq!(world.dropped(DropCause::Operator), dropped);
     world.drop_due("/a", HUB);
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
-    assert_eq!(dropped(&mut world), [1]);
-    world.drop_due("/a", HUB);
-    assert_eq!(dropped(&mut world), Vec::<usize>::new(), "nothing is due");
+    let dropped = world.dropped(DropCause::Operator);
+    assert_eq!(dropped, NOTHING, "nothing is due");
 }
 
 #[test]
 fn what_is_held_or_missing_is_not_due_and_is_not_dropped() {
     let mut world = World::with_two_sets(plan());
-    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
-    world.write(
-        "/a/lost.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
+    world.write_list("/a/new.xml", "changelist");
+    world.write_list("/a/lost.xml", "changelist");
     world.delete("/a/lost.xml");
-    world.update("/a/changelist.xml");
-    world.wait(1);
+    world.update("/a/changelist.xml").wait(1);
     let account = world.outbox("/a", HUB);
     assert_eq!(next(&account), ["updated /a/changelist.xml"]);
     let held: Vec<&str> = account.held.iter().map(|held| held.uri.as_str()).collect();
     assert_eq!(
         held,
-        [
-            "https://example.org/a/lost.xml",
-            "https://example.org/a/new.xml"
-        ]
+        ["lost", "new"].map(|name| absolute(&format!("/a/{name}.xml")))
     );
     assert!(account.held[0].reason.contains("missing"), "{account:?}");
     assert!(account.held[1].reason.contains("lists it"), "{account:?}");
     world.drop_due("/a", HUB);
-    assert_eq!(dropped(&mut world), [1]);
-    world.write(
-        "/a/lost.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &["resourcelist", "changelist", "new", "lost"]),
-    );
-    world.wait(100);
-    let mut news = world.news();
-    news.sort();
-    assert_eq!(
-        news,
-        [
-            "created changelist /a/lost.xml",
-            "created changelist /a/new.xml",
-            "updated capabilitylist /a/capabilitylist.xml",
-        ]
-    );
+    let dropped = [format!("{HUB} /a/framework/ 1")];
+    assert_eq!(world.dropped(DropCause::Operator), dropped);
+    world.write_list("/a/lost.xml", "changelist");
+    world.write_capability_list("/a", &["resourcelist", "changelist", "new", "lost"]);
+    let created = ["c changelist /a/lost.xml", "c changelist /a/new.xml"];
+    let want = [&created[..], &["u /a/capabilitylist.xml"]].concat();
+    world.expect_sorted(HUB, 100, want);
 }
 
 #[test]
 fn the_outbox_shows_what_comes_next_once_what_is_in_flight_is_accepted() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Status(401));
-    let dump = || list("changedump").up("/a/capabilitylist.xml");
-    world.write("/a/changelist.xml", dump());
-    world.wait(10);
+    let dump = || list("changedump").of("/a");
+    world.write("/a/changelist.xml", dump()).wait(10);
     let account = world.outbox("/a", HUB);
     assert_eq!(next(&account), NOTHING, "all of it is in flight");
     let flight = account.notification.unwrap();
     assert_eq!((flight.seq, flight.changes.len()), (1, 1));
     assert!(flight.payload.unwrap().contains("/a/changelist.xml"));
     world.write("/a/changelist.xml", dump().version(1));
-    world.update("/a/resourcelist.xml");
-    world.wait(10);
+    world.update("/a/resourcelist.xml").wait(10);
     let account = world.outbox("/a", HUB);
     assert_eq!(account.hub.due, 2);
     let wanted = ["updated /a/changelist.xml", "updated /a/resourcelist.xml"];
@@ -108,9 +79,9 @@ fn the_outbox_shows_what_comes_next_once_what_is_in_flight_is_accepted() {
     assert_eq!(
         world.news(),
         [
-            "created changedump /a/changelist.xml",
-            "updated changedump /a/changelist.xml",
-            "updated resourcelist /a/resourcelist.xml",
+            "c changedump /a/changelist.xml",
+            "u changedump /a/changelist.xml",
+            "u /a/resourcelist.xml",
         ]
     );
     assert_eq!(next(&world.outbox("/a", HUB)), NOTHING);
@@ -123,10 +94,8 @@ fn the_last_answer_is_known_whatever_it_was_and_after_a_restart() {
     let account = world.outbox("/a", HUB);
     assert_eq!(account.hub.state, Condition::NeedsOperator);
     let last = account.hub.last.unwrap();
-    assert_eq!(
-        (last.status, &*last.excerpt, last.seq),
-        (Some(403), "words", 1)
-    );
+    let want = (Some(403), "words", 1);
+    assert_eq!((last.status, &*last.excerpt, last.seq), want);
     assert_eq!(last.refusal.unwrap().kind, RefusalKind::NotAllowed);
     world.script(HUB, Reply::Accept);
     world.retry(None);
@@ -146,8 +115,7 @@ fn a_hub_without_subscribers_is_no_trouble() {
     ] {
         let mut world = World::with_two_sets(plan());
         world.script(HUB, Reply::Say(status, ""));
-        world.update("/a/changelist.xml");
-        world.wait(10);
+        world.update("/a/changelist.xml").wait(10);
         assert_eq!(world.outbox("/a", HUB).hub.state, state, "{status}");
     }
 }
@@ -184,8 +152,7 @@ fn an_account_is_named_by_its_topic_or_its_capability_list() {
     }
     // Its topic moves: the list names the channel that lives, the old topic the one that retired.
     let moved = list_with_topic("/a/moved/");
-    world.write("/a/capabilitylist.xml", moved);
-    world.wait(100);
+    world.write(SET_A, moved).wait(100);
     let engine = world.engine();
     assert_ne!(
         report::outbox::account(&engine.reader(world.now), &names(list, HUB))

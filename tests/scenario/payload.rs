@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::world::{HUB, World, capability_list, index, list, plan};
+use crate::world::{HUB, SET_A, World, capability_list, index, list, plan};
 
 fn only(world: &mut World) -> String {
     let heard = world.heard_by(HUB);
@@ -15,8 +15,7 @@ fn only(world: &mut World) -> String {
 #[test]
 fn an_updated_change_list() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     assert_snapshot!(only(&mut world), @r#"
     <?xml version="1.0" encoding="UTF-8"?>
     <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
@@ -34,15 +33,10 @@ fn an_updated_change_list() {
 fn a_new_component_of_an_index() {
     let mut world = World::with_two_sets(plan());
     let part = "/a/resourcelist-1.xml";
-    world.write(
-        part,
-        list("resourcelist").index("/a/resourcelist-index.xml"),
-    );
-    let index = index("resourcelist")
-        .up("/a/capabilitylist.xml")
-        .lists(&[part]);
-    world.write("/a/resourcelist-index.xml", index);
-    world.wait(10);
+    let doc = list("resourcelist").index("/a/resourcelist-index.xml");
+    world.write(part, doc);
+    let index = index("resourcelist").of("/a").lists(&[part]);
+    world.write("/a/resourcelist-index.xml", index).wait(10);
     assert_snapshot!(only(&mut world), @r#"
     <?xml version="1.0" encoding="UTF-8"?>
     <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
@@ -60,17 +54,11 @@ fn a_new_component_of_an_index() {
 #[test]
 fn several_changes_of_a_set_and_of_its_capability_list() {
     let mut world = World::with_two_sets(plan());
-    world.write(
-        "/a/resourcedump.xml",
-        list("resourcedump").up("/a/capabilitylist.xml"),
-    );
+    world.write_list("/a/resourcedump.xml", "resourcedump");
     world.wait(1);
     world.update("/a/changelist.xml");
     let capabilities = ["resourcelist", "changelist", "resourcedump"];
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &capabilities),
-    );
+    world.write(SET_A, capability_list("/a", &capabilities));
     world.wait(10);
     assert_snapshot!(only(&mut world), @r#"
     <?xml version="1.0" encoding="UTF-8"?>
@@ -95,8 +83,7 @@ fn several_changes_of_a_set_and_of_its_capability_list() {
 #[test]
 fn a_deleted_capability_list() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1_000);
+    world.delete(SET_A).wait(1_000);
     assert_snapshot!(only(&mut world), @r#"
     <?xml version="1.0" encoding="UTF-8"?>
     <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
@@ -113,11 +100,7 @@ fn a_deleted_capability_list() {
 #[test]
 fn an_updated_source_description() {
     let mut world = World::with_two_sets(plan());
-    world.write(
-        "/.well-known/resourcesync",
-        list("description").lists(&["/a/capabilitylist.xml"]),
-    );
-    world.wait(10);
+    world.describe(&[SET_A]).wait(10);
     let heard = world.heard_by(HUB);
     let bodies: Vec<&str> = heard.iter().map(|heard| heard.text()).collect();
     assert_eq!(bodies.len(), 2);

@@ -7,7 +7,7 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::{Mode, Plan};
 use rstest::rstest;
 
-use crate::world::{HUB, Heard, Reply, World, index, list, ping_hub, plan, set_hubs};
+use crate::world::{HUB, Heard, NOTHING, Reply, World, index, list, ping_hub, plan, set_hubs};
 
 const SETS: usize = 40;
 
@@ -17,10 +17,7 @@ fn sets(plan: Plan, count: usize) -> World {
     for number in 0..count {
         world.write_set(&set(number), &["resourcelist", "changelist"]);
     }
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    assert_eq!(world.news(), [""; 0]);
+    world.wait(10).start().expect_nothing(100);
     world.facts();
     world
 }
@@ -94,15 +91,14 @@ fn forty_channels_are_told_within_3_s_of_the_return_of_their_hub(
     assert!(refusals_told(&mut world) <= 2);
     assert_eq!(world.failing_hubs(), [HUB]);
 
-    world.script(HUB, Reply::Accept);
-    world.wait(3);
+    world.script(HUB, Reply::Accept).wait(3);
     assert_eq!(world.heard_by(HUB).len(), SETS);
     let facts = world.facts();
     let recovered = facts
         .iter()
         .filter(|fact| matches!(fact, Fact::Recovered { .. }));
     assert_eq!(recovered.count(), 1);
-    assert_eq!(world.failing_hubs(), [""; 0]);
+    assert_eq!(world.failing_hubs(), NOTHING);
 }
 
 #[test]
@@ -114,8 +110,7 @@ fn three_thousand_channels_are_no_more_attempts_than_one() {
     let attempts = world.attempts_at(HUB);
     assert!(attempts.len() < 120, "{}", attempts.len());
     assert!(refusals_told(&mut world) <= 3);
-    world.script(HUB, Reply::Accept);
-    world.wait(60);
+    world.script(HUB, Reply::Accept).wait(60);
     assert_eq!(world.heard_by(HUB).len(), 3_000);
 }
 
@@ -141,8 +136,7 @@ fn a_retry_after_holds_for_the_whole_hub() {
     update_all(&mut world, SETS);
     world.wait(590);
     assert!(world.attempts_at(HUB).len() <= 2);
-    world.script(HUB, Reply::Accept);
-    world.wait(15);
+    world.script(HUB, Reply::Accept).wait(15);
     assert_eq!(world.heard_by(HUB).len(), SETS);
 }
 
@@ -157,7 +151,7 @@ fn a_start_and_a_reload_retry_everything_at_once(
         Reply::RefuseTopic("/s0000/framework/", 500)
     )]
     reply: Reply,
-    #[values(World::crash_and_start, World::reload)] begin: fn(&mut World),
+    #[values(World::crash_and_start, World::reload)] begin: fn(&mut World) -> &mut World,
 ) {
     let mut world = sets(plan(), SETS);
     world.script(HUB, reply);
@@ -173,7 +167,7 @@ fn a_start_and_a_reload_retry_everything_at_once(
 #[rstest]
 fn a_start_tries_a_hub_that_still_fails_twice_at_once_whatever_waits(
     #[values(Reply::Status(401), Reply::Status(503))] reply: Reply,
-    #[values(World::crash_and_start, World::reload)] begin: fn(&mut World),
+    #[values(World::crash_and_start, World::reload)] begin: fn(&mut World) -> &mut World,
 ) {
     let mut world = sets(plan(), 200);
     world.script(HUB, reply);
@@ -189,16 +183,14 @@ fn a_start_tries_a_hub_that_still_fails_twice_at_once_whatever_waits(
 
 #[test]
 fn a_restart_asks_a_failing_hub_no_more_often() {
-    let mut world = sets(plan(), SETS);
-    world.script(HUB, Reply::Status(503));
+    let mut world = sets(plan(), SETS).with_down(HUB);
     update_all(&mut world, SETS);
     world.wait(20);
     world.crash_and_start();
     world.attempts_at(HUB);
     world.wait(30);
     assert!(most_in_30_s(&world.attempts_at(HUB)) <= 15);
-    world.script(HUB, Reply::Accept);
-    world.wait(3);
+    world.script(HUB, Reply::Accept).wait(3);
     assert_eq!(world.heard_by(HUB).len(), SETS);
 }
 
@@ -222,11 +214,10 @@ fn a_topic_that_a_hub_never_takes_does_not_slow_the_others() {
     );
     for _ in 0..20 {
         world.wait(97);
-        world.update("/s0001/changelist.xml");
-        world.wait(2);
+        world.update("/s0001/changelist.xml").wait(2);
         assert_eq!(world.heard_by(HUB).len(), 1, "at once");
     }
-    assert_eq!(world.failing_hubs(), [""; 0]);
+    assert_eq!(world.failing_hubs(), NOTHING);
 }
 
 #[test]
@@ -242,8 +233,7 @@ fn credentials_that_are_refused_are_the_hub_s_affair() {
         let account = world.account(&format!("{}/framework/", set(SETS - 1)), HUB);
         assert!(account.unwrap().needs_operator, "{status}");
         world.script(HUB, Reply::Accept);
-        world.retry(None);
-        world.wait(1);
+        world.retry(None).wait(1);
         assert_eq!(world.heard_by(HUB).len(), SETS, "{status}");
     }
 }
@@ -276,7 +266,7 @@ fn what_is_wrong_with_one_notification_stays_with_it() {
     update_all(&mut world, SETS);
     world.wait(3);
     assert_eq!(world.heard_by(HUB).len(), SETS - 1);
-    assert_eq!(world.failing_hubs(), [""; 0]);
+    assert_eq!(world.failing_hubs(), NOTHING);
     world.attempts_at(HUB);
     world.wait(895);
     assert_eq!(world.attempts_at(HUB).len(), 0);
@@ -318,8 +308,7 @@ fn a_requested_retry_is_made_at_once() {
     assert_eq!(attempts.len(), 1);
     assert_eq!(attempts[0].topic, "/s0030/framework/");
     world.script(HUB, Reply::Accept);
-    world.retry(None);
-    world.wait(1);
+    world.retry(None).wait(1);
     assert_eq!(world.heard_by(HUB).len(), SETS);
 }
 
@@ -345,10 +334,7 @@ fn a_size_that_was_refused_is_remembered_for_an_hour() {
     };
     write_all(&mut world, "/a", 0);
     write_all(&mut world, "/b", 0);
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    world.news();
+    world.wait(10).start().wait(100).news();
     world.facts();
     let halved = |world: &mut World| -> (usize, usize) {
         let facts = world.facts().into_iter();
@@ -406,21 +392,17 @@ fn one_entry_for_several_components_is_submitted_although_its_size_was_refused()
     let capability_list = list("capabilitylist").lists(&[&index_name]);
     let topic = format!("{set}/framework/");
     world.write(&list_name, capability_list.channel(&topic, &[]));
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    assert_eq!(world.news(), [""; 0]);
+    world.wait(10).start().expect_nothing(100);
 
     world.script(HUB, Reply::AtMost(1));
     world.update("/b/changelist.xml");
-    world.update("/b/resourcelist.xml");
-    world.wait(100);
+    world.update("/b/resourcelist.xml").wait(100);
     assert_eq!(world.news().len(), 2, "each by itself, after a 413");
 
     write_components(&mut world, 1);
     world.wait(100);
     let heard = world.heard_by(HUB);
-    let last = format!("updated changelist {set}/c2.xml");
+    let last = format!("u changelist {set}/c2.xml");
     assert_eq!(
         heard.iter().flat_map(Heard::changes).collect::<Vec<_>>(),
         [last]
@@ -456,8 +438,7 @@ fn topics_without_subscribers_slow_no_other() {
     assert_eq!(world.heard_by(HUB).len(), 1);
     for _ in 0..20 {
         world.wait(97);
-        world.update("/s0039/changelist.xml");
-        world.wait(5);
+        world.update("/s0039/changelist.xml").wait(5);
         assert_eq!(world.heard_by(HUB).len(), 1, "within 3 s of its window");
     }
 }
@@ -471,8 +452,7 @@ fn a_hub_that_fails_in_the_middle_of_a_burst_is_found_by_a_few() {
     let attempts = world.attempts_at(HUB);
     let failed = attempts.len() - 100;
     assert!(failed <= 64 + 15, "{failed}");
-    world.script(HUB, Reply::Accept);
-    world.wait(3);
+    world.script(HUB, Reply::Accept).wait(3);
     assert_eq!(world.heard_by(HUB).len(), 1_000);
 }
 
@@ -486,10 +466,9 @@ fn what_is_dropped_waits_for_no_hub() {
         for number in 0..2 {
             world.drop_due(&set(number), HUB);
         }
-        assert_eq!(world.failing_hubs(), [""; 0]);
+        assert_eq!(world.failing_hubs(), NOTHING);
         world.script(HUB, Reply::Accept);
-        world.update("/s0000/changelist.xml");
-        world.wait(2);
+        world.update("/s0000/changelist.xml").wait(2);
         assert_eq!(world.heard_by(HUB).len(), 1, "at once");
     }
 }
@@ -498,21 +477,18 @@ fn what_is_dropped_waits_for_no_hub() {
 fn a_list_that_a_hub_may_know_is_deleted_although_its_creation_was_never_acknowledged() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Hang);
-    world.write_set("/n", &[]);
-    world.wait(10);
+    world.write_set("/n", &[]).wait(10);
     assert_eq!(world.attempts_at(HUB).len(), 1);
     world.update("/a/changelist.xml");
-    world.update("/b/changelist.xml");
-    world.wait(10);
+    world.update("/b/changelist.xml").wait(10);
     world.crash();
     world.delete("/n/capabilitylist.xml");
     // Two others are tried first, and fail: it is not submitted before the tree is swept.
     world.script(HUB, Reply::Status(503));
     world.start();
-    world.script(HUB, Reply::Accept);
-    world.wait(1_000);
+    world.script(HUB, Reply::Accept).wait(1_000);
     let news = world.news_by_topic();
-    let deleted = "deleted capabilitylist /n/capabilitylist.xml".to_owned();
+    let deleted = "d /n/capabilitylist.xml".to_owned();
     assert_eq!(news.get("/n/framework/"), Some(&vec![deleted]));
 }
 
@@ -520,24 +496,18 @@ fn a_list_that_a_hub_may_know_is_deleted_although_its_creation_was_never_acknowl
 fn what_is_due_after_a_drop_is_told_by_the_next_run_although_the_hub_never_answered() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Hang);
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     world.drop_due("/a", HUB);
-    world.update("/a/resourcelist.xml");
-    world.wait(10);
-    world.script(HUB, Reply::Accept);
-    world.wait(10_000);
-    assert_eq!(world.news(), [""; 0], "it was never answered");
+    world.update("/a/resourcelist.xml").wait(10);
+    world.script(HUB, Reply::Accept).expect_nothing(10_000); // it was never answered
     world.crash_and_start();
-    world.wait(10);
-    assert_eq!(world.news(), ["updated resourcelist /a/resourcelist.xml"]);
+    world.expect(10, ["u /a/resourcelist.xml"]);
 }
 
 #[test]
 fn a_notification_that_was_never_sent_is_not_in_doubt() {
     for is_reload in [false, true] {
-        let mut world = sets(plan(), 8);
-        world.script(HUB, Reply::Status(503));
+        let mut world = sets(plan(), 8).with_down(HUB);
         let names: Vec<String> = (0..8).map(set).collect();
         for set in &names {
             world.update(&format!("{set}/changelist.xml"));
@@ -549,17 +519,14 @@ fn a_notification_that_was_never_sent_is_not_in_doubt() {
         if !is_reload {
             world.crash();
         }
-        world.unseen(|world| {
-            for set in &names {
-                let first = list("changelist").up(&format!("{set}/capabilitylist.xml"));
-                world.write(&format!("{set}/changelist.xml"), first);
-            }
-        });
+        for set in &names {
+            let name = format!("{set}/changelist.xml");
+            world.unseen().write_list(&name, "changelist");
+        }
         // A start and a reload try some at once, before the tree is looked at.
         world.start();
         attempted.extend(world.attempts_at(HUB));
-        world.script(HUB, Reply::Accept);
-        world.wait(1_000);
+        world.script(HUB, Reply::Accept).wait(1_000);
         let news = world.news_by_topic();
         let topic = |set: &String| format!("{set}/framework/");
         let is_sent = |set: &&String| attempted.iter().any(|it| it.topic == topic(set));

@@ -10,20 +10,19 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::world::{
-    Doc, HUB, Heard, OTHER_HUB, Reply, World, list, mount, plan, set_hubs, two_hubs,
+    Doc, HUB, Heard, OTHER_HUB, Reply, SET_A, SET_B, World, list, mount, other_source, plan,
+    set_hubs, two_hubs,
 };
 
-const UPDATED: [&str; 1] = ["updated changelist /a/changelist.xml"];
+const UPDATED: [&str; 1] = ["u /a/changelist.xml"];
 
 #[test]
 fn what_is_under_way_is_not_submitted_again() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Slow(20));
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     world.reload();
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     assert_eq!(world.attempts_at(HUB).len(), 1);
     world.wait(30);
     assert_eq!(world.attempts_at(HUB).len(), 1);
@@ -40,10 +39,8 @@ fn a_hub_that_returns_before_the_plan_without_it_has_settled_is_told() {
             world.crash();
         }
         world.plan = two_hubs();
-        world.start();
-        world.wait(10);
-        world.update("/a/changelist.xml");
-        world.wait(10);
+        world.start().wait(10);
+        world.update("/a/changelist.xml").wait(10);
         assert_eq!(world.attempts_at(OTHER_HUB).len(), 1, "{is_restarted}");
     }
 }
@@ -51,15 +48,13 @@ fn a_hub_that_returns_before_the_plan_without_it_has_settled_is_told() {
 #[test]
 fn what_a_plan_that_never_settled_made_known_is_forgotten() {
     let mut world = World::with_two_sets(two_hubs());
-    world.write_set("/c", &["changelist"]);
-    world.wait(100);
+    world.write_set("/c", &["changelist"]).wait(100);
     let list = "/c/capabilitylist.xml";
     let wide = world.plan.clone();
     let globs = (vec!["**/*.xml".to_owned()], vec!["c/**".to_owned()]);
     world.plan.sources[0].candidates = Candidates::new(globs.0, globs.1).unwrap();
     let narrow = world.plan.clone();
-    world.reload();
-    world.wait(100);
+    world.reload().wait(100);
     assert!(!world.remembers(list));
     // The wide plan sees it before its sweep has ended, and no more.
     world.plan = wide;
@@ -68,8 +63,7 @@ fn what_a_plan_that_never_settled_made_known_is_forgotten() {
     world.update(list);
     assert!(world.remembers(list));
     world.plan = narrow;
-    world.start();
-    world.wait(100);
+    world.start().wait(100);
     assert!(!world.remembers(list));
 }
 
@@ -77,15 +71,12 @@ fn what_a_plan_that_never_settled_made_known_is_forgotten() {
 fn what_is_under_way_to_a_hub_that_is_removed_and_added_again_means_nothing() {
     let mut world = World::with_two_sets(two_hubs());
     world.script(OTHER_HUB, Reply::Slow(60));
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     for plan in [plan(), two_hubs()] {
         world.plan = plan;
-        world.reload();
-        world.wait(5);
+        world.reload().wait(5);
     }
-    world.update("/a/changelist.xml");
-    world.wait(200);
+    world.update("/a/changelist.xml").wait(200);
     let seqs: Vec<u64> = world
         .attempts_at(OTHER_HUB)
         .iter()
@@ -99,21 +90,18 @@ fn what_is_under_way_to_a_hub_that_is_removed_and_added_again_means_nothing() {
 fn world_with_due_changes(kept: Duration) -> World {
     let mut plan = two_hubs();
     plan.retired_topic = kept;
-    let mut world = World::with_two_sets(plan);
-    world.script(HUB, Reply::Status(503));
+    let mut world = World::with_two_sets(plan).with_down(HUB);
     let list_of = |set: &str, topic: &str, hubs: &[&str]| {
         list("capabilitylist")
             .lists(&[&format!("{set}/changelist.xml")])
             .channel(topic, hubs)
     };
     world.update("/a/changelist.xml");
-    world.update("/b/changelist.xml");
-    world.wait(100);
+    world.update("/b/changelist.xml").wait(100);
     let list_of_a = list_of("/a", "/new/", &[]);
-    world.write("/a/capabilitylist.xml", list_of_a);
+    world.write(SET_A, list_of_a);
     let list_of_b = list_of("/b", "/b/framework/", &[OTHER_HUB]);
-    world.write("/b/capabilitylist.xml", list_of_b);
-    world.wait(100);
+    world.write(SET_B, list_of_b).wait(100);
     world
 }
 
@@ -131,12 +119,10 @@ fn what_retired_ends_in_time_however_often_the_plan_changes() {
     let mut world = world_with_due_changes(Duration::from_secs(2 * 3_600));
     for _ in 0..3 {
         assert_eq!(are_kept(&world), [true; 2]);
-        world.reload();
-        world.wait(1_800);
+        world.reload().wait(1_800);
     }
     for _ in 0..2 {
-        world.reload();
-        world.wait(1_800);
+        world.reload().wait(1_800);
     }
     assert_eq!(are_kept(&world), [false; 2]);
 }
@@ -147,11 +133,9 @@ fn what_retired_is_kept_while_the_clock_is_wrong_also_if_the_plan_changes() {
     let month = SignedDuration::from_hours(31 * 24);
     world.wait(86_400);
     world.set_clock(month);
-    world.reload();
-    world.wait(2 * 3_600);
+    world.reload().wait(2 * 3_600);
     assert_eq!(are_kept(&world), [true; 2]);
-    world.set_clock(-month);
-    world.wait(27 * 86_400);
+    world.set_clock(-month).wait(27 * 86_400);
     assert_eq!(are_kept(&world), [true; 2]);
     world.wait(4 * 86_400);
     assert_eq!(are_kept(&world), [false; 2]);
@@ -161,22 +145,15 @@ fn what_retired_is_kept_while_the_clock_is_wrong_also_if_the_plan_changes() {
 fn world_with_a_retired_set() -> World {
     let mut plan = plan();
     plan.sources[0].mounts.push(mount("/srv/moving", MOVING));
-    let mut other = plan.sources[0].clone();
-    other.name = "other".to_owned();
-    other.mounts = vec![mount("/srv/other", "https://other.example.org/")];
+    let other = other_source(&plan, "https://other.example.org/");
     plan.sources.push(other);
     let mut world = World::new(plan);
     world.write_set("/a", &["changelist"]);
     world.write(&format!("{MOVING}cl.xml"), list_of_moving());
     world.write(&format!("{MOVING}changes.xml"), changes_of_moving());
     world.write("https://other.example.org/cl.xml", list("capabilitylist"));
-    world.wait(10);
-    world.start();
-    world.wait(100);
-    assert_eq!(world.news(), [""; 0]);
-    world.delete(&format!("{MOVING}cl.xml"));
-    world.wait(1_000);
-    world.news();
+    world.wait(10).start().expect_nothing(100);
+    world.delete(&format!("{MOVING}cl.xml")).wait(1_000).news();
     world
 }
 
@@ -197,21 +174,16 @@ fn a_retired_channel_returns_in_the_source_that_has_its_set_now() {
         let mut world = world_with_a_retired_set();
         let mount = world.plan.sources[0].mounts.pop().unwrap();
         world.plan.sources[1].mounts.push(mount);
-        world.reload();
-        world.wait(100);
+        world.reload().wait(100);
         world.write(&format!("{MOVING}cl.xml"), list_of_moving().version(1));
-        world.wait(100);
-        world.news();
-        let update = format!("updated changelist {MOVING}changes.xml");
+        world.wait(100).news();
+        let update = format!("u changelist {MOVING}changes.xml");
         world.script(HUB, Reply::Status(503));
-        world.update(&format!("{MOVING}changes.xml"));
-        world.wait(100);
+        world.update(&format!("{MOVING}changes.xml")).wait(100);
         if is_restarted {
-            world.crash_and_start();
-            world.wait(100);
+            world.crash_and_start().wait(100);
         }
-        world.script(HUB, Reply::Accept);
-        world.wait(10_000);
+        world.script(HUB, Reply::Accept).wait(10_000);
         assert_eq!(world.news(), [update.as_str()], "{is_restarted}");
     }
 }
@@ -220,8 +192,7 @@ fn a_retired_channel_returns_in_the_source_that_has_its_set_now() {
 fn the_last_notifications_are_remembered_with_what_became_of_them() {
     let mut world = World::with_two_sets(two_hubs());
     for _ in 0..3 {
-        world.update("/a/changelist.xml");
-        world.wait(10);
+        world.update("/a/changelist.xml").wait(10);
     }
     let before = world.remembered();
     assert_eq!(before.len(), 3);
@@ -288,17 +259,13 @@ fn what_is_in_flight_to_a_hub_that_is_pinged_from_now_on_is_on_the_topic_it_fetc
         let mut world = World::with_two_sets(two_hubs());
         world.script(HUB, Reply::Status(405));
         for name in ["changelist", "resourcelist"] {
-            world.update(&format!("/a/{name}.xml"));
-            world.wait(10);
+            world.update(&format!("/a/{name}.xml")).wait(10);
         }
         let hubs = [(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)];
         set_hubs(&mut world.plan, &hubs);
         world.script(HUB, Reply::Accept);
         world.attempts_at(HUB);
-        match is_restarted {
-            true => world.crash_and_start(),
-            false => world.reload(),
-        }
+        world.apply_plan(!is_restarted);
         let mut fetched = BTreeSet::new();
         for _ in 0..2_000 {
             if !world.attempts_at(HUB).is_empty() {
@@ -306,7 +273,7 @@ fn what_is_in_flight_to_a_hub_that_is_pinged_from_now_on_is_on_the_topic_it_fetc
             }
             world.wait(1);
         }
-        let due = [UPDATED[0], "updated resourcelist /a/resourcelist.xml"];
+        let due = [UPDATED[0], "u /a/resourcelist.xml"];
         assert!(fetched.iter().eq(&due), "{fetched:?}");
     }
 }

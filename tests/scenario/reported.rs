@@ -1,13 +1,12 @@
 //! Reports of findings: by kind, in words, and what is muted by them (R8).
 
-use resourcesync::uri::Uri;
 use rsnotify::announce::finding::Acknowledgement;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::status::alerts::Health;
 
 use crate::findings::misnamed;
-use crate::world::{World, capability_list, list, plan};
+use crate::world::{SET_A, World, capability_list, list, plan, uri};
 
 #[test]
 fn many_findings_of_a_kind_are_a_group_with_three_examples() {
@@ -23,7 +22,7 @@ fn many_findings_of_a_kind_are_a_group_with_three_examples() {
 /// Returns a tree below the wrong URL, whose sets advertise topics below the right one.
 fn with_topics_below_the_right_url(sets: usize) -> World {
     let mut plan = plan();
-    plan.public_url = Uri::parse("https://topics.example.org/").unwrap();
+    plan.public_url = uri("https://topics.example.org/");
     let mut world = World::new(plan);
     misnamed(&mut world, sets);
     for set in 0..sets {
@@ -38,8 +37,7 @@ fn with_topics_below_the_right_url(sets: usize) -> World {
 #[test]
 fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
     let mut world = with_topics_below_the_right_url(3);
-    world.start();
-    world.wait(100);
+    world.start().wait(100);
     const CAUSE: &str = "the Capability Lists here name documents below `https://repo.example.org/`, and the mount says \
          `https://example.org/`: is `url` wrong?";
     let found = report::findings::all(&world.engine().reader(world.now)).unwrap();
@@ -48,10 +46,8 @@ fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
     let muted: Vec<_> = report::findings::muted(&world.engine().reader(world.now)).unwrap();
     assert_eq!(muted.len(), 3);
     for set in &muted {
-        assert_eq!(
-            (set.kind.as_str(), set.reason.as_str()),
-            ("wrong_url", CAUSE)
-        );
+        let want = ("wrong_url", CAUSE);
+        assert_eq!((set.kind.as_str(), set.reason.as_str()), want);
         assert_eq!(set.remedy, "correct `url` of this mount");
     }
     let status = report::status(&world.engine().reader(world.now)).unwrap();
@@ -89,8 +85,7 @@ fn findings_that_are_acknowledged_are_a_group_apart() {
     plan.sources[0].acknowledged = vec![unrouted];
     let mut world = World::with_two_sets(plan);
     world.write("/orphan.xml", list("changelist"));
-    world.write("/old/orphan.xml", list("changelist"));
-    world.wait(100);
+    world.write("/old/orphan.xml", list("changelist")).wait(100);
     let status = report::status(&world.engine().reader(world.now)).unwrap();
     assert_eq!((status.health(), status.findings.len()), (Health::Fine, 0));
     assert_eq!(status.finding_groups[0].count, 2);
@@ -104,9 +99,8 @@ fn documents_of_sets_without_a_channel_do_not_count_as_announced() {
     let mut world = World::new(plan);
     world.write_set("/a", &["resourcelist"]);
     let bare = list("capabilitylist").lists(&["/a/resourcelist.xml"]);
-    world.write("/a/capabilitylist.xml", bare);
-    world.start();
-    world.wait(100);
+    world.write(SET_A, bare);
+    world.start().wait(100);
     let status = report::outline(&world.engine().reader(world.now)).unwrap();
     let holdings = &status.figures.holdings["main"];
     let announced = holdings.documents.iter();

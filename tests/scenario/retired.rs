@@ -1,52 +1,49 @@
 //! Retired channels, hubs that left, and topics that another set takes: what was due stays due, and nothing is added (R11).
 
-use rsnotify::announce::event::{DropCause, Fact};
+use rsnotify::announce::event::DropCause;
 
 use crate::moves::{moved, set_a};
-use crate::world::{Doc, HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, two_hubs};
+use crate::world::{
+    Doc, HUB, NOTHING, OTHER_HUB, Reply, SET_A, SET_B, World, altered, list, ping_hub, plan,
+    two_hubs,
+};
 
 const CHANGE_LIST: &str = "/a/changelist.xml";
+const UPDATED: &str = "u /a/changelist.xml";
 const DESCRIPTION: &str = "/.well-known/resourcesync";
 
 /// A world in which the Change List of `/a` is due on its topic, and another change in flight, which the hub does not take.
 fn world_with_a_due_change() -> World {
-    let mut world = World::with_two_sets(plan());
-    world.script(HUB, Reply::Status(503));
-    world.update("/a/resourcelist.xml");
-    world.wait(100);
-    world.update(CHANGE_LIST);
-    world.wait(100);
+    let mut world = World::with_two_sets(plan()).with_down(HUB);
+    world.update("/a/resourcelist.xml").wait(100);
+    world.update(CHANGE_LIST).wait(100);
     world
 }
 
 /// The Source Description.
 fn description() -> Doc {
-    list("description").lists(&["/a/capabilitylist.xml", "/b/capabilitylist.xml"])
+    list("description").lists(&[SET_A, SET_B])
 }
 
 /// `/a` moves to another topic; its old one retires.
 fn move_a(world: &mut World) {
-    world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
-    world.wait(100);
+    world.write(SET_A, moved("/a", "/new/")).wait(100);
 }
 
 /// `/b` moves to these topics, one after the other.
 fn move_b(world: &mut World, topics: &[&str]) {
     for topic in topics {
-        world.write("/b/capabilitylist.xml", moved("/b", topic));
-        world.wait(100);
+        world.write(SET_B, moved("/b", topic)).wait(100);
     }
 }
 
 fn roll_back(world: &mut World) {
-    let first = list("changelist").up("/a/capabilitylist.xml");
-    world.write(CHANGE_LIST, first);
-    world.wait(1_000);
+    let first = list("changelist").of("/a");
+    world.write(CHANGE_LIST, first).wait(1_000);
 }
 
 fn delete(world: &mut World) {
-    world.delete(CHANGE_LIST);
-    world.wait(1_000);
+    world.delete(CHANGE_LIST).wait(1_000);
 }
 
 /// Returns the news of the old topic of `/a` about its Change List, once the hub takes everything.
@@ -55,8 +52,7 @@ fn late_news(world: &mut World) -> Vec<String> {
 }
 
 fn late_news_after(world: &mut World, seconds: u64) -> Vec<String> {
-    world.script(HUB, Reply::Accept);
-    world.wait(seconds);
+    world.script(HUB, Reply::Accept).wait(seconds);
     let mut news = world.news_by_topic();
     let mut news = news.remove("/a/framework/").unwrap_or_default();
     news.retain(|change| change.ends_with(CHANGE_LIST));
@@ -66,11 +62,9 @@ fn late_news_after(world: &mut World, seconds: u64) -> Vec<String> {
 /// Changes the list once more, and asserts that nothing of it is announced late after a restart.
 #[track_caller]
 fn assert_silent_after_restart(world: &mut World) {
-    world.update(CHANGE_LIST);
-    world.wait(100);
-    world.crash_and_start();
-    world.wait(100);
-    assert_eq!(late_news(world), [""; 0]);
+    world.update(CHANGE_LIST).wait(100);
+    world.crash_and_start().wait(100);
+    assert_eq!(late_news(world), NOTHING);
 }
 
 #[test]
@@ -79,14 +73,10 @@ fn a_change_that_is_due_no_more_stays_so_after_a_restart() {
         let mut world = world_with_a_due_change();
         move_a(&mut world);
         undo(&mut world);
-        world.write(
-            CHANGE_LIST,
-            list("changelist").version(9).up("/a/capabilitylist.xml"),
-        );
+        world.write(CHANGE_LIST, list("changelist").version(9).of("/a"));
         world.wait(100);
-        world.crash_and_start();
-        world.wait(100);
-        assert_eq!(late_news(&mut world), [""; 0]);
+        world.crash_and_start().wait(100);
+        assert_eq!(late_news(&mut world), NOTHING);
     }
 }
 
@@ -95,15 +85,10 @@ fn what_follows_a_change_that_was_undone_is_announced_once_the_channel_returns()
     let mut world = world_with_a_due_change();
     move_a(&mut world);
     roll_back(&mut world);
-    world.write(
-        CHANGE_LIST,
-        list("changelist").version(9).up("/a/capabilitylist.xml"),
-    );
+    world.write(CHANGE_LIST, list("changelist").version(9).of("/a"));
     world.wait(100);
-    world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
-    world.wait(100);
-    let update = format!("updated changelist {CHANGE_LIST}");
-    assert_eq!(late_news(&mut world), [update]);
+    world.write(SET_A, set_a(&[]).version(3)).wait(100);
+    assert_eq!(late_news(&mut world), [UPDATED]);
 }
 
 #[test]
@@ -111,11 +96,10 @@ fn a_document_that_leaves_the_set_is_not_due_on_its_retired_channel() {
     let mut world = world_with_a_due_change();
     move_a(&mut world);
     let fewer = list("capabilitylist").lists(&["/a/resourcelist.xml"]);
-    world.write("/a/capabilitylist.xml", fewer.channel("/new/", &[]));
-    let of_b = list("changelist").version(5).up("/b/capabilitylist.xml");
-    world.write(CHANGE_LIST, of_b);
-    world.wait(100);
-    assert_eq!(late_news(&mut world), [""; 0]);
+    world.write(SET_A, fewer.channel("/new/", &[]));
+    let of_b = list("changelist").version(5).of("/b");
+    world.write(CHANGE_LIST, of_b).wait(100);
+    assert_eq!(late_news(&mut world), NOTHING);
 }
 
 #[test]
@@ -123,19 +107,14 @@ fn a_change_that_is_due_waits_for_its_document_while_that_is_missing() {
     for is_back in [true, false] {
         let mut world = world_with_a_due_change();
         move_a(&mut world);
-        world.delete(CHANGE_LIST);
-        world.wait(10);
+        world.delete(CHANGE_LIST).wait(10);
         world.crash_and_start();
-        assert_eq!(late_news_after(&mut world, 200), [""; 0]);
-        let update = format!("updated changelist {CHANGE_LIST}");
+        assert_eq!(late_news_after(&mut world, 200), NOTHING);
         if is_back {
-            world.write(
-                CHANGE_LIST,
-                list("changelist").version(9).up("/a/capabilitylist.xml"),
-            );
-            assert_eq!(late_news(&mut world), [update]);
+            world.write(CHANGE_LIST, list("changelist").version(9).of("/a"));
+            assert_eq!(late_news(&mut world), [UPDATED]);
         } else {
-            assert_eq!(late_news(&mut world), [""; 0]);
+            assert_eq!(late_news(&mut world), NOTHING);
         }
         assert_eq!(world.still_due(), 0);
     }
@@ -143,63 +122,42 @@ fn a_change_that_is_due_waits_for_its_document_while_that_is_missing() {
 
 #[test]
 fn a_change_that_was_withdrawn_and_is_due_no_more_stays_so_after_a_restart() {
-    let mut world = World::with_two_sets(plan());
-    world.script(HUB, Reply::Status(503));
+    let mut world = World::with_two_sets(plan()).with_down(HUB);
     world.update(CHANGE_LIST);
-    world.update("/a/resourcelist.xml");
-    world.wait(100);
+    world.update("/a/resourcelist.xml").wait(100);
     move_a(&mut world);
     roll_back(&mut world);
-    world.script(HUB, Reply::AtMost(1));
-    world.wait(10_000);
+    world.script(HUB, Reply::AtMost(1)).wait(10_000);
     assert_silent_after_restart(&mut world);
 }
 
 #[test]
 fn a_hub_that_left_is_sent_nothing_twice_after_a_restart() {
-    let mut plan = two_hubs();
-    plan.window.max_entries = 1;
-    let mut world = World::with_two_sets(plan);
-    world.write("/a/capabilitylist.xml", set_a(&[HUB]));
-    world.wait(100);
+    let mut world = World::with_two_sets(altered(two_hubs(), |plan| plan.window.max_entries = 1));
+    world.write(SET_A, set_a(&[HUB])).wait(100);
     world.script(HUB, Reply::Status(503));
-    world.update(CHANGE_LIST);
-    world.wait(100);
-    world.update("/a/resourcelist.xml");
-    world.wait(100);
-    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
-    world.wait(100);
-    world.script(HUB, Reply::FirstOf(2, 503));
-    world.wait(10_000);
+    world.update(CHANGE_LIST).wait(100);
+    world.update("/a/resourcelist.xml").wait(100);
+    world.write(SET_A, set_a(&[OTHER_HUB])).wait(100);
+    world.script(HUB, Reply::FirstOf(2, 503)).wait(10_000);
     world.script(HUB, Reply::Status(503));
     let told = world.news();
-    assert!(
-        told.contains(&format!("updated changelist {CHANGE_LIST}")),
-        "{told:?}"
-    );
+    assert!(told.contains(&UPDATED.to_owned()), "{told:?}");
     assert!(world.due("/a", HUB) > 0, "it is still due something");
     assert_silent_after_restart(&mut world);
 }
 
 #[test]
 fn what_only_a_hub_was_due_that_is_gone_is_not_due_to_the_others() {
-    let mut world = World::with_two_sets(two_hubs());
-    world.script(HUB, Reply::Status(503));
-    world.update(CHANGE_LIST);
-    world.wait(100);
+    let mut world = World::with_two_sets(two_hubs()).with_down(HUB);
+    world.update(CHANGE_LIST).wait(100);
     move_a(&mut world);
     let told = world.news_at(OTHER_HUB);
-    assert!(
-        told.contains(&format!("updated changelist {CHANGE_LIST}")),
-        "{told:?}"
-    );
+    assert!(told.contains(&UPDATED.to_owned()), "{told:?}");
     world.plan.hubs.remove(0);
-    world.crash_and_start();
-    world.wait(100);
-    world.update(CHANGE_LIST);
-    world.wait(100);
-    world.crash_and_start();
-    world.wait(1_000);
+    world.crash_and_start().wait(100);
+    world.update(CHANGE_LIST).wait(100);
+    world.crash_and_start().wait(1_000);
     let heard = world.heard_by(OTHER_HUB);
     let mut heard = heard.iter().filter(|heard| heard.topic == "/a/framework/");
     let is_of_a = |change: &String| change.ends_with(CHANGE_LIST);
@@ -217,151 +175,103 @@ fn news_on_old_topic(world: &mut World, hub: &str) -> Vec<String> {
 
 #[test]
 fn what_one_hub_is_due_is_not_due_to_another_that_accepted_it() {
-    let update = format!("updated changelist {CHANGE_LIST}");
     for is_changed in [false, true] {
-        let mut world = World::with_two_sets(two_hubs());
-        world.script(HUB, Reply::Status(503));
-        world.update(CHANGE_LIST);
-        world.wait(100);
+        let mut world = World::with_two_sets(two_hubs()).with_down(HUB);
+        world.update(CHANGE_LIST).wait(100);
         move_a(&mut world);
-        assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), [update.as_str()]);
+        assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), [UPDATED]);
         if is_changed {
-            world.update(CHANGE_LIST);
-            world.wait(100);
+            world.update(CHANGE_LIST).wait(100);
         }
-        world.crash_and_start();
-        world.wait(100);
+        world.crash_and_start().wait(100);
         let heard = news_on_old_topic(&mut world, OTHER_HUB);
-        assert_eq!(heard, [""; 0], "{is_changed}");
+        assert_eq!(heard, NOTHING, "{is_changed}");
         // Not what followed it.
-        assert_eq!(late_news(&mut world), [update.as_str()], "{is_changed}");
+        assert_eq!(late_news(&mut world), [UPDATED], "{is_changed}");
     }
 }
 
 #[test]
 fn what_follows_a_change_in_flight_is_due_if_it_came_before_the_channel_retired() {
-    let update = format!("updated changelist {CHANGE_LIST}");
     for is_restarted in [false, true] {
-        let mut world = World::with_two_sets(plan());
-        world.script(HUB, Reply::Status(503));
+        let mut world = World::with_two_sets(plan()).with_down(HUB);
         for _ in 0..2 {
-            world.update(CHANGE_LIST);
-            world.wait(100);
+            world.update(CHANGE_LIST).wait(100);
         }
         move_a(&mut world);
-        world.update(CHANGE_LIST);
-        world.wait(100);
+        world.update(CHANGE_LIST).wait(100);
         if is_restarted {
             world.crash_and_start();
         }
-        assert_eq!(late_news(&mut world), [update.as_str(), update.as_str()]);
+        assert_eq!(late_news(&mut world), [UPDATED, UPDATED]);
         world.update(CHANGE_LIST);
-        assert_eq!(late_news(&mut world), [""; 0]);
+        assert_eq!(late_news(&mut world), NOTHING);
     }
 }
 
 #[test]
 fn what_a_hub_that_left_is_due_is_not_due_to_those_that_stay() {
-    let update = format!("updated changelist {CHANGE_LIST}");
-    let mut world = World::with_two_sets(two_hubs());
-    world.script(HUB, Reply::Status(503));
-    world.update(CHANGE_LIST);
+    let mut world = World::with_two_sets(two_hubs()).with_down(HUB);
+    world.update(CHANGE_LIST).wait(100);
+    world.write(SET_A, set_a(&[OTHER_HUB])).wait(100);
+    world.write(SET_A, moved("/a", "/new/").version(2));
     world.wait(100);
-    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
-    world.wait(100);
-    world.write("/a/capabilitylist.xml", moved("/a", "/new/").version(2));
-    world.wait(100);
-    assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), [update.as_str()]);
-    world.update(CHANGE_LIST);
-    world.wait(100);
-    world.crash_and_start();
-    world.wait(100);
-    assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), [""; 0]);
+    assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), [UPDATED]);
+    world.update(CHANGE_LIST).wait(100);
+    world.crash_and_start().wait(100);
+    assert_eq!(news_on_old_topic(&mut world, OTHER_HUB), NOTHING);
     // Not what followed it.
-    assert_eq!(late_news(&mut world), [update]);
+    assert_eq!(late_news(&mut world), [UPDATED]);
 }
 
 #[test]
 fn what_a_hub_that_left_is_due_survives_the_return_of_the_channel_and_a_restart() {
-    let mut world = World::with_two_sets(two_hubs());
-    world.script(HUB, Reply::Status(503));
-    world.update("/a/resourcelist.xml");
-    world.wait(100);
-    world.update(CHANGE_LIST);
-    world.wait(100);
-    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
-    world.wait(100);
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1_000);
-    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]).version(1));
-    world.wait(100);
-    world.crash_and_start();
-    world.wait(100);
-    let update = format!("updated changelist {CHANGE_LIST}");
-    assert_eq!(late_news(&mut world), [update]);
+    let mut world = World::with_two_sets(two_hubs()).with_down(HUB);
+    world.update("/a/resourcelist.xml").wait(100);
+    world.update(CHANGE_LIST).wait(100);
+    world.write(SET_A, set_a(&[OTHER_HUB])).wait(100);
+    world.delete(SET_A).wait(1_000);
+    world.write(SET_A, set_a(&[OTHER_HUB]).version(1)).wait(100);
+    world.crash_and_start().wait(100);
+    assert_eq!(late_news(&mut world), [UPDATED]);
 }
 
 #[test]
 fn what_is_undone_while_it_flies_on_a_retired_channel_is_told_no_more() {
-    let mut world = World::with_two_sets(plan());
-    world.script(HUB, Reply::Status(503));
-    world.update(CHANGE_LIST);
-    world.wait(100);
+    let mut world = World::with_two_sets(plan()).with_down(HUB);
+    world.update(CHANGE_LIST).wait(100);
     move_a(&mut world);
     roll_back(&mut world);
-    let update = format!("updated changelist {CHANGE_LIST}");
-    assert_eq!(late_news(&mut world), [update]);
+    assert_eq!(late_news(&mut world), [UPDATED]);
 }
 
 #[test]
 fn a_source_description_that_is_missing_is_not_told_on_a_retired_channel() {
     let retire: fn(&mut World) = move_a;
     let return_again: fn(&mut World) = |world| {
-        world.delete("/a/capabilitylist.xml");
-        world.wait(1_000);
-        world.write("/a/capabilitylist.xml", set_a(&[]).version(1));
-        world.wait(100);
+        world.delete(SET_A).wait(1_000);
+        world.write(SET_A, set_a(&[]).version(1)).wait(100);
     };
     for change in [retire, return_again] {
         let mut world = world_with_a_due_change();
-        world.write(DESCRIPTION, description().version(1));
-        world.wait(100);
+        world.write(DESCRIPTION, description().version(1)).wait(100);
         change(&mut world);
-        world.delete(DESCRIPTION);
-        world.wait(10);
-        world.script(HUB, Reply::Accept);
-        world.wait(200);
+        world.delete(DESCRIPTION).wait(10);
+        world.script(HUB, Reply::Accept).wait(200);
         let mut news = world.news_by_topic();
         let mut news = news.remove("/a/framework/").unwrap();
         assert!(news.len() > 1, "{news:?}");
         news.retain(|change| change.ends_with(DESCRIPTION));
-        assert_eq!(news, [""; 0]);
-        world.write(DESCRIPTION, description().version(2));
-        world.wait(100);
+        assert_eq!(news, NOTHING);
+        world.write(DESCRIPTION, description().version(2)).wait(100);
         let news = world.news_by_topic();
-        let change = format!("updated description {DESCRIPTION}");
+        let change = format!("u description {DESCRIPTION}");
         assert_eq!(news["/a/framework/"], [change]);
     }
 }
 
-/// Returns the numbers of changes that were dropped with channels, with their topics.
-fn dropped(world: &mut World) -> Vec<(String, usize)> {
-    let facts = world.facts().into_iter();
-    let dropped = facts.filter_map(|fact| match fact {
-        Fact::Dropped {
-            topic,
-            changes,
-            cause: DropCause::ChannelRemoved,
-            ..
-        } => Some((topic.to_string(), changes)),
-        _ => None,
-    });
-    dropped.collect()
-}
-
 #[test]
 fn a_retired_channel_ends_when_another_set_takes_its_topic() {
-    let topic = "https://example.org/a/framework/";
     let moves_of_b: [&[&str]; 3] = [
         &["/a/framework/"],
         &["/a/framework/", "/other/"],
@@ -370,28 +280,23 @@ fn a_retired_channel_ends_when_another_set_takes_its_topic() {
     for topics in moves_of_b {
         for is_restarted in [false, true] {
             let mut world = World::with_two_sets(plan());
-            world.update(CHANGE_LIST);
-            world.wait(100);
+            world.update(CHANGE_LIST).wait(100);
             let before = world.heard_by(HUB).pop().unwrap();
             world.script(HUB, Reply::Status(503));
-            world.update("/a/resourcelist.xml");
-            world.wait(100);
-            world.update(CHANGE_LIST);
-            world.wait(100);
+            world.update("/a/resourcelist.xml").wait(100);
+            world.update(CHANGE_LIST).wait(100);
             move_a(&mut world);
             world.facts();
             move_b(&mut world, topics);
             // The Resource List in flight, the Change List, and the Capability List that moved.
-            assert_eq!(dropped(&mut world)[0], (topic.to_owned(), 3), "{topics:?}");
+            let dropped = world.dropped(DropCause::ChannelRemoved);
+            assert_eq!(dropped[0], format!("{HUB} /a/framework/ 3"), "{topics:?}");
             if is_restarted {
-                world.crash_and_start();
-                world.wait(100);
+                world.crash_and_start().wait(100);
             }
-            world.script(HUB, Reply::Accept);
-            world.wait(10_000);
+            world.script(HUB, Reply::Accept).wait(10_000);
             if topics.last() == Some(&"/a/framework/") {
-                world.update("/b/changelist.xml");
-                world.wait(100);
+                world.update("/b/changelist.xml").wait(100);
             }
             let mut heard = world.heard_by(HUB);
             heard.retain(|heard| heard.topic == "/a/framework/");
@@ -400,7 +305,7 @@ fn a_retired_channel_ends_when_another_set_takes_its_topic() {
             assert!(
                 changes
                     .clone()
-                    .all(|change| change.starts_with("updated") && change.contains("/b/")),
+                    .all(|change| change.starts_with("u ") && change.contains("/b/")),
                 "{topics:?} {heard:?}"
             );
             assert!(changes.count() > 0, "{topics:?}");
@@ -417,69 +322,49 @@ fn a_retired_channel_ends_when_another_set_takes_its_topic() {
 fn a_topic_that_moves_and_moves_back_while_a_hub_is_down_is_told_once() {
     let mut world = world_with_a_due_change();
     move_a(&mut world);
-    world.update(CHANGE_LIST);
-    world.wait(100);
-    world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
-    world.wait(100);
-    world.script(HUB, Reply::Accept);
-    world.wait(10_000);
+    world.update(CHANGE_LIST).wait(100);
+    world.write(SET_A, set_a(&[]).version(3)).wait(100);
+    world.script(HUB, Reply::Accept).wait(10_000);
     let news = world.news_by_topic();
     let mut told = news["/a/framework/"].clone();
     told.sort();
-    assert_eq!(
-        told,
-        [
-            "updated capabilitylist /a/capabilitylist.xml",
-            "updated changelist /a/changelist.xml",
-            "updated resourcelist /a/resourcelist.xml",
-        ]
-    );
+    let all = ["capabilitylist", "changelist", "resourcelist"];
+    assert_eq!(told, all.map(|name| format!("u /a/{name}.xml")));
     let on_other = &news["/new/"];
     assert!(
-        on_other.iter().all(|change| change.starts_with("updated")),
+        on_other.iter().all(|change| change.starts_with("u ")),
         "{on_other:?}"
     );
 }
 
 #[test]
 fn a_set_that_returns_to_a_topic_that_another_one_had_creates_nothing() {
-    let mut world = World::with_two_sets(plan());
-    world.script(HUB, Reply::Status(503));
-    world.update(CHANGE_LIST);
-    world.wait(100);
+    let mut world = World::with_two_sets(plan()).with_down(HUB);
+    world.update(CHANGE_LIST).wait(100);
     move_a(&mut world);
     move_b(&mut world, &["/a/framework/", "/other/"]);
-    world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
-    world.wait(100);
-    world.script(HUB, Reply::Accept);
-    world.wait(10_000);
+    world.write(SET_A, set_a(&[]).version(3)).wait(100);
+    world.script(HUB, Reply::Accept).wait(10_000);
     for (topic, news) in world.news_by_topic() {
         assert!(
-            news.iter().all(|change| change.starts_with("updated")),
+            news.iter().all(|change| change.starts_with("u ")),
             "{topic} {news:?}"
         );
     }
-    world.update(CHANGE_LIST);
-    world.wait(100);
+    world.update(CHANGE_LIST).wait(100);
     let news = world.news_by_topic();
-    assert_eq!(
-        news["/a/framework/"],
-        [format!("updated changelist {CHANGE_LIST}")]
-    );
+    assert_eq!(news["/a/framework/"], [UPDATED]);
     assert_eq!(news.len(), 1);
 }
 
 #[test]
 fn a_topic_that_is_fetched_has_nothing_of_the_set_that_had_it_before() {
-    let mut world = World::with_two_sets(ping_hub());
-    world.script(HUB, Reply::Status(503));
-    world.update(CHANGE_LIST);
-    world.wait(100);
+    let mut world = World::with_two_sets(ping_hub()).with_down(HUB);
+    world.update(CHANGE_LIST).wait(100);
     move_a(&mut world);
     move_b(&mut world, &["/a/framework/"]);
     world.script(HUB, Reply::Accept);
-    world.update("/b/changelist.xml");
-    world.wait(5_000);
+    world.update("/b/changelist.xml").wait(5_000);
     let page = world.fetch("/a/framework/").unwrap();
     let body = String::from_utf8_lossy(&page.body).into_owned();
     assert!(
@@ -505,34 +390,27 @@ fn a_set_that_takes_a_topic_over_with_fewer_hubs_creates_nothing_for_one_that_fo
             if is_down {
                 world.script(OTHER_HUB, Reply::Status(503));
             }
-            world.update(CHANGE_LIST);
-            world.wait(100);
+            world.update(CHANGE_LIST).wait(100);
             if is_retired_first {
                 move_a(&mut world);
-                world.write("/b/capabilitylist.xml", b_on("/a/framework/", &[HUB], 1));
+                world.write(SET_B, b_on("/a/framework/", &[HUB], 1));
             } else {
-                world.write("/b/capabilitylist.xml", b_on("/a/framework/", &[HUB], 1));
+                world.write(SET_B, b_on("/a/framework/", &[HUB], 1));
                 world.wait(100);
                 move_a(&mut world);
             }
             world.wait(100);
-            world.update("/b/resourcelist.xml");
+            world.update("/b/resourcelist.xml").wait(100);
+            world.write(SET_B, b_on("/a/framework/", &[HUB, OTHER_HUB], 2));
             world.wait(100);
-            world.write(
-                "/b/capabilitylist.xml",
-                b_on("/a/framework/", &[HUB, OTHER_HUB], 2),
-            );
-            world.wait(100);
-            world.script(OTHER_HUB, Reply::Accept);
-            world.wait(10_000);
+            world.script(OTHER_HUB, Reply::Accept).wait(10_000);
             for hub in [HUB, OTHER_HUB] {
                 let news = world.news_at(hub);
-                let is_known = |change: &String| change.starts_with("updated");
+                let is_known = |change: &String| change.starts_with("u ");
                 assert!(news.iter().all(is_known), "{hub} {news:?}");
             }
-            world.update("/b/changelist.xml");
-            world.wait(100);
-            let change = "updated changelist /b/changelist.xml";
+            world.update("/b/changelist.xml").wait(100);
+            let change = "u /b/changelist.xml";
             assert_eq!(world.news_at(OTHER_HUB), [change]);
         }
     }
@@ -540,34 +418,22 @@ fn a_set_that_takes_a_topic_over_with_fewer_hubs_creates_nothing_for_one_that_fo
 
 #[test]
 fn a_topic_that_two_sets_swap_while_a_hub_is_down_creates_nothing() {
-    let mut world = World::with_two_sets(two_hubs());
-    world.script(OTHER_HUB, Reply::Status(503));
-    world.update(CHANGE_LIST);
-    world.wait(100);
+    let mut world = World::with_two_sets(two_hubs()).with_down(OTHER_HUB);
+    world.update(CHANGE_LIST).wait(100);
     for version in [1, 3] {
-        world.write(
-            "/a/capabilitylist.xml",
-            moved("/a", "/new/").version(version),
-        );
+        world.write(SET_A, moved("/a", "/new/").version(version));
         world.wait(100);
-        world.write(
-            "/b/capabilitylist.xml",
-            b_on("/a/framework/", &[HUB], version),
-        );
+        world.write(SET_B, b_on("/a/framework/", &[HUB], version));
         world.wait(100);
-        world.write(
-            "/b/capabilitylist.xml",
-            b_on("/b/framework/", &[], version + 1),
-        );
+        world.write(SET_B, b_on("/b/framework/", &[], version + 1));
         world.wait(100);
-        world.write("/a/capabilitylist.xml", set_a(&[]).version(version + 1));
+        world.write(SET_A, set_a(&[]).version(version + 1));
         world.wait(100);
     }
-    world.script(OTHER_HUB, Reply::Accept);
-    world.wait(10_000);
+    world.script(OTHER_HUB, Reply::Accept).wait(10_000);
     for hub in [HUB, OTHER_HUB] {
         let news = world.news_at(hub);
-        let is_known = |change: &String| change.starts_with("updated");
+        let is_known = |change: &String| change.starts_with("u ");
         assert!(news.iter().all(is_known), "{hub} {news:?}");
     }
 }
@@ -578,16 +444,10 @@ fn what_was_dropped_with_a_hub_that_left_for_long_is_not_created_when_it_returns
     let foreign = set_a(&["https://foreign.example.com/"]);
     world.plan.retired_topic = std::time::Duration::from_secs(3_600);
     world.reload();
-    world.write("/a/capabilitylist.xml", foreign);
-    world.wait(3 * 3_600);
-    world.news();
+    world.write(SET_A, foreign).wait(3 * 3_600).news();
     world.script(HUB, Reply::Accept);
-    world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
-    world.wait(10_000);
-    assert_eq!(
-        world.news(),
-        ["updated capabilitylist /a/capabilitylist.xml"]
-    );
+    world.write(SET_A, set_a(&[]).version(3));
+    world.expect(10_000, ["u /a/capabilitylist.xml"]);
 }
 
 #[test]
@@ -597,19 +457,16 @@ fn a_document_that_is_deleted_while_its_set_is_away_is_told_deleted_when_it_retu
         plan.sources[0].announce_all_deletions = true;
         let mut world = World::with_two_sets(plan);
         if is_away {
-            world.delete("/a/capabilitylist.xml");
+            world.delete(SET_A);
         } else {
             let foreign = set_a(&["https://foreign.example.com/"]);
-            world.write("/a/capabilitylist.xml", foreign);
+            world.write(SET_A, foreign);
         }
         world.wait(1_000);
-        world.delete(CHANGE_LIST);
-        world.wait(1_000);
-        world.news();
-        world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
-        world.wait(1_000);
+        world.delete(CHANGE_LIST).wait(1_000).news();
+        world.write(SET_A, set_a(&[]).version(3)).wait(1_000);
         let news = world.news();
-        let deleted = format!("deleted changelist {CHANGE_LIST}");
+        let deleted = "d /a/changelist.xml".to_owned();
         assert!(news.contains(&deleted), "{is_away} {news:?}");
         assert_eq!(news.len(), 2, "{news:?}");
         assert!(!world.remembers(CHANGE_LIST));
@@ -622,26 +479,19 @@ fn a_deletion_that_a_hub_is_due_no_more_is_forgotten_with_its_document() {
     let mut plan = plan();
     plan.sources[0].announce_all_deletions = true;
     plan.retired_topic = std::time::Duration::from_secs(24 * 3_600);
-    let mut world = World::with_two_sets(plan);
-    world.script(HUB, Reply::Status(503));
-    world.delete(CHANGE_LIST);
-    world.wait(1_000);
+    let mut world = World::with_two_sets(plan).with_down(HUB);
+    world.delete(CHANGE_LIST).wait(1_000);
     let foreign = set_a(&["https://foreign.example.com/"]);
-    world.write("/a/capabilitylist.xml", foreign);
-    world.wait(1_000);
+    world.write(SET_A, foreign).wait(1_000);
     assert!(world.remembers(CHANGE_LIST));
     world.wait(3 * 24 * 3_600);
     assert!(!world.remembers(CHANGE_LIST));
-    world.write(CHANGE_LIST, list("changelist").up("/a/capabilitylist.xml"));
+    world.write(CHANGE_LIST, list("changelist").of("/a"));
     world.wait(1_000);
     world.script(HUB, Reply::Accept);
-    world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
-    world.wait(10_000);
+    world.write(SET_A, set_a(&[]).version(3)).wait(10_000);
     let news = world.news();
-    assert!(
-        news.contains(&format!("created changelist {CHANGE_LIST}")),
-        "{news:?}"
-    );
+    assert!(news.contains(&"c /a/changelist.xml".to_owned()), "{news:?}");
 }
 
 /// R11, R13: only what was dropped counts as told.
@@ -650,25 +500,16 @@ fn what_came_while_a_set_had_no_hub_is_created_once_it_has_one_again() {
     let mut world = world_with_a_due_change();
     world.plan.retired_topic = std::time::Duration::from_secs(24 * 3_600);
     world.reload();
-    world.write(
-        "/a/capabilitylist.xml",
-        set_a(&["https://foreign.example.com/"]),
-    );
+    world.write(SET_A, set_a(&["https://foreign.example.com/"]));
     world.wait(100);
     for name in ["/a/before.xml", "/a/after.xml"] {
-        world.write(name, list("resourcedump").up("/a/capabilitylist.xml"));
+        world.write(name, list("resourcedump").of("/a"));
         world.wait(3 * 24 * 3_600);
     }
     world.news();
     world.script(HUB, Reply::Accept);
-    world.write("/a/capabilitylist.xml", set_a(&[]).version(3));
-    world.wait(10_000);
-    assert_eq!(
-        world.news(),
-        [
-            "updated capabilitylist /a/capabilitylist.xml",
-            "created resourcedump /a/before.xml",
-            "created resourcedump /a/after.xml",
-        ]
-    );
+    world.write(SET_A, set_a(&[]).version(3));
+    let created = ["before", "after"].map(|name| format!("c resourcedump /a/{name}.xml"));
+    let want = ["u /a/capabilitylist.xml", &created[0], &created[1]];
+    world.expect(10_000, want);
 }

@@ -2,72 +2,49 @@
 
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
-use rsnotify::announce::plan::SourcePlan;
 use rsnotify::report::documents::DocumentState;
 
-use crate::world::{Doc, World, capability_list, index, list, mount, plan};
-
-const NOTHING: [&str; 0] = [];
+use crate::world::{
+    Doc, HUB, SET_A, SET_B, World, capability_list, index, list, mount, other_source, plan, uri,
+};
 
 #[test]
 fn a_document_is_announced_on_the_channel_of_its_set_only() {
     let mut world = World::with_two_sets(plan());
     world.update("/a/changelist.xml");
-    world.update("/b/resourcelist.xml");
-    world.wait(10);
+    world.update("/b/resourcelist.xml").wait(10);
     let news = world.news_by_topic();
-    assert_eq!(
-        news["/a/framework/"],
-        ["updated changelist /a/changelist.xml"]
-    );
-    assert_eq!(
-        news["/b/framework/"],
-        ["updated resourcelist /b/resourcelist.xml"]
-    );
+    assert_eq!(news["/a/framework/"], ["u /a/changelist.xml"]);
+    assert_eq!(news["/b/framework/"], ["u /b/resourcelist.xml"]);
     assert_eq!(news.len(), 2);
 }
 
 #[test]
 fn a_capability_list_is_announced_on_its_own_channel() {
     let mut world = World::with_two_sets(plan());
-    world.update("/b/capabilitylist.xml");
-    world.wait(10);
+    world.update(SET_B).wait(10);
     let news = world.news_by_topic();
-    assert_eq!(
-        news["/b/framework/"],
-        ["updated capabilitylist /b/capabilitylist.xml"]
-    );
+    assert_eq!(news["/b/framework/"], ["u /b/capabilitylist.xml"]);
     assert_eq!(news.len(), 1);
 }
 
 #[test]
 fn a_source_description_is_announced_on_every_channel_of_its_source() {
     let mut plan = plan();
-    plan.sources.push(SourcePlan {
-        name: "other".to_owned(),
-        mounts: vec![mount("/srv/other", "https://other.example.org/")],
-        ..plan.sources[0].clone()
-    });
-    plan.public_url = resourcesync::uri::Uri::parse("https://example.org/").unwrap();
+    let other = other_source(&plan, "https://other.example.org/");
+    plan.sources.push(other);
     let mut world = World::new(plan);
     world.write_set("/a", &["resourcelist"]);
     world.write_set("/b", &["resourcelist"]);
     world.write("/.well-known/resourcesync", list("description"));
-    world.write(
-        "https://other.example.org/capabilitylist.xml",
-        list("capabilitylist"),
-    );
-    world.wait(10);
-    world.start();
-    world.wait(10);
+    let doc = list("capabilitylist");
+    world.write("https://other.example.org/capabilitylist.xml", doc);
+    world.wait(10).start().wait(10);
     // A retired channel hears of it too.
-    world.delete("/b/capabilitylist.xml");
-    world.wait(1_000);
-    world.news();
-    world.update("/.well-known/resourcesync");
-    world.wait(10);
+    world.delete(SET_B).wait(1_000).news();
+    world.update("/.well-known/resourcesync").wait(10);
     let news = world.news_by_topic();
-    let update = ["updated description /.well-known/resourcesync"];
+    let update = ["u description /.well-known/resourcesync"];
     assert_eq!(news["/a/framework/"], update);
     assert_eq!(news["/b/framework/"], update);
     assert_eq!(news.len(), 2);
@@ -76,17 +53,14 @@ fn a_source_description_is_announced_on_every_channel_of_its_source() {
 #[test]
 fn a_new_set_is_told_of_a_source_description_that_is_seen_before_it() {
     let mut world = World::with_two_sets(plan());
-    world.update("/.well-known/resourcesync");
-    world.wait(1);
-    world.write_set("/c", &["resourcelist"]);
-    world.wait(100);
+    world.update("/.well-known/resourcesync").wait(1);
+    world.write_set("/c", &["resourcelist"]).wait(100);
     let news = world.news_by_topic();
-    let updated = "updated description /.well-known/resourcesync";
+    let updated = "u description /.well-known/resourcesync";
     assert_eq!(news["/a/framework/"], [updated]);
     assert!(news["/c/framework/"].contains(&updated.to_owned()));
     // What was said long before a set began is not said to it.
-    world.write_set("/d", &["resourcelist"]);
-    world.wait(100);
+    world.write_set("/d", &["resourcelist"]).wait(100);
     let news = world.news_by_topic();
     assert!(!news["/d/framework/"].contains(&updated.to_owned()));
     assert_eq!(news.len(), 1);
@@ -95,69 +69,41 @@ fn a_new_set_is_told_of_a_source_description_that_is_seen_before_it() {
 #[test]
 fn a_clock_that_steps_back_makes_no_source_description_new_to_a_set() {
     let mut world = World::with_two_sets(plan());
-    world.update("/.well-known/resourcesync");
-    world.wait(100);
+    world.update("/.well-known/resourcesync").wait(100);
     world.see("/a/changelist.xml");
     world.set_wall("2020-01-01T00:00:00Z".parse().unwrap());
-    world.write_set("/c", &["resourcelist"]);
-    world.wait(100);
+    world.write_set("/c", &["resourcelist"]).wait(100);
     let news = world.news_by_topic();
-    let updated = "updated description /.well-known/resourcesync";
+    let updated = "u description /.well-known/resourcesync";
     assert!(!news["/c/framework/"].contains(&updated.to_owned()));
 }
 
 #[test]
 fn a_document_belongs_to_the_set_that_lists_it_and_to_the_one_it_names() {
     let mut world = World::with_two_sets(plan());
-    world.write(
-        "/shared.xml",
-        list("changelist").up("/b/capabilitylist.xml"),
-    );
+    world.write("/shared.xml", list("changelist").of("/b"));
     world.write("/i.xml", index("changelist").lists(&["/shared.xml"]));
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &["resourcelist", "changelist"]).lists(&["/i.xml"]),
-    );
-    world.wait(100);
-    world.news();
-    world.update("/shared.xml");
-    world.wait(10);
+    let set = capability_list("/a", &["resourcelist", "changelist"]);
+    world.write(SET_A, set.lists(&["/i.xml"])).wait(100).news();
+    world.update("/shared.xml").wait(10);
     let news = world.news_by_topic();
-    assert_eq!(news["/a/framework/"], ["updated changelist /shared.xml"]);
-    assert_eq!(news["/b/framework/"], ["updated changelist /shared.xml"]);
+    assert_eq!(news["/a/framework/"], ["u changelist /shared.xml"]);
+    assert_eq!(news["/b/framework/"], ["u changelist /shared.xml"]);
 }
 
 #[test]
 fn joining_a_set_is_created_there_and_leaving_is_not_announced() {
     let mut world = World::with_two_sets(plan());
-    world.write(
-        "/a/changelist.xml",
-        list("changelist").up("/b/capabilitylist.xml"),
-    );
-    world.write(
-        "/b/capabilitylist.xml",
-        capability_list("/b", &["resourcelist", "changelist"]).lists(&["/a/changelist.xml"]),
-    );
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &["resourcelist"]),
-    );
+    world.write("/a/changelist.xml", list("changelist").of("/b"));
+    let set = capability_list("/b", &["resourcelist", "changelist"]);
+    world.write(SET_B, set.lists(&["/a/changelist.xml"]));
+    world.write_capability_list("/a", &["resourcelist"]);
     world.wait(10);
     let news = world.news_by_topic();
-    assert_eq!(
-        news["/a/framework/"],
-        ["updated capabilitylist /a/capabilitylist.xml"]
-    );
-    assert_eq!(
-        news["/b/framework/"],
-        [
-            "created changelist /a/changelist.xml",
-            "updated capabilitylist /b/capabilitylist.xml"
-        ]
-    );
-    world.delete("/a/changelist.xml");
-    world.wait(1_000);
-    assert_eq!(world.news(), NOTHING);
+    assert_eq!(news["/a/framework/"], ["u /a/capabilitylist.xml"]);
+    let want = ["c /a/changelist.xml", "u /b/capabilitylist.xml"];
+    assert_eq!(news["/b/framework/"], want);
+    world.delete("/a/changelist.xml").expect_nothing(1_000);
     assert!(!world.remembers("/a/changelist.xml"));
 }
 
@@ -165,46 +111,34 @@ fn joining_a_set_is_created_there_and_leaving_is_not_announced() {
 fn an_orphan_is_unrouted_and_found() {
     let mut world = World::with_two_sets(plan());
     world.write("/orphan.xml", list("changelist"));
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
+    world.expect_nothing(100);
     assert_eq!(world.state_of("/orphan.xml"), Some(DocumentState::Unrouted));
     let facts = world.facts();
     assert!(
         matches!(&facts[..], [Fact::Found(Finding::Unrouted { .. })]),
         "{facts:?}"
     );
-    world.write(
-        "/orphan.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
-    world.wait(100);
-    assert_eq!(world.news(), ["created changelist /orphan.xml"]);
+    world.write("/orphan.xml", list("changelist").of("/a"));
+    world.expect(100, ["c changelist /orphan.xml"]);
     assert_eq!(world.findings(), []);
 }
 
 #[test]
 fn an_entry_without_a_file_is_found_until_the_file_comes() {
     let mut world = World::with_two_sets(plan());
-    world.write(
-        "/a/capabilitylist.xml",
-        capability_list("/a", &["resourcelist", "changelist", "changedump"]),
-    );
+    world.write_capability_list("/a", &["resourcelist", "changelist", "changedump"]);
     world.wait(100);
     assert_eq!(world.findings().len(), 1);
-    world.write(
-        "/a/changedump.xml",
-        list("changedump").up("/a/capabilitylist.xml"),
-    );
+    world.write_list("/a/changedump.xml", "changedump");
     world.wait(100);
     assert_eq!(world.findings(), []);
-    world.delete("/a/changedump.xml");
-    world.wait(1_000);
+    world.delete("/a/changedump.xml").wait(1_000);
     assert_eq!(world.findings().len(), 1);
 }
 
 /// Returns the index of the first entry that was told.
 fn index_of(world: &mut World) -> Option<String> {
-    let heard = world.heard_by(crate::world::HUB);
+    let heard = world.heard_by(HUB);
     let index = heard[0].payload.entries[0].index.clone();
     index.map(|uri| uri.to_string())
 }
@@ -213,41 +147,30 @@ fn index_of(world: &mut World) -> Option<String> {
 fn the_index_that_lists_a_component_is_its_index() {
     let mut world = World::with_two_sets(plan());
     // By its own link alone.
-    world.write(
-        "/a/changelist.xml",
-        list("changelist")
-            .up("/a/capabilitylist.xml")
-            .index("/a/elsewhere.xml"),
-    );
-    world.wait(100);
+    let doc = list("changelist").of("/a").index("/a/elsewhere.xml");
+    world.write("/a/changelist.xml", doc).wait(100);
     let elsewhere = "https://example.org/a/elsewhere.xml";
     assert_eq!(index_of(&mut world).as_deref(), Some(elsewhere));
     // By inversion, the lowest URI of those that it does not link to.
     for name in ["/a/z.xml", "/a/y.xml"] {
         world.write(name, index("changelist").lists(&["/a/changelist.xml"]));
     }
-    world.update("/a/changelist.xml");
-    world.wait(100);
+    world.update("/a/changelist.xml").wait(100);
     let lowest = "https://example.org/a/y.xml";
     assert_eq!(index_of(&mut world).as_deref(), Some(lowest));
     // A link to a document that is no index counts for nothing.
     world.delete("/a/z.xml");
     world.delete("/a/y.xml");
-    world.write(
-        "/a/elsewhere.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
-    world.wait(1_000);
-    world.news();
-    world.update("/a/changelist.xml");
-    world.wait(100);
+    world.write_list("/a/elsewhere.xml", "changelist");
+    world.wait(1_000).news();
+    world.update("/a/changelist.xml").wait(100);
     assert_eq!(index_of(&mut world), None);
 }
 
 /// A world whose Resource List is an index of two lists. They name it, or are named by it only.
 fn world_with_an_index(names_it: bool) -> (World, [(&'static str, Doc); 2]) {
     let mut world = World::with_two_sets(plan());
-    let part = list("resourcelist").up("/a/capabilitylist.xml");
+    let part = list("resourcelist").of("/a");
     let part = if names_it { part.index(INDEX) } else { part };
     let parts = ["/a/resourcelist_0000.xml", "/a/resourcelist_0001.xml"];
     for name in parts {
@@ -256,9 +179,8 @@ fn world_with_an_index(names_it: bool) -> (World, [(&'static str, Doc); 2]) {
     world.write(INDEX, index("resourcelist").lists(&parts));
     world.delete("/a/resourcelist.xml");
     let names = ["resourcelist-index", "changelist"];
-    world.write("/a/capabilitylist.xml", capability_list("/a", &names));
-    world.wait(1_000);
-    world.news();
+    world.write(SET_A, capability_list("/a", &names));
+    world.wait(1_000).news();
     (world, parts.map(|name| (name, part.clone())))
 }
 
@@ -270,7 +192,7 @@ fn a_generator_that_shrinks_its_index_to_one_list_has_no_index_any_more() {
     for name in ["/a/resourcelist_0000.xml", "/a/resourcelist.xml"] {
         for waits in [false, true] {
             let (mut world, parts) = world_with_an_index(true);
-            let list = list("resourcelist").version(7).up("/a/capabilitylist.xml");
+            let list = list("resourcelist").version(7).of("/a");
             for gone in parts.iter().map(|(part, _)| *part).chain([INDEX]) {
                 world.delete(gone);
             }
@@ -280,9 +202,9 @@ fn a_generator_that_shrinks_its_index_to_one_list_has_no_index_any_more() {
             world.write(name, list);
             let stem = name.trim_start_matches("/a/").trim_end_matches(".xml");
             let names = [stem, "changelist"];
-            world.write("/a/capabilitylist.xml", capability_list("/a", &names));
+            world.write(SET_A, capability_list("/a", &names));
             world.wait(1_000);
-            let heard = world.heard_by(crate::world::HUB);
+            let heard = world.heard_by(HUB);
             let mut entries = heard.iter().flat_map(|heard| &heard.payload.entries);
             let entry = entries.find(|entry| entry.uri.as_str().ends_with(name));
             assert_eq!(entry.unwrap().index, None, "{name} {waits}");
@@ -306,14 +228,12 @@ fn an_index_that_is_gone_is_the_index_only_of_what_still_names_it() {
             let want = names_it.then(|| format!("{site}{INDEX}"));
             // Within the grace, after it, and after a restart.
             for version in 1..=3 {
-                world.write(name, part.clone().version(version));
-                world.wait(100);
+                world.write(name, part.clone().version(version)).wait(100);
                 let index = index_of(&mut world);
                 assert_eq!(index, want, "{names_it} {is_down} {version}");
                 world.wait(1_000);
                 if version == 2 {
-                    world.crash_and_start();
-                    world.wait(100);
+                    world.crash_and_start().wait(100);
                 }
             }
         }
@@ -326,17 +246,13 @@ fn an_index_that_is_missing_for_a_moment_keeps_its_components_in_their_set() {
     let (name, _) = parts[0];
     // Only the index says that it is of the set.
     world.write(name, list("resourcelist").version(1));
-    world.wait(100);
-    assert_eq!(world.news(), [format!("updated resourcelist {name}")]);
-    world.delete(INDEX);
-    world.wait(10);
+    world.expect(100, [format!("u resourcelist {name}")]);
+    world.delete(INDEX).wait(10);
     let parts = parts.map(|(name, _)| name);
     let lists_both = index("resourcelist").lists(&parts);
     world.write(INDEX, lists_both.version(1));
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
-    world.update(name);
-    world.wait(100);
+    world.expect_nothing(100);
+    world.update(name).wait(100);
     assert!(index_of(&mut world).unwrap().ends_with(INDEX));
 }
 
@@ -344,17 +260,14 @@ fn an_index_that_is_missing_for_a_moment_keeps_its_components_in_their_set() {
 fn sources_mounts_and_aliases_find_each_other() {
     let mut plan = plan();
     let mut data = mount("/srv/data", "https://data.example.org/");
-    data.aliases = vec![resourcesync::uri::Uri::parse("http://data.example.org/").unwrap()];
+    data.aliases = vec![uri("http://data.example.org/")];
     plan.sources[0].mounts.push(data);
-    plan.sources.push(SourcePlan {
-        name: "other".to_owned(),
-        mounts: vec![mount("/srv/other", "https://other.example.org/")],
-        ..plan.sources[0].clone()
-    });
+    let other = other_source(&plan, "https://other.example.org/");
+    plan.sources.push(other);
     let mut world = World::new(plan);
     world.write_set("/a", &["resourcelist"]);
     world.write(
-        "/a/capabilitylist.xml",
+        SET_A,
         capability_list("/a", &["resourcelist"]).lists(&["http://data.example.org/c.xml"]),
     );
     world.write("https://data.example.org/c.xml", list("changelist"));
@@ -363,20 +276,15 @@ fn sources_mounts_and_aliases_find_each_other() {
         list("capabilitylist").lists(&["https://other.example.org/c.xml"]),
     );
     world.write("https://other.example.org/c.xml", list("changelist"));
-    world.wait(10);
-    world.start();
-    world.wait(10);
+    world.wait(10).start().wait(10);
     world.update("https://data.example.org/c.xml");
-    world.update("https://other.example.org/c.xml");
-    world.wait(10);
+    world.update("https://other.example.org/c.xml").wait(10);
     let news = world.news_by_topic();
-    assert_eq!(
-        news["/a/framework/"],
-        ["updated changelist https://data.example.org/c.xml"]
-    );
+    let want = ["u changelist https://data.example.org/c.xml"];
+    assert_eq!(news["/a/framework/"], want);
     assert_eq!(
         news["/topics/other/capabilitylist/"],
-        ["updated changelist https://other.example.org/c.xml"]
+        ["u changelist https://other.example.org/c.xml"]
     );
 }
 
@@ -386,8 +294,7 @@ fn an_index_that_no_longer_lists_a_component_is_its_index_only_if_that_names_it(
         let (mut world, parts) = world_with_an_index(names_it);
         let [(first, part), (second, _)] = parts;
         world.write(INDEX, index("resourcelist").lists(&[second]).version(1));
-        world.write(first, part.version(1));
-        world.wait(100);
+        world.write(first, part.version(1)).wait(100);
         let want = names_it.then(|| format!("https://example.org{INDEX}"));
         assert_eq!(index_of(&mut world), want);
     }

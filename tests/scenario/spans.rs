@@ -9,7 +9,8 @@ use rsnotify::announce::plan::Mode;
 
 use crate::moves::moved;
 use crate::world::{
-    HUB, Heard, OTHER_HUB, Reply, World, list, mount, ping_hub, plan, set_hubs, two_hubs,
+    HUB, Heard, OTHER_HUB, Reply, SET_A, SET_B, World, altered, list, other_source, ping_hub, plan,
+    set_hubs, two_hubs,
 };
 
 /// The span in the root-level `rs:md` of a notification.
@@ -80,8 +81,7 @@ fn each_notification_begins_where_the_one_before_ended() {
     let mut world = World::with_two_sets(two_hubs());
     let mut all = Vec::new();
     for round in 0..4 {
-        world.update("/a/changelist.xml");
-        world.wait(10);
+        world.update("/a/changelist.xml").wait(10);
         if round == 2 {
             world.crash_and_start();
         }
@@ -106,16 +106,13 @@ fn each_notification_begins_where_the_one_before_ended() {
 #[test]
 fn a_hub_that_was_down_continues_from_what_it_accepted_last() {
     let mut world = World::with_two_sets(two_hubs());
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     world.script(OTHER_HUB, Reply::Status(503));
     for _ in 0..3 {
-        world.update("/a/changelist.xml");
-        world.wait(10);
+        world.update("/a/changelist.xml").wait(10);
     }
     world.crash_and_start();
-    world.script(OTHER_HUB, Reply::Accept);
-    world.wait(1_000);
+    world.script(OTHER_HUB, Reply::Accept).wait(1_000);
     let late = heard(&mut world, OTHER_HUB);
     assert_eq!(late.len(), 3);
     for (before, notification) in late.iter().zip(&late[1..]) {
@@ -127,19 +124,13 @@ fn a_hub_that_was_down_continues_from_what_it_accepted_last() {
 
 #[test]
 fn no_two_notifications_of_a_topic_have_the_same_until() {
-    let mut world = World::with_two_sets(two_hubs());
-    world.script(OTHER_HUB, Reply::Status(503));
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    world.script(OTHER_HUB, Reply::Hang);
-    world.wait(100);
-    world.update("/a/resourcelist.xml");
-    world.wait(1);
+    let mut world = World::with_two_sets(two_hubs()).with_down(OTHER_HUB);
+    world.update("/a/changelist.xml").wait(10);
+    world.script(OTHER_HUB, Reply::Hang).wait(100);
+    world.update("/a/resourcelist.xml").wait(1);
     world.crash_and_start();
-    world.script(OTHER_HUB, Reply::Accept);
-    world.wait(1_000);
-    world.update("/a/resourcelist.xml");
-    world.wait(100);
+    world.script(OTHER_HUB, Reply::Accept).wait(1_000);
+    world.update("/a/resourcelist.xml").wait(100);
     let mut untils: Vec<(u64, Option<Timestamp>)> = Vec::new();
     for hub in [HUB, OTHER_HUB] {
         let heard = heard(&mut world, hub);
@@ -162,9 +153,8 @@ fn until_is_not_later_than_what_is_left_for_the_next() {
     let mut world = World::with_two_sets(plan);
     for number in 0..6 {
         let name = format!("/a/c{number}.xml");
-        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
-        world.update("/a/capabilitylist.xml");
-        world.wait(1);
+        world.write(&name, list("changelist").of("/a"));
+        world.update(SET_A).wait(1);
     }
     world.wait(200);
     let all = heard(&mut world, HUB);
@@ -178,16 +168,12 @@ fn until_is_not_later_than_what_is_left_for_the_next() {
 
 #[test]
 fn where_nothing_true_can_be_said_until_is_left_out() {
-    let mut plan = plan();
-    plan.window.max_entries = 1;
-    let mut world = World::with_two_sets(plan);
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    let mut world = World::with_two_sets(altered(plan(), |plan| plan.window.max_entries = 1));
+    world.update("/a/changelist.xml").wait(10);
     let before = one(&mut world);
     world.update("/a/changelist.xml");
     world.update("/a/resourcelist.xml");
-    world.update("/a/capabilitylist.xml");
-    world.wait(10);
+    world.update(SET_A).wait(10);
     let all = heard(&mut world, HUB);
     assert_eq!(all.len(), 3);
     assert_eq!(from(&all[0]), until(&before));
@@ -202,14 +188,12 @@ fn where_nothing_true_can_be_said_until_is_left_out() {
 #[test]
 fn until_is_not_later_than_what_is_held() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     let mut all = heard(&mut world, HUB);
-    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.write_list("/a/new.xml", "changelist");
     let came = world.now;
     world.wait(5);
-    world.update("/a/changelist.xml");
-    world.wait(5);
+    world.update("/a/changelist.xml").wait(5);
     let meanwhile = one(&mut world);
     assert!(until(&meanwhile).unwrap() < came, "{meanwhile:?}");
     all.push(meanwhile);
@@ -222,14 +206,12 @@ fn until_is_not_later_than_what_is_held() {
 #[test]
 fn until_is_not_later_than_a_deletion_that_does_not_count_yet() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     let mut all = heard(&mut world, HUB);
     world.delete("/.well-known/resourcesync");
     let left = world.now;
     world.wait(5);
-    world.update("/a/changelist.xml");
-    world.wait(5);
+    world.update("/a/changelist.xml").wait(5);
     let meanwhile = one(&mut world);
     assert!(until(&meanwhile).unwrap() < left, "{meanwhile:?}");
     all.push(meanwhile);
@@ -244,16 +226,14 @@ fn until_follows_the_clock_back_and_from_is_left_out_then() {
     let mut world = World::with_two_sets(plan());
     let right = world.now;
     world.set_wall(right + Duration::from_secs(86_400));
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     assert!(until(&one(&mut world)).unwrap() > right + Duration::from_secs(86_400));
     for is_restarted in [false, true] {
         world.set_wall(right + Duration::from_secs(if is_restarted { 5_000 } else { 0 }));
         if is_restarted {
             world.crash_and_start();
         }
-        world.update("/a/changelist.xml");
-        world.wait(10);
+        world.update("/a/changelist.xml").wait(10);
         let notification = one(&mut world);
         let said = until(&notification).unwrap();
         assert!(said <= notification.at, "{notification:?}");
@@ -261,8 +241,7 @@ fn until_follows_the_clock_back_and_from_is_left_out_then() {
             assert_eq!(from(&notification), None);
         }
     }
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     assert!(from(&one(&mut world)).is_some());
 }
 
@@ -273,8 +252,7 @@ fn a_clock_that_comes_to_the_same_time_again_says_another_until() {
     let at = world.now;
     for back in [0, 1, 0, 1] {
         world.set_wall(at - Duration::from_secs(back));
-        world.update("/a/changelist.xml");
-        world.wait(10);
+        world.update("/a/changelist.xml").wait(10);
         all.push(one(&mut world));
     }
     let untils: Vec<_> = all.iter().filter_map(until).collect();
@@ -286,35 +264,28 @@ fn a_clock_that_comes_to_the_same_time_again_says_another_until() {
 #[test]
 fn what_was_dropped_leaves_from_out() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     one(&mut world);
     world.script(HUB, Reply::Status(503));
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     world.drop_due("/a", HUB);
     world.script(HUB, Reply::Accept);
-    world.update("/a/resourcelist.xml");
-    world.wait(100);
+    world.update("/a/resourcelist.xml").wait(100);
     let next = one(&mut world);
     assert_eq!(from(&next), None);
-    world.update("/a/resourcelist.xml");
-    world.wait(100);
+    world.update("/a/resourcelist.xml").wait(100);
     assert_eq!(from(&one(&mut world)), until(&next));
 }
 
 #[test]
 fn what_a_hub_may_have_and_was_withdrawn_leaves_from_out() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     let first = one(&mut world);
     world.script(HUB, Reply::Fail(5));
     world.update("/a/changelist.xml");
-    world.update("/a/resourcelist.xml");
-    world.wait(100);
-    world.script(HUB, Reply::AtMost(1));
-    world.wait(1_000);
+    world.update("/a/resourcelist.xml").wait(100);
+    world.script(HUB, Reply::AtMost(1)).wait(1_000);
     let halves = heard(&mut world, HUB);
     assert_eq!(halves.len(), 2, "{halves:?}");
     // The hub may have passed on a notification of both changes, whose `until` is later than that of the first.
@@ -325,10 +296,8 @@ fn what_a_hub_may_have_and_was_withdrawn_leaves_from_out() {
 #[test]
 fn a_set_that_takes_a_topic_over_does_not_go_on_where_the_other_ended() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1_000);
+    world.update("/a/changelist.xml").wait(10);
+    world.delete(SET_A).wait(1_000);
     assert!(
         heard(&mut world, HUB)
             .iter()
@@ -337,10 +306,9 @@ fn a_set_that_takes_a_topic_over_does_not_go_on_where_the_other_ended() {
     let b = list("capabilitylist")
         .up("/.well-known/resourcesync")
         .lists(&["/b/resourcelist.xml", "/b/changelist.xml"]);
-    world.write("/b/capabilitylist.xml", b.channel("/a/framework/", &[]));
+    world.write(SET_B, b.channel("/a/framework/", &[]));
     world.wait(1_000);
-    world.update("/b/changelist.xml");
-    world.wait(100);
+    world.update("/b/changelist.xml").wait(100);
     let of_b = heard(&mut world, HUB);
     assert!(!of_b.is_empty());
     assert_eq!(from(&of_b[0]), None, "{:?}", of_b[0]);
@@ -351,32 +319,24 @@ fn a_set_that_takes_a_topic_over_does_not_go_on_where_what_was_in_flight_ended()
     for is_restarted in [false, true] {
         for is_in_flight in [false, true] {
             let mut world = World::with_two_sets(plan());
-            world.update("/a/changelist.xml");
-            world.wait(10);
+            world.update("/a/changelist.xml").wait(10);
             assert!(until(&one(&mut world)).is_some());
-            world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
-            world.wait(100);
+            world.write(SET_A, moved("/a", "/new/")).wait(100);
             heard(&mut world, HUB);
             if is_in_flight {
-                world.write("/a/capabilitylist.xml", moved("/a", "/a/framework/"));
-                world.wait(100);
+                world.write(SET_A, moved("/a", "/a/framework/")).wait(100);
                 heard(&mut world, HUB);
                 world.script(HUB, Reply::Status(503));
-                world.update("/a/changelist.xml");
-                world.wait(100);
-                world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
-                world.wait(100);
+                world.update("/a/changelist.xml").wait(100);
+                world.write(SET_A, moved("/a", "/new/")).wait(100);
             }
-            world.update("/b/changelist.xml");
-            world.wait(100);
-            world.write("/b/capabilitylist.xml", moved("/b", "/a/framework/"));
-            world.wait(1);
+            world.update("/b/changelist.xml").wait(100);
+            world.write(SET_B, moved("/b", "/a/framework/")).wait(1);
             if is_restarted {
                 world.crash_and_start();
             }
             world.wait(100);
-            world.script(HUB, Reply::Accept);
-            world.wait(10_000);
+            world.script(HUB, Reply::Accept).wait(10_000);
             let mut of_b = heard(&mut world, HUB);
             let is_of_b = |change: &String| change.contains("/b/");
             of_b.retain(|heard| heard.changes().iter().any(is_of_b));
@@ -390,47 +350,31 @@ fn a_set_that_takes_a_topic_over_does_not_go_on_where_what_was_in_flight_ended()
 #[test]
 fn a_set_of_another_source_does_not_go_on_where_changes_were_dropped() {
     let mut plan = plan();
-    let mut other = plan.sources[0].clone();
-    other.name = "other".to_owned();
-    other.mounts = vec![mount("/srv/other", "https://other.example.org/")];
+    let other = other_source(&plan, "https://other.example.org/");
     plan.sources.push(other);
     let mut world = World::new(plan);
     world.write_set("/b", &["changelist"]);
+    let of_a = "https://other.example.org/capabilitylist.xml";
     let lists_a = |topic: &str| {
         let list = list("capabilitylist").lists(&["https://other.example.org/changelist.xml"]);
         list.channel(topic, &[])
     };
-    world.write(
-        "https://other.example.org/changelist.xml",
-        list("changelist").up("https://other.example.org/capabilitylist.xml"),
-    );
-    world.write(
-        "https://other.example.org/capabilitylist.xml",
-        lists_a("/a/framework/"),
-    );
-    world.wait(10);
-    world.start();
-    world.wait(100);
+    world.write_list("https://other.example.org/changelist.xml", "changelist");
+    let doc = lists_a("/a/framework/");
+    world.write("https://other.example.org/capabilitylist.xml", doc);
+    world.wait(10).start().wait(100);
     world.update("https://other.example.org/changelist.xml");
     world.wait(10);
     assert!(until(&one(&mut world)).is_some());
     world.script(HUB, Reply::Status(503));
     world.update("https://other.example.org/changelist.xml");
     world.wait(100);
-    world.write(
-        "https://other.example.org/capabilitylist.xml",
-        lists_a("/own/"),
-    );
-    world.wait(100);
-    world.write(
-        "/n/changelist.xml",
-        list("changelist").up("/n/capabilitylist.xml"),
-    );
+    world.write(of_a, lists_a("/own/")).wait(100);
+    world.write_list("/n/changelist.xml", "changelist");
     let of_n = list("capabilitylist").lists(&["/n/changelist.xml"]);
     world.write("/n/capabilitylist.xml", of_n.channel("/a/framework/", &[]));
     world.wait(100);
-    world.script(HUB, Reply::Accept);
-    world.wait(10_000);
+    world.script(HUB, Reply::Accept).wait(10_000);
     let mut of_n = heard(&mut world, HUB);
     of_n.retain(|heard| heard.changes().iter().any(|change| change.contains("/n/")));
     assert!(!of_n.is_empty());
@@ -440,13 +384,12 @@ fn a_set_of_another_source_does_not_go_on_where_changes_were_dropped() {
 #[test]
 fn halves_of_what_was_too_large_are_joined() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     let mut all = heard(&mut world, HUB);
     world.script(HUB, Reply::AtMost(2));
     for number in 0..7 {
         let name = format!("/a/c{number}.xml");
-        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+        world.write(&name, list("changelist").of("/a"));
         world.pass(Duration::from_millis(100));
     }
     world.wait(2_000);
@@ -459,22 +402,16 @@ fn halves_of_what_was_too_large_are_joined() {
 #[test]
 fn a_new_hub_has_no_from_and_a_revived_channel_goes_on() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     one(&mut world);
     world.plan = two_hubs();
     world.crash_and_start();
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     assert!(from(&one(&mut world)).is_some());
     assert_eq!(from(&heard(&mut world, OTHER_HUB)[0]), None);
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1_000);
+    world.delete(SET_A).wait(1_000);
     let last = one(&mut world);
-    world.write(
-        "/a/capabilitylist.xml",
-        crate::world::capability_list("/a", &["resourcelist", "changelist"]),
-    );
+    world.write_capability_list("/a", &["resourcelist", "changelist"]);
     world.wait(100);
     assert_eq!(from(&one(&mut world)), until(&last));
 }
@@ -488,8 +425,7 @@ fn a_topic_that_ping_hubs_read_says_what_is_true_of_it() {
         "/a/resourcelist.xml",
         "/a/changelist.xml",
     ] {
-        world.update(name);
-        world.wait(5);
+        world.update(name).wait(5);
         pages.push(world.fetch("/a/framework/").unwrap().body);
         world.wait(5);
     }
@@ -503,14 +439,12 @@ fn a_topic_that_ping_hubs_read_says_what_is_true_of_it() {
 #[test]
 fn the_until_of_a_topic_that_ping_hubs_read_is_not_later_than_what_is_held() {
     let mut world = World::with_two_sets(ping_hub());
-    world.update("/a/changelist.xml");
-    world.wait(5);
+    world.update("/a/changelist.xml").wait(5);
     world.fetch("/a/framework/");
-    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.write_list("/a/new.xml", "changelist");
     let came = world.now;
     world.wait(5);
-    world.update("/a/changelist.xml");
-    world.wait(5);
+    world.update("/a/changelist.xml").wait(5);
     let page = world.fetch("/a/framework/").unwrap().body;
     let until = attribute(&page, "until");
     assert!(until.is_some_and(|until| until < came), "{until:?}");
@@ -523,8 +457,7 @@ fn a_topic_of_both_kinds_of_hub_never_says_the_same_until_twice() {
     let mut world = World::with_two_sets(plan);
     let mut untils = BTreeSet::new();
     for _ in 0..3 {
-        world.update("/a/changelist.xml");
-        world.wait(5);
+        world.update("/a/changelist.xml").wait(5);
         let page = world.fetch("/a/framework/").unwrap().body;
         assert!(untils.insert(attribute(&page, "until").unwrap()));
         for notification in heard(&mut world, OTHER_HUB) {

@@ -11,7 +11,7 @@ use rsnotify::report::status::alerts::{Health, Part};
 use rsnotify::report::status::{ChannelView, Condition, Status};
 
 use crate::world::{
-    HUB, OTHER_HUB, Reply, World, capability_list, list, mount, ping_hub, plan, two_hubs,
+    HUB, OTHER_HUB, Reply, SET_A, World, capability_list, list, mount, ping_hub, plan, two_hubs,
 };
 
 const CHANGED: &str = "/a/changelist.xml";
@@ -33,18 +33,15 @@ fn outcomes(notification: &NotificationView) -> Vec<Outcome> {
 fn answered(plan: Plan, reply: Reply) -> World {
     let mut world = World::with_two_sets(plan);
     world.script(HUB, reply);
-    world.update(CHANGED);
-    world.wait(10);
+    world.update(CHANGED).wait(10);
     world
 }
 
 #[test]
 fn the_last_notifications_say_what_became_of_them_at_each_hub() {
     let mut world = answered(two_hubs(), Reply::Status(400));
-    world.update("/b/changelist.xml");
-    world.wait(1);
-    world.script(HUB, Reply::Accept);
-    world.wait(9);
+    world.update("/b/changelist.xml").wait(1);
+    world.script(HUB, Reply::Accept).wait(9);
     let status = status(&world);
     let [second, first] = &status.notifications[..] else {
         panic!("{:?}", status.notifications);
@@ -70,14 +67,11 @@ fn the_last_notifications_say_what_became_of_them_at_each_hub() {
 fn a_notification_that_was_dropped_or_was_too_large_says_so() {
     let mut world = answered(plan(), Reply::Status(403));
     world.drop_due("/a", HUB);
-    assert_eq!(
-        outcomes(&status(&world).notifications[0]),
-        [Outcome::Dropped]
-    );
+    let want = [Outcome::Dropped];
+    assert_eq!(outcomes(&status(&world).notifications[0]), want);
     world.script(HUB, Reply::AtMost(1));
     world.update(CHANGED);
-    world.update("/a/resourcelist.xml");
-    world.wait(10);
+    world.update("/a/resourcelist.xml").wait(10);
     let status = status(&world);
     let fates: Vec<_> = status.notifications.iter().map(outcomes).collect();
     let parts = [Outcome::Accepted];
@@ -95,10 +89,8 @@ fn a_notification_that_was_dropped_or_was_too_large_says_so() {
 #[test]
 fn a_restart_remembers_what_is_in_flight_and_the_last_notification_of_each_channel() {
     let mut world = answered(two_hubs(), Reply::Status(403));
-    world.update("/b/changelist.xml");
-    world.wait(10);
-    world.update("/a/resourcelist.xml");
-    world.wait(10);
+    world.update("/b/changelist.xml").wait(10);
+    world.update("/a/resourcelist.xml").wait(10);
     let before = status(&world);
     world.crash_and_start();
     let after = status(&world);
@@ -129,8 +121,7 @@ fn a_restart_remembers_what_is_in_flight_and_the_last_notification_of_each_chann
 fn what_a_ping_hub_was_told_is_not_taken_for_the_page_that_it_read() {
     let mut world = World::with_two_sets(ping_hub());
     for name in [CHANGED, "/a/resourcelist.xml"] {
-        world.update(name);
-        world.wait(10);
+        world.update(name).wait(10);
         world.fetch("/a/framework/");
         world.wait(10);
     }
@@ -144,11 +135,9 @@ fn what_a_ping_hub_was_told_is_not_taken_for_the_page_that_it_read() {
 
 #[test]
 fn what_waits_is_told_with_its_reason_and_since_when() {
-    let mut world = World::with_two_sets(plan());
-    world.script(HUB, Reply::Status(503));
+    let mut world = World::with_two_sets(plan()).with_down(HUB);
     let changed = world.now;
-    world.update(CHANGED);
-    world.wait(1);
+    world.update(CHANGED).wait(1);
     let pending = |world: &World| {
         let status = status(world);
         let channel = first(&status);
@@ -157,16 +146,13 @@ fn what_waits_is_told_with_its_reason_and_since_when() {
     };
     let (since, reason) = pending(&world);
     assert_eq!(since, changed);
-    assert_eq!(
-        reason,
-        "it waits for further changes, until 2026-11-20T12:01:52Z"
-    );
+    let want = "it waits for further changes, until 2026-11-20T12:01:52Z";
+    assert_eq!(reason, want);
     world.wait(5);
     let refused = format!("{HUB} has not accepted notification 1 yet");
     assert_eq!(pending(&world), (changed, refused));
     let later = world.now;
-    world.update("/a/resourcelist.xml");
-    world.wait(5);
+    world.update("/a/resourcelist.xml").wait(5);
     let status = status(&world);
     let reasons: Vec<_> = first(&status).pending.iter().collect();
     assert_eq!(reasons.len(), 2);
@@ -181,16 +167,12 @@ fn what_is_held_is_told_on_its_channel_and_of_many_only_the_oldest() {
     let mut world = World::with_two_sets(two_hubs());
     for number in 0..30 {
         let name = format!("/a/new-{number}.xml");
-        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+        world.write(&name, list("changelist").of("/a"));
     }
     world.wait(1);
-    world.write(
-        "/a/later.xml",
-        list("changelist").up("/a/capabilitylist.xml"),
-    );
+    world.write_list("/a/later.xml", "changelist");
     world.update("/b/resourcelist.xml");
-    world.delete("/b/resourcelist.xml");
-    world.wait(5);
+    world.delete("/b/resourcelist.xml").wait(5);
     let status = status(&world);
     let channel = first(&status);
     assert_eq!((channel.held.len(), channel.more_held), (10, 21));
@@ -216,8 +198,7 @@ fn a_broken_document_is_told_with_path_line_and_since_when() {
     let mut world = World::with_two_sets(plan());
     let since = world.now;
     world.break_off(CHANGED);
-    world.break_off("/a/other.xml");
-    world.wait(1);
+    world.break_off("/a/other.xml").wait(1);
     let shown = status(&world);
     assert!(shown.broken.iter().all(|broken| !broken.lasting));
     assert_eq!(shown.alerts(), []);
@@ -246,11 +227,9 @@ fn what_may_still_be_written_elsewhere_does_not_hide_what_is_lastingly_broken() 
         ..plan.sources[0].clone()
     });
     let mut world = World::with_two_sets(plan);
-    world.break_off("https://other.example.org/a.xml");
-    world.wait(1);
+    world.break_off("https://other.example.org/a.xml").wait(1);
     let since = world.now;
-    world.break_off(CHANGED);
-    world.wait(30);
+    world.break_off(CHANGED).wait(30);
     let shown = status(&world);
     let lasting: Vec<bool> = shown.broken.iter().map(|broken| broken.lasting).collect();
     assert_eq!(lasting, [true, false]);
@@ -282,11 +261,9 @@ fn the_verdict_is_what_is_most_urgent() {
     let mut world = World::with_two_sets(two_hubs());
     assert_eq!(status(&world).health(), Health::Fine);
     world.script(HUB, Reply::Status(503));
-    world.update(CHANGED);
-    world.wait(1);
+    world.update(CHANGED).wait(1);
     assert_eq!(status(&world).health(), Health::Busy);
-    world.update("/b/changelist.xml");
-    world.wait(10);
+    world.update("/b/changelist.xml").wait(10);
     let alerts = status(&world).alerts();
     assert_eq!(
         alerts.len(),
@@ -309,8 +286,7 @@ fn the_verdict_is_what_is_most_urgent() {
 #[test]
 fn a_hub_is_summed_up_over_all_channels() {
     let mut world = answered(two_hubs(), Reply::Status(401));
-    world.update("/b/changelist.xml");
-    world.wait(10);
+    world.update("/b/changelist.xml").wait(10);
     let status = status(&world);
     let hubs = status.hubs();
     assert_eq!(hubs.len(), 2);
@@ -336,17 +312,14 @@ fn a_set_whose_list_still_advertises_the_hub_before_is_muted_and_says_so_loudly(
         .up("/.well-known/resourcesync")
         .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
         .channel("/a/framework/", &[OLD]);
-    world.write("/a/capabilitylist.xml", advertising);
-    world.update(CHANGED);
-    world.wait(100);
+    world.write(SET_A, advertising);
+    world.update(CHANGED).wait(100);
     let status = status(&world);
     let [muted] = &status.muted[..] else {
         panic!("{:?}", status.muted);
     };
-    assert_eq!(
-        muted.set.as_str(),
-        "https://example.org/a/capabilitylist.xml"
-    );
+    let want = "https://example.org/a/capabilitylist.xml";
+    assert_eq!(muted.set.as_str(), want);
     assert_eq!(muted.kind, "foreign_hubs");
     assert_eq!(first(&status).worst(), Condition::Muted);
     assert_eq!(status.health(), Health::Act);
@@ -381,16 +354,13 @@ fn the_number_of_pending_changes_is_kept_as_channels_change() {
     assert_eq!(count(&mut world), 0);
     world.script(HUB, Reply::Status(503));
     world.update(CHANGED);
-    world.update("/b/changelist.xml");
-    world.wait(10);
+    world.update("/b/changelist.xml").wait(10);
     assert_eq!(count(&mut world), 2);
-    world.update("/a/resourcelist.xml");
-    world.wait(10);
+    world.update("/a/resourcelist.xml").wait(10);
     assert_eq!(count(&mut world), 3);
     world.drop_due("/b", HUB);
     assert_eq!(count(&mut world), 2);
-    world.script(HUB, Reply::Accept);
-    world.wait(3_600);
+    world.script(HUB, Reply::Accept).wait(3_600);
     assert_eq!(count(&mut world), 0);
 }
 
@@ -399,16 +369,13 @@ fn a_set_whose_change_channel_alone_has_foreign_hubs_is_muted_for_changes_of_res
     let mut world = World::with_two_sets(plan());
     let foreign = &["https://old.example.net/"];
     let set = capability_list("/a", &["changelist"]).change_channel("/a/change/", foreign);
-    world.write("/a/capabilitylist.xml", set);
-    world.wait(100);
+    world.write(SET_A, set).wait(100);
     let status = report::status(&world.engine().reader(world.now)).unwrap();
     let [muted] = &status.muted[..] else {
         panic!("{:?}", status.muted);
     };
-    assert_eq!(
-        muted.topic.as_ref().map(Topic::as_str),
-        Some("https://example.org/a/change/")
-    );
+    let want = Some("https://example.org/a/change/");
+    assert_eq!(muted.topic.as_ref().map(Topic::as_str), want);
     assert_eq!(
         muted.reason,
         "for changes of resources it advertises only hubs that are not configured: https://old.example.net/"

@@ -4,9 +4,10 @@ use resourcesync::payload::Payload;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Mode;
 
-use crate::world::{HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, set_hubs};
+use crate::world::{
+    HUB, NOTHING, OTHER_HUB, Reply, SET_A, World, altered, list, ping_hub, plan, set_hubs, told,
+};
 
-const NOTHING: [&str; 0] = [];
 const TOPIC: &str = "/a/framework/";
 
 fn pings(world: &mut World) -> usize {
@@ -14,10 +15,7 @@ fn pings(world: &mut World) -> usize {
 }
 
 fn is_unfetched(world: &mut World) -> bool {
-    let facts = world.facts();
-    facts
-        .iter()
-        .any(|fact| matches!(fact, Fact::Unfetched { .. }))
+    told!(world, Fact::Unfetched { .. })
 }
 
 #[test]
@@ -25,12 +23,8 @@ fn a_topic_serves_the_notification_last_cut_whether_delivered_or_not() {
     let mut world = World::with_two_sets(plan());
     assert!(world.fetch(TOPIC).unwrap().body.is_empty());
     world.script(HUB, Reply::Status(503));
-    world.update("/a/changelist.xml");
-    world.wait(10);
-    assert_eq!(
-        world.served(TOPIC),
-        ["updated changelist /a/changelist.xml"]
-    );
+    world.update("/a/changelist.xml").wait(10);
+    assert_eq!(world.served(TOPIC), ["u /a/changelist.xml"]);
     assert_eq!(
         world.fetch(TOPIC).unwrap().body,
         world.attempts_at(HUB)[0].body
@@ -47,46 +41,29 @@ fn before_the_first_change_a_pinged_topic_serves_a_notification_without_entries(
 fn a_pinged_topic_repeats_what_was_announced_within_its_window() {
     let mut world = World::with_two_sets(ping_hub());
     for name in ["/a/changelist.xml", "/a/resourcelist.xml"] {
-        world.update(name);
-        world.wait(5);
+        world.update(name).wait(5);
         world.fetch(TOPIC);
         world.wait(5);
     }
-    let both = [
-        "updated changelist /a/changelist.xml",
-        "updated resourcelist /a/resourcelist.xml",
-    ];
+    let both = ["u /a/changelist.xml", "u /a/resourcelist.xml"];
     assert_eq!(world.served(TOPIC), both);
     world.crash_and_start();
     assert_eq!(world.served(TOPIC), both);
     world.wait(3_600);
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     assert_eq!(world.served(TOPIC), both[..1]);
 }
 
 #[test]
 fn a_pinged_topic_holds_no_more_than_a_notification_may() {
-    let mut plan = ping_hub();
-    plan.window.max_entries = 2;
-    let mut world = World::with_two_sets(plan);
-    for name in [
-        "/a/changelist.xml",
-        "/a/resourcelist.xml",
-        "/a/capabilitylist.xml",
-    ] {
-        world.update(name);
-        world.wait(5);
+    let mut world = World::with_two_sets(altered(ping_hub(), |plan| plan.window.max_entries = 2));
+    for name in ["/a/changelist.xml", "/a/resourcelist.xml", SET_A] {
+        world.update(name).wait(5);
         world.fetch(TOPIC);
         world.wait(5);
     }
-    assert_eq!(
-        world.served(TOPIC),
-        [
-            "updated resourcelist /a/resourcelist.xml",
-            "updated capabilitylist /a/capabilitylist.xml"
-        ]
-    );
+    let want = ["u /a/resourcelist.xml", "u /a/capabilitylist.xml"];
+    assert_eq!(world.served(TOPIC), want);
 }
 
 #[test]
@@ -116,21 +93,14 @@ fn a_pinged_topic_keeps_what_a_ping_was_about_until_it_is_fetched() {
 
 #[test]
 fn a_pinged_topic_keeps_what_nobody_fetches_for_a_minute() {
-    let mut plan = ping_hub();
-    plan.window.max_entries = 1;
-    let mut world = World::with_two_sets(plan);
+    let mut world = World::with_two_sets(altered(ping_hub(), |plan| plan.window.max_entries = 1));
     world.update("/a/resourcelist.xml");
-    world.update("/a/changelist.xml");
-    world.wait(100);
+    world.update("/a/changelist.xml").wait(100);
     let last = world.news_at(HUB).pop();
-    world.update("/a/capabilitylist.xml");
-    world.wait(10);
+    world.update(SET_A).wait(10);
     assert_eq!(world.served(TOPIC), [last.unwrap()]);
     world.wait(10);
-    assert_eq!(
-        world.served(TOPIC),
-        ["updated capabilitylist /a/capabilitylist.xml"]
-    );
+    assert_eq!(world.served(TOPIC), ["u /a/capabilitylist.xml"]);
 }
 
 #[test]
@@ -138,8 +108,7 @@ fn every_body_of_a_pinged_topic_differs_and_is_in_order() {
     let mut world = World::with_two_sets(ping_hub());
     let mut last: Option<Payload> = None;
     for _ in 0..3 {
-        world.update("/a/changelist.xml");
-        world.wait(5);
+        world.update("/a/changelist.xml").wait(5);
         let page = world.fetch(TOPIC).unwrap();
         let payload = Payload::parse(&page.body).unwrap();
         assert!(payload.entries.is_sorted_by_key(|entry| entry.datetime));
@@ -151,19 +120,16 @@ fn every_body_of_a_pinged_topic_differs_and_is_in_order() {
 #[test]
 fn the_next_ping_waits_for_two_seconds_and_the_fetch() {
     let mut world = World::with_two_sets(ping_hub());
-    world.update("/a/changelist.xml");
-    world.wait(2);
+    world.update("/a/changelist.xml").wait(2);
     assert_eq!(pings(&mut world), 1);
     world.fetch(TOPIC);
-    world.update("/a/changelist.xml");
-    world.wait(1);
+    world.update("/a/changelist.xml").wait(1);
     assert_eq!(pings(&mut world), 0);
     world.wait(1);
     assert_eq!(pings(&mut world), 1);
 
     // This one is not fetched for a while.
-    world.update("/a/resourcelist.xml");
-    world.wait(30);
+    world.update("/a/resourcelist.xml").wait(30);
     assert_eq!(pings(&mut world), 0);
     world.fetch(TOPIC);
     world.wait(0);
@@ -174,17 +140,14 @@ fn the_next_ping_waits_for_two_seconds_and_the_fetch() {
 #[test]
 fn the_next_ping_waits_for_a_fetch_no_longer_than_a_minute() {
     let mut world = World::with_two_sets(ping_hub());
-    world.update("/a/changelist.xml");
-    world.wait(2);
-    world.update("/a/changelist.xml");
-    world.wait(59);
+    world.update("/a/changelist.xml").wait(2);
+    world.update("/a/changelist.xml").wait(59);
     assert_eq!(pings(&mut world), 1);
     assert!(!is_unfetched(&mut world));
     world.wait(1);
     assert_eq!(pings(&mut world), 1);
     assert!(is_unfetched(&mut world));
-    world.crash_and_start();
-    world.wait(1_061);
+    world.crash_and_start().wait(1_061);
     assert!(!is_unfetched(&mut world), "it is reported once");
 }
 
@@ -193,8 +156,7 @@ fn a_topic_fetched_before_the_ping_is_answered_counts_as_fetched() {
     let mut world = World::with_two_sets(ping_hub());
     world.script(HUB, Reply::Slow(1));
     for _ in 0..3 {
-        world.update("/a/changelist.xml");
-        world.wait(2);
+        world.update("/a/changelist.xml").wait(2);
         world.fetch(TOPIC);
         world.wait(10);
         assert_eq!(pings(&mut world), 1);
@@ -206,14 +168,12 @@ fn a_topic_fetched_before_the_ping_is_answered_counts_as_fetched() {
 #[test]
 fn a_fetch_of_the_last_ping_is_not_missed_while_the_next_one_is_in_flight() {
     let mut world = World::with_two_sets(ping_hub());
-    world.update("/a/changelist.xml");
-    world.wait(3);
+    world.update("/a/changelist.xml").wait(3);
     world.fetch(TOPIC);
     world.wait(54);
     // The next ping is on its way when the first one's minute is over.
     world.script(HUB, Reply::Slow(10));
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     world.fetch(TOPIC);
     world.wait(100);
     assert!(!is_unfetched(&mut world));
@@ -224,53 +184,35 @@ fn a_topic_with_both_kinds_of_hub_serves_what_the_pinged_one_is_due() {
     let mut plan = plan();
     set_hubs(&mut plan, &[(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)]);
     let mut world = World::with_two_sets(plan);
-    world.update("/a/changelist.xml");
-    world.wait(5);
-    world.update("/a/resourcelist.xml");
-    world.wait(5);
+    world.update("/a/changelist.xml").wait(5);
+    world.update("/a/resourcelist.xml").wait(5);
     // The first ping was not fetched yet, the other hub has both.
     assert_eq!(world.news_at(OTHER_HUB).len(), 2);
     assert_eq!(pings(&mut world), 1);
     let served = world.served(TOPIC);
-    assert!(served.contains(&"updated changelist /a/changelist.xml".to_owned()));
+    assert!(served.contains(&"u /a/changelist.xml".to_owned()));
     world.wait(5);
-    assert_eq!(
-        world.served(TOPIC),
-        [
-            "updated changelist /a/changelist.xml",
-            "updated resourcelist /a/resourcelist.xml"
-        ]
-    );
+    let want = ["u /a/changelist.xml", "u /a/resourcelist.xml"];
+    assert_eq!(world.served(TOPIC), want);
 }
 
 #[test]
 fn a_pinged_topic_holds_all_that_a_dead_hub_is_due_however_long() {
-    let mut world = World::with_two_sets(ping_hub());
-    world.script(HUB, Reply::Status(503));
-    world.update("/a/changelist.xml");
-    world.wait(10_000);
-    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
-    world.script(HUB, Reply::Accept);
-    world.wait(10_000);
+    let mut world = World::with_two_sets(ping_hub()).with_down(HUB);
+    world.update("/a/changelist.xml").wait(10_000);
+    world.write_list("/a/new.xml", "changelist");
+    world.script(HUB, Reply::Accept).wait(10_000);
     world.fetch(TOPIC);
     world.wait(100);
     let news = world.news();
-    assert_eq!(
-        news,
-        [
-            "updated changelist /a/changelist.xml",
-            "created changelist /a/new.xml"
-        ]
-    );
+    assert_eq!(news, ["u /a/changelist.xml", "c changelist /a/new.xml"]);
 }
 
 #[test]
 fn a_pinged_topic_waits_for_no_hub() {
-    let mut world = World::with_two_sets(ping_hub());
-    world.script(HUB, Reply::Status(503));
-    world.update("/a/changelist.xml");
-    world.wait(100);
-    let first = ["updated changelist /a/changelist.xml"];
+    let mut world = World::with_two_sets(ping_hub()).with_down(HUB);
+    world.update("/a/changelist.xml").wait(100);
+    let first = ["u /a/changelist.xml"];
     assert_eq!(world.served(TOPIC), first);
     let until = |world: &mut World| {
         Payload::parse(&world.fetch(TOPIC).unwrap().body)
@@ -280,61 +222,46 @@ fn a_pinged_topic_waits_for_no_hub() {
     let before = until(&mut world);
     world.wait(1_000);
     assert_eq!(until(&mut world), before, "nothing is new");
-    world.update("/a/resourcelist.xml");
-    world.wait(5);
-    let both = [first[0], "updated resourcelist /a/resourcelist.xml"];
+    world.update("/a/resourcelist.xml").wait(5);
+    let both = [first[0], "u /a/resourcelist.xml"];
     assert_eq!(world.served(TOPIC), both);
     assert!(until(&mut world) > before);
     let before = until(&mut world);
-    world.crash_and_start();
-    world.wait(100);
+    world.crash_and_start().wait(100);
     assert_eq!(until(&mut world), before, "nor after a restart");
     assert_eq!(world.served(TOPIC), both);
 
     // What is in flight was cut before, and is sent as it was; then the rest is.
-    world.script(HUB, Reply::Accept);
-    world.wait(1_000);
+    world.script(HUB, Reply::Accept).wait(1_000);
     world.fetch(TOPIC);
-    world.wait(100);
-    assert_eq!(world.news(), both);
+    world.expect(100, both);
     assert_eq!(world.served(TOPIC), both);
 }
 
 #[test]
 fn what_is_on_its_way_is_served_first_and_then_what_is_due() {
-    let mut plan = ping_hub();
-    plan.window.max_entries = 2;
-    let mut world = World::with_two_sets(plan);
-    for name in ["/a/capabilitylist.xml", "/a/changelist.xml"] {
-        world.update(name);
-        world.wait(10);
+    let mut world = World::with_two_sets(altered(ping_hub(), |plan| plan.window.max_entries = 2));
+    for name in [SET_A, "/a/changelist.xml"] {
+        world.update(name).wait(10);
         world.fetch(TOPIC);
         world.script(HUB, Reply::Status(503));
     }
-    world.update("/a/resourcelist.xml");
-    world.wait(10);
-    let mut served = vec![
-        "updated changelist /a/changelist.xml",
-        "updated resourcelist /a/resourcelist.xml",
-    ];
+    world.update("/a/resourcelist.xml").wait(10);
+    let mut served = vec!["u /a/changelist.xml", "u /a/resourcelist.xml"];
     assert_eq!(world.served(TOPIC), served);
     // Newer than what flies of it.
-    world.update("/a/changelist.xml");
-    world.wait(10);
+    world.update("/a/changelist.xml").wait(10);
     served.reverse();
     assert_eq!(world.served(TOPIC), served);
 }
 
 #[test]
 fn no_more_is_kept_of_what_was_announced_than_a_topic_can_repeat() {
-    let mut plan = ping_hub();
-    plan.window.max_entries = 3;
-    let mut world = World::with_two_sets(plan);
+    let mut world = World::with_two_sets(altered(ping_hub(), |plan| plan.window.max_entries = 3));
     for number in 0..10 {
         let name = format!("/a/c{number}.xml");
-        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
-        world.update("/a/changelist.xml");
-        world.wait(100);
+        world.write(&name, list("changelist").of("/a"));
+        world.update("/a/changelist.xml").wait(100);
     }
     assert_eq!(world.most_said(), 3);
     assert_eq!(world.served("/a/framework/").len(), 3);
@@ -343,9 +270,8 @@ fn no_more_is_kept_of_what_was_announced_than_a_topic_can_repeat() {
 #[test]
 fn a_retired_topic_is_served_after_a_restart() {
     let mut world = World::with_two_sets(plan());
-    world.delete("/a/capabilitylist.xml");
-    world.wait(1_000);
-    let said = ["deleted capabilitylist /a/capabilitylist.xml"];
+    world.delete(SET_A).wait(1_000);
+    let said = ["d /a/capabilitylist.xml"];
     assert_eq!(world.served("/a/framework/"), said);
     world.crash_and_start();
     assert_eq!(world.served("/a/framework/"), said);
@@ -367,15 +293,13 @@ fn an_unfetched_topic_is_reported_once_and_so_is_the_next_fetch() {
     };
     let confirmed = |world: &World| world.account(TOPIC, HUB).unwrap().fetch_confirmed;
     for round in 0..2 {
-        world.update("/a/changelist.xml");
-        world.wait(10);
+        world.update("/a/changelist.xml").wait(10);
         assert_eq!(confirmed(&world), None, "it may still come");
         world.wait(100);
         assert_eq!(told(&mut world), ["silent"], "{round}");
         for _ in 0..3 {
             world.crash_and_start();
-            world.update("/a/changelist.xml");
-            world.wait(200);
+            world.update("/a/changelist.xml").wait(200);
             assert_eq!(confirmed(&world), Some(false));
         }
         assert_eq!(told(&mut world), NOTHING, "once, and not for each ping");

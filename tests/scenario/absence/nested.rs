@@ -5,7 +5,7 @@ use rsnotify::announce::event::Fact;
 use rsnotify::report::documents::DocumentState;
 
 use crate::absence::{HOUR, NOTHING};
-use crate::world::{World, capability_list, list, plan};
+use crate::world::{Aside, SET_A, World, capability_list, list, plan};
 
 const SUSPENDED: &str = "3 of 12 documents of main are missing, and the file system that held those below /srv/www/a is not \
      mounted there: their deletions are suspended until enough are back, or until you run `rsnotify accept main`";
@@ -28,9 +28,7 @@ fn four_sets() -> World {
 }
 
 fn baselined(mut world: World) -> World {
-    world.start();
-    world.wait(100);
-    assert_eq!(world.news(), NOTHING);
+    world.start().expect_nothing(100);
     world.facts();
     world
 }
@@ -50,41 +48,28 @@ fn suspension(world: &World) -> Option<String> {
     world.suspension(0).map(|suspension| suspension.to_string())
 }
 
-/// The file system at `/a` is unmounted: what it held is returned.
-macro_rules! unmounted {
-    ($world:expr, $below:literal) => {{
-        let mut aside = Default::default();
-        $world.unseen(|world| {
-            world.unnest($below);
-            aside = world.take_away(concat!("/", $below, "/"));
-        });
-        aside
-    }};
+/// Unmounts the file system at a directory, and returns what it held.
+fn unmount(world: &mut World, below: &str) -> Aside {
+    world.unnest(below);
+    world.take_away(&format!("/{below}/"))
 }
 
 #[test]
 fn a_file_system_below_a_root_that_is_unmounted_deletes_nothing_few_as_its_documents_are() {
     let mut world = nested();
     for round in 0..2 {
-        let aside = unmounted!(world, "a");
-        world.sweep(0);
-        world.wait(10 * HOUR);
-        assert_eq!(world.news(), NOTHING);
+        let aside = unmount(&mut world, "a");
+        world.sweep(0).expect_nothing(10 * HOUR);
         assert_eq!(suspensions(&mut world), [SUSPENDED], "round {round}");
         assert_eq!(suspension(&world).as_deref(), Some(SUSPENDED));
-        let state = world.state_of("/a/capabilitylist.xml");
+        let state = world.state_of(SET_A);
         assert_eq!(state, Some(DocumentState::Missing));
-        world.unseen(|world| {
-            world.nest("a", 21 + round);
-            world.bring_back(aside);
-        });
-        world.sweep(0);
-        world.wait(HOUR);
-        assert_eq!(world.news(), NOTHING);
+        world.nest("a", 21 + round);
+        world.bring_back(aside);
+        world.sweep(0).expect_nothing(HOUR);
         assert_eq!(suspensions(&mut world), ["resumed"]);
         world.update("/a/changelist.xml");
-        world.wait(10);
-        assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+        world.expect(10, ["u /a/changelist.xml"]);
     }
 }
 
@@ -95,10 +80,8 @@ fn a_file_system_that_is_unmounted_while_the_daemon_is_down_deletes_nothing() {
     world.unnest("a");
     let aside = world.take_away("/a/");
     for run in 0..3 {
-        world.crash_and_start();
-        world.wait(HOUR);
-        world.sweep(0);
-        world.wait(HOUR);
+        world.crash_and_start().wait(HOUR);
+        world.sweep(0).wait(HOUR);
         assert_eq!(
             suspensions(&mut world),
             [SUSPENDED],
@@ -107,14 +90,10 @@ fn a_file_system_that_is_unmounted_while_the_daemon_is_down_deletes_nothing() {
     }
     assert_eq!(world.news(), NOTHING);
     // It is mounted while the daemon runs.
-    world.unseen(|world| {
-        world.nest("a", 99);
-        world.bring_back(aside);
-        world.update("/a/changelist.xml");
-    });
-    world.sweep(0);
-    world.wait(HOUR);
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.nest("a", 99);
+    world.bring_back(aside);
+    world.unseen().update("/a/changelist.xml");
+    world.sweep(0).expect(HOUR, ["u /a/changelist.xml"]);
     assert_eq!(suspensions(&mut world), ["resumed"]);
 }
 
@@ -125,8 +104,7 @@ fn an_empty_file_system_in_the_place_of_one_that_held_documents_is_another_one()
     world.nest("a", 77);
     world.take_away("/a/");
     for _ in 0..2 {
-        world.crash_and_start();
-        world.wait(HOUR);
+        world.crash_and_start().wait(HOUR);
     }
     assert_eq!(world.news(), NOTHING);
     assert_eq!(suspension(&world).as_deref(), Some(SUSPENDED));
@@ -135,41 +113,29 @@ fn an_empty_file_system_in_the_place_of_one_that_held_documents_is_another_one()
 #[test]
 fn while_one_file_system_is_away_what_is_deleted_elsewhere_is_believed() {
     let mut world = nested();
-    drop(unmounted!(world, "a"));
-    world.sweep(0);
-    world.wait(HOUR);
+    drop(unmount(&mut world, "a"));
+    world.sweep(0).wait(HOUR);
     for (set, name) in [
         ("b", "on the other file system"),
         ("c", "on the root's own"),
     ] {
         world.delete(&format!("/{set}/capabilitylist.xml"));
         world.wait(310);
-        let deleted = format!("deleted capabilitylist /{set}/capabilitylist.xml");
+        let deleted = format!("d /{set}/capabilitylist.xml");
         assert_eq!(world.news(), [deleted], "{name}");
     }
     world.update("/d/changelist.xml");
-    world.wait(10);
-    assert_eq!(world.news(), ["updated changelist /d/changelist.xml"]);
-    assert!(world.remembers("/a/capabilitylist.xml"));
+    world.expect(10, ["u /d/changelist.xml"]);
+    assert!(world.remembers(SET_A));
     assert_eq!(suspensions(&mut world).len(), 1, "said once");
 }
 
 #[test]
 fn what_is_deleted_on_a_mounted_file_system_or_beside_it_is_believed() {
     let mut world = nested();
-    world.delete("/a/capabilitylist.xml");
-    world.wait(310);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
-    world.unseen(|world| drop(world.take_away("/c/")));
-    world.sweep(0);
-    world.wait(310);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /c/capabilitylist.xml"]
-    );
+    world.delete(SET_A).expect(310, ["d /a/capabilitylist.xml"]);
+    drop(world.take_away("/c/"));
+    world.sweep(0).expect(310, ["d /c/capabilitylist.xml"]);
     // All that a mounted file system held.
     for name in ["changelist", "resourcelist"] {
         world.delete(&format!("/a/{name}.xml"));
@@ -182,70 +148,48 @@ fn what_is_deleted_on_a_mounted_file_system_or_beside_it_is_believed() {
 #[test]
 fn what_went_with_a_file_system_is_deleted_once_somebody_accepts() {
     let mut world = nested();
-    drop(unmounted!(world, "a"));
-    world.sweep(0);
-    world.wait(HOUR);
-    world.crash_and_start();
-    world.wait(HOUR);
+    drop(unmount(&mut world, "a"));
+    world.sweep(0).wait(HOUR);
+    world.crash_and_start().wait(HOUR);
     suspensions(&mut world);
     world.accept_deletions();
-    world.wait(310);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
+    world.expect(310, ["d /a/capabilitylist.xml"]);
     assert_eq!(suspensions(&mut world), ["resumed"]);
     world.sweep(0);
     world.crash();
     assert_eq!(world.nested_directories(), ["b"]);
     // What is written to the directory from then on is like anything else below the root.
     world.start();
-    world.write_set("/a", &["changelist"]);
-    world.wait(100);
-    world.news();
+    world.write_set("/a", &["changelist"]).wait(100).news();
     world.sweep(0);
-    world.delete("/a/capabilitylist.xml");
-    world.wait(310);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
+    world.delete(SET_A).expect(310, ["d /a/capabilitylist.xml"]);
 }
 
 #[test]
 fn what_was_deleted_while_its_file_system_was_away_has_its_grace_when_that_is_back() {
     let mut world = nested();
-    let aside = unmounted!(world, "a");
-    world.sweep(0);
-    world.wait(HOUR);
-    world.unseen(|world| {
-        world.nest("a", 21);
-        world.bring_back(aside);
-        world.delete("/a/capabilitylist.xml");
-    });
-    world.sweep(0);
-    world.wait(290);
-    assert_eq!(world.news(), NOTHING);
-    world.wait(20);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
+    let aside = unmount(&mut world, "a");
+    world.sweep(0).wait(HOUR);
+    world.nest("a", 21);
+    world.bring_back(aside);
+    world.unseen().delete(SET_A);
+    world.sweep(0).expect_nothing(290);
+    world.expect(20, ["d /a/capabilitylist.xml"]);
 }
 
 #[test]
 fn a_file_written_below_a_bare_mount_point_makes_nobody_believe_the_others_gone() {
     let mut world = nested();
-    drop(unmounted!(world, "a"));
-    world.unseen(|world| world.write("/a/changelist.xml", list("changelist").version(9)));
+    drop(unmount(&mut world, "a"));
+    world
+        .unseen()
+        .write("/a/changelist.xml", list("changelist").version(9));
     for _ in 0..2 {
-        world.sweep(0);
-        world.wait(HOUR);
-        world.crash_and_start();
-        world.wait(HOUR);
+        world.sweep(0).wait(HOUR);
+        world.crash_and_start().wait(HOUR);
     }
-    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
-    assert!(world.remembers("/a/capabilitylist.xml"));
+    assert_eq!(world.news(), ["u /a/changelist.xml"]);
+    assert!(world.remembers(SET_A));
     assert!(suspension(&world).unwrap().starts_with("2 of 12 documents"));
 }
 
@@ -253,39 +197,22 @@ fn a_file_written_below_a_bare_mount_point_makes_nobody_believe_the_others_gone(
 fn a_release_link_to_another_file_system_and_back_disturbs_nothing() {
     let mut world = baselined(four_sets());
     for (round, device) in [(1, Some(31)), (2, Some(32)), (3, None)] {
-        world.unseen(|world| {
-            match device {
-                Some(device) => world.link_out("a", device),
-                None => world.unnest("a"),
-            }
-            world.update("/a/changelist.xml");
-        });
-        world.sweep(0);
-        world.wait(10);
-        assert_eq!(
-            world.news(),
-            ["updated changelist /a/changelist.xml"],
-            "round {round}"
-        );
+        match device {
+            Some(device) => world.link_out("a", device),
+            None => world.unnest("a"),
+        }
+        world.unseen().update("/a/changelist.xml");
+        world.sweep(0).wait(10);
+        assert_eq!(world.news(), ["u /a/changelist.xml"], "round {round}");
     }
     // What a release lacks was deleted.
-    world.unseen(|world| {
-        world.link_out("a", 33);
-        world.delete("/a/resourcelist.xml");
-    });
-    world.sweep(0);
-    world.wait(310);
+    world.link_out("a", 33);
+    world.unseen().delete("/a/resourcelist.xml");
+    world.sweep(0).wait(310);
     assert!(!world.remembers("/a/resourcelist.xml"));
-    world.unseen(|world| {
-        world.unnest("a");
-        world.delete("/a/capabilitylist.xml");
-    });
-    world.sweep(0);
-    world.wait(310);
-    assert_eq!(
-        world.news(),
-        ["deleted capabilitylist /a/capabilitylist.xml"]
-    );
+    world.unnest("a");
+    world.unseen().delete(SET_A);
+    world.sweep(0).expect(310, ["d /a/capabilitylist.xml"]);
     assert_eq!(suspensions(&mut world), NOTHING);
 }
 
@@ -294,10 +221,9 @@ fn a_link_that_leads_to_nothing_any_more_deletes_nothing() {
     let mut world = four_sets();
     world.link_out("a", 31);
     let mut world = baselined(world);
-    drop(unmounted!(world, "a"));
+    drop(unmount(&mut world, "a"));
     for _ in 0..2 {
-        world.sweep(0);
-        world.wait(HOUR);
+        world.sweep(0).wait(HOUR);
         world.crash_and_start();
     }
     assert_eq!(world.news(), NOTHING);
@@ -307,55 +233,32 @@ fn a_link_that_leads_to_nothing_any_more_deletes_nothing() {
 #[test]
 fn what_another_file_system_hides_is_not_deleted() {
     let mut world = baselined(four_sets());
-    let mut aside = Default::default();
-    world.unseen(|world| {
-        aside = world.take_away("/a/");
-        world.nest("a", 41);
-        world.write(
-            "/a/capabilitylist.xml",
-            capability_list("/a", &["changedump"]),
-        );
-    });
+    let aside = world.take_away("/a/");
+    world.nest("a", 41);
+    let other = capability_list("/a", &["changedump"]);
+    world.unseen().write(SET_A, other);
     for _ in 0..2 {
-        world.sweep(0);
-        world.wait(HOUR);
-        world.crash_and_start();
-        world.wait(HOUR);
+        world.sweep(0).wait(HOUR);
+        world.crash_and_start().wait(HOUR);
     }
-    assert_eq!(
-        world.news(),
-        ["updated capabilitylist /a/capabilitylist.xml"]
-    );
+    assert_eq!(world.news(), ["u /a/capabilitylist.xml"]);
     assert!(world.remembers("/a/changelist.xml"));
     assert!(suspension(&world).unwrap().starts_with("2 of 12 documents"));
-    world.unseen(|world| {
-        world.unnest("a");
-        world.bring_back(aside);
-    });
-    world.sweep(0);
-    world.wait(HOUR);
-    assert_eq!(
-        world.news(),
-        ["updated capabilitylist /a/capabilitylist.xml"]
-    );
+    world.unnest("a");
+    world.bring_back(aside);
+    world.sweep(0).expect(HOUR, ["u /a/capabilitylist.xml"]);
     assert_eq!(suspension(&world), None);
 }
 
 #[test]
 fn the_documents_of_a_file_system_that_is_mounted_late_belong_to_it() {
     let mut world = baselined(four_sets());
-    world.unseen(|world| {
-        world.nest("e", 51);
-        world.write_set("/e", &["changelist"]);
-    });
+    world.nest("e", 51);
+    world.unseen().write_set("/e", &["changelist"]);
+    world.sweep(0).wait(100).news();
     world.sweep(0);
-    world.wait(100);
-    world.news();
-    world.sweep(0);
-    drop(unmounted!(world, "e"));
-    world.sweep(0);
-    world.wait(HOUR);
-    assert_eq!(world.news(), NOTHING);
+    drop(unmount(&mut world, "e"));
+    world.sweep(0).expect_nothing(HOUR);
     assert!(suspension(&world).is_some());
 }
 
@@ -367,17 +270,14 @@ fn nothing_of_a_file_system_is_believed_before_a_sweep_has_looked_for_it() {
     world.plan = plan;
     world.nest("a", 21);
     let mut world = baselined(world);
-    drop(unmounted!(world, "a"));
+    drop(unmount(&mut world, "a"));
     // As the tree tells of it: first that it is gone, then what is missing, one by one.
     world.tell_nested();
     for name in ["resourcelist", "changelist", "capabilitylist"] {
-        world.see(&format!("/a/{name}.xml"));
-        world.wait(1);
+        world.see(&format!("/a/{name}.xml")).wait(1);
     }
     assert_eq!(world.news(), NOTHING);
     assert_eq!(suspensions(&mut world), NOTHING, "not before it is sure");
-    world.sweep(0);
-    world.wait(HOUR);
-    assert_eq!(world.news(), NOTHING);
+    world.sweep(0).expect_nothing(HOUR);
     assert_eq!(suspensions(&mut world), [SUSPENDED]);
 }

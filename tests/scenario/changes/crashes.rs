@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 
-use crate::changes::{LIST, NOTHING, SECOND, TOPIC, UP, set_a, time, world_of};
-use crate::world::{HUB, Reply, World, capability_list, plan};
+use crate::changes::{LIST, SECOND, TOPIC, set_a, time, world_of};
+use crate::world::{HUB, NOTHING, Reply, SET_A, World, capability_list, plan};
 
 #[test]
 fn a_crash_between_any_two_effects_loses_and_changes_nothing() {
@@ -19,14 +19,12 @@ fn a_crash_between_any_two_effects_loses_and_changes_nothing() {
         world.write_changes(LIST, &["u z 00:00", "u a 05:00", "d b 05:31"]);
         world.wait(10);
         let was_frozen = world.is_frozen();
-        world.crash_and_start();
-        world.wait(100);
+        world.crash_and_start().wait(100);
         let heard = world.changes_heard_by(HUB);
         assert!(matches!(heard.len(), 1 | 2), "after {effects}: {heard:?}");
         bodies.extend(heard.into_iter().map(|heard| heard.body));
         world.write_changes(LIST, &["u z 00:00", "u a 05:00", "d b 05:31", "u c 06:00"]);
-        world.wait(100);
-        assert_eq!(world.changes(), ["[05:31, 06:00] u c 06:00"]);
+        world.expect_changes(100, ["[05:31, 06:00] u c 06:00"]);
         if !was_frozen {
             assert!(effects > 5);
             assert_eq!(bodies.len(), 1, "the same bytes");
@@ -42,17 +40,14 @@ fn a_crash_between_any_two_effects_of_a_start_announces_nothing() {
         let mut world = World::new(plan());
         world.now = time("2026-11-20T10:06:00Z");
         world.write_changes(LIST, &["u z 00:00"]);
-        world.write(UP, set_a(TOPIC, &[]));
-        world.wait(10);
+        world.write(SET_A, set_a(TOPIC, &[])).wait(10);
         world.start_frozen_after(effects);
         world.wait(10);
         let was_frozen = world.is_frozen();
-        world.crash_and_start();
-        world.wait(100);
+        world.crash_and_start().wait(100);
         assert_eq!(world.changes(), NOTHING, "after {effects}");
         world.write_changes(LIST, &["u z 00:00", "u a 05:00"]);
-        world.wait(10);
-        assert_eq!(world.changes(), ["[00:00, 05:00] u a 05:00"]);
+        world.expect_changes(10, ["[00:00, 05:00] u a 05:00"]);
         if !was_frozen {
             assert!(effects > 5);
             return;
@@ -65,37 +60,30 @@ fn a_crash_between_any_two_effects_of_a_start_announces_nothing() {
 fn a_crash_before_the_answer_repeats_the_same_bytes() {
     let mut world = world_of(plan());
     world.script(HUB, Reply::Hang);
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00"]);
-    world.wait(10);
+    world.append(LIST, &["u a 05:00"]).wait(10);
     world.crash();
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00", "u b 05:01"]);
+    world.append(LIST, &["u b 05:01"]);
     world.script(HUB, Reply::Accept);
-    world.start();
-    world.wait(10);
+    world.start().wait(10);
     let attempts = world.change_attempts_at(HUB);
     assert_eq!(attempts[0].body, attempts[1].body);
-    assert_eq!(
-        world.changes(),
-        ["[00:00, 05:00] u a 05:00", "[05:00, 05:01] u b 05:01"]
-    );
+    let want = ["[00:00, 05:00] u a 05:00", "[05:00, 05:01] u b 05:01"];
+    assert_eq!(world.changes(), want);
 }
 
 #[test]
 fn a_reload_during_a_round_takes_every_change_once() {
     let mut world = world_of(plan());
     world.reading = std::time::Duration::from_secs(5);
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00"]);
-    world.wait(2);
+    world.append(LIST, &["u a 05:00"]).wait(2);
+    world.reload().wait(2);
     world.reload();
-    world.wait(2);
-    world.reload();
-    world.wait(30);
-    assert_eq!(world.changes(), ["[00:00, 05:00] u a 05:00"]);
+    world.expect_changes(30, ["[00:00, 05:00] u a 05:00"]);
 }
 
 #[test]
 fn the_last_changes_of_a_removed_advertisement_survive_a_crash_and_a_reload() {
-    let restarts: [fn(&mut World); 2] = [World::crash_and_start, World::reload];
+    let restarts: [fn(&mut World) -> &mut World; 2] = [World::crash_and_start, World::reload];
     for restart in restarts {
         let directory = tempfile::tempdir().unwrap();
         let mut world = World::new(plan()).kept_in(directory.path());
@@ -103,16 +91,14 @@ fn the_last_changes_of_a_removed_advertisement_survive_a_crash_and_a_reload() {
         world.reading = std::time::Duration::from_secs(5);
         world.write_changes(LIST, &["u z 00:00", "u a 05:00"]);
         world.wait(2);
-        world.write(UP, capability_list("/a", &["changelist"]));
+        world.write(SET_A, capability_list("/a", &["changelist"]));
         world.wait(1);
         restart(&mut world);
-        world.wait(30);
-        assert_eq!(world.changes(), ["[00:00, 05:00] u a 05:00"]);
+        world.expect_changes(30, ["[00:00, 05:00] u a 05:00"]);
         world.write_changes(LIST, &["u z 00:00", "u a 05:00", "u b 05:01"]);
         world.wait(30);
         restart(&mut world);
-        world.wait(30);
-        assert_eq!(world.changes(), NOTHING, "these were the last changes");
+        world.expect_no_changes(30); // these were the last changes
     }
 }
 
@@ -120,56 +106,49 @@ fn the_last_changes_of_a_removed_advertisement_survive_a_crash_and_a_reload() {
 fn a_list_that_changes_during_a_round_is_read_again() {
     let mut world = world_of(plan());
     world.reading = std::time::Duration::from_secs(5);
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00"]);
-    world.wait(2);
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00", "u b 05:01"]);
-    world.wait(30);
-    assert_eq!(
-        world.changes(),
-        ["[00:00, 05:00] u a 05:00", "[05:00, 05:01] u b 05:01"]
-    );
+    world.append(LIST, &["u a 05:00"]).wait(2);
+    world.append(LIST, &["u b 05:01"]);
+    world.expect_changes(30, ["[00:00, 05:00] u a 05:00", "[05:00, 05:01] u b 05:01"]);
 }
 
 #[test]
 fn a_version_that_is_gone_before_it_is_read_is_waited_for() {
     let mut world = world_of(plan());
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00"]);
-    world.unseen(|world| world.write_changes(LIST, &["u z 00:00", "u a 05:00", "u b 05:01"]));
-    world.wait(20);
-    assert_eq!(world.changes(), NOTHING);
+    world.append(LIST, &["u a 05:00"]);
+    world
+        .unseen()
+        .write_changes(LIST, &["u z 00:00", "u a 05:00", "u b 05:01"]);
+    world.expect_no_changes(20);
     // It was asked for in vain several times, which delays a version that is seen now no more.
     world.see(LIST);
-    world.wait(1);
-    assert_eq!(world.changes(), ["[00:00, 05:01] u a 05:00; u b 05:01"]);
+    world.expect_changes(1, ["[00:00, 05:01] u a 05:00; u b 05:01"]);
 }
 
 #[test]
 fn a_version_that_is_seen_while_an_older_one_is_asked_for_is_told_at_once() {
     let mut world = world_of(plan());
     world.reading = std::time::Duration::from_secs(5);
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00"]);
-    world.unseen(|world| world.write_changes(LIST, &["u z 00:00", "u a 05:00", "u b 05:01"]));
+    world.append(LIST, &["u a 05:00"]);
+    world
+        .unseen()
+        .write_changes(LIST, &["u z 00:00", "u a 05:00", "u b 05:01"]);
     world.wait(2);
     world.see(LIST);
-    world.wait(9);
-    assert_eq!(world.changes(), ["[00:00, 05:01] u a 05:00; u b 05:01"]);
+    world.expect_changes(9, ["[00:00, 05:01] u a 05:00; u b 05:01"]);
 }
 
 #[test]
 fn a_clock_that_is_set_back_delays_nothing_and_repeats_nothing() {
     let mut world = world_of(plan());
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00"]);
-    world.set_clock(SignedDuration::from_hours(-3));
-    world.wait(1);
+    world.append(LIST, &["u a 05:00"]);
+    world.set_clock(SignedDuration::from_hours(-3)).wait(1);
     // By that clock all datetimes are ahead.
     assert_eq!(world.changes().len(), 1);
-    world.write_changes(LIST, &["u z 00:00", "u a 05:00", "u b"]);
-    world.wait(1);
+    world.append(LIST, &["u b"]).wait(1);
     let heard = world.changes_heard_by(HUB);
     assert_eq!(heard[0].entries(), ["u b"]);
     assert!(heard[0].payload.from < heard[0].payload.until);
     world.set_clock(SignedDuration::from_hours(3));
-    world.write_changes(SECOND, &["u c 06:00"]);
-    world.wait(1);
+    world.write_changes(SECOND, &["u c 06:00"]).wait(1);
     assert_eq!(world.changes_heard_by(HUB)[0].entries(), ["u c 06:00"]);
 }

@@ -3,13 +3,21 @@
 use std::time::Duration;
 
 use resourcesync::channel_kind::ChannelKind;
-use rsnotify::announce::event::{DropCause, Fact};
+use rsnotify::announce::event::DropCause;
 use rsnotify::announce::history::Outcome;
 use rsnotify::announce::plan::Mode;
 use rstest::rstest;
 
-use crate::changes::{LIST, NOTHING, TOPIC, UP, set_a, world_of};
-use crate::world::{HUB, OTHER_HUB, Reply, World, plan, set_hubs, two_hubs};
+use crate::changes::{LIST, TOPIC, set_a, world_of};
+use crate::world::{
+    HUB, NOTHING, OTHER_HUB, Reply, SET_A, World, altered, plan, set_hubs, two_hubs,
+};
+
+/// The first notifications of [`publish`], told one by one.
+const FIRST: &str = "[00:00, 01:00] u r1 01:00";
+const SECOND: &str = "[01:00, 02:00] u r2 02:00";
+const GATHERED: &str = "[01:00, 05:00] u r2 02:00; u r3 03:00; u r4 04:00; u r5 05:00";
+const THIRD: &str = "[02:00, 03:00] u r3 03:00";
 
 /// Appends an update of `r{number}` at that minute, and waits.
 fn publish(world: &mut World, number: usize) {
@@ -17,38 +25,27 @@ fn publish(world: &mut World, number: usize) {
     let entries: Vec<String> = std::iter::once("u z 00:00".to_owned())
         .chain(entries)
         .collect();
-    world.write_changes(LIST, &entries);
-    world.wait(2);
+    world.write_changes(LIST, &entries).wait(2);
 }
 
 #[test]
 fn what_an_operator_drops_leaves_a_gap_that_shows() {
-    let mut world = world_of(two_hubs());
-    world.script(OTHER_HUB, Reply::Status(503));
+    let mut world = world_of(two_hubs()).with_down(OTHER_HUB);
     publish(&mut world, 1);
     publish(&mut world, 2);
     world.drop_due_on(TOPIC, OTHER_HUB);
-    let dropped = world.facts().into_iter().find_map(|fact| match fact {
-        Fact::Dropped {
-            changes,
-            cause: DropCause::Operator,
-            ..
-        } => Some(changes),
-        _ => None,
-    });
-    assert_eq!(dropped, Some(2));
+    let dropped = [format!("{OTHER_HUB} {TOPIC} 2")];
+    assert_eq!(world.dropped(DropCause::Operator), dropped);
     world.script(OTHER_HUB, Reply::Accept);
-    world.wait(60);
-    assert_eq!(world.changes_at(OTHER_HUB), NOTHING);
+    world.expect_changes_at(OTHER_HUB, 60, NOTHING);
     publish(&mut world, 3);
-    assert_eq!(world.changes_at(OTHER_HUB), ["[02:00, 03:00] u r3 03:00"]);
+    assert_eq!(world.changes_at(OTHER_HUB), [THIRD]);
     assert_eq!(world.changes().len(), 3);
 }
 
 #[test]
 fn what_follows_in_the_log_is_due_and_a_restart_remembers_the_log() {
-    let mut world = world_of(two_hubs());
-    world.script(OTHER_HUB, Reply::Status(503));
+    let mut world = world_of(two_hubs()).with_down(OTHER_HUB);
     publish(&mut world, 1);
     publish(&mut world, 2);
     let outcomes = |world: &World| -> Vec<(u64, Option<usize>, Vec<Outcome>)> {
@@ -79,15 +76,10 @@ fn what_is_dropped_during_its_submission_is_not_submitted_again() {
     let mut world = world_of(plan());
     world.script(HUB, Reply::Slow(20));
     publish(&mut world, 1);
-    world.drop_due_on(TOPIC, HUB);
-    world.wait(60);
+    world.drop_due_on(TOPIC, HUB).wait(60);
     assert_eq!(world.change_attempts_at(HUB).len(), 1);
     publish(&mut world, 2);
-    world.wait(60);
-    assert_eq!(
-        world.changes(),
-        ["[00:00, 01:00] u r1 01:00", "[01:00, 02:00] u r2 02:00"]
-    );
+    world.expect_changes(60, [FIRST, SECOND]);
 }
 
 #[test]
@@ -95,108 +87,82 @@ fn an_operator_may_retry_at_once() {
     let mut world = world_of(plan());
     world.script(HUB, Reply::Status(400));
     publish(&mut world, 1);
-    world.script(HUB, Reply::Accept);
-    world.wait(10);
-    assert_eq!(world.changes(), NOTHING);
-    world.retry(None);
-    world.wait(1);
-    assert_eq!(world.changes(), ["[00:00, 01:00] u r1 01:00"]);
+    world.script(HUB, Reply::Accept).expect_no_changes(10);
+    world.retry(None).expect_changes(1, [FIRST]);
 }
 
 #[test]
 fn a_hub_that_joins_receives_what_is_cut_from_then_on() {
     for is_advertised in [true, false] {
         let mut world = world_of(two_hubs());
-        world.write(UP, set_a(TOPIC, &[HUB]));
+        world.write(SET_A, set_a(TOPIC, &[HUB]));
         publish(&mut world, 1);
         if is_advertised {
-            world.write(UP, set_a(TOPIC, &[HUB, OTHER_HUB]));
+            world.write(SET_A, set_a(TOPIC, &[HUB, OTHER_HUB]));
         } else {
-            world.write(UP, set_a(TOPIC, &[]));
+            world.write(SET_A, set_a(TOPIC, &[]));
         }
         world.changes_at(OTHER_HUB);
         publish(&mut world, 2);
-        assert_eq!(world.changes_at(OTHER_HUB), ["[01:00, 02:00] u r2 02:00"]);
+        assert_eq!(world.changes_at(OTHER_HUB), [SECOND]);
         assert_eq!(world.changes().len(), 2);
     }
 }
 
 #[test]
 fn a_hub_that_leaves_receives_what_was_cut_until_then() {
-    let mut world = world_of(two_hubs());
-    world.script(OTHER_HUB, Reply::Status(503));
+    let mut world = world_of(two_hubs()).with_down(OTHER_HUB);
     publish(&mut world, 1);
-    world.write(UP, set_a(TOPIC, &[HUB]));
+    world.write(SET_A, set_a(TOPIC, &[HUB]));
     publish(&mut world, 2);
     world.script(OTHER_HUB, Reply::Accept);
-    world.wait(60);
-    assert_eq!(world.changes_at(OTHER_HUB), ["[00:00, 01:00] u r1 01:00"]);
+    world.expect_changes_at(OTHER_HUB, 60, [FIRST]);
     assert_eq!(world.changes().len(), 2);
 }
 
 #[test]
 fn a_hub_that_left_and_returns_before_it_received_all_continues() {
-    let mut world = world_of(two_hubs());
-    world.script(OTHER_HUB, Reply::Status(503));
+    let mut world = world_of(two_hubs()).with_down(OTHER_HUB);
     publish(&mut world, 1);
-    world.write(UP, set_a(TOPIC, &[HUB]));
+    world.write(SET_A, set_a(TOPIC, &[HUB]));
     publish(&mut world, 2);
-    world.write(UP, set_a(TOPIC, &[HUB, OTHER_HUB]));
+    world.write(SET_A, set_a(TOPIC, &[HUB, OTHER_HUB]));
     world.script(OTHER_HUB, Reply::Accept);
-    world.wait(60);
-    assert_eq!(
-        world.changes_at(OTHER_HUB),
-        ["[00:00, 01:00] u r1 01:00", "[01:00, 02:00] u r2 02:00"]
-    );
+    world.expect_changes_at(OTHER_HUB, 60, [FIRST, SECOND]);
 }
 
 #[test]
 fn a_hub_that_replaces_another_goes_on_for_it() {
-    let mut world = world_of(plan());
-    world.script(HUB, Reply::Status(503));
+    let mut world = world_of(plan()).with_down(HUB);
     publish(&mut world, 1);
     publish(&mut world, 2);
     world.crash();
     set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
     world.start();
-    world.wait(60);
-    assert_eq!(
-        world.changes_at(OTHER_HUB),
-        ["[00:00, 01:00] u r1 01:00", "[01:00, 02:00] u r2 02:00"]
-    );
+    world.expect_changes_at(OTHER_HUB, 60, [FIRST, SECOND]);
 }
 
 #[test]
 fn a_hub_that_replaces_another_and_is_not_advertised_receives_nothing() {
     let mut world = world_of(plan());
-    world.write(UP, set_a(TOPIC, &[HUB]));
+    world.write(SET_A, set_a(TOPIC, &[HUB]));
     world.script(HUB, Reply::Status(503));
     publish(&mut world, 1);
     world.crash();
     set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
-    world.start();
-    world.wait(60);
-    assert_eq!(world.changes_at(OTHER_HUB), NOTHING);
+    world.start().expect_changes_at(OTHER_HUB, 60, NOTHING);
 }
 
 /// C20: what is published while no hub takes anything goes into few large notifications.
 #[test]
 fn changes_gather_while_no_hub_takes_any() {
-    let mut world = world_of(plan());
-    world.script(HUB, Reply::Status(503));
+    let mut world = world_of(plan()).with_down(HUB);
     for number in 1..6 {
         publish(&mut world, number);
         world.wait(30);
     }
     world.script(HUB, Reply::Accept);
-    world.wait(30);
-    assert_eq!(
-        world.changes(),
-        [
-            "[00:00, 01:00] u r1 01:00",
-            "[01:00, 05:00] u r2 02:00; u r3 03:00; u r4 04:00; u r5 05:00"
-        ]
-    );
+    world.expect_changes(30, [FIRST, GATHERED]);
 }
 
 /// C20: a generator that writes its list anew with each run loses nothing either.
@@ -204,8 +170,7 @@ fn changes_gather_while_no_hub_takes_any() {
 #[case(1)]
 #[case(3 * 60)]
 fn what_a_list_had_while_no_hub_takes_any_is_announced(#[case] minutes: u64) {
-    let mut world = world_of(plan());
-    world.script(HUB, Reply::Status(503));
+    let mut world = world_of(plan()).with_down(HUB);
     for number in 1..6 {
         world.write_changes(LIST, &[format!("u r{number} 0{number}:00")]);
         world.wait(minutes * 60);
@@ -213,53 +178,38 @@ fn what_a_list_had_while_no_hub_takes_any_is_announced(#[case] minutes: u64) {
             world.crash_and_start();
         }
     }
-    assert_eq!(
-        world.logged(),
-        [1, 2],
-        "what is in flight, and what follows it"
-    );
+    assert_eq!(world.logged(), [1, 2]); // what is in flight, and what follows it
     world.script(HUB, Reply::Accept);
-    world.wait(60);
-    assert_eq!(
-        world.changes(),
-        [
-            "[00:00, 01:00] u r1 01:00",
-            "[01:00, 05:00] u r2 02:00; u r3 03:00; u r4 04:00; u r5 05:00"
-        ]
-    );
+    world.expect_changes(60, [FIRST, GATHERED]);
 }
 
 #[test]
 fn a_channel_without_hubs_waits_for_none() {
     let mut world = world_of(two_hubs());
-    world.write(UP, set_a(TOPIC, &["https://foreign.example.com/"]));
+    world.write(SET_A, set_a(TOPIC, &["https://foreign.example.com/"]));
     publish(&mut world, 1);
     publish(&mut world, 2);
-    assert_eq!(world.served_changes(TOPIC), "[01:00, 02:00] u r2 02:00");
+    assert_eq!(world.served_changes(TOPIC), SECOND);
 }
 
 #[test]
 fn what_every_hub_heard_is_forgotten_but_the_last() {
-    let mut world = world_of(two_hubs());
-    world.script(OTHER_HUB, Reply::Status(503));
+    let mut world = world_of(two_hubs()).with_down(OTHER_HUB);
     for number in 1..4 {
         publish(&mut world, number);
     }
     assert_eq!(world.logged(), [1, 2, 3]);
-    world.script(OTHER_HUB, Reply::Accept);
-    world.wait(60);
+    world.script(OTHER_HUB, Reply::Accept).wait(60);
     assert_eq!(world.logged(), [3]);
     world.crash_and_start();
-    assert_eq!(world.served_changes(TOPIC), "[02:00, 03:00] u r3 03:00");
+    assert_eq!(world.served_changes(TOPIC), THIRD);
 }
 
 /// C22: the log is no longer than what hubs may still be sent.
 #[test]
 fn what_a_hub_skips_that_fell_behind_is_forgotten() {
-    let mut plan = two_hubs();
-    plan.window.change_backlog = 3;
-    let mut world = world_of(plan);
-    world.script(OTHER_HUB, Reply::Status(503));
+    let mut world =
+        world_of(altered(two_hubs(), |plan| plan.window.change_backlog = 3)).with_down(OTHER_HUB);
     for number in 1..9 {
         publish(&mut world, number);
     }
@@ -269,26 +219,17 @@ fn what_a_hub_skips_that_fell_behind_is_forgotten() {
     publish(&mut world, 9);
     assert_eq!(world.logged(), [1, 8, 9]);
     world.script(OTHER_HUB, Reply::Accept);
-    world.wait(3_600);
-    assert_eq!(
-        world.changes_at(OTHER_HUB),
-        [
-            "[00:00, 01:00] u r1 01:00",
-            "[07:00, 08:00] u r8 08:00",
-            "[08:00, 09:00] u r9 09:00"
-        ]
-    );
+    let last = ["[07:00, 08:00] u r8 08:00", "[08:00, 09:00] u r9 09:00"];
+    world.expect_changes_at(OTHER_HUB, 3_600, [FIRST, last[0], last[1]]);
     assert_eq!(world.logged(), [9]);
 }
 
 #[test]
 fn what_is_published_after_a_hub_left_is_kept_for_its_return_up_to_the_backlog() {
-    let mut plan = two_hubs();
-    plan.window.change_backlog = 3;
-    let mut world = world_of(plan);
-    world.script(OTHER_HUB, Reply::Status(503));
+    let mut world =
+        world_of(altered(two_hubs(), |plan| plan.window.change_backlog = 3)).with_down(OTHER_HUB);
     publish(&mut world, 1);
-    world.write(UP, set_a(TOPIC, &[HUB]));
+    world.write(SET_A, set_a(TOPIC, &[HUB]));
     for number in 2..5 {
         publish(&mut world, number);
     }
@@ -296,18 +237,11 @@ fn what_is_published_after_a_hub_left_is_kept_for_its_return_up_to_the_backlog()
     publish(&mut world, 5);
     assert_eq!(world.logged(), [1, 5]);
     publish(&mut world, 6);
-    world.write(UP, set_a(TOPIC, &[HUB, OTHER_HUB]));
+    world.write(SET_A, set_a(TOPIC, &[HUB, OTHER_HUB]));
     publish(&mut world, 7);
     world.script(OTHER_HUB, Reply::Accept);
-    world.wait(3_600);
-    assert_eq!(
-        world.changes_at(OTHER_HUB),
-        [
-            "[00:00, 01:00] u r1 01:00",
-            "[05:00, 06:00] u r6 06:00",
-            "[06:00, 07:00] u r7 07:00"
-        ]
-    );
+    let last = ["[05:00, 06:00] u r6 06:00", "[06:00, 07:00] u r7 07:00"];
+    world.expect_changes_at(OTHER_HUB, 3_600, [FIRST, last[0], last[1]]);
 }
 
 /// R11.
@@ -315,25 +249,15 @@ fn what_is_published_after_a_hub_left_is_kept_for_its_return_up_to_the_backlog()
 fn what_a_hub_that_left_does_not_take_is_dropped_after_a_while() {
     let mut plan = two_hubs();
     plan.retired_topic = Duration::from_secs(3_600);
-    let mut world = world_of(plan);
-    world.script(OTHER_HUB, Reply::Status(503));
+    let mut world = world_of(plan).with_down(OTHER_HUB);
     publish(&mut world, 1);
     publish(&mut world, 2);
-    world.write(UP, set_a(TOPIC, &[HUB]));
-    world.facts();
+    world.write(SET_A, set_a(TOPIC, &[HUB])).facts();
     world.wait(3_500);
     assert_eq!(world.logged(), [1, 2]);
     world.wait(200);
-    let dropped = world.facts().into_iter().filter_map(|fact| match fact {
-        Fact::Dropped {
-            hub,
-            changes,
-            cause: DropCause::HubRemoved,
-            ..
-        } => Some((hub.to_string(), changes)),
-        _ => None,
-    });
-    assert_eq!(dropped.collect::<Vec<_>>(), [(OTHER_HUB.to_owned(), 2)]);
+    let dropped = [format!("{OTHER_HUB} {TOPIC} 2")];
+    assert_eq!(world.dropped(DropCause::HubRemoved), dropped);
     assert_eq!(world.logged(), [2]);
     assert!(!world.has_account(TOPIC, OTHER_HUB));
     world.change_attempts_at(OTHER_HUB);
@@ -345,15 +269,14 @@ fn what_a_hub_that_left_does_not_take_is_dropped_after_a_while() {
 fn halves_go_on_after_a_crash() {
     let mut world = world_of(plan());
     world.script(HUB, Reply::AtMost(1));
-    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00", "u c 03:00"]);
-    world.wait(1);
-    assert_eq!(
-        world.changes(),
+    world.append(LIST, &["u a 01:00", "u b 02:00", "u c 03:00"]);
+    world.expect_changes(
+        1,
         [
             "[00:00, 01:00] u a 01:00",
             "[01:00, 02:00] u b 02:00",
-            "[02:00, 03:00] u c 03:00"
-        ]
+            "[02:00, 03:00] u c 03:00",
+        ],
     );
     world.script(HUB, Reply::FirstOf(1, 413));
     world.write_changes(LIST, &["u z 00:00", "u d 04:00", "u e 05:00", "u f 06:00"]);
@@ -361,8 +284,7 @@ fn halves_go_on_after_a_crash() {
     let first = world.changes();
     world.crash();
     world.script(HUB, Reply::Accept);
-    world.start();
-    world.wait(3_600);
+    world.start().wait(3_600);
     let mut heard = first;
     heard.extend(world.changes());
     let entries: Vec<String> = heard

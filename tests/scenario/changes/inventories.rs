@@ -8,8 +8,8 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rstest::rstest;
 
-use crate::changes::{LIST, NOTHING, TOPIC, UP, set_a, time};
-use crate::world::{World, capability_list, mount, plan};
+use crate::changes::{LIST, TOPIC, set_a, time, told};
+use crate::world::{Doc, NOTHING, SET_A, World, capability_list, plan};
 
 const RESOURCES: &str = "/a/resourcelist.xml";
 const MORE: &str = "/a/more.xml";
@@ -36,7 +36,7 @@ fn world() -> World {
     plan.sources[0].changes_from_resource_lists = true;
     let mut world = World::new(plan);
     world.now = time("2026-11-20T10:06:00Z");
-    world.write(UP, set_a(TOPIC, &[]));
+    world.write(SET_A, set_a(TOPIC, &[]));
     world
 }
 
@@ -44,36 +44,25 @@ fn world() -> World {
 #[test]
 fn a_list_that_was_deleted_for_good_is_told_when_it_comes_back_although_nothing_is_compared() {
     let mut world = world();
-    world.write_changes(LIST, &["u a 01:00"]);
-    world.wait(10);
-    world.start();
-    world.wait(60);
-    world.crash_and_start();
-    world.wait(60);
-    world.delete(LIST);
-    world.wait(1_000);
+    world.write_changes(LIST, &["u a 01:00"]).wait(10);
+    world.start().wait(60);
+    world.crash_and_start().wait(60);
+    world.delete(LIST).wait(1_000);
     assert_eq!(world.keys_of(LIST), (0, 0));
     world.write_changes(LIST, &["u a 01:00"]);
-    world.wait(60);
-    assert_eq!(told(&mut world), ["u a 01:00"]);
+    world.expect_entries(60, ["u a 01:00"]);
 }
 
 #[test]
 fn what_resource_lists_gain_and_lose_is_told() {
     let mut world = world();
     let first = resource_list((0..4).map(|number| (number, 1)));
-    world.write_text(RESOURCES, first.as_bytes());
-    world.wait(10);
-    world.start();
-    world.wait(60);
-    assert_eq!(world.changes(), NOTHING);
+    world.write_text(RESOURCES, first.as_bytes()).wait(10);
+    world.start().expect_no_changes(60);
     let second = resource_list([(0, 1), (1, 2), (3, 1), (4, 1)].into_iter());
     world.write_text(RESOURCES, second.as_bytes());
-    world.wait(60);
-    assert_eq!(told(&mut world), ["u r1", "c r4"]);
-    world.crash_and_start();
-    world.wait(400);
-    assert_eq!(told(&mut world), ["d r2"]);
+    world.expect_entries(60, ["u r1", "c r4"]);
+    world.crash_and_start().expect_entries(400, ["d r2"]);
 }
 
 #[test]
@@ -84,64 +73,46 @@ fn a_crash_while_a_large_inventory_is_learned_announces_nothing() {
         let list = resource_list((first..first + 30_000).map(|number| (number, 1)));
         world.write_text(name, list.as_bytes());
     }
-    world.wait(10);
-    world.start();
+    world.wait(10).start();
     // One round is over, and the next one is not.
     world.wait(38);
-    world.crash_and_start();
-    world.wait(100);
-    assert_eq!(world.changes(), NOTHING);
+    world.crash_and_start().expect_no_changes(100);
 }
 
 #[test]
 fn the_lists_of_a_new_mount_are_learned_beside_what_others_gain() {
     let mut world = world();
     let first = resource_list((0..4).map(|number| (number, 1)));
-    world.write_text(RESOURCES, first.as_bytes());
-    world.wait(10);
-    world.start();
-    world.wait(60);
+    world.write_text(RESOURCES, first.as_bytes()).wait(10);
+    world.start().wait(60);
     world.crash();
-    let more = mount("/srv/more", "https://more.example.org/");
-    world.plan.sources[0].mounts.push(more);
+    world.add_mount("/srv/more", "https://more.example.org/");
     let foreign = resource_list((4..8).map(|number| (number, 1)));
     world.write_text("https://more.example.org/a/more.xml", foreign.as_bytes());
     let second = resource_list([(0, 1), (1, 2), (2, 1), (3, 1), (9, 1)].into_iter());
     world.write_text(RESOURCES, second.as_bytes());
-    world.start();
-    world.wait(60);
-    assert_eq!(told(&mut world), ["u r1", "c r9"]);
+    world.start().expect_entries(60, ["u r1", "c r9"]);
 }
 
 /// A world that was told of four resources, of which the lists lack the third now, for 40 s.
 fn missing_one() -> World {
     let mut world = world();
     let first = resource_list((0..4).map(|number| (number, 1)));
-    world.write_text(RESOURCES, first.as_bytes());
-    world.wait(10);
-    world.start();
-    world.wait(60);
+    world.write_text(RESOURCES, first.as_bytes()).wait(10);
+    world.start().wait(60);
     let second = resource_list([(0, 1), (1, 1), (3, 1)].into_iter());
     world.write_text(RESOURCES, second.as_bytes());
-    world.wait(70);
-    assert_eq!(world.changes(), NOTHING);
+    world.expect_no_changes(70);
     world
-}
-
-fn told(world: &mut World) -> Vec<String> {
-    let heard = world.changes_heard_by(crate::world::HUB);
-    heard.iter().flat_map(|heard| heard.entries()).collect()
 }
 
 #[test]
 fn the_grace_of_a_resource_begins_anew_in_each_run() {
     for clock_set in [0, -86_400] {
         let mut world = missing_one();
-        world.crash();
-        world.wait(600);
+        world.crash().wait(600);
         world.set_clock(SignedDuration::from_secs(clock_set));
-        world.start();
-        world.wait(320);
+        world.start().wait(320);
         assert_eq!(told(&mut world), NOTHING, "{clock_set}");
         world.wait(30);
         assert_eq!(told(&mut world), ["d r2"], "{clock_set}");
@@ -163,36 +134,24 @@ fn a_clock_that_is_set_moves_no_grace_of_a_resource() {
 #[test]
 fn time_without_the_list_is_no_grace_of_a_resource() {
     let mut world = missing_one();
-    world.unmount(0);
-    world.wait(3_600);
+    world.unmount(0).wait(3_600);
     world.remount(0, 1);
-    world.write_text(
-        RESOURCES,
-        resource_list([(0, 1), (1, 2), (3, 1)].into_iter()).as_bytes(),
-    );
-    world.wait(200);
-    assert_eq!(told(&mut world), ["u r1"], "its mount was absent");
-    world.unseen(|world| world.delete(RESOURCES));
-    world.see(RESOURCES);
-    world.wait(200);
-    world.write_text(
-        RESOURCES,
-        resource_list([(0, 1), (1, 3), (3, 1)].into_iter()).as_bytes(),
-    );
-    world.wait(200);
-    assert_eq!(told(&mut world), ["u r1"], "it was missing itself");
-    world.wait(140);
-    assert_eq!(told(&mut world), ["d r2"]);
+    let other = resource_list([(0, 1), (1, 2), (3, 1)].into_iter());
+    world.write_text(RESOURCES, other.as_bytes());
+    world.expect_entries(200, ["u r1"]); // its mount was absent
+    world.unseen().delete(RESOURCES);
+    world.see(RESOURCES).wait(200);
+    let other = resource_list([(0, 1), (1, 3), (3, 1)].into_iter());
+    world.write_text(RESOURCES, other.as_bytes());
+    world.expect_entries(200, ["u r1"]); // it was missing itself
+    world.expect_entries(140, ["d r2"]);
 }
 
 #[test]
 fn a_reload_ends_no_grace_of_a_resource() {
     let mut world = missing_one();
-    world.reload();
-    world.wait(250);
-    assert_eq!(told(&mut world), NOTHING);
-    world.wait(20);
-    assert_eq!(told(&mut world), ["d r2"]);
+    world.reload().expect_entries(250, NOTHING);
+    world.expect_entries(20, ["d r2"]);
 }
 
 /// C29: the lists are seen whatever else cannot be read.
@@ -203,12 +162,10 @@ fn a_directory_or_file_that_cannot_be_read_now_and_then_ends_no_grace_of_a_resou
     let mut world = missing_one();
     for _ in 0..10 {
         if is_file {
-            world.write_text("/a/other.xml", b"<urlset");
-            world.wait(200);
+            world.write_text("/a/other.xml", b"<urlset").wait(200);
             world.delete("/a/other.xml");
         } else {
-            world.deny_directories(&["a/temporary"]);
-            world.wait(100);
+            world.deny_directories(&["a/temporary"]).wait(100);
             world.deny_directories(&[]);
         }
         world.wait(100);
@@ -232,30 +189,22 @@ fn what_was_there_before_resource_lists_are_compared_is_not_told() {
         let mut world = world();
         compare_resource_lists(&mut world, false);
         write_resources(&mut world, RESOURCES, 0..4);
-        world.start();
-        world.wait(60);
+        world.start().wait(60);
         let turn = |world: &mut World, is_wanted| {
             compare_resource_lists(world, is_wanted);
-            match is_reloaded {
-                true => world.reload(),
-                false => world.crash_and_start(),
-            }
-            world.wait(60);
+            world.apply_plan(is_reloaded).wait(60);
             assert_eq!(told(world), NOTHING);
         };
         turn(&mut world, true);
         write_resources(&mut world, RESOURCES, 0..5);
-        world.wait(60);
-        assert_eq!(told(&mut world), ["c r4"]);
+        world.expect_entries(60, ["c r4"]);
         turn(&mut world, false);
         write_resources(&mut world, RESOURCES, 1..7);
         world.wait(60);
         turn(&mut world, true);
-        world.wait(400);
-        assert_eq!(told(&mut world), NOTHING);
+        world.expect_entries(400, NOTHING);
         write_resources(&mut world, RESOURCES, 1..8);
-        world.wait(60);
-        assert_eq!(told(&mut world), ["c r7"]);
+        world.expect_entries(60, ["c r7"]);
     }
 }
 
@@ -265,61 +214,46 @@ fn a_crash_after_resource_lists_are_compared_tells_nothing_that_was_there() {
     compare_resource_lists(&mut world, false);
     world.reading = std::time::Duration::from_secs(5);
     write_resources(&mut world, RESOURCES, 0..60_000);
-    world.start();
-    world.wait(60);
+    world.start().wait(60);
     compare_resource_lists(&mut world, true);
     world.reload();
     // One round is over, and the next one is not.
     world.wait(38);
-    world.crash_and_start();
-    world.wait(100);
-    assert_eq!(world.changes(), NOTHING);
+    world.crash_and_start().expect_no_changes(100);
 }
 
 #[test]
 fn a_first_resource_list_that_comes_late_is_learned() {
     let mut world = world();
-    world.start();
-    world.wait(100);
+    world.start().wait(100);
     write_resources(&mut world, RESOURCES, 0..4);
-    world.wait(60);
-    assert_eq!(told(&mut world), NOTHING);
+    world.expect_entries(60, NOTHING);
     write_resources(&mut world, RESOURCES, 0..5);
-    world.wait(60);
-    assert_eq!(told(&mut world), ["c r4"]);
+    world.expect_entries(60, ["c r4"]);
 }
 
 #[test]
 fn a_change_list_that_comes_before_any_resource_list_is_told() {
     let mut world = world();
-    world.start();
-    world.wait(100);
+    world.start().wait(100);
     world.write_changes(LIST, &["u a 05:00"]);
-    world.wait(60);
-    assert_eq!(told(&mut world), ["u a"], "C11");
+    world.expect_entries(60, ["u a"]); // C11
 }
 
 #[test]
 fn resource_lists_are_learned_when_the_only_change_list_is_gone() {
     let mut world = world();
-    world.write_changes(LIST, &["u z 00:00"]);
-    world.wait(10);
-    world.start();
-    world.wait(10);
+    world.write_changes(LIST, &["u z 00:00"]).wait(10);
+    world.start().wait(10);
     write_resources(&mut world, RESOURCES, 0..4);
     world.wait(60);
-    world.delete(LIST);
-    world.wait(400);
-    assert_eq!(told(&mut world), NOTHING);
+    world.delete(LIST).expect_entries(400, NOTHING);
     write_resources(&mut world, RESOURCES, 0..5);
-    world.wait(60);
-    assert_eq!(told(&mut world), ["c r4"]);
+    world.expect_entries(60, ["c r4"]);
     world.write_changes(LIST, &["u a 05:00"]);
-    world.wait(60);
-    assert_eq!(told(&mut world), ["u a 05:00"], "C11");
+    world.expect_entries(60, ["u a 05:00"]); // C11
     write_resources(&mut world, RESOURCES, 0..6);
-    world.wait(60);
-    assert_eq!(told(&mut world), NOTHING, "it has a Change List");
+    world.expect_entries(60, NOTHING); // it has a Change List
 }
 
 #[test]
@@ -328,29 +262,26 @@ fn a_change_list_that_is_not_listed_for_a_while_stays_known() {
     let entries = ["u z 00:00", "u a 01:00"];
     world.write_text(LIST, without_up(&entries).as_bytes());
     write_resources(&mut world, RESOURCES, 0..4);
-    world.wait(10);
-    world.start();
-    world.wait(60);
-    world.write(
-        UP,
-        capability_list("/a", &["resourcelist"]).change_channel(TOPIC, &[]),
-    );
+    world.wait(10).start().wait(60);
+    world.write(SET_A, without_change_list());
     world.wait(40);
     write_resources(&mut world, RESOURCES, 0..5);
-    world.wait(60);
-    assert_eq!(told(&mut world), ["c r4"], "they were learned");
-    world.write(UP, set_a(TOPIC, &[]));
-    world.wait(60);
-    assert_eq!(told(&mut world), NOTHING);
+    world.expect_entries(60, ["c r4"]); // they were learned
+    world.write(SET_A, set_a(TOPIC, &[]));
+    world.expect_entries(60, NOTHING);
     let grown = [&entries[..], &["u b 02:00"]].concat();
     world.write_text(LIST, without_up(&grown).as_bytes());
-    world.wait(10);
-    assert_eq!(told(&mut world), ["u b"]);
+    world.expect_entries(10, ["u b"]);
+}
+
+/// The Capability List of `/a`, which lists its Resource List alone.
+fn without_change_list() -> Doc {
+    capability_list("/a", &["resourcelist"]).change_channel(TOPIC, &[])
 }
 
 /// A Change List that only a Capability List lists.
 fn without_up(entries: &[&str]) -> String {
-    let text = crate::world::change_list(UP, entries);
+    let text = crate::world::change_list(SET_A, entries);
     let up = "<rs:ln rel=\"up\" href=\"https://example.org/a/capabilitylist.xml\"/>\n";
     text.replace(up, "")
 }
@@ -360,32 +291,26 @@ fn the_last_changes_of_change_lists_are_told_although_resource_lists_may_be_comp
     let mut world = world();
     world.write_text(LIST, without_up(&["u z 00:00"]).as_bytes());
     write_resources(&mut world, RESOURCES, 0..4);
-    world.wait(10);
-    world.start();
-    world.wait(60);
-    world.delete(UP);
-    world.wait(299);
+    world.wait(10).start().wait(60);
+    world.delete(SET_A).wait(299);
     world.write_text(LIST, without_up(&["u z 00:00", "u a 01:00"]).as_bytes());
-    world.wait(60);
-    assert_eq!(told(&mut world), ["u a 01:00"]);
+    world.expect_entries(60, ["u a 01:00"]);
 }
 
 #[test]
 fn the_last_changes_of_a_change_list_are_told_if_its_set_has_resource_lists_from_then_on() {
     let mut world = world();
     world.write_text(LIST, without_up(&["u z 00:00"]).as_bytes());
-    world.wait(10);
-    world.start();
-    world.wait(10);
+    world.wait(10).start().wait(10);
     write_resources(&mut world, RESOURCES, 0..4);
     world.wait(60);
-    world.unseen(|world| {
-        let up = capability_list("/a", &["resourcelist"]);
-        world.write(UP, up.change_channel("/a/moved/", &[]));
-        world.write_text(LIST, without_up(&["u z 00:00", "u a 10:00"]).as_bytes());
-    });
-    world.see_all(&[UP.to_owned(), LIST.to_owned()]);
-    world.wait(60);
+    let up = capability_list("/a", &["resourcelist"]);
+    let text = without_up(&["u z 00:00", "u a 10:00"]);
+    let mut unseen = world.unseen();
+    unseen.write(SET_A, up.change_channel("/a/moved/", &[]));
+    unseen.write_text(LIST, text.as_bytes());
+    drop(unseen);
+    world.see_all([SET_A, LIST]).wait(60);
     write_resources(&mut world, RESOURCES, 0..5);
     world.wait(60);
     let heard = world.changes_heard_by(crate::world::HUB);
@@ -399,34 +324,23 @@ fn the_last_changes_of_a_change_list_are_told_if_its_set_has_resource_lists_from
 #[test]
 fn the_last_changes_of_resource_lists_are_told_on_the_old_topic() {
     let mut world = world();
-    world.write(
-        UP,
-        capability_list("/a", &["resourcelist"]).change_channel(TOPIC, &[]),
-    );
+    world.write(SET_A, without_change_list());
     write_resources(&mut world, RESOURCES, 0..4);
-    world.wait(10);
-    world.start();
-    world.wait(60);
-    world.delete(UP);
-    world.wait(299);
+    world.wait(10).start().wait(60);
+    world.delete(SET_A).wait(299);
     write_resources(&mut world, RESOURCES, 0..5);
-    world.wait(60);
-    assert_eq!(told(&mut world), ["c r4"]);
+    world.expect_entries(60, ["c r4"]);
 }
 
 #[test]
 fn the_deletion_of_all_resource_lists_waits_for_the_operator() {
     let mut world = world();
     write_resources(&mut world, RESOURCES, 0..4);
-    world.wait(10);
-    world.start();
-    world.wait(60);
-    world.delete(RESOURCES);
-    world.wait(800);
+    world.wait(10).start().wait(60);
+    world.delete(RESOURCES).wait(800);
     for is_restarted in [false, true] {
         if is_restarted {
-            world.crash_and_start();
-            world.wait(800);
+            world.crash_and_start().wait(800);
         }
         assert_eq!(told(&mut world), NOTHING);
         let found = world.entry_findings();
@@ -435,8 +349,7 @@ fn the_deletion_of_all_resource_lists_waits_for_the_operator() {
         };
         assert_eq!((*missing, *of), (4, 4), "restarted: {is_restarted}");
     }
-    world.accept_deletions();
-    world.wait(60);
+    world.accept_deletions().wait(60);
     let mut told = told(&mut world);
     told.sort();
     assert_eq!(told, ["d r0", "d r1", "d r2", "d r3"]);
@@ -450,14 +363,10 @@ fn the_deletion_of_all_resource_lists_waits_for_the_operator() {
 fn one_confirmation_deletes_more_than_a_round_takes() {
     let mut world = world();
     write_resources(&mut world, RESOURCES, 0..25_000);
-    world.wait(10);
-    world.start();
-    world.wait(60);
+    world.wait(10).start().wait(60);
     write_resources(&mut world, RESOURCES, 0..1);
-    world.wait(800);
-    assert_eq!(world.changes(), NOTHING);
-    world.accept_deletions();
-    world.wait(600);
+    world.expect_no_changes(800);
+    world.accept_deletions().wait(600);
     assert_eq!(told(&mut world).len(), 24_999);
 }
 
@@ -466,19 +375,15 @@ fn one_confirmation_deletes_more_than_a_round_takes() {
 fn a_confirmation_during_a_round_is_of_what_was_missing_before() {
     let mut world = world();
     write_resources(&mut world, RESOURCES, 0..30);
-    world.wait(10);
-    world.start();
-    world.wait(60);
+    world.wait(10).start().wait(60);
     write_resources(&mut world, RESOURCES, 0..4);
     world.wait(800);
     world.reading = std::time::Duration::from_secs(100);
     write_resources(&mut world, RESOURCES, 0..3);
     world.wait(60);
-    world.accept_deletions();
-    world.wait(250);
+    world.accept_deletions().wait(250);
     assert_eq!(told(&mut world).len(), 26);
-    world.wait(800);
-    assert_eq!(told(&mut world), ["d r3"]);
+    world.expect_entries(800, ["d r3"]);
 }
 
 /// C29: what is confirmed is counted first, and stays so if the daemon stops before it is said.
@@ -486,9 +391,7 @@ fn a_confirmation_during_a_round_is_of_what_was_missing_before() {
 fn a_confirmation_counts_what_it_confirms_and_no_restart_loses_it() {
     let mut world = world();
     write_resources(&mut world, RESOURCES, 0..30);
-    world.wait(10);
-    world.start();
-    world.wait(60);
+    world.wait(10).start().wait(60);
     write_resources(&mut world, RESOURCES, 0..4);
     world.wait(800);
     // As a command reads it while no daemon runs, and at a start.
@@ -496,7 +399,7 @@ fn a_confirmation_counts_what_it_confirms_and_no_restart_loses_it() {
     let reader = world.engine().reader(world.now);
     let missing = rsnotify::report::sources::acceptable(&reader, 0).unwrap();
     assert_eq!(missing.documents, 0);
-    assert_eq!(missing.sets, [(crate::changes::uri(UP), 26, 30)]);
+    assert_eq!(missing.sets, [(crate::changes::uri(SET_A), 26, 30)]);
     world.facts();
     world.accept_deletions();
     let accepted = world.facts().into_iter().find_map(|fact| match fact {
@@ -510,10 +413,8 @@ fn a_confirmation_counts_what_it_confirms_and_no_restart_loses_it() {
     assert_eq!(accepted, Some((0, 26)));
     world.crash();
     // One more is missing now, which nobody confirmed.
-    world.unseen(|world| write_resources(world, RESOURCES, 0..3));
-    world.start();
-    world.wait(60);
+    write_resources(&mut world.unseen(), RESOURCES, 0..3);
+    world.start().wait(60);
     assert_eq!(told(&mut world).len(), 26);
-    world.wait(800);
-    assert_eq!(told(&mut world), ["d r3"], "after its grace");
+    world.expect_entries(800, ["d r3"]); // after its grace
 }

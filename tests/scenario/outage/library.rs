@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use resourcesync::payload::Payload;
 
+use crate::world::hub::change_of;
 use crate::world::{HUB, Heard, OTHER_HUB, World, list, short};
 
 /// The most documents; some are absent at any time.
@@ -122,17 +123,16 @@ impl Library {
                     let topic = format!("{set}/framework/");
                     list("capabilitylist").lists(&members).channel(&topic, &[])
                 }
-                false => list("changelist").up(&format!("{set}/capabilitylist.xml")),
+                false => list("changelist").of(set),
             };
-            self.world
-                .unseen(|world| world.write(&name, doc.version(version)));
+            self.world.unseen().write(&name, doc.version(version));
             self.tree.insert(name, version);
         }
     }
 
     fn remove(&mut self, names: impl IntoIterator<Item = String>) {
         for name in names {
-            self.world.unseen(|world| world.delete(&name));
+            self.world.unseen().delete(&name);
             self.tree.remove(&name);
         }
     }
@@ -143,7 +143,7 @@ impl Library {
         self.changes += changes.len();
         let (deleted, others): (Vec<_>, Vec<_>) = changes
             .into_iter()
-            .partition(|change| change.starts_with("deleted"));
+            .partition(|change| change.starts_with("d "));
         self.world.wait(10);
         self.listen();
         assert_eq!(self.news(), others);
@@ -209,7 +209,7 @@ pub fn difference(told: &Documents, seen: &Documents) -> Vec<String> {
             } else {
                 "changelist"
             };
-            Some(format!("{change} {capability} {name}"))
+            Some(change_of(change, capability, name))
         })
         .collect();
     changes.sort();

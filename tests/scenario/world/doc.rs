@@ -48,6 +48,11 @@ pub fn capability_list(set: &str, capabilities: &[&str]) -> Doc {
         .channel(&format!("{set}/framework/"), &[])
 }
 
+/// A Capability List of nothing but a channel.
+pub fn advertise(topic: &str, hubs: &[&str]) -> Doc {
+    list("capabilitylist").channel(topic, hubs)
+}
+
 impl Doc {
     /// Another content; versions differ in their root-level `at`.
     pub fn version(self, version: u32) -> Doc {
@@ -59,6 +64,11 @@ impl Doc {
             up: Some(absolute(up)),
             ..self
         }
+    }
+
+    /// Names the Capability List of a set as `up`.
+    pub fn of(self, set: &str) -> Doc {
+        self.up(&format!("{set}/capabilitylist.xml"))
     }
 
     pub fn index(self, index: &str) -> Doc {

@@ -65,16 +65,23 @@ impl Heard {
     }
 }
 
-/// Each entry as `updated changelist /a/changelist.xml`.
+/// Returns the entries as `u /a/changelist.xml`, or as `u changedump /a/b.xml` if their names do not say their
+/// capability.
 pub fn changes(payload: &Payload) -> Vec<String> {
-    payload
-        .entries
-        .iter()
-        .map(|entry| {
-            let (change, capability) = (entry.change, entry.capability);
-            format!("{change} {capability} {}", short(entry.uri.as_str()))
-        })
-        .collect()
+    let entries = payload.entries.iter();
+    let changes = entries.map(|entry| {
+        let (change, capability) = (entry.change.as_str(), entry.capability.as_str());
+        change_of(change, capability, &short(entry.uri.as_str()))
+    });
+    changes.collect()
+}
+
+pub fn change_of(change: &str, capability: &str, name: &str) -> String {
+    let (kind, (_, file)) = (&change[..1], name.rsplit_once('/').unwrap());
+    match file.strip_suffix(".xml") == Some(capability) {
+        true => format!("{kind} {name}"),
+        false => format!("{kind} {capability} {name}"),
+    }
 }
 
 pub fn short(uri: &str) -> String {

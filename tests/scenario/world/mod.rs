@@ -9,6 +9,7 @@ mod statements;
 mod tree;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ use resourcesync::payload::Payload;
 use resourcesync::uri::{Hub, Topic};
 use rsnotify::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use rsnotify::announce::delivery::Submission;
-use rsnotify::announce::event::{Effect, Event, Fact, Now};
+use rsnotify::announce::event::{DropCause, Effect, Event, Fact, Now};
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::observation::{
     DocumentPath, NestedFileSystem, Observation, Stat, UnreadableDirectory,
@@ -38,16 +39,27 @@ use websub::answer::Answer;
 use websub::topics::TopicPage;
 
 pub use changes::{HeardChanges, change_list};
-pub use doc::{Doc, capability_list, index, list};
+pub use doc::{Doc, advertise, capability_list, index, list};
 pub use hub::{Heard, Reply, short};
-pub use plan::{HUB, OTHER_HUB, excluding, mount, ping_hub, plan, set_hubs, two_hubs};
+pub use plan::{
+    HUB, NOTHING, OTHER_HUB, SET_A, SET_B, altered, excluding, mount, other_source, ping_hub, plan,
+    set_hubs, two_hubs,
+};
 pub use statements::plan as plan_of;
-pub use tree::Aside;
+pub use tree::{Aside, absolute, uri};
 
 use changes::summary;
 use hub::FakeHub;
 use statements::Statements;
 use tree::{FakeTree, uri_of};
+
+/// True if a fact of a pattern was told to the operator since the facts were last asked for.
+macro_rules! told {
+    ($world:expr, $pattern:pat) => {
+        $world.facts().iter().any(|fact| matches!(fact, $pattern))
+    };
+}
+pub(crate) use told;
 
 /// Everything outside the engine, and the engine while it runs.
 pub struct World {
@@ -82,6 +94,32 @@ pub struct World {
     pub failing: Option<fastrand::Rng>,
     /// The number of steps that failed.
     pub failures: usize,
+}
+
+/// A world whose engine sees nothing.
+pub struct Unseen<'w> {
+    world: &'w mut World,
+    engine: Option<Engine>,
+}
+
+impl Deref for Unseen<'_> {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        self.world
+    }
+}
+
+impl DerefMut for Unseen<'_> {
+    fn deref_mut(&mut self) -> &mut World {
+        self.world
+    }
+}
+
+impl Drop for Unseen<'_> {
+    fn drop(&mut self) {
+        self.world.engine = self.engine.take();
+    }
 }
 
 impl World {
@@ -132,58 +170,83 @@ impl World {
         world.wait(10);
         world.start();
         world.wait(100);
-        assert_eq!(world.news(), [""; 0], "a baseline announces nothing");
+        assert_eq!(world.news(), NOTHING, "a baseline announces nothing");
         world.facts.clear();
         world
     }
 
+    /// A world whose hub answers 503 from now on.
+    pub fn with_down(mut self, hub: &str) -> World {
+        self.script(hub, Reply::Status(503));
+        self
+    }
+
     /// Writes a set of resources: a Capability List that advertises `{set}/framework/`, and a list for each
     /// capability.
-    pub fn write_set(&mut self, set: &str, capabilities: &[&str]) {
+    pub fn write_set(&mut self, set: &str, capabilities: &[&str]) -> &mut World {
         for capability in capabilities {
-            let up = format!("{set}/capabilitylist.xml");
-            self.write(&format!("{set}/{capability}.xml"), list(capability).up(&up));
+            self.write_list(&format!("{set}/{capability}.xml"), capability);
         }
-        self.write(
-            &format!("{set}/capabilitylist.xml"),
-            capability_list(set, capabilities),
-        );
+        self.write_capability_list(set, capabilities)
+    }
+
+    pub fn write_capability_list(&mut self, set: &str, capabilities: &[&str]) -> &mut World {
+        let name = format!("{set}/capabilitylist.xml");
+        self.write(&name, capability_list(set, capabilities))
     }
 
     // The tree.
 
     /// Writes a file; seen at once while the daemon runs.
-    pub fn write(&mut self, name: &str, doc: Doc) {
+    pub fn write(&mut self, name: &str, doc: Doc) -> &mut World {
         let text = doc.render();
         self.write_text(name, text.as_bytes());
+        self
     }
 
-    pub fn write_text(&mut self, name: &str, text: &[u8]) {
+    /// Writes a list of the set whose directory it lies in.
+    pub fn write_list(&mut self, name: &str, capability: &str) -> &mut World {
+        let (set, _) = name.rsplit_once('/').unwrap();
+        self.write(name, list(capability).of(set))
+    }
+
+    /// Writes the Source Description of these Capability Lists.
+    pub fn describe(&mut self, lists: &[&str]) -> &mut World {
+        let description = list("description").lists(lists);
+        self.write("/.well-known/resourcesync", description)
+    }
+
+    pub fn write_text(&mut self, name: &str, text: &[u8]) -> &mut World {
         self.tree.write(name, Some(text), self.wall());
         self.look_at(name);
+        self
     }
 
     /// Leaves half of a file, as a writer does that is not done.
-    pub fn break_off(&mut self, name: &str) {
+    pub fn break_off(&mut self, name: &str) -> &mut World {
         let text = list("resourcelist").render();
         self.write_text(name, &text.as_bytes()[..text.len() - 20]);
+        self
     }
 
     /// Makes a file unreadable: its permissions, or a directory's above it.
-    pub fn deny(&mut self, name: &str) {
+    pub fn deny(&mut self, name: &str) -> &mut World {
         self.tree.write(name, None, self.wall());
         self.look_at(name);
+        self
     }
 
-    pub fn delete(&mut self, name: &str) {
+    pub fn delete(&mut self, name: &str) -> &mut World {
         self.tree.delete(name);
         self.look_at(name);
+        self
     }
 
     /// Changes a document at once in a way that counts.
-    pub fn update(&mut self, name: &str) {
+    pub fn update(&mut self, name: &str) -> &mut World {
         self.tree.update(name, self.wall());
         self.look_at(name);
+        self
     }
 
     /// Changes a document, and gives it another mtime.
@@ -194,46 +257,52 @@ impl World {
     }
 
     /// Changes the stat data, and nothing else.
-    pub fn touch(&mut self, name: &str) {
+    pub fn touch(&mut self, name: &str) -> &mut World {
         self.tree.touch(name, self.wall());
         self.look_at(name);
+        self
     }
 
     /// Changes the tree unseen, until something looks.
-    pub fn unseen(&mut self, change: impl FnOnce(&mut World)) {
+    pub fn unseen(&mut self) -> Unseen<'_> {
         let engine = self.engine.take();
-        change(self);
-        self.engine = engine;
+        let world = self;
+        Unseen { world, engine }
     }
 
     /// The engine is told of a file as it is now.
-    pub fn see(&mut self, name: &str) {
+    pub fn see(&mut self, name: &str) -> &mut World {
         self.look_at(name);
+        self
     }
 
     /// The engine is told of files at once.
-    pub fn see_all<'a>(&mut self, names: impl IntoIterator<Item = &'a String>) {
-        let looks = names.into_iter().filter_map(|name| self.observation(name));
+    pub fn see_all(&mut self, names: impl IntoIterator<Item: AsRef<str>>) -> &mut World {
+        let names = names.into_iter();
+        let looks = names.filter_map(|name| self.observation(name.as_ref()));
         let looks = looks.collect();
         self.step(Event::Observed(looks));
+        self
     }
 
     /// The directory of the plan's mount at this position is not there any more, or not yet.
-    pub fn unmount(&mut self, position: usize) {
+    pub fn unmount(&mut self, position: usize) -> &mut World {
         let mount = self.mount_at(position);
         self.tree.unmount(&mount.directory);
         self.step(Event::MountLost {
             mount: mount.id,
             reason: "no such directory".to_owned(),
         });
+        self
     }
 
     /// The directory is (back) there, perhaps another one by the same name, and is swept.
-    pub fn remount(&mut self, position: usize, inode: u64) {
+    pub fn remount(&mut self, position: usize, inode: u64) -> &mut World {
         let mount = self.mount_at(position);
         self.tree.mount(&mount.directory, inode);
         self.find_mount(position);
         self.sweep(position);
+        self
     }
 
     /// The directory is another one, which nobody is told.
@@ -279,7 +348,7 @@ impl World {
     }
 
     /// The engine is told which directories of the first mount may not be read.
-    pub fn deny_directories(&mut self, below: &[&str]) {
+    pub fn deny_directories(&mut self, below: &[&str]) -> &mut World {
         let mount = self.mount_at(0);
         let directories = below.iter().map(|below| UnreadableDirectory {
             below: below.as_bytes().to_vec(),
@@ -293,6 +362,7 @@ impl World {
             directories: directories.collect(),
             more: 0,
         });
+        self
     }
 
     /// Takes all files away whose names begin like this, for [`World::bring_back`].
@@ -329,10 +399,16 @@ impl World {
         }
     }
 
+    /// A directory more is published in the plan's first source, which the daemon learns when it starts or reloads.
+    pub fn add_mount(&mut self, directory: &str, prefix: &str) {
+        let mounts = &mut self.plan.sources[0].mounts;
+        mounts.push(mount(directory, prefix));
+    }
+
     // The daemon.
 
     /// Starts the daemon and lets it sweep what is mounted.
-    pub fn start(&mut self) {
+    pub fn start(&mut self) -> &mut World {
         self.launch();
         let mounts: usize = self
             .plan
@@ -353,6 +429,7 @@ impl World {
                 self.sweep(position);
             }
         }
+        self
     }
 
     /// Starts the daemon, which knows of no mount yet.
@@ -390,12 +467,13 @@ impl World {
     }
 
     /// Ends the daemon; what it had not saved is lost, and answers find nobody.
-    pub fn crash(&mut self) {
+    pub fn crash(&mut self) -> &mut World {
         if let Some(engine) = self.engine.take() {
             self.disk = Some(engine.connection);
         }
         self.coming.clear();
         self.fuse = None;
+        self
     }
 
     /// From here on nothing is saved or sent: the next [`World::crash`] comes in the middle of a step.
@@ -419,17 +497,27 @@ impl World {
         self.is_frozen
     }
 
-    pub fn crash_and_start(&mut self) {
+    pub fn crash_and_start(&mut self) -> &mut World {
         self.crash();
         self.start();
+        self
     }
 
     /// The plan that there is now takes over, and what is under way goes on.
-    pub fn reload(&mut self) {
+    pub fn reload(&mut self) -> &mut World {
         self.start();
+        self
     }
 
-    pub fn find_mount(&mut self, position: usize) {
+    /// The plan that there is now takes over: by a reload, or by a restart.
+    pub fn apply_plan(&mut self, is_reload: bool) -> &mut World {
+        match is_reload {
+            true => self.reload(),
+            false => self.crash_and_start(),
+        }
+    }
+
+    pub fn find_mount(&mut self, position: usize) -> &mut World {
         let mount = self.mount_at(position);
         let identity = self.tree.identity(&mount.directory);
         self.step(Event::MountFound {
@@ -437,14 +525,15 @@ impl World {
             identity,
             started: self.wall(),
         });
+        self
     }
 
     /// Reports everything that differs from what the engine knows by its stat data, as a sweep does.
-    pub fn sweep(&mut self, position: usize) {
+    pub fn sweep(&mut self, position: usize) -> &mut World {
         let mount = self.mount_at(position);
         let mut names = self.tree.names();
         let Some(engine) = &self.engine else {
-            return;
+            return self;
         };
         let mut unchanged = Vec::new();
         let known = engine.db().all::<Vec<(DocumentPath, Stat, bool)>>(
@@ -481,6 +570,7 @@ impl World {
             complete: true,
             candidates,
         });
+        self
     }
 
     /// Returns the number of files below a mount.
@@ -505,29 +595,33 @@ impl World {
         self.remount(position, inode);
     }
 
-    pub fn accept_deletions(&mut self) {
+    pub fn accept_deletions(&mut self) -> &mut World {
         let source = self.plan.sources[0].name.clone();
         self.step(Event::Accept { source });
+        self
     }
 
     /// The operator wants a hub tried now on the channel of a set, or every hub on every channel.
-    pub fn retry(&mut self, only: Option<(&str, &str)>) {
+    pub fn retry(&mut self, only: Option<(&str, &str)>) -> &mut World {
         let only = only.map(|(set, hub)| self.account_of(set, hub).unwrap());
         self.step(Event::Retry { only });
+        self
     }
 
     /// The operator drops what a hub is due on the channel of a set, if there is one.
-    pub fn drop_due(&mut self, set: &str, hub: &str) {
+    pub fn drop_due(&mut self, set: &str, hub: &str) -> &mut World {
         if let Some((channel, hub)) = self.account_of(set, hub) {
             self.step(Event::Drop { channel, hub });
         }
+        self
     }
 
     /// The operator drops what a hub is due on the channel of a topic.
-    pub fn drop_due_on(&mut self, topic: &str, hub: &str) {
+    pub fn drop_due_on(&mut self, topic: &str, hub: &str) -> &mut World {
         let channel = self.channel(topic).unwrap();
         let hub = Hub::new(hub);
         self.step(Event::Drop { channel, hub });
+        self
     }
 
     fn account_of(&self, set: &str, hub: &str) -> Option<(ChannelId, Hub)> {
@@ -550,8 +644,9 @@ impl World {
     }
 
     /// Lets time pass, in seconds, with all that comes due meanwhile.
-    pub fn wait(&mut self, seconds: u64) {
+    pub fn wait(&mut self, seconds: u64) -> &mut World {
         self.pass(Duration::from_secs(seconds));
+        self
     }
 
     pub fn pass(&mut self, duration: Duration) {
@@ -580,9 +675,10 @@ impl World {
     }
 
     /// Somebody sets the wall clock, forward or back.
-    pub fn set_clock(&mut self, by: SignedDuration) {
+    pub fn set_clock(&mut self, by: SignedDuration) -> &mut World {
         self.lead += by;
         self.step(Event::Tick);
+        self
     }
 
     fn moment(&self) -> Now {
@@ -723,9 +819,10 @@ impl World {
     // The hubs.
 
     /// Sets the behaviour of a hub from now on.
-    pub fn script(&mut self, hub: &str, reply: Reply) {
+    pub fn script(&mut self, hub: &str, reply: Reply) -> &mut World {
         let hub = self.hubs.entry(Hub::new(hub)).or_default();
         hub.reply = reply;
+        self
     }
 
     /// Returns the notifications that a hub accepted since the last call.
@@ -740,7 +837,7 @@ impl World {
         std::mem::take(&mut hub.attempts)
     }
 
-    /// Returns the changes that a hub accepted since the last call, such as `updated changelist /a/changelist.xml`.
+    /// Returns the changes that a hub accepted since the last call, such as `u /a/changelist.xml`.
     pub fn news_at(&mut self, hub: &str) -> Vec<String> {
         let heard = self.heard_by(hub);
         heard.iter().flat_map(Heard::changes).collect()
@@ -763,15 +860,31 @@ impl World {
     }
 
     /// Writes a Change List of the set whose directory it lies in, with entries like `u a 05:00`.
-    pub fn write_changes(&mut self, name: &str, entries: &[impl AsRef<str>]) {
+    pub fn write_changes(&mut self, name: &str, entries: &[impl AsRef<str>]) -> &mut World {
         let (set, _) = name.rsplit_once('/').unwrap();
         let up = format!("{set}/capabilitylist.xml");
         self.write_text(name, change_list(&up, entries).as_bytes());
+        self
+    }
+
+    /// Writes a Change List anew, with more entries at its end.
+    pub fn append(&mut self, name: &str, entries: &[&str]) -> &mut World {
+        let before = String::from_utf8(self.tree.text(name).unwrap().to_vec()).unwrap();
+        let more = change_list(SET_A, entries);
+        let (_, more) = more.split_once("/>\n<url>").unwrap();
+        let text = before.replace("</urlset>", &format!("<url>{more}"));
+        self.write_text(name, text.as_bytes())
     }
 
     /// Writes a Change List of the set of a Capability List.
-    pub fn write_changes_of(&mut self, name: &str, up: &str, entries: &[impl AsRef<str>]) {
+    pub fn write_changes_of(
+        &mut self,
+        name: &str,
+        up: &str,
+        entries: &[impl AsRef<str>],
+    ) -> &mut World {
         self.write_text(name, change_list(up, entries).as_bytes());
+        self
     }
 
     /// Returns the change notifications that a hub accepted since the last call.
@@ -802,6 +915,112 @@ impl World {
     pub fn served_changes(&mut self, topic: &str) -> String {
         let page = self.fetch(topic).unwrap();
         summary(&ChangePayload::parse(&page.body).unwrap())
+    }
+
+    /// Waits, and compares all that the first hub accepted since it was last asked with changes like
+    /// `u /a/changelist.xml`, in their order.
+    #[track_caller]
+    pub fn expect(
+        &mut self,
+        seconds: u64,
+        want: impl IntoIterator<Item: AsRef<str>>,
+    ) -> &mut World {
+        self.expect_at(HUB, seconds, want)
+    }
+
+    #[track_caller]
+    pub fn expect_nothing(&mut self, seconds: u64) -> &mut World {
+        self.expect(seconds, NOTHING)
+    }
+
+    #[track_caller]
+    pub fn expect_at(
+        &mut self,
+        hub: &str,
+        seconds: u64,
+        want: impl IntoIterator<Item: AsRef<str>>,
+    ) -> &mut World {
+        self.wait(seconds);
+        assert_same(&self.news_at(hub), want);
+        self
+    }
+
+    /// Compares like [`World::expect_at`], in any order.
+    #[track_caller]
+    pub fn expect_sorted(
+        &mut self,
+        hub: &str,
+        seconds: u64,
+        want: impl IntoIterator<Item: AsRef<str>>,
+    ) -> &mut World {
+        self.wait(seconds);
+        let mut heard = self.news_at(hub);
+        let mut want: Vec<String> = want.into_iter().map(|it| it.as_ref().to_owned()).collect();
+        heard.sort();
+        want.sort();
+        assert_eq!(heard, want);
+        self
+    }
+
+    /// Waits, and compares the change notifications that the first hub accepted since it was last asked with texts like
+    /// `[00:00, 05:31] u a 05:00; d b 05:31`.
+    #[track_caller]
+    pub fn expect_changes(
+        &mut self,
+        seconds: u64,
+        want: impl IntoIterator<Item: AsRef<str>>,
+    ) -> &mut World {
+        self.expect_changes_at(HUB, seconds, want)
+    }
+
+    #[track_caller]
+    pub fn expect_no_changes(&mut self, seconds: u64) -> &mut World {
+        self.expect_changes(seconds, NOTHING)
+    }
+
+    #[track_caller]
+    pub fn expect_changes_at(
+        &mut self,
+        hub: &str,
+        seconds: u64,
+        want: impl IntoIterator<Item: AsRef<str>>,
+    ) -> &mut World {
+        self.wait(seconds);
+        assert_same(&self.changes_at(hub), want);
+        self
+    }
+
+    /// Returns [`World::changes`], each with its topic: `/a/change/ [00:00, 05:31] u a 05:00`.
+    pub fn changes_by_topic(&mut self) -> Vec<String> {
+        let heard = self.changes_heard_by(HUB).into_iter();
+        heard
+            .map(|heard| format!("{} {heard}", heard.topic))
+            .collect()
+    }
+
+    #[track_caller]
+    pub fn expect_by_topic(
+        &mut self,
+        seconds: u64,
+        want: impl IntoIterator<Item: AsRef<str>>,
+    ) -> &mut World {
+        self.wait(seconds);
+        assert_same(&self.changes_by_topic(), want);
+        self
+    }
+
+    /// Waits, and compares the entries of the change notifications that the first hub accepted since it was last asked.
+    #[track_caller]
+    pub fn expect_entries(
+        &mut self,
+        seconds: u64,
+        want: impl IntoIterator<Item: AsRef<str>>,
+    ) -> &mut World {
+        self.wait(seconds);
+        let heard = self.changes_heard_by(HUB);
+        let entries: Vec<String> = heard.iter().flat_map(HeardChanges::entries).collect();
+        assert_same(&entries, want);
+        self
     }
 
     // What the state holds of changes.
@@ -890,6 +1109,21 @@ impl World {
         std::mem::take(&mut self.facts)
     }
 
+    /// Returns what was dropped for a cause since the facts were last asked for, as `hub topic changes`.
+    pub fn dropped(&mut self, why: DropCause) -> Vec<String> {
+        let dropped = self.facts().into_iter().filter_map(|fact| match fact {
+            Fact::Dropped {
+                topic,
+                hub,
+                changes,
+                cause,
+                ..
+            } if cause == why => Some(format!("{hub} {} {changes}", short(topic.as_str()))),
+            _ => None,
+        });
+        dropped.collect()
+    }
+
     /// Fetches a topic.
     pub fn fetch(&mut self, topic: &str) -> Option<TopicPage> {
         let topic = Topic::new(tree::absolute(topic));
@@ -924,6 +1158,12 @@ impl World {
     pub fn engine(&self) -> &Engine {
         self.engine.as_ref().unwrap()
     }
+}
+
+#[track_caller]
+fn assert_same(heard: &[String], want: impl IntoIterator<Item: AsRef<str>>) {
+    let want = want.into_iter().map(|text| text.as_ref().to_owned());
+    assert_eq!(heard, want.collect::<Vec<_>>());
 }
 
 /// Returns the names by which an operator means an account, without the kind of its channel.

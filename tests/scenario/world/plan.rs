@@ -10,6 +10,10 @@ use rsnotify::announce::plan::{
 };
 
 pub const SITE: &str = "https://example.org";
+/// The Capability Lists of [`crate::world::World::with_two_sets`].
+pub const SET_A: &str = "/a/capabilitylist.xml";
+pub const SET_B: &str = "/b/capabilitylist.xml";
+pub const NOTHING: [&str; 0] = [];
 pub const HUB: &str = "https://hub.example.net/";
 pub const OTHER_HUB: &str = "https://other.example.net/";
 
@@ -50,6 +54,11 @@ pub fn plan() -> Plan {
     }
 }
 
+pub fn altered(mut plan: Plan, alter: impl FnOnce(&mut Plan)) -> Plan {
+    alter(&mut plan);
+    plan
+}
+
 pub fn two_hubs() -> Plan {
     let mut plan = plan();
     plan.hubs.push(hub(OTHER_HUB, Mode::Content));
@@ -78,6 +87,15 @@ pub fn mount(directory: &str, prefix: &str) -> MountPlan {
         directory: directory.into(),
         prefix: Uri::parse(prefix).unwrap(),
         aliases: Vec::new(),
+    }
+}
+
+/// A source like the first of a plan, with one mount.
+pub fn other_source(plan: &Plan, prefix: &str) -> SourcePlan {
+    SourcePlan {
+        name: "other".to_owned(),
+        mounts: vec![mount("/srv/other", prefix)],
+        ..plan.sources[0].clone()
     }
 }
 

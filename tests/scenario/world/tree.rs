@@ -44,6 +44,10 @@ pub fn absolute(name: &str) -> String {
     }
 }
 
+pub fn uri(name: &str) -> Uri {
+    Uri::parse(&absolute(name)).unwrap()
+}
+
 /// Returns the URI that the file at a path is published as.
 pub fn uri_of(plan: &Plan, path: &DocumentPath) -> Uri {
     let (_, source) = plan.source_of(path.mount).unwrap();
@@ -52,7 +56,7 @@ pub fn uri_of(plan: &Plan, path: &DocumentPath) -> Uri {
 
 /// Returns the path of a candidate under a plan, and the directory of its mount.
 pub fn path_of(plan: &Plan, name: &str) -> Option<(DocumentPath, PathBuf)> {
-    let uri = Uri::parse(&absolute(name)).unwrap();
+    let uri = uri(name);
     let sources = plan.sources.iter();
     let (source, mount) = sources
         .filter_map(|source| Some((source, source.mount_of(&uri)?)))
