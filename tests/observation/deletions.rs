@@ -49,10 +49,9 @@ fn bring_back(site: &Site, away: &TempDir) {
 
 /// A running daemon over a site that was emptied, which it has noticed.
 fn emptied(watch: Watch) -> (Story, TempDir) {
-    let mut story = Story::over(watch, large(), KEYS);
-    story.resume();
+    let story = Story::begin(watch, large(), KEYS);
     let away = take_away(&story.site);
-    story.daemon().await_log("deletions are suspended");
+    story.await_log("deletions are suspended");
     (story, away)
 }
 
@@ -79,12 +78,11 @@ fn accepts(story: &Story, said: &str) {
 fn an_emptied_tree_is_suspended_until_it_is_accepted(
     #[values(Inotify, Notify, Poll)] watch: Watch,
 ) {
-    let mut story = Story::over(watch, large(), KEYS);
-    story.resume();
+    let mut story = Story::begin(watch, large(), KEYS);
     for name in ["a", ".well-known"] {
         fs::remove_dir_all(story.site.path(name)).unwrap();
     }
-    let entry = story.daemon().await_log("deletions are suspended");
+    let entry = story.await_log("deletions are suspended");
     assert_eq!(entry["level"], "ERROR");
     assert!(
         entry.to_string().contains("run `rsnotify accept main`"),
@@ -141,7 +139,7 @@ fn documents_that_return_unchanged_are_not_announced(#[values(Inotify, Poll)] wa
     let (mut story, away) = emptied(watch);
     outlast_the_grace();
     bring_back(&story.site, &away);
-    story.daemon().await_log("are no longer suspended");
+    story.await_log("are no longer suspended");
     story.stays_silent();
     accepts(&story, "no document of main is missing");
     story.ends();
@@ -156,14 +154,12 @@ fn a_suspension_outlives_a_restart(#[values(Inotify, Poll)] watch: Watch) {
     outlast_the_grace();
     story.stays_silent();
     accepts(&story, "accepted 24 missing documents of main as deleted");
-    story.hears(&DELETED);
-    story.ends();
+    story.ends_hearing(&DELETED);
 }
 
 #[rstest]
 fn a_tree_emptied_while_nobody_looked_is_suspended(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::over(watch, large(), KEYS);
-    story.resume();
+    let mut story = Story::begin(watch, large(), KEYS);
     story.stop();
     let away = take_away(&story.site);
     accepts(
@@ -175,7 +171,7 @@ fn a_tree_emptied_while_nobody_looked_is_suspended(#[values(Inotify, Poll)] watc
     outlast_the_grace();
     story.stays_silent();
     bring_back(&story.site, &away);
-    story.daemon().await_log("are no longer suspended");
+    story.await_log("are no longer suspended");
     story.ends();
 }
 
@@ -191,8 +187,7 @@ fn deletions_accepted_while_no_daemon_runs_are_sent_by_the_next(
          is started",
     );
     story.resume();
-    story.hears(&DELETED);
-    story.ends();
+    story.ends_hearing(&DELETED);
 }
 
 #[rstest]
@@ -206,18 +201,15 @@ fn a_crash_after_an_acceptance_undoes_nothing(#[values(Inotify, Poll)] watch: Wa
     let mut heard = story.hub.changes_until(&DELETED);
     heard.sort();
     assert_eq!(heard, DELETED);
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
 fn nothing_is_suspended_where_mass_deletion_is_never(#[values(Inotify, Poll)] watch: Watch) {
     let keys = format!("{KEYS}\nmass_deletion = \"never\"");
-    let mut story = Story::over(watch, large(), &keys);
-    story.resume();
+    let story = Story::begin(watch, large(), &keys);
     take_away(&story.site);
-    story.hears(&DELETED);
-    story.ends();
+    story.ends_hearing(&DELETED);
 }
 
 #[rstest]
@@ -239,7 +231,7 @@ fn one_source_is_suspended_and_the_other_goes_on(#[values(Inotify, Poll)] watch:
     story.setup.config.push_str(&source);
     story.resume();
     let _away = take_away(&story.site);
-    story.daemon().await_log("deletions are suspended");
+    story.await_log("deletions are suspended");
     write("b/changelist.xml", &list("b", "changelist", "2"));
     other.remove("c/capabilitylist.xml");
     story.hears(&[
@@ -260,6 +252,5 @@ fn one_source_is_suspended_and_the_other_goes_on(#[values(Inotify, Poll)] watch:
         "{err}"
     );
     accepts(&story, "accepted 24 missing documents of main as deleted");
-    story.hears(&DELETED);
-    story.ends();
+    story.ends_hearing(&DELETED);
 }

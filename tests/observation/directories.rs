@@ -36,9 +36,7 @@ fn over_parts(watch: Watch, keys: &str, listed: &[&str], written: &[&str]) -> St
     for below in written {
         site.write(&format!("i/{below}"), &part(below));
     }
-    let mut story = Story::over(watch, site, keys);
-    story.resume();
-    story
+    Story::begin(watch, site, keys)
 }
 
 fn created(set: &str) -> [String; 3] {
@@ -54,10 +52,9 @@ fn hears_all(story: &mut Story, wanted: &[String]) {
 
 /// The directory is watched still, or anew.
 #[track_caller]
-fn ends_with_a_change_of(mut story: Story, path: &str, text: &str) {
+fn ends_with_a_change_of(story: Story, path: &str, text: &str) {
     story.site.write(path, text);
-    story.hears(&[&format!("updated changelist {path}")]);
-    story.ends();
+    story.ends_hearing(&[&format!("updated changelist {path}")]);
 }
 
 #[rstest]
@@ -76,8 +73,7 @@ fn two_hundred_sets_made_and_filled_in_one_breath(#[values(Inotify, Notify, Poll
 
 #[rstest]
 fn two_hundred_directories_of_one_index(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::over(watch, Site::new(), ALL_PARTS);
-    story.resume();
+    let mut story = Story::begin(watch, Site::new(), ALL_PARTS);
     let parts: Vec<String> = (0..200).map(|n| format!("{n}/part.xml")).collect();
     for below in &parts {
         story.site.write(&format!("i/{below}"), &part(below));
@@ -109,8 +105,7 @@ fn moved_in(#[values(Inotify, Notify, Poll)] watch: Watch) {
 fn moved_out_and_in_again(#[values(Inotify, Poll)] watch: Watch) {
     let site = Site::new();
     site.add_set("b");
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     let elsewhere = Site::empty();
     fs::rename(story.site.path("b"), elsewhere.path("b")).unwrap();
     story.hears(&["deleted capabilitylist b/capabilitylist.xml"]);
@@ -166,8 +161,7 @@ fn unmounted_below_the_root(#[values(Inotify, Poll)] watch: Watch) {
         .args(["-t", "tmpfs", "none"])
         .arg(&place));
     part_of("above");
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     // No event tells the parent. What is open in it for a moment does not hold it.
     run(Command::new("umount").arg("--lazy").arg(&place));
     story.hears(&["updated changelist i/x/part.xml"]);
@@ -178,16 +172,14 @@ fn unmounted_below_the_root(#[values(Inotify, Poll)] watch: Watch) {
 fn removed_and_made_again(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let site = Site::new();
     site.add_set("b");
-    let mut story = Story::over(watch, site, "deletion_grace = \"5m\"");
-    story.resume();
+    let mut story = Story::begin(watch, site, "deletion_grace = \"5m\"");
     fs::remove_dir_all(story.site.path("b")).unwrap();
     story.stays_silent();
     story.site.add_set("b");
     story.stays_silent();
     fs::remove_dir_all(story.site.path("b")).unwrap();
     story.site.add_set("b");
-    let text = list("b", "changelist", "2");
-    story.site.write("b/changelist.xml", &text);
+    story.update("b/changelist.xml", "2");
     story.hears(&["updated changelist b/changelist.xml"]);
     ends_with_a_change_of(story, "b/changelist.xml", &list("b", "changelist", "3"));
 }

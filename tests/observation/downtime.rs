@@ -21,8 +21,7 @@ const LISTED: &str = "updated capabilitylist a/capabilitylist.xml";
 fn changes_while_it_is_down(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let site = Site::new();
     site.add_set("b");
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     story.stop();
     let site = &story.site;
     site.write("a/changelist.xml", &list("a", "changelist", "22"));
@@ -32,13 +31,12 @@ fn changes_while_it_is_down(#[values(Inotify, Notify, Poll)] watch: Watch) {
     site.remove("a/resourcelist.xml");
     fs::remove_dir_all(site.path("b")).unwrap();
     story.resume();
-    story.hears(&[
+    story.ends_hearing(&[
         UPDATED,
         LISTED,
         "created changedump a/changedump.xml",
         "deleted capabilitylist b/capabilitylist.xml",
     ]);
-    story.ends();
 }
 
 #[rstest]
@@ -55,8 +53,7 @@ fn renamed_while_it_is_down(#[values(Inotify, Poll)] watch: Watch) {
     story
         .site
         .write("a/moved.xml", &list("a", "changelist", "2"));
-    story.hears(&["updated changelist a/moved.xml"]);
-    story.ends();
+    story.ends_hearing(&["updated changelist a/moved.xml"]);
 }
 
 #[rstest]
@@ -69,8 +66,7 @@ fn a_change_of_the_same_size_and_time_while_it_is_down(#[values(Inotify, Poll)] 
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(modified).unwrap();
     story.resume();
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
@@ -92,22 +88,19 @@ fn half_written_when_it_starts(#[values(Inotify, Poll)] watch: Watch) {
 fn a_missing_state_file_is_a_baseline(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);
     story.stop();
-    let changed = list("a", "changelist", "2");
-    story.site.write("a/changelist.xml", &changed);
+    story.update("a/changelist.xml", "2");
     std::thread::sleep(Duration::from_millis(10)); // stall: the file is older than the daemon, for R13
     let state = story.setup.state.path().join("state/state.sqlite");
     fs::remove_file(&state).unwrap();
     story.resume();
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
 fn started_while_the_hub_is_out_of_order(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);
     story.stop();
-    let changed = list("a", "changelist", "2");
-    story.site.write("a/changelist.xml", &changed);
+    story.update("a/changelist.xml", "2");
     story.hub.behave(Manner::CutOff);
     story.resume();
     let failed = story.hub.request();
@@ -115,8 +108,7 @@ fn started_while_the_hub_is_out_of_order(#[values(Inotify, Poll)] watch: Watch) 
     story.hub.behave(Manner::Accept);
     let accepted = story.hub.notification();
     assert_eq!(accepted.body, failed.body, "repeated, but not unchanged");
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 /// R13: a configuration announces nothing; what it excludes is forgotten, not deleted.
@@ -127,10 +119,8 @@ fn excluded_between_two_runs(#[values(Inotify, Poll)] watch: Watch) {
     let keys = "deletion_grace = \"0s\"\nexclude = [\"a/changelist.xml\"]";
     story.setup.config = story.setup.config.replace("deletion_grace = \"0s\"", keys);
     story.resume();
-    let changed = list("a", "changelist", "2");
-    story.site.write("a/changelist.xml", &changed);
-    story.stays_silent();
-    story.ends();
+    story.update("a/changelist.xml", "2");
+    story.ends_silent();
 }
 
 /// R13: what is included from now on was there before.
@@ -155,8 +145,7 @@ fn included_between_two_runs(
     let listed = capability_list("a", &all).replace("changedump.xml", "changedump.list");
     site.write("a/capabilitylist.xml", &listed);
     site.write("a/changedump.list", &list("a", "changedump", "1"));
-    let mut story = Story::over(watch, site, &format!("# keys\n{before}"));
-    story.resume();
+    let mut story = Story::begin(watch, site, &format!("# keys\n{before}"));
     story.stays_silent();
     story.stop();
     let (of_before, of_after) = (format!("# keys\n{before}"), format!("# keys\n{after}"));
@@ -165,8 +154,7 @@ fn included_between_two_runs(
     story.stays_silent();
     let capability = path[2..].split('.').next().unwrap();
     story.site.write(path, &list("a", capability, "2"));
-    story.hears(&[&format!("updated {capability} {path}")]);
-    story.ends();
+    story.ends_hearing(&[&format!("updated {capability} {path}")]);
 }
 
 #[rstest]
@@ -176,15 +164,13 @@ fn started_while_nobody_listens_where_the_hub_was(#[values(Inotify, Poll)] watch
     let url = format!("http://{address}/publish");
     story.setup.config = story.setup.config.replace(&story.hub.url(), &url);
     story.resume();
-    let changed = list("a", "changelist", "2");
-    story.site.write("a/changelist.xml", &changed);
-    story.daemon().await_log("Connection refused");
+    story.update("a/changelist.xml", "2");
+    story.await_log("Connection refused");
     story.stop();
     story.resume();
-    story.daemon().await_log("Connection refused");
+    story.await_log("Connection refused");
     story.hub = FakeHub::start_at(address);
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 /// Pending changes are lost with the state file: a baseline, and nothing from before.
@@ -192,9 +178,7 @@ fn started_while_nobody_listens_where_the_hub_was(#[values(Inotify, Poll)] watch
 fn the_state_file_is_lost_while_a_notification_is_in_flight(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);
     story.hub.behave(Manner::Refuse(503));
-    story
-        .site
-        .write("a/changelist.xml", &list("a", "changelist", "2"));
+    story.update("a/changelist.xml", "2");
     assert_eq!(story.hub.request().changes(), [UPDATED]);
     story.stop();
     let _ = story.hub.heard();
@@ -202,9 +186,6 @@ fn the_state_file_is_lost_while_a_notification_is_in_flight(#[values(Inotify, Po
     story.hub.behave(Manner::Accept);
     story.resume();
     story.stays_silent();
-    story
-        .site
-        .write("a/changelist.xml", &list("a", "changelist", "3"));
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.update("a/changelist.xml", "3");
+    story.ends_hearing(&[UPDATED]);
 }

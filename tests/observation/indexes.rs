@@ -61,8 +61,7 @@ fn a_component_after_its_index_is_announced(#[values(Inotify, Poll)] watch: Watc
     write_index(&story.site, 2);
     story.stays_silent();
     write_part(&story.site, 1, "1");
-    story.hears(&["created resourcelist a/part-1.xml"]);
-    story.ends();
+    story.ends_hearing(&["created resourcelist a/part-1.xml"]);
 }
 
 #[rstest]
@@ -72,18 +71,16 @@ fn a_component_is_announced_once_though_its_index_comes_late(
     let mut story = with_hold(watch, indexed(1), "200ms", "");
     write_part(&story.site, 1, "1");
     story.hears(&["created resourcelist a/part-1.xml"]);
-    story.daemon().await_log("still not listed anywhere");
+    story.await_log("still not listed anywhere");
     write_index(&story.site, 2);
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
 fn of_components_that_change_at_once_the_newest_is_announced(
     #[values(Inotify, Poll)] watch: Watch,
 ) {
-    let mut story = Story::over(watch, indexed(3), "");
-    story.resume();
+    let mut story = Story::begin(watch, indexed(3), "");
     story.stop();
     for number in 0..3 {
         write_part(&story.site, number, "2");
@@ -91,33 +88,28 @@ fn of_components_that_change_at_once_the_newest_is_announced(
         std::thread::sleep(std::time::Duration::from_millis(20)); // the generator's stall
     }
     story.resume();
-    story.hears(&["updated resourcelist a/part-2.xml"]);
-    story.ends();
+    story.ends_hearing(&["updated resourcelist a/part-2.xml"]);
 }
 
 #[rstest]
 fn each_component_is_announced_if_asked_for(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::over(watch, indexed(2), "announce_all_components = true");
-    story.resume();
+    let story = Story::begin(watch, indexed(2), "announce_all_components = true");
     write_part(&story.site, 0, "2");
     write_part(&story.site, 1, "2");
-    story.hears(&[
+    story.ends_hearing(&[
         "updated resourcelist a/part-0.xml",
         "updated resourcelist a/part-1.xml",
     ]);
-    story.ends();
 }
 
 #[rstest]
 fn a_component_that_is_removed_with_its_entry_is_not_announced(
     #[values(Inotify, Poll)] watch: Watch,
 ) {
-    let mut story = Story::over(watch, indexed(2), "");
-    story.resume();
+    let story = Story::begin(watch, indexed(2), "");
     write_index(&story.site, 1);
     story.site.remove(&part(1));
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
@@ -127,6 +119,5 @@ fn a_list_that_becomes_an_index_and_a_list_again(#[values(Inotify, Notify, Poll)
     write_index(&story.site, 1);
     story.hears(&["created resourcelist a/part-0.xml"]);
     story.site.write(INDEX, &list("a", "resourcelist", "3"));
-    story.hears(&["created resourcelist a/resourcelist.xml"]);
-    story.ends();
+    story.ends_hearing(&["created resourcelist a/resourcelist.xml"]);
 }

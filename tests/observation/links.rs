@@ -46,8 +46,7 @@ fn a_release_that_is_swapped(#[values(Inotify, Notify, Poll)] watch: Watch) {
     }
     site.write("releases/2/changedump.xml", &list("b", "changedump", "1"));
     symlink("releases/1", site.path("b")).unwrap();
-    let mut story = Story::over(watch, site, "exclude = [\"releases/**\"]");
-    story.resume();
+    let mut story = Story::begin(watch, site, "exclude = [\"releases/**\"]");
     swap("releases/2", &story.site.path("b"));
     story.hears(&[UPDATED, "created changedump b/changedump.xml"]);
     // The old release is nobody's any more.
@@ -62,8 +61,7 @@ fn a_release_that_is_swapped(#[values(Inotify, Notify, Poll)] watch: Watch) {
         .site
         .write("releases/3/changedump.xml", &list("b", "changedump", "1"));
     swap("releases/3", &story.site.path("b"));
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
@@ -75,8 +73,7 @@ fn a_config_map_that_is_swapped(#[values(Inotify, Poll)] watch: Watch) {
         let name = format!("{capability}.xml");
         symlink(format!("..data/{name}"), site.path(&format!("b/{name}"))).unwrap();
     }
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     for (old, new) in [("01", "02"), ("02", "03"), ("03", "04")] {
         write_set(&story.site.path(&format!("b/..2026_01_{new}")), new);
         swap(format!("..2026_01_{new}"), &story.site.path("b/..data"));
@@ -87,8 +84,7 @@ fn a_config_map_that_is_swapped(#[values(Inotify, Poll)] watch: Watch) {
     }
     write_set(&story.site.path("b/..2026_01_05"), "04");
     swap("..2026_01_05", &story.site.path("b/..data"));
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
@@ -98,17 +94,13 @@ fn circles(#[values(Inotify, Poll)] watch: Watch) {
     symlink("self", site.path("a/self")).unwrap();
     symlink("pong.xml", site.path("a/ping.xml")).unwrap();
     symlink("ping.xml", site.path("a/pong.xml")).unwrap();
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     let updated = "updated changelist a/changelist.xml";
-    let text = list("a", "changelist", "2");
-    story.site.write("a/changelist.xml", &text);
+    story.update("a/changelist.xml", "2");
     story.hears(&[updated]);
     symlink(".", story.site.path("a/here")).unwrap();
-    let text = list("a", "changelist", "3");
-    story.site.write("a/changelist.xml", &text);
-    story.hears(&[updated]);
-    story.ends();
+    story.update("a/changelist.xml", "3");
+    story.ends_hearing(&[updated]);
 }
 
 #[rstest]
@@ -119,13 +111,11 @@ fn a_dangling_link_that_is_resolved_later(#[values(Inotify, Notify, Poll)] watch
     write_set(&site.path("b"), "1");
     site.remove("b/changelist.xml");
     symlink(&target, site.path("b/changelist.xml")).unwrap();
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     replace(&target, &list("b", "changelist", "1"));
     story.hears(&["created changelist b/changelist.xml"]);
     fs::write(&target, list("b", "changelist", "2")).unwrap();
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
@@ -137,15 +127,13 @@ fn a_target_outside_of_the_tree_that_is_replaced(#[values(Inotify, Poll)] watch:
     site.remove("b/changelist.xml");
     replace(&target, &list("b", "changelist", "1"));
     symlink(&target, site.path("b/changelist.xml")).unwrap();
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     for version in ["2", "3"] {
         replace(&target, &list("b", "changelist", version));
         story.hears(&[UPDATED]);
     }
     replace(&target, &list("b", "changelist", "3"));
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 /// Rewrites a file in place again and again, where no event tells the tree.
@@ -159,8 +147,7 @@ fn rewritten_elsewhere(mut story: Story, elsewhere: &Path) {
     fs::write(elsewhere, "<urlset").unwrap();
     story.stays_silent();
     fs::write(elsewhere, list("b", "changelist", "4")).unwrap();
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
@@ -170,8 +157,7 @@ fn written_by_a_name_outside_of_the_tree(#[values(Inotify, Notify, Poll)] watch:
     let other = elsewhere.path().join("other");
     site.add_set("b");
     fs::hard_link(site.path("b/changelist.xml"), &other).unwrap();
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let story = Story::begin(watch, site, "");
     rewritten_elsewhere(story, &other);
 }
 
@@ -190,7 +176,6 @@ fn a_file_that_is_mounted(#[values(Inotify, Notify, Poll)] watch: Watch) {
         .arg("--bind")
         .args([&mounted, &site.path("b/changelist.xml")]);
     assert!(mount.status().unwrap().success());
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let story = Story::begin(watch, site, "");
     rewritten_elsewhere(story, &mounted);
 }

@@ -91,7 +91,7 @@ fn more_events_than_the_kernel_keeps(#[values(Inotify, Notify)] watch: Watch) {
     name_them(&story.site, &[groups.concat(), new.clone()].concat());
     story.daemon().signal(Signal::CONT);
 
-    story.daemon().await_log("queue overflowed");
+    story.await_log("queue overflowed");
     let mut wanted = told("updated", &groups.concat());
     wanted.extend(told("created", &new));
     wanted.push(LISTED.to_owned());
@@ -159,9 +159,7 @@ fn the_next_change_after_five_thousand_directories_went(#[values(Inotify, Notify
     story.resume();
     fs::remove_dir_all(story.site.path("old")).unwrap();
     let moment = Instant::now();
-    story
-        .site
-        .write("a/changelist.xml", &list("a", "changelist", "2"));
+    story.update("a/changelist.xml", "2");
     const UPDATED: &str = "updated changelist a/changelist.xml";
     let requests = story.hears(&[UPDATED]);
     let is_it = |change: &String| change == UPDATED;

@@ -60,9 +60,8 @@ fn what_is_broken_is_not_announced_and_what_is_good_again_is(
     let mut story = Story::start(watch);
     fs::write(story.site.path(PATH), broken(how)).unwrap();
     story.stays_silent();
-    story.site.write(PATH, &list("a", "changelist", "2"));
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.update(PATH, "2");
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
@@ -70,7 +69,7 @@ fn every_encoding_that_is_declared_is_read(
     #[values(Inotify, Poll)] watch: Watch,
     #[values("UTF-16LE", "UTF-16BE", "UTF-8", "ISO-8859-1")] encoding: &str,
 ) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     let text = list("a", "changelist", "\u{e9}")
         .replace("UTF-8", encoding.trim_end_matches(['L', 'B', 'E']));
     let bytes: Vec<u8> = match encoding {
@@ -91,8 +90,7 @@ fn every_encoding_that_is_declared_is_read(
             .collect(),
     };
     fs::write(story.site.path(PATH), bytes).unwrap();
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
@@ -108,13 +106,10 @@ fn what_is_no_regular_file_keeps_nobody_waiting(#[values(Inotify, Notify, Poll)]
     );
     let _socket = UnixListener::bind(story.site.path("a/socket.xml")).unwrap();
     fs::create_dir(story.site.path("a/directory.xml")).unwrap();
-    story
-        .site
-        .write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    story.update("a/resourcelist.xml", "2");
     story.hears(&[SIBLING]);
-    story.site.write(PATH, &list("a", "changelist", "2"));
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.update(PATH, "2");
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]

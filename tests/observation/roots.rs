@@ -57,10 +57,9 @@ fn change(story: &Story, below: &str, version: &str) {
 }
 
 #[track_caller]
-fn ends_with_a_change(mut story: Story) {
+fn ends_with_a_change(story: Story) {
     change(&story, "www", "last");
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
@@ -142,7 +141,7 @@ fn missing_at_the_start(#[values(Inotify, Poll)] watch: Watch) {
     story.stays_silent();
     fs::rename(story.site.path("next"), story.site.path("www")).unwrap();
     // R13: what the first look finds is taken as known.
-    story.daemon().await_log("baseline of main complete");
+    story.await_log("baseline of main complete");
     story.stays_silent();
     ends_with_a_change(story);
 }
@@ -152,7 +151,7 @@ fn gone_for_a_while(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = start(watch, "");
     let (root, away) = (story.site.path("www"), story.site.path("away"));
     fs::rename(&root, &away).unwrap();
-    story.daemon().await_log("a mount of main is missing");
+    story.await_log("a mount of main is missing");
     story.stays_silent();
     fs::rename(&away, &root).unwrap();
     story.stays_silent();
@@ -177,8 +176,7 @@ fn gone_before_a_deletion_counts(#[values(Inotify, Poll)] watch: Watch) {
     story.resume();
     story.stays_silent();
     fs::rename(&away, &root).unwrap();
-    story.hears(&["deleted capabilitylist b/capabilitylist.xml"]);
-    story.ends();
+    story.ends_hearing(&["deleted capabilitylist b/capabilitylist.xml"]);
 }
 
 #[rstest]
@@ -227,8 +225,8 @@ fn without_watches_it_polls_and_says_so_once(
     let mut story = Story::over(Inotify, site, "");
     left_to_decide(&mut story);
     story.launch();
-    story.daemon().await_log(remedy);
-    story.daemon().await_log("ready");
+    story.await_log(remedy);
+    story.await_log("ready");
     for version in ["2", "3", "4"] {
         for set in ["sets/0", "sets/19"] {
             let text = list(set, "changelist", version);
@@ -271,8 +269,7 @@ fn what_is_not_known_to_be_local_is_polled_and_says_so_once() {
     story.setup.config = story.setup.config.replace(&whole, part);
     story.resume();
     for version in ["2", "3"] {
-        let text = list("epoll", "changelist", version);
-        story.site.write("epoll/changelist.xml", &text);
+        story.update("epoll/changelist.xml", version);
         story.hears(&["updated changelist epoll/changelist.xml"]);
     }
     story.site.add_set("epoll/new");

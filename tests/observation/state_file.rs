@@ -17,7 +17,7 @@ use crate::story::Story;
 use crate::story::Watch::Inotify;
 use crate::support::DEADLINE;
 use crate::support::daemon::output;
-use crate::support::documents::{Site, list};
+use crate::support::documents::Site;
 use crate::support::namespace::was_run_again;
 
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +40,7 @@ fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
     )]
     damage: Damage,
 ) {
-    let mut story = Story::over(Inotify, Site::new(), "");
-    story.resume();
+    let mut story = Story::begin(Inotify, Site::new(), "");
     story.stop();
     let path = story.setup.state.path().join("state/state.sqlite");
     let whole = fs::read(&path).unwrap();
@@ -55,8 +54,7 @@ fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
             state.pragma_update(None, "user_version", 1_000).unwrap();
         }
     }
-    let changed = list("a", "changelist", "2");
-    story.site.write("a/changelist.xml", &changed);
+    story.update("a/changelist.xml", "2");
     let (code, error) = ends(&story);
     assert_eq!(code, Some(1), "{error}");
     assert!(error.contains(path.to_str().unwrap()), "{error}");
@@ -96,8 +94,7 @@ fn a_state_directory_without_permission_is_refused_with_its_name(
             story.stop();
         }
     }
-    let changed = list("a", "changelist", "2");
-    story.site.write("a/changelist.xml", &changed);
+    story.update("a/changelist.xml", "2");
     fs::set_permissions(&directory, Permissions::from_mode(0o500)).unwrap();
     let (code, error) = ends(&story);
     fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
@@ -118,8 +115,7 @@ fn a_read_only_file_system_is_refused_with_its_name() {
     mount(&["-t", "tmpfs", "none"], &directory);
     story.resume();
     story.stop();
-    let changed = list("a", "changelist", "2");
-    story.site.write("a/changelist.xml", &changed);
+    story.update("a/changelist.xml", "2");
     mount(&["-o", "remount,bind,ro"], &directory);
     let (code, error) = ends(&story);
     assert_eq!(code, Some(1), "{error}");
@@ -127,8 +123,7 @@ fn a_read_only_file_system_is_refused_with_its_name() {
     assert!(story.hub.heard().is_empty());
     mount(&["-o", "remount,bind,rw"], &directory);
     story.resume();
-    story.hears(&["updated changelist a/changelist.xml"]);
-    story.ends();
+    story.ends_hearing(&["updated changelist a/changelist.xml"]);
 }
 
 /// Until it is told what to do, nothing that it sends could be remembered.
@@ -136,21 +131,17 @@ fn a_read_only_file_system_is_refused_with_its_name() {
 fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
     #[values(true, false)] is_idle: bool,
 ) {
-    let mut story = Story::over(Inotify, Site::new(), "");
-    story.resume();
+    let mut story = Story::begin(Inotify, Site::new(), "");
     story.stays_silent();
     let directory = story.setup.state.path().join("state");
     fs::remove_dir_all(&directory).unwrap();
     let change = |story: &Story, content| {
-        let changed = list("a", "changelist", content);
-        story.site.write("a/changelist.xml", &changed);
+        story.update("a/changelist.xml", content);
     };
     if !is_idle {
         change(&story, "2");
     }
-    let entry = story
-        .daemon()
-        .await_log("cannot save the state; nothing is sent");
+    let entry = story.await_log("cannot save the state; nothing is sent");
     let said = entry["message"].as_str().unwrap();
     assert!(said.contains("state.sqlite is gone"), "{said}");
     assert_eq!(entry["level"], "ERROR", "{entry}");
@@ -168,18 +159,16 @@ fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
     );
     assert!(story.hub.heard().is_empty());
     story.resume();
-    story.hears(&["updated changelist a/changelist.xml"]);
-    story.ends();
+    story.ends_hearing(&["updated changelist a/changelist.xml"]);
 }
 
 #[test]
 fn a_state_file_that_is_cut_while_it_runs_is_noticed_and_no_first_start() {
-    let mut story = Story::over(Inotify, Site::new(), "");
-    story.resume();
+    let mut story = Story::begin(Inotify, Site::new(), "");
     story.stays_silent();
     let path = story.setup.state.path().join("state/state.sqlite");
     fs::write(&path, "").unwrap();
-    story.daemon().await_log("was cut to 0 bytes");
+    story.await_log("was cut to 0 bytes");
     full_disk::await_readiness(&story, "503");
     let (status, _) = story.daemon.take().unwrap().stop_and_tell();
     assert!(!status.success());
@@ -191,8 +180,7 @@ fn a_state_file_that_is_cut_while_it_runs_is_noticed_and_no_first_start() {
 
 #[test]
 fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
-    let mut story = Story::over(Inotify, Site::new(), "");
-    story.resume();
+    let mut story = Story::begin(Inotify, Site::new(), "");
     story.stays_silent();
     let path = story.setup.state.path().join("state/state.sqlite");
     let operator = Connection::open(&path).unwrap();
@@ -217,10 +205,8 @@ fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
     shrinks_below(5_000_000, "");
     // Another checkpoint may be under way.
     shrinks_below(1_000_000, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE);");
-    let changed = list("a", "changelist", "2");
-    story.site.write("a/changelist.xml", &changed);
-    story.hears(&["updated changelist a/changelist.xml"]);
-    story.ends();
+    story.update("a/changelist.xml", "2");
+    story.ends_hearing(&["updated changelist a/changelist.xml"]);
 }
 
 fn mount(what: &[&str], directory: &Path) {

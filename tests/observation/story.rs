@@ -53,7 +53,12 @@ const MARKER: &str = "updated changelist marker/changelist.xml";
 impl Story {
     /// A running daemon over a site with one set, `a/`, whose documents it knows.
     pub fn start(watch: Watch) -> Story {
-        let mut story = Story::over(watch, Site::new(), "");
+        Story::begin(watch, Site::new(), "")
+    }
+
+    /// A running daemon over a site whose documents it knows. `keys` are those of [`Story::over`].
+    pub fn begin(watch: Watch, site: Site, keys: &str) -> Story {
+        let mut story = Story::over(watch, site, keys);
         story.resume();
         story
     }
@@ -126,6 +131,17 @@ impl Story {
         self.daemon.as_ref().unwrap()
     }
 
+    pub fn await_log(&self, words: &str) -> serde_json::Value {
+        self.daemon().await_log(words)
+    }
+
+    /// Writes a document of the set and of the capability that its path says.
+    pub fn update(&self, path: &str, content: &str) {
+        let (set, file) = path.rsplit_once('/').unwrap();
+        let capability = file.strip_suffix(".xml").unwrap();
+        self.site.write(path, &list(set, capability, content));
+    }
+
     /// Stops the daemon as a service manager does.
     pub fn stop(&mut self) {
         let status = self.daemon.take().unwrap().stop();
@@ -196,6 +212,18 @@ impl Story {
         self.resume();
         self.stays_silent();
         self.stop();
+    }
+
+    /// The hub hears these changes, and nothing more when the daemon stops, or of one that starts anew.
+    #[track_caller]
+    pub fn ends_hearing(mut self, wanted: &[&str]) {
+        self.hears(wanted);
+        self.ends();
+    }
+
+    #[track_caller]
+    pub fn ends_silent(self) {
+        self.ends_hearing(&[]);
     }
 
     /// Changes the marker, and waits until the hub hears it.

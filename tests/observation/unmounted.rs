@@ -102,26 +102,24 @@ fn a_file_system_that_is_unmounted_deletes_nothing(#[values(Inotify, Notify, Pol
     story.resume();
     for _ in 0..2 {
         volume.unmount();
-        let entry = story.daemon().await_log(EMPTY);
+        let entry = story.await_log(EMPTY);
         assert_eq!(entry["level"], "WARN");
         outlast_the_grace();
         story.stays_silent();
         everyone_says_so(&story, &place);
         volume.mount();
-        story
-            .daemon()
-            .await_log("was replaced by another directory");
+        story.await_log("was replaced by another directory");
         story.stays_silent();
     }
     volume.write("a/changelist.xml", &list("a", "changelist", "2"));
     story.hears(&["updated changelist a/changelist.xml"]);
     // While it is away, everything may happen.
     volume.unmount();
-    story.daemon().await_log(EMPTY);
+    story.await_log(EMPTY);
     volume.write("a/changelist.xml", &list("a", "changelist", "3"));
     story.kill();
     story.launch();
-    story.daemon().await_log(EMPTY);
+    story.await_log(EMPTY);
     outlast_the_grace();
     story.stays_silent();
     volume.mount();
@@ -169,16 +167,11 @@ fn a_daemon_that_starts_before_its_file_system_is_mounted_takes_the_baseline_the
     story.resume();
     outlast_the_grace();
     volume.mount();
-    story
-        .daemon()
-        .await_log("was replaced by another directory");
-    story
-        .daemon()
-        .await_log("7 existing documents are not announced");
+    story.await_log("was replaced by another directory");
+    story.await_log("7 existing documents are not announced");
     story.stays_silent();
     volume.write("a/changelist.xml", &list("a", "changelist", "2"));
-    story.hears(&["updated changelist a/changelist.xml"]);
-    story.ends();
+    story.ends_hearing(&["updated changelist a/changelist.xml"]);
 }
 
 #[rstest]
@@ -207,17 +200,15 @@ fn one_file_system_of_three_is_unmounted(#[values(Inotify, Poll)] watch: Watch) 
         .replacen("mount = [", &format!("mount = [{mounts}"), 1);
     story.resume();
     volumes[1].unmount();
-    story.daemon().await_log(EMPTY);
+    story.await_log(EMPTY);
     outlast_the_grace();
     story.stays_silent();
     volumes[1].mount();
-    story
-        .daemon()
-        .await_log("was replaced by another directory");
+    story.await_log("was replaced by another directory");
     story.stays_silent();
     // Emptied in place, its documents are suspended, few as they are.
     fs::remove_dir_all(volumes[1].place.join("b")).unwrap();
-    story.daemon().await_log("deletions are suspended");
+    story.await_log("deletions are suspended");
     outlast_the_grace();
     story.stays_silent();
     let (code, out, err) = output(story.setup.command("accept").args(["main", "--dry-run"]));
@@ -256,11 +247,10 @@ fn a_file_system_below_a_root_is_unmounted(#[values(Inotify, Notify, Poll)] watc
     fs::create_dir(&place).unwrap();
     let volume = Volume::with(&place, "in", "z/in");
     volume.mount();
-    let mut story = Story::over(watch, site, KEYS);
-    story.resume();
+    let mut story = Story::begin(watch, site, KEYS);
     for _ in 0..2 {
         volume.unmount();
-        let entry = story.daemon().await_log(AWAY);
+        let entry = story.await_log(AWAY);
         assert_eq!(entry["level"], "ERROR");
         outlast_the_grace();
         story.stays_silent();
@@ -276,22 +266,20 @@ fn a_file_system_below_a_root_is_unmounted(#[values(Inotify, Notify, Poll)] watc
             assert!(out.contains(&below), "{command}: {out}{err}");
         }
         volume.mount();
-        story
-            .daemon()
-            .await_log("deletions of main are no longer suspended");
+        story.await_log("deletions of main are no longer suspended");
         story.stays_silent();
     }
     volume.write("in/changelist.xml", &list("z/in", "changelist", "2"));
     story.hears(&["updated changelist z/in/changelist.xml"]);
     // Beside it, deletions are believed.
     volume.unmount();
-    story.daemon().await_log(AWAY);
+    story.await_log(AWAY);
     fs::remove_dir_all(story.site.path("e")).unwrap();
     story.hears(&["deleted capabilitylist e/capabilitylist.xml"]);
     volume.write("in/changelist.xml", &list("z/in", "changelist", "3"));
     story.kill();
     story.launch();
-    story.daemon().await_log(AWAY);
+    story.await_log(AWAY);
     outlast_the_grace();
     story.stays_silent();
     volume.mount();
@@ -299,7 +287,7 @@ fn a_file_system_below_a_root_is_unmounted(#[values(Inotify, Notify, Poll)] watc
     story.kill();
     volume.unmount();
     story.launch();
-    story.daemon().await_log(AWAY);
+    story.await_log(AWAY);
     outlast_the_grace();
     story.stays_silent();
     let (code, out, err) = output(story.setup.command("accept").arg("main"));
@@ -314,8 +302,7 @@ fn a_file_system_below_a_root_is_unmounted(#[values(Inotify, Notify, Poll)] watc
 fn a_kill_and_a_downtime_longer_than_the_grace_shorten_no_grace(
     #[values(Inotify, Poll)] watch: Watch,
 ) {
-    let mut story = Story::over(watch, Site::new(), "deletion_grace = \"3s\"");
-    story.resume();
+    let mut story = Story::begin(watch, Site::new(), "deletion_grace = \"3s\"");
     story.site.remove("a/capabilitylist.xml");
     story.stays_silent();
     story.kill();
@@ -334,8 +321,7 @@ fn a_kill_and_a_downtime_longer_than_the_grace_shorten_no_grace(
 /// A file that appears at a path for a moment is no deletion.
 #[rstest]
 fn a_capability_list_that_is_something_else_for_a_moment(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::over(watch, Site::new(), "deletion_grace = \"1m\"");
-    story.resume();
+    let mut story = Story::begin(watch, Site::new(), "deletion_grace = \"1m\"");
     let before = fs::read_to_string(story.site.path("a/capabilitylist.xml")).unwrap();
     let page =
         "<?xml version=\"1.0\"?>\n<html xmlns=\"http://www.w3.org/1999/xhtml\"><body/></html>";
@@ -356,6 +342,5 @@ fn a_capability_list_that_is_something_else_for_a_moment(#[values(Inotify, Poll)
     story.site.write(name, &index);
     story.stays_silent();
     story.site.write(name, &description);
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }

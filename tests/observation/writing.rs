@@ -101,8 +101,7 @@ fn a_chunk_at_a_time_by_a_writer_that_opens_it_anew_for_each(
     }
     story.stays_silent();
     // Another document does not wait for it.
-    let sibling = list("a", "resourcelist", "2");
-    story.site.write("a/resourcelist.xml", &sibling);
+    story.update("a/resourcelist.xml", "2");
     story.hears(&["updated resourcelist a/resourcelist.xml"]);
     let moment = Instant::now();
     append(&story, last);

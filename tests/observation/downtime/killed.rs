@@ -21,8 +21,7 @@ fn eight_sets(watch: Watch) -> (Story, Vec<(String, String)>) {
     for set in &sets {
         site.add_set(set);
     }
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let story = Story::begin(watch, site, "");
     let text = |set: &String| {
         let path = format!("{set}/changelist.xml");
         (path, list(set, "changelist", "2"))
@@ -123,9 +122,7 @@ fn what_lies_beside_the_state_file_is_lost(#[values("shm", "wal", "shm and wal")
     let mut story = Story::start(Inotify);
     story.stop(); // the baseline is in the state file itself
     story.resume();
-    story
-        .site
-        .write("a/changelist.xml", &list("a", "changelist", "2"));
+    story.update("a/changelist.xml", "2");
     assert_eq!(story.hub.request().changes(), [UPDATED]);
     if what == "shm" {
         story.stays_silent(); // the answer is saved before the marker is sent
@@ -139,14 +136,11 @@ fn what_lies_beside_the_state_file_is_lost(#[values("shm", "wal", "shm and wal")
             .join(format!("state/state.sqlite-{suffix}"));
         fs::remove_file(path).unwrap();
     }
-    story
-        .site
-        .write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    story.update("a/resourcelist.xml", "2");
     story.resume();
     let mut wanted = vec!["updated resourcelist a/resourcelist.xml"];
     if what != "shm" {
         wanted.push(UPDATED);
     }
-    story.hears(&wanted);
-    story.ends();
+    story.ends_hearing(&wanted);
 }

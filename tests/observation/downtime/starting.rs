@@ -56,8 +56,7 @@ fn changed_during_the_first_sweep(#[values(Inotify, Poll)] watch: Watch) {
 
 #[rstest]
 fn changed_during_the_sweep_after_a_restart(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::over(watch, large_site(), "");
-    story.resume();
+    let mut story = Story::begin(watch, large_site(), "");
     story.kill();
     story.launch();
     change_all(story.site.root.path());
@@ -91,8 +90,7 @@ fn changed_before_any_tree_is_watched(#[values(Inotify, Poll)] watch: Watch) {
         });
         story.resume();
     });
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 /// A service manager may stop it before it is ready.
@@ -104,6 +102,5 @@ fn stopped_as_soon_as_it_listens(#[values(Inotify, Poll)] watch: Watch) {
         story.stop();
     }
     story.resume();
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }

@@ -27,16 +27,14 @@ fn without_up(text: &str) -> String {
 
 #[rstest]
 fn a_change_of_the_index_alone_announces_nothing(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::over(watch, indexed(2), "");
-    story.resume();
+    let mut story = Story::begin(watch, indexed(2), "");
     let members = [part(0), part(1)];
     let dated = index("a", "resourcelist", &members)
         .replace("</loc>", "</loc><lastmod>2026-11-01</lastmod>");
     story.site.write(INDEX, &dated);
     story.stays_silent();
     write_index(&story.site, 2);
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
@@ -48,8 +46,7 @@ fn of_two_indexes_the_one_that_is_named_counts_or_else_the_first(
         site.write(name, &index("a", "changelist", &[PART.to_owned()]));
     }
     site.write(PART, &component("a", "changelist", "a/two.xml", "1"));
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     let named = component("a", "changelist", "a/two.xml", "2");
     story.site.write(PART, &named);
     assert!(names_index(&story.hears(&[UPDATED]), "a/two.xml"));
@@ -63,8 +60,7 @@ fn an_index_brings_its_components_into_its_set(#[values(Inotify, Poll)] watch: W
     let site = Site::new();
     site.write("a/index.xml", &index("a", "changelist", &[PART.to_owned()]));
     site.write(PART, &without_up(&list("a", "changelist", "1")));
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     story
         .site
         .write(PART, &without_up(&list("a", "changelist", "2")));
@@ -80,12 +76,10 @@ fn a_component_whose_index_is_in_another_set_is_announced_in_both(
     site.add_set("b");
     site.write("b/index.xml", &index("b", "changelist", &[PART.to_owned()]));
     site.write(PART, &component("a", "changelist", "b/index.xml", "1"));
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let story = Story::begin(watch, site, "");
     let changed = component("a", "changelist", "b/index.xml", "2");
     story.site.write(PART, &changed);
-    story.hears(&[UPDATED, UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED, UPDATED]);
 }
 
 #[rstest]
@@ -111,8 +105,7 @@ fn an_index_of_indexes_is_not_announced_either(#[values(Inotify, Poll)] watch: W
 fn an_index_that_is_deleted_and_written_anew_is_not_announced(
     #[values(Inotify, Poll)] watch: Watch,
 ) {
-    let mut story = Story::over(watch, indexed(1), "deletion_grace = \"10m\"");
-    story.resume();
+    let mut story = Story::begin(watch, indexed(1), "deletion_grace = \"10m\"");
     story.site.remove(INDEX);
     story.stays_silent();
     write_index(&story.site, 1);
@@ -121,18 +114,15 @@ fn an_index_that_is_deleted_and_written_anew_is_not_announced(
     story.stays_silent();
     write_part(&story.site, 1, "1");
     write_index(&story.site, 2);
-    story.hears(&["created resourcelist a/part-1.xml"]);
-    story.ends();
+    story.ends_hearing(&["created resourcelist a/part-1.xml"]);
 }
 
 #[rstest]
 fn a_component_that_goes_is_announced_if_asked_for(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::over(watch, indexed(2), "announce_all_deletions = true");
-    story.resume();
+    let story = Story::begin(watch, indexed(2), "announce_all_deletions = true");
     write_index(&story.site, 1);
     story.site.remove(&part(1));
-    story.hears(&["deleted resourcelist a/part-1.xml"]);
-    story.ends();
+    story.ends_hearing(&["deleted resourcelist a/part-1.xml"]);
 }
 
 /// R5: what is written as a list is one, and no index to those that call it theirs.

@@ -18,41 +18,37 @@ fn a_document_that_becomes_a_plain_sitemap_has_ended(#[values(Inotify, Poll)] wa
     let mut story = Story::start(watch);
     story.site.write(PATH, PLAIN);
     story.stays_silent();
-    story.site.write(PATH, &list("a", "changelist", "1"));
-    story.hears(&["created changelist a/changelist.xml"]);
-    story.ends();
+    story.update(PATH, "1");
+    story.ends_hearing(&["created changelist a/changelist.xml"]);
 }
 
 #[rstest]
 fn a_document_that_is_a_plain_sitemap_for_a_while_has_not_ended(
     #[values(Inotify, Poll)] watch: Watch,
 ) {
-    let mut story = Story::over(watch, Site::new(), "deletion_grace = \"10m\"");
-    story.resume();
+    let mut story = Story::begin(watch, Site::new(), "deletion_grace = \"10m\"");
     story.site.write(PATH, PLAIN);
     story.stays_silent();
-    story.site.write(PATH, &list("a", "changelist", "1"));
+    story.update(PATH, "1");
     story.stays_silent();
     story.site.write(PATH, PLAIN);
     story.stays_silent();
-    story.site.write(PATH, &list("a", "changelist", "2"));
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.update(PATH, "2");
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
 fn a_directory_in_a_documents_place_is_gone_again_without_a_trace(
     #[values(Inotify, Poll)] watch: Watch,
 ) {
-    let mut story = Story::over(watch, Site::new(), "deletion_grace = \"10m\"");
-    story.resume();
+    let mut story = Story::begin(watch, Site::new(), "deletion_grace = \"10m\"");
     for (version, heard) in [("1", &[][..]), ("2", &[UPDATED])] {
         story.site.remove(PATH);
         fs::create_dir(story.site.path(PATH)).unwrap();
         fs::write(story.site.path(PATH).join("within.xml"), "<other/>").unwrap();
         story.stays_silent();
         fs::remove_dir_all(story.site.path(PATH)).unwrap();
-        story.site.write(PATH, &list("a", "changelist", version));
+        story.update(PATH, version);
         story.hears(heard);
     }
     story.ends();
@@ -63,9 +59,8 @@ fn a_capability_changes_the_document(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);
     story.site.write(PATH, &list("a", "changedump", "1"));
     story.hears(&["created changedump a/changelist.xml"]);
-    story.site.write(PATH, &list("a", "changelist", "1"));
-    story.hears(&["created changelist a/changelist.xml"]);
-    story.ends();
+    story.update(PATH, "1");
+    story.ends_hearing(&["created changelist a/changelist.xml"]);
 }
 
 /// As DSpace writes an index of Change Lists.
@@ -79,8 +74,7 @@ fn a_changelistindex_is_an_index(#[values(Inotify, Poll)] watch: Watch) {
     story.stays_silent();
     let text = index("a", "changelistindex", &["a/part.xml".to_owned()]);
     story.site.write("a/index.xml", &text);
-    story.hears(&["created changelist a/part.xml"]);
-    story.ends();
+    story.ends_hearing(&["created changelist a/part.xml"]);
 }
 
 #[rstest]
@@ -92,22 +86,20 @@ fn a_directory_where_the_source_description_should_be_is_none(
     let well_known = site.path(".well-known/resourcesync");
     fs::create_dir_all(&well_known).unwrap();
     fs::write(well_known.join("index.html"), "<html/>").unwrap();
-    let mut story = Story::over(watch, site, "");
-    story.resume();
-    story.site.write(PATH, &list("a", "changelist", "2"));
+    let mut story = Story::begin(watch, site, "");
+    story.update(PATH, "2");
     story.hears(&[UPDATED]);
     fs::remove_dir_all(&well_known).unwrap();
     story
         .site
         .write(".well-known/resourcesync", &description(&["a"]));
     const CREATED: &str = "created description .well-known/resourcesync";
-    story.hears(&[CREATED, CREATED]);
-    story.ends();
+    story.ends_hearing(&[CREATED, CREATED]);
 }
 
 #[rstest]
 fn a_device_is_left_alone(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     let made = Command::new("mknod")
         .arg(story.site.path("a/zero.xml"))
         .args(["c", "1", "5"])
@@ -119,8 +111,6 @@ fn a_device_is_left_alone(#[values(Inotify, Poll)] watch: Watch) {
         );
         return;
     }
-    let sibling = list("a", "resourcelist", "2");
-    story.site.write("a/resourcelist.xml", &sibling);
-    story.hears(&[SIBLING]);
-    story.ends();
+    story.update("a/resourcelist.xml", "2");
+    story.ends_hearing(&[SIBLING]);
 }

@@ -29,12 +29,12 @@ fn findings_are_logged_once(#[values(Inotify, Poll)] watch: Watch) {
     let window = "[window]\nhold = \"0s\"\n";
     story.setup.config = story.setup.config.replace("[window]\n", window);
     story.launch();
-    story.daemon().await_log("ready");
+    story.await_log("ready");
     write_oddities(&story.site, "1");
     story.hears(&["created changelist a/misled.xml"]);
     let mut left = SAID.to_vec();
     while !left.is_empty() {
-        let entry = story.daemon().await_log(".xml").to_string();
+        let entry = story.await_log(".xml").to_string();
         left.retain(|said| !entry.contains(said));
     }
     write_oddities(&story.site, "2");

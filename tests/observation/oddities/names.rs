@@ -56,6 +56,5 @@ fn are_percent_encoded(#[values(Inotify, Notify, Poll)] watch: Watch) {
 
     write(&story, "2");
     let wanted = changes("updated");
-    story.hears(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
-    story.ends();
+    story.ends_hearing(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
 }

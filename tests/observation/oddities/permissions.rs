@@ -48,21 +48,18 @@ fn a_file_that_may_not_be_read_is_not_gone(#[values(Inotify, Notify, Poll)] watc
     if was_run_without_power() {
         return;
     }
-    let mut story = Story::over(
+    let mut story = Story::begin(
         watch,
         crate::support::documents::Site::new(),
         "announce_all_deletions = true",
     );
-    story.resume();
     allow(&story, PATH, 0o000);
     assert!(
         fs::read(story.site.path(PATH)).is_err(),
         "it may not be read"
     );
     story.stays_silent();
-    story
-        .site
-        .write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    story.update("a/resourcelist.xml", "2");
     story.hears(&[SIBLING]);
     allow(&story, PATH, 0o644);
     story.stays_silent();
@@ -72,8 +69,7 @@ fn a_file_that_may_not_be_read_is_not_gone(#[values(Inotify, Notify, Poll)] watc
     story.site.write_in_place(PATH, &text);
     story.stays_silent();
     allow(&story, PATH, 0o644);
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 /// Everybody says that the directory `a` may not be read, with the remedy; or nobody does.
@@ -106,8 +102,7 @@ fn a_directory_that_may_not_be_read_is_not_gone(#[values(Inotify, Poll)] watch: 
     }
     let site = crate::support::documents::Site::new();
     site.add_set("b");
-    let mut story = Story::over(watch, site, "announce_all_deletions = true");
-    story.resume();
+    let mut story = Story::begin(watch, site, "announce_all_deletions = true");
     allow(&story, "a", 0o000);
     assert!(
         fs::read_dir(story.site.path("a")).is_err(),
@@ -115,16 +110,13 @@ fn a_directory_that_may_not_be_read_is_not_gone(#[values(Inotify, Poll)] watch: 
     );
     story.stays_silent();
     is_told(&story, true);
-    story
-        .site
-        .write("b/changelist.xml", &list("b", "changelist", "2"));
+    story.update("b/changelist.xml", "2");
     story.hears(&["updated changelist b/changelist.xml"]);
     allow(&story, "a", 0o755);
     story.stays_silent();
     is_told(&story, false);
     allow(&story, "a", 0o300);
-    story.site.write(PATH, &list("a", "changelist", "2"));
+    story.update(PATH, "2");
     allow(&story, "a", 0o755);
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }

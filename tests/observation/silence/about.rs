@@ -24,12 +24,11 @@ const ALL: [&str; 4] = [
 
 /// Does something about every document, and is silent.
 fn about_all(watch: Watch, act: impl Fn(&Path)) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     for path in ALL {
         act(&story.site.path(path));
     }
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
@@ -101,13 +100,12 @@ fn a_hard_link_made_and_removed_elsewhere(#[values(Inotify, Poll)] watch: Watch)
     story.stays_silent();
     fs::remove_file(link).unwrap();
     fs::remove_file(story.site.path("a/changelist.bak")).unwrap();
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
 fn a_thousand_readers(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -122,8 +120,7 @@ fn a_thousand_readers(#[values(Inotify, Poll)] watch: Watch) {
         "grep -r resource . > /dev/null; tar -c . | cat > /dev/null",
         &[story.site.root.path()],
     );
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
@@ -135,6 +132,5 @@ fn a_restart(#[values(Inotify, Poll)] watch: Watch) {
     story.stop();
     run("touch a/*", &[story.site.root.path()]);
     story.resume();
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }

@@ -12,9 +12,7 @@ use crate::support::documents::{Site, list};
 
 /// A story whose deletions are not believed while it lasts.
 fn patient(watch: Watch) -> Story {
-    let mut story = Story::over(watch, Site::new(), "deletion_grace = \"60s\"");
-    story.resume();
-    story
+    Story::begin(watch, Site::new(), "deletion_grace = \"60s\"")
 }
 
 /// Returns the number of pending changes of a hub.
@@ -57,7 +55,7 @@ fn another_version_and_the_first_again_within_a_window(#[values(Inotify, Poll)] 
     story.setup.config = short.replace("quiet = \"20ms\"", "quiet = \"1s\"");
     story.resume();
     let first = fs::read_to_string(story.site.path(PATH)).unwrap();
-    story.site.write(PATH, &list("a", "changelist", "2"));
+    story.update(PATH, "2");
     story.site.write(PATH, &first);
     story.stays_silent();
     story.setup.config = short;
@@ -73,8 +71,7 @@ fn a_version_that_its_writer_took_back(#[values(Inotify, Poll)] watch: Watch) {
     story.site.write_in_place(PATH, &other[..other.len() - 10]);
     story.stays_silent();
     story.site.write_in_place(PATH, &first);
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
@@ -98,14 +95,13 @@ fn deleted_and_created_again(#[values(Inotify, Notify, Poll)] watch: Watch) {
 
 #[rstest]
 fn deleted_and_created_again_in_one_breath(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = patient(watch);
+    let story = patient(watch);
     let text = fs::read_to_string(story.site.path(PATH)).unwrap();
     for _ in 0..50 {
         story.site.remove(PATH);
         story.site.write_in_place(PATH, &text);
     }
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 /// Under the other name it is a document that is listed nowhere, and would wait to be (R17).
@@ -122,19 +118,17 @@ fn renamed_away_and_back(
         .await_status(|status| status["sources"][0]["missing"] == 1);
     story.stays_silent();
     fs::rename(&away, &place).unwrap();
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
 fn a_directory_renamed_away_and_back(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = patient(watch);
+    let story = patient(watch);
     let (place, away) = (story.site.path("a"), story.site.path(".away"));
     fs::rename(&place, &away).unwrap();
     story
         .daemon()
         .await_status(|status| status["sources"][0]["missing"] == 3);
     fs::rename(&away, &place).unwrap();
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }

@@ -18,8 +18,7 @@ fn rewrite(watch: Watch, change: impl Fn(&str) -> String) {
     story.site.write_in_place(PATH, &text);
     story.stays_silent();
     story.site.write(PATH, &text);
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]

@@ -69,9 +69,7 @@ fn changed_on_a_full_disk() -> (Story, PathBuf) {
     story.stays_silent();
     fill(&filler);
     change(&story);
-    story
-        .daemon()
-        .await_log("cannot save the state; nothing is sent until it can be saved");
+    story.await_log("cannot save the state; nothing is sent until it can be saved");
     stays_unsent(&story);
     (story, filler)
 }
@@ -83,7 +81,7 @@ fn what_changed_while_the_disk_was_full_is_announced_once_it_is_not() {
     }
     let (mut story, filler) = changed_on_a_full_disk();
     fs::remove_file(&filler).unwrap();
-    story.daemon().await_log("the state can be saved again");
+    story.await_log("the state can be saved again");
     story.hears(&UPDATED);
     await_readiness(&story, "200");
     story.ends();
@@ -119,8 +117,7 @@ fn killed_while_the_disk_was_full_it_loses_nothing() {
     story.kill();
     fs::remove_file(&filler).unwrap();
     story.resume();
-    story.hears(&UPDATED);
-    story.ends();
+    story.ends_hearing(&UPDATED);
 }
 
 #[test]
@@ -140,8 +137,7 @@ fn a_disk_that_is_full_at_the_start_is_an_error_that_names_the_state() {
     refuses(&story, &filler);
     fs::remove_file(&filler).unwrap();
     story.resume();
-    story.hears(&UPDATED);
-    story.ends();
+    story.ends_hearing(&UPDATED);
 }
 
 fn refuses(story: &Story, filler: &Path) {

@@ -30,9 +30,7 @@ fn numbered(watch: Watch, contents: &[Option<&str>]) -> Story {
         "a/capabilitylist.xml",
         &archive("a", "capabilitylist", &listed),
     );
-    let mut story = Story::over(watch, site, "deletion_grace = \"60s\"");
-    story.resume();
-    story
+    Story::begin(watch, site, "deletion_grace = \"60s\"")
 }
 
 /// The new version, whole, where nobody looks.
@@ -48,20 +46,18 @@ fn renamed_over(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let beside = beside(&story);
     story.stays_silent();
     fs::rename(beside, story.site.path(PATH)).unwrap();
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
 fn renamed_over_from_another_directory(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     let beside = beside(&story);
     let elsewhere = story.site.path("staging");
     fs::create_dir(&elsewhere).unwrap();
     fs::rename(beside, elsewhere.join("changelist.txt")).unwrap();
     fs::rename(elsewhere.join("changelist.txt"), story.site.path(PATH)).unwrap();
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
@@ -78,30 +74,28 @@ fn renamed_while_it_is_open_and_written_on(#[values(Inotify, Notify, Poll)] watc
 
 #[rstest]
 fn exchanged_with_a_file_that_is_no_document(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     let (beside, place) = (beside(&story), story.site.path(PATH));
     rustix::fs::renameat_with(CWD, beside, CWD, place, RenameFlags::EXCHANGE).unwrap();
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
 fn two_documents_exchanged(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = numbered(watch, &[Some("one"), Some("other")]);
+    let story = numbered(watch, &[Some("one"), Some("other")]);
     let one = story.site.path("a/changelist-0.xml");
     let other = story.site.path("a/changelist-1.xml");
     rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
-    story.hears(&[
+    story.ends_hearing(&[
         "updated changelist a/changelist-0.xml",
         "updated changelist a/changelist-1.xml",
     ]);
-    story.ends();
 }
 
 /// As logs are rotated.
 #[rstest]
 fn a_chain_of_renames(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = numbered(watch, &[Some("zero"), Some("one"), Some("two")]);
+    let story = numbered(watch, &[Some("zero"), Some("one"), Some("two")]);
     let path = |number: usize| format!("a/changelist-{number}.xml");
     for number in [1, 0] {
         let (from, to) = (path(number), path(number + 1));
@@ -110,44 +104,40 @@ fn a_chain_of_renames(#[values(Inotify, Poll)] watch: Watch) {
     story
         .site
         .write(&path(0), &list("a", "changelist", "newest"));
-    story.hears(&[
+    story.ends_hearing(&[
         "updated changelist a/changelist-0.xml",
         "updated changelist a/changelist-1.xml",
         "updated changelist a/changelist-2.xml",
     ]);
-    story.ends();
 }
 
 /// The name in between is listed nowhere, so that it would be held until it is (R17).
 #[rstest]
 fn a_document_renamed_twice(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = numbered(watch, &[Some("zero"), None]);
+    let story = numbered(watch, &[Some("zero"), None]);
     let names = ["a/changelist-0.xml", "a/between.xml", "a/changelist-1.xml"];
     let [first, between, last] = names.map(|name| story.site.path(name));
     fs::rename(first, &between).unwrap();
     fs::rename(between, last).unwrap();
-    story.hears(&["created changelist a/changelist-1.xml"]);
-    story.ends();
+    story.ends_hearing(&["created changelist a/changelist-1.xml"]);
 }
 
 #[rstest]
 fn replaced_by_a_hard_link(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     let beside = beside(&story);
     let link = story.site.path("a/.changelist.link");
     fs::hard_link(beside, &link).unwrap();
     fs::rename(link, story.site.path(PATH)).unwrap();
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
 fn created_as_a_hard_link(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = numbered(watch, &[None]);
+    let story = numbered(watch, &[None]);
     let beside = beside(&story);
     fs::hard_link(beside, story.site.path("a/changelist-0.xml")).unwrap();
-    story.hears(&["created changelist a/changelist-0.xml"]);
-    story.ends();
+    story.ends_hearing(&["created changelist a/changelist-0.xml"]);
 }
 
 #[rstest]
@@ -168,8 +158,7 @@ fn written_without_a_name_and_linked(#[values(Inotify, Poll)] watch: Watch) {
     rustix::fs::linkat(CWD, unnamed, CWD, place, AtFlags::SYMLINK_FOLLOW).unwrap();
     story.hears(&["created changelist a/changelist-0.xml"]);
     drop(file);
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 /// The old version becomes the backup, and the new one is written in its place.
@@ -181,6 +170,5 @@ fn as_an_editor_saves(#[values(Inotify, Poll)] watch: Watch) {
     fs::write(&place, long_list("2")).unwrap();
     story.hears(&[UPDATED]);
     fs::remove_file(backup).unwrap();
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }

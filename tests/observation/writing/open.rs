@@ -32,8 +32,7 @@ fn polling_tells_of_a_whole_file_that_is_open_and_nothing_when_it_is_closed() {
     file.write_all(long_list("2").as_bytes()).unwrap();
     story.hears_after(moment, &[UPDATED]);
     drop(file);
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
@@ -47,8 +46,7 @@ fn a_writer_that_writes_nothing_delays_nothing(#[values(Inotify, Poll)] watch: W
         .write_in_place(PATH, &list("a", "changelist", "2"));
     story.hears_after(moment, &[UPDATED]);
     drop(idle);
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }
 
 #[rstest]
@@ -58,10 +56,9 @@ fn a_writer_of_a_replaced_file_does_not_affect_the_new_one(#[values(Inotify, Pol
     let mut late = File::options().append(true).open(path).unwrap();
     late.write_all(b"<!-- not done").unwrap();
     let moment = Instant::now();
-    story.site.write(PATH, &list("a", "changelist", "2"));
+    story.update(PATH, "2");
     story.hears_after(moment, &[UPDATED]);
     late.write_all(b" yet -->").unwrap();
     drop(late);
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }

@@ -43,7 +43,7 @@ fn of_the_same_size_and_time(#[values(Inotify, Notify, Poll)] watch: Watch) {
 
 #[rstest]
 fn of_the_same_size_and_time_and_renamed_into_place(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     let before = modified(&story);
     let beside = story.site.path("a/changelist.tmp");
     let mut file = File::create(&beside).unwrap();
@@ -52,8 +52,7 @@ fn of_the_same_size_and_time_and_renamed_into_place(#[values(Inotify, Poll)] wat
     file.set_modified(before).unwrap();
     drop(file);
     std::fs::rename(beside, story.site.path(PATH)).unwrap();
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]

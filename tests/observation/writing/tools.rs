@@ -16,9 +16,7 @@ const BOTH: [&str; 2] = [
 
 /// Some tools delete what they are about to write.
 fn patient(watch: Watch, site: Site) -> Story {
-    let mut story = Story::over(watch, site, "deletion_grace = \"60s\"");
-    story.resume();
-    story
+    Story::begin(watch, site, "deletion_grace = \"60s\"")
 }
 
 /// Another version of the site, with its Change List and Resource List changed.
@@ -37,13 +35,12 @@ fn publish(line: &str, next: &Site, story: &Story) {
 
 #[rstest]
 fn sed(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     run(
         "sed -i s/resource-1/resource-2/ *.xml",
         &[&story.site.path("a")],
     );
-    story.hears(&BOTH);
-    story.ends();
+    story.ends_hearing(&BOTH);
 }
 
 #[rstest]
@@ -69,10 +66,9 @@ fn rsync_over(watch: Watch, line: &str) {
     if needs::program("rsync").is_none() {
         return;
     }
-    let mut story = patient(watch, Site::new());
+    let story = patient(watch, Site::new());
     publish(&format!("{line} --ignore-times"), &next(), &story);
-    story.hears(&BOTH);
-    story.ends();
+    story.ends_hearing(&BOTH);
 }
 
 /// A transfer that was cut off is taken up where it ended.
@@ -88,8 +84,7 @@ fn rsync_that_appends(
     story.site.write_in_place(PATH, &long_list("2")[..3000]);
     story.stays_silent();
     publish(&format!("rsync {how} {PATH} $2/{PATH}"), &next(), &story);
-    story.hears(&[UPDATED]);
-    story.ends();
+    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
@@ -108,10 +103,9 @@ fn copies(
     )]
     line: &str,
 ) {
-    let mut story = patient(watch, Site::new());
+    let story = patient(watch, Site::new());
     publish(line, &next(), &story);
-    story.hears(&BOTH);
-    story.ends();
+    story.ends_hearing(&BOTH);
 }
 
 #[rstest]
@@ -119,11 +113,10 @@ fn tar(
     #[values(Inotify, Poll)] watch: Watch,
     #[values("", "--overwrite", "--unlink-first", "--touch")] how: &str,
 ) {
-    let mut story = patient(watch, Site::new());
+    let story = patient(watch, Site::new());
     let line = format!("tar -c a/*.xml .well-known/resourcesync | tar -x {how} -C $2");
     publish(&line, &next(), &story);
-    story.hears(&BOTH);
-    story.ends();
+    story.ends_hearing(&BOTH);
 }
 
 #[rstest]
@@ -146,6 +139,5 @@ fn git(#[values(Inotify, Poll)] watch: Watch) {
         story.hears(&BOTH);
     }
     run("git gc -q; git reset -q --hard", &[story.site.root.path()]);
-    story.stays_silent();
-    story.ends();
+    story.ends_silent();
 }

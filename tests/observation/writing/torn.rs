@@ -65,8 +65,7 @@ fn a_new_head_over_an_old_tail(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let old = list("a", "changelist", &"old".repeat(100));
     let new = padded(&list("a", "changelist", "2"), old.len());
     site.write(PATH, &old);
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     // What the old version says behind this place is no markup.
     let (head, tail) = new.as_bytes().split_at(new.rfind("url>").unwrap());
     let mut file = opened(&story);
@@ -87,8 +86,7 @@ fn a_mixture_of_two_versions_that_is_well_formed(#[values(Inotify, Notify)] watc
     };
     let site = Site::new();
     site.write(PATH, &entries("a/old-1", "a/old-2"));
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     let new = entries("a/new-1", "a/new-2");
     let (head, tail) = new.as_bytes().split_at(new.rfind("<url>").unwrap());
     let mut file = opened(&story);
@@ -105,8 +103,7 @@ fn a_mixture_of_two_versions_that_is_well_formed(#[values(Inotify, Notify)] watc
 fn a_document_that_shrinks(#[values(Inotify, Poll)] watch: Watch) {
     let site = Site::new();
     site.write(PATH, &long_list("1"));
-    let mut story = Story::over(watch, site, "");
-    story.resume();
+    let mut story = Story::begin(watch, site, "");
     let text = list("a", "changelist", "2");
     let mut file = opened(&story);
     file.write_all(text.as_bytes()).unwrap();
@@ -170,11 +167,10 @@ fn through_a_map(#[values(Inotify, Poll)] watch: Watch, #[case] text: String) {
 
 #[rstest]
 fn a_writer_that_crashes_midway_and_is_run_again(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let mut story = Story::over(watch, Site::new(), "broken_after = \"200ms\"");
-    story.resume();
+    let mut story = Story::begin(watch, Site::new(), "broken_after = \"200ms\"");
     let text = long_list("2");
     story.site.write_in_place(PATH, &text[..text.len() / 2]);
-    let entry = story.daemon().await_log("cannot read a/changelist.xml");
+    let entry = story.await_log("cannot read a/changelist.xml");
     assert_eq!(entry["level"], "WARN", "{entry}");
     story.stays_silent();
     let moment = Instant::now();
