@@ -111,13 +111,13 @@ const TOUCHING: [&str; 18] = [
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 16] = [
     ("admin", 1_180),
-    ("announce", 10_300),
+    ("announce", 10_340),
     ("broker", 1_100),
     ("broker::feeds", 440),
-    ("cli", 8_360),
+    ("cli", 7_980),
     ("config", 2_840),
     ("control", 300),
-    ("daemon", 3_530),
+    ("daemon", 3_540),
     ("diagnostics", 920),
     ("lib", 20),
     ("main", 10),
