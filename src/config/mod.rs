@@ -7,7 +7,6 @@
 
 pub mod address;
 pub(crate) mod broker;
-mod channel;
 pub mod check;
 pub(crate) mod duration;
 pub mod effective;
@@ -29,12 +28,14 @@ mod tests;
 pub(crate) mod text;
 pub(crate) mod window;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::announce::observation::MountId;
 use crate::announce::plan::{BrokerPlan, ChannelPlan, HubPlan, Mode, Plan, Replaces};
 use crate::broker::settings::{BrokerSettings, BrokerSettingsError};
 use crate::config::broker::Broker;
+use crate::config::check::suggested;
 use crate::config::environment::Environment;
 use crate::config::file::{Checked, ConfigError, ConfigFile};
 use crate::config::hub::ExternalHub;
@@ -48,6 +49,7 @@ use crate::config::server::ServerSettings;
 use crate::config::source::Source;
 use crate::config::text::Written;
 use crate::config::window::Window;
+use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -212,7 +214,12 @@ impl Config {
         broker::check(file, &mut self.brokers, Some(&names))?;
         self.state_dir = state_dir(file, &self.state_dir)?;
         self.refuse_state_in_mount(file)?;
+        self.check_channels(file)
+    }
 
+    /// Checks the hubs that channels may name, and that each channel has a set and a topic of its own.
+    fn check_channels(&mut self, file: &ConfigFile<'_>) -> Checked {
+        // What topics may lie below. The public URL is not known while its port is not.
         let public_url = self.server.known_public_url();
         let mounts = self.sources.iter().flat_map(|source| &source.mount);
         let prefixes = mounts.map(|mount| &mount.prefix).chain(&public_url);
@@ -232,7 +239,40 @@ impl Config {
                 channel.capability_list = source.canonical(&channel.capability_list);
             }
         }
-        channel::check(file, &self.channels, &prefixes, &hubs)
+        // There may be one for each of many thousand sets.
+        let (mut lists, mut topics) = (BTreeSet::new(), BTreeSet::new());
+        for (at, channel) in self.channels.iter().enumerate() {
+            let (list, topic) = (&channel.capability_list, channel.topic.as_str());
+            let is_below = |uri: Uri| prefixes.iter().any(|prefix| uri.is_below(prefix));
+            let mut named = channel.hubs.iter().enumerate();
+            let (key, message) = if !lists.insert((list, channel.kind)) {
+                let kind = match channel.kind {
+                    ChannelKind::Change => "change ",
+                    ChannelKind::Framework => "",
+                };
+                let message = format!("{list} has a {kind}channel already");
+                ("capability_list".to_owned(), message)
+            } else if !Uri::parse(topic).is_ok_and(is_below) {
+                let message = format!(
+                    "\"{topic}\" lies neither below server.public_url nor below a mount's url"
+                );
+                ("topic".to_owned(), message)
+            } else if !topics.insert(topic) {
+                let message = format!("\"{topic}\" is another channel's topic already");
+                ("topic".to_owned(), message)
+            } else if let Some((position, hub)) = named.find(|(_, hub)| !hubs.contains(hub)) {
+                let hub = hub.as_str();
+                let message =
+                    format!("\"{hub}\" is not the url of a [[hub]], nor the embedded hub");
+                let known: Vec<&str> = hubs.iter().map(Hub::as_str).collect();
+                let message = suggested(&message, hub, &known);
+                (format!("hubs.{position}"), message)
+            } else {
+                continue;
+            };
+            return Err(file.error(&format!("channel.{at}.{key}"), message));
+        }
+        Ok(())
     }
 
     /// Takes the embedded hub out unless it is enabled: without that key, exactly when there is no other hub.
