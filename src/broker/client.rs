@@ -27,7 +27,7 @@ use crate::broker::settings::BrokerSettings;
 const IN_FLIGHT: usize = 8;
 
 /// The brokers that notifications are sent to. Cheap to share behind an `Arc`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Brokers {
     brokers: Mutex<HashMap<Hub, Arc<BrokerTask>>>,
 }
@@ -52,9 +52,7 @@ struct SendRequest {
 impl Brokers {
     /// Starts a task for each broker on `runtime`. They connect when there is something to send, or when asked to.
     pub fn new(settings: Vec<BrokerSettings>, runtime: &Handle) -> Brokers {
-        let brokers = Brokers {
-            brokers: Mutex::default(),
-        };
+        let brokers = Brokers::default();
         brokers.change(settings, runtime);
         brokers
     }
@@ -95,10 +93,7 @@ impl Brokers {
             .request(send_frames(submission, &broker.settings))
             .await;
         lock(&broker.durations).observe(began.elapsed());
-        match sent {
-            Ok(()) => Answer::Receipts,
-            Err(error) => error.answer(),
-        }
+        sent.map_or_else(BrokerError::answer, |()| Answer::Receipts)
     }
 
     /// Connects to a broker, unless there is a connection.
@@ -315,12 +310,14 @@ fn parse_receipt(id: &str) -> Option<(u64, usize)> {
 /// Returns the `SEND` frames of a notification, in the order in which they are sent, but for their transaction and receipts.
 /// A header of a message counts before a configured one.
 pub fn send_frames(submission: &Submission, settings: &BrokerSettings) -> Vec<Frame> {
+    let mut body = HashedPayload::new(&submission.body);
+    body.outside = &submission.outside;
     let notification = BrokerNotification {
         source: &submission.source,
         topic: submission.topic.as_str(),
         kind: submission.kind,
         seq: submission.seq,
-        body: HashedPayload::new(&submission.body).with(&submission.outside),
+        body,
     };
     let form = settings.form.as_ref();
     let feeds = form.and_then(|form| atom_messages(&notification, form));

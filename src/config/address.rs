@@ -81,8 +81,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// Parses a document's address.
-pub fn web_uri(text: &str) -> Result<Uri, String> {
+/// Checks a document's address.
+pub fn check_uri(text: &str) -> Result<(), String> {
     if !is_clean(text) {
         let shown = text.escape_debug();
         return Err(format!(
@@ -98,20 +98,20 @@ pub fn web_uri(text: &str) -> Result<Uri, String> {
         return wrong("is neither http nor https");
     }
     match Url::parse(text) {
-        Ok(_) => Ok(uri),
+        Ok(_) => Ok(()),
         Err(error) => wrong(&format!("has no valid host or port: {error}")),
     }
 }
 
-/// Parses a prefix of documents' addresses.
-pub fn prefix(text: &str) -> Result<Uri, String> {
-    let uri = web_uri(text)?;
-    if uri.as_str().contains('?') {
+/// Checks a prefix of documents' addresses.
+pub fn check_prefix(text: &str) -> Result<(), String> {
+    check_uri(text)?;
+    if text.contains('?') {
         return Err(format!(
             "\"{text}\" has a query (?), which a prefix cannot have"
         ));
     }
-    Ok(with_slash(uri))
+    Ok(())
 }
 
 /// Returns a prefix with `/` at its end, where it is missing.
@@ -124,7 +124,9 @@ pub fn with_slash(uri: Uri) -> Uri {
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, prefix, web_uri};
+    use resourcesync::uri::Uri;
+
+    use super::{Address, check_prefix, check_uri, with_slash};
 
     #[test]
     fn addresses_read_back() {
@@ -173,7 +175,8 @@ mod tests {
             ("https://example.org/a", "https://example.org/a/"),
             ("HTTP://Example.org:80/a/", "http://example.org/a/"),
         ] {
-            assert_eq!(prefix(written).map(|uri| uri.to_string()), Ok(read.into()));
+            assert_eq!(check_prefix(written), Ok(()));
+            assert_eq!(with_slash(Uri::parse(written).unwrap()).as_str(), read);
         }
     }
 
@@ -209,10 +212,10 @@ mod tests {
                 "\"https://example.org:99999/\" has no valid host or port: invalid port number",
             ),
         ] {
-            assert_eq!(web_uri(text).unwrap_err(), message);
+            assert_eq!(check_uri(text).unwrap_err(), message);
         }
         assert_eq!(
-            prefix("https://example.org/?a").unwrap_err(),
+            check_prefix("https://example.org/?a").unwrap_err(),
             "\"https://example.org/?a\" has a query (?), which a prefix cannot have"
         );
     }

@@ -21,11 +21,11 @@ const URI: &str = r#"^[Hh][Tt][Tt][Pp][Ss]?://[^#\s<>"]+$"#;
 
 /// The forms of texts. The patterns refuse nothing that the checks accept.
 pub const FORMS: [TextForm; 14] = [
-    ("uri", URI, |text| address::web_uri(text).map(drop)),
+    ("uri", URI, address::check_uri),
     (
         "prefix",
         r#"^[Hh][Tt][Tt][Pp][Ss]?://[^\s<>"?#]+$"#,
-        |text| address::prefix(text).map(drop),
+        address::check_prefix,
     ),
     ("hub", URI, hub::address),
     (

@@ -42,21 +42,18 @@ impl Environment {
         }
     }
 
-    /// Returns the file to read: the one at `path`, or the default one if nothing else says what to watch.
-    pub fn file<'a>(&'a self, path: Option<&'a Path>, overrides: &Overrides) -> Option<&'a Path> {
-        // One that cannot be looked at is reported when it is read.
-        let is_there = || self.default_file.try_exists().unwrap_or(true);
-        let says_what = overrides.root.is_some() || overrides.url.is_some();
-        path.or_else(|| (!says_what && is_there()).then_some(self.default_file.as_path()))
-    }
-
-    /// Returns that file, if there is one, and its text.
+    /// Returns the file to read, if there is one, and its text: the one at `path`, or the default one if nothing else says
+    /// what to watch.
     pub fn read<'a>(
         &'a self,
         path: Option<&'a Path>,
         overrides: &Overrides,
     ) -> Checked<(Option<&'a Path>, String)> {
-        let Some(path) = self.file(path, overrides) else {
+        // One that cannot be looked at is reported when it is read.
+        let is_there = || self.default_file.try_exists().unwrap_or(true);
+        let says_what = overrides.root.is_some() || overrides.url.is_some();
+        let default = || (!says_what && is_there()).then_some(self.default_file.as_path());
+        let Some(path) = path.or_else(default) else {
             return Ok((None, String::new()));
         };
         let text = fs::read_to_string(path).map_err(|source| ConfigError::Read {

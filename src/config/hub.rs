@@ -15,7 +15,7 @@ use websub::publisher::settings::{
 use websub::secret::{MASKED, Secret};
 
 use crate::announce::plan::{Mode, Replaces};
-use crate::config::address::{NO_CREDENTIALS, web_uri};
+use crate::config::address::{NO_CREDENTIALS, check_uri};
 use crate::config::duration::seconds;
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
 use crate::config::secret::{
@@ -212,7 +212,7 @@ pub fn address(text: &str) -> Result<(), String> {
     if authority.is_some_and(|authority| authority.contains('@')) {
         return Err(NO_CREDENTIALS.to_owned());
     }
-    web_uri(text).map(drop)
+    check_uri(text)
 }
 
 /// Checks the name of a header, and that a secret is not written here.

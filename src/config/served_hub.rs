@@ -15,7 +15,7 @@ use websub::hub::callback::CallbackPolicy;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::limits::HubLimits;
 
-use crate::config::address::{Address, web_uri};
+use crate::config::address::{Address, check_uri};
 use crate::config::duration::seconds;
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
 use crate::config::text::{Size, Written, values};
@@ -172,7 +172,7 @@ pub fn check_path(text: &str) -> Result<(), String> {
 
 /// Checks an address, which is kept byte for byte. The path is where requests are taken.
 pub fn check_url(text: &str) -> Result<(), String> {
-    web_uri(text)?;
+    check_uri(text)?;
     let rest = text.split_once("://").map_or("", |(_, rest)| rest);
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     if authority.contains('@') {

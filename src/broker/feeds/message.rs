@@ -43,7 +43,7 @@ pub struct HashedPayload<'a> {
     bytes: &'a [u8],
     hash: blake3::Hash,
     /// Datetimes that the payload lacks because they lie outside its interval, with the positions of their entries.
-    outside: &'a [(usize, Datetime)],
+    pub outside: &'a [(usize, Datetime)],
 }
 
 impl<'a> HashedPayload<'a> {
@@ -53,11 +53,6 @@ impl<'a> HashedPayload<'a> {
             hash: blake3::hash(bytes),
             outside: &[],
         }
-    }
-
-    /// Adds datetimes that it lacks.
-    pub fn with(self, outside: &'a [(usize, Datetime)]) -> HashedPayload<'a> {
-        HashedPayload { outside, ..self }
     }
 
     /// Returns the change notification that it is, with the datetimes that lie outside its interval.

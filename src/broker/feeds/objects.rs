@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use globset::{Glob, GlobBuilder, GlobMatcher};
+use globset::{Glob, GlobBuilder};
 use resourcesync::change::Change;
 use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
@@ -125,8 +125,9 @@ fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<Object<'a>> {
         let index = match (known.get(&key), changed.get(&item)) {
             (Some(index), last) if last.is_none_or(|last| last <= index) => *index,
             _ => {
-                let is_its = |glob: &GlobMatcher| glob.is_match(&*compared(uri));
-                let its = types.iter().filter(|(glob, _)| is_its(glob));
+                let its = types
+                    .iter()
+                    .filter(|(glob, _)| glob.is_match(&*compared(uri)));
                 let its: BTreeSet<&String> = its.map(|(_, name)| *name).collect();
                 objects.push(Object {
                     uri,
