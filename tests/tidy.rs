@@ -115,7 +115,7 @@ const BUDGETS: [(&str, usize); 16] = [
     ("broker", 1_100),
     ("broker::feeds", 440),
     ("cli", 7_980),
-    ("config", 2_840),
+    ("config", 2_830),
     ("control", 300),
     ("daemon", 3_540),
     ("diagnostics", 920),
