@@ -35,26 +35,38 @@ pub fn play_forward(
     let mut told: BTreeSet<(ChannelId, Hub)> = BTreeSet::new();
     loop {
         while let Some(effect) = effects.pop_front() {
-            let events = consequences(&effect, now);
-            if !events.is_empty() {
-                effects.extend(engine.step(events, now.into())?);
-            }
-            match effect {
+            let events = match effect {
                 Effect::Submit(submission) => {
+                    let events = answers(&submission);
                     let account = (submission.channel, submission.hub.clone());
                     if submission.kind == ChannelKind::Framework || told.insert(account) {
                         planned.push((now, submission));
                     }
+                    events
+                }
+                // Only missing documents are looked at again, before their deletion counts (R15).
+                Effect::Look(paths) => {
+                    let looked = paths.into_iter().map(|path| Observation {
+                        path,
+                        at: now,
+                        look: Look::Missing,
+                    });
+                    vec![Event::Observed(looked.collect())]
                 }
                 Effect::Take(request) => {
-                    if taken.insert(request.set.clone())
-                        && let Some(round) = take(*request)
-                    {
-                        let event = Event::Taken(Box::new(round));
-                        effects.extend(engine.step(vec![event], now.into())?);
-                    }
+                    let is_first = taken.insert(request.set.clone());
+                    let round = is_first.then(|| take(*request)).flatten();
+                    round
+                        .map(|round| Event::Taken(Box::new(round)))
+                        .into_iter()
+                        .collect()
                 }
-                _ => {}
+                Effect::Serve(_) | Effect::Withdraw(_) | Effect::Explain(_) | Effect::Tell(_) => {
+                    Vec::new()
+                }
+            };
+            if !events.is_empty() {
+                effects.extend(engine.step(events, now.into())?);
             }
         }
         match engine.wake {
@@ -67,34 +79,16 @@ pub fn play_forward(
     }
 }
 
-/// Returns the events that would answer to an effect.
-fn consequences(effect: &Effect, at: Timestamp) -> Vec<Event> {
-    match effect {
-        Effect::Submit(submission) => {
-            let answered = Event::Answered {
-                channel: submission.channel,
-                hub: submission.hub.clone(),
-                seq: submission.seq,
-                answer: Answer::ACCEPTED,
-                jitter: 0.0,
-            };
-            let is_ping = submission.mode == Mode::Ping;
-            let fetched = is_ping.then(|| Event::Fetched(submission.topic.clone()));
-            std::iter::once(answered).chain(fetched).collect()
-        }
-        // Only missing documents are looked at again, before their deletion counts (R15).
-        Effect::Look(paths) => {
-            let looked = paths.iter().map(|path| Observation {
-                path: path.clone(),
-                at,
-                look: Look::Missing,
-            });
-            vec![Event::Observed(looked.collect())]
-        }
-        Effect::Serve(_)
-        | Effect::Take(_)
-        | Effect::Withdraw(_)
-        | Effect::Explain(_)
-        | Effect::Tell(_) => Vec::new(),
-    }
+/// Returns the events that would answer a submission.
+fn answers(submission: &Submission) -> Vec<Event> {
+    let answered = Event::Answered {
+        channel: submission.channel,
+        hub: submission.hub.clone(),
+        seq: submission.seq,
+        answer: Answer::ACCEPTED,
+        jitter: 0.0,
+    };
+    let is_ping = submission.mode == Mode::Ping;
+    let fetched = is_ping.then(|| Event::Fetched(submission.topic.clone()));
+    std::iter::once(answered).chain(fetched).collect()
 }
