@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::escape::escaped;
-use resourcesync::payload::{ChangeKind, Entry};
+use resourcesync::payload::Entry;
 use resourcesync::receive::{Notification, ReceivedChange};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 /// One notification, or missed changes in the form of one; as JSON, with a field that says so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,20 +35,8 @@ pub struct Handed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Entries {
-    Framework(Vec<FrameworkEntry>),
+    Framework(#[serde(serialize_with = "documents")] Vec<Entry>),
     Change(Vec<ReceivedChange>),
-}
-
-/// An entry of a framework notification.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FrameworkEntry {
-    pub loc: String,
-    pub change: ChangeKind,
-    pub capability: Capability,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub datetime: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub index: Option<String>,
 }
 
 impl Handed {
@@ -59,7 +48,7 @@ impl Handed {
                 payload.from.map(with_milliseconds),
                 payload.until.map(with_milliseconds),
                 payload.up.map(|up| up.as_str().to_owned()),
-                Entries::Framework(payload.entries.iter().map(framework).collect()),
+                Entries::Framework(payload.entries),
             ),
             Notification::Change(changes) => {
                 let entries = Entries::Change(changes.changes);
@@ -101,14 +90,23 @@ fn with_milliseconds(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 
-fn framework(entry: &Entry) -> FrameworkEntry {
-    FrameworkEntry {
-        loc: entry.uri.as_str().to_owned(),
-        change: entry.change,
-        capability: entry.capability,
-        datetime: entry.datetime.map(with_milliseconds),
-        index: entry.index.as_ref().map(|index| index.as_str().to_owned()),
-    }
+fn documents<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(entries.iter().map(|entry| {
+        let Entry {
+            uri,
+            change,
+            capability,
+            ..
+        } = entry;
+        let mut object = json!({ "loc": uri, "change": change, "capability": capability });
+        if let Some(at) = entry.datetime {
+            object["datetime"] = json!(with_milliseconds(at));
+        }
+        if let Some(index) = &entry.index {
+            object["index"] = json!(index);
+        }
+        object
+    }))
 }
 
 /// One line per entry. Characters that would end a line are escaped; the rest is left to the output.
@@ -117,12 +115,12 @@ impl fmt::Display for Handed {
         match &self.entries {
             Entries::Framework(entries) => {
                 for entry in entries {
-                    let datetime = text(&entry.datetime);
+                    let datetime = entry.datetime.map(with_milliseconds).unwrap_or_default();
                     let (change, capability) = (entry.change.as_str(), entry.capability.as_str());
-                    let loc = escaped(&entry.loc);
+                    let loc = escaped(entry.uri.as_str());
                     write!(f, "{datetime}  {change:<7}  {capability:<16}  {loc}")?;
                     match &entry.index {
-                        Some(index) => writeln!(f, "  (index {})", escaped(index))?,
+                        Some(index) => writeln!(f, "  (index {})", escaped(index.as_str()))?,
                         None => writeln!(f)?,
                     }
                 }
