@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use resourcesync::uri::{Hub, Topic};
+use resourcesync::uri::Topic;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
@@ -84,8 +84,7 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
 async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure> {
     let mut signals = StopSignals::new().context("cannot wait for signals")?;
     let state = ListenState::load(options.state.as_deref())?;
-    let hub = options.hub.as_deref().map(Hub::new);
-    let (channels, unusable) = wanted_channels(options, hub.as_ref(), &state, reporter).await?;
+    let (channels, unusable) = wanted_channels(options, &state, reporter).await?;
     let destination = bind(options, &state).await?;
     save_subscriptions(&state, &channels, destination.address.port()).await?;
 
@@ -94,7 +93,6 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
     let lease = options.lease;
     let listening = Arc::new(Listening {
         options: options.clone(),
-        hub,
         lease: lease.map_or(LEASE, |seconds| Duration::from_secs(seconds.get())),
         reporter: reporter.clone(),
         state,
@@ -178,8 +176,6 @@ async fn finish(
 #[derive(Debug)]
 struct Listening {
     options: ListenOptions,
-    /// The hub of the command line, whatever the topics name.
-    hub: Option<Hub>,
     /// The lease to request.
     lease: Duration,
     reporter: Reporter,
@@ -236,21 +232,19 @@ impl Listening {
 /// later. Channels that cannot be read now and were known before stay as they were.
 async fn wanted_channels(
     options: &ListenOptions,
-    hub: Option<&Hub>,
     state: &ListenState,
     reporter: &Reporter,
 ) -> Result<(BTreeMap<Topic, ListenedChannel>, BTreeSet<String>), Failure> {
-    let kind = options.kind;
     let saved = state.saved().clone();
     let (mut wanted, mut all_unusable) = (BTreeMap::new(), BTreeSet::new());
     for asked in &options.urls {
         let of_asked = saved.subscriptions.iter().filter(|(_, saved)| {
-            saved.is_verified && saved.asked == *asked && saved.is_wanted(kind)
+            saved.is_verified && saved.asked == *asked && saved.is_wanted(options.kind)
         });
         let mut known: Vec<ListenedChannel> = of_asked
-            .map(|(topic, saved)| saved.channel(topic, hub))
+            .map(|(topic, saved)| saved.channel(topic, options.hub.as_ref()))
             .collect();
-        let (found, unusable) = match channels(asked, kind, hub).await {
+        let (found, unusable) = match channels(asked, options).await {
             Ok(found) => {
                 let is_unusable = |url: &str| found.unusable.iter().any(|(one, _)| one == url);
                 known.retain(|known| {

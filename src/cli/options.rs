@@ -11,6 +11,7 @@ use clap::builder::{FalseyValueParser, PossibleValue, PossibleValuesParser, Type
 use clap::{Arg, ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Hub;
 use url::Url;
 
 use crate::config::duration;
@@ -380,7 +381,7 @@ pub struct ListenOptions {
 
     /// The hub to subscribe at [default: the one that the topic names]
     #[arg(long, value_name = "URI")]
-    pub hub: Option<String>,
+    pub hub: Option<Hub>,
 
     /// Print one line of JSON per notification and event
     #[arg(long)]

@@ -59,12 +59,9 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         destination: settings.destination.clone(),
         under: options.under.clone(),
     };
-    let default = || {
-        config
-            .state_dir
-            .join(format!("resend-{}.json", options.broker))
-    };
-    let path = options.state.clone().unwrap_or_else(default);
+    let name = format!("resend-{}.json", options.broker);
+    let path = options.state.clone();
+    let path = path.unwrap_or_else(|| config.state_dir.join(name));
     let batch = usize::try_from(options.rate.get()).map_or(BATCH, |rate| rate.min(BATCH));
     let file = PositionFile::open(path, request, batch)?;
     if file.position.sent > 0 {

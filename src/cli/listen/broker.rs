@@ -199,7 +199,15 @@ impl BrokerListener<'_> {
     async fn hand_over(&self, message: &Frame) -> io::Result<bool> {
         let content = MessageContent::of(message);
         if let Some(command) = &self.options.exec {
-            return Ok(self.execute(content.run(message), command).await);
+            let json = content.json(message);
+            let run = Run {
+                input: format!("{json}\n"),
+                topic: message.header("topic").unwrap_or_default(),
+                kind: message.header("kind").unwrap_or_default(),
+                from: json["from"].as_str(),
+                until: json["until"].as_str(),
+            };
+            return Ok(self.execute(run, command).await);
         }
         let text = if self.options.json {
             Text::Line(content.json(message).to_string())
@@ -287,24 +295,6 @@ impl MessageContent {
         }
         object["initial"] = json!(message.header(INITIAL) == Some("true"));
         object
-    }
-
-    /// Returns the run of a command for a message.
-    fn run<'a>(&'a self, message: &'a Frame) -> Run<'a> {
-        let run = Run {
-            input: format!("{}\n", self.json(message)),
-            topic: message.header("topic").unwrap_or_default(),
-            kind: message.header("kind").unwrap_or_default(),
-            ..Run::default()
-        };
-        match self {
-            MessageContent::Notification(handed) => Run {
-                from: handed.from.as_deref(),
-                until: handed.until.as_deref(),
-                ..run
-            },
-            MessageContent::Feed(_) | MessageContent::Other => run,
-        }
     }
 
     fn text(&self, message: &Frame) -> String {

@@ -81,8 +81,7 @@ pub async fn missed(
     let lists = match change_lists(&retriever, up).await {
         Ok(lists) => lists,
         Err(error) => {
-            let error = error.given_up(up, patience)?;
-            read_changes.unreadable.push(error);
+            read_changes.unreadable.push(error.given_up(up, patience)?);
             return Ok(read_changes);
         }
     };

@@ -13,6 +13,7 @@ use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 use crate::cli::Exit;
 use crate::cli::listen::exit::Failure;
+use crate::cli::options::ListenOptions;
 
 /// The place of a Source Description on its host.
 const WELL_KNOWN: &str = "/.well-known/resourcesync";
@@ -55,30 +56,23 @@ pub struct FoundChannels {
 /// # Errors
 ///
 /// If there is none. Capability Lists that cannot be read are among the unusable if others could be.
-pub async fn channels(
-    asked: &str,
-    kind: Option<ChannelKind>,
-    hub: Option<&Hub>,
-) -> Result<FoundChannels, Failure> {
-    let found = channels_at(asked, kind, hub).await;
+pub async fn channels(asked: &str, options: &ListenOptions) -> Result<FoundChannels, Failure> {
+    let found = channels_at(asked, options).await;
     let url = Url::parse(asked).ok();
     let host = url.filter(|url| url.path() == "/" && url.query().is_none());
     let well_known = host.and_then(|url| url.join(WELL_KNOWN).ok());
     let Some(well_known) = well_known.filter(|_| found.is_err()) else {
         return found;
     };
-    let mut found = channels_at(well_known.as_str(), kind, hub).await?;
+    let mut found = channels_at(well_known.as_str(), options).await?;
     for channel in &mut found.channels {
         asked.clone_into(&mut channel.asked);
     }
     Ok(found)
 }
 
-async fn channels_at(
-    asked: &str,
-    kind: Option<ChannelKind>,
-    hub: Option<&Hub>,
-) -> Result<FoundChannels, Failure> {
+async fn channels_at(asked: &str, options: &ListenOptions) -> Result<FoundChannels, Failure> {
+    let (kind, hub) = (options.kind, options.hub.as_ref());
     // The channel of a topic that was given itself; none without a hub.
     let of_topic = |topic: &Discovery| {
         let list = topic.capability_list.as_ref();
@@ -96,10 +90,8 @@ async fn channels_at(
     };
     let discovered = discover(&Topic::new(asked)).await;
     let topic = discovered.as_ref().ok();
-    if let Some(found) = topic
-        .filter(|topic| !topic.hubs.is_empty())
-        .and_then(of_topic)
-    {
+    let topic = topic.filter(|topic| !topic.hubs.is_empty());
+    if let Some(found) = topic.and_then(of_topic) {
         return Ok(found);
     }
     if let Err(error @ (RetrieveError::Url { .. } | RetrieveError::Request { .. })) = discovered {

@@ -142,7 +142,7 @@ impl Keeper {
                     None => return,
                 }
             }
-            if self.listening.hub.is_none()
+            if self.listening.options.hub.is_none()
                 && let Some(hub) = current_hub(&self.topic).await
             {
                 self.hub = hub;

@@ -54,7 +54,7 @@ struct EdgeKey {
 }
 
 /// The relation of a notification to those that were handed over before.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     /// The next one, or the first.
     Next,
@@ -63,7 +63,7 @@ pub enum Relation {
     /// It begins before the last `until`: some of it may have been handed over.
     Overlap,
     /// It begins later than the last `until`, so that notifications between them are missing.
-    Gap { since: String },
+    Gap,
 }
 
 impl Memory {
@@ -82,8 +82,7 @@ impl Memory {
         if self.digests.contains(&new.digest) {
             return Relation::Repeat;
         }
-        let known = self.known_until();
-        let (Some(known), Some(last)) = (known, start(known)) else {
+        let Some(last) = start(self.known_until()) else {
             return Relation::Next;
         };
         // The interval of a framework notification ends at a time of the Source's own, and may be left out.
@@ -92,9 +91,7 @@ impl Memory {
             return Relation::Repeat;
         }
         match start(new.from.as_deref()) {
-            Some(from) if from > last => Relation::Gap {
-                since: known.to_owned(),
-            },
+            Some(from) if from > last => Relation::Gap,
             Some(from) if from < last && self.until.is_some() => Relation::Overlap,
             Some(_) | None => Relation::Next,
         }
@@ -120,11 +117,9 @@ impl Memory {
         let mut occurrences = Occurrences::default();
         let mut undated = Vec::new();
         for change in new.changes() {
+            let key = Key::of(change);
             match end(change) {
-                Some(ends) => memory.edge.push_back(EdgeKey {
-                    key: Key::of(change),
-                    ends,
-                }),
+                Some(ends) => memory.edge.push_back(EdgeKey { key, ends }),
                 None => undated.push(occurrences.key(change)),
             }
         }
@@ -159,10 +154,8 @@ impl Memory {
         // Changes later than a notification are not announced yet.
         if memory.until.is_none() {
             let keys = listed.iter().filter_map(|listed| {
-                Some(EdgeKey {
-                    key: listed.key,
-                    ends: end(&listed.change)?,
-                })
+                let (key, ends) = (listed.key, end(&listed.change)?);
+                Some(EdgeKey { key, ends })
             });
             memory.edge.extend(keys);
             shorten(&mut memory.edge, EDGE_KEYS);
@@ -193,21 +186,21 @@ impl Memory {
     pub fn remove_caught_up(&mut self, changes: &mut Vec<ReceivedChange>) {
         let (mut left, mut removed) = (HashMap::new(), HashMap::new());
         for edge in &self.caught_up {
-            add(&mut left, edge.key);
+            add_one(&mut left, edge.key);
         }
         changes.retain(|change| {
             let key = Key::of(change);
-            let is_caught_up = remove(&mut left, key);
+            let is_caught_up = remove_one(&mut left, key);
             if is_caught_up {
-                add(&mut removed, key);
+                add_one(&mut removed, key);
             }
             !is_caught_up
         });
         // They count as changes of a notification from now on.
         let caught_up = self.caught_up.drain(..);
-        let (told, caught_up): (VecDeque<_>, _) =
-            caught_up.partition(|edge| remove(&mut removed, edge.key));
-        self.edge.extend(told);
+        let (announced, caught_up): (VecDeque<_>, _) =
+            caught_up.partition(|edge| remove_one(&mut removed, edge.key));
+        self.edge.extend(announced);
         self.caught_up = caught_up;
     }
 
@@ -242,12 +235,12 @@ fn start(text: Option<&str>) -> Option<Timestamp> {
 }
 
 /// Counts one more of a key.
-fn add(counts: &mut HashMap<Key, u32>, key: Key) {
+fn add_one(counts: &mut HashMap<Key, u32>, key: Key) {
     *counts.entry(key).or_default() += 1;
 }
 
 /// Counts one less of a key. Returns false if there is none.
-fn remove(counts: &mut HashMap<Key, u32>, key: Key) -> bool {
+fn remove_one(counts: &mut HashMap<Key, u32>, key: Key) -> bool {
     let count = counts.get_mut(&key).filter(|count| **count > 0);
     count.map(|count| *count -= 1).is_some()
 }
@@ -343,16 +336,10 @@ mod tests {
         changes(texts).into_iter().map(listed).collect()
     }
 
-    fn gap() -> Relation {
-        Relation::Gap {
-            since: "2026-11-20T10:00:00Z".to_owned(),
-        }
-    }
-
     #[rstest]
     #[case::the_next("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", Relation::Next)]
     #[case::as_an_equal_time("2026-11-20T11:00:00+01:00", "2026-11-20T10:05:00Z", Relation::Next)]
-    #[case::later("2026-11-20T10:00:00.000001Z", "2026-11-20T10:05:00Z", gap())]
+    #[case::later("2026-11-20T10:00:00.000001Z", "2026-11-20T10:05:00Z", Relation::Gap)]
     #[case::overlapping("2026-11-20T09:00:00Z", "2026-11-20T10:05:00Z", Relation::Overlap)]
     #[case::before("2026-11-20T08:00:00Z", "2026-11-20T09:00:00Z", Relation::Overlap)]
     #[case::the_same_end("2026-11-20T09:30:00Z", "2026-11-20T10:00:00Z", Relation::Repeat)]
@@ -386,7 +373,8 @@ mod tests {
         let before = notification("2026-11-20T08:00:00Z", "2026-11-20T09:00:00Z", "before");
         assert_eq!(memory.relation(&before), Relation::Next);
         let later = notification("2026-11-20T11:00:00Z", "2026-11-20T12:00:00Z", "later");
-        assert_eq!(memory.relation(&later), gap());
+        assert_eq!(memory.relation(&later), Relation::Gap);
+        assert_eq!(memory.known_until(), Some("2026-11-20T10:00:00Z"));
         let at = |time| change("b", Some(time));
         assert!(!is_missed(&memory, &at("2026-11-20T09:00:00Z")));
         assert!(is_missed(&memory, &at("2026-11-20T10:00:00Z")));

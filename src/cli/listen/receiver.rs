@@ -229,8 +229,9 @@ impl Receiver {
         judged.memory.up = handed.up.clone().or(judged.memory.up.take());
         let had_entries = !handed.changes().is_empty();
         let relation = judged.memory.relation(&handed);
-        if let Relation::Gap { since } = &relation {
-            reporter.gap(topic, since, handed.from.as_deref().unwrap_or_default());
+        if relation == Relation::Gap {
+            let last = judged.memory.known_until().unwrap_or_default();
+            reporter.gap(topic, last, handed.from.as_deref().unwrap_or_default());
             if listening.state.is_kept() && handed.kind == ChannelKind::Change {
                 self.add_missed(judged, Some(&handed)).await?;
             }
@@ -337,7 +338,7 @@ impl Receiver {
         let is_batch = self.listening.options.exec_batch;
         let together = if is_batch { usize::MAX } else { 1 };
         for part in hand_overs.chunks_mut(together) {
-            if !self.is_handed_over(part).await? {
+            if !self.hand_over_together(part).await? {
                 return Ok(false);
             }
             for hand_over in part {
@@ -348,7 +349,7 @@ impl Receiver {
     }
 
     /// Hands notifications over together; with anything but a command, one at a time.
-    async fn is_handed_over(&self, part: &[HandOver]) -> io::Result<bool> {
+    async fn hand_over_together(&self, part: &[HandOver]) -> io::Result<bool> {
         let listening = &*self.listening;
         let (options, stop) = (&listening.options, &listening.stop);
         if *stop.borrow() {

@@ -177,6 +177,7 @@ impl Reporter {
         self.report("caught_up", topic, json!({ "changes": changes }), sentence);
     }
 
+    /// Reports a notification that was delivered again.
     pub fn repeat(&self, topic: &str, until: Option<&str>) {
         let which = until.map_or_else(
             || format!("a notification of {topic}"),

@@ -85,8 +85,7 @@ impl WatchedDocuments {
             self.looking.spawn(async move {
                 let mut all = FoundChannels::default();
                 for url in documents {
-                    let kind = listening.options.kind;
-                    match channels(&url, kind, listening.hub.as_ref()).await {
+                    match channels(&url, &listening.options).await {
                         Ok(found) => {
                             all.channels.extend(found.channels);
                             all.unusable.extend(found.unusable);
@@ -108,12 +107,12 @@ impl WatchedDocuments {
             }
         }
         self.note_unusable(found.unusable.into_iter().map(|(url, _)| url).collect());
-        self.saved(found.channels)
+        self.save(found.channels)
     }
 
     /// Saves the subscriptions of the channels that are new, and returns these. Notifications on them since the last look
     /// count as missed. Channels that cannot be saved are reported, and found again at the next look.
-    fn saved(&mut self, found: Vec<ListenedChannel>) -> Vec<ListenedChannel> {
+    fn save(&mut self, found: Vec<ListenedChannel>) -> Vec<ListenedChannel> {
         let since = self.looked.0;
         self.looked.1 = Instant::now();
         let by_topic = |channel: ListenedChannel| (channel.topic.clone(), channel);
