@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use resourcesync::uri::Topic;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -82,13 +82,12 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
 }
 
 async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure> {
-    let mut signals = StopSignals::new().context("cannot wait for signals")?;
+    let stop = stop_signals().context("cannot wait for signals")?;
     let state = ListenState::load(options.state.as_deref())?;
     let (channels, unusable) = wanted_channels(options, &state, reporter).await?;
     let destination = bind(options, &state).await?;
     save_subscriptions(&state, &channels, destination.address.port()).await?;
 
-    let (stop, is_stopped) = watch::channel(false);
     let (first, mut firsts) = mpsc::unbounded_channel();
     let lease = options.lease;
     let listening = Arc::new(Listening {
@@ -99,7 +98,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
         destination,
         first,
         look: Notify::new(),
-        stop: is_stopped,
+        stop: stop.subscribe(),
     });
     let destination = &listening.destination;
     let mut watched = WatchedDocuments::new(&listening, &channels, unusable);
@@ -120,7 +119,7 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
     }
     let outcome = loop {
         tokio::select! {
-            () = signals.next() => break Ok(()),
+            () = stopped(&listening.stop) => break Ok(()),
             Some(first) = firsts.recv() => {
                 if let Some(failure) = undecided.decided(first, reporter) {
                     break Err(failure);
@@ -142,19 +141,8 @@ async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure
             }
         }
     };
-    // An error means that all have ended.
-    let _ = stop.send(true);
-    finish(subscriptions, receivers, destination, &mut signals).await;
-    outcome
-}
-
-/// Waits for all that is under way, once it was told to stop. A second signal ends the wait.
-async fn finish(
-    mut subscriptions: JoinSet<()>,
-    mut receivers: JoinSet<io::Result<()>>,
-    destination: &Destination,
-    signals: &mut StopSignals,
-) {
+    // After a failure, no signal has stopped the others.
+    stop.send_modify(|stops| *stops = (*stops).max(1));
     let finish = async {
         let ended = async {
             while subscriptions.join_next().await.is_some() {}
@@ -167,9 +155,9 @@ async fn finish(
     };
     tokio::select! {
         () = finish => {}
-        // A second one does not wait for a command that is running: dropped, it is killed.
-        () = signals.next() => {}
+        () = second_signal(&listening.stop) => {}
     }
+    outcome
 }
 
 /// The parts that all subscriptions share.
@@ -185,8 +173,8 @@ struct Listening {
     first: mpsc::UnboundedSender<Result<(), FirstFailure>>,
     /// Notified when a document that advertises channels has changed.
     look: Notify,
-    /// True once nothing more is to be handed over.
-    stop: watch::Receiver<bool>,
+    /// Number of signals; with the first one, nothing more is to be handed over.
+    stop: watch::Receiver<u32>,
 }
 
 impl Listening {
@@ -371,39 +359,40 @@ fn of_output(ended: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Waits until it is to stop.
-async fn stopped(stop: &watch::Receiver<bool>) {
-    // An error means that the sender has ended, and so has everything else.
-    let _ = stop.clone().wait_for(|is_stopped| *is_stopped).await;
+/// Counts the signals that stop it, from now on: SIGTERM, SIGINT and SIGHUP.
+fn stop_signals() -> io::Result<watch::Sender<u32>> {
+    let (stop, _) = watch::channel(0);
+    for kind in [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+    ] {
+        let (mut signals, stop) = (signal(kind)?, stop.clone());
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() {
+                stop.send_modify(|stops| *stops += 1);
+            }
+        });
+    }
+    Ok(stop)
 }
 
-/// The signals that stop it: SIGTERM, SIGINT and SIGHUP. They count from the creation on.
-struct StopSignals([Signal; 3]);
+/// Waits until it is to stop.
+async fn stopped(stop: &watch::Receiver<u32>) {
+    // An error means that the sender has ended, and so has everything else.
+    let _ = stop.clone().wait_for(|stops| *stops > 0).await;
+}
 
-impl StopSignals {
-    fn new() -> io::Result<StopSignals> {
-        Ok(StopSignals([
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::hangup())?,
-        ]))
-    }
-
-    /// Waits for the next one.
-    async fn next(&mut self) {
-        let [terminate, interrupt, hangup] = &mut self.0;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
+/// Waits for a second signal. It does not wait for a command that is running: dropped, it is killed.
+async fn second_signal(stop: &watch::Receiver<u32>) {
+    let _ = stop.clone().wait_for(|stops| *stops > 1).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        Duration, Exit, Failure, FirstFailure, Reporter, StopSignals, Topic, Undecided, wait_after,
+        Duration, Exit, Failure, FirstFailure, Reporter, Topic, Undecided, stop_signals, stopped,
+        wait_after,
     };
 
     fn failed(exit: Exit) -> Result<(), FirstFailure> {
@@ -452,10 +441,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_terminal_ends_it_like_ctrl_c() {
-        let mut signals = StopSignals::new().unwrap();
+        let stop = stop_signals().unwrap().subscribe();
         let process = rustix::process::getpid();
         rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();
-        let stopped = tokio::time::timeout(Duration::from_secs(10), signals.next());
+        let stopped = tokio::time::timeout(Duration::from_secs(10), stopped(&stop));
         assert_eq!(stopped.await, Ok(()));
     }
 }

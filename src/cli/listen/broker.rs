@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -23,7 +22,7 @@ use crate::cli::listen::command::Run;
 use crate::cli::listen::exit::Failure;
 use crate::cli::listen::notification::Handed;
 use crate::cli::listen::reporter::{Reporter, Text};
-use crate::cli::listen::{CLOSE_TIMEOUT, StopSignals, of_output, stopped};
+use crate::cli::listen::{CLOSE_TIMEOUT, of_output, second_signal, stop_signals, stopped};
 use crate::cli::options::ListenOptions;
 use crate::cli::{WAITS, no_broker};
 use crate::config::Config;
@@ -48,27 +47,18 @@ pub async fn run(
     options: &ListenOptions,
     reporter: &Reporter,
 ) -> Result<(), Failure> {
-    let mut signals = StopSignals::new().context("cannot wait for signals")?;
+    let stop = stop_signals().context("cannot wait for signals")?;
     let (settings, wanted) = wanted(name, file, options)?;
-    let (stop, is_stopped) = watch::channel(false);
     let listener = BrokerListener {
         settings,
         wanted,
         options,
         reporter,
-        stop: is_stopped,
+        stop: stop.subscribe(),
     };
-    let mut reading = pin!(listener.read());
     tokio::select! {
-        ended = &mut reading => return ended,
-        () = signals.next() => {}
-    }
-    // An error means that it has ended.
-    let _ = stop.send(true);
-    tokio::select! {
-        ended = reading => ended,
-        // A second one does not wait for a command that is running: dropped, it is killed.
-        () = signals.next() => Ok(()),
+        ended = listener.read() => ended,
+        () = second_signal(&listener.stop) => Ok(()),
     }
 }
 
@@ -124,7 +114,7 @@ struct BrokerListener<'a> {
     wanted: MessageSelection,
     options: &'a ListenOptions,
     reporter: &'a Reporter,
-    stop: watch::Receiver<bool>,
+    stop: watch::Receiver<u32>,
 }
 
 impl BrokerListener<'_> {

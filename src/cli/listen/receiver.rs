@@ -352,7 +352,7 @@ impl Receiver {
     async fn hand_over_together(&self, part: &[HandOver]) -> io::Result<bool> {
         let listening = &*self.listening;
         let (options, stop) = (&listening.options, &listening.stop);
-        if *stop.borrow() {
+        if *stop.borrow() > 0 {
             return Ok(false);
         }
         let all = part.iter().filter_map(|one| one.handed.as_ref());
