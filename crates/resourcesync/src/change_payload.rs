@@ -109,10 +109,7 @@ pub fn part(body: &[u8], entries: Range<usize>) -> Option<Vec<u8>> {
         return None;
     }
     let boundaries = whole.boundaries()?;
-    let (from, until) = (
-        *boundaries.get(entries.start)?,
-        *boundaries.get(entries.end)?,
-    );
+    let (from, until) = (boundaries[entries.start], boundaries[entries.end]);
     let mut part = ChangePayload {
         up: whole.up,
         from,

@@ -60,11 +60,10 @@ impl<'a> Markup<'a> {
     }
 
     fn of(kind: MarkupKind<'a>, length: usize) -> Markup<'a> {
-        let error = None;
         Markup {
             kind,
             length,
-            error,
+            error: None,
         }
     }
 }

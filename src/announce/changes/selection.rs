@@ -111,14 +111,11 @@ impl Selection {
         selected.left = if list.is_learned { 0 } else { untaken.len() };
         self.lists.push(selected);
         if list.is_learned {
+            let key = |index: usize| listed.entries[index].place.key;
             for entry in &untaken {
-                comparison.learn(listed.entries[entry.index].place.key, entry.copy);
+                comparison.learn(key(entry.index), entry.copy);
             }
-            keys.add(
-                untaken
-                    .iter()
-                    .map(|entry| listed.entries[entry.index].place.key),
-            );
+            keys.add(untaken.iter().map(|entry| key(entry.index)));
         } else {
             for entry in untaken {
                 let of = &listed.entries[entry.index];

@@ -102,15 +102,12 @@ impl TakenKeys {
     ) -> Vec<Untaken> {
         let before: Vec<ChangeKey> = self.present().collect();
         // Most lists only grow: what they begin with is what was stored.
-        let pairs = entries.iter().zip(&before);
-        let same = pairs
-            .take_while(|(entry, key)| entry.place.key == **key)
-            .count();
+        let keys = entries.iter().map(|entry| entry.place.key);
+        let pairs = keys.clone().zip(&before);
+        let same = pairs.take_while(|(key, stored)| key == *stored).count();
         let mut gone = before[same..].to_vec();
         gone.sort_unstable();
-        let new = (same..).zip(&entries[same..]);
-        let mut new: Vec<(ChangeKey, usize)> =
-            new.map(|(at, entry)| (entry.place.key, at)).collect();
+        let mut new: Vec<(ChangeKey, usize)> = keys.zip(0..).skip(same).collect();
         new.sort_unstable_by_key(|(key, index)| (*key, times.get(*index), *index));
         let vanished = subtract(&mut new, &gone);
         if !vanished.is_empty() {

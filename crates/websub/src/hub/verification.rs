@@ -344,11 +344,8 @@ pub fn verification_url(request: &SubscriptionRequest, challenge: &str) -> Strin
         ("hub.topic", &request.topic),
         ("hub.challenge", challenge),
     ];
-    parameters.extend(
-        lease
-            .iter()
-            .map(|lease| ("hub.lease_seconds", lease.as_str())),
-    );
+    let lease = lease.as_deref();
+    parameters.extend(lease.map(|lease| ("hub.lease_seconds", lease)));
     with_parameters(request.callback.as_str(), &parameters)
 }
 
