@@ -170,17 +170,15 @@ impl Observer<'_> {
         let remedy = is_forbidden
             .then(|| remedy(path, AccessFailure::Denied))
             .flatten();
-        self.unreadable.deny(id, at, &reason, remedy);
-        if before == DirectoryState::Denied {
+        if before != DirectoryState::Denied {
+            self.reports.notice(TreeNotice::Unreadable {
+                directory: path.to_owned(),
+                reason: remedy.map_or(reason.clone(), |remedy| format!("{reason}: {remedy}")),
+            });
+        }
+        if !self.unreadable.deny(id, at, &reason, remedy) {
             return;
         }
-        self.reports.notice(TreeNotice::Unreadable {
-            directory: path.to_owned(),
-            reason: match remedy {
-                Some(remedy) => format!("{reason}: {remedy}"),
-                None => reason.clone(),
-            },
-        });
         for file in self.model.files_beneath(id) {
             self.report_incomplete(file, Incomplete::Denied(reason.clone()));
         }

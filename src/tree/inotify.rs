@@ -62,7 +62,7 @@ impl Inotify {
             let read = move || loop {
                 if !is_to_read.load(Ordering::Relaxed) {
                     thread::park();
-                } else if !queue.read() || wait(&queue.inotify, &stop, None) != Ok(false) {
+                } else if wait(&queue.inotify, &stop, None) != Ok(false) || !queue.read() {
                     return;
                 }
             };

@@ -36,14 +36,14 @@ struct Denial {
 }
 
 impl UnreadableDirectories {
-    /// Takes note that a directory of a mount could not be read.
+    /// Takes note that a directory of a mount could not be read. Returns true unless that is so once more.
     pub fn deny(
         &mut self,
         id: DirectoryId,
         mount: usize,
         reason: &str,
         remedy: Option<&'static str>,
-    ) {
+    ) -> bool {
         let before = self.denials.get(&id);
         if before.is_none_or(|before| before.reason != reason) {
             self.outdated.insert(mount);
@@ -57,7 +57,7 @@ impl UnreadableDirectories {
             remedy,
             since: before.map_or_else(Timestamp::now, |before| before.since),
         };
-        self.denials.insert(id, denial);
+        self.denials.insert(id, denial).is_none()
     }
 
     /// Takes note that a directory can be read, or is none any more. Returns true if it could not be read before.

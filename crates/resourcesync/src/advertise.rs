@@ -18,10 +18,10 @@ use crate::advertise::layout::{Node, layout};
 use crate::advertise::style::Style;
 use crate::capability::Capability;
 use crate::document::{Advertisement, Content, Document, Form};
-use crate::encoding::{Detected, detect};
 use crate::parse::{ReadError, parse};
 use crate::reader::Element;
 use crate::uri::{Hub, Uri};
+use crate::window::{Detected, detect};
 
 /// The reason why an entry cannot be written into a Capability List.
 #[derive(Debug, thiserror::Error)]

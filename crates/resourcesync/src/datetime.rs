@@ -152,7 +152,8 @@ impl WrittenDatetime {
             precision: NonZeroU8::new(digits + 1)?,
         };
         let is_near = |offset: i32| offset.abs() <= FARTHEST_ZONE;
-        (datetime.second >= FIRST_SECOND).then_some(WrittenDatetime {
+        let is_in_range = (datetime.second, datetime.nanosecond) >= (FIRST_SECOND, 0);
+        is_in_range.then_some(WrittenDatetime {
             datetime,
             is_strict: offset.is_some_and(is_near) && !text.contains(['t', 'z']),
             has_seconds: second.is_some(),
@@ -303,6 +304,7 @@ mod tests {
             "+2026-11-20",
             "2026-11-20T10:0é",
             "0000-01-01",
+            "0000-12-31T23:59:59.5Z",
             "0001-01-01T00:00:00+00:01",
             "9999-12-31T23:59:59Z",
         ] {

@@ -56,7 +56,6 @@ pub mod channel_kind;
 mod characters;
 pub mod datetime;
 pub mod document;
-mod encoding;
 pub mod escape;
 pub mod feed;
 mod file_spans;
