@@ -124,20 +124,11 @@ fn sent(submission: &Submission, broker: &BrokerSettings) -> String {
             let mut secret = broker.headers.iter().filter(|header| !header.is_public);
             let is_secret = secret.any(|header| *name == header.name);
             let value = if is_secret { MASKED } else { value.as_str() };
-            format!(
-                "{name}: {value}
-"
-            )
+            format!("{name}: {value}\n")
         });
         let headers: String = headers.collect();
         let body = String::from_utf8_lossy(&frame.body);
-        format!(
-            "SEND
-{headers}
-{}
-",
-            body.trim_end()
-        )
+        format!("SEND\n{headers}\n{}\n", body.trim_end())
     });
     let frames = frames.collect::<Vec<_>>().join("\n");
     let (name, address) = (&broker.name, &broker.address);

@@ -174,6 +174,7 @@ impl TextValue for HubProxy {
     fn write(&self) -> String {
         match self {
             HubProxy::Through(url) => url.to_string(),
+            // That of the environment is taken where the key is left out.
             HubProxy::Direct | HubProxy::Environment => "none".to_owned(),
         }
     }

@@ -57,9 +57,10 @@ impl Window {
                 let (quiet, max_wait) = (display(quiet), display(max_wait));
                 let message =
                     format!("{prefix}quiet ({quiet}) is longer than {prefix}max_wait ({max_wait})");
-                let keys = ["quiet", "max_wait"].map(|key| format!("window.{prefix}{key}"));
-                let is_written = file.get(&keys[0]).is_some();
-                return Err(file.error(&keys[usize::from(!is_written)], message));
+                let [quiet, max_wait] =
+                    ["quiet", "max_wait"].map(|key| format!("window.{prefix}{key}"));
+                let key = file.get(&quiet).map_or(max_wait, |_| quiet);
+                return Err(file.error(&key, message));
             }
         }
         Ok(())

@@ -177,7 +177,7 @@ impl HubQueue {
         Some(next)
     }
 
-    /// Returns the next time at which something may go that has to wait `now`, or refusals are summed up.
+    /// Returns when something may go that has to wait now, or refusals are summed up, whichever comes first.
     pub fn wake(&self, now: Timestamp) -> Option<Timestamp> {
         let probe = self.outage.as_ref().and_then(|outage| {
             match (self.first.is_empty(), self.again.is_empty()) {

@@ -488,9 +488,9 @@ fn set_mentions(step: &mut Step<'_>, list: DocId, named: impl Iterator<Item = Ur
     let db = step.db;
     let sql = "SELECT d.uri, d.id FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1";
     let mut gone: BTreeMap<Uri, DocId> = db.all(sql, list)?;
-    let named: BTreeSet<Uri> = named.collect();
+    let mut seen = BTreeSet::new();
     for member in named {
-        if gone.remove(&member).is_some() {
+        if !seen.insert(member.clone()) || gone.remove(&member).is_some() {
             continue;
         }
         let added = "INSERT INTO document (uri) VALUES (?1) ON CONFLICT (uri) DO NOTHING";

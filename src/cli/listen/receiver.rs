@@ -352,13 +352,13 @@ impl Receiver {
     async fn hand_over_together(&self, part: &[HandOver]) -> io::Result<bool> {
         let listening = &*self.listening;
         let (options, stop) = (&listening.options, &listening.stop);
-        if *stop.borrow() > 0 {
-            return Ok(false);
-        }
         let all = part.iter().filter_map(|one| one.handed.as_ref());
         let (Some(first), Some(last)) = (all.clone().next(), all.clone().next_back()) else {
             return Ok(true);
         };
+        if *stop.borrow() > 0 {
+            return Ok(false);
+        }
         if let Some(command) = &options.exec {
             let mut input = String::new();
             for handed in all {
