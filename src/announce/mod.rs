@@ -39,18 +39,18 @@ pub mod steps {
     //! | [`engine`] | the state under a plan; a plan that takes effect |
     //! | [`step`] | the order of a step, deadlines, effects |
     //! | [`documents`] | looks at documents, their versions; [`troubles`] of those that cannot be read |
-    //! | [`mounts`] | mounts; [`root`], [`baseline`] and [`nested`] are parts of a mount |
+    //! | [`mounts`] | mounts, and their roots; [`baseline`] and [`nested`] are parts of a mount |
     //! | [`deletions`] | what is missing, and suspensions |
     //! | [`relations`] | indexes, sets, archives |
     //! | [`owed`] | what hubs were told, as a difference from what is seen; what is due |
     //! | [`routing`] | the channels that sets should have |
     //! | [`channels`] | channels that open, retire, return and end; accounts that join and leave |
     //! | [`cut`] | notifications; [`served`] is what topics serve |
-    //! | [`delivery`] | submissions, answers, retries; [`fetches`] of topics by hubs that are pinged; [`commands`] of operators |
+    //! | [`delivery`] | submissions, answers, retries, commands of operators; [`fetches`] of topics by hubs that are pinged |
     //! | [`findings`] | what is wrong with documents, sets and lists; [`naming`] is about a wrong `url` of a mount |
     //! | [`change_sets`] | sets with a change channel: what makes their rounds due, and when |
     //! | [`rounds`] | rounds that begin and end |
-    //! | [`lists`] | the lists of such a set, as far as they were taken; [`stale_lists`] are read later, [`ended_lists`] forgotten |
+    //! | [`lists`] | the lists of such a set, as far as they were taken; stale ones are read later, ended ones forgotten |
     //! | [`change_log`] | the notifications of change channels, and what each hub has of them |
     //! | [`taken_rows`] | what was taken, for the reader of lists |
 
@@ -58,12 +58,10 @@ pub mod steps {
     pub mod change_log;
     pub mod change_sets;
     pub mod channels;
-    pub mod commands;
     pub mod cut;
     pub mod deletions;
     pub mod delivery;
     pub mod documents;
-    pub mod ended_lists;
     pub mod engine;
     pub mod fetches;
     pub mod findings;
@@ -74,11 +72,9 @@ pub mod steps {
     pub mod nested;
     pub mod owed;
     pub mod relations;
-    pub mod root;
     pub mod rounds;
     pub mod routing;
     pub mod served;
-    pub mod stale_lists;
     pub mod step;
     pub mod taken_rows;
     pub mod troubles;

@@ -14,7 +14,7 @@ use resourcesync::document::Form;
 use crate::announce::steps::deletions;
 use crate::announce::steps::live::LiveSource;
 use crate::announce::steps::mounts;
-use crate::announce::steps::root::MountState;
+use crate::announce::steps::mounts::MountState;
 use crate::report::documents::{DocumentState, state_alone};
 use crate::report::figures::Holdings;
 use crate::report::status::{BrokenView, MissingDirectory, MissingView, MountStatus, SourceStatus};
@@ -53,12 +53,12 @@ pub fn source(
         MountStatus {
             directory: mount.plan.directory.to_string_lossy().into_owned(),
             url: mount.plan.prefix.clone(),
-            present: match mount.root.state {
+            present: match mount.state {
                 MountState::Unknown => None,
                 MountState::Sweeping | MountState::Ready => Some(true),
                 MountState::Absent => Some(false),
             },
-            reason: mount.root.reason.clone(),
+            reason: mount.reason.clone(),
             unreadable,
             more_unreadable: more + others,
         }
@@ -202,7 +202,7 @@ pub fn acceptable(reader: &Reader<'_>, position: usize) -> Result<MissingView> {
 /// Returns the directories of the mounts that are not there.
 pub fn absent(live: &LiveSource) -> impl Iterator<Item = &PathBuf> {
     let mounts = live.mounts.values();
-    let absent = mounts.filter(|mount| mount.root.state == MountState::Absent);
+    let absent = mounts.filter(|mount| mount.state == MountState::Absent);
     absent.map(|mount| &mount.plan.directory)
 }
 

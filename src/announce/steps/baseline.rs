@@ -74,7 +74,7 @@ impl Baseline {
         let Some(fresh) = self.fresh.as_mut().filter(|_| is_fresh) else {
             return true;
         };
-        fresh.push((sighting.uri.clone(), sighting.parsed.fingerprint));
+        fresh.push((sighting.known.uri.clone(), sighting.parsed.fingerprint));
         false
     }
 

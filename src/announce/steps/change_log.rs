@@ -78,6 +78,15 @@ fn position(db: Db<'_>, account: AccountId) -> Result<Option<LogPosition>> {
     )
 }
 
+/// Returns the positions of the hubs of a channel, each with the number of what is in flight to it.
+fn positions(step: &Step<'_>, id: ChannelId) -> Result<Vec<(LogPosition, Option<i64>)>> {
+    step.db.all(
+        "SELECT a.channel, a.hub, p.heard, p.entries, p.skipped_to, p.last, a.seq FROM account a \
+         CROSS JOIN log_position p ON p.channel = a.channel AND p.hub = a.hub WHERE a.channel = ?1",
+        id,
+    )
+}
+
 from_row! { LogPosition { account, heard, entries, skipped_to, last } }
 
 fn save(step: &Step<'_>, position: &LogPosition) -> Result<()> {
@@ -214,8 +223,8 @@ pub fn is_ahead(step: &Step<'_>, time: Timestamp) -> bool {
 /// C12: begins the next interval of a channel where its set was told of last, on another topic.
 pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
     if !is_ahead(step, until) && told_until(step, id)? < Some(until) {
-        let sql = "UPDATE channel SET untils = ?2 WHERE id = ?1";
-        step.db.run(sql, (id, cut::bytes(&[until])))?;
+        step.db
+            .set_channel(id, "untils = ?2", cut::bytes(&[until]))?;
     }
     Ok(())
 }
@@ -252,13 +261,11 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
     }
     let [created, updated, deleted] = of_kinds;
     let last = last_until(step.db, channel.id)?;
-    let from = match last.filter(|until| !is_ahead(step, *until)) {
-        Some(until) => until,
-        None => changes
-            .first()
-            .map_or(step.wall, |first| first.time.min(step.wall)),
-    };
-    if let Some(until) = last.filter(|until| is_ahead(step, *until)) {
+    let ahead = last.filter(|until| is_ahead(step, *until));
+    let first = changes.first().map(|first| first.time.min(step.wall));
+    let from = last.filter(|_| ahead.is_none());
+    let from = from.or(first).unwrap_or(step.wall);
+    if let Some(until) = ahead {
         let topic = channel.topic.clone();
         step.facts.push(Fact::BeganAnew { topic, until, from });
     }
@@ -281,16 +288,15 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
         }
         notifications.push(push(step, channel, interval)?);
     }
-    let undated = lists
-        .iter()
-        .fold(UndatedChanges::default(), |sum, list| UndatedChanges {
-            missing: sum.missing + list.undated.missing,
-            invalid: sum.invalid + list.undated.invalid,
-            ahead: sum.ahead + list.undated.ahead,
-        });
-    let source = step.live.position(channel.source);
+    let mut undated = UndatedChanges::default();
+    for list in lists.iter() {
+        undated.missing += list.undated.missing;
+        undated.invalid += list.undated.invalid;
+        undated.ahead += list.undated.ahead;
+    }
+    let source = step.plan_of(channel.source);
     step.facts.push(Fact::Took {
-        source: source.map_or_else(String::new, |at| step.plan.sources[at].name.clone()),
+        source: source.map_or_else(String::new, |plan| plan.name.clone()),
         topic: channel.topic.clone(),
         seq: notifications.last().map_or(0, |(seq, _)| *seq),
         created,
@@ -349,10 +355,8 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u
     let seq = step.db.first(sql, (channel.id, until, number))?;
     let seq: u64 = seq.unwrap_or_default();
     let sizes = (entries, total, body.len());
-    let outside: String = left_out
-        .iter()
-        .map(|(position, datetime)| format!("{position} {datetime}\n"))
-        .collect();
+    let lines = left_out.iter().map(|(at, time)| format!("{at} {time}\n"));
+    let outside: String = lines.collect();
     step.db.run(
         "INSERT INTO change_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         (
@@ -385,12 +389,7 @@ fn grown(step: &Step<'_>, id: ChannelId, last: i64, next: &Arc<[u8]>) -> Result<
 /// C22: lets the oldest changes count as told to hubs that are too far behind, except what is in flight.
 fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let max = step.plan.window.change_backlog;
-    let sql = "SELECT hub, seq FROM account WHERE channel = ?1";
-    let hubs = step.db.all::<Vec<(HubId, Option<i64>)>>(sql, channel.id)?;
-    for (hub, flying) in hubs {
-        let Some(mut position) = position(step.db, (channel.id, hub))? else {
-            continue;
-        };
+    for (mut position, flying) in positions(step, channel.id)? {
         if backlog_at(step.db, &position)? <= max {
             continue;
         }
@@ -420,6 +419,7 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
             (Some(seq), None) => position.skip(position.skipped_to.map_or(seq, |to| to.max(seq))),
         }
         save(step, &position)?;
+        let hub = position.account.1;
         step.report_dropped(&channel.topic, hub, dropped, DropCause::FellBehind)?;
     }
     Ok(())
@@ -430,14 +430,9 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 /// (C26).
 pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
     let max = step.plan.window.change_backlog;
-    let sql = "SELECT hub, seq FROM account WHERE channel = ?1";
-    let accounts = step.db.all::<Vec<(HubId, Option<i64>)>>(sql, id)?;
     let end = last(step.db, id, i64::MAX)?;
     let mut wanted: Vec<(i64, i64)> = end.iter().map(|end| (end.seq, i64::MAX)).collect();
-    for (hub, flying) in accounts {
-        let Some(position) = position(step.db, (id, hub))? else {
-            continue;
-        };
+    for (position, flying) in positions(step, id)? {
         let next = position.heard + 1;
         if position.last.is_some_and(|last| position.heard >= last) && flying.is_none() {
             continue;

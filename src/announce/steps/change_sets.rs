@@ -10,8 +10,8 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 
 use crate::announce::steps::channels::{Channel, channel, live_of_set};
-use crate::announce::steps::{Step, change_log, lists, stale_lists};
-use crate::state::{ChannelId, Columns, Db, DocId, FromRow, Result, from_row};
+use crate::announce::steps::{Step, change_log, lists};
+use crate::state::{ChannelId, Db, DocId, Result, from_row, integers, nth};
 
 /// Half of the first delay before something that could not be read is read again; the delay doubles each time.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ pub struct ChangeSet {
 
 pub fn load(step: &Step<'_>, id: DocId) -> Result<Option<ChangeSet>> {
     step.db.first(
-        "SELECT id, source, learned, learned_until, retiring, told_until, wake, first_trigger, last_trigger, not_before, \
+        "SELECT id, source, nullif(learned, 0), learned_until, retiring, told_until, wake, first_trigger, last_trigger, not_before, \
          delays, round, is_partial, last_round, must_take_others, watched_since, missing, missing_until, accepted \
          FROM change_set WHERE id = ?1",
         id,
@@ -71,26 +71,20 @@ from_row! { ChangeSet {
     must_take_others, watched_since, missing, missing_until, accepted
 } }
 
-impl FromRow for Option<ListKind> {
-    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<ListKind>> {
-        Ok(match row.read::<u8>()? {
-            0 => None,
-            1 => Some(ListKind::ChangeLists),
-            _ => Some(ListKind::ResourceLists),
-        })
-    }
+integers! {
+    ListKind: |kind| *kind as i64,
+        |number| nth(&[ListKind::ChangeLists, ListKind::ResourceLists], number - 1);
 }
 
 impl ChangeSet {
     pub fn save(&self, step: &Step<'_>) -> Result<()> {
-        let learned = self.learned.map_or(0, |kind| kind as u8);
         step.db.run(
-            "UPDATE change_set SET learned = ?2, learned_until = ?3, retiring = ?4, told_until = ?5, wake = ?6, \
+            "UPDATE change_set SET learned = coalesce(?2, 0), learned_until = ?3, retiring = ?4, told_until = ?5, wake = ?6, \
              first_trigger = ?7, last_trigger = ?8, not_before = ?9, delays = ?10, round = ?11, is_partial = ?12, \
              last_round = ?13, must_take_others = ?14, watched_since = ?15, missing = ?16, missing_until = ?17, \
              accepted = ?18 WHERE id = ?1",
             (
-                (self.id, learned, self.learned_until, self.retiring, self.told_until, self.wake),
+                (self.id, self.learned, self.learned_until, self.retiring, self.told_until, self.wake),
                 (self.triggers, self.not_before, self.delays, self.round, self.is_partial, self.last_round, self.must_take_others),
                 (self.watched_since, self.missing, self.missing_until, self.accepted),
             ),
@@ -259,10 +253,8 @@ pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 pub fn end_channel(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let until = change_log::told_until(step, channel.id)?;
     if let Some(mut set) = load(step, channel.set)? {
-        let before = set
-            .told_until
-            .filter(|until| !change_log::is_ahead(step, *until));
-        set.told_until = before.max(until);
+        (set.told_until).take_if(|until| change_log::is_ahead(step, *until));
+        set.told_until = set.told_until.max(until);
         set.retiring.take_if(|id| *id == channel.id);
         set.save(step)?;
         step.lost_channels.insert(channel.set);
@@ -296,7 +288,7 @@ pub fn is_learning(db: Db<'_>) -> Result<bool> {
          SELECT 1 FROM change_list l CROSS JOIN change_set s ON s.id = l.set_id WHERE l.to_learn = 1 AND {is_due} \
          AND NOT EXISTS (SELECT 1 FROM stale_list t WHERE t.set_id = l.set_id AND t.list = l.list AND t.times >= ?1)"
     );
-    db.exists(&sql, (stale_lists::ROUNDS, Capability::ChangeList))
+    db.exists(&sql, (lists::STALE_ROUNDS, Capability::ChangeList))
 }
 
 /// Takes what is missing of a source's resources as deleted, as an operator wants it (C29). Returns their number. A round under

@@ -12,7 +12,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use crate::announce::steps::cut::CHANNELS_PER_STEP;
 use crate::announce::steps::live::Live;
 use crate::announce::steps::{Step, change_log, change_sets, delivery, documents, owed};
-use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, from_row};
+use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Parameters, Result, from_row};
 
 /// A channel of a set.
 #[derive(Debug, Clone)]
@@ -32,6 +32,20 @@ const COLUMNS: &str = "SELECT c.id, c.source, c.kind, c.set_id, s.uri, c.topic, 
      FROM channel c CROSS JOIN document s ON s.id = c.set_id";
 
 from_row! { Channel { id, source, kind, set, set_uri, topic, is_retired, is_open } }
+
+impl Db<'_> {
+    /// Sets columns of a channel to values, which are the parameters after its own.
+    pub fn set_channel(self, id: ChannelId, columns: &str, values: impl Parameters) -> Result<()> {
+        let sql = format!("UPDATE channel SET {columns} WHERE id = ?1");
+        self.run(&sql, (id, values))
+    }
+
+    /// Sets columns of an account to values, which are the parameters after its own.
+    pub fn set_account(self, id: AccountId, columns: &str, values: impl Parameters) -> Result<()> {
+        let sql = format!("UPDATE account SET {columns} WHERE channel = ?1 AND hub = ?2");
+        self.run(&sql, (id, values))
+    }
+}
 
 pub fn channel(step: &Step<'_>, id: ChannelId) -> Result<Option<Channel>> {
     step.db.first(&format!("{COLUMNS} WHERE c.id = ?1"), id)
@@ -55,12 +69,11 @@ pub fn listening(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<HubId>> {
 /// Retires the channels of sets that have ended, before their documents leave them (R11).
 pub fn retire_ended(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Result<()> {
     for set in sets {
-        let set = *set;
-        if owed::is_a_set(step, step.live.sources[position].id, set)? {
+        if owed::is_a_set(step, step.live.sources[position].id, *set)? {
             continue;
         }
         for kind in ChannelKind::ALL {
-            if let Some(channel) = live_of_set(step, set, kind)? {
+            if let Some(channel) = live_of_set(step, *set, kind)? {
                 retire(step, &channel)?;
             }
         }
@@ -104,13 +117,11 @@ pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         }
     }
     let ends = later(step.now, step.plan.retired_topic);
-    let sql = "UPDATE channel SET retired = ?2, ends = ?3 WHERE id = ?1";
-    step.db.run(sql, (channel.id, step.now, ends))?;
+    step.db
+        .set_channel(channel.id, "retired = ?2, ends = ?3", (step.now, ends))?;
     step.freed.insert(channel.topic.clone());
-    step.facts.push(Fact::ChannelRetired {
-        topic: channel.topic.clone(),
-        set: channel.set_uri.clone(),
-    });
+    let (topic, set) = (channel.topic.clone(), channel.set_uri.clone());
+    step.facts.push(Fact::ChannelRetired { topic, set });
     step.serve.insert(channel.id);
     Ok(())
 }
@@ -167,8 +178,8 @@ pub fn open(
             channel.id
         }
         Some(channel) if is_ours(&channel) => {
-            let sql = "UPDATE channel SET retired = NULL, ends = NULL WHERE id = ?1";
-            step.db.run(sql, channel.id)?;
+            step.db
+                .set_channel(channel.id, "retired = NULL, ends = NULL", ())?;
             if kind == ChannelKind::Framework {
                 for hub in listening(step, channel.id)? {
                     wake(step, (channel.id, hub), set)?;
@@ -181,10 +192,11 @@ pub fn open(
         other => {
             let id = if let Some(channel) = other {
                 end(step, &channel)?;
-                step.db.run(
-                    "UPDATE channel SET source = ?2, kind = ?3, set_id = ?4, retired = NULL, ends = NULL, body = x'', \
-                     untils = CASE WHEN kind = ?3 THEN untils ELSE x'' END WHERE id = ?1",
-                    (channel.id, source, kind, set),
+                step.db.set_channel(
+                    channel.id,
+                    "source = ?2, kind = ?3, set_id = ?4, retired = NULL, ends = NULL, body = x'', \
+                     untils = CASE WHEN kind = ?3 THEN untils ELSE x'' END",
+                    (source, kind, set),
                 )?;
                 if !channel.is_retired {
                     let (topic, set) = (topic.clone(), channel.set_uri);
@@ -254,8 +266,8 @@ fn leave(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
         write_down(step, channel, hub)?;
     }
     let ends = later(step.now, step.plan.retired_topic);
-    let sql = "UPDATE account SET left_at = ?3, ends = ?4 WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (account, step.now, ends))?;
+    step.db
+        .set_account(account, "left_at = ?3, ends = ?4", (step.now, ends))?;
     weigh_account(step, account)
 }
 
@@ -388,10 +400,8 @@ fn end(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         let sql = format!("DELETE FROM {table} WHERE channel = ?1");
         step.db.run(&sql, channel.id)?;
     }
-    step.db.run(
-        "UPDATE channel SET window_first = NULL, deadline = NULL, page_until = NULL WHERE id = ?1",
-        channel.id,
-    )
+    let columns = "window_first = NULL, deadline = NULL, page_until = NULL";
+    step.db.set_channel(channel.id, columns, ())
 }
 
 /// Returns the channels of sources that are not configured.
@@ -424,8 +434,7 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
     for account in ended {
         report_dropped(step, account)?;
         change_log::drop_due(step, account)?;
-        let sql = "UPDATE account SET ends = NULL WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, account)?;
+        step.db.set_account(account, "ends = NULL", ())?;
         // What is dropped counts as told, should the hub return.
         let gone = step.db.all::<Vec<DocId>>(
             "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND (SELECT presence FROM document WHERE id = owed.document) = 4 \

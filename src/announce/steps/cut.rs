@@ -53,8 +53,8 @@ pub fn open_windows(step: &mut Step<'_>) -> Result<()> {
             ),
         )?;
         if closes.is_some_and(|at| at <= step.now) && step.ready.len() < CHANNELS_PER_STEP {
-            let sql = "UPDATE channel SET window_first = NULL, deadline = NULL WHERE id = ?1";
-            step.db.run(sql, id)?;
+            step.db
+                .set_channel(id, "window_first = NULL, deadline = NULL", ())?;
             step.ready.insert(id);
         }
     }
@@ -92,14 +92,14 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     if channel.kind == ChannelKind::Change {
         return change_log::launch(step, &channel);
     }
-    let position = step.live.position(channel.source);
-    let Some(position) = position.filter(|_| !channel.is_open) else {
+    let source = step.live.source(channel.source);
+    let Some(source) = source.filter(|_| !channel.is_open) else {
         return Ok(());
     };
-    if !step.live.sources[position].is_settled() {
+    if !source.is_settled() {
         // Its window closes as soon as the source is settled.
-        let sql = "UPDATE channel SET window_first = ?2, deadline = ?2 WHERE id = ?1";
-        step.db.run(sql, (id, step.now))?;
+        step.db
+            .set_channel(id, "window_first = ?2, deadline = ?2", step.now)?;
         return Ok(());
     }
     let mut cuts: Vec<(Announced, Vec<(HubId, bool)>)> = Vec::new();
@@ -213,9 +213,7 @@ pub fn announced(
          ORDER BY CASE d.presence WHEN 4 THEN d.absent_since ELSE d.dated END, d.uri LIMIT ?3"
     );
     let values = (channel.id, hub, rows, channel.set);
-    let due = step
-        .db
-        .all::<Vec<(_, _, Option<Uri>, SeenDocument)>>(&sql, values)?;
+    let due: Vec<(_, _, Option<Uri>, SeenDocument)> = step.db.all(&sql, values)?;
     let mut beyond = None;
     let mut announced = Vec::new();
     for (number, (told, is_member, index, document)) in due.into_iter().enumerate() {
@@ -255,10 +253,7 @@ fn newest_components(announced: Vec<Announced>) -> Vec<Announced> {
     // Newest first, so that the first of its kind is the one to keep.
     for one in announced.into_iter().rev() {
         let kind = match &one.entries[..] {
-            [entry] => entry
-                .index
-                .clone()
-                .map(|index| (index, entry.capability, entry.change)),
+            [entry] => (entry.index.clone()).map(|index| (index, entry.capability, entry.change)),
             _ => None,
         };
         match kind.map(|kind| *known.entry(kind).or_insert(kept.len())) {
@@ -389,10 +384,8 @@ pub fn next_span(
 /// Returns the times in a column with several.
 pub fn times(bytes: &[u8]) -> Vec<Timestamp> {
     let numbers = bytes.as_chunks::<8>().0.iter();
-    let numbers = numbers.map(|bytes| i64::from_be_bytes(*bytes).into());
-    numbers
-        .filter_map(|number| Timestamp::from_nanosecond(number).ok())
-        .collect()
+    let times = numbers.map(|bytes| Timestamp::from_nanosecond(i64::from_be_bytes(*bytes).into()));
+    times.flatten().collect()
 }
 
 /// Returns several times for one column.
@@ -444,7 +437,7 @@ pub fn up(step: &Step<'_>, entries: &[Entry], channel: &Channel) -> Result<Optio
         });
     }
     Ok(match above.len() {
-        1 => above.into_iter().next().flatten(),
+        1 => above.pop_first().flatten(),
         _ => None,
     })
 }

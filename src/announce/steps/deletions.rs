@@ -28,36 +28,32 @@ pub fn missing(db: Db<'_>, source: i64) -> Result<Vec<SeenDocument>> {
 pub fn end_graces(step: &mut Step<'_>) -> Result<()> {
     let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.look_at <= ?1 ORDER BY d.look_at");
     for document in step.db.all::<Vec<SeenDocument>>(&sql, step.now)? {
-        step.db.run(
-            "UPDATE document SET look_at = NULL WHERE id = ?1",
-            document.id,
-        )?;
-        if let Some(position) = step.live.position(document.source) {
-            verify(step, position, &document)?;
-        }
+        step.db.set_document(document.id, "look_at = NULL", ())?;
+        verify(step, &document)?;
     }
     Ok(())
 }
 
 /// Returns true if a missing document counts as deleted once it was looked at: its grace is over, and its deletion is not
 /// suspended, or accepted.
-fn may_be_deleted(step: &Step<'_>, position: usize, document: &SeenDocument) -> bool {
-    let source = &step.live.sources[position];
-    let is_suspended = document.presence != Presence::Accepted
-        && (source.is_mass || source.is_away(&document.path));
+fn may_be_deleted(step: &Step<'_>, document: &SeenDocument) -> bool {
+    let is_believed = |source: &LiveSource| {
+        document.presence == Presence::Accepted
+            || !(source.is_mass || source.is_away(&document.path))
+    };
     let is_grace_over = document.grace_ends.is_some_and(|ends| ends <= step.now);
-    document.is_missing() && !is_suspended && is_grace_over
+    let source = step.live.source(document.source);
+    document.is_missing() && is_grace_over && source.is_some_and(is_believed)
 }
 
 /// Asks for a look at a document whose grace is over: a deletion counts only after a look that follows the grace.
-fn verify(step: &mut Step<'_>, position: usize, document: &SeenDocument) -> Result<()> {
-    if !may_be_deleted(step, position, document) {
+fn verify(step: &mut Step<'_>, document: &SeenDocument) -> Result<()> {
+    if !may_be_deleted(step, document) {
         return Ok(());
     }
     step.look.insert(document.path.clone());
     let again = later(step.now, LOOK_AGAIN);
-    let sql = "UPDATE document SET look_at = ?2 WHERE id = ?1";
-    step.db.run(sql, (document.id, again))
+    step.db.set_document(document.id, "look_at = ?2", again)
 }
 
 /// Asks for a look at what is missing, if its grace is over; and, below a mount that was swept just now, at what this run
@@ -67,7 +63,7 @@ pub fn look_at_missing(step: &mut Step<'_>, position: usize, swept: Option<Mount
         if Some(document.path.mount) == swept && document.grace_ends.is_none() {
             step.look.insert(document.path);
         } else {
-            verify(step, position, &document)?;
+            verify(step, &document)?;
         }
     }
     Ok(())
@@ -78,8 +74,7 @@ pub fn accept(step: &mut Step<'_>, position: usize) -> Result<usize> {
     let mut accepted = 0;
     for document in missing(step.db, step.live.sources[position].id)? {
         if !step.live.sources[position].is_absent(document.path.mount) {
-            let sql = "UPDATE document SET presence = 3 WHERE id = ?1";
-            step.db.run(sql, document.id)?;
+            step.db.set_document(document.id, "presence = 3", ())?;
             accepted += 1;
         }
     }
@@ -96,21 +91,19 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
     judge_suspension(step, position)?;
     let ids: Vec<_> = step.successors.keys().copied().collect();
     for id in ids {
-        let Some(document) = step
-            .db
-            .document(id)?
-            .filter(|document| document.source == source_id)
-        else {
+        let document = step.db.document(id)?;
+        let Some(document) = document.filter(|document| document.source == source_id) else {
             continue;
         };
         let successor = step.successors.remove(&id).flatten();
-        if !may_be_deleted(step, position, &document) {
+        if !may_be_deleted(step, &document) {
             continue;
         }
-        documents::delete(step, position, &document)?;
-        if let Some(successor) = successor {
-            let known = step.db.candidate(&successor.uri, &successor.path)?;
-            documents::seen(step, successor, known)?;
+        documents::delete(step, &document)?;
+        if let Some(mut successor) = successor {
+            let before = successor.known;
+            successor.known = (step.db).candidate(before.position, before.uri, before.path)?;
+            documents::seen(step, successor)?;
         }
     }
     Ok(())
@@ -167,37 +160,30 @@ pub fn suspension(db: Db<'_>, plan: &SourcePlan, live: &LiveSource) -> Result<Op
 /// Judges whether so much is missing that no deletion is believed, and what is missing with the file system that held it.
 pub fn judge(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<()> {
     let counts = census(db, source)?;
-    let is_emptied = counts
-        .values()
-        .any(|[[present, missing, _], _]| *present == 0 && *missing > 0);
+    let mut of_mounts = counts.values();
+    let is_emptied = of_mounts.any(|[[present, missing, _], _]| *present == 0 && *missing > 0);
     let (missing_documents, documents) = missing_of(&counts, source, 0);
     let (missing_lists, lists) = missing_of(&counts, source, 1);
-    let had_several = counts
-        .values()
-        .map(|[_, [present, missing, _]]| present + missing)
-        .sum::<usize>()
-        > 1;
+    let of_mounts = counts.values();
+    let lists_before = of_mounts.map(|[_, [present, missing, _]]| present + missing);
+    let had_several = lists_before.sum::<usize>() > 1;
     source.is_mass = plan.mass_deletion != MassDeletion::Never
         && (is_emptied
             || plan.mass_deletion.is_exceeded(missing_documents, documents)
             || missing_lists > 0 && missing_lists == lists && had_several);
     source.away_count = 0;
     source.away.clear();
-    if source
-        .mounts
-        .values()
-        .any(|mount| mount.nested.rows.values().any(|row| row.is_away))
-    {
-        for document in missing(db, source.id)?
-            .iter()
-            .filter(|it| it.presence == Presence::Missing)
-        {
-            let mount = source.mounts.get(&document.path.mount);
-            let top = mount
-                .and_then(|mount| Some((mount, mount.nested.known_away(&document.path.below)?)));
-            source.away_count += usize::from(top.is_some());
-            let directory = top.map(|(mount, top)| mount.text_of(top));
-            source.away.extend(directory);
+    let mut rows = (source.mounts.values()).flat_map(|mount| mount.nested.rows.values());
+    if rows.any(|row| row.is_away) {
+        for document in missing(db, source.id)? {
+            let path = document.path;
+            if document.presence == Presence::Missing
+                && let Some(mount) = source.mounts.get(&path.mount)
+                && let Some(top) = mount.nested.known_away(&path.below)
+            {
+                source.away_count += 1;
+                source.away.insert(mount.text_of(top));
+            }
         }
     }
     Ok(())

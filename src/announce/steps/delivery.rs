@@ -1,14 +1,15 @@
 //! Submissions and the answers to them: what they mean for the notification, for the account, and for all else that waits
-//! for the hub (R22 to R24, R26).
+//! for the hub; and what operators ask for (R22 to R24, R26).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::announce::delivery::Submission;
 use crate::announce::delivery::attempt::Attempt;
-use crate::announce::delivery::hub_queue::{HubFailure, Outage, SIZE_REMEMBERED};
+use crate::announce::delivery::hub_queue::{HubFailure, HubQueue, Outage, SIZE_REMEMBERED};
 use crate::announce::difference::Version;
-use crate::announce::event::Fact;
+use crate::announce::event::{DropCause, Fact};
 use crate::announce::plan::Mode;
 use crate::announce::time::{earlier, elapsed, later};
 use jiff::Timestamp;
@@ -53,11 +54,8 @@ pub fn launch(
     flight: &Flight,
     body: Option<&[u8]>,
 ) -> Result<()> {
-    step.db.run(
-        "UPDATE account SET seq = ?3, body = ?4, entries = ?5, flight_until = ?6, cut = ?7, attempts = 0, retry_at = NULL, \
-         in_doubt = 0, fetched = 0 WHERE channel = ?1 AND hub = ?2",
-        (account, flight.seq, body, flight.entries, flight.until, flight.cut),
-    )?;
+    step.db.set_account(account, "seq = ?3, body = ?4, entries = ?5, flight_until = ?6, cut = ?7, attempts = 0, retry_at = NULL, \
+         in_doubt = 0, fetched = 0", (flight.seq, body, flight.entries, flight.until, flight.cut))?;
     if step.mode(account.1) == Some(Mode::Ping) {
         forget_unfetched(step, account)?;
     }
@@ -71,8 +69,8 @@ fn note_attempt(
     refusal: Option<Refusal>,
 ) -> Result<Attempt> {
     let attempt = Attempt::new(answered.flight.seq, answered.answer, refusal, step.now);
-    let sql = "UPDATE account SET last = ?3 WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (answered.account, attempt.to_json()))?;
+    step.db
+        .set_account(answered.account, "last = ?3", attempt.to_json())?;
     Ok(attempt)
 }
 
@@ -132,12 +130,11 @@ fn submission(step: &Step<'_>, account: AccountId) -> Result<Option<(Flight, Sub
 }
 
 fn submit(step: &mut Step<'_>, account: AccountId, submission: Submission) -> Result<()> {
-    if let Some(live) = step.live.hubs.get_mut(&account.1) {
-        live.queue_mut().sent(account.0, submission.seq);
+    if let Some(queue) = step.live.queue_mut(account.1) {
+        queue.sent(account.0, submission.seq);
     }
     step.submit.push(submission);
-    let sql = "UPDATE account SET sending = seq WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, account)
+    step.db.set_account(account, "sending = seq", ())
 }
 
 /// Submits what may go now to every hub, and cuts again what was never answered and is out of date or too large.
@@ -205,18 +202,14 @@ pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
         account,
     )?;
     if in_doubt {
-        let sql = "UPDATE account SET until = NULL WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, account)?;
+        step.db.set_account(account, "until = NULL", ())?;
         for (document, flown) in &covered {
             let sql = "SELECT told_capability, told_form, told_fingerprint FROM owed \
                        WHERE channel = ?1 AND hub = ?2 AND document = ?3";
-            let owed = step
-                .db
-                .first::<Option<Version>>(sql, (account, *document))?;
+            let owed: Option<Option<Version>> = step.db.first(sql, (account, *document))?;
             let seen = step.db.document(*document)?;
-            let is_away = seen
-                .as_ref()
-                .is_none_or(|it| it.presence != Presence::Present);
+            let presence = seen.as_ref().map(|seen| seen.presence);
+            let is_away = presence != Some(Presence::Present);
             let told = owed.unwrap_or_else(|| seen.and_then(|seen| seen.seen()));
             if let Some(told) = told.or(flown.filter(|_| is_away)) {
                 let unclear = Version {
@@ -241,11 +234,10 @@ const NO_FLIGHT: &str = "seq = NULL, body = NULL, entries = NULL, flight_until =
 pub fn clear_flight(step: &Step<'_>, account: AccountId) -> Result<()> {
     let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, account)?;
-    let sql = format!("UPDATE account SET {NO_FLIGHT} WHERE channel = ?1 AND hub = ?2");
-    step.db.run(&sql, account)
+    step.db.set_account(account, NO_FLIGHT, ())
 }
 
-pub fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
+fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
     step.db.all(
         "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2",
         account,
@@ -253,7 +245,7 @@ pub fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option
 }
 
 /// Weighs documents again, after what an account of a channel was told of them changed.
-pub fn follow_up(step: &mut Step<'_>, channel: ChannelId, documents: Vec<DocId>) -> Result<()> {
+fn follow_up(step: &mut Step<'_>, channel: ChannelId, documents: Vec<DocId>) -> Result<()> {
     for document in documents {
         if let Some(document) = step.db.document(document)? {
             owed::weigh(step, document, false)?;
@@ -298,11 +290,8 @@ pub fn answered(
     jitter: f64,
 ) -> Result<()> {
     let (id, hub) = account;
-    let was_probe = step
-        .live
-        .hubs
-        .get_mut(&hub)
-        .is_some_and(|live| live.queue_mut().answered(id, seq));
+    let queue = step.live.queue_mut(hub);
+    let was_probe = queue.is_some_and(|queue| queue.answered(id, seq));
     let of_log = "(SELECT l.bytes * account.entries / l.entries FROM change_log l \
                   WHERE l.channel = account.channel AND l.seq = account.seq)";
     let flying = step.db.first::<(Flight, Option<Attempt>)>(
@@ -386,29 +375,20 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     let is_whole = !answered.flight.is_logged
         || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
     // Of a hub that is pinged, what it fetches counts.
-    let until = if is_pinged { "until" } else { "flight_until" };
-    let ping = if is_pinged {
-        ", pinged = ?3, ping_due = ?4"
-    } else {
-        ""
-    };
-    step.db.run(
-        &format!(
-            "UPDATE account SET until = {until}, max_entries = CASE WHEN ?5 = 0 THEN max_entries END, accepted = ?3, \
-             is_answer_old = 0, last = ?6, {NO_FLIGHT}{ping} WHERE channel = ?1 AND hub = ?2 AND ?4 = ?4"
-        ),
-        (account, now, later(now, PING_APART), is_whole, last.to_json()),
-    )?;
+    let columns = format!(
+        "until = iif(?7, until, flight_until), pinged = iif(?7, ?3, pinged), ping_due = iif(?7, ?4, ping_due), \
+         max_entries = iif(?5, NULL, max_entries), accepted = ?3, is_answer_old = 0, last = ?6, {NO_FLIGHT}"
+    );
+    let ping_due = later(now, PING_APART);
+    let values = (now, ping_due, is_whole, last.to_json(), is_pinged);
+    step.db.set_account(account, &columns, values)?;
     if answered.flight.is_logged {
         change_log::trim(step, id)?;
     }
     follow_up(step, id, told)?;
     step.ready.insert(id);
-    let ended = step
-        .live
-        .hubs
-        .get_mut(&hub)
-        .and_then(|live| live.queue_mut().accepted());
+    let queue = step.live.queue_mut(hub);
+    let ended = queue.and_then(HubQueue::accepted);
     release(step, hub, ended)
 }
 
@@ -429,20 +409,17 @@ fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<(
     let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
     note_attempt(step, answered, Some(refusal))?;
     withdraw(step, account)?;
-    let sql = "UPDATE account SET max_entries = ?3 WHERE channel = ?1 AND hub = ?2";
-    step.db.run(sql, (account, limit))?;
+    step.db.set_account(account, "max_entries = ?3", limit)?;
     if !answered.flight.is_logged {
         step.note_outcome(account, answered.flight.seq, Outcome::Withdrawn)?;
     }
     let hub = account.1;
     let uri = step.hub_uri(hub)?;
-    let Some(live) = step.live.hubs.get_mut(&hub) else {
+    let Some(queue) = step.live.queue_mut(hub) else {
         return Ok(());
     };
-    let is_news = live
-        .queue_mut()
-        .too_large(limit, answered.flight.bytes.div_ceil(2) + 512, now);
-    let ended = live.queue_mut().end_outage();
+    let is_news = queue.too_large(limit, answered.flight.bytes.div_ceil(2) + 512, now);
+    let ended = queue.end_outage();
     step.facts.push(Fact::Halved {
         topic: answered.channel.topic.clone(),
         hub: uri,
@@ -469,12 +446,11 @@ fn refused(
         "SELECT is_answer_old, acceptances, is_at_fault FROM account WHERE channel = ?1 AND hub = ?2",
         account,
     )?;
-    let (Some(live), Some((is_answer_old, acceptances, was_at_fault))) =
-        (step.live.hubs.get_mut(&hub), retries)
+    let (Some(queue), Some((is_answer_old, acceptances, was_at_fault))) =
+        (step.live.queue_mut(hub), retries)
     else {
         return Ok(());
     };
-    let queue = live.queue_mut();
     let accepted_since = acceptances.is_some_and(|before| queue.acceptances.cast_signed() > before);
     let is_at_fault = answered.before.is_some() && (was_at_fault || accepted_since);
     let may_be_of_hub = attempt.is_refused_by_hub();
@@ -502,17 +478,16 @@ fn refused(
         if !may_be_of_hub {
             ended = queue.end_outage();
         }
-        let before = answered
-            .before
-            .as_ref()
-            .and_then(|last| last.refusal.as_ref());
+        let before = answered.before.as_ref();
+        let before = before.and_then(|last| last.refusal.as_ref());
         let is_repeated = before.is_some_and(|before| before.kind == refusal.kind);
         is_news = queue.refused(&refusal, is_repeated, now);
     }
     let acceptances = queue.acceptances.cast_signed();
-    step.db.run(
-        "UPDATE account SET retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5 WHERE channel = ?1 AND hub = ?2",
-        (account, retry_at, acceptances, is_at_fault),
+    step.db.set_account(
+        account,
+        "retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5",
+        (retry_at, acceptances, is_at_fault),
     )?;
     step.facts.push(Fact::Refused {
         topic: answered.channel.topic.clone(),
@@ -578,9 +553,98 @@ pub fn reached_otherwise(step: &mut Step<'_>, hub: HubId) -> Result<()> {
         "UPDATE account SET retry_at = ?2, is_answer_old = sending IS NOT NULL WHERE hub = ?1 AND seq IS NOT NULL",
         (hub, step.now),
     )?;
-    let now = step.now;
-    if let Some(live) = step.live.hubs.get_mut(&hub) {
-        live.queue_mut().hurry(now);
+    if let Some(queue) = step.live.queue_mut(hub) {
+        queue.hurry(step.now);
     }
     retry_due(step)
+}
+
+// What operators ask for.
+
+/// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.
+pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {
+    let flying = step.db.all::<Vec<AccountId>>(
+        "SELECT a.channel, a.hub FROM hub h CROSS JOIN account a ON a.hub = h.id \
+         WHERE a.seq IS NOT NULL AND a.sending IS NULL",
+        (),
+    )?;
+    let mut notifications = 0;
+    for (id, hub) in flying {
+        if only.is_some_and(|meant| meant != (id, hub)) {
+            continue;
+        }
+        notifications += 1;
+        step.db.set_account((id, hub), "retry_at = ?3", step.now)?;
+        if let Some(queue) = step.live.queue_mut(hub) {
+            match only {
+                Some(_) => queue.push_asked_for(id),
+                None => queue.hurry(step.now),
+            }
+        }
+    }
+    if notifications > 0 {
+        step.facts.push(Fact::Retried { notifications });
+    }
+    retry_due(step)
+}
+
+/// Counts as told what is in flight on an account and what it is due (R23). Changes that are held and documents that are
+/// missing are not announced yet, so they stay.
+pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
+    let (id, hub) = account;
+    let Some(channel) = channel(step, id)? else {
+        return Ok(0);
+    };
+    let sql = "SELECT seq FROM account WHERE channel = ?1 AND hub = ?2";
+    let seq = step.db.first::<Option<u64>>(sql, account)?.flatten();
+    let (changes, documents) = match channel.kind {
+        ChannelKind::Framework => drop_documents(step, account)?,
+        ChannelKind::Change => (change_log::drop_due(step, account)?, BTreeSet::new()),
+    };
+    if changes == 0 {
+        return Ok(0);
+    }
+    clear_flight(step, account)?;
+    step.db
+        .set_account(account, "until = NULL, max_entries = NULL", ())?;
+    if channel.kind == ChannelKind::Change {
+        change_log::trim(step, id)?;
+    }
+    if let Some(seq) = seq {
+        step.note_outcome(account, seq, Outcome::Dropped)?;
+    }
+    let is_last = !step.db.exists(
+        "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL",
+        hub,
+    )?;
+    if let Some(queue) = step.live.queue_mut(hub) {
+        queue.remove(id);
+        // Nothing is left that could find out whether the hub still fails: the next notification does.
+        if is_last {
+            queue.end_outage();
+        }
+    }
+    follow_up(step, id, documents.into_iter().collect())?;
+    step.report_dropped(&channel.topic, hub, changes, DropCause::Operator)?;
+    Ok(changes)
+}
+
+/// Takes as told what is in flight on an account and what it is due of documents. Returns these, and their number.
+fn drop_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSet<DocId>)> {
+    let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL";
+    let due = step.db.all::<Vec<DocId>>(sql, account)?;
+    let flown = covered(step, account)?;
+    let mut owed: BTreeSet<DocId> = due.iter().copied().collect();
+    owed.extend(flown.iter().map(|(document, _)| *document));
+    for (document, told) in &flown {
+        let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
+        if !due.contains(document) && step.db.exists(sql, (account, *document))? {
+            owed::set_told(step.db, account, *document, *told)?;
+        }
+    }
+    for document in due {
+        let seen = step.db.document(document)?.and_then(|it| it.seen());
+        owed::set_told(step.db, account, document, seen)?;
+    }
+    Ok((owed.len(), owed))
 }

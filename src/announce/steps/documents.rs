@@ -14,8 +14,11 @@ use resourcesync::document::{Form, Parsed, is_structural};
 use resourcesync::uri::Uri;
 
 use crate::announce::steps::findings::{self, FindingPart};
+use crate::announce::steps::troubles::KnownCandidate;
 use crate::announce::steps::{Step, channels, mounts, owed, relations, troubles};
-use crate::state::{AccountId, Columns, Db, DocId, FromRow, Result, from_row, integers, nth};
+use crate::state::{
+    AccountId, Columns, Db, DocId, FromRow, Parameters, Result, from_row, integers, nth,
+};
 
 /// The presence of a document in the tree (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,6 +145,12 @@ impl<'a> Db<'a> {
         self.first(&sql, uri)
     }
 
+    /// Sets columns of a document to values, which are the parameters after its own.
+    pub fn set_document(self, id: DocId, columns: &str, values: impl Parameters) -> Result<()> {
+        let sql = format!("UPDATE document SET {columns} WHERE id = ?1");
+        self.run(&sql, (id, values))
+    }
+
     /// Returns the row of a URI, which is added unless it is there.
     pub fn row_of(self, uri: &Uri) -> Result<DocId> {
         match self.id_of(uri)? {
@@ -168,11 +177,8 @@ impl<'a> Db<'a> {
 /// A complete document, as a look found it.
 #[derive(Debug)]
 pub struct Sighting {
-    /// Position of its source.
-    pub position: usize,
     pub id: DocId,
-    pub uri: Uri,
-    pub path: DocumentPath,
+    pub known: KnownCandidate,
     pub parsed: Arc<Parsed>,
     pub stat: Stat,
     pub at: Timestamp,
@@ -202,67 +208,66 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     );
     if !is_nothing {
         let mount = step.live.sources[position].mounts.get(&path.mount);
-        if mount.is_some_and(|mount| mount.root.is_empty()) {
+        if mount.is_some_and(|mount| mount.is_empty()) {
             mounts::accept_root(step, path.mount, at)?;
         }
         step.live.sources[position].note_look(path.mount, &uri, true);
     }
-    let known = step.db.candidate(&uri, &path)?;
-    let found = findings::of_look(&uri, &look);
+    let known = step.db.candidate(position, uri, path)?;
+    let found = findings::of_look(&known.uri, &look);
     if let Some(found) = found.filter(|found| known.has_findings || !found.is_empty()) {
-        findings::replace(step, position, &uri, FindingPart::File, found)?;
+        findings::replace(step, position, &known.uri, FindingPart::File, found)?;
     }
     match look {
         Look::Document { parsed, stat } => {
             let sighting = Sighting {
-                position,
-                id: known.id.map_or_else(|| step.db.add_row(&uri), Ok)?,
-                uri,
-                path,
+                id: known.id.map_or_else(|| step.db.add_row(&known.uri), Ok)?,
+                known,
                 parsed,
                 stat,
                 at,
             };
-            let is_another = |before: &SeenDocument| {
+            let is_another = |before: &&SeenDocument| {
                 !is_expected(before) && ends_aloud(step, before, &sighting.version())
             };
-            match known.document.as_ref().filter(|before| is_another(before)) {
+            match sighting.known.document.as_ref().filter(is_another) {
                 Some(before) => {
                     vanished(step, position, before, at, true)?;
                     step.successors.insert(sighting.id, Some(sighting));
                 }
-                None => seen(step, sighting, known)?,
+                None => seen(step, sighting)?,
             }
         }
         Look::Other { stat, reason } => {
             let first = &mut step.live.sources[position].other_file;
-            if first.as_ref().is_none_or(|(before, _)| path <= *before) {
-                *first = Some((path.clone(), reason));
+            let is_first = |(first, _): &(DocumentPath, _)| known.path <= *first;
+            if first.as_ref().is_none_or(is_first) {
+                *first = Some((known.path.clone(), reason));
             }
             if let Some(before) = &known.document {
                 vanished(step, position, before, at, true)?;
             }
-            troubles::forget(step, position, &uri, &known)?;
-            question(step, position, &uri, &path)?;
+            troubles::forget(step, &known)?;
+            question(step, &known)?;
             step.db.run(
                 "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (mount, path) DO UPDATE SET \
                  size = excluded.size, modified = excluded.modified, changed = excluded.changed, inode = excluded.inode, \
                  looked = excluded.looked",
-                (&path, &stat, at),
+                (&known.path, &stat, at),
             )?;
         }
         // R15: what is missing or out of reach with its mount was not deleted, nor found again.
         Look::Incomplete(_) | Look::Missing
-            if step.live.sources[position].is_absent(path.mount) => {}
+            if step.live.sources[position].is_absent(known.path.mount) => {}
         Look::Incomplete(reason) => {
-            question(step, position, &uri, &path)?;
-            troubles::note(step, position, (&uri, &path, at), &reason, &known)?;
+            question(step, &known)?;
+            troubles::note(step, &known, &reason, at)?;
         }
         Look::Missing => {
-            troubles::forget(step, position, &uri, &known)?;
-            question(step, position, &uri, &path)?;
-            troubles::forget_other_file(step, &path, &known)?;
-            if !step.live.sources[position].note_look(path.mount, &uri, false)
+            troubles::forget(step, &known)?;
+            question(step, &known)?;
+            troubles::forget_other_file(step, &known)?;
+            if !step.live.sources[position].note_look(known.path.mount, &known.uri, false)
                 && let Some(before) = &known.document
             {
                 vanished(step, position, before, at, false)?;
@@ -288,43 +293,32 @@ fn ends_aloud(step: &Step<'_>, before: &SeenDocument, found: &Version) -> bool {
 }
 
 /// Takes in a complete document.
-pub fn seen(
-    step: &mut Step<'_>,
-    sighting: Sighting,
-    known: troubles::KnownCandidate,
-) -> Result<()> {
-    let position = sighting.position;
-    troubles::forget(step, position, &sighting.uri, &known)?;
-    troubles::forget_other_file(step, &sighting.path, &known)?;
-    let (trouble, before) = (known.trouble, known.document);
-    if trouble.is_some_and(|(_, reported)| reported) {
-        step.facts.push(Fact::Mended {
-            path: sighting.path.clone(),
-            uri: sighting.uri.clone(),
-        });
+pub fn seen(step: &mut Step<'_>, sighting: Sighting) -> Result<()> {
+    let known = &sighting.known;
+    troubles::forget(step, known)?;
+    troubles::forget_other_file(step, known)?;
+    if known.trouble.is_some_and(|(_, reported)| reported) {
+        let (path, uri) = (known.path.clone(), known.uri.clone());
+        step.facts.push(Fact::Mended { path, uri });
     }
-    let mount = sighting.path.mount;
-    let version = sighting.version();
+    let (position, mount) = (known.position, known.path.mount);
     let mut baseline = 0;
-    if before.is_none() {
-        let predates = trouble.is_some_and(|(predates, _)| predates);
-        let plan = &step.plan.sources[position];
-        let is_new_ground = step.live.sources[position].is_new_ground(&sighting.path);
-        if !plan.announce_existing && is_new_ground {
-            let known = step.live.sources[position].mount_mut(mount);
-            let is_known = known.is_some_and(|known| known.baseline.first_look(&sighting));
+    if let Some(before) = &known.document {
+        step.successors.remove(&before.id);
+        if !before.is_gone() && before.version == sighting.version() {
+            return met(step, before, &sighting);
+        }
+    } else {
+        let source = &mut step.live.sources[position];
+        if !step.plan.sources[position].announce_existing && source.is_new_ground(&known.path) {
+            let mount = source.mount_mut(mount);
+            let is_known = mount.is_some_and(|mount| mount.baseline.first_look(&sighting));
             baseline = if is_known { 1 } else { 2 };
-        } else if predates {
+        } else if known.trouble.is_some_and(|(predates, _)| predates) {
             baseline = 2;
         }
     }
-    if let Some(before) = &before {
-        step.successors.remove(&before.id);
-        if !before.is_gone() && before.version == version {
-            return met(step, before, &sighting);
-        }
-    }
-    put(step, sighting, before, baseline)?;
+    put(step, sighting, baseline)?;
     step.live.sources[position].hold_document(step.db, mount)
 }
 
@@ -334,43 +328,28 @@ fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()
     if before.stat == sighting.stat
         && !is_racy
         && before.presence == Presence::Present
-        && before.path == sighting.path
+        && before.path == sighting.known.path
     {
         return Ok(());
     }
-    let touched = if before.is_missing() {
-        Touched::Presence
-    } else {
-        Touched::Nothing
-    };
-    step.db.run(
-        "UPDATE document SET mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
+    step.db.set_document(
+        before.id,
+        "mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
          presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
-         touched = max(touched, ?9) WHERE id = ?1",
-        (before.id, &sighting.path, &sighting.stat, sighting.at, touched),
+         touched = max(touched, iif(presence IN (2, 3), 2, 0))",
+        (&sighting.known.path, &sighting.stat, sighting.at),
     )
 }
 
 /// Takes in a document that is new or changed.
-fn put(
-    step: &mut Step<'_>,
-    sighting: Sighting,
-    before: Option<SeenDocument>,
-    baseline: u8,
-) -> Result<()> {
+fn put(step: &mut Step<'_>, sighting: Sighting, baseline: u8) -> Result<()> {
     let db = step.db;
     let version = sighting.version();
+    let (id, stat, at) = (sighting.id, sighting.stat, sighting.at);
+    let (path, before) = (sighting.known.path, sighting.known.document);
     let previous = before.as_ref().filter(|before| !before.is_gone());
-    let Sighting {
-        position,
-        id,
-        path,
-        parsed,
-        stat,
-        at,
-        ..
-    } = sighting;
-    let (plan, document) = (&step.plan.sources[position], &parsed.document);
+    let (live, plan) = step.source(sighting.known.position);
+    let (source, document) = (live.id, &sighting.parsed.document);
     let row_of = |uri: &Option<Uri>| {
         let uri = uri.as_ref().map(|uri| plan.canonical(uri));
         uri.map(|uri| db.row_of(&uri)).transpose()
@@ -386,7 +365,7 @@ fn put(
         let still_waits = before.newly_indexed && before.hold == Hold::Waiting;
         index.is_some() && (index != before.names_index || changed_form || still_waits)
     });
-    let mount = step.live.sources[position].mounts.get(&path.mount);
+    let mount = live.mounts.get(&path.mount);
     let swept = mount.and_then(|mount| mount.baseline.swept);
     let last_look = swept.max(previous.map(|before| before.looked));
     let is_within = |last_look: Timestamp| last_look <= stat.modified && stat.modified <= at;
@@ -409,13 +388,12 @@ fn put(
         }),
     };
     if let Some(before) = &before {
-        owed::see(step, position, before, Some(&version))?;
+        owed::see(db, source, before, Some(&version))?;
         db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
     }
     let hold = previous.map_or(Hold::Free, |before| before.hold);
     let is_same_kind = previous.is_some_and(|before| before.version.is_same_document(&version));
     // What indexes are about is written only if it differs.
-    let source = step.live.sources[position].id;
     let place = match &before {
         Some(before)
             if (before.source, before.version.capability) == (source, version.capability)
@@ -458,21 +436,15 @@ fn put(
     let advertised = document.channels.iter().filter(|_| version.is_set());
     for (position, channel) in advertised.enumerate() {
         let hubs: Vec<&str> = channel.hubs.iter().map(|hub| hub.as_str()).collect();
-        db.run(
-            "INSERT INTO advertised VALUES (?1, ?2, ?3, ?4, ?5)",
-            (
-                id,
-                position,
-                channel.kind,
-                &channel.topic,
-                serde_json::json!(hubs).to_string(),
-            ),
-        )?;
+        let hubs = serde_json::json!(hubs).to_string();
+        let sql = "INSERT INTO advertised VALUES (?1, ?2, ?3, ?4, ?5)";
+        db.run(sql, (id, position, channel.kind, &channel.topic, hubs))?;
     }
     if is_same_kind {
-        return Ok(());
+        Ok(())
+    } else {
+        touch_elsewhere(step, id)
     }
-    touch_elsewhere(step, id)
 }
 
 /// Touches the documents of other sources that depend on one, which may settle before its own does.
@@ -538,33 +510,26 @@ pub fn vanished(
         }
         return forget_aloud(step, &[before.id]);
     }
-    if before.presence == Presence::Present {
-        step.db.run(
-            "UPDATE document SET presence = 2, absent_since = ?2, touched = max(touched, 2) WHERE id = ?1",
-            (before.id, at),
-        )?;
-    }
     let grace = step.plan.sources[position].deletion_grace;
-    step.db.run(
-        "UPDATE document SET is_replaced = max(is_replaced, ?2), grace_ends = coalesce(grace_ends, ?3), \
-         look_at = CASE WHEN grace_ends IS NULL THEN ?3 ELSE look_at END WHERE id = ?1",
-        (before.id, is_replaced, later(step.now, grace)),
+    step.db.set_document(
+        before.id,
+        "presence = max(presence, 2), absent_since = iif(presence = 1, ?4, absent_since), \
+         touched = iif(presence = 1, max(touched, 2), touched), is_replaced = max(is_replaced, ?2), \
+         grace_ends = coalesce(grace_ends, ?3), look_at = iif(grace_ends IS NULL, ?3, look_at)",
+        (is_replaced, later(step.now, grace), at),
     )?;
     step.successors.insert(before.id, None);
     Ok(())
 }
 
 /// Takes a document to be deleted.
-pub fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Result<()> {
-    owed::see(step, position, before, None)?;
+pub fn delete(step: &mut Step<'_>, before: &SeenDocument) -> Result<()> {
+    owed::see(step.db, before.source, before, None)?;
     step.db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
-    step.db.run(
-        "UPDATE document SET presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
+    step.db.set_document(before.id, "presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
          was_capability = CASE WHEN touched = 3 THEN was_capability ELSE capability END, \
          was_form = CASE WHEN touched = 3 THEN was_form ELSE form END, \
-         was_fingerprint = CASE WHEN touched = 3 THEN was_fingerprint ELSE fingerprint END WHERE id = ?1",
-        before.id,
-    )?;
+         was_fingerprint = CASE WHEN touched = 3 THEN was_fingerprint ELSE fingerprint END", ())?;
     step.db.run("DELETE FROM seeing", ())?;
     set_mentions(step, before.id, std::iter::empty())?;
     step.db
@@ -578,9 +543,8 @@ pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
     let Some(document) = step.db.document(id)? else {
         return Ok(());
     };
-    let position = step.live.position(document.source);
-    let is_told_later = !document.version.is_set()
-        && position.is_some_and(|position| step.plan.sources[position].announce_all_deletions);
+    let permission = step.permission(document.source, document.archived);
+    let is_told_later = !document.version.is_set() && permission.all_deletions;
     let is_done = step.db.exists(
         "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
          AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND (o.dormant = 0 OR ?2)) \
@@ -645,26 +609,24 @@ pub fn forget(db: Db<'_>, id: DocId) -> Result<()> {
         id,
     )?;
     db.run("INSERT INTO seeing VALUES (?1)", id)?;
-    db.run(
-        "UPDATE document SET source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, fingerprint = NULL, \
+    db.set_document(id, "source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, fingerprint = NULL, \
          up = NULL, names_index = NULL, presence = 0, absent_since = NULL, grace_ends = NULL, look_at = NULL, hold = 0, \
          held_until = NULL, index_parent = NULL, archived = 0, orphan = 0, is_new_set = 0, baseline = 0, touched = 0, \
-         newly_indexed = 0, was_capability = NULL, was_form = NULL, was_fingerprint = NULL WHERE id = ?1",
-        id,
-    )?;
+         newly_indexed = 0, was_capability = NULL, was_form = NULL, was_fingerprint = NULL", ())?;
     db.run("DELETE FROM seeing", ())
 }
 
 /// Asks again what lies at a path that holds no document, where a Capability List names it.
-fn question(step: &mut Step<'_>, position: usize, uri: &Uri, path: &DocumentPath) -> Result<()> {
-    let is_named = step.live.sources[position].is_settled()
+fn question(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()> {
+    let source = &step.live.sources[known.position];
+    let is_named = source.is_settled()
         && step.db.exists(
             "SELECT 1 FROM document d JOIN mention m ON m.document = d.id JOIN document l ON l.id = m.list \
              WHERE d.uri = ?1 AND d.presence IN (0, 4) AND l.capability <> 0 AND l.source = ?2",
-            (uri, step.live.sources[position].id),
+            (&known.uri, source.id),
         )?;
     if is_named {
-        step.explain.insert(path.clone());
+        step.explain.insert(known.path.clone());
     }
     Ok(())
 }

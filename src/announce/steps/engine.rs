@@ -259,8 +259,8 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     let sql = "SELECT channel, hub, sending FROM account WHERE sending IS NOT NULL";
     let sending = db.all::<Vec<(AccountId, u64)>>(sql, ())?;
     for ((id, hub), seq) in sending {
-        if let Some(live) = step.live.hubs.get_mut(&hub) {
-            live.queue_mut().sent(id, seq);
+        if let Some(queue) = step.live.queue_mut(hub) {
+            queue.sent(id, seq);
         }
     }
     db.run("UPDATE finding SET tell_at = NULL", ())?;
@@ -324,17 +324,13 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
         }
     }
     let mut unnamed = removed.iter().filter(|(_, uri, mode)| {
-        mode != mode_text(Mode::Broker) && !replacements.iter().any(|(old, _)| old == uri)
+        *mode != mode_text(Mode::Broker) && !replacements.iter().any(|(old, _)| old == uri)
     });
-    let new: Vec<_> = step
-        .plan
-        .hubs
-        .iter()
-        .filter(|hub| added.contains(&hub.hub) && !matches!(hub.replaces, Replaces::Hub(_)))
-        .collect();
+    let mut new: Vec<_> = step.plan.hubs.iter().collect();
+    new.retain(|hub| added.contains(&hub.hub) && !matches!(hub.replaces, Replaces::Hub(_)));
     if let (Some((_, old, mode)), None, [new]) = (unnamed.next(), unnamed.next(), &new[..]) {
         // Our own hub has subscribers of its own.
-        let was_embedded = mode == mode_text(Mode::Embedded);
+        let was_embedded = *mode == mode_text(Mode::Embedded);
         if new.replaces == Replaces::Automatic && was_embedded == (new.mode == Mode::Embedded) {
             replacements.push((old.clone(), new.hub.clone()));
         }
@@ -372,14 +368,9 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
     Ok((added, inherited))
 }
 
-fn mode_text(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Content => "content",
-        Mode::Ping => "ping",
-        Mode::ContentQuery => "content-query",
-        Mode::Embedded => "embedded",
-        Mode::Broker => "broker",
-    }
+fn mode_text(mode: Mode) -> String {
+    let text = serde_json::json!(mode);
+    text.as_str().unwrap_or_default().to_owned()
 }
 
 /// Forgets documents, files and channels that are not configured any more, and baselines that were not finished.
@@ -427,8 +418,7 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
     for (id, uri, path, source) in documents {
         match place_of(step, &uri, source) {
             Some(place) if place != path => {
-                let sql = "UPDATE document SET mount = ?2, path = ?3, looked = 0 WHERE id = ?1";
-                db.run(sql, (id, &place))?;
+                db.set_document(id, "mount = ?2, path = ?3, looked = 0", &place)?;
                 // R15: the file system that has it may not be mounted yet.
                 if let Some((position, _)) = step.plan.source_of(place.mount) {
                     step.live.sources[position].hold_document(db, place.mount)?;

@@ -46,18 +46,17 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
             continue;
         }
         let account = (channel.id, hub);
-        step.db.run(
-            "UPDATE account SET until = (SELECT page_until FROM channel WHERE id = ?1) WHERE channel = ?1 AND hub = ?2",
-            account,
-        )?;
+        let columns = "until = (SELECT page_until FROM channel WHERE id = ?1)";
+        step.db.set_account(account, columns, ())?;
         forget_unfetched(step, account)?;
         if sending.is_none() && (at.is_none() || was_fetched) {
             continue;
         }
         let pinged = at.unwrap_or(step.now);
-        step.db.run(
-            "UPDATE account SET pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4 WHERE channel = ?1 AND hub = ?2",
-            (account, pinged, later(pinged, PING_APART)),
+        step.db.set_account(
+            account,
+            "pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4",
+            (pinged, later(pinged, PING_APART)),
         )?;
         step.facts.push(Fact::Fetched {
             topic: topic.clone(),
@@ -84,8 +83,7 @@ pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
         };
         let ends = later(pinged, PING_FETCHED_WITHIN);
         if ends > step.now {
-            let sql = "UPDATE account SET ping_due = ?3 WHERE channel = ?1 AND hub = ?2";
-            step.db.run(sql, (account, ends))?;
+            step.db.set_account(account, "ping_due = ?3", ends)?;
             continue;
         }
         forget_unfetched(step, account)?;
@@ -93,8 +91,7 @@ pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
         if is_said_or_flying {
             continue;
         }
-        let sql = "UPDATE account SET unfetched_reported = 1 WHERE channel = ?1 AND hub = ?2";
-        step.db.run(sql, account)?;
+        step.db.set_account(account, "unfetched_reported = 1", ())?;
         if let Some(channel) = channels::channel(step, account.0)? {
             step.facts.push(Fact::Unfetched {
                 topic: channel.topic,

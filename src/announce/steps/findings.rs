@@ -40,7 +40,7 @@ pub enum FindingPart {
 }
 
 /// The findings of one kind that the operator was told of lately.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct ToldLately {
     since: Timestamp,
     examples: usize,
@@ -49,15 +49,6 @@ pub struct ToldLately {
 }
 
 impl ToldLately {
-    fn new(since: Timestamp) -> ToldLately {
-        ToldLately {
-            since,
-            examples: 0,
-            untold: 0,
-            is_summed_up: false,
-        }
-    }
-
     /// Returns when those that were only counted are told.
     pub fn wake(&self) -> Option<Timestamp> {
         (self.untold > 0).then(|| later(self.since, COUNTED_FOR))
@@ -172,20 +163,16 @@ pub fn of_document(
     let capability = document.version.capability;
     let needs_set = capability != Capability::SourceDescription && !capability.is_manifest();
     if needs_set && !is_in_set {
-        findings.push(Finding::Unrouted {
-            uri: uri.clone(),
-            capability,
-        });
+        let uri = uri.clone();
+        findings.push(Finding::Unrouted { uri, capability });
     }
     if let Some(named) = document.names_index
         && let Some(index) = step.db.document(named)?
         && !index.is_gone()
         && index.version.form != Form::Index
     {
-        findings.push(Finding::NoIndex {
-            uri: uri.clone(),
-            index: index.uri,
-        });
+        let (uri, index) = (uri.clone(), index.uri);
+        findings.push(Finding::NoIndex { uri, index });
     }
     if capability == Capability::CapabilityList {
         about_members(step, position, document, &mut findings)?;
@@ -209,22 +196,16 @@ fn about_members(
         "SELECT d.uri, d.presence BETWEEN 1 AND 3 FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1",
         list.id,
     )?;
-    let max = if step.live.find_each {
-        usize::MAX
-    } else {
-        MAX_WITHOUT_FILE
-    };
     let (mut named, mut more) = (0, 0);
     for (uri, is_there) in members {
         if !uri.is_clean() {
-            findings.push(Finding::Unclean {
-                uri: uri.to_string(),
-            });
+            let uri = uri.to_string();
+            findings.push(Finding::Unclean { uri });
         }
         if is_there || plan.mount_of(&uri).is_none() {
             continue;
         }
-        if named == max {
+        if named == MAX_WITHOUT_FILE && !step.live.find_each {
             more += 1;
             continue;
         }
@@ -237,35 +218,31 @@ fn about_members(
         findings.push(before.unwrap_or(Finding::NoFile { set, uri }));
     }
     if more > 0 {
-        findings.push(Finding::MoreWithoutFile {
-            set: list.uri.clone(),
-            count: more,
-        });
+        let (set, count) = (list.uri.clone(), more);
+        findings.push(Finding::MoreWithoutFile { set, count });
     }
     Ok(())
 }
 
 /// Takes in what lies at a path that holds no document.
-pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument) -> Result<()> {
-    let Some(id) = step.db.id_of(uri)? else {
+pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocument) -> Result<()> {
+    let Some(id) = step.db.id_of(named)? else {
         return Ok(());
     };
     let listers = relations::listers(step, id, step.live.sources[position].id)?;
     for lister in listers.into_iter().filter(Lister::is_of_capabilities) {
-        let set = lister.uri;
-        let (about, key) = (set.clone(), uri.clone());
-        let (uri, cause) = (uri.clone(), cause.clone());
-        let found = match cause {
-            NoDocument::Nothing => Finding::NoFile { set, uri },
-            cause => Finding::NoDocument { set, uri, cause },
-        };
         let sql = "SELECT 1 FROM finding WHERE about = ?1 AND part = 0 AND document = ?2";
-        if step.db.exists(sql, (&about, &key))? {
+        if step.db.exists(sql, (&lister.uri, named))? {
+            let (set, uri, cause) = (lister.uri.clone(), named.clone(), cause.clone());
+            let found = match cause {
+                NoDocument::Nothing => Finding::NoFile { set, uri },
+                cause => Finding::NoDocument { set, uri, cause },
+            };
             step.db.run(
                 "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3",
-                (&about, &key, json(&found.identity())),
+                (&lister.uri, named, json(&found.identity())),
             )?;
-            note(step, position, &about, FindingPart::Document, &found)?;
+            note(step, position, &lister.uri, FindingPart::Document, &found)?;
         }
     }
     Ok(())
@@ -275,22 +252,19 @@ pub fn explained(step: &Step<'_>, position: usize, uri: &Uri, cause: &NoDocument
 pub fn without_topic(step: &Step<'_>, position: usize, free: &BTreeSet<Topic>) -> Result<Vec<Uri>> {
     let sql = "SELECT said FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
     let shared: Vec<String> = step.db.all(sql, step.live.sources[position].id)?;
-    let findings = shared.iter().filter_map(|said| parse(said));
-    Ok(findings
-        .filter_map(|finding| match finding {
-            Finding::SharedTopic { set, topic } if free.contains(&topic) => Some(set),
-            _ => None,
-        })
-        .collect())
+    let sets = shared.iter().filter_map(|said| match parse(said)? {
+        Finding::SharedTopic { set, topic } if free.contains(&topic) => Some(set),
+        _ => None,
+    });
+    Ok(sets.collect())
 }
 
 /// Tells the operator of findings and broken documents that have lasted: three examples of each kind and the number of the
 /// others, and then nothing of that kind for a while.
 pub fn tell(step: &mut Step<'_>) -> Result<()> {
     let broken = std::mem::take(&mut step.broken).into_iter();
-    let mut found: Vec<(usize, &str, usize, Fact)> = broken
-        .map(|(position, fact)| (position, "broken", 1, fact))
-        .collect();
+    let broken = broken.map(|(position, fact)| (position, "broken", 1, fact));
+    let mut found: Vec<(usize, &str, usize, Fact)> = broken.collect();
     let mut lasting = step.db.all::<Vec<(i64, Uri, String)>>(
         "UPDATE finding SET tell_at = NULL WHERE (about, part, what) IN (SELECT about, part, what FROM finding \
          WHERE tell_at <= ?1 ORDER BY tell_at LIMIT ?2) RETURNING source, about, said",
@@ -318,18 +292,18 @@ pub fn tell(step: &mut Step<'_>) -> Result<()> {
                 continue;
             }
         }
-        found.push((
-            position,
-            finding.kind(),
-            finding.count(),
-            Fact::Found(finding),
-        ));
+        let (kind, count) = (finding.kind(), finding.count());
+        found.push((position, kind, count, Fact::Found(finding)));
     }
     for (position, kind, count, fact) in found {
         let told = step.live.sources[position].told.entry(kind);
-        let told = told.or_insert(ToldLately::new(step.now));
+        let told = told.or_default();
+        // It is new, or its time is over.
         if later(told.since, COUNTED_FOR) <= step.now && told.untold == 0 {
-            *told = ToldLately::new(step.now);
+            *told = ToldLately {
+                since: step.now,
+                ..ToldLately::default()
+            };
         }
         if told.examples < EXAMPLES && count == 1 {
             told.examples += 1;

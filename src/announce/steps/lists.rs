@@ -1,27 +1,36 @@
 //! The lists of a set: those that the next round compares, as which version each was taken, and when what was taken of it
 //! is forgotten (C1, C2, C6 to C8, C11 to C13, C27).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList};
+use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList, WatchedTime};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
+use crate::announce::observation::{MountId, Stat};
 use crate::announce::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::fingerprint::Fingerprint;
+use resourcesync::uri::Uri;
 
-use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
+use crate::announce::steps::Step;
+use crate::announce::steps::change_sets::{self, ChangeSet, ListKind, retry_delay};
 use crate::announce::steps::documents::{Presence, SeenDocument};
 use crate::announce::steps::findings::{self, FindingPart};
-use crate::announce::steps::{Step, stale_lists};
 use crate::state::{DocId, Result};
 
 /// Largest size of the lists that are learned in one round, in bytes; one list at least.
 const LEARNED_SIZE: u64 = 32 << 20;
 /// Time after which a closed Change List that did not change is not expected to (C7).
 const CLOSED_FOR_GOOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Number of times that a list is asked for in vain before the others are read without it.
+pub const STALE_ROUNDS: u32 = 2;
+/// Number of times that a list is asked for in vain before the operator is told, after half a minute.
+const STALE_ROUNDS_TO_REPORT: u32 = 5;
+/// Time for which entries that vanished are remembered while there is something that cannot be read (C7).
+const UNSEEN_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The lists of a set for its next round.
 #[derive(Debug)]
 pub enum NextLists {
@@ -48,18 +57,19 @@ pub fn compared(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<ListK
     if let (true, Some(learned)) = (is_last, set.learned) {
         return Ok(learned);
     }
-    let has_change_list = step.db.exists(
-        "SELECT 1 FROM member m CROSS JOIN document d ON d.id = m.document \
-         WHERE m.set_id = ?1 AND d.capability = ?2 AND d.presence BETWEEN 1 AND 3",
-        (set.id, Capability::ChangeList),
-    )?;
-    let has_inventory = set.learned == Some(ListKind::ResourceLists)
-        || step.db.exists(
+    let has = |capability: Capability, condition: &str| {
+        let sql = format!(
             "SELECT 1 FROM member m CROSS JOIN document d ON d.id = m.document \
-             WHERE m.set_id = ?1 AND d.capability = ?2 AND d.form = 0 AND d.archived = 0 AND d.presence BETWEEN 1 AND 3",
-            (set.id, Capability::ResourceList),
+             WHERE m.set_id = ?1 AND d.capability = ?2 AND d.presence BETWEEN 1 AND 3 {condition}"
+        );
+        step.db.exists(&sql, (set.id, capability))
+    };
+    let has_inventory = set.learned == Some(ListKind::ResourceLists)
+        || has(
+            Capability::ResourceList,
+            "AND d.form = 0 AND d.archived = 0",
         )?;
-    Ok(if has_inventory && !has_change_list {
+    Ok(if has_inventory && !has(Capability::ChangeList, "")? {
         ListKind::ResourceLists
     } else {
         ListKind::ChangeLists
@@ -128,14 +138,14 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) ->
     if lists.is_empty() && set.learned.is_some() {
         return Ok(NextLists::None);
     }
-    let left_out = stale_lists::leave_out(step, set, &mut lists)?;
+    let left_out = leave_out_stale(step, set, &mut lists)?;
     if set.learned.is_none() {
         // They are learned later.
         for list in left_out {
             learn(step, set.id, list)?;
         }
     } else if lists.is_empty() {
-        if let Some(next) = stale_lists::next(step, set.id)? {
+        if let Some(next) = next_stale(step, set.id)? {
             set.delay_until(next, step.now);
         }
         return Ok(NextLists::Later);
@@ -273,34 +283,25 @@ pub fn learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
 /// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_partial`.
 pub fn take(step: &Step<'_>, set: &ChangeSet, taken: &TakenList, is_partial: bool) -> Result<()> {
     let list = taken.id;
-    let sql = "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2";
-    step.db.run(sql, (set.id, list))?;
+    forget_stale(step, set.id, list)?;
     let known = step.db.first(
         "SELECT to_learn, closed, last, version IS NOT DISTINCT FROM ?3, waits, waits_until FROM change_list \
          WHERE set_id = ?1 AND list = ?2",
         (set.id, list, taken.version),
     )?;
-    type Known = (
-        bool,
-        Option<(Timestamp, Timestamp)>,
-        bool,
-        (bool, Option<Timestamp>),
-    );
-    let (to_learn, closed, is_version, waits): Known = known.unwrap_or_default();
+    let (to_learn, closed, is_version, waits): (bool, Option<(Timestamp, _)>, bool, _) =
+        known.unwrap_or_default();
     if is_partial && (set.learned.is_none() || to_learn) {
         return learn(step, set.id, list);
     }
     // C7: another version of a list that was closed for good has to stay for as long once it was taken as a whole; its last
     // entry counts as no earlier than before.
     let before = closed.filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now);
-    let closed = match taken.fingerprint {
-        None => before,
-        Some(_) => taken.closed_until.map(|last| {
-            (
-                step.now,
-                before.map_or(last, |(_, before)| last.max(before)),
-            )
-        }),
+    let closed = if taken.fingerprint.is_none() {
+        before
+    } else {
+        let last = before.map(|(_, last)| last);
+        (taken.closed_until).map(|until| (step.now, last.map_or(until, |last| until.max(last))))
     };
     // While others are left, the next round goes on with the same version.
     let (waits, waits_until) = if taken.waiting > 0 && taken.taken + taken.waiting == taken.listed {
@@ -329,28 +330,19 @@ pub fn take(step: &Step<'_>, set: &ChangeSet, taken: &TakenList, is_partial: boo
 /// do not count are reported as far as they are more than in the version before: most of them stand there in every version.
 pub fn find_odd(step: &mut Step<'_>, position: usize, set: DocId, taken: &TakenList) -> Result<()> {
     let list = taken.id;
-    let before = step.db.first(
-        "SELECT skipped, version IS NOT DISTINCT FROM ?3, back_dated, ahead, rewritten FROM change_list \
-         WHERE set_id = ?1 AND list = ?2",
-        (set, list, taken.version),
+    let sql = "SELECT skipped FROM change_list WHERE set_id = ?1 AND list = ?2";
+    let skipped: usize = step.db.first(sql, (set, list))?.unwrap_or_default();
+    let sums = step.db.first::<(usize, usize, Option<usize>)>(
+        "UPDATE change_list SET version = ?3, skipped = ?4, back_dated = ?5 + iif(version IS ?3, back_dated, 0), \
+         ahead = ?6 + iif(version IS ?3, ahead, 0), rewritten = CASE WHEN version IS NOT ?3 THEN ?7 \
+         ELSE coalesce(?7 + rewritten, ?7, rewritten) END WHERE set_id = ?1 AND list = ?2 \
+         RETURNING back_dated, ahead, rewritten",
+        (
+            (set, list, taken.version, taken.skipped),
+            (taken.back_dated, taken.undated.ahead, taken.rewritten),
+        ),
     )?;
-    let (skipped, is_same, sums): (usize, bool, (usize, usize, Option<usize>)) =
-        before.unwrap_or_default();
-    let (back_dated_before, ahead_before, rewritten_before) =
-        if is_same { sums } else { Default::default() };
-    let (back_dated, ahead) = (
-        taken.back_dated + back_dated_before,
-        taken.undated.ahead + ahead_before,
-    );
-    let rewritten = match (taken.rewritten, rewritten_before) {
-        (Some(now), Some(before)) => Some(now + before),
-        (now, before) => now.or(before),
-    };
-    step.db.run(
-        "UPDATE change_list SET version = ?3, skipped = ?4, back_dated = ?5, ahead = ?6, rewritten = ?7 \
-         WHERE set_id = ?1 AND list = ?2",
-        (set, list, taken.version, taken.skipped, back_dated, ahead, rewritten),
-    )?;
+    let (back_dated, ahead, rewritten) = sums.unwrap_or_default();
     let uri = &taken.list;
     let mut findings = Vec::new();
     if let Some(first) = &taken.first_skipped {
@@ -362,22 +354,16 @@ pub fn find_odd(step: &mut Step<'_>, position: usize, set: DocId, taken: &TakenL
         });
     }
     if back_dated > 0 {
-        findings.push(Finding::BackDated {
-            list: uri.clone(),
-            count: back_dated,
-        });
+        let (list, count) = (uri.clone(), back_dated);
+        findings.push(Finding::BackDated { list, count });
     }
     if ahead > 0 {
-        findings.push(Finding::Ahead {
-            list: uri.clone(),
-            count: ahead,
-        });
+        let (list, count) = (uri.clone(), ahead);
+        findings.push(Finding::Ahead { list, count });
     }
     if let Some(untold) = rewritten.filter(|untold| *untold > 0) {
-        findings.push(Finding::ClosedListRewritten {
-            list: uri.clone(),
-            untold,
-        });
+        let list = uri.clone();
+        findings.push(Finding::ClosedListRewritten { list, untold });
     }
     findings::replace(step, position, uri, FindingPart::Entries, findings)?;
     if taken.skipped > skipped {
@@ -566,4 +552,169 @@ fn look_at_inventory(step: &Step<'_>, id: DocId) -> Result<()> {
         set.save(step)?;
     }
     Ok(())
+}
+
+// Lists that were not the version that was asked for (C8).
+
+fn stat_text(stat: &Stat) -> String {
+    format!(
+        "{} {} {} {}",
+        stat.size, stat.modified, stat.changed, stat.inode
+    )
+}
+
+/// Notes lists that were not the version that was asked for, with its stat data. Returns those that the operator is to be
+/// told of.
+pub fn note_stale(
+    step: &Step<'_>,
+    set: &mut ChangeSet,
+    lists: BTreeMap<Uri, Stat>,
+) -> Result<Vec<Uri>> {
+    set.must_take_others = true;
+    let (mut reported, mut are_left_out) = (Vec::new(), true);
+    for (uri, stat) in lists {
+        let list = step.db.row_of(&uri)?;
+        let key = (set.id, list);
+        let sql = "SELECT times FROM stale_list WHERE set_id = ?1 AND list = ?2";
+        let before = step.db.first::<u32>(sql, key)?;
+        let times = before.unwrap_or_default().saturating_add(1);
+        let until = later(step.now, retry_delay(times));
+        let sql = "INSERT OR REPLACE INTO stale_list VALUES (?1, ?2, ?3, ?4, ?5)";
+        step.db.run(sql, (key, stat_text(&stat), times, until))?;
+        are_left_out &= times >= STALE_ROUNDS;
+        if times == STALE_ROUNDS_TO_REPORT {
+            reported.push(uri);
+        }
+    }
+    // The others are read at once.
+    if are_left_out {
+        set.trigger_if_none(step.now);
+    }
+    Ok(reported)
+}
+
+/// Removes those of the lists to read that cannot be read now, and returns them. The entries of the others wait: it may be a
+/// removed one that has them. Forgets lists that are not to be read.
+fn leave_out_stale(
+    step: &Step<'_>,
+    set: &ChangeSet,
+    lists: &mut Vec<ListToRead>,
+) -> Result<BTreeSet<DocId>> {
+    let sql = "SELECT list, stat, times, until FROM stale_list WHERE set_id = ?1";
+    let stale: BTreeMap<DocId, (String, u32, Timestamp)> = step.db.all(sql, set.id)?;
+    for list in stale.keys() {
+        if !lists.iter().any(|listed| listed.id == *list) {
+            forget_stale(step, set.id, *list)?;
+        }
+    }
+    let is_stale = |listed: &&ListToRead| {
+        let stale = stale.get(&listed.id);
+        stale.is_some_and(|(_, times, _)| *times >= STALE_ROUNDS)
+    };
+    let is_read_later = |listed: &&ListToRead| {
+        let (stat, _, until) = &stale[&listed.id];
+        *until > step.now && *stat == stat_text(&listed.stat)
+    };
+    let all_versions = set.learned.is_none()
+        || set.must_take_others && lists.iter().any(|listed| !is_stale(&listed));
+    let left_out = lists.iter().filter(is_stale);
+    let left_out = left_out.filter(|listed| all_versions || is_read_later(listed));
+    let left_out: BTreeSet<DocId> = left_out.map(|listed| listed.id).collect();
+    if !left_out.is_empty() {
+        lists.retain(|listed| !left_out.contains(&listed.id));
+        for listed in lists.iter_mut() {
+            listed.waits = true;
+        }
+    }
+    Ok(left_out)
+}
+
+fn forget_stale(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
+    let sql = "DELETE FROM stale_list WHERE set_id = ?1 AND list = ?2";
+    step.db.run(sql, (set, list))
+}
+
+/// Returns the earliest time at which a stale list is asked for again; nothing if there is none.
+pub fn next_stale(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
+    let sql = "SELECT min(until) FROM stale_list WHERE set_id = ?1";
+    Ok(step.db.first::<Option<_>>(sql, set)?.flatten())
+}
+
+// Lists that ended, and entries that wait for another list to have them (C7).
+
+/// Forgets what was taken of a list in a set. A round under way compares with keys that are gone: another one follows.
+fn forget(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
+    let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
+    step.db.run(sql, (set, list))?;
+    forget_stale(step, set, list)?;
+    let Some(mut set) = change_sets::load(step, set)? else {
+        return Ok(());
+    };
+    set.last_round = None;
+    if set.round.take().is_some() {
+        set.triggers = Some((step.now, step.now));
+    }
+    set.wake = Some(step.now);
+    set.save(step)
+}
+
+/// Forgets what was taken of the lists of a set that ended a grace ago. Returns when the next one is forgotten.
+pub fn forget_ended(step: &Step<'_>, position: usize, set: DocId) -> Result<Option<Timestamp>> {
+    let sql = "SELECT list, ended FROM change_list WHERE set_id = ?1 AND ended IS NOT NULL";
+    let ended = step.db.all::<Vec<(DocId, Timestamp)>>(sql, set)?;
+    let (false, Some(mut set)) = (ended.is_empty(), change_sets::load(step, set)?) else {
+        return Ok(None);
+    };
+    let watch = watched_time(step, position, &mut set, ListKind::ChangeLists)?;
+    set.save(step)?;
+    let mut next = None;
+    for (list, ended) in ended {
+        let ends = watch.grace_end(ended);
+        if ends <= step.now {
+            forget(step, set.id, list)?;
+        } else {
+            next = next.into_iter().chain([ends]).min();
+        }
+    }
+    Ok(next)
+}
+
+/// Returns the time for which the lists of a set were watched, with the grace of what they lost. C7: for entries of Change
+/// Lists, none passes while one of these cannot be read, and the grace is longer while there may be an unknown one: a mount is
+/// away, or a directory or a file cannot be read.
+pub fn watched_time(
+    step: &Step<'_>,
+    position: usize,
+    set: &mut ChangeSet,
+    kind: ListKind,
+) -> Result<WatchedTime> {
+    let source = &step.live.sources[position];
+    let is_entries = kind == ListKind::ChangeLists;
+    if is_entries {
+        let lists = step.db.all::<Vec<(MountId, bool)>>(
+            "SELECT DISTINCT d.mount, d.presence <> 1 OR EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) \
+             FROM member m CROSS JOIN document d ON d.id = m.document \
+             WHERE m.set_id = ?1 AND d.capability = ?2 AND d.form = 0 AND d.presence BETWEEN 1 AND 3",
+            (set.id, Capability::ChangeList),
+        )?;
+        let is_unread = |(mount, it): &(MountId, bool)| *it || source.is_absent(*mount);
+        set.watched_since.take_if(|_| lists.iter().any(is_unread));
+    }
+    let is_seen = !is_entries
+        || source.is_whole()
+            && !step.db.exists(
+                "SELECT 1 FROM trouble t WHERE t.source = ?1 AND NOT EXISTS (SELECT 1 FROM document d WHERE d.uri = t.uri \
+                 AND d.presence BETWEEN 1 AND 3 AND (d.capability <> ?2 OR d.form <> 0))",
+                (source.id, Capability::ChangeList),
+            )?;
+    let grace = step.plan.sources[position].deletion_grace;
+    Ok(WatchedTime {
+        since: *set.watched_since.get_or_insert(step.now),
+        now: step.now,
+        grace: if is_seen {
+            grace
+        } else {
+            grace.max(UNSEEN_GRACE)
+        },
+    })
 }

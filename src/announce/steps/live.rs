@@ -90,6 +90,16 @@ impl Live {
         self.sources.iter().position(|live| live.id == source)
     }
 
+    /// Returns the source with this row.
+    pub fn source(&self, id: i64) -> Option<&LiveSource> {
+        self.sources.iter().find(|live| live.id == id)
+    }
+
+    /// Returns the queue of a hub that is configured.
+    pub fn queue_mut(&mut self, hub: HubId) -> Option<&mut HubQueue> {
+        self.hubs.get_mut(&hub).map(LiveHub::queue_mut)
+    }
+
     /// Returns a mount, with the position of its source.
     pub fn mount_mut(&mut self, id: MountId) -> Option<(usize, &mut KnownMount)> {
         let mut sources = self.sources.iter_mut().enumerate();

@@ -17,31 +17,52 @@ use resourcesync::uri::Uri;
 use crate::announce::steps::baseline::{Baseline, SweptCandidates};
 use crate::announce::steps::live::LiveSource;
 use crate::announce::steps::nested::{Below, NestedFileSystems, tops_of};
-use crate::announce::steps::root::{MountRoot, MountState};
 use crate::announce::steps::{Step, change_sets, deletions, documents};
 use crate::state::{Db, DocId, Result};
 
 /// A mount, with what this run knows of it.
+///
+/// Once its root held documents, another directory in its place is taken for the mount only if it holds something.
 #[derive(Debug, Clone)]
 pub struct KnownMount {
     pub plan: MountPlan,
     /// The number of its source's row.
     source: i64,
-    pub root: MountRoot,
+    /// The root that held documents, once one did; until then the last one that was found.
+    identity: Option<Identity>,
+    held_document: bool,
+    pub state: MountState,
+    /// Another directory that is there than the one that held documents, with the documents that were not found below it.
+    doubt: Option<(Identity, BTreeSet<Uri>)>,
+    /// The reason why the mount is absent.
+    pub reason: Option<String>,
     pub baseline: Baseline,
     pub nested: NestedFileSystems,
     /// The first directories that may not be read, and how many more.
     pub unreadable: (Vec<UnreadableDirectory>, usize),
 }
 
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MountState {
+    /// Neither found nor lost since the start.
+    #[default]
+    Unknown,
+    Sweeping,
+    Ready,
+    /// It is not there, could not be swept to the end, or is an empty directory where another one held documents.
+    Absent,
+}
+
 impl KnownMount {
+    /// Returns true if a directory is there in its place, but is empty, so that the mount is absent.
+    pub fn is_empty(&self) -> bool {
+        self.doubt.is_some() && self.state == MountState::Absent
+    }
+
     /// Returns the path of something below its root in the file system, as text.
     pub fn text_of(&self, below: &[u8]) -> String {
-        self.plan
-            .directory
-            .join(OsStr::from_bytes(below))
-            .to_string_lossy()
-            .into_owned()
+        let path = self.plan.directory.join(OsStr::from_bytes(below));
+        path.to_string_lossy().into_owned()
     }
 
     pub fn save(&self, db: Db<'_>) -> Result<()> {
@@ -62,8 +83,8 @@ impl KnownMount {
              swept = excluded.swept, include = excluded.include, exclude = excluded.exclude, unseen = excluded.unseen",
             (
                 (self.plan.id, self.source, self.plan.directory.as_os_str().as_bytes(), &self.plan.prefix),
-                self.root.identity.map(|identity| (identity.device, identity.inode)),
-                (self.baseline.is_complete, self.root.held_document, self.baseline.swept),
+                self.identity.map(|identity| (identity.device, identity.inode)),
+                (self.baseline.is_complete, self.held_document, self.baseline.swept),
                 (globs, unseen),
             ),
         )?;
@@ -85,11 +106,7 @@ pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
         "SELECT s.name, m.prefix, m.directory, m.id FROM mount m JOIN source s ON s.id = m.source",
         (),
     )?;
-    let mut next = known
-        .iter()
-        .map(|(.., id)| id.0 + 1)
-        .max()
-        .unwrap_or_default();
+    let mut next = known.iter().map(|(.., id)| id.0 + 1).max().unwrap_or(0);
     let mut taken = BTreeSet::new();
     for source in &mut plan.sources {
         for mount in &mut source.mounts {
@@ -136,11 +153,11 @@ pub fn load(
         let mount = KnownMount {
             plan: plan.clone(),
             source: source_id,
-            root: MountRoot {
-                identity,
-                held_document,
-                ..MountRoot::default()
-            },
+            identity,
+            held_document,
+            state: MountState::Unknown,
+            doubt: None,
+            reason: None,
             baseline: Baseline {
                 is_complete: baselined,
                 swept,
@@ -184,38 +201,30 @@ impl LiveSource {
     pub fn is_settled(&self) -> bool {
         let is_settled = |state| matches!(state, MountState::Ready | MountState::Absent);
         let mut mounts = self.mounts.values();
-        mounts.all(|mount| is_settled(mount.root.state))
+        mounts.all(|mount| is_settled(mount.state))
     }
 
     /// Returns true if every mount is there, was swept in this run, and has no directory that cannot be read.
     pub fn is_whole(&self) -> bool {
         let mut mounts = self.mounts.values();
-        mounts.all(|it| it.root.state == MountState::Ready && it.unreadable.0.is_empty())
+        mounts.all(|it| it.state == MountState::Ready && it.unreadable.0.is_empty())
     }
 
     /// Returns why the first file that is no document is none, if it was read in this run.
     pub fn explain_other(&self, path: &DocumentPath) -> Option<NoDocument> {
-        let (_, reason) = self
-            .other_file
-            .as_ref()
-            .filter(|(first, _)| first == path)?;
-        Some(NoDocument::Other(reason.clone()))
+        let (first, reason) = self.other_file.as_ref()?;
+        (first == path).then(|| NoDocument::Other(reason.clone()))
     }
 
     pub fn is_absent(&self, id: MountId) -> bool {
-        self.mounts
-            .get(&id)
-            .is_none_or(|mount| mount.root.state == MountState::Absent)
+        let mount = self.mounts.get(&id);
+        mount.is_none_or(|mount| mount.state == MountState::Absent)
     }
 
     /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
     pub fn is_new_ground(&self, path: &DocumentPath) -> bool {
         let mount = self.mounts.get(&path.mount);
-        mount.is_some_and(|mount| {
-            mount
-                .baseline
-                .is_new_ground(&mount.plan.prefix, &path.below)
-        })
+        mount.is_some_and(|it| it.baseline.is_new_ground(&it.plan.prefix, &path.below))
     }
 
     /// Returns true if the deletions of some documents are suspended.
@@ -225,26 +234,30 @@ impl LiveSource {
 
     /// Returns true if a path lies where another file system was when documents were last seen there (R15).
     pub fn is_away(&self, path: &DocumentPath) -> bool {
-        self.mounts
-            .get(&path.mount)
-            .is_some_and(|mount| mount.nested.is_away(&path.below))
+        let mount = self.mounts.get(&path.mount);
+        mount.is_some_and(|mount| mount.nested.is_away(&path.below))
     }
 
     /// Notes whether a document was found in a mount whose root is in doubt. Returns false if it is not.
     pub fn note_look(&mut self, id: MountId, uri: &Uri, is_found: bool) -> bool {
-        let is_doubtful = |mount: &Arc<KnownMount>| mount.root.doubt.is_some();
-        self.mounts.get(&id).is_some_and(is_doubtful)
-            && self
-                .mount_mut(id)
-                .is_some_and(|mount| mount.root.note_look(uri, is_found))
+        let mount = self.mounts.get_mut(&id);
+        let doubtful = mount.filter(|mount| mount.doubt.is_some());
+        let Some((_, unfound)) = doubtful.and_then(|it| Arc::make_mut(it).doubt.as_mut()) else {
+            return false;
+        };
+        if is_found {
+            unfound.remove(uri);
+        } else {
+            unfound.insert(uri.clone());
+        }
+        true
     }
 
     pub fn hold_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
-        let is_news = |mount: &Arc<KnownMount>| !mount.root.held_document;
-        if self.mounts.get(&id).is_some_and(is_news)
-            && let Some(mount) = self.mount_mut(id)
-        {
-            mount.root.held_document = true;
+        let mount = self.mounts.get_mut(&id);
+        if let Some(mount) = mount.filter(|mount| !mount.held_document) {
+            let mount = Arc::make_mut(mount);
+            mount.held_document = true;
             mount.save(db)?;
         }
         Ok(())
@@ -256,8 +269,14 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timest
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
-    let is_again = mount.root.state != MountState::Unknown;
-    if mount.root.find(identity) {
+    let is_again = mount.state != MountState::Unknown;
+    let is_other = mount.identity != Some(identity);
+    (mount.state, mount.reason, mount.doubt) = (MountState::Sweeping, None, None);
+    if is_other && mount.held_document {
+        mount.doubt = Some((identity, BTreeSet::new()));
+    } else if is_other {
+        // R13: of two directories of which none held documents, the second is another tree.
+        mount.identity = Some(identity);
         mount.baseline.is_complete = false;
         (mount.nested.are_noted, mount.nested.rows) = (false, BTreeMap::new());
     }
@@ -301,15 +320,8 @@ pub fn without_document(
     }
     Ok(first.map(|first| {
         let why = explain(&first).map_or_else(String::new, |why| format!(": {why}"));
-        let files = if files == 1 {
-            "1 XML file".to_owned()
-        } else {
-            format!("{files} XML files")
-        };
-        format!(
-            "{files} read, none is a ResourceSync document; {}{why}",
-            first.text()
-        )
+        let (plural, first) = (if files == 1 { "" } else { "s" }, first.text());
+        format!("{files} XML file{plural} read, none is a ResourceSync document; {first}{why}")
     }))
 }
 
@@ -320,12 +332,16 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
     };
     // R15: another root than the known one replaced it if it holds something, else the mount is away.
     let plan = &step.plan.sources[position];
-    if mount.root.doubt.is_some() && candidates == 0 {
+    if candidates == 0
+        && let Some((_, unfound)) = &mut mount.doubt
+    {
+        unfound.clear();
         let reason = format!(
             "{}: it is empty, and not the directory that held documents: is its file system mounted?",
             mount.plan.directory.display()
         );
-        if mount.root.reject(&reason) {
+        mount.reason.get_or_insert_with(|| reason.clone());
+        if std::mem::replace(&mut mount.state, MountState::Absent) != MountState::Absent {
             step.facts.push(Fact::MountLost {
                 source: plan.name.clone(),
                 mount: id,
@@ -339,9 +355,11 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
         return Ok(());
     };
     let below = below(step.db, mount)?;
-    if !mount.root.end_sweep() {
+    // What was swept is not the mount if that is lost, or another directory that was not accepted.
+    if mount.doubt.is_some() || mount.state == MountState::Absent {
         return Ok(());
     }
+    mount.state = MountState::Ready;
     mount.nested.decide(&below);
     let unreadable = mount.unreadable.0.iter();
     let uri_of = |below: &[u8]| Uri::below(&mount.plan.prefix, &[below, b"/"].concat());
@@ -407,9 +425,12 @@ pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
-    let Some((unfound, was_absent)) = mount.root.accept() else {
+    let Some((found, unfound)) = mount.doubt.take() else {
         return Ok(());
     };
+    let was_absent = mount.state == MountState::Absent;
+    mount.identity = Some(found);
+    (mount.state, mount.reason) = (MountState::Ready, None);
     mount.save(step.db)?;
     for uri in unfound {
         if let Some(document) = step.db.document_at(&uri)? {
@@ -429,7 +450,7 @@ pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()
 pub fn lost(step: &mut Step<'_>, id: MountId, reason: String) -> Result<()> {
     leave(step, id)?;
     if let Some((position, mount)) = step.live.mount_mut(id) {
-        mount.root.reason = Some(reason.clone());
+        mount.reason = Some(reason.clone());
         step.facts.push(Fact::MountLost {
             source: step.plan.sources[position].name.clone(),
             mount: id,
@@ -445,7 +466,7 @@ pub fn leave(step: &mut Step<'_>, id: MountId) -> Result<()> {
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
-    mount.root.leave();
+    (mount.state, mount.doubt) = (MountState::Absent, None);
     mount.baseline.fresh = None;
     if !mount.baseline.is_complete {
         let sql = "SELECT id FROM document WHERE mount = ?1 AND baseline > 0";
@@ -472,8 +493,8 @@ pub fn set_nested(step: &mut Step<'_>, id: MountId, found: Vec<NestedFileSystem>
         if document.path.mount == id
             && tops_of(&document.path.below).any(|top| changed.contains(top))
         {
-            let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE id = ?1";
-            step.db.run(sql, document.id)?;
+            step.db
+                .set_document(document.id, "grace_ends = NULL, look_at = NULL", ())?;
         }
     }
     if step.live.sources[position].is_settled() {

@@ -46,10 +46,8 @@ impl Naming {
         )?;
         let mut naming = Naming::default();
         let mut members = 0;
-        for (list, _) in lists
-            .into_iter()
-            .filter(|(_, uri)| uri.is_below(&mount.prefix))
-        {
+        let lists = lists.into_iter();
+        for (list, _) in lists.filter(|(_, uri)| uri.is_below(&mount.prefix)) {
             let some = db.all::<Vec<(Uri, bool)>>(
                 "SELECT d.uri, d.presence BETWEEN 1 AND 3 FROM mention m CROSS JOIN document d ON d.id = m.document \
                  WHERE m.list = ?1 LIMIT 50",
@@ -95,9 +93,8 @@ fn other_prefix(db: Db<'_>, mount: &MountPlan, uri: &Uri) -> Result<Option<Uri>>
             continue;
         };
         if let Some(configured) = uri.moved(&prefix, &mount.prefix)
-            && db
-                .document_at(&configured)?
-                .is_some_and(|document| !document.is_gone())
+            && let Some(document) = db.document_at(&configured)?
+            && !document.is_gone()
         {
             return Ok(Some(prefix));
         }

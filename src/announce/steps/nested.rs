@@ -64,10 +64,7 @@ impl NestedFileSystems {
             let new = found.values().filter(is_new);
             undecided.extend(new.map(|found| Arc::clone(&found.below)));
         }
-        let mut changed: BTreeSet<Arc<[u8]>> = undecided
-            .symmetric_difference(&self.undecided)
-            .cloned()
-            .collect();
+        let mut changed = &undecided ^ &self.undecided;
         for (top, row) in &mut self.rows {
             // One that was known to be away, and still is, did not change.
             if row.is_away && undecided.contains(top) {
@@ -86,12 +83,9 @@ impl NestedFileSystems {
         let Some(found) = &self.found else {
             return BTreeSet::new();
         };
-        let came = found
-            .values()
-            .filter(|it| !self.rows.contains_key(&it.below));
-        came.map(|it| Arc::clone(&it.below))
-            .chain(differing(&self.rows, found))
-            .collect()
+        let came = found.keys().filter(|top| !self.rows.contains_key(*top));
+        let differing = differing(&self.rows, found);
+        came.cloned().chain(differing).collect()
     }
 
     /// Decides which are away, once everything below the root was looked at. Before the first time, the rows are not
@@ -140,10 +134,8 @@ impl NestedFileSystems {
 /// Returns the directories where another file system is than the one of their row, or none.
 fn differing(rows: &Rows, found: &Found) -> impl Iterator<Item = Arc<[u8]>> {
     let device = |top: &[u8]| found.get(top).map(|found| found.device);
-    let differing = rows
-        .iter()
-        .filter(move |(top, row)| row.device != device(top));
-    differing.map(|(top, _)| Arc::clone(top))
+    let differs = move |top: &&Arc<[u8]>| rows[*top].device != device(top);
+    rows.keys().filter(differs).cloned()
 }
 
 /// Returns the row of a directory after a sweep; nothing if there is nothing to keep of it.

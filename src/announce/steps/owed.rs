@@ -25,21 +25,14 @@ pub const OF_SET: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.i
      WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL AND ?1 = ?1";
 
 /// Writes what is owed of a document before its version changes, or ends.
-pub fn see(
-    step: &mut Step<'_>,
-    position: usize,
-    before: &SeenDocument,
-    now: Option<&Version>,
-) -> Result<()> {
+pub fn see(db: Db<'_>, source: i64, before: &SeenDocument, now: Option<&Version>) -> Result<()> {
     let told = before.seen();
-    let source = step.live.sources[position].id;
     if before.version.is_description() {
-        owe(step.db, OF_DESCRIPTION, before.id, source, told)?;
-    } else {
-        owe(step.db, OF_MEMBER, before.id, source, told)?;
-        if now.is_some_and(Version::is_description) {
-            owe(step.db, OF_DESCRIPTION, before.id, source, None)?;
-        }
+        return owe(db, OF_DESCRIPTION, before.id, source, told);
+    }
+    owe(db, OF_MEMBER, before.id, source, told)?;
+    if now.is_some_and(Version::is_description) {
+        owe(db, OF_DESCRIPTION, before.id, source, None)?;
     }
     Ok(())
 }
@@ -148,11 +141,9 @@ pub fn due(
 
 /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names it.
 pub fn is_a_set(step: &Step<'_>, source: i64, set: DocId) -> Result<bool> {
-    let source = step.live.position(source).map(|at| &step.live.sources[at]);
-    Ok(
-        source.is_some_and(|source| source.configured.contains(&set))
-            || has_capability_list(step, set)?,
-    )
+    let source = step.live.source(source);
+    let is_configured = source.is_some_and(|source| source.configured.contains(&set));
+    Ok(is_configured || has_capability_list(step, set)?)
 }
 
 pub fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
@@ -203,12 +194,12 @@ pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> R
     match (is_held, document.hold) {
         (true, Hold::Free) => {
             let until = later(step.now, step.plan.window.hold);
-            let sql = "UPDATE document SET hold = 1, held_until = ?2 WHERE id = ?1";
-            step.db.run(sql, (id, until))?;
+            step.db
+                .set_document(id, "hold = 1, held_until = ?2", until)?;
         }
         (false, Hold::Waiting) => {
-            let sql = "UPDATE document SET hold = 0, held_until = NULL WHERE id = ?1";
-            step.db.run(sql, id)?;
+            step.db
+                .set_document(id, "hold = 0, held_until = NULL", ())?;
         }
         _ => {}
     }

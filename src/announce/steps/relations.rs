@@ -189,8 +189,11 @@ fn resolve_one(
     let archived = is_archived(document, listers);
     let orphan = sets.is_empty() && document.version.capability != Capability::SourceDescription;
     if (index, archived, orphan) != (document.index_parent, document.archived, document.orphan) {
-        let sql = "UPDATE document SET index_parent = ?2, archived = ?3, orphan = ?4 WHERE id = ?1";
-        step.db.run(sql, (document.id, index, archived, orphan))?;
+        step.db.set_document(
+            document.id,
+            "index_parent = ?2, archived = ?3, orphan = ?4",
+            (index, archived, orphan),
+        )?;
     }
     let mut before = BTreeSet::new();
     if was_member {

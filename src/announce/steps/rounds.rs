@@ -12,7 +12,7 @@ use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
 use crate::announce::steps::channels::Channel;
 use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::lists::{self, NextLists};
-use crate::announce::steps::{Step, change_log, ended_lists, stale_lists};
+use crate::announce::steps::{Step, change_log};
 use crate::state::{DocId, Result};
 
 /// Begins the rounds that are due, of the sets of sources that are settled.
@@ -25,7 +25,7 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
         let sql = "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2";
         let due = step.db.all::<Vec<DocId>>(sql, (source.id, step.now))?;
         for id in due {
-            let next_forgotten = ended_lists::forget_ended(step, position, id)?;
+            let next_forgotten = lists::forget_ended(step, position, id)?;
             // C7: entries that no other list had in time wait no more.
             let sql =
                 "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
@@ -113,7 +113,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         after: set.last_round,
         at: step.wall,
         lists,
-        watch: ended_lists::watched_time(step, position, set, kind)?,
+        watch: lists::watched_time(step, position, set, kind)?,
         limit: ROUND,
         beyond,
         told_until: change_log::told_until(step, channel.id)?,
@@ -155,7 +155,7 @@ pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
             return set.save(step);
         }
         TakeOutcome::Stale(stale) => {
-            let reported = stale_lists::note(step, &mut set, stale)?;
+            let reported = lists::note_stale(step, &mut set, stale)?;
             reported.first().map(|list| {
                 format!("{list} changes whenever it is read, or is not the version that was seen")
             })
@@ -163,7 +163,7 @@ pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
         TakeOutcome::Unreadable(stale, reason) => {
             // Lists that could not be read were not seen either.
             set.watched_since = None;
-            stale_lists::note(step, &mut set, stale)?;
+            lists::note_stale(step, &mut set, stale)?;
             Some(reason)
         }
         TakeOutcome::Failed(reason) => {
@@ -220,7 +220,7 @@ fn log(
     if has_more {
         set.hurry(now);
     } else if set.triggers.is_none()
-        && let Some(next) = stale_lists::next(step, set.id)?
+        && let Some(next) = lists::next_stale(step, set.id)?
     {
         set.delay_until(next, now);
     }

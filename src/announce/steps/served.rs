@@ -71,10 +71,8 @@ pub fn forget_said(step: &Step<'_>, id: ChannelId) -> Result<()> {
     let owed = flying(step, id)?;
     let oldest = earlier(step.now, step.plan.topic_window);
     let all = said(step, id)?;
-    let kept = all
-        .iter()
-        .filter(|(at, entry)| *at >= oldest || owed.contains(&entry.uri))
-        .count();
+    let is_kept = |(at, entry): &&(_, Entry)| *at >= oldest || owed.contains(&entry.uri);
+    let kept = all.iter().filter(is_kept).count();
     let mut beyond = kept.saturating_sub(step.plan.window.max_entries);
     for (at, entry) in &all {
         let (is_old, is_owed) = (*at < oldest, owed.contains(&entry.uri));
@@ -105,11 +103,8 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<Announced> {
     for hub in &hubs {
         let (announced, beyond) = announced(step, channel, *hub, Some(max))?;
         let left = announced.iter().skip(max).filter_map(|one| one.open);
-        open = left
-            .chain(beyond)
-            .chain(open)
-            .chain(waiting_since(step, channel, *hub)?)
-            .min();
+        let waiting = waiting_since(step, channel, *hub)?;
+        open = left.chain(beyond).chain(open).chain(waiting).min();
         let entries = announced.into_iter().take(max).flat_map(|one| one.entries);
         foretold.extend(entries.map(|entry| (key(&entry), entry)));
         let sql = "SELECT until FROM account WHERE channel = ?1 AND hub = ?2";
@@ -119,20 +114,16 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<Announced> {
     foretold.sort_by_key(|entry| entry.datetime);
     let flying = flying(step, channel.id)?;
     let said = said(step, channel.id)?;
-    let (on_their_way, before): (Vec<&Entry>, Vec<&Entry>) = said
-        .iter()
-        .rev()
-        .map(|(_, entry)| entry)
-        .partition(|entry| flying.contains(&entry.uri));
+    let newest_first = said.iter().rev().map(|(_, entry)| entry);
+    let (on_their_way, before): (Vec<&Entry>, Vec<&Entry>) =
+        newest_first.partition(|entry| flying.contains(&entry.uri));
     let room = window.max_bytes.saturating_sub(overhead(step, channel)?);
     let by_weight = on_their_way.into_iter().chain(&foretold).chain(before);
     let entries = as_many_as_fit(by_weight, window.max_entries, room);
     let shown: BTreeSet<_> = entries.iter().map(key).collect();
     let left_out = foretold.iter().filter(|entry| !shown.contains(&key(entry)));
-    let open = left_out
-        .filter_map(|entry| entry.datetime)
-        .chain(open)
-        .min();
+    let times = left_out.filter_map(|entry| entry.datetime);
+    let open = times.chain(open).min();
     let has_all_said = said.len() < window.max_entries
         && said.iter().all(|(_, entry)| shown.contains(&key(entry)));
     let remembered = earlier(step.now, step.plan.topic_window);
@@ -213,11 +204,11 @@ pub fn serve_what_waits(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 
 /// Returns true if what a topic serves lacks an entry of a notification.
 pub fn lacks(served: &[u8], flying: &[u8]) -> bool {
-    let entries = |body| Payload::parse(body).unwrap_or_default().entries;
-    let served: BTreeSet<_> = entries(served).iter().map(key).collect();
-    entries(flying)
-        .iter()
-        .any(|entry| !served.contains(&key(entry)))
+    let keys = |body| -> BTreeSet<_> {
+        let payload = Payload::parse(body).unwrap_or_default();
+        payload.entries.iter().map(key).collect()
+    };
+    !keys(flying).is_subset(&keys(served))
 }
 
 /// Returns what a topic serves; nothing if it is only a name for brokers.
@@ -230,9 +221,7 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
     }
     let sql = "SELECT hub, left_at IS NOT NULL FROM account WHERE channel = ?1";
     let mut accounts = step.db.all::<Vec<(HubId, bool)>>(sql, id)?;
-    let is_pinged = accounts
-        .iter()
-        .any(|(hub, _)| step.mode(*hub) == Some(Mode::Ping));
+    let is_pinged = !pinged(step, id)?.is_empty();
     let body = match channel.kind {
         ChannelKind::Framework => framework_body(step, id, is_pinged)?,
         ChannelKind::Change => change_log::topic_body(step, id)?,

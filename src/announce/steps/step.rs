@@ -19,10 +19,10 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use crate::announce::steps::channels::Channel;
 use crate::announce::steps::documents::{COLUMNS, SeenDocument, Sighting, Touched};
 use crate::announce::steps::findings::ToldLately;
-use crate::announce::steps::live::Live;
+use crate::announce::steps::live::{Live, LiveSource};
 use crate::announce::steps::{
-    change_sets, channels, commands, cut, deletions, delivery, documents, fetches, findings, lists,
-    mounts, owed, relations, rounds, routing, served, troubles,
+    change_sets, channels, cut, deletions, delivery, documents, fetches, findings, lists, mounts,
+    owed, relations, rounds, routing, served, troubles,
 };
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, save_time};
 
@@ -93,6 +93,11 @@ impl<'a> Step<'a> {
             look: BTreeSet::new(),
             explain: BTreeSet::new(),
         }
+    }
+
+    /// Returns the source at a position, and its plan.
+    pub fn source(&self, position: usize) -> (&LiveSource, &'a SourcePlan) {
+        (&self.live.sources[position], &self.plan.sources[position])
     }
 
     /// Returns the plan of the source with this row.
@@ -292,12 +297,12 @@ impl<'a> Step<'a> {
             Event::Retry { only } => {
                 let only = only.map(|(id, hub)| Some((id, self.live.hub_named(&hub)?)));
                 if only != Some(None) {
-                    commands::retry(self, only.flatten())?;
+                    delivery::retry(self, only.flatten())?;
                 }
             }
             Event::Drop { channel, hub } => {
                 if let Some(hub) = self.live.hub_named(&hub) {
-                    commands::drop_due(self, (channel, hub))?;
+                    delivery::drop_due(self, (channel, hub))?;
                 }
             }
             Event::Tick => {}
@@ -319,27 +324,19 @@ impl<'a> Step<'a> {
 
     /// Ends the holds that have lasted: the changes are announced although nothing lists the documents (R17).
     fn end_holds(&mut self) -> Result<()> {
-        let ended = self.db.all::<Vec<(DocId, Uri, u8, Option<Uri>)>>(
-            "SELECT d.id, d.uri, d.presence, (SELECT s.uri FROM member m CROSS JOIN document s ON s.id = m.set_id \
-             WHERE m.document = d.id ORDER BY s.uri LIMIT 1) FROM document d WHERE d.held_until <= ?1",
+        let ended = self.db.all::<Vec<(Uri, Option<Uri>)>>(
+            "UPDATE document SET hold = 2, held_until = NULL, touched = max(touched, 2) \
+             WHERE held_until <= ?1 AND presence = 1 RETURNING uri, (SELECT s.uri FROM member m \
+             CROSS JOIN document s ON s.id = m.set_id WHERE m.document = document.id ORDER BY s.uri LIMIT 1)",
             self.now,
         )?;
-        for (id, uri, presence, set) in ended {
-            if presence == 1 {
-                self.db.run(
-                    "UPDATE document SET hold = 2, held_until = NULL, touched = max(touched, 2) WHERE id = ?1",
-                    id,
-                )?;
-                self.facts.push(Fact::HoldExpired { uri, set });
-            } else {
-                // A missing document is not announced; if it comes back, it may be listed by then.
-                let hold = self.plan.window.hold.max(Duration::from_secs(1));
-                let again = later(self.now, hold);
-                let sql = "UPDATE document SET held_until = ?2 WHERE id = ?1";
-                self.db.run(sql, (id, again))?;
-            }
-        }
-        Ok(())
+        let expired = ended.into_iter();
+        self.facts
+            .extend(expired.map(|(uri, set)| Fact::HoldExpired { uri, set }));
+        // A missing document is not announced; if it comes back, it may be listed by then.
+        let again = later(self.now, self.plan.window.hold.max(Duration::from_secs(1)));
+        let sql = "UPDATE document SET held_until = ?2 WHERE held_until <= ?1";
+        self.db.run(sql, (self.now, again))
     }
 
     /// Settles what changed in a source, in the order in which one follows from the other.
@@ -430,9 +427,8 @@ impl<'a> Step<'a> {
     fn note_descriptions(&mut self, position: usize) -> Result<()> {
         let (quiet, now) = (self.plan.window.quiet, self.now);
         let source = &mut self.live.sources[position];
-        source
-            .descriptions
-            .retain(|_, (_, changed)| now <= later(*changed, quiet));
+        let is_recent = |changed| now <= later(changed, quiet);
+        (source.descriptions).retain(|_, (_, changed)| is_recent(*changed));
         let id = source.id;
         let sql = format!(
             "SELECT {COLUMNS} FROM document d WHERE d.source = ?1 AND d.touched > 0 AND d.touched = 3 AND d.capability = 0 \
@@ -486,23 +482,14 @@ impl<'a> Step<'a> {
         )?;
         let mut next = next.flatten();
         // The windows and rounds of the others wait until their sources are settled.
-        for source in self
-            .live
-            .sources
-            .iter()
-            .filter(|source| source.is_settled())
-        {
+        for source in self.live.sources.iter().filter(|it| it.is_settled()) {
             let sql = "SELECT min(at) FROM (SELECT min(deadline) AS at FROM channel \
                        WHERE source = ?1 AND deadline IS NOT NULL \
                        UNION ALL SELECT min(wake) FROM change_set WHERE source = ?1 AND wake IS NOT NULL)";
             let wake = self.db.first::<Option<_>>(sql, source.id)?;
             next = next.into_iter().chain(wake.flatten()).min();
         }
-        let told = self
-            .live
-            .sources
-            .iter()
-            .flat_map(|source| source.told.values());
+        let told = self.live.sources.iter().flat_map(|it| it.told.values());
         let hubs = self.live.hubs.values();
         let wakes = hubs.filter_map(|live| live.queue.wake(self.now));
         let wakes = wakes.chain(told.filter_map(ToldLately::wake));

@@ -8,11 +8,15 @@ use resourcesync::uri::Uri;
 
 use crate::announce::steps::documents::{COLUMNS, SeenDocument};
 use crate::announce::steps::{Step, change_sets};
-use crate::state::{Db, DocId, Result, from_row};
+use crate::state::{Db, DocId, Result};
 
-/// All that is known of a candidate: a document that was seen, or a file that is none, or cannot be read.
+/// A candidate, and all that is known of it: a document that was seen, or a file that is none, or cannot be read.
 #[derive(Debug)]
 pub struct KnownCandidate {
+    /// Position of its source.
+    pub position: usize,
+    pub uri: Uri,
+    pub path: DocumentPath,
     pub has_findings: bool,
     pub is_other_file: bool,
     /// If it could not be read: true if it predates its baseline, and if it was reported; and when it is to be.
@@ -23,45 +27,55 @@ pub struct KnownCandidate {
     pub document: Option<SeenDocument>,
 }
 
-from_row! { KnownCandidate { has_findings, is_other_file, trouble, report_at, id, document } }
-
 impl Db<'_> {
     /// Returns all that is known of a candidate.
-    pub fn candidate(self, uri: &Uri, path: &DocumentPath) -> Result<KnownCandidate> {
+    pub fn candidate(
+        self,
+        position: usize,
+        uri: Uri,
+        path: DocumentPath,
+    ) -> Result<KnownCandidate> {
         let sql = format!(
             "SELECT EXISTS (SELECT 1 FROM finding WHERE about = ?1 AND part = 2), \
              EXISTS (SELECT 1 FROM other_file WHERE mount = ?2 AND path = ?3), \
              t.predates, t.reported, t.report_at, d.id, d.presence > 0, {COLUMNS} FROM (SELECT 1) \
              LEFT JOIN trouble t ON t.uri = ?1 LEFT JOIN document d ON d.uri = ?1"
         );
-        let known = self.first(&sql, (uri, path))?;
-        Ok(known.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
+        let known = self.first(&sql, (&uri, &path))?;
+        let (has_findings, is_other_file, trouble, report_at, id, document) =
+            known.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+        Ok(KnownCandidate {
+            position,
+            uri,
+            path,
+            has_findings,
+            is_other_file,
+            trouble,
+            report_at,
+            id,
+            document,
+        })
     }
 }
 
 /// Forgets that a candidate was no document.
-pub fn forget_other_file(
-    step: &Step<'_>,
-    path: &DocumentPath,
-    known: &KnownCandidate,
-) -> Result<()> {
-    let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
+pub fn forget_other_file(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
     if known.is_other_file {
-        step.db.run(sql, path)?;
+        let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
+        step.db.run(sql, &known.path)?;
     }
     Ok(())
 }
 
 /// Notes that a document cannot be read; it keeps its last good state.
 pub fn note(
-    step: &mut Step<'_>,
-    position: usize,
-    (uri, path, at): (&Uri, &DocumentPath, Timestamp),
-    reason: &Incomplete,
+    step: &Step<'_>,
     known: &KnownCandidate,
+    reason: &Incomplete,
+    at: Timestamp,
 ) -> Result<()> {
+    let (uri, path, document) = (&known.uri, &known.path, &known.document);
     let is_reachable = !matches!(reason, Incomplete::Denied(_));
-    let document = &known.document;
     if is_reachable {
         // It is there, whether or not another mount had it before (R13).
         let sql = "UPDATE document SET looked = ?2 WHERE uri = ?1 AND looked = 0";
@@ -70,24 +84,23 @@ pub fn note(
     if let Some(document) = document.as_ref().filter(|document| document.is_missing()) {
         // A file that cannot be reached may be there or not; one that can be is there, unless something else was.
         if is_reachable && !document.is_replaced {
-            step.db.run(
-                "UPDATE document SET presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, \
-                 touched = max(touched, 2) WHERE id = ?1",
-                document.id,
-            )?;
+            let columns = "presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, \
+                       touched = max(touched, 2)";
+            step.db.set_document(document.id, columns, ())?;
         } else {
-            let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE id = ?1";
-            step.db.run(sql, document.id)?;
+            step.db
+                .set_document(document.id, "grace_ends = NULL, look_at = NULL", ())?;
         }
     }
-    let predates = document.is_none() && step.live.sources[position].is_new_ground(path);
-    let report_at = later(step.now, step.plan.sources[position].broken_after);
+    let (source, plan) = step.source(known.position);
+    let predates = document.is_none() && source.is_new_ground(path);
+    let report_at = later(step.now, plan.broken_after);
     step.db.run(
         "INSERT INTO trouble VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8) \
          ON CONFLICT (uri) DO UPDATE SET reason = excluded.reason",
         (
             uri,
-            step.live.sources[position].id,
+            source.id,
             path,
             at,
             reason.to_string(),
@@ -98,19 +111,17 @@ pub fn note(
 }
 
 /// Forgets that a candidate could not be read. If that lasted, entries that it has or had count as seen from now on (C7).
-pub fn forget(step: &Step<'_>, position: usize, uri: &Uri, known: &KnownCandidate) -> Result<()> {
+pub fn forget(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
     let Some((_, reported)) = known.trouble else {
         return Ok(());
     };
-    step.db.run("DELETE FROM trouble WHERE uri = ?1", uri)?;
-    let plan = &step.plan.sources[position];
+    let sql = "DELETE FROM trouble WHERE uri = ?1";
+    step.db.run(sql, &known.uri)?;
+    let (source, plan) = step.source(known.position);
     let graced = later(step.now, plan.broken_after);
-    if reported
-        || known
-            .report_at
-            .is_some_and(|at| later(at, plan.deletion_grace) <= graced)
-    {
-        change_sets::stop_watching_entries(step, step.live.sources[position].id)?;
+    let is_graced = |at| later(at, plan.deletion_grace) <= graced;
+    if reported || known.report_at.is_some_and(is_graced) {
+        change_sets::stop_watching_entries(step, source.id)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use rsnotify::announce::delivery::attempt::Attempt;
 use rsnotify::announce::difference::Version;
 use rsnotify::announce::event::Suspension;
 use rsnotify::announce::finding::Finding;
-use rsnotify::announce::steps::root::MountState;
+use rsnotify::announce::steps::mounts::MountState;
 use rsnotify::state::HubId;
 
 use crate::world::{World, tree};
@@ -71,7 +71,7 @@ impl World {
     pub fn presence(&self) -> Vec<Option<bool>> {
         let sources = self.engine().live.sources.iter();
         let mounts = sources.flat_map(|source| source.mounts.values());
-        let states = mounts.map(|mount| match mount.root.state {
+        let states = mounts.map(|mount| match mount.state {
             MountState::Unknown => None,
             MountState::Sweeping | MountState::Ready => Some(true),
             MountState::Absent => Some(false),
