@@ -11,27 +11,46 @@ use serde::{Deserialize, Serialize};
 use crate::announce::observation::NoDocument;
 
 /// A problem that a generator, or the configuration, should put right. Never a reason to guess.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error,
+)]
 pub enum Finding {
     /// Capability Lists name the documents of a mount otherwise than the mount does. The first, as a cause of others.
+    #[error(
+        "the Capability Lists here name documents below `{named}`, and the mount says `{url}`: is `url` wrong?"
+    )]
     WrongUrl { url: Uri, named: Uri },
     /// A capability document belongs to no set of resources, so nobody can be told of it.
+    #[error(
+        "{uri} ({capability}) belongs to no set of resources: no Capability List names it, and its rel=\"up\" names none \
+         that is known"
+    )]
     Unrouted { uri: Uri, capability: Capability },
     /// A set's channel is served and announced on, but its Capability List does not say so.
+    #[error(
+        "{set} does not advertise its channel {topic}: `rsnotify advertise` prints what it lacks"
+    )]
     Unadvertised { set: Uri, topic: Topic },
     /// An index link leads to a document that is no index.
+    #[error("{uri} names {index} as its index, which is not an index")]
     NoIndex { uri: Uri, index: Uri },
     /// A Capability List advertises only hubs that are not configured for one of its channels: nothing is sent on it.
+    #[error("{set} advertises only hubs that are not configured{}", what_is_not_sent(*kind, hubs))]
     ForeignHubs {
         set: Uri,
         kind: ChannelKind,
         hubs: Vec<Hub>,
     },
     /// A hub among others that a Capability List advertises is not configured.
+    #[error("{set} advertises the hub {hub}, which is not configured")]
     ForeignHub { set: Uri, hub: Hub },
     /// A topic that cannot be served here, because it lies neither below `public_url` nor below a mount.
+    #[error(
+        "{set} advertises the topic {topic}, which lies neither below public_url nor below a mount"
+    )]
     ForeignTopic { set: Uri, topic: Topic },
     /// A topic that is no URI.
+    #[error("{set} advertises the topic {:?}, which {}", topic.as_str(), what_is_invalid(*forbidden))]
     InvalidTopic {
         set: Uri,
         topic: Topic,
@@ -39,6 +58,9 @@ pub enum Finding {
         forbidden: Option<char>,
     },
     /// A topic that clients cannot request as it is advertised.
+    #[error(
+        "{set} has the topic {topic}, which clients request as {requested}: advertise that instead"
+    )]
     UnrequestableTopic {
         set: Uri,
         topic: Topic,
@@ -46,10 +68,16 @@ pub enum Finding {
         requested: String,
     },
     /// Two sets, or the two channels of one, have one topic; this one goes without.
+    #[error("{set} has the topic {topic}, which another channel has already")]
     SharedTopic { set: Uri, topic: Topic },
     /// A Capability List advertises more than one channel; the first counts.
+    #[error("{set} advertises several channels; only the first is used")]
     SeveralChannels { set: Uri },
     /// Entries of a Change List that cannot be told (C2).
+    #[error(
+        "{list} has {} that cannot be announced as changes; the first, at line {line}: {reason}",
+        counted(*count, "entry", "entries")
+    )]
     UntellableEntries {
         list: Uri,
         count: usize,
@@ -59,38 +87,75 @@ pub enum Finding {
     },
     /// Entries of a Change List that were published with a datetime before that of changes which were told already: they
     /// were told without it (C15).
+    #[error(
+        "{list} had {} dated before changes that were announced already: announced without a datetime",
+        counted(*count, "new entry", "new entries")
+    )]
     BackDated { list: Uri, count: usize },
     /// Entries of a Change List with a datetime in the future, which were told without it (C15).
+    #[error(
+        "{list} had {} dated in the future: announced without a datetime; is a clock wrong?",
+        counted(*count, "new entry", "new entries")
+    )]
     Ahead { list: Uri, count: usize },
     /// A Change List that had been closed for long has other entries now. Those that are not later than its last one were
     /// not told (C7).
+    #[error(
+        "{list} was closed and unchanged for 30 days, and was rewritten: not announcing {}, dated no later than its last \
+         one",
+        counted(*untold, "new entry", "new entries")
+    )]
     ClosedListRewritten { list: Uri, untold: usize },
     /// So many resources of a set are not listed any more that their deletions are suspended (C29).
+    #[error(
+        "{missing} of {of} resources of {set} are not listed any more: their deletions are suspended until enough are \
+         back, or until you run `rsnotify accept {source}`"
+    )]
     MissingResources {
         set: Uri,
-        source: String,
+        // Its raw name says that it is no error.
+        r#source: String,
         missing: usize,
         of: usize,
     },
     /// A Capability List names a document below a mount where there is none.
+    #[error("{set} names {uri}, and no file is there")]
     NoFile { set: Uri, uri: Uri },
     /// A Capability List names a path below a mount, and what lies there is no document.
+    #[error("{set} names {uri}, and {cause}")]
     NoDocument {
         set: Uri,
         uri: Uri,
         cause: NoDocument,
     },
     /// More documents without a file, of which only the number is told.
+    #[error(
+        "{set} names {}, with no file there",
+        counted(*count, "more document", "more documents")
+    )]
     MoreWithoutFile { set: Uri, count: usize },
     /// A URI with characters that no URI may have; it is left out of headers.
+    #[error("the URI {uri:?} has characters that no URI may have; percent-encode them")]
     Unclean { uri: String },
     /// A file is like a capability document, but for a capability that is never announced (R2).
+    #[error("{uri} has the capability {capability:?}, which is none that is announced")]
     ForeignCapability { uri: Uri, capability: String },
     /// A document is beyond the limits of the Sitemap protocol.
+    #[error(
+        "{uri} has {} in {} bytes, and a list may have {MAX_ENTRIES} in {MAX_SIZE}: its changes are announced, and what it \
+         lists beyond that is not remembered; split it, and list the parts in an index",
+        counted(oversize.entries, "entry", "entries"),
+        oversize.size
+    )]
     TooLarge { uri: Uri, oversize: Oversize },
     /// A document lists something by an address that is not absolute; nothing is known of it.
+    #[error(
+        "{uri} lists {loc:?}, which is not an absolute URI such as https://example.org/: such entries are left out; write \
+         the whole address"
+    )]
     RelativeLoc { uri: Uri, loc: String },
     /// A file is like a capability document, but for a namespace.
+    #[error("{uri} is no document: {reason}")]
     ForeignNamespace { uri: Uri, reason: NotADocument },
 }
 
@@ -163,29 +228,29 @@ impl Finding {
     /// Returns the URIs that it is about.
     pub fn uris(&self) -> Vec<&Uri> {
         match self {
+            Finding::NoFile { set, uri } | Finding::NoDocument { set, uri, .. } => vec![set, uri],
+            Finding::Unclean { .. } => Vec::new(),
             Finding::Unrouted { uri, .. }
             | Finding::NoIndex { uri, .. }
             | Finding::ForeignCapability { uri, .. }
             | Finding::TooLarge { uri, .. }
             | Finding::RelativeLoc { uri, .. }
-            | Finding::ForeignNamespace { uri, .. } => vec![uri],
-            Finding::Unadvertised { set, .. }
-            | Finding::ForeignHubs { set, .. }
-            | Finding::ForeignHub { set, .. }
-            | Finding::ForeignTopic { set, .. }
-            | Finding::InvalidTopic { set, .. }
-            | Finding::UnrequestableTopic { set, .. }
-            | Finding::SharedTopic { set, .. }
-            | Finding::SeveralChannels { set }
-            | Finding::MissingResources { set, .. }
-            | Finding::MoreWithoutFile { set, .. } => vec![set],
-            Finding::NoFile { set, uri } | Finding::NoDocument { set, uri, .. } => vec![set, uri],
-            Finding::UntellableEntries { list, .. }
-            | Finding::BackDated { list, .. }
-            | Finding::Ahead { list, .. }
-            | Finding::ClosedListRewritten { list, .. } => vec![list],
-            Finding::WrongUrl { url, .. } => vec![url],
-            Finding::Unclean { .. } => Vec::new(),
+            | Finding::ForeignNamespace { uri, .. }
+            | Finding::Unadvertised { set: uri, .. }
+            | Finding::ForeignHubs { set: uri, .. }
+            | Finding::ForeignHub { set: uri, .. }
+            | Finding::ForeignTopic { set: uri, .. }
+            | Finding::InvalidTopic { set: uri, .. }
+            | Finding::UnrequestableTopic { set: uri, .. }
+            | Finding::SharedTopic { set: uri, .. }
+            | Finding::SeveralChannels { set: uri }
+            | Finding::MissingResources { set: uri, .. }
+            | Finding::MoreWithoutFile { set: uri, .. }
+            | Finding::UntellableEntries { list: uri, .. }
+            | Finding::BackDated { list: uri, .. }
+            | Finding::Ahead { list: uri, .. }
+            | Finding::ClosedListRewritten { list: uri, .. }
+            | Finding::WrongUrl { url: uri, .. } => vec![uri],
         }
     }
 
@@ -245,29 +310,24 @@ kinds! {
 }
 
 /// Findings that an operator knows of, and that raise no alarm.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Acknowledgement {
     kind: Option<String>,
     uri: Option<String>,
 }
 
-/// A text that names neither a kind of finding nor a URI.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "\"{0}\" names no findings: write a kind, a URI, or a kind and a URI, such as \"no_file https://example.org/*\"; \
-     the kinds are {kinds}",
-    kinds = KINDS.join(", ")
-)]
-pub struct NoAcknowledgement(String);
-
 impl Acknowledgement {
-    /// Reads a kind, a URI, or both. A URI that ends in `*` stands for all that begin so.
-    pub fn parse(text: &str) -> Result<Acknowledgement, NoAcknowledgement> {
-        let wrong = || NoAcknowledgement(text.to_owned());
-        let mut acknowledgement = Acknowledgement {
-            kind: None,
-            uri: None,
+    /// Reads a kind, a URI, or both. A URI that ends in `*` stands for all that begin so. Returns an error for a text that
+    /// names neither.
+    pub fn parse(text: &str) -> Result<Acknowledgement, String> {
+        let wrong = || {
+            let kinds = KINDS.join(", ");
+            format!(
+                "\"{text}\" names no findings: write a kind, a URI, or a kind and a URI, such as \"no_file \
+                 https://example.org/*\"; the kinds are {kinds}"
+            )
         };
+        let mut acknowledgement = Acknowledgement::default();
         for word in text.split_whitespace() {
             let place = if word.contains("://") {
                 &mut acknowledgement.uri
@@ -311,174 +371,27 @@ fn counted(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Finding::Unrouted { uri, capability } => write!(
-                f,
-                "{uri} ({capability}) belongs to no set of resources: no Capability List names it, and its \
-                 rel=\"up\" names none that is known"
-            ),
-            Finding::Unadvertised { set, topic } => write!(
-                f,
-                "{set} does not advertise its channel {topic}: `rsnotify advertise` prints what it lacks"
-            ),
-            Finding::NoIndex { uri, index } => {
-                write!(f, "{uri} names {index} as its index, which is not an index")
-            }
-            Finding::ForeignHubs { set, kind, hubs } => {
-                let hubs = hubs.iter().map(Hub::as_str).collect::<Vec<_>>().join(" ");
-                match kind {
-                    ChannelKind::Framework => write!(
-                        f,
-                        "{set} advertises only hubs that are not configured, so nothing is sent: {hubs}"
-                    ),
-                    ChannelKind::Change => write!(
-                        f,
-                        "{set} advertises only hubs that are not configured for changes of resources, so none is \
-                         sent: {hubs}"
-                    ),
-                }
-            }
-            Finding::ForeignHub { set, hub } => {
-                write!(f, "{set} advertises the hub {hub}, which is not configured")
-            }
-            Finding::ForeignTopic { set, topic } => write!(
-                f,
-                "{set} advertises the topic {topic}, which lies neither below public_url nor below a mount"
-            ),
-            Finding::InvalidTopic {
-                set,
-                topic,
-                forbidden: None,
-            } => {
-                let topic = topic.as_str();
-                write!(
-                    f,
-                    "{set} advertises the topic {topic:?}, which is not an absolute URI such as \
-                     https://example.org/, so nothing is sent"
-                )
-            }
-            Finding::InvalidTopic {
-                set,
-                topic,
-                forbidden: Some(forbidden),
-            } => {
-                let name = match forbidden {
-                    ' ' => "a space".to_owned(),
-                    other => format!("the character {other:?}"),
-                };
-                let mut utf8 = [0; 4];
-                let escapes = forbidden.encode_utf8(&mut utf8).bytes();
-                let escaped: String = escapes.map(|byte| format!("%{byte:02X}")).collect();
-                let topic = topic.as_str();
-                write!(
-                    f,
-                    "{set} advertises the topic {topic:?}, which has {name}: no URI may have one, so nothing is \
-                     sent; write {escaped} instead"
-                )
-            }
-            Finding::UnrequestableTopic {
-                set,
-                topic,
-                requested,
-            } => write!(
-                f,
-                "{set} has the topic {topic}, which clients request as {requested}: advertise that instead"
-            ),
-            Finding::SharedTopic { set, topic } => {
-                write!(
-                    f,
-                    "{set} has the topic {topic}, which another channel has already"
-                )
-            }
-            Finding::UntellableEntries {
-                list,
-                count,
-                line,
-                reason,
-            } => write!(
-                f,
-                "{list} has {} that cannot be announced as changes; the first, at line {line}: {reason}",
-                counted(*count, "entry", "entries")
-            ),
-            Finding::BackDated { list, count } => write!(
-                f,
-                "{list} had {} dated before changes that were announced already: announced without a datetime",
-                counted(*count, "new entry", "new entries")
-            ),
-            Finding::Ahead { list, count } => write!(
-                f,
-                "{list} had {} dated in the future: announced without a datetime; is a clock wrong?",
-                counted(*count, "new entry", "new entries")
-            ),
-            Finding::ClosedListRewritten { list, untold } => write!(
-                f,
-                "{list} was closed and unchanged for 30 days, and was rewritten: not announcing {}, dated no later than \
-                 its last one",
-                counted(*untold, "new entry", "new entries")
-            ),
-            Finding::MissingResources {
-                set,
-                source,
-                missing,
-                of,
-            } => write!(
-                f,
-                "{missing} of {of} resources of {set} are not listed any more: their deletions are suspended until enough \
-                 are back, or until you run `rsnotify accept {source}`"
-            ),
-            Finding::SeveralChannels { set } => {
-                write!(
-                    f,
-                    "{set} advertises several channels; only the first is used"
-                )
-            }
-            Finding::NoFile { set, uri } => {
-                write!(f, "{set} names {uri}, and no file is there")
-            }
-            Finding::NoDocument { set, uri, cause } => {
-                write!(f, "{set} names {uri}, and {cause}")
-            }
-            Finding::MoreWithoutFile { set, count } => {
-                write!(
-                    f,
-                    "{set} names {}, with no file there",
-                    counted(*count, "more document", "more documents")
-                )
-            }
-            Finding::WrongUrl { url, named } => write!(
-                f,
-                "the Capability Lists here name documents below `{named}`, and the mount says `{url}`: is `url` wrong?"
-            ),
-            Finding::Unclean { uri } => write!(
-                f,
-                "the URI {uri:?} has characters that no URI may have; percent-encode them"
-            ),
-            Finding::ForeignCapability { uri, capability } => write!(
-                f,
-                "{uri} has the capability {capability:?}, which is none that is announced"
-            ),
-            Finding::RelativeLoc { uri, loc } => write!(
-                f,
-                "{uri} lists {loc:?}, which is not an absolute URI such as https://example.org/: such entries are \
-                 left out; write the whole address"
-            ),
-            Finding::TooLarge { uri, oversize } => {
-                write!(
-                    f,
-                    "{uri} has {entries} in {size} bytes, and a list may have {most} in {largest}: \
-                     its changes are announced, and what it lists beyond that is not remembered; split it, and list \
-                     the parts in an index",
-                    entries = counted(oversize.entries, "entry", "entries"),
-                    size = oversize.size,
-                    most = MAX_ENTRIES,
-                    largest = MAX_SIZE,
-                )
-            }
-            Finding::ForeignNamespace { uri, reason } => {
-                write!(f, "{uri} is no document: {reason}")
-            }
-        }
+/// Returns what follows from hubs that are not configured for a kind of channel.
+fn what_is_not_sent(kind: ChannelKind, hubs: &[Hub]) -> String {
+    let hubs = hubs.iter().map(Hub::as_str).collect::<Vec<_>>().join(" ");
+    match kind {
+        ChannelKind::Framework => format!(", so nothing is sent: {hubs}"),
+        ChannelKind::Change => format!(" for changes of resources, so none is sent: {hubs}"),
     }
+}
+
+/// Returns what is wrong with a topic that is no URI, because of a character or as a whole.
+fn what_is_invalid(forbidden: Option<char>) -> String {
+    let Some(forbidden) = forbidden else {
+        return "is not an absolute URI such as https://example.org/, so nothing is sent"
+            .to_owned();
+    };
+    let name = match forbidden {
+        ' ' => "a space".to_owned(),
+        other => format!("the character {other:?}"),
+    };
+    let mut utf8 = [0; 4];
+    let escapes = forbidden.encode_utf8(&mut utf8).bytes();
+    let escaped: String = escapes.map(|byte| format!("%{byte:02X}")).collect();
+    format!("has {name}: no URI may have one, so nothing is sent; write {escaped} instead")
 }

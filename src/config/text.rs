@@ -86,7 +86,7 @@ impl TextValue for MassDeletion {
 
 impl TextValue for Acknowledgement {
     fn read(text: &str) -> Result<Acknowledgement, String> {
-        Acknowledgement::parse(text).map_err(|error| error.to_string())
+        Acknowledgement::parse(text)
     }
 
     fn write(&self) -> String {
