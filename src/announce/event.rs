@@ -116,33 +116,26 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
     /// Files of a source were read, and none is a document.
-    WithoutDocument {
-        source: String,
-        reason: String,
-    },
+    WithoutDocument { source: String, reason: String },
+    /// The first complete sweep of a mount found these, which are known and not announced (R13).
     Baselined {
         source: String,
         mount: MountId,
         documents: usize,
     },
+    /// A mount's root is not there, or cannot be read.
     MountLost {
         source: String,
         mount: MountId,
         reason: String,
     },
-    ChannelOpened {
-        topic: Topic,
-        set: Uri,
-        hubs: usize,
-    },
-    ChannelRetired {
-        topic: Topic,
-        set: Uri,
-    },
-    ChannelRevived {
-        topic: Topic,
-        set: Uri,
-    },
+    /// A set has a channel that it had not.
+    ChannelOpened { topic: Topic, set: Uri, hubs: usize },
+    /// A set has a channel no more (R11).
+    ChannelRetired { topic: Topic, set: Uri },
+    /// A set has a retired channel again (R11).
+    ChannelRevived { topic: Topic, set: Uri },
+    /// A notification was made of what is due.
     Cut {
         topic: Topic,
         seq: u64,
@@ -202,6 +195,7 @@ pub enum Fact {
         changes: usize,
         cause: DropCause,
     },
+    /// A hub accepted a notification.
     Delivered {
         topic: Topic,
         hub: Hub,
@@ -251,15 +245,9 @@ pub enum Fact {
         is_news: bool,
     },
     /// A hub took the place of one that is no longer configured, with all that one was due (R13).
-    HubReplaced {
-        hub: Hub,
-        by: Hub,
-        channels: usize,
-    },
+    HubReplaced { hub: Hub, by: Hub, channels: usize },
     /// Notifications are retried now because an operator asked for it.
-    Retried {
-        notifications: usize,
-    },
+    Retried { notifications: usize },
     /// A ping was accepted, and the topic not fetched (R26): told once, until it is fetched.
     Unfetched {
         topic: Topic,
@@ -275,6 +263,7 @@ pub enum Fact {
         /// True if it was told before that it is not fetched.
         was_reported: bool,
     },
+    /// A candidate cannot be read (R3).
     Broken {
         path: DocumentPath,
         uri: Uri,
@@ -282,24 +271,21 @@ pub enum Fact {
         /// True if it could be read before.
         is_known: bool,
     },
-    Mended {
-        path: DocumentPath,
-        uri: Uri,
-    },
-    HoldExpired {
-        uri: Uri,
-        set: Option<Uri>,
-    },
+    /// A candidate that could not be read was read.
+    Mended { path: DocumentPath, uri: Uri },
+    /// A document is announced although nothing listed it in time (R17).
+    HoldExpired { uri: Uri, set: Option<Uri> },
+    /// Too much is missing, or a file system is away: deletions of a source wait (R15).
     Suspended(Suspension),
-    Resumed {
-        source: String,
-    },
+    /// Deletions of a source wait no more (R15).
+    Resumed { source: String },
     /// The operator believes that these are deleted, and it is on its way to the store.
     Accepted {
         source: String,
         documents: usize,
         resources: usize,
     },
+    /// A problem of the tree (R8).
     Found(Finding),
     /// More was found of one kind than is told of each.
     FoundMore {
@@ -347,19 +333,17 @@ impl fmt::Display for Suspension {
             of,
             unmounted,
         } = self;
-        if unmounted.is_empty() {
-            return write!(
-                f,
-                "{missing} of {of} documents of {source} are missing: their deletions are suspended until enough \
-                 are back, or until you run `rsnotify accept {source}`"
-            );
-        }
-        let directories = first_of(unmounted);
+        let are_away = match unmounted.as_slice() {
+            [] => String::new(),
+            _ => format!(
+                ", and the file system that held those below {} is not mounted there",
+                first_of(unmounted)
+            ),
+        };
         write!(
             f,
-            "{missing} of {of} documents of {source} are missing, and the file system that held those below \
-             {directories} is not mounted there: their deletions are suspended until enough are back, or until \
-             you run `rsnotify accept {source}`"
+            "{missing} of {of} documents of {source} are missing{are_away}: their deletions are suspended until enough are \
+             back, or until you run `rsnotify accept {source}`"
         )
     }
 }

@@ -12,13 +12,10 @@ use crate::report::status::words::{counted, grouped, many};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DaemonActivity {
     /// Not every present mount was swept yet.
-    Sweeping {
-        files: u64,
-    },
+    Sweeping { files: u64 },
     /// The state cannot be saved.
-    Waiting {
-        trouble: String,
-    },
+    Waiting { trouble: String },
+    /// All is swept, and saved.
     Watching(Summary),
     /// `rsnotify hub`: the subscriptions, and the deliveries that are pending for them.
     Relaying {
@@ -27,6 +24,7 @@ pub enum DaemonActivity {
         /// The reason why the configuration was not reloaded.
         refused: Option<String>,
     },
+    /// Requests in flight are awaited.
     Stopping,
 }
 
