@@ -94,10 +94,8 @@ pub fn config(bytes: &[u8]) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("config.toml");
     std::fs::write(&path, bytes).expect("a file");
-    let overrides = Overrides {
-        state_dir: Some(directory.path().to_owned()),
-        ..Overrides::default()
-    };
+    let mut overrides = Overrides::default();
+    overrides.source.tree.state.state_dir = Some(directory.path().to_owned());
     match Config::load(Some(&path), &overrides) {
         Ok(config) => assert!(!config.sources.is_empty()),
         Err(ConfigError::Invalid(message)) => {

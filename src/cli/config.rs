@@ -11,9 +11,10 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
 
 use crate::cli::Exit;
-use crate::cli::options::{ConfigOptions, Options};
+use crate::cli::options::Options;
 use crate::cli::output::print;
 use crate::config::check::nearest;
+use crate::config::overrides::Overrides;
 use crate::config::{describe, schema};
 
 const PREFIX: &str = "RSNOTIFY_";
@@ -23,10 +24,10 @@ const OTHERS: [&str; 5] = ["TOPIC", "KIND", "FROM", "UNTIL", "FAILPOINT"];
 /// Kubernetes sets these in each container beside a service that is called `rsnotify`; the last two are for tests.
 const FOREIGN: [&str; 4] = ["SERVICE_", "PORT", "TEST_", "MODEL_"];
 
-pub fn config(file: Option<&Path>, options: &ConfigOptions) -> anyhow::Result<Exit> {
+pub fn config(file: Option<&Path>, options: &Overrides) -> anyhow::Result<Exit> {
     let matches = Options::command().get_matches();
     let (_, given) = matches.subcommand().context("no command was given")?;
-    let page = describe(file, &options.overrides(), &|origin| {
+    let page = describe(file, options, &|origin| {
         let flags = origin.split(' ').filter_map(|flag| as_given(given, flag));
         flags.collect::<Vec<_>>().join(" ")
     })?;

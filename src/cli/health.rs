@@ -26,16 +26,16 @@ use crate::cli::output::print;
 use crate::config::address::Address;
 use crate::config::duration;
 use crate::config::environment::Environment;
-use crate::config::overrides::Overrides;
 
 /// Maximum size of an answer; that of rsnotify is one short line.
 const LONGEST_ANSWER: usize = 4 * 1024;
 
 pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Exit> {
-    let overrides = Overrides {
-        admin_listen: options.admin_listen.clone(),
-        ..options.tree.overrides()
-    };
+    let mut overrides = options.tree.overrides();
+    overrides
+        .daemon
+        .admin_listen
+        .clone_from(&options.admin_listen);
     let address = Environment::of_this_process().admin_address(file, &overrides)?;
     if matches!(address, Address::Tcp(tcp) if tcp.port() == 0) {
         bail!(

@@ -21,12 +21,14 @@ pub struct NoUrl(String);
 
 /// Returns the flags with the missing `--url`, and prints the prefix that was inferred.
 pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Overrides> {
-    let (Some(root), None) = (&overrides.root, &overrides.url) else {
+    let tree = &overrides.source.tree;
+    let (Some(root), None) = (&tree.root, &tree.url) else {
         return Ok(overrides);
     };
-    let with = |url: &str| Overrides {
-        url: Some(url.to_owned()),
-        ..overrides.clone()
+    let with = |url: &str| {
+        let mut with = overrides.clone();
+        with.source.tree.url = Some(url.to_owned());
+        with
     };
     let config = Config::load(file, &with(UNKNOWN))?;
     if let Err(reason) = fs::read_dir(root) {

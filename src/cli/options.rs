@@ -15,8 +15,9 @@ use resourcesync::uri::Hub;
 use url::Url;
 
 use crate::config::duration;
-use crate::config::log::{LogFormat, LogLevel};
-use crate::config::overrides::Overrides;
+use crate::config::overrides::{
+    DaemonOptions, Overrides, SourceOptions, StateOptions, TreeOptions,
+};
 use crate::control::SubscriptionName;
 use crate::report::documents::DocumentState;
 use crate::report::status::Condition;
@@ -130,7 +131,7 @@ pub enum Command {
         directory: Option<PathBuf>,
     },
     /// Print the effective configuration, with defaults and without secrets
-    Config(ConfigOptions),
+    Config(Overrides),
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
     /// Print the configuration of a reverse proxy for topics and the embedded hub
@@ -142,79 +143,6 @@ pub enum Command {
         #[command(flatten)]
         source: SourceOptions,
     },
-}
-
-/// Flags that name a tree, in place of the configuration file.
-#[derive(Debug, Clone, Default, Args)]
-pub struct TreeOptions {
-    /// The directory that is published; replaces the file's sources by one named "main"
-    #[arg(long, value_name = "DIR")]
-    pub root: Option<PathBuf>,
-
-    /// The URI that --root is published as [default: as its Capability Lists name it]
-    #[arg(long, value_name = "URI")]
-    pub url: Option<String>,
-
-    #[command(flatten)]
-    pub state: StateOptions,
-}
-
-impl StateOptions {
-    pub fn overrides(&self) -> Overrides {
-        Overrides {
-            state_dir: self.state_dir.clone(),
-            ..Overrides::default()
-        }
-    }
-}
-
-impl TreeOptions {
-    pub fn overrides(&self) -> Overrides {
-        Overrides {
-            root: self.root.clone(),
-            url: self.url.clone(),
-            state_dir: self.state.state_dir.clone(),
-            ..Overrides::default()
-        }
-    }
-}
-
-/// Flags that name a Source, in place of the configuration file.
-#[derive(Debug, Clone, Default, Args)]
-pub struct SourceOptions {
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
-    /// The hub to notify; replaces the file's hubs [default: the embedded hub]
-    #[arg(long, value_name = "URI")]
-    pub hub: Option<String>,
-
-    /// The address to serve topics and the embedded hub at [default: 127.0.0.1:8400]
-    #[arg(long, value_name = "ADDR")]
-    pub listen: Option<String>,
-
-    /// The public URL of --listen [default: http://LISTEN/]
-    #[arg(long, value_name = "URI")]
-    pub public_url: Option<String>,
-}
-
-impl SourceOptions {
-    pub fn overrides(&self) -> Overrides {
-        Overrides {
-            hub: self.hub.clone(),
-            listen: self.listen.clone(),
-            public_url: self.public_url.clone(),
-            ..self.tree.overrides()
-        }
-    }
-}
-
-/// The flag that names the state directory.
-#[derive(Debug, Clone, Default, Args)]
-pub struct StateOptions {
-    /// The directory of the state file
-    #[arg(long, value_name = "DIR")]
-    pub state_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -237,38 +165,11 @@ pub struct TokenOptions {
 #[derive(Debug, Clone, Args)]
 pub struct RunOptions {
     #[command(flatten)]
-    pub keys: ConfigOptions,
+    pub keys: Overrides,
 
     /// Print the requests that would be sent to hubs now; send and save nothing
     #[arg(long)]
     pub dry_run: bool,
-}
-
-/// Flags of daemons alone.
-#[derive(Debug, Clone, Args)]
-pub struct DaemonOptions {
-    /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR")]
-    pub admin_listen: Option<String>,
-
-    /// The format of log lines [default: human]
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub log_format: Option<LogFormat>,
-
-    /// The lowest level to log, to standard error [default: info]
-    #[arg(long, value_enum, value_name = "LEVEL")]
-    pub log_level: Option<LogLevel>,
-}
-
-impl DaemonOptions {
-    pub fn overrides(&self, others: Overrides) -> Overrides {
-        Overrides {
-            admin_listen: self.admin_listen.clone(),
-            log_format: self.log_format,
-            log_level: self.log_level,
-            ..others
-        }
-    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -286,10 +187,10 @@ pub struct HubOptions {
 
 impl HubOptions {
     pub fn overrides(&self) -> Overrides {
-        self.daemon.overrides(Overrides {
-            listen: self.listen.clone(),
-            ..self.state.overrides()
-        })
+        let mut overrides = self.state.overrides();
+        overrides.source.listen.clone_from(&self.listen);
+        overrides.daemon = self.daemon.clone();
+        overrides
     }
 }
 
@@ -466,22 +367,6 @@ pub enum WebServer {
     Nginx,
     Apache,
     Caddy,
-}
-
-/// The flags of `run` that stand for keys.
-#[derive(Debug, Clone, Args)]
-pub struct ConfigOptions {
-    #[command(flatten)]
-    pub source: SourceOptions,
-
-    #[command(flatten)]
-    pub daemon: DaemonOptions,
-}
-
-impl ConfigOptions {
-    pub fn overrides(&self) -> Overrides {
-        self.daemon.overrides(self.source.overrides())
-    }
 }
 
 #[derive(Debug, Clone, Args)]

@@ -11,18 +11,19 @@ use crate::cli::daemon_client::unexpected_answer;
 use crate::cli::dry_run::dry_run;
 use crate::cli::inference::with_url;
 use crate::cli::logging;
-use crate::cli::options::{HubOptions, RunOptions, StateOptions};
+use crate::cli::options::{HubOptions, RunOptions};
 use crate::cli::output::print;
 use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::hub_config::HubConfig;
+use crate::config::overrides::StateOptions;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon;
 use crate::state::lock;
 use crate::state::open::back_up;
 
 pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
-    let overrides = with_url(file, options.keys.overrides())?;
+    let overrides = with_url(file, options.keys.clone())?;
     let load = || Config::load(file, &overrides);
     let config = load()?;
     let _logging = logging::start(config.log);

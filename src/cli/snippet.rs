@@ -17,12 +17,13 @@ use crate::cli::Exit;
 use crate::cli::health::reached;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::scan_once;
-use crate::cli::options::{SourceOptions, WebServer};
+use crate::cli::options::WebServer;
 use crate::cli::output::{print, say};
 use crate::cli::snippet::passing::{Passing, Site, passing};
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
+use crate::config::overrides::SourceOptions;
 use crate::config::text::Written;
 use crate::report;
 

@@ -51,7 +51,8 @@ impl Environment {
     ) -> Checked<(Option<&'a Path>, String)> {
         // One that cannot be looked at is reported when it is read.
         let is_there = || self.default_file.try_exists().unwrap_or(true);
-        let says_what = overrides.root.is_some() || overrides.url.is_some();
+        let tree = &overrides.source.tree;
+        let says_what = tree.root.is_some() || tree.url.is_some();
         let default = || (!says_what && is_there()).then_some(self.default_file.as_path());
         let Some(path) = path.or_else(default) else {
             return Ok((None, String::new()));
@@ -69,7 +70,7 @@ impl Environment {
     /// # Errors
     /// The file cannot be read, or its `state_dir` is none.
     pub fn state_dir(&self, path: Option<&Path>, overrides: &Overrides) -> Checked<PathBuf> {
-        if let Some(path) = &overrides.state_dir
+        if let Some(path) = &overrides.source.tree.state.state_dir
             && !path.as_os_str().is_empty()
         {
             return Ok(self.absolute(path));
@@ -83,7 +84,7 @@ impl Environment {
     /// Returns the address of the admin listener, as the flags, the file at `path` or the default one have it. A file that
     /// need not be read is not; one that is read must be TOML. Whatever else is wrong with it is overlooked.
     pub fn admin_address(&self, path: Option<&Path>, overrides: &Overrides) -> Checked<Address> {
-        let (path, text) = match overrides.admin_listen {
+        let (path, text) = match overrides.daemon.admin_listen {
             Some(_) => (None, String::new()),
             None => self.read(path, overrides)?,
         };
@@ -181,9 +182,10 @@ mod tests {
 
     #[test]
     fn the_flag_counts_before_the_file_and_the_file_before_the_default() {
-        let flag = || Overrides {
-            admin_listen: Some("127.0.0.1:9".to_owned()),
-            ..Overrides::default()
+        let flag = || {
+            let mut overrides = Overrides::default();
+            overrides.daemon.admin_listen = Some("127.0.0.1:9".to_owned());
+            overrides
         };
         let file = "[server]\nadmin_listen = \"unix:a.sock\"\n";
         for (file, overrides, want) in [
@@ -203,10 +205,8 @@ mod tests {
 
     #[test]
     fn a_tree_in_a_flag_leaves_the_default_file_alone_as_it_does_for_the_daemon() {
-        let overrides = Overrides {
-            root: Some("/srv/www".into()),
-            ..Overrides::default()
-        };
+        let mut overrides = Overrides::default();
+        overrides.source.tree.root = Some("/srv/www".into());
         let file = "[server]\nadmin_listen = \"127.0.0.1:9\"\n";
         assert_eq!(
             found_admin_address(Some(file), overrides).as_deref(),
@@ -258,10 +258,8 @@ mod tests {
 
     #[test]
     fn the_flag_for_the_state_directory_counts_before_the_file_which_is_not_read() {
-        let overrides = Overrides {
-            state_dir: Some("/flag".into()),
-            ..Overrides::default()
-        };
+        let mut overrides = Overrides::default();
+        overrides.source.tree.state.state_dir = Some("/flag".into());
         let file = Some("state_dir = 3");
         assert_eq!(found_state_dir(file, overrides).as_deref(), Ok("/flag"));
     }

@@ -62,7 +62,8 @@ impl HubConfig {
         verify_daemon(file, DaemonKind::Hub)?;
         // There are no flags for its tables.
         let mut flags = overrides.clone();
-        (flags.root, flags.url, flags.hub) = (None, None, None);
+        let source = &mut flags.source;
+        (source.tree.root, source.tree.url, source.hub) = (None, None, None);
         flags.apply(file);
         let mut config: HubConfig = file.read(DaemonKind::Hub)?;
         config.file = file.path.unwrap_or(Path::new("")).to_owned();

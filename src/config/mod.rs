@@ -132,7 +132,8 @@ impl Config {
     }
 
     fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Checked<Config> {
-        let flag = match (&overrides.root, &overrides.url) {
+        let tree = &overrides.source.tree;
+        let flag = match (&tree.root, &tree.url) {
             (Some(_), None) => "--root: it needs --url URI too: what the directory is published as",
             (None, Some(_)) => {
                 "--url: it needs --root DIR too: the directory that is published there"
@@ -151,10 +152,10 @@ impl Config {
         let mut config: Config = file.read(DaemonKind::Run)?;
         config.file = file.path.map(Path::to_owned);
         // A path in a flag need not be Unicode, as one in the file is.
-        if let (Some(root), Some(source)) = (&overrides.root, config.sources.first_mut()) {
+        if let (Some(root), Some(source)) = (&tree.root, config.sources.first_mut()) {
             source.path = Some(file.environment.absolute(root));
         }
-        if let Some(path) = &overrides.state_dir {
+        if let Some(path) = &tree.state.state_dir {
             config.state_dir = file.environment.absolute(path);
         }
         config.check(file)?;

@@ -68,13 +68,13 @@ fn flags(given: &[(&str, &str)]) -> Overrides {
     for (flag, value) in given {
         let text = Some((*value).to_owned());
         match *flag {
-            "root" => overrides.root = Some(value.into()),
-            "state_dir" => overrides.state_dir = Some(value.into()),
-            "url" => overrides.url = text,
-            "hub" => overrides.hub = text,
-            "listen" => overrides.listen = text,
-            "admin_listen" => overrides.admin_listen = text,
-            "public_url" => overrides.public_url = text,
+            "root" => overrides.source.tree.root = Some(value.into()),
+            "state_dir" => overrides.source.tree.state.state_dir = Some(value.into()),
+            "url" => overrides.source.tree.url = text,
+            "hub" => overrides.source.hub = text,
+            "listen" => overrides.source.listen = text,
+            "admin_listen" => overrides.daemon.admin_listen = text,
+            "public_url" => overrides.source.public_url = text,
             flag => panic!("{flag}"),
         }
     }

@@ -4,6 +4,7 @@ use clap::{CommandFactory, Parser};
 
 use super::{Command, Options};
 use crate::config::log::{LogFormat, LogLevel};
+use crate::config::overrides::Overrides;
 
 #[test]
 fn the_command_line_is_consistent() {
@@ -49,16 +50,16 @@ fn flags_become_overrides() {
         panic!("{:?}", options.command);
     };
     assert!(run.dry_run);
-    let overrides = run.keys.overrides();
-    assert_eq!(overrides.log_format, Some(LogFormat::Json));
-    assert_eq!(overrides.log_level, Some(LogLevel::Debug));
-    assert_eq!(overrides.root, Some("a".into()));
-    assert_eq!(overrides.url.as_deref(), Some("http://e.org/"));
-    assert_eq!(overrides.hub.as_deref(), Some("http://h.example/"));
-    assert_eq!(overrides.state_dir, Some("s".into()));
-    assert_eq!(overrides.listen.as_deref(), Some("l"));
-    assert_eq!(overrides.admin_listen.as_deref(), Some("al"));
-    assert_eq!(overrides.public_url.as_deref(), Some("p"));
+    let Overrides { source, daemon } = run.keys;
+    assert_eq!(daemon.log_format, Some(LogFormat::Json));
+    assert_eq!(daemon.log_level, Some(LogLevel::Debug));
+    assert_eq!(source.tree.root, Some("a".into()));
+    assert_eq!(source.tree.url.as_deref(), Some("http://e.org/"));
+    assert_eq!(source.hub.as_deref(), Some("http://h.example/"));
+    assert_eq!(source.tree.state.state_dir, Some("s".into()));
+    assert_eq!(source.listen.as_deref(), Some("l"));
+    assert_eq!(daemon.admin_listen.as_deref(), Some("al"));
+    assert_eq!(source.public_url.as_deref(), Some("p"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Tests of messages about misspelt keys and values of the wrong kind.
 
 use crate::config::overrides::Overrides;
-use crate::config::tests::{SOURCE, message, read};
+use crate::config::tests::{SOURCE, flags, message, read};
 
 /// Returns the message about a file, without its path.
 fn said(text: &str) -> String {
@@ -147,10 +147,7 @@ fn a_value_of_another_type_is_told_what_to_write() {
 
 #[test]
 fn the_state_lies_in_no_mount() {
-    let flag = |value: &str| Overrides {
-        state_dir: Some(value.into()),
-        ..Overrides::default()
-    };
+    let flag = |value: &str| flags(&[("state_dir", value)]);
     let place = "lies inside the mount /etc/www, where it would be watched, and published: put it elsewhere";
     for (directory, is_inside) in [
         ("/etc/www", true),
@@ -182,12 +179,10 @@ fn the_state_lies_in_no_mount_by_way_of_a_link() {
     let (tree, link) = (directory.path().join("tree"), directory.path().join("link"));
     std::fs::create_dir(&tree).unwrap();
     std::os::unix::fs::symlink(&tree, &link).unwrap();
-    let overrides = Overrides {
-        root: Some(tree),
-        url: Some("https://example.org/".to_owned()),
-        state_dir: Some(link.join("not/yet")),
-        ..Overrides::default()
-    };
+    let mut overrides = Overrides::default();
+    overrides.source.tree.root = Some(tree);
+    overrides.source.tree.url = Some("https://example.org/".to_owned());
+    overrides.source.tree.state.state_dir = Some(link.join("not/yet"));
     let message = message(read("", &overrides));
     assert!(
         message.starts_with("--state-dir: ") && message.contains(" lies inside the mount "),

@@ -92,7 +92,7 @@ pub fn configuration(run: &Command, file: &str, secret: Option<&str>) -> Config 
         text = text.replace(secret, held.to_str().unwrap());
     }
     fs::write(&path, text).unwrap();
-    let mut overrides = run.keys.overrides();
-    overrides.state_dir = Some("/var/lib/rsnotify".into());
+    let mut overrides = run.keys.clone();
+    overrides.source.tree.state.state_dir = Some("/var/lib/rsnotify".into());
     Config::load(Some(&path), &overrides).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
