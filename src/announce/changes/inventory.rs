@@ -76,27 +76,20 @@ pub fn take_inventory<E>(
         .iter()
         .map(|listed| (listed.entries.len(), listed.skipped))
         .collect();
-    let InventoryComparison {
-        mut differing,
-        mut deleted,
-        rows,
-        mut missing,
-        mut has_more,
-        has_more_deleted,
-    } = compare(request, rules, resources(listed), stored)?;
+    let mut compared = compare(request, rules, resources(listed), stored)?;
+    let missing = &mut compared.missing;
     // R15, C29: no deletion is believed while too many resources are missing, unless an operator accepts them.
     let limit = rules.mass_deletion;
     let is_all = missing.missing == missing.of && limit != MassDeletion::Never;
     let is_mass = limit.is_exceeded(missing.missing, missing.of) || is_all;
     missing.is_suspended = missing.missing > 0 && is_mass && rules.accepted.is_none();
     if missing.is_suspended {
-        deleted.clear();
+        compared.deleted.clear();
     } else {
-        has_more |= has_more_deleted;
-        missing.missing -= deleted.len();
+        compared.has_more |= compared.has_more_deleted;
+        missing.missing -= compared.deleted.len();
     }
-    let rows = rows.into_iter().map(|(key, row)| (key, Some(row)));
-    let mut rows: BTreeMap<_, _> = rows.collect();
+    let (mut differing, mut rows) = (compared.differing, compared.rows);
     differing.sort_unstable_by_key(|(resource, _)| (resource.list, resource.position));
     let entries = differing.iter();
     let entries = entries.map(|(resource, _)| (resource.list as usize, resource.position));
@@ -115,15 +108,15 @@ pub fn take_inventory<E>(
             changes.push(FreshChange { change, time, list });
         }
     }
-    rows.extend(deleted.iter().map(|(key, _)| (*key, None)));
-    changes.extend(deleted.into_iter().map(|(_, uri)| FreshChange {
+    rows.extend(compared.deleted.iter().map(|(key, _)| (*key, None)));
+    changes.extend(compared.deleted.into_iter().map(|(_, uri)| FreshChange {
         change: deletion(uri),
         time,
         list: 0,
     }));
     let lists = request.lists.iter().zip(totals).enumerate();
     let lists = lists.map(|(number, (list, (entries, skipped)))| TakenList {
-        fingerprint: (!has_more).then_some(list.fingerprint),
+        fingerprint: (!compared.has_more).then_some(list.fingerprint),
         told: changes.iter().filter(|fresh| fresh.list == number).count(),
         latest: Some(time),
         ..TakenList::new(list, entries, skipped)
@@ -131,9 +124,9 @@ pub fn take_inventory<E>(
     Ok(Taken {
         lists: lists.collect(),
         changes,
-        has_more,
+        has_more: compared.has_more,
         inventory: rows,
-        missing: Some(missing),
+        missing: Some(compared.missing),
         ..Taken::default()
     })
 }
@@ -169,7 +162,7 @@ struct InventoryComparison {
     differing: Vec<(Resource, ChangeKind)>,
     deleted: Vec<(ResourceKey, Box<str>)>,
     /// Rows of resources that are missing or found, or have other metadata.
-    rows: BTreeMap<ResourceKey, InventoryRow>,
+    rows: BTreeMap<ResourceKey, Option<InventoryRow>>,
     missing: MissingResources,
     has_more: bool,
     /// True if more are deleted than one round tells.
@@ -236,7 +229,7 @@ fn compare<E>(
             }
         };
         if compared.rows.len() < LEARNED {
-            compared.rows.insert(key, noted);
+            compared.rows.insert(key, Some(noted));
         } else {
             compared.has_more = true;
         }

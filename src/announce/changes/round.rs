@@ -15,7 +15,7 @@ use resourcesync::uri::Uri;
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::inventory::{DeletionRules, InventoryRow, MissingResources};
 use crate::announce::changes::selection::Selection;
-use crate::announce::changes::taken_keys::KeyRow;
+use crate::announce::changes::taken_keys::{KeyChanges, KeyRow};
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::time::later;
 use crate::state::DocId;
@@ -150,7 +150,7 @@ pub struct Taken {
     /// True if more are fresh.
     pub has_more: bool,
     pub lists: Vec<TakenList>,
-    pub keys: BTreeMap<(Uri, u32), Option<KeyRow>>,
+    pub keys: KeyChanges,
     /// Resources that are listed otherwise than before (C28).
     pub inventory: BTreeMap<ResourceKey, Option<InventoryRow>>,
     pub missing: Option<MissingResources>,

@@ -5,7 +5,6 @@
 
 mod fresh_entries;
 mod selected_list;
-mod unsaved_keys;
 
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
@@ -17,8 +16,7 @@ use crate::announce::changes::round::{
 };
 use crate::announce::changes::selection::fresh_entries::FreshEntries;
 use crate::announce::changes::selection::selected_list::{SelectedList, is_ahead};
-use crate::announce::changes::selection::unsaved_keys::UnsavedKeys;
-use crate::announce::changes::taken_keys::TakenKeys;
+use crate::announce::changes::taken_keys::{KeyChanges, KeyRow, TakenKeys, appended};
 
 /// Result of a comparison.
 #[derive(Debug)]
@@ -32,7 +30,8 @@ pub struct Selection {
     /// In order of their URIs.
     lists: Vec<SelectedList>,
     pub fresh: FreshEntries,
-    keys: UnsavedKeys,
+    /// Rows that were changed since the last round.
+    unsaved: KeyChanges,
 }
 
 impl Selection {
@@ -48,13 +47,13 @@ impl Selection {
             depends_on_time: false,
             lists: Vec::with_capacity(request.lists.len()),
             fresh: FreshEntries::default(),
-            keys: UnsavedKeys::new(request.lists.len()),
+            unsaved: KeyChanges::new(),
         };
         let mut comparison = Comparison::new(max);
         for list in &request.lists {
             selection.add_list(request, list, &mut comparison, files)?;
         }
-        let unsaved = &mut selection.keys;
+        let unsaved = &mut selection.unsaved;
         let mut before: Option<Uri> = None;
         let mut number = 0;
         let compared = comparison.conclude(|pass| {
@@ -63,7 +62,7 @@ impl Selection {
                     .vanished
                     .is_some_and(|at| request.watch.is_forgotten(at))
                 {
-                    unsaved.forget(list, first);
+                    unsaved.entry((list, first)).or_insert(None);
                     return;
                 }
                 if before.as_ref() != Some(&list) {
@@ -84,7 +83,7 @@ impl Selection {
         }));
         taken.sort_unstable_by_key(|entry| (entry.list, entry.place.position));
         for entry in taken {
-            take_key(&mut selection.lists, &mut selection.keys, &entry);
+            selection.lists[entry.list as usize].take(entry.place.key);
         }
         selection.fresh = FreshEntries::new(fresh, copies);
         selection.depends_on_time = selection
@@ -137,7 +136,7 @@ impl Selection {
                 }
             }
         }
-        self.keys.change(&list.list, keys.into_changes());
+        self.unsaved.extend(keys.into_changes(&list.list));
         Ok(())
     }
 
@@ -208,11 +207,18 @@ impl Selection {
             list: numbers[entry.list as usize].unwrap_or_default(),
         });
         let changes: Vec<FreshChange> = changes.collect();
-        let (lists, keys) = (&mut self.lists, &mut self.keys);
-        self.fresh
-            .take(told.len(), |entry| take_key(lists, keys, entry));
-        let uris = self.lists.iter().map(|list| &list.version.list);
-        let keys = self.keys.take(uris, files)?;
+        self.fresh.take(told.len(), |entry| {
+            self.lists[entry.list as usize].take(entry.place.key)
+        });
+        let mut keys = std::mem::take(&mut self.unsaved);
+        for list in &mut self.lists {
+            let uri = &list.version.list;
+            if !list.added.is_empty() {
+                let last = last_row(uri, &keys, files)?;
+                let rows = appended(last, list.added.drain(..)).into_iter();
+                keys.extend(rows.map(|(number, row)| ((uri.clone(), number), Some(row))));
+            }
+        }
         for (entry, fresh) in told.iter().zip(&changes) {
             let is_undated = fresh.change.datetime.is_none();
             self.lists[entry.list as usize].note_told(is_undated, entry.is_ahead);
@@ -238,9 +244,29 @@ impl Selection {
     }
 }
 
-/// Counts an entry as taken from its list.
-fn take_key(lists: &mut [SelectedList], keys: &mut UnsavedKeys, entry: &Candidate) {
-    let list = entry.list as usize;
-    lists[list].left -= 1;
-    keys.add(list, entry.place.key);
+/// Returns the last row of keys of a list that are present, with those that are to be written.
+fn last_row<F: RoundFiles>(
+    list: &Uri,
+    rows: &KeyChanges,
+    files: &mut F,
+) -> Result<Option<(u32, KeyRow)>, F::Error> {
+    let all = (list.clone(), 0)..=(list.clone(), u32::MAX);
+    let is_present = |row: &KeyRow| row.vanished.is_none();
+    let mut unsaved = rows.range(all).rev().filter_map(|((_, number), row)| {
+        let row = row.as_ref().filter(|row| is_present(row))?;
+        Some((*number, row.clone()))
+    });
+    let unsaved = unsaved.next();
+    let saved = files.last_taken(list)?.map(|(number, row)| {
+        let is_deleted = rows.contains_key(&(list.clone(), number));
+        if is_deleted {
+            (number, KeyRow::new(&[], None))
+        } else {
+            (number, row)
+        }
+    });
+    Ok(match (unsaved, saved) {
+        (Some(unsaved), Some(saved)) if saved.0 > unsaved.0 => Some(saved),
+        (unsaved, saved) => unsaved.or(saved),
+    })
 }

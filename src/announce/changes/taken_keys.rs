@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use resourcesync::change::ChangeKey;
 use resourcesync::change_list::Listed;
+use resourcesync::uri::Uri;
 
 use crate::announce::changes::round::WatchedTime;
 
@@ -44,8 +45,8 @@ impl Hasher for KeyHasher {
     fn write_usize(&mut self, _: usize) {}
 }
 
-/// Rows to write; nothing for a row to delete.
-pub type RowChanges = BTreeMap<u32, Option<KeyRow>>;
+/// Rows of keys to write, by list and number; nothing for a row to delete.
+pub type KeyChanges = BTreeMap<(Uri, u32), Option<KeyRow>>;
 
 /// The keys that were taken from one list.
 ///
@@ -78,12 +79,11 @@ impl TakenKeys {
         keys
     }
 
-    /// Returns the rows that are to be written.
-    pub fn into_changes(mut self) -> RowChanges {
+    /// Returns the rows of the list that are to be written.
+    pub fn into_changes(mut self, list: &Uri) -> KeyChanges {
         let changed = self.changed.into_iter();
-        changed
-            .map(|number| (number, self.rows.remove(&number)))
-            .collect()
+        let changed = changed.map(|number| ((list.clone(), number), self.rows.remove(&number)));
+        changed.collect()
     }
 
     fn present(&self) -> impl Iterator<Item = ChangeKey> {
@@ -142,15 +142,8 @@ impl TakenKeys {
         if back.is_empty() {
             return;
         }
-        let mut returned: Vec<ChangeKey> = Vec::new();
-        new.retain(|(key, _)| match back.get_mut(key) {
-            Some(count) if *count > 0 => {
-                *count -= 1;
-                returned.push(*key);
-                false
-            }
-            _ => true,
-        });
+        let returned = new.extract_if(.., |(key, _)| take_one(&mut back, *key));
+        let returned: Vec<ChangeKey> = returned.map(|(key, _)| key).collect();
         self.remove(&returned, true);
         self.add(returned);
     }
@@ -179,13 +172,7 @@ impl TakenKeys {
             if !row.keys().any(|key| left.contains_key(&key)) {
                 continue;
             }
-            let kept = row.keys().filter(|key| match left.get_mut(key) {
-                Some(count) if *count > 0 => {
-                    *count -= 1;
-                    false
-                }
-                _ => true,
-            });
+            let kept = row.keys().filter(|key| !take_one(&mut left, *key));
             let kept: Vec<ChangeKey> = kept.collect();
             if kept.len() < row.count() {
                 *row = KeyRow::new(&kept, row.vanished);
@@ -217,6 +204,12 @@ impl TakenKeys {
             self.changed.insert(number);
         }
     }
+}
+
+/// Takes one from the count of a key. Returns false if there is none left.
+fn take_one(counts: &mut KeyMap<u32>, key: ChangeKey) -> bool {
+    let left = counts.get_mut(&key).filter(|count| **count > 0);
+    left.map(|count| *count -= 1).is_some()
 }
 
 /// Returns the rows that some more keys make after the last row of a list.

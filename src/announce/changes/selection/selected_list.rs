@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use jiff::Timestamp;
+use resourcesync::change::ChangeKey;
 use resourcesync::change_list::{Listed, ListedChanges};
 
 use crate::announce::changes::fresh::Candidate;
@@ -20,6 +21,8 @@ pub struct SelectedList {
     dated: Option<u32>,
     /// Entries that were not taken.
     pub left: usize,
+    /// Keys that were taken, and that no row has yet.
+    pub added: Vec<ChangeKey>,
     /// The time of the earliest of those that are not among the entries of the selection, and do not wait.
     pub late: Option<Timestamp>,
     /// Entries with a datetime that cannot be read, and that no report has counted.
@@ -59,12 +62,19 @@ impl SelectedList {
             span: listed.span(),
             dated,
             left: 0,
+            added: Vec::new(),
             late: None,
             invalid: listed.undated.invalid,
             rewriting: 0,
             report,
         };
         (selected, times)
+    }
+
+    /// Counts the entry with this key as taken.
+    pub fn take(&mut self, key: ChangeKey) {
+        self.left -= 1;
+        self.added.push(key);
     }
 
     /// Returns true if a comparison with a list to read would find the same.
