@@ -2,14 +2,12 @@
 //! commands and the metrics. Each is a few queries, in the daemon as in a command, whether a daemon runs or not.
 //!
 //! [`status()`] makes all of it, [`outline`] what the metrics need, [`summary()`] one line. Each part has a file:
-//! [`sources`], [`documents`] and [`findings`] are about the trees, [`channels`], [`outbox`] and [`notifications`] about
-//! what is announced. [`mod@status`] has the types that all of them fill, as JSON has them.
+//! [`sources`], [`documents`] and [`findings`] are about the trees, [`channels`] and [`outbox`] about what is announced. [`mod@status`] has the types that all of them fill, as JSON has them.
 
 pub mod channels;
 pub mod documents;
 pub mod figures;
 pub mod findings;
-pub mod notifications;
 pub mod outbox;
 pub mod sources;
 pub mod status;
@@ -83,7 +81,7 @@ pub fn status(reader: &Reader<'_>) -> Result<Status> {
     (status.broken, status.more_broken) = sources::broken(reader)?;
     (status.findings, status.more_findings) = findings::first(reader)?;
     status.finding_groups = findings::groups(reader)?;
-    status.notifications = notifications::latest(reader)?;
+    status.notifications = reader.history.latest(reader.db)?;
     Ok(status)
 }
 

@@ -50,7 +50,7 @@ fn what_follows_in_the_log_is_due_and_a_restart_remembers_the_log() {
     publish(&mut world, 2);
     let outcomes = |world: &World| -> Vec<(u64, Option<usize>, Vec<Outcome>)> {
         let reader = world.engine().reader(world.now);
-        let all = rsnotify::report::notifications::latest(&reader).unwrap();
+        let all = reader.history.latest(reader.db).unwrap();
         let of_changes = all.iter().filter(|shown| shown.kind == ChannelKind::Change);
         let outcomes = of_changes.map(|shown| {
             let hubs = shown.hubs.iter().map(|hub| hub.outcome);
