@@ -138,10 +138,9 @@ mod tests {
     fn a_topic_without_subscribers_is_not_the_oldest_and_hides_no_other() {
         let idle = refused(RefusalKind::NoSubscribersLikely, 0);
         let silent = refused(RefusalKind::NoAnswer, 40);
-        let mut sum = HubSummary::new(&idle);
-        sum.add(&idle);
+        let sum = HubSummary::of(&[&idle]);
         assert_eq!((sum.oldest, sum.due), (None, 1));
-        sum.add(&silent);
+        let sum = HubSummary::of(&[&idle, &silent]);
         assert_eq!(sum.oldest, silent.since);
     }
 }

@@ -67,39 +67,35 @@ impl HubSummary<'_> {
 }
 
 impl<'a> HubSummary<'a> {
-    pub fn new(view: &'a HubView) -> HubSummary<'a> {
+    /// Sums up the views of one hub on some channels, one at least.
+    pub fn of(views: &[&'a HubView]) -> HubSummary<'a> {
+        let all = || views.iter().copied();
+        let refusal = |view: &HubView| view.failure().map(|refusal| refusal.kind);
+        let idle = Some(RefusalKind::NoSubscribersLikely);
+        let awaited = all().filter(|view| refusal(view) != idle);
+        let unfetched = all().filter(|view| view.fetch_confirmed == Some(false));
+        let last = all().filter_map(|view| view.last.as_ref());
         HubSummary {
-            hub: &view.hub,
-            mode: view.mode,
-            states: BTreeMap::new(),
-            due: 0,
-            in_flight: 0,
-            oldest: None,
-            refused: BTreeMap::new(),
-            unfetched: 0,
-            accepted: None,
-            last: None,
-            troubles: Vec::new(),
+            hub: &views[0].hub,
+            mode: views[0].mode,
+            states: counts(all().map(|view| view.state)),
+            due: all().map(|view| view.due).sum(),
+            in_flight: all().filter(|view| view.in_flight.is_some()).count(),
+            oldest: awaited.filter_map(|view| view.since).min(),
+            refused: counts(all().filter_map(refusal)),
+            unfetched: unfetched.count(),
+            accepted: all().filter_map(|view| view.accepted).max(),
+            last: last.max_by_key(|last| last.at),
+            troubles: troubles(all()),
         }
     }
+}
 
-    pub fn add(&mut self, view: &'a HubView) {
-        *self.states.entry(view.state).or_default() += 1;
-        self.due += view.due;
-        self.in_flight += usize::from(view.in_flight.is_some());
-        let refusal = view.failure().map(|refusal| refusal.kind);
-        if refusal != Some(RefusalKind::NoSubscribersLikely) {
-            self.oldest = earliest(self.oldest, view.since);
-        }
-        if let Some(kind) = refusal {
-            *self.refused.entry(kind).or_default() += 1;
-        }
-        self.unfetched += usize::from(view.fetch_confirmed == Some(false));
-        self.accepted = self.accepted.max(view.accepted);
-        let last = self.last.into_iter().chain(&view.last);
-        self.last = last.max_by_key(|last| last.at);
-        note_trouble(&mut self.troubles, view);
-    }
+/// Returns how often each item occurs.
+fn counts<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
+    let mut counts = BTreeMap::new();
+    items.for_each(|item| *counts.entry(item).or_default() += 1);
+    counts
 }
 
 impl Status {
@@ -116,44 +112,46 @@ impl Status {
         &'a self,
         key: impl Fn(&'a ChannelView, &'a HubView) -> K,
     ) -> BTreeMap<K, HubSummary<'a>> {
-        let mut hubs = BTreeMap::new();
+        let mut views: BTreeMap<K, Vec<&HubView>> = BTreeMap::new();
         for channel in &self.channels {
             for view in &channel.hubs {
-                let summary = hubs.entry(key(channel, view));
-                summary.or_insert_with(|| HubSummary::new(view)).add(view);
+                views.entry(key(channel, view)).or_default().push(view);
             }
         }
-        hubs
+        let views = views.into_iter();
+        views
+            .map(|(key, views)| (key, HubSummary::of(&views)))
+            .collect()
     }
 }
 
-fn note_trouble<'a>(troubles: &mut Vec<HubTrouble<'a>>, view: &'a HubView) {
-    let Some(reason) = view.trouble().filter(|_| view.state.is_trouble()) else {
-        return;
-    };
-    let kind = view.failure().map(|refusal| refusal.kind);
-    // Where the hub fails as a whole, other channels were not tried.
-    let is_it = |last: &&Attempt| last.refusal.as_ref().map(|refusal| refusal.kind) == kind;
-    let last = view.last.as_ref().filter(is_it);
-    let own_reason = last.and_then(Attempt::own_reason);
-    let mut known = troubles.iter_mut();
-    match known.find(|trouble| (trouble.state, trouble.kind) == (view.state, kind)) {
-        Some(trouble) => {
-            trouble.own_reason = trouble.own_reason.or(own_reason);
-            trouble.channels += 1;
-            trouble.since = earliest(trouble.since, view.since);
+fn troubles<'a>(views: impl Iterator<Item = &'a HubView>) -> Vec<HubTrouble<'a>> {
+    let mut troubles: Vec<HubTrouble<'a>> = Vec::new();
+    for view in views.filter(|view| view.state.is_trouble()) {
+        let Some(reason) = view.trouble() else {
+            continue;
+        };
+        let kind = view.failure().map(|refusal| refusal.kind);
+        // Where the hub fails as a whole, other channels were not tried.
+        let is_it = |last: &&Attempt| last.refusal.as_ref().map(|refusal| refusal.kind) == kind;
+        let last = view.last.as_ref().filter(is_it);
+        let own_reason = last.and_then(Attempt::own_reason);
+        let mut known = troubles.iter_mut();
+        match known.find(|trouble| (trouble.state, trouble.kind) == (view.state, kind)) {
+            Some(trouble) => {
+                trouble.own_reason = trouble.own_reason.or(own_reason);
+                trouble.channels += 1;
+                trouble.since = trouble.since.into_iter().chain(view.since).min();
+            }
+            None => troubles.push(HubTrouble {
+                state: view.state,
+                kind,
+                reason,
+                own_reason,
+                channels: 1,
+                since: view.since,
+            }),
         }
-        None => troubles.push(HubTrouble {
-            state: view.state,
-            kind,
-            reason,
-            own_reason,
-            channels: 1,
-            since: view.since,
-        }),
     }
-}
-
-fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
-    one.into_iter().chain(other).min()
+    troubles
 }
