@@ -221,15 +221,6 @@ fn framework() -> ChannelKind {
     ChannelKind::Framework
 }
 
-/// The error for an unknown source name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no source is named \"{name}\"; there is {known}")]
-pub struct UnknownSource {
-    pub name: String,
-    /// The known names, for the message.
-    pub known: String,
-}
-
 impl Plan {
     /// Returns every hub and broker, with its mode.
     pub fn destinations(&self) -> impl Iterator<Item = (&Hub, Mode)> {
@@ -279,13 +270,13 @@ impl Plan {
         self.sources.iter().find_map(|source| source.mount(id))
     }
 
-    /// Returns the position of the source that an operator calls `name`.
-    pub fn source_named(&self, name: &str) -> Result<usize, UnknownSource> {
+    /// Returns the position of the source that an operator calls `name`, or the names that there are.
+    pub fn source_named(&self, name: &str) -> Result<usize, String> {
         let position = self.sources.iter().position(|source| source.name == name);
         let known = self.sources.iter().map(|source| source.name.as_str());
-        position.ok_or_else(|| UnknownSource {
-            name: name.to_owned(),
-            known: known.collect::<Vec<_>>().join(", "),
+        position.ok_or_else(|| {
+            let known = known.collect::<Vec<_>>().join(", ");
+            format!("no source is named \"{name}\"; there is {known}")
         })
     }
 

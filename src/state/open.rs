@@ -73,13 +73,9 @@ pub enum StateFileError {
     #[error("cannot open the lock file {0}")]
     Lock(PathBuf, #[source] std::io::Error),
     #[error(
-        "the state file {0} is that of `rsnotify run`: `rsnotify hub` needs a state_dir of its own"
+        "the state file {0} is that of `rsnotify {1}`: `rsnotify {2}` needs a state_dir of its own"
     )]
-    OfRun(PathBuf),
-    #[error(
-        "the state file {0} is that of `rsnotify hub`: `rsnotify run` needs a state_dir of its own"
-    )]
-    OfHub(PathBuf),
+    OfOther(PathBuf, &'static str, &'static str),
     #[error("another rsnotify uses the state directory {0}; stop it, or set another state_dir")]
     InUse(PathBuf),
     #[error("cannot read the state file {0}; run this as the user who runs rsnotify")]
@@ -277,10 +273,11 @@ impl StateFile {
         let exists = |query| db.exists(query, ()).map_err(|error| self.load_error(error));
         let of_run =
             "SELECT 1 FROM source UNION ALL SELECT 1 FROM hub UNION ALL SELECT 1 FROM subscription";
+        let of_other = |owner, other| StateFileError::OfOther(self.path.clone(), owner, other);
         match (is_hub, exists("SELECT 1 FROM daemon")?) {
             (true, true) | (false, false) => Ok(()),
-            (false, true) => Err(StateFileError::OfHub(self.path.clone())),
-            (true, false) if exists(of_run)? => Err(StateFileError::OfRun(self.path.clone())),
+            (false, true) => Err(of_other("hub", "run")),
+            (true, false) if exists(of_run)? => Err(of_other("run", "hub")),
             (true, false) => db
                 .run("INSERT INTO daemon VALUES ('hub')", ())
                 .map_err(|error| self.save_error(error)),

@@ -65,7 +65,7 @@ pub fn event_of(
     };
     match request {
         ControlRequest::Accept { source } => {
-            source_named(reader, source)?;
+            reader.plan.source_named(source)?;
             let answer = ControlReply::Accepted {
                 source: source.clone(),
                 documents: 0,
@@ -134,7 +134,7 @@ fn answered(reader: &Reader<'_>, request: ControlRequest) -> Result<ControlReply
     let failed = |error: StateError| error_chain(&error);
     Ok(match request {
         ControlRequest::Missing { source } => {
-            let source = source_named(reader, &source)?;
+            let source = reader.plan.source_named(&source)?;
             ControlReply::Missing(report::sources::acceptable(reader, source).map_err(failed)?)
         }
         ControlRequest::Status => {
@@ -150,9 +150,4 @@ fn answered(reader: &Reader<'_>, request: ControlRequest) -> Result<ControlReply
         ControlRequest::PublicUrl => ControlReply::PublicUrl(reader.plan.public_url.to_string()),
         _ => return Err("this command is no question".to_owned()),
     })
-}
-
-fn source_named(reader: &Reader<'_>, name: &str) -> Result<usize, String> {
-    let named = reader.plan.source_named(name);
-    named.map_err(|unknown| unknown.to_string())
 }
