@@ -333,17 +333,19 @@ impl fmt::Display for Suspension {
             of,
             unmounted,
         } = self;
-        let are_away = match unmounted.as_slice() {
-            [] => String::new(),
-            _ => format!(
-                ", and the file system that held those below {} is not mounted there",
-                first_of(unmounted)
-            ),
-        };
+        if unmounted.is_empty() {
+            return write!(
+                f,
+                "{missing} of {of} documents of {source} are missing: their deletions are suspended until enough \
+                 are back, or until you run `rsnotify accept {source}`"
+            );
+        }
+        let directories = first_of(unmounted);
         write!(
             f,
-            "{missing} of {of} documents of {source} are missing{are_away}: their deletions are suspended until enough are \
-             back, or until you run `rsnotify accept {source}`"
+            "{missing} of {of} documents of {source} are missing, and the file system that held those below \
+             {directories} is not mounted there: their deletions are suspended until enough are back, or until \
+             you run `rsnotify accept {source}`"
         )
     }
 }

@@ -35,7 +35,7 @@ pub enum Finding {
     #[error("{uri} names {index} as its index, which is not an index")]
     NoIndex { uri: Uri, index: Uri },
     /// A Capability List advertises only hubs that are not configured for one of its channels: nothing is sent on it.
-    #[error("{set} advertises only hubs that are not configured{}", what_is_not_sent(*kind, hubs))]
+    #[error(fmt = foreign_hubs)]
     ForeignHubs {
         set: Uri,
         kind: ChannelKind,
@@ -50,7 +50,7 @@ pub enum Finding {
     )]
     ForeignTopic { set: Uri, topic: Topic },
     /// A topic that is no URI.
-    #[error("{set} advertises the topic {:?}, which {}", topic.as_str(), what_is_invalid(*forbidden))]
+    #[error(fmt = invalid_topic)]
     InvalidTopic {
         set: Uri,
         topic: Topic,
@@ -142,10 +142,13 @@ pub enum Finding {
     ForeignCapability { uri: Uri, capability: String },
     /// A document is beyond the limits of the Sitemap protocol.
     #[error(
-        "{uri} has {} in {} bytes, and a list may have {MAX_ENTRIES} in {MAX_SIZE}: its changes are announced, and what it \
-         lists beyond that is not remembered; split it, and list the parts in an index",
-        counted(oversize.entries, "entry", "entries"),
-        oversize.size
+        "{uri} has {entries} in {size} bytes, and a list may have {most} in {largest}: \
+         its changes are announced, and what it lists beyond that is not remembered; split it, and list \
+         the parts in an index",
+        entries = counted(oversize.entries, "entry", "entries"),
+        size = oversize.size,
+        most = MAX_ENTRIES,
+        largest = MAX_SIZE
     )]
     TooLarge { uri: Uri, oversize: Oversize },
     /// A document lists something by an address that is not absolute; nothing is known of it.
@@ -371,20 +374,38 @@ fn counted(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-/// Returns what follows from hubs that are not configured for a kind of channel.
-fn what_is_not_sent(kind: ChannelKind, hubs: &[Hub]) -> String {
+fn foreign_hubs(
+    set: &Uri,
+    kind: &ChannelKind,
+    hubs: &[Hub],
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     let hubs = hubs.iter().map(Hub::as_str).collect::<Vec<_>>().join(" ");
     match kind {
-        ChannelKind::Framework => format!(", so nothing is sent: {hubs}"),
-        ChannelKind::Change => format!(" for changes of resources, so none is sent: {hubs}"),
+        ChannelKind::Framework => write!(
+            f,
+            "{set} advertises only hubs that are not configured, so nothing is sent: {hubs}"
+        ),
+        ChannelKind::Change => write!(
+            f,
+            "{set} advertises only hubs that are not configured for changes of resources, so none is sent: {hubs}"
+        ),
     }
 }
 
-/// Returns what is wrong with a topic that is no URI, because of a character or as a whole.
-fn what_is_invalid(forbidden: Option<char>) -> String {
+fn invalid_topic(
+    set: &Uri,
+    topic: &Topic,
+    forbidden: &Option<char>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let topic = topic.as_str();
     let Some(forbidden) = forbidden else {
-        return "is not an absolute URI such as https://example.org/, so nothing is sent"
-            .to_owned();
+        return write!(
+            f,
+            "{set} advertises the topic {topic:?}, which is not an absolute URI such as https://example.org/, so nothing \
+             is sent"
+        );
     };
     let name = match forbidden {
         ' ' => "a space".to_owned(),
@@ -393,5 +414,9 @@ fn what_is_invalid(forbidden: Option<char>) -> String {
     let mut utf8 = [0; 4];
     let escapes = forbidden.encode_utf8(&mut utf8).bytes();
     let escaped: String = escapes.map(|byte| format!("%{byte:02X}")).collect();
-    format!("has {name}: no URI may have one, so nothing is sent; write {escaped} instead")
+    write!(
+        f,
+        "{set} advertises the topic {topic:?}, which has {name}: no URI may have one, so nothing is sent; write {escaped} \
+         instead"
+    )
 }

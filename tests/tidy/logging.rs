@@ -10,7 +10,7 @@ use crate::source::{code_files, repository};
 const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
 /// Messages that are made elsewhere: where their words stand, and what begins each of them there.
-const MADE_ELSEWHERE: [(&str, &str, &str, &str); 3] = [
+const MADE_ELSEWHERE: [(&str, &str, &str, &str); 5] = [
     (
         "{notice}",
         "src/tree/mod.rs",
@@ -20,7 +20,19 @@ const MADE_ELSEWHERE: [(&str, &str, &str, &str); 3] = [
     (
         "{finding}",
         "src/announce/finding.rs",
-        "for Finding {",
+        "pub enum Finding {",
+        "#[error(",
+    ),
+    (
+        "{finding}",
+        "src/announce/finding.rs",
+        "fn foreign_hubs(",
+        "write!(",
+    ),
+    (
+        "{finding}",
+        "src/announce/finding.rs",
+        "fn invalid_topic(",
         "write!(",
     ),
     (
@@ -101,21 +113,26 @@ fn logged() -> Lines {
 
 /// Returns a message itself, or those of the place where it is made.
 fn said(message: &str) -> Vec<String> {
-    let elsewhere = MADE_ELSEWHERE
-        .iter()
-        .find(|(placeholder, ..)| *placeholder == message);
-    let Some((_, path, begins, mark)) = elsewhere else {
-        return vec![message.to_owned()];
-    };
-    let text = fs::read_to_string(repository().join(path)).unwrap();
-    let (_, rest) = text.split_once(begins).unwrap();
-    let (body, _) = rest.split_once("\n}\n").unwrap();
-    let parts = body.split(mark).skip(1);
-    let texts = parts.map(|part| {
-        let quote = part.find('"').unwrap();
-        literal(&part[quote..]).unwrap().0
-    });
-    texts.collect()
+    let mut texts = Vec::new();
+    for (placeholder, path, begins, mark) in MADE_ELSEWHERE {
+        if placeholder != message {
+            continue;
+        }
+        let text = fs::read_to_string(repository().join(path)).unwrap();
+        let (_, rest) = text.split_once(begins).unwrap();
+        let (body, _) = rest.split_once("\n}\n").unwrap();
+        let parts = body.split(mark).skip(1);
+        // What a function of its own says is not here.
+        let parts = parts.filter(|part| !part.starts_with("fmt = "));
+        texts.extend(parts.map(|part| {
+            let quote = part.find('"').unwrap();
+            literal(&part[quote..]).unwrap().0
+        }));
+    }
+    if texts.is_empty() {
+        texts.push(message.to_owned());
+    }
+    texts
 }
 
 /// Returns the part of docs/reference.md about log lines.
