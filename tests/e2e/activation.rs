@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, get, output, started_by};
+use crate::support::daemon::{Daemon, Setup, assert_contains, get, output, started_by};
 use crate::support::documents::Site;
 use crate::support::hub::FakeHub;
 
@@ -91,30 +91,22 @@ fn a_client_that_came_before_the_daemon_is_answered() {
 
 #[test]
 fn a_passed_socket_is_reached_at_its_own_address() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let daemon = Daemon::spawn(activated(listener, "LISTEN_FDNAMES=public", &setup));
     daemon.await_log("ready");
     let (head, _) = daemon.get(TOPIC);
-    assert!(
-        head.contains(&format!("<http://{address}{TOPIC}>; rel=\"self\"")),
-        "{head}"
-    );
+    assert_contains(&head, &format!("<http://{address}{TOPIC}>; rel=\"self\""));
 }
 
 #[test]
 fn an_address_that_nobody_can_reach_is_a_mistake_in_the_configuration() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let (code, _, said) = refused(listener, &setup);
     assert_eq!(code, Some(78), "{said}");
-    assert!(
-        said.contains("server.public_url: nobody can reach 0.0.0.0:"),
-        "{said}"
-    );
+    assert_contains(&said, "server.public_url: nobody can reach 0.0.0.0:");
 }
 
 #[test]
@@ -158,10 +150,9 @@ fn the_file_of_a_passed_unix_socket_stays() {
 
 #[test]
 fn a_socket_that_cannot_be_used_is_reported() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let (connected, _other) = UnixStream::pair().unwrap();
     let (code, _, said) = refused(connected, &setup);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("needs Accept=no"), "{said}");
+    assert_contains(&said, "needs Accept=no");
 }

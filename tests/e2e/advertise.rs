@@ -10,8 +10,10 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::daemon::{Setup, TOPICS, output};
-use crate::support::documents::{Site, URL, capability_list, list};
+use crate::support::daemon::{
+    Setup, TOPICS, assert_contains, assert_lacks, exit_with, fail, output, succeed,
+};
+use crate::support::documents::{Site, URL, capability_list};
 use crate::support::hub::FakeHub;
 use crate::support::needs;
 
@@ -23,9 +25,7 @@ fn setup(site: &Site, more: &str) -> Setup {
 
 /// Returns the output of `advertise`, which must succeed.
 fn advertised(setup: &Setup) -> String {
-    let (code, out, err) = output(&mut setup.command("advertise"));
-    assert_eq!(code, Some(0), "{out}{err}");
-    out
+    succeed(&mut setup.command("advertise"))
 }
 
 /// Returns the number of files that a text has patches of.
@@ -58,7 +58,8 @@ fn patch(text: &str) {
     let elsewhere = TempDir::new().unwrap();
     let (is_fine, said) = pipe(text, elsewhere.path(), &["patch", "-d", "/", "-p0"]);
     assert!(is_fine, "{said}");
-    assert!(!said.contains("fuzz") && !said.contains("offset"), "{said}");
+    assert_lacks(&said, "fuzz");
+    assert_lacks(&said, "offset");
 }
 
 /// An entry as it is written in a manner of ours.
@@ -105,9 +106,9 @@ fn patched_lists_advertise_their_channels_and_the_daemon_notices() {
     ]);
     assert_eq!(heard.len(), 3, "{heard:?}");
     assert_eq!(patches(&advertised(&setup)), 0);
-    assert!(!findings().contains("does not advertise"), "{}", findings());
+    assert_lacks(&findings(), "does not advertise");
     // The channels are those of before: nothing was lost on the way.
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     hub.changes_until(&["updated changelist a/changelist.xml"]);
     assert!(daemon.stop().success());
     assert_eq!(patches(&advertised(&setup)), 0);
@@ -143,10 +144,7 @@ fn add_various_lists(site: &Site) {
         .replace("/></url>", "/>\r\n\t</url>\r")
         .replace("</urlset>\n", "</urlset>");
     let line = capability_list("c", &["resourcelist"]).replace('\n', "");
-    site.write(
-        "a/capabilitylist.xml",
-        &capability_list("a", &["changelist"]),
-    );
+    site.write_capability_list("a", &["changelist"]);
     site.write("b/capabilitylist.xml", &tabs);
     site.write("c d/capabilitylist.xml", &line);
 }
@@ -179,7 +177,7 @@ fn written_lists_are_those_that_patch_leaves_and_a_second_run_changes_nothing() 
         3,
         "{out}"
     );
-    assert!(out.contains("cgi is not in the tree"), "{out}");
+    assert_contains(&out, "cgi is not in the tree");
     assert!(site.path("b/capabilitylist.xml").is_symlink());
     for list in [
         "a/capabilitylist.xml",
@@ -209,13 +207,11 @@ fn what_cannot_be_written_is_named_with_file_and_line_and_the_rest_is_written() 
     site.add_set("b");
     let broken = capability_list("b", &["changelist"]).replace("</url>", "</uri>");
     site.write("b/capabilitylist.xml", &broken);
-    let (code, out, err) = output(setup(&site, "").command("advertise").arg("--write"));
-    assert_eq!(code, Some(1), "{out}{err}");
+    let (out, err) = exit_with(setup(&site, "").command("advertise").arg("--write"), 1);
     let path = |list: &str| site.path(list).display().to_string();
-    let written = format!("{} written", path("a/capabilitylist.xml"));
-    assert!(out.contains(&written), "{out}");
+    assert_contains(&out, &format!("{} written", path("a/capabilitylist.xml")));
     let named = format!("{} cannot be patched: line ", path("b/capabilitylist.xml"));
-    assert!(err.contains(&named), "{err}");
+    assert_contains(&err, &named);
     assert_eq!(
         fs::read_to_string(site.path("b/capabilitylist.xml")).unwrap(),
         broken
@@ -273,8 +269,7 @@ fn it_leaves_tree_and_state_as_they_are() {
     permit(0o555);
     let before = (traces(site.root.path()), traces(&state));
     for arguments in [&[][..], &["--entry"], &["--json"]] {
-        let (code, out, err) = output(setup.command("advertise").args(arguments));
-        assert_eq!(code, Some(0), "{out}{err}");
+        succeed(setup.command("advertise").args(arguments));
     }
     let after = (traces(site.root.path()), traces(&state));
     permit(0o755);
@@ -347,11 +342,8 @@ fn a_list_behind_links_is_patched_where_it_is() {
     symlink(releases.path().join("1"), site.path("b")).unwrap();
     let (code, out, err) = output(&mut setup.command("advertise"));
     assert_eq!((code, patches(&out)), (Some(1), 1), "{out}");
-    assert!(
-        err.contains("is the same file as another set's")
-            && err.contains(&format!("not {TOPICS}topics/main/b/capabilitylist/")),
-        "{err}"
-    );
+    assert_contains(&err, "is the same file as another set's");
+    assert_contains(&err, &format!("not {TOPICS}topics/main/b/capabilitylist/"));
 }
 
 #[test]
@@ -410,8 +402,7 @@ fn generators_get_the_entry_alone_also_of_lists_that_are_not_in_the_tree() {
     let channel =
         format!("[[channel]]\ncapability_list = \"{URL}cgi?list=--\"\ntopic = \"{URL}t/?a&b\"\n");
     let setup = setup(&site, &channel);
-    let (code, out, err) = output(setup.command("advertise").arg("--entry"));
-    assert_eq!(code, Some(0), "{err}");
+    let out = succeed(setup.command("advertise").arg("--entry"));
     let configured = entry("", "\n", "  ").replace(
         &format!("{TOPICS}topics/main//capabilitylist/"),
         &format!("{URL}t/?a&amp;b"),
@@ -422,14 +413,8 @@ fn generators_get_the_entry_alone_also_of_lists_that_are_not_in_the_tree() {
     );
     assert_eq!(out, wanted);
     let printed = advertised(&setup);
-    assert!(
-        printed.contains("cgi?list=-- is not in the tree"),
-        "{printed}"
-    );
-    assert!(
-        printed.contains(&format!("#   <loc>{URL}t/?a&amp;b</loc>\n")),
-        "{printed}"
-    );
+    assert_contains(&printed, "cgi?list=-- is not in the tree");
+    assert_contains(&printed, &format!("#   <loc>{URL}t/?a&amp;b</loc>\n"));
     patch(&printed);
 }
 
@@ -456,19 +441,17 @@ fn a_list_that_cannot_be_patched_is_reported_with_the_entry_and_exits_with_1() {
     let (code, out, err) = output(&mut setup.command("advertise"));
     assert_eq!((code, patches(&out)), (Some(1), 1), "{out}");
     assert_eq!(patches(&err), 0, "{err}");
-    assert!(
-        err.contains("b/capabilitylist.xml cannot be patched: its encoding is UTF-16LE"),
-        "{err}"
+    assert_contains(
+        &err,
+        "b/capabilitylist.xml cannot be patched: its encoding is UTF-16LE",
     );
-    assert!(
-        err.contains("c/capabilitylist.xml advertises the topic https://elsewhere.example/"),
-        "{err}"
+    assert_contains(
+        &err,
+        "c/capabilitylist.xml advertises the topic https://elsewhere.example/",
     );
-    assert!(
-        out.contains(&format!(
-            "#   <loc>{TOPICS}topics/main/b/capabilitylist/</loc>\n"
-        )),
-        "{out}"
+    assert_contains(
+        &out,
+        &format!("#   <loc>{TOPICS}topics/main/b/capabilitylist/</loc>\n"),
     );
     patch(&out);
 }
@@ -481,8 +464,7 @@ fn json_has_each_set_with_what_it_takes() {
     let site = Site::new();
     let setup = setup(&site, "");
     let answer = || -> Value {
-        let (code, out, err) = output(setup.command("advertise").arg("--json"));
-        assert_eq!(code, Some(0), "{err}");
+        let out = succeed(setup.command("advertise").arg("--json"));
         serde_json::from_str(&out).unwrap()
     };
     let lacking = answer();
@@ -525,20 +507,16 @@ fn a_destination_is_told_how_to_subscribe_and_an_operator_what_nobody_reaches() 
         );
     }
     let mut embedded = Setup::new(&site, &[], "");
-    let (code, _, err) = output(&mut embedded.command("advertise"));
-    assert_eq!(code, Some(1));
-    assert!(err.contains("set server.public_url"), "{err}");
+    let err = fail(&mut embedded.command("advertise"), 1);
+    assert_contains(&err, "set server.public_url");
     embedded.config = embedded.config.replace(
         "listen = \"127.0.0.1:0\"\nadmin",
         "listen = \"127.0.0.1:8400\"\nadmin",
     );
-    let (code, _, err) = output(&mut embedded.command("advertise"));
-    assert_eq!(code, Some(0));
-    assert!(
-        err.contains(
-            "only this host reaches http://127.0.0.1:8400: set server.public_url, or --public-url, to the address that Destinations reach"
-        ),
-        "{err}"
+    let (_, err) = exit_with(&mut embedded.command("advertise"), 0);
+    assert_contains(
+        &err,
+        "only this host reaches http://127.0.0.1:8400: set server.public_url, or --public-url, to the address that Destinations reach",
     );
 }
 
@@ -575,7 +553,6 @@ fn the_reason_why_only_this_host_reaches_an_address_is_told() {
     ] {
         site.write("a/capabilitylist.xml", list);
         let (_, _, err) = output(&mut setup.command("advertise"));
-        let words = format!("only this host reaches {words}");
-        assert!(err.contains(&words), "{words} in {err}");
+        assert_contains(&err, &format!("only this host reaches {words}"));
     }
 }

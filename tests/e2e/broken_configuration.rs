@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::daemon::{Setup, output};
+use crate::support::daemon::{Setup, assert_contains, body_of, exit_with, fail, output, succeed};
 use crate::support::documents::{Site, URL};
 
 /// A command that knows the file and no state directory but the one that the file names.
@@ -37,8 +37,7 @@ const QUESTIONS: [&[&str]; 4] = [
 
 #[test]
 fn a_file_that_is_wrong_at_the_moment_keeps_nobody_from_asking() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[], "");
+    let (_site, mut setup) = Setup::embedding("");
     setup.config = format!("state_dir = \"state\"\n{}", setup.config);
     let daemon = setup.start();
     let path = setup.file();
@@ -49,54 +48,42 @@ fn a_file_that_is_wrong_at_the_moment_keeps_nobody_from_asking() {
     ] {
         fs::write(&path, format!("state_dir = \"state\"\n{wrong}")).unwrap();
         for question in QUESTIONS {
-            let (code, out, err) = output(&mut with_file(&setup, question));
-            assert_eq!(code, Some(0), "{wrong}{question:?}: {out}{err}");
-            assert!(
-                err.contains("configuration is invalid") && err.contains(named),
-                "{err}"
-            );
+            let (_, err) = exit_with(&mut with_file(&setup, question), 0);
+            assert_contains(&err, "configuration is invalid");
+            assert_contains(&err, named);
         }
     }
     drop(daemon);
     // Where no daemon runs, its configuration says what its state means.
-    let (code, _, err) = output(&mut with_file(&setup, &["status"]));
-    assert_eq!(code, Some(78), "{err}");
+    fail(&mut with_file(&setup, &["status"]), 78);
 }
 
 #[test]
 fn the_state_directory_alone_is_enough_to_ask() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let daemon = setup.start();
     for question in QUESTIONS {
         let (code, out, err) = output(&mut with_state(&setup, question));
         assert_eq!((code, err.as_str()), (Some(0), ""), "{question:?}: {out}");
     }
     drop(daemon);
-    let (code, _, err) = output(&mut with_state(&setup, &["status"]));
-    assert_eq!(code, Some(78), "{err}");
-    assert!(err.contains("no rsnotify is running with"), "{err}");
+    let err = fail(&mut with_state(&setup, &["status"]), 78);
+    assert_contains(&err, "no rsnotify is running with");
 }
 
 #[test]
 fn advertise_asks_the_daemon_what_it_listens_on() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (site, setup) = Setup::embedding("");
     let root = site.root.path().display().to_string();
     // Nothing says which port: it took a free one.
     let tree: [&str; 4] = ["--root", &root, "--url", URL];
-    let (code, _, err) = output(setup.command("advertise").args(tree));
-    assert_eq!(code, Some(1), "{err}");
-    assert!(
-        err.contains("start rsnotify, or set server.public_url"),
-        "{err}"
-    );
+    let err = fail(setup.command("advertise").args(tree), 1);
+    assert_contains(&err, "start rsnotify, or set server.public_url");
     let daemon = setup.start();
-    let (code, out, err) = output(&mut with_state(
+    let out = succeed(&mut with_state(
         &setup,
         &["advertise", "--json", "--root", &root, "--url", URL],
     ));
-    assert_eq!(code, Some(0), "{err}");
     let said: Value = serde_json::from_str(&out).unwrap();
     let topic = said["sets"][0]["topic"].as_str().unwrap();
     let address = daemon.public;
@@ -104,8 +91,7 @@ fn advertise_asks_the_daemon_what_it_listens_on() {
         topic,
         format!("http://{address}/topics/main/a/capabilitylist/")
     );
-    let (head, _) = daemon.get(topic.strip_prefix(&format!("http://{address}")).unwrap());
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    body_of(daemon.get(topic.strip_prefix(&format!("http://{address}")).unwrap()));
 }
 
 #[test]
@@ -124,9 +110,7 @@ fn a_state_directory_inside_a_mount_is_refused() {
             "--state-dir",
             &state,
         ]);
-        let (code, _, err) = output(&mut process);
-        assert_eq!(code, Some(78), "{command}: {err}");
-        assert!(err.contains("lies inside the mount"), "{err}");
+        assert_contains(&fail(&mut process, 78), "lies inside the mount");
         assert!(!site.path("state").exists());
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::daemon::{Daemon, Setup, output};
+use crate::support::daemon::{Daemon, Setup, assert_contains, fail, output, succeed};
 use crate::support::documents::{Site, URL};
 use crate::support::hub::{FakeHub, Manner};
 
@@ -47,8 +47,7 @@ fn refused() -> (Site, FakeHub, Setup, Daemon) {
 
 fn json(setup: &Setup, command: &str, arguments: &[&str]) -> Value {
     let mut command = setup.command(command);
-    let (code, out, err) = output(command.args(arguments).arg("--json"));
-    assert_eq!(code, Some(0), "{err}");
+    let out = succeed(command.args(arguments).arg("--json"));
     serde_json::from_str(&out).unwrap()
 }
 
@@ -65,7 +64,7 @@ fn what_a_hub_is_due_of_a_log_is_shown_while_the_daemon_runs_and_after() {
         "rsnotify_changes_taken_total{source=\"main\",change=\"updated\"} 2".to_owned(),
         "rsnotify_change_reads_total{source=\"main\",how=\"learned\"} 1".to_owned(),
     ] {
-        assert!(metrics.contains(&line), "no {line} in {metrics}");
+        assert_contains(&metrics, &line);
     }
     let mut daemon = Some(daemon);
     for is_running in [true, false] {
@@ -84,9 +83,8 @@ fn what_a_hub_is_due_of_a_log_is_shown_while_the_daemon_runs_and_after() {
         assert_eq!(backlog["until"], "2026-11-01T00:00:02Z");
 
         let mut command = setup.command("outbox");
-        let (code, _, err) = output(command.args(["show", LIST, &hub.url()]));
-        assert_eq!(code, Some(1));
-        assert!(err.contains("a channel of each kind"), "{err}");
+        let err = fail(command.args(["show", LIST, &hub.url()]), 1);
+        assert_contains(&err, "a channel of each kind");
 
         let arguments = ["show", LIST, &hub.url(), "--kind", "change", "--payload"];
         let shown = json(&setup, "outbox", &arguments);
@@ -100,10 +98,10 @@ fn what_a_hub_is_due_of_a_log_is_shown_while_the_daemon_runs_and_after() {
             "updated  2026-11-01T00:00:01Z  https://source.example/a/1.txt",
             "due        2 changes in 1 notification",
         ] {
-            assert!(text.contains(words), "no {words:?} in {text}");
+            assert_contains(&text, words);
         }
         let (_, text, _) = output(&mut setup.command("status"));
-        assert!(text.contains("2 changes in 1 notification to"), "{text}");
+        assert_contains(&text, "2 changes in 1 notification to");
     }
 }
 
@@ -112,8 +110,7 @@ fn what_is_dropped_of_a_log_counts_as_told() {
     let (_site, hub, setup, daemon) = refused();
     let mut command = setup.command("outbox");
     let arguments = ["drop", LIST, &hub.url(), "--kind", "change", "--yes"];
-    let (code, out, err) = output(command.args(arguments));
-    assert_eq!(code, Some(0), "{err}");
+    let out = succeed(command.args(arguments));
     assert!(out.starts_with("dropped: 2 changes"), "{out}");
     let rows = json(&setup, "outbox", &["list"]);
     let mut rows = rows["outbox"].as_array().unwrap().iter();
@@ -145,12 +142,11 @@ fn a_dry_run_shows_the_first_notification_and_scan_what_was_taken() {
         (&changes["listed"], &changes["taken"]),
         (&5.into(), &3.into())
     );
-    let (code, out, err) = output(setup.command("run").arg("--dry-run"));
-    assert_eq!(code, Some(0), "{err}");
+    let out = succeed(setup.command("run").arg("--dry-run"));
     let mut blocks = out.split("# ");
     let is_of_changes = |block: &&str| block.contains("change-notification");
     let shown = blocks.find(is_of_changes).unwrap();
-    assert!(shown.contains(TOPIC), "{shown}");
+    assert_contains(shown, TOPIC);
     assert!(shown.contains("from=\"2026-11-01T00:00:02Z\" until=\"2026-11-01T00:00:04Z\""));
     assert!(shown.contains("a/3.txt") && shown.contains("a/4.txt"));
     assert!(blocks.all(|block| !is_of_changes(&block)), "{out}");

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::daemon::{Setup, output};
+use crate::support::daemon::{Setup, assert_contains, output};
 
 /// The output of `check --json`, with its exit code.
 struct Checked {
@@ -49,7 +49,7 @@ impl Checked {
     fn found(&self, words: &[&str]) {
         assert_eq!(self.findings.len(), words.len(), "{:#?}", self.findings);
         for (finding, words) in self.findings.iter().zip(words) {
-            assert!(finding.contains(words), "{words}: {finding}");
+            assert_contains(finding, words);
         }
         assert_eq!(self.code, Some(1));
     }

@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, output};
+use crate::support::daemon::{Daemon, Setup, assert_contains, exit_with, fail, output, succeed};
 use crate::support::documents::{Site, list};
 use crate::support::hub::FakeHub;
 
@@ -79,8 +79,7 @@ fn a_request_is_a_line_and_so_is_its_answer() {
 fn a_dry_run_says_what_would_be_accepted_and_accepts_nothing() {
     let (site, setup, _daemon) = suspended();
     let directory = site.path("a").display().to_string();
-    let (code, out, err) = output(accept(&setup).arg("--dry-run"));
-    assert_eq!(code, Some(0), "{err}");
+    let out = succeed(accept(&setup).arg("--dry-run"));
     let wanted = format!(
         "23 missing documents of main would be accepted as deleted:\n  23 of 23 in {directory}\n"
     );
@@ -101,17 +100,10 @@ fn a_dry_run_says_what_would_be_accepted_and_accepts_nothing() {
     // They still are suspended, and everybody says where.
     let (_, out, _) = output(&mut setup.command("status"));
     let suspended = "23 of 24 documents of main are missing: their deletions are suspended";
-    assert!(out.contains(suspended), "{out}");
-    assert!(
-        out.contains(&format!("\n    23 of 23 in {directory}\n")),
-        "{out}"
-    );
-    let (code, out, _) = output(&mut setup.command("check"));
-    assert_eq!(code, Some(1));
-    assert!(
-        out.contains(&format!("missing: 23 of 23 in {directory}\n")),
-        "{out}"
-    );
+    assert_contains(&out, suspended);
+    assert_contains(&out, &format!("\n    23 of 23 in {directory}\n"));
+    let (out, _) = exit_with(&mut setup.command("check"), 1);
+    assert_contains(&out, &format!("missing: 23 of 23 in {directory}\n"));
     let (_, out, _) = output(setup.command("status").arg("--json"));
     let status: Value = serde_json::from_str(&out).unwrap();
     let missing = &status["sources"][0]["missing_in"];
@@ -125,21 +117,13 @@ fn a_dry_run_says_what_would_be_accepted_and_accepts_nothing() {
 fn a_dry_run_asks_the_state_where_no_daemon_runs() {
     let (site, setup, daemon) = suspended();
     assert!(daemon.stop().success());
-    let (code, out, err) = output(accept(&setup).arg("--dry-run"));
-    assert_eq!(code, Some(0), "{err}");
-    assert!(
-        out.contains(&format!("  23 of 23 in {}", site.path("a").display())),
-        "{out}"
-    );
+    let out = succeed(accept(&setup).arg("--dry-run"));
+    assert_contains(&out, &format!("  23 of 23 in {}", site.path("a").display()));
     let (_, out, _) = output(accept(&setup).args(["--dry-run", "--json"]));
     let said: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(said["running"], false);
-    let (code, _, err) = output(setup.command("accept").args(["other", "--dry-run"]));
-    assert_eq!(code, Some(1));
-    assert!(
-        err.contains("no source is named \"other\"; there is main"),
-        "{err}"
-    );
+    let err = fail(setup.command("accept").args(["other", "--dry-run"]), 1);
+    assert_contains(&err, "no source is named \"other\"; there is main");
 }
 
 #[test]
@@ -168,16 +152,14 @@ fn what_a_killed_daemon_left_is_replaced() {
     fs::create_dir_all(setup.state.path().join("state/.control")).unwrap();
     fs::write(setup.state.path().join("state/.control/control.sock"), "").unwrap();
     let _daemon = setup.start();
-    let (code, out, err) = output(&mut accept(&setup));
-    assert_eq!(code, Some(0), "{err}");
+    let out = succeed(&mut accept(&setup));
     assert_eq!(out, "accepted 23 missing documents of main as deleted\n");
 }
 
 #[test]
 fn a_second_daemon_does_not_take_it() {
     let (_site, setup, _daemon) = suspended();
-    let (code, _, _) = output(&mut setup.command("run"));
-    assert_eq!(code, Some(1));
+    fail(&mut setup.command("run"), 1);
     assert_eq!(output(&mut accept(&setup)).0, Some(0));
 }
 
@@ -202,7 +184,7 @@ fn what_is_no_request_is_answered_with_an_error() {
     ] {
         let answer = answer(&setup, bytes);
         let said = answer["error"].as_str().unwrap();
-        assert!(said.contains(error), "{said}");
+        assert_contains(said, error);
     }
     assert!(daemon.stop().success());
 }
@@ -217,8 +199,7 @@ fn clients_that_neither_write_nor_read_stop_nobody() {
         let request = b"{\"version\":1,\"command\":\"accept\",\"source\":\"other\"}\n";
         stream.write_all(request).unwrap();
     }
-    let (code, out, err) = output(&mut accept(&setup));
-    assert_eq!(code, Some(0), "{err}");
+    let out = succeed(&mut accept(&setup));
     assert_eq!(out, "accepted 23 missing documents of main as deleted\n");
     assert!(daemon.stop().success());
     drop((silent, deaf));
@@ -227,12 +208,9 @@ fn clients_that_neither_write_nor_read_stop_nobody() {
 #[test]
 fn an_acceptance_before_the_first_start_leaves_nothing_behind() {
     let setup = Setup::new(&Site::new(), &["http://h.example/".to_owned()], "");
-    let (code, out, _) = output(&mut accept(&setup));
-    assert_eq!(code, Some(0));
-    assert!(out.contains("it is not running"), "{out}");
-    let (code, _, err) = output(setup.command("accept").arg("other"));
-    assert_eq!(code, Some(1));
-    assert!(err.contains("there is main"), "{err}");
+    assert_contains(&succeed(&mut accept(&setup)), "it is not running");
+    let err = fail(setup.command("accept").arg("other"), 1);
+    assert_contains(&err, "there is main");
     assert!(!setup.state.path().join("state").exists());
 }
 
@@ -240,9 +218,7 @@ fn an_acceptance_before_the_first_start_leaves_nothing_behind() {
 fn a_lock_without_a_socket_says_to_try_again() {
     let (_site, setup, _daemon) = suspended();
     fs::remove_file(socket(&setup)).unwrap();
-    let (code, _, err) = output(&mut accept(&setup));
-    assert_eq!(code, Some(1));
-    assert!(err.contains("retry in a moment"), "{err}");
+    assert_contains(&fail(&mut accept(&setup), 1), "retry in a moment");
 }
 
 #[test]
@@ -260,8 +236,7 @@ fn a_state_directory_with_a_long_path_has_one_too() {
     run.args(["--log-format", "json", "--log-level", "debug"]);
     let daemon = Daemon::spawn(run);
     daemon.await_log("ready");
-    let (code, out, err) = output(with("accept").arg("main"));
-    assert_eq!(code, Some(0), "{err}");
+    let out = succeed(with("accept").arg("main"));
     assert_eq!(out, "accepted 23 missing documents of main as deleted\n");
 }
 
@@ -271,15 +246,11 @@ fn what_cannot_be_saved_is_not_reported_as_accepted() {
     let state = setup.state.path().join("state/state.sqlite");
     let database = rusqlite::Connection::open(&state).unwrap();
     database.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let (code, _, err) = output(&mut accept(&setup));
-    assert_eq!(code, Some(1));
-    assert!(
-        err.contains("takes effect once the state can be saved"),
-        "{err}"
-    );
+    let err = fail(&mut accept(&setup), 1);
+    assert_contains(&err, "takes effect once the state can be saved");
     // What was refused does not wait to be saved.
     let (_, _, err) = output(setup.command("accept").arg("other"));
-    assert!(err.contains("no source is named \"other\""), "{err}");
+    assert_contains(&err, "no source is named \"other\"");
     database.execute_batch("ROLLBACK").unwrap();
     daemon.await_log("the state can be saved again");
     assert_eq!(output(&mut accept(&setup)).0, Some(0));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rstest::rstest;
 use serde_json::Value;
 
-use crate::support::daemon::Setup;
+use crate::support::daemon::{Setup, assert_contains};
 use crate::support::documents::{Site, capability_list, description, list};
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::ports;
@@ -14,12 +14,10 @@ use crate::support::ports;
 #[case(Manner::Refuse(503))]
 #[case(Manner::CutOff)]
 fn a_refused_notification_is_sent_again_byte_for_byte(#[case] manner: Manner) {
-    let site = Site::new();
-    let hub = FakeHub::start();
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, setup) = Setup::announcing("");
     let _daemon = setup.start();
     hub.behave(manner);
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let refused = hub.request();
     hub.behave(Manner::Accept);
     let accepted = hub.notification();
@@ -35,15 +33,12 @@ fn a_hub_that_was_down_gets_one_exact_difference_and_the_other_noticed_nothing()
     bad.behave(Manner::Refuse(503));
     let setup = Setup::new(&site, &[good.url(), bad.url()], "");
     let _daemon = setup.start();
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
-    assert_eq!(
-        good.notification().changes(),
-        ["updated changelist a/changelist.xml"]
-    );
+    site.write_list("a", "changelist", "2");
+    good.assert_told(["updated changelist a/changelist.xml"]);
     bad.request();
     for version in ["3", "4", "5"] {
-        site.write("a/changelist.xml", &list("a", "changelist", version));
-        site.write("a/resourcelist.xml", &list("a", "resourcelist", version));
+        site.write_list("a", "changelist", version);
+        site.write_list("a", "resourcelist", version);
         good.changes_until(&[
             "updated changelist a/changelist.xml",
             "updated resourcelist a/resourcelist.xml",
@@ -51,10 +46,7 @@ fn a_hub_that_was_down_gets_one_exact_difference_and_the_other_noticed_nothing()
     }
     bad.behave(Manner::Accept);
     // The one that was in flight, then one with all the rest.
-    assert_eq!(
-        bad.notification().changes(),
-        ["updated changelist a/changelist.xml"]
-    );
+    bad.assert_told(["updated changelist a/changelist.xml"]);
     let mut rest = bad.notification().changes();
     rest.sort();
     assert_eq!(
@@ -72,15 +64,12 @@ fn a_hub_that_is_gone_receives_everything_when_it_is_back_even_after_a_restart()
     let address = ports::reserved();
     let setup = Setup::new(&site, &[format!("http://{address}/publish")], "");
     let daemon = setup.start();
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     daemon.await_log("did not accept notification 1");
     daemon.kill();
     let hub = FakeHub::start_at(address);
     let _daemon = setup.start();
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated changelist a/changelist.xml"]
-    );
+    hub.assert_told(["updated changelist a/changelist.xml"]);
 }
 
 #[test]
@@ -109,7 +98,7 @@ fn forty_channels_cost_a_failing_hub_fifteen_attempts_in_30_s_and_are_told_as_so
     assert_eq!(daemon.status()["failing_hubs"][0]["hub"], hub.url());
     let (_, metrics) = daemon.get_admin("/metrics");
     let gauge = format!("rsnotify_hub_failing{{hub=\"{}\"}} 1", hub.url());
-    assert!(metrics.contains(&gauge), "{metrics}");
+    assert_contains(&metrics, &gauge);
 
     hub.behave(Manner::Accept);
     let returned = Instant::now();
@@ -145,11 +134,8 @@ fn a_hub_that_hangs_delays_no_other() {
     let setup = Setup::new(&site, &[good.url(), bad.url()], "");
     let daemon = setup.start();
     for version in ["2", "3"] {
-        site.write("a/changelist.xml", &list("a", "changelist", version));
-        assert_eq!(
-            good.notification().changes(),
-            ["updated changelist a/changelist.xml"]
-        );
+        site.write_list("a", "changelist", version);
+        good.assert_told(["updated changelist a/changelist.xml"]);
     }
     bad.request();
     drop(daemon);
@@ -166,8 +152,8 @@ fn a_ping_hub_is_told_of_the_topic_which_holds_the_change() {
     );
     let daemon = setup.start();
     let (_, empty) = daemon.get("/topics/main/a/capabilitylist/");
-    assert!(empty.contains("framework-notification"), "{empty}");
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    assert_contains(&empty, "framework-notification");
+    site.write_list("a", "changelist", "2");
     let ping = hub.notification();
     assert_eq!(
         ping.headers["content-type"],
@@ -179,10 +165,7 @@ fn a_ping_hub_is_told_of_the_topic_which_holds_the_change() {
         "{form}"
     );
     let (_, body) = daemon.get("/topics/main/a/capabilitylist/");
-    assert!(
-        body.contains("https://source.example/a/changelist.xml"),
-        "{body}"
-    );
+    assert_contains(&body, "https://source.example/a/changelist.xml");
 }
 
 #[test]
@@ -197,10 +180,7 @@ fn slow_answers_are_waited_for_side_by_side() {
     let setup = Setup::new(&site, &[hub.url()], "");
     let _daemon = setup.start();
     for set in &sets {
-        site.write(
-            &format!("{set}/changelist.xml"),
-            &list(set, "changelist", "2"),
-        );
+        site.write_list(set, "changelist", "2");
     }
     let first = hub.notification().at;
     let last = (1..sets.len())
@@ -219,7 +199,7 @@ fn a_hub_that_accepts_one_change_at_a_time_receives_all_one_by_one() {
     small.behave(Manner::Refuse(503));
     let setup = Setup::new(&site, &[good.url(), small.url()], "");
     let daemon = setup.start();
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     good.notification();
     small.request();
     // Meanwhile it is due three more.

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use rstest::rstest;
 
-use crate::support::daemon::{Setup, output};
+use crate::support::daemon::{Setup, assert_contains, assert_lacks, exit_with};
 use crate::support::documents::{Site, list};
 use crate::support::hub::{FakeHub, Request};
 
@@ -26,8 +26,7 @@ fn guarded(hub: &FakeHub, mode: &str, directory: &Path) -> String {
 }
 
 fn dry_run(setup: &Setup) -> (String, String) {
-    let (code, stdout, stderr) = output(setup.command("run").arg("--dry-run"));
-    assert_eq!(code, Some(0), "{stderr}");
+    let (stdout, stderr) = exit_with(setup.command("run").arg("--dry-run"), 0);
     (stdout, stderr)
 }
 
@@ -97,14 +96,9 @@ fn a_dry_run_prints_the_requests_that_a_run_then_sends(#[case] mode: &str) {
     let state = files(&setup.state.path().join("state"));
 
     let (printed, summary) = dry_run(&setup);
-    assert!(
-        summary.contains("2 requests would be sent; none was"),
-        "{summary}"
-    );
-    assert!(
-        !printed.contains("open-sesame") && !printed.contains("k-1"),
-        "{printed}"
-    );
+    assert_contains(&summary, "2 requests would be sent; none was");
+    assert_lacks(&printed, "open-sesame");
+    assert_lacks(&printed, "k-1");
     assert_eq!(hub.heard().len(), 0);
     assert_eq!(files(&setup.state.path().join("state")), state);
 
@@ -143,7 +137,7 @@ fn a_deletion_is_among_the_requests_although_it_has_to_wait() {
     setup.start().stop();
     site.remove("b/capabilitylist.xml");
     let (printed, _) = dry_run(&setup);
-    assert!(printed.contains("change=\"deleted\""), "{printed}");
+    assert_contains(&printed, "change=\"deleted\"");
     // The grace, and what was left of it when the printing began.
     let wait = printed.strip_prefix("# after ").unwrap();
     let wait: String = wait.chars().take_while(char::is_ascii_digit).collect();
@@ -152,15 +146,10 @@ fn a_deletion_is_among_the_requests_although_it_has_to_wait() {
 
 #[test]
 fn a_first_run_would_send_nothing_and_a_dry_one_leaves_no_trace() {
-    let site = Site::new();
-    let hub = FakeHub::start();
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (_site, _hub, setup) = Setup::announcing("");
     let (printed, summary) = dry_run(&setup);
     assert_eq!(printed, "");
-    assert!(summary.contains("0 requests would be sent"), "{summary}");
-    assert!(
-        summary.contains("takes what is there as known"),
-        "{summary}"
-    );
+    assert_contains(&summary, "0 requests would be sent");
+    assert_contains(&summary, "takes what is there as known");
     assert!(!setup.state.path().join("state").exists());
 }

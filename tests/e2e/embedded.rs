@@ -9,47 +9,42 @@ use serde_json::Value;
 use url::form_urlencoded;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, get, output};
-use crate::support::documents::{Site, URL, list};
+use crate::support::daemon::{Daemon, Setup, assert_contains, get, output};
+use crate::support::documents::{Site, URL};
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::listener::Listener;
 use crate::support::localhost;
 
 #[test]
 fn a_listener_sees_each_change_as_one_line() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (site, setup) = Setup::embedding("");
     let daemon = setup.start();
     let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
     let listener = Listener::start(&topic);
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let line = listener.line();
-    assert!(line.contains("updated  changelist"), "{line}");
-    assert!(
-        line.contains("https://source.example/a/changelist.xml"),
-        "{line}"
-    );
+    assert_contains(&line, "updated  changelist");
+    assert_contains(&line, "https://source.example/a/changelist.xml");
 }
 
 #[test]
 fn a_dry_run_shows_what_subscribers_would_be_sent() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[], "");
+    let (site, mut setup) = Setup::embedding("");
     let daemon = setup.start();
     let public = daemon.public;
     let topic = format!("http://{public}/topics/main/a/capabilitylist/");
     let listener = Listener::start(&topic);
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     listener.line();
     daemon.stop();
     setup.config = setup.config.replacen("127.0.0.1:0", &public.to_string(), 1);
-    site.write("a/changelist.xml", &list("a", "changelist", "3"));
+    site.write_list("a", "changelist", "3");
     let (_, printed, _) = output(setup.command("run").arg("--dry-run"));
     let title = format!("notification 2 of {topic}, to the subscriber http://127.0.0.1:");
-    assert!(printed.contains(&title), "{printed}");
+    assert_contains(&printed, &title);
     let links = format!("Link: <{topic}>; rel=\"self\", <http://{public}/hub>; rel=\"hub\"");
-    assert!(printed.contains(&links), "{printed}");
-    assert!(printed.contains("change=\"updated\""), "{printed}");
+    assert_contains(&printed, &links);
+    assert_contains(&printed, "change=\"updated\"");
 }
 
 #[test]
@@ -65,15 +60,14 @@ fn a_trial_needs_no_configuration_to_call_back_on_this_machine() {
     daemon.await_log("ready");
     let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
     let listener = Listener::start(&topic);
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let line = listener.line();
-    assert!(line.contains("updated  changelist"), "{line}");
+    assert_contains(&line, "updated  changelist");
 }
 
 #[test]
 fn a_proxy_variable_leads_no_callback_elsewhere() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (site, setup) = Setup::embedding("");
     let mut command = setup.command("run");
     command.args(["--log-format", "json"]);
     command.env_remove("no_proxy").env_remove("NO_PROXY");
@@ -85,7 +79,7 @@ fn a_proxy_variable_leads_no_callback_elsewhere() {
     daemon.await_log("ready");
     let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
     let listener = Listener::start(&topic);
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     listener.line();
 }
 
@@ -94,15 +88,14 @@ fn an_installed_hub_calls_nobody_inside_unless_it_is_allowed() {
     if !localhost::is_known() {
         return;
     }
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[], "");
+    let (_site, mut setup) = Setup::embedding("");
     let (without, _) = setup.config.split_once("allow_callback_networks").unwrap();
     setup.config = without.to_owned();
     let daemon = setup.start();
     let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
     let told = Listener::spawn(&topic).says();
     let words = "hub.callback is at an address that this hub does not deliver to";
-    assert!(told.contains(words), "{told}");
+    assert_contains(&told, words);
     // What a name stands for is not told to who asks, but to the operator.
     let answer = subscribe(daemon.public, &topic, "http://localhost:8000/c");
     assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
@@ -197,8 +190,7 @@ fn callbacks_that_are_refused_do_not_fill_the_log() {
     if !localhost::is_known() {
         return;
     }
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[], "");
+    let (_site, mut setup) = Setup::embedding("");
     let (without, _) = setup.config.split_once("allow_callback_networks").unwrap();
     setup.config = without.to_owned();
     let daemon = setup.start();
@@ -243,7 +235,7 @@ fn subscriptions_of_strangers_are_some_lines_and_a_sum() {
     }
     daemon.await_status(|status| status["embedded_hub"]["subscriptions"] == MANY);
     subscriber.behave(Manner::Refuse(410));
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let (mut begun, mut ended, mut summed_up) = (0, 0, [0, 0]);
     while begun + summed_up[0] < MANY || ended + summed_up[1] < MANY {
         let line = daemon.await_log("subscri");
@@ -265,8 +257,7 @@ fn subscriptions_of_strangers_are_some_lines_and_a_sum() {
 
 #[test]
 fn with_few_descriptors_and_many_clients_the_tree_is_read() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (site, setup) = Setup::embedding("");
     let run = setup.run();
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""]);
@@ -286,7 +277,7 @@ fn with_few_descriptors_and_many_clients_the_tree_is_read() {
         }
     }
     let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let deadline = Instant::now() + DEADLINE;
     loop {
         let (_, body) = get(daemon.public, "/topics/main/a/capabilitylist/");
@@ -301,14 +292,13 @@ fn with_few_descriptors_and_many_clients_the_tree_is_read() {
 
 #[test]
 fn a_listener_is_told_what_is_to_be_allowed() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[], "");
+    let (_site, mut setup) = Setup::embedding("");
     let (without, _) = setup.config.split_once("callback_ports").unwrap();
     setup.config = without.to_owned();
     let daemon = setup.start();
     let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
     let told = Listener::spawn(&topic).says();
     for words in ["callback_ports", "allow_callback_networks = ["] {
-        assert!(told.contains(words), "{told}");
+        assert_contains(&told, words);
     }
 }

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::daemon::{Setup, TOPICS, output};
+use crate::support::daemon::{Setup, TOPICS, assert_contains, output};
 use crate::support::documents::{Site, list};
 
 /// ESC, CR, a line of its own, C1, a bidirectional control, BEL, DEL.
@@ -160,6 +160,6 @@ fn log_lines_show_names_and_contents_escaped() {
             "json" => SHOWN.replace('\\', "\\\\"),
             _ => SHOWN.to_owned(),
         };
-        assert!(seen.contains(&shown), "{seen}");
+        assert_contains(&seen, &shown);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use crate::support::daemon::{Daemon, Setup, output};
+use crate::support::daemon::{Daemon, Setup, assert_contains, output};
 use crate::support::documents::Site;
 
 /// The command without anything around it: no home, no state directory, and a proxy that leads nowhere.
@@ -84,16 +84,12 @@ fn a_daemon_at_a_socket_is_found_by_its_file_although_its_secret_is_gone() {
     assert!(daemon.stop().success());
     let (code, _, stderr) = health(&arguments);
     assert_eq!(code, Some(1));
-    assert!(
-        stderr.contains("/admin.sock for /readyz: No such file"),
-        "{stderr}"
-    );
+    assert_contains(&stderr, "/admin.sock for /readyz: No such file");
 }
 
 #[test]
 fn a_daemon_that_still_looks_at_its_tree_is_alive_and_not_ready() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let setup = Setup {
         config: setup.config.replace("settle = \"50ms\"", "settle = \"1h\""),
         ..setup
@@ -153,7 +149,7 @@ fn an_impostor_is_not_well(#[case] answer: &'static str, #[case] said: &str) {
     let address = impostor(answer, Duration::ZERO);
     let (code, stdout, stderr) = health(&["--admin-listen", &address]);
     assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
-    assert!(stderr.contains(said), "{stderr}");
+    assert_contains(&stderr, said);
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
@@ -161,11 +157,8 @@ fn an_impostor_is_not_well(#[case] answer: &'static str, #[case] said: &str) {
 fn an_address_that_cannot_be_asked_is_the_operators_to_put_right() {
     let (code, _, stderr) = health(&["--admin-listen", "localhost:8401"]);
     assert_eq!(code, Some(78));
-    assert!(stderr.contains("has a host name"), "{stderr}");
+    assert_contains(&stderr, "has a host name");
     let (code, _, stderr) = health(&["--admin-listen", "127.0.0.1:0"]);
     assert_eq!(code, Some(1));
-    assert!(
-        stderr.contains("give it one in server.admin_listen"),
-        "{stderr}"
-    );
+    assert_contains(&stderr, "give it one in server.admin_listen");
 }

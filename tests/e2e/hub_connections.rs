@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rstest::rstest;
 
-use crate::support::daemon::{Daemon, Setup, output};
-use crate::support::documents::{Site, list};
+use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, output};
+use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::localhost;
 use crate::support::ports::reserved;
@@ -51,10 +51,7 @@ fn a_hub_and_a_broker_that_cannot_be_reached_are_named_at_the_start() {
     assert!(named.contains(&hub.as_str()), "{named:?}");
     let (_, out, _) = output(&mut setup.command("status"));
     for named in named {
-        assert!(
-            out.contains(&format!("{named} cannot be reached: ")),
-            "{out}"
-        );
+        assert_contains(&out, &format!("{named} cannot be reached: "));
     }
 }
 
@@ -66,7 +63,7 @@ fn a_hub_that_answers_a_submission_counts_as_reached() {
     daemon.await_status(|status| status["unreached"].as_array().unwrap().len() == 1);
     // It is tried again after a minute only, but something is to be sent before.
     let hub = FakeHub::start_at(at);
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     hub.notification();
     daemon.await_log("delivered");
     assert_eq!(daemon.status()["unreached"].as_array().unwrap().len(), 0);
@@ -86,8 +83,8 @@ fn a_broker_that_refuses_the_login_is_not_asked_again_before_there_is_something_
     let daemon = setup.launch();
     daemon.await_log(" refuses the login: User name [a]");
     let (_, out, _) = output(&mut setup.command("status"));
-    assert!(out.contains("refuses the login"), "{out}");
-    assert!(out.contains("correct the user, the password"), "{out}");
+    assert_contains(&out, "refuses the login");
+    assert_contains(&out, "correct the user, the password");
 }
 
 #[test]
@@ -113,7 +110,7 @@ fn secrets_from_anywhere_reach_the_hub_and_no_log_or_state() {
     command.env("CREDENTIALS_DIRECTORY", credentials.path());
     let daemon = Daemon::spawn(command);
     daemon.await_log("ready");
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let headers = hub.request().headers;
     for (name, value) in [
         ("authorization", "Bearer hidden-token"),
@@ -131,11 +128,11 @@ fn secrets_from_anywhere_reach_the_hub_and_no_log_or_state() {
         "\"x-file\": \"***\"",
         "\"x-plain\": \"plain\"",
     ] {
-        assert!(message.contains(told), "{told}: {message}");
+        assert_contains(message, told);
     }
     let (_, page) = daemon.get_admin("/status.json");
     let (_, log) = daemon.stop_and_tell();
-    assert!(!page.contains("hidden"), "{page}");
+    assert_lacks(&page, "hidden");
     assert!(!log.concat().contains("hidden"), "{log:#?}");
     assert_eq!(
         files_with(&setup.state.path().join("state"), "hidden"),
@@ -173,7 +170,7 @@ fn the_environment_names_a_proxy_and_what_is_reached_directly(
     command.env(except, "unrelated.example,127.0.0.1");
     let daemon = Daemon::spawn(command);
     daemon.await_log("ready");
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     for (hub, target) in [
         (&proxy, "http://hub.invalid/publish?k=1"),
         (&excepted, "/publish"),
@@ -210,14 +207,11 @@ fn a_hub_and_topics_at_an_ipv6_literal_are_reached() {
         ..setup
     };
     let daemon = setup.start();
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let request = hub.notification();
     assert_eq!(request.headers["host"], hub.address.to_string());
     let link = &request.headers["link"];
-    assert!(
-        link.contains(&format!("<{}>; rel=\"hub\"", hub.url())),
-        "{link}"
-    );
+    assert_contains(link, &format!("<{}>; rel=\"hub\"", hub.url()));
     assert!(daemon.public.is_ipv6());
     let (_, body) = daemon.get("/topics/main/a/capabilitylist/");
     assert_eq!(body.as_bytes(), request.body);

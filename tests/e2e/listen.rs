@@ -10,8 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::Setup;
-use crate::support::documents::{Site, list};
+use crate::support::daemon::{Setup, assert_contains};
 use crate::support::listener::Listener;
 use crate::support::source::{Attitude, FakeSource, LEASE, Request};
 
@@ -159,8 +158,7 @@ fn a_notification_without_the_right_signature_has_no_effect() {
     let forged = notification(&source, "10:00:00", "10:05:00", &["forged 10:05:00"]);
     let status = subscription.deliver_signed(&forged, "sha256=00");
     assert_eq!(status, Some(202));
-    let said = listener.says();
-    assert!(said.contains("its signature sha256=00 is wrong"), "{said}");
+    assert_contains(&listener.says(), "its signature sha256=00 is wrong");
     let signed = notification(&source, "10:00:00", "10:05:00", &["signed 10:05:00"]);
     assert_eq!(subscription.deliver(&signed), Some(200));
     assert!(listener.line().contains("/signed"));
@@ -562,8 +560,7 @@ fn what_is_no_topic_is_told_with_where_the_topic_is() {
             "is a changelist, and no topic; the Capability List that it belongs to advertises",
         ),
     ] {
-        let told = Listener::spawn(&source.url(path)).says();
-        assert!(told.contains(words), "{told}");
+        assert_contains(&Listener::spawn(&source.url(path)).says(), words);
     }
 }
 
@@ -638,8 +635,7 @@ fn a_source_description_stands_for_all_channels_of_the_kind() {
     for path in ["/a.xml", "/b.xml"] {
         source.publish(path, &document("capability=\"capabilitylist\"", ""));
     }
-    let told = Listener::spawn(&source.url("/")).says();
-    assert!(told.contains(&description), "{told}");
+    assert_contains(&Listener::spawn(&source.url("/")).says(), &description);
 }
 
 /// Publishes a Source Description of two sets, `/a` and `/b`, with a channel each.
@@ -693,11 +689,11 @@ fn a_capability_list_that_cannot_be_read_is_reported_and_the_others_go_on() {
     source.publish("/a.xml", "<urlset");
     let (exit, said) = Listener::with(&[&description]).ended();
     assert_eq!(exit, Some(1));
-    assert!(said.contains("a.xml"), "{said}");
+    assert_contains(&said, "a.xml");
     source.postpone("/b.xml");
     let (exit, said) = Listener::with(&[&description]).ended();
     assert_eq!(exit, Some(75), "what may pass is the reason");
-    assert!(said.contains("b.xml answers 503"), "{said}");
+    assert_contains(&said, "b.xml answers 503");
 }
 
 #[test]
@@ -771,7 +767,7 @@ fn each_failure_to_subscribe_has_its_exit_code() {
         source.behave(attitude);
         let (exit, said) = Listener::with(&[&topic]).ended();
         assert_eq!(exit, Some(code), "{said}");
-        assert!(said.contains(words), "{said}");
+        assert_contains(&said, words);
     }
     for (flag, value, words) in [
         ("--callback", "me.org/in", "not a URL"),
@@ -780,7 +776,7 @@ fn each_failure_to_subscribe_has_its_exit_code() {
     ] {
         let (exit, said) = Listener::with(&[&topic, "--exec", "true", flag, value]).ended();
         assert_eq!(exit, Some(2), "{said}");
-        assert!(said.contains(words), "{said}");
+        assert_contains(&said, words);
     }
     for (url, code, words) in [
         (source.url("/none"), 1, "answers 404"),
@@ -788,7 +784,7 @@ fn each_failure_to_subscribe_has_its_exit_code() {
     ] {
         let (exit, said) = Listener::with(&[&url]).ended();
         assert_eq!(exit, Some(code), "{said}");
-        assert!(said.contains(words), "{said}");
+        assert_contains(&said, words);
     }
 }
 
@@ -911,20 +907,19 @@ fn the_wait_that_a_busy_hub_asks_for_is_reported() {
 
 #[test]
 fn the_embedded_hub_delivers_after_a_restart_what_was_announced_meanwhile() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (site, setup) = Setup::embedding("");
     let daemon = setup.start();
     let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
     let directory = TempDir::new().unwrap();
     let state = directory.path().join("state.json").display().to_string();
     let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
     listener.event("subscribed");
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let first = listener.event("notification");
     assert_eq!(first["kind"], "framework");
     assert_eq!(first["entries"][0]["capability"], "changelist");
     assert_eq!(listener.terminate(), Some(0));
-    site.write("a/changelist.xml", &list("a", "changelist", "3"));
+    site.write_list("a", "changelist", "3");
     daemon.await_log("delivered notification 2 to");
     let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
     let missed = listener.event("notification");
@@ -1010,10 +1005,7 @@ fn lists_that_are_missing_while_they_are_rewritten_lose_nothing() {
         source.remove(removed);
         assert_eq!(subscription.deliver(&later), Some(503), "{removed}");
         let reason = listener.event("not_caught_up")["reason"].to_string();
-        assert!(
-            reason.contains(&format!("{removed} answers 404")),
-            "{reason}"
-        );
+        assert_contains(&reason, &format!("{removed} answers 404"));
         publish_changes(&source, &changes);
         subscription.deliver_until_acknowledged(&later);
         assert_eq!(

@@ -34,7 +34,7 @@ fn the_file_says_what_is_logged_and_a_reload_changes_it() {
     let log = "[log]\nlevel = \"info\"\nformat = \"json\"\n";
     let mut setup = Setup::new(&site, &[hub.url()], log);
     let daemon = Daemon::spawn(setup.command("run"));
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let mut line = daemon.await_log("");
     while line["message"] != "ready" {
         assert_ne!(line["level"], "DEBUG", "{line}");
@@ -44,7 +44,7 @@ fn the_file_says_what_is_logged_and_a_reload_changes_it() {
     setup.file();
     daemon.signal(Signal::HUP);
     daemon.await_log("reloaded the configuration: log changed");
-    site.write("a/changelist.xml", &list("a", "changelist", "3"));
+    site.write_list("a", "changelist", "3");
     while daemon.await_log("")["level"] != "DEBUG" {}
     for (before, after, said) in [
         ("\"json\"", "\"human\"", "log.format has changed: restart"),
@@ -74,7 +74,7 @@ fn the_life_of_a_notification_can_be_followed_by_topic_and_number() {
     let setup = Setup::with_source(&site, "", &hubs);
     let daemon = setup.start();
     content.behave(Manner::Refuse(503));
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     daemon.await_log("did not accept notification 1: ");
     pinged.notification();
     daemon.get("/topics/main/a/capabilitylist/");
@@ -161,8 +161,7 @@ fn the_journal_is_told_how_grave_each_line_is() {
 
 #[test]
 fn lines_that_do_not_go_to_the_journal_have_no_priority() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let mut command = setup.run();
     // As where systemd started a shell that started us, with a standard error of our own.
     command.env("JOURNAL_STREAM", "1:2");

@@ -57,7 +57,7 @@ fn everything() -> Everything {
     daemon.await_log(" subscribed to ");
     subscriber.request();
     refusing.behave(Manner::Refuse(503));
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     subscriber.notification();
     content.notification();
     pinged.notification();

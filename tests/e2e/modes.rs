@@ -2,8 +2,8 @@
 
 use resourcesync::payload::Payload;
 
-use crate::support::daemon::{Daemon, Setup, TOPICS};
-use crate::support::documents::{Site, list};
+use crate::support::daemon::{Daemon, Setup, TOPICS, body_of};
+use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner, Request};
 
 const CHANGELIST: &str = "updated changelist a/changelist.xml";
@@ -26,8 +26,7 @@ fn is_ping(request: &Request) -> bool {
 
 /// Returns the paths in a topic that a hub fetches.
 fn topic(daemon: &Daemon) -> Vec<String> {
-    let (head, body) = daemon.get("/topics/main/a/capabilitylist/");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let body = body_of(daemon.get("/topics/main/a/capabilitylist/"));
     let payload = Payload::parse(body.as_bytes()).unwrap();
     let paths = payload
         .entries
@@ -71,7 +70,7 @@ fn each_hub_of_a_channel_is_told_in_its_own_mode_and_waits_for_no_other() {
     let daemon = setup.start();
     assert!(topic(&daemon).is_empty());
 
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let first = content.notification();
     assert_eq!(first.changes(), [CHANGELIST]);
     assert_eq!(
@@ -91,9 +90,9 @@ fn each_hub_of_a_channel_is_told_in_its_own_mode_and_waits_for_no_other() {
     let refused = hanging.request();
     assert_eq!(refused.changes(), [CHANGELIST]);
 
-    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
-    assert_eq!(content.notification().changes(), [RESOURCELIST]);
-    assert_eq!(query.notification().changes(), [RESOURCELIST]);
+    site.write_list("a", "resourcelist", "2");
+    content.assert_told([RESOURCELIST]);
+    query.assert_told([RESOURCELIST]);
     assert!(is_ping(&pinged.notification()));
     assert_eq!(topic(&daemon), ["changelist.xml", "resourcelist.xml"]);
 
@@ -103,7 +102,7 @@ fn each_hub_of_a_channel_is_told_in_its_own_mode_and_waits_for_no_other() {
     hanging.behave(Manner::Accept);
     let again = hanging.notification();
     assert_eq!(again.body, refused.body);
-    assert_eq!(hanging.notification().changes(), [RESOURCELIST]);
+    hanging.assert_told([RESOURCELIST]);
     // No mode is guessed: the hub is asked once in its own, and the operator is told.
     assert_eq!(strict.heard().len(), 1);
     let (_, log) = daemon.stop_and_tell();

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::daemon::{Setup, output};
-use crate::support::documents::{Site, list};
+use crate::support::daemon::{Setup, assert_contains, fail, output};
+use crate::support::documents::Site;
 use crate::support::hub::FakeHub;
 
 #[test]
@@ -17,27 +17,18 @@ fn a_hub_added_between_runs_starts_at_now() {
     let both = Setup::new(&site, &[first.url(), second.url()], "");
     setup.config = both.config;
     let _daemon = setup.start();
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     for hub in [&first, &second] {
-        assert_eq!(
-            hub.notification().changes(),
-            ["updated changelist a/changelist.xml"]
-        );
+        hub.assert_told(["updated changelist a/changelist.xml"]);
     }
 }
 
 #[test]
 fn a_second_daemon_on_the_same_state_says_so() {
-    let site = Site::new();
-    let hub = FakeHub::start();
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (_site, _hub, setup) = Setup::announcing("");
     let _daemon = setup.start();
-    let (code, _, stderr) = output(&mut setup.command("run"));
-    assert_eq!(code, Some(1), "{stderr}");
-    assert!(
-        stderr.contains("another rsnotify uses the state directory"),
-        "{stderr}"
-    );
+    let stderr = fail(&mut setup.command("run"), 1);
+    assert_contains(&stderr, "another rsnotify uses the state directory");
 }
 
 #[test]
@@ -52,35 +43,25 @@ fn a_document_that_is_excluded_is_forgotten_and_included_again_unannounced() {
     setup.config = setup.config.replace(grace, &excluded);
     let daemon = setup.start();
     assert_eq!(setup.state_of("b/capabilitylist.xml"), "absent");
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated changelist a/changelist.xml"]
-    );
+    site.write_list("a", "changelist", "2");
+    hub.assert_told(["updated changelist a/changelist.xml"]);
     assert!(daemon.stop().success());
     setup.config = setup.config.replace(&excluded, grace);
-    site.write("a/changelist.xml", &list("a", "changelist", "3"));
+    site.write_list("a", "changelist", "3");
     let _daemon = setup.start();
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated changelist a/changelist.xml"]
-    );
-    site.write("b/changelist.xml", &list("b", "changelist", "2"));
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated changelist b/changelist.xml"]
-    );
+    hub.assert_told(["updated changelist a/changelist.xml"]);
+    site.write_list("b", "changelist", "2");
+    hub.assert_told(["updated changelist b/changelist.xml"]);
 }
 
 #[test]
 fn a_backup_is_taken_of_a_daemon_that_runs_and_one_that_does_not_and_restores_the_state() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, setup) = Setup::announcing("");
     let to = |name: &str| setup.state.path().join(name);
     let back_up = |name: &str| output(setup.command("backup").arg(to(name)));
     let (code, _, said) = back_up("none");
     assert_eq!(code, Some(1));
-    assert!(said.contains("there is no state in "), "{said}");
+    assert_contains(&said, "there is no state in ");
     let daemon = setup.start();
     let (code, said, _) = back_up("running");
     assert_eq!(code, Some(0));
@@ -89,11 +70,11 @@ fn a_backup_is_taken_of_a_daemon_that_runs_and_one_that_does_not_and_restores_th
     assert_eq!(mode & 0o777, 0o600);
     let (code, _, said) = back_up("running");
     assert_eq!(code, Some(1));
-    assert!(said.contains("cannot write the backup "), "{said}");
-    assert!(said.contains("File exists"), "{said}");
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    assert_contains(&said, "cannot write the backup ");
+    assert_contains(&said, "File exists");
+    site.write_list("a", "changelist", "2");
     let told = ["updated changelist a/changelist.xml"];
-    assert_eq!(hub.notification().changes(), told);
+    hub.assert_told(told);
     assert!(daemon.stop().success());
     assert_eq!(back_up("stopped").0, Some(0));
     // With the state of before the change, it is announced again; with that of after it, it is not.
@@ -101,7 +82,7 @@ fn a_backup_is_taken_of_a_daemon_that_runs_and_one_that_does_not_and_restores_th
         fs::copy(to(name), to("state/state.sqlite")).unwrap();
         let daemon = setup.start();
         if is_told {
-            assert_eq!(hub.notification().changes(), told);
+            hub.assert_told(told);
         }
         assert!(daemon.stop().success());
     }

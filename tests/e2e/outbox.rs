@@ -4,8 +4,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::daemon::{Daemon, Setup, keys, output};
-use crate::support::documents::{Site, capability_list, list};
+use crate::support::daemon::{
+    Daemon, Setup, assert_contains, exit_with, fail, keys, output, succeed,
+};
+use crate::support::documents::{Site, capability_list};
 use crate::support::hub::{FakeHub, Manner};
 
 const TOPIC: &str = "https://topics.example/topics/main/a/capabilitylist/";
@@ -14,12 +16,10 @@ const UPDATE: &str = "updated changelist a/changelist.xml";
 
 /// A daemon whose hub refuses a change of the set's Change List.
 fn refused() -> (Site, FakeHub, Setup, Daemon) {
-    let site = Site::new();
-    let hub = FakeHub::start();
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, setup) = Setup::announcing("");
     let daemon = setup.start();
     hub.behave(Manner::Refuse(403));
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     daemon.await_log("did not accept notification 1");
     hub.request();
     (site, hub, setup, daemon)
@@ -32,8 +32,7 @@ fn outbox(setup: &Setup, arguments: &[&str]) -> Command {
 }
 
 fn json(command: &mut Command) -> Value {
-    let (code, out, err) = output(command.arg("--json"));
-    assert_eq!(code, Some(0), "{err}");
+    let out = succeed(command.arg("--json"));
     let answer: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(answer["version"], 1);
     answer
@@ -57,7 +56,7 @@ fn a_refusal_is_shown_with_the_hub_s_answer_while_the_daemon_runs_and_after() {
         "rsnotify_refused_notifications{{hub=\"{}\",kind=\"framework\",reason=\"not_allowed\"}} 1\n",
         hub.url()
     );
-    assert!(metrics.contains(&wanted), "{metrics}");
+    assert_contains(&metrics, &wanted);
     for is_running in [true, false] {
         let answer = json(&mut outbox(&setup, &["list"]));
         assert_eq!(keys(&answer), ["outbox", "running", "version"]);
@@ -81,15 +80,13 @@ fn a_refusal_is_shown_with_the_hub_s_answer_while_the_daemon_runs_and_after() {
             ["capability", "change", "datetime", "index", "uri"]
         );
         assert_eq!(change["uri"], "https://source.example/a/changelist.xml");
-        let (code, out, _) = output(&mut outbox(&setup, &["list"]));
-        assert_eq!(code, Some(0));
+        let out = succeed(&mut outbox(&setup, &["list"]));
         assert_eq!(out.lines().count(), 2, "{out}");
-        assert!(out.contains("\naction required  "), "{out}");
-        let (code, out, _) = output(&mut outbox(
+        assert_contains(&out, "\naction required  ");
+        let out = succeed(&mut outbox(
             &setup,
             &["show", TOPIC, &hub.url(), "--payload"],
         ));
-        assert_eq!(code, Some(0));
         for words in [
             "notification 1: answered 403",
             "it said: not now",
@@ -103,7 +100,7 @@ fn a_refusal_is_shown_with_the_hub_s_answer_while_the_daemon_runs_and_after() {
                 "tried 1 time, next try now"
             },
         ] {
-            assert!(out.contains(words), "no {words:?} in:\n{out}");
+            assert_contains(&out, words);
         }
         let status = json(&mut setup.command("status"));
         assert_eq!(status["running"], is_running);
@@ -112,21 +109,16 @@ fn a_refusal_is_shown_with_the_hub_s_answer_while_the_daemon_runs_and_after() {
         assert_eq!(configuration["loaded"].is_string(), is_running);
         assert_eq!(configuration["refused"], Value::Null);
         assert_eq!(status["channels"][0]["hubs"][0]["state"], "needs_person");
-        let (code, out, _) = output(&mut setup.command("status"));
-        assert_eq!(
-            code,
-            Some(0),
-            "what is in trouble is no failure of this command"
-        );
+        let out = succeed(&mut setup.command("status")); // what is in trouble is no failure of this command
         let begins = if is_running {
             "rsnotify is running\n"
         } else {
             "rsnotify is not running"
         };
         assert!(out.starts_with(begins), "{out}");
-        assert!(out.contains("1 action required"), "{out}");
+        assert_contains(&out, "1 action required");
         let advice = "\n   it said: not now; usually: its credentials are missing";
-        assert!(out.contains(advice), "{out}");
+        assert_contains(&out, advice);
         if is_running {
             daemon.signal(rustix::process::Signal::TERM);
             daemon.await_log("everything is saved");
@@ -155,7 +147,7 @@ fn a_retry_asks_at_once_a_hub_that_had_a_quarter_of_an_hour() {
         (&retry["tried"], &retry["running"]),
         (&1.into(), &true.into())
     );
-    assert_eq!(hub.notification().changes(), [UPDATE]);
+    hub.assert_told([UPDATE]);
 }
 
 #[test]
@@ -163,14 +155,10 @@ fn a_retry_without_a_daemon_is_made_when_it_starts() {
     let (_site, hub, setup, daemon) = refused();
     assert!(daemon.stop().success());
     hub.behave(Manner::Accept);
-    let (code, out, _) = output(&mut outbox(&setup, &["retry"]));
-    assert_eq!(code, Some(0));
-    assert!(
-        out.contains("it retries 1 notification as soon as it is started"),
-        "{out}"
-    );
+    let out = succeed(&mut outbox(&setup, &["retry"]));
+    assert_contains(&out, "it retries 1 notification as soon as it is started");
     let _daemon = setup.start();
-    assert_eq!(hub.notification().changes(), [UPDATE]);
+    hub.assert_told([UPDATE]);
 }
 
 #[test]
@@ -182,10 +170,9 @@ fn what_is_dropped_is_not_told_with_a_daemon_or_without() {
             assert!(daemon.take().unwrap().stop().success());
         }
         let drop = ["drop", LIST, &hub.url()];
-        let (code, out, _) = output(&mut outbox(&setup, &drop));
-        assert_eq!(code, Some(1), "{out}");
-        assert!(out.contains("updated  changelist"), "{out}");
-        assert!(out.contains("nothing was dropped; --yes drops it"), "{out}");
+        let (out, _) = exit_with(&mut outbox(&setup, &drop), 1);
+        assert_contains(&out, "updated  changelist");
+        assert_contains(&out, "nothing was dropped; --yes drops it");
         assert_eq!(json(&mut outbox(&setup, &["list"]))["outbox"][0]["due"], 1);
 
         let dropped = json(outbox(&setup, &drop).arg("--yes"));
@@ -193,15 +180,14 @@ fn what_is_dropped_is_not_told_with_a_daemon_or_without() {
         assert_eq!(dropped["running"], is_running);
         let row = &json(&mut outbox(&setup, &["list"]))["outbox"][0];
         assert_eq!((&row["due"], &row["state"]), (&0.into(), &"fine".into()));
-        let (code, out, _) = output(&mut outbox(&setup, &drop));
-        assert_eq!(code, Some(0), "nothing is left to drop");
-        assert!(out.contains("nothing is due"), "{out}");
+        let out = succeed(&mut outbox(&setup, &drop)); // nothing is left to drop
+        assert_contains(&out, "nothing is due");
 
         hub.behave(Manner::Accept);
         if !is_running {
             daemon = Some(setup.start());
         }
-        site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+        site.write_list("a", "resourcelist", "2");
         let later = hub.notification();
         assert_eq!(later.changes(), ["updated resourcelist a/resourcelist.xml"]);
         assert!(daemon.unwrap().stop().success());
@@ -239,9 +225,8 @@ fn a_name_that_is_misspelt_is_answered_with_what_there_is() {
     ];
     let check = || {
         for (arguments, known) in &cases {
-            let (code, _, err) = output(&mut outbox(&setup, arguments));
-            assert_eq!(code, Some(1));
-            assert!(err.contains(&format!("there is {known}")), "{err}");
+            let err = fail(&mut outbox(&setup, arguments), 1);
+            assert_contains(&err, &format!("there is {known}"));
         }
     };
     check();
@@ -258,22 +243,20 @@ fn an_outbox_before_the_first_start_is_empty_and_leaves_nothing_behind() {
         json(&mut setup.command("status"))["channels"],
         Value::Array(Vec::new())
     );
-    let (code, _, err) = output(&mut outbox(&setup, &["drop", TOPIC, "h", "--yes"]));
-    assert_eq!(code, Some(1));
-    assert!(err.contains("there is none"), "{err}");
+    let err = fail(&mut outbox(&setup, &["drop", TOPIC, "h", "--yes"]), 1);
+    assert_contains(&err, "there is none");
     assert!(!setup.state.path().join("state").exists());
 }
 
 #[test]
 fn the_embedded_hub_answers_to_its_name() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[], "");
+    let (site, mut setup) = Setup::embedding("");
     setup.config = setup.config.replace(
         "[server]\n",
         "[server]\npublic_url = \"https://topics.example/\"\n",
     );
     let daemon = setup.start();
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     daemon.await_log("delivered notification 1");
     let shown = json(&mut outbox(&setup, &["show", TOPIC, "embedded"]));
     assert_eq!(shown["mode"], "embedded");
@@ -288,7 +271,7 @@ fn a_topic_that_is_not_fetched_after_a_ping_is_told_everywhere_until_it_is() {
     let more = format!("[[hub]]\nurl = \"{}\"\nmode = \"ping\"\n", hub.url());
     let setup = Setup::with_source(&site, "", &more);
     let daemon = setup.start();
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     daemon.await_log("delivered notification 1");
     assert_eq!(metric(&daemon, "hub_fetch_confirmed").as_deref(), Some("1"));
     assert!(daemon.stop().success());
@@ -307,7 +290,7 @@ fn a_topic_that_is_not_fetched_after_a_ping_is_told_everywhere_until_it_is() {
         (&"unfetched".into(), &false.into())
     );
     let (_, out, _) = output(&mut setup.command("status"));
-    assert!(out.contains("did not fetch the topic"), "{out}");
+    assert_contains(&out, "did not fetch the topic");
     daemon.get("/topics/main/a/capabilitylist/");
     daemon.await_log("is fetched again");
     assert_eq!(metric(&daemon, "hub_fetch_confirmed").as_deref(), Some("1"));
@@ -323,17 +306,13 @@ fn what_cannot_be_saved_is_not_reported_as_dropped() {
     let path = setup.state.path().join("state/state.sqlite");
     let database = rusqlite::Connection::open(path).unwrap();
     database.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let (code, _, err) = output(&mut outbox(&setup, &["drop", LIST, &hub.url(), "--yes"]));
-    assert_eq!(code, Some(1));
-    assert!(
-        err.contains("takes effect once the state can be saved"),
-        "{err}"
-    );
+    let err = fail(&mut outbox(&setup, &["drop", LIST, &hub.url(), "--yes"]), 1);
+    assert_contains(&err, "takes effect once the state can be saved");
     let status = json(&mut setup.command("status"));
     let unsaved = status["unsaved"].as_str().unwrap();
-    assert!(unsaved.contains("cannot write the state file"), "{unsaved}");
+    assert_contains(unsaved, "cannot write the state file");
     let (_, out, _) = output(&mut setup.command("status"));
-    assert!(out.contains("!! NOTHING IS SENT: cannot write"), "{out}");
+    assert_contains(&out, "!! NOTHING IS SENT: cannot write");
     database.execute_batch("ROLLBACK").unwrap();
     daemon.await_log("the state can be saved again");
     daemon.kill();
@@ -357,12 +336,12 @@ fn a_set_of_which_nothing_is_sent_is_told_as_loudly_as_a_hub_in_trouble() {
     let (_, status, _) = output(&mut setup.command("status"));
     let why = "advertises only hubs that are not configured";
     let alert = format!("\n!! NOTHING IS SENT of {LIST}: it {why}: https://old.example/hub/\n");
-    assert!(status.contains(&alert), "{status}");
+    assert_contains(&status, &alert);
     let (_, list, _) = output(&mut outbox(&setup, &["list"]));
     let line = format!("!! NOTHING IS SENT on {TOPIC}: {LIST} {why}\n");
     assert!(list.ends_with(&line), "{list}");
     let (_, page) = daemon.get_admin("/");
-    assert!(page.contains("NOTHING IS SENT of "), "{page}");
+    assert_contains(&page, "NOTHING IS SENT of ");
     // Nobody is told of its documents.
     for (path, state) in [
         ("a/changelist.xml", "unrouted"),
@@ -383,20 +362,17 @@ fn a_set_of_which_nothing_is_sent_is_told_as_loudly_as_a_hub_in_trouble() {
 
 #[test]
 fn what_there_is_one_of_needs_no_name() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, mut setup) = Setup::announcing("");
     let daemon = setup.start();
     let shown = json(&mut outbox(&setup, &["show"]));
     assert_eq!(shown["hub"], hub.url());
-    let (code, _, said) = output(&mut outbox(&setup, &["show", "--kind", "change"]));
-    assert_eq!(code, Some(1));
-    assert!(said.contains("no channel has a hub"), "{said}");
+    let said = fail(&mut outbox(&setup, &["show", "--kind", "change"]), 1);
+    assert_contains(&said, "no channel has a hub");
     assert!(daemon.stop().success());
     let other = FakeHub::start();
     setup.config = Setup::new(&site, &[hub.url(), other.url()], "").config;
     let daemon = setup.start();
-    let (code, _, said) = output(&mut outbox(&setup, &["show"]));
-    assert_eq!(code, Some(1));
-    assert!(said.contains("there are several: name "), "{said}");
+    let said = fail(&mut outbox(&setup, &["show"]), 1);
+    assert_contains(&said, "there are several: name ");
     assert!(daemon.stop().success());
 }

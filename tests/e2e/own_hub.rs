@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::conformance::callback::{Callback, Request, Say, say, willing};
 use crate::own_hub::setup::{HubSetup, LIBRARY, TOKEN, next_bodies, open_publisher, publisher};
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, output};
+use crate::support::daemon::{Daemon, assert_contains, assert_lacks, body_of, output, succeed};
 use crate::support::documents::{Site, capability_list};
 
 const TOPIC: &str = "https://library.example/t";
@@ -138,7 +138,7 @@ fn a_notification_is_delivered_as_it_was_sent_and_a_repeat_is_not() {
         format!("<{}>; rel=\"hub\"", setup.url()),
         "<https://library.example/cl.xml>; rel=\"resourcesync\"".to_owned(),
     ] {
-        assert!(link.contains(&part), "{link}");
+        assert_contains(link, &part);
     }
     // A repeat after a restart is one too; an earlier body is not.
     hub.stop();
@@ -212,7 +212,7 @@ fn a_flooding_publisher_is_limited_and_delays_no_other() {
         let answer = setup.publish(TOPIC, TOKEN, &format!("<a{number}/>"));
         if answer.status == 429 {
             answer.assert_refused(429);
-            assert!(answer.head.contains("retry-after: "), "{}", answer.head);
+            assert_contains(&answer.head, "retry-after: ");
             limited += 1;
         }
     }
@@ -227,15 +227,12 @@ fn a_flooding_publisher_is_limited_and_delays_no_other() {
     let line = format!(
         "rsnotify_publications_total{{publisher=\"library\",outcome=\"excess\"}} {limited}"
     );
-    assert!(metrics.contains(&line), "{metrics}");
-    let (head, page) = hub.get_admin("/");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    assert!(
-        page.contains("archive") && page.contains("too many publications"),
-        "{page}"
-    );
+    assert_contains(&metrics, &line);
+    let page = body_of(hub.get_admin("/"));
+    assert_contains(&page, "archive");
+    assert_contains(&page, "too many publications");
     let (_, printed, _) = output(&mut setup.command(&["status"]));
-    assert!(printed.contains("publisher library: 1 topic"), "{printed}");
+    assert_contains(&printed, "publisher library: 1 topic");
     hub.stop();
 }
 
@@ -258,7 +255,7 @@ fn each_topic_of_a_ping_counts_against_the_limit() {
     for (prefix, token, limit) in [(LIBRARY, Some(TOKEN), 20), (&site.url("/"), None, 30)] {
         let refused = ping(prefix, limit + 1, token);
         refused.assert_refused(429);
-        assert!(refused.head.contains("retry-after: "), "{}", refused.head);
+        assert_contains(&refused.head, "retry-after: ");
         // The refused form has cost one request.
         assert_eq!(ping(prefix, limit - 1, token).status, 202);
         ping(prefix, limit / 2, token).assert_refused(429);
@@ -277,7 +274,7 @@ fn refusals_are_limited_and_counted_by_publisher() {
     let library = &hub.status()["publishers"][0];
     assert_eq!(library["refused"], 2);
     let reason = library["last_refusal"]["reason"].as_str().unwrap();
-    assert!(reason.contains("may not publish"), "{reason}");
+    assert_contains(reason, "may not publish");
     let statuses: Vec<u16> = (0..20)
         .map(|number| match number % 2 {
             0 => setup.post("/hub", &[("Content-Type", "text/plain")], b"x"),
@@ -307,7 +304,7 @@ fn a_wrong_token_is_shown_by_its_beginning() {
         let refused = setup.publish(topic, wrong, "<a/>");
         refused.assert_refused(401);
         let challenge = "www-authenticate: bearer error=\"invalid_token\"";
-        assert!(refused.head.contains(challenge), "{}", refused.head);
+        assert_contains(&refused.head, challenge);
     }
     setup.publish(TOPIC, "boks", "<a/>").assert_refused(401);
     // Without a token, a stranger learns no more than that one is needed.
@@ -319,19 +316,16 @@ fn a_wrong_token_is_shown_by_its_beginning() {
         "unknown token b…: 1 request, the last ",
         "unknown token 012345…: 3 requests, the last ",
     ] {
-        assert!(printed.contains(line), "{printed}");
+        assert_contains(&printed, line);
     }
-    assert!(printed.contains(" for a topic of library\n"), "{printed}");
+    assert_contains(&printed, " for a topic of library\n");
     let (_, page) = hub.get_admin("/");
-    assert!(
-        page.contains("<li>012345…: 3 requests, the last <time"),
-        "{page}"
-    );
+    assert_contains(&page, "<li>012345…: 3 requests, the last <time");
     let (_, metrics) = hub.get_admin("/metrics");
     let line = "rsnotify_unknown_token_requests_total{token=\"012345…\"} 3";
-    assert!(metrics.contains(line), "{metrics}");
+    assert_contains(&metrics, line);
     for shown in [printed, page, metrics, hub.status().to_string()] {
-        assert!(!shown.contains("0123456"), "{shown}");
+        assert_lacks(&shown, "0123456");
     }
     hub.stop();
 }
@@ -500,7 +494,7 @@ fn an_address_without_a_token_takes_few_slots_of_a_publisher() {
         std::thread::sleep(Duration::from_millis(50)); // poll: nothing announces it
     };
     refused.assert_refused(429);
-    assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
+    assert_contains(&refused.head, "retry-after: 1");
     assert_eq!(setup.publish(TOPIC, TOKEN, "<a/>").status, 200);
     drop(begun);
     while setup.ping(&topic, None).status != 202 {
@@ -617,11 +611,7 @@ fn encoded_content_is_refused() {
     ];
     let refused = setup.post("/hub", &headers, b"<a/>");
     refused.assert_refused(415);
-    assert!(
-        refused.body.contains("Content-Encoding"),
-        "{}",
-        refused.body
-    );
+    assert_contains(&refused.body, "Content-Encoding");
     assert_eq!(setup.post("/hub", &headers[..3], b"<a/>").status, 200);
     assert_eq!(setup.ping(&site.url("/t"), None).status, 202);
     hub.await_log("has the Content-Encoding gzip");
@@ -687,11 +677,7 @@ fn a_publisher_with_both_keys_needs_both() {
     setup.ping(&ours.url("/t"), None).assert_refused(401);
     let refused = setup.publish(&foreign.url("/t"), "boxes", "<a/>");
     refused.assert_refused(403);
-    assert!(
-        refused.body.contains("does not name this hub"),
-        "{}",
-        refused.body
-    );
+    assert_contains(&refused.body, "does not name this hub");
     hub.stop();
 }
 
@@ -704,11 +690,7 @@ fn whether_publisher_and_hub_agree_is_found_out_without_publishing() {
         |topic: &str, token| setup.form(&[("hub.mode", "check"), ("hub.topic", topic)], token);
     let accepted = check(TOPIC, Some(TOKEN));
     assert_eq!(accepted.status, 200);
-    assert!(
-        accepted.body.contains("library may publish"),
-        "{}",
-        accepted.body
-    );
+    assert_contains(&accepted.body, "library may publish");
     check(TOPIC, None).assert_refused(401);
     check("https://nobody.example/", Some(TOKEN)).assert_refused(403);
     // A source with the right token, whose topics nobody has configured.
@@ -760,8 +742,7 @@ fn whether_publisher_and_hub_agree_is_found_out_without_publishing() {
     }
     let published = &hub.status()["publishers"][0]["published_topics"];
     assert_eq!(published, 0);
-    let (code, printed, errors) = output(&mut setup.command(&["check"]));
-    assert_eq!(code, Some(0), "{printed}{errors}");
+    succeed(&mut setup.command(&["check"]));
     hub.stop();
 }
 
@@ -773,7 +754,7 @@ fn one_state_belongs_to_one_daemon_of_one_kind() {
     let refused = |command: &mut Command, words: &str| {
         let (code, _, errors) = output(command);
         assert_ne!(code, Some(0));
-        assert!(errors.contains(words), "{errors}");
+        assert_contains(&errors, words);
     };
     refused(
         &mut setup.command(&["hub"]),
@@ -893,7 +874,7 @@ fn the_conformance_suite_passes_against_it() {
         .unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}");
-    assert!(printed.contains("test result: ok. "), "{printed}");
+    assert_contains(&printed, "test result: ok. ");
 }
 
 #[test]
@@ -942,11 +923,8 @@ fn a_token_is_new_each_time_and_its_lines_are_taken_on_both_sides() {
     }
     let (code, lines, said) = run(&["token", "the \"library\"", LIBRARY, "--config", &hub]);
     assert_eq!(code, Some(0));
-    assert!(
-        said.contains("is named \"the \"library\"\" already"),
-        "{said}"
-    );
-    assert!(!lines.contains("# an example"), "{lines}");
+    assert_contains(&said, "is named \"the \"library\"\" already");
+    assert_lacks(&lines, "# an example");
     for (arguments, want, words) in [
         (&["token", " "][..], 1, "a name has at least one letter"),
         (
@@ -957,7 +935,7 @@ fn a_token_is_new_each_time_and_its_lines_are_taken_on_both_sides() {
     ] {
         let (code, lines, said) = run(arguments);
         assert_eq!((code, &*lines), (Some(want), ""));
-        assert!(said.contains(words), "{said}");
+        assert_contains(&said, words);
     }
 }
 
@@ -991,7 +969,7 @@ fn a_publisher_is_added_with_its_token_or_not_at_all() {
         "https://a.example/",
     ]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("no hub is running with "), "{said}");
+    assert_contains(&said, "no hub is running with ");
     let secret = tokens.join("the-archive.token");
     let added = format!(
         "\n[[publisher]]\nname = \"the archive\"\ntopics = [\"https://archive.example/\", \"https://a.example/\"]\n\
@@ -1026,7 +1004,7 @@ fn a_publisher_is_added_with_its_token_or_not_at_all() {
         let (code, lines, said) = run(&[name, topic]);
         assert_ne!(code, Some(0));
         assert_eq!(lines, "");
-        assert!(said.contains(words), "{said}");
+        assert_contains(&said, words);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
         assert_eq!(std::fs::read_to_string(&secret).unwrap(), token);
         for (directory, files) in [(&tokens, 2), (&setup.directory.path().to_owned(), 6)] {
@@ -1042,10 +1020,10 @@ fn exchanged_tokens_are_named_to_the_operator_alone() {
     let hub = setup.start();
     let refused = setup.publish(TOPIC, "boxes", "<a/>");
     refused.assert_refused(403);
-    assert!(!refused.body.contains("Reading"), "{}", refused.body);
+    assert_lacks(&refused.body, "Reading");
     let reason = "https://library.example/t is none of its topics, but one of Reading Room: their tokens may be exchanged";
     hub.await_log(&format!("refused a publication of Attic: {reason}"));
     let (_, printed, _) = output(&mut setup.command(&["status"]));
-    assert!(printed.contains(reason), "{printed}");
+    assert_contains(&printed, reason);
     hub.stop();
 }

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::Value;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup};
-use crate::support::documents::{Site, list};
+use crate::support::daemon::{Daemon, Setup, assert_contains};
+use crate::support::documents::Site;
 use crate::support::hub::FakeHub;
 
 const PAGES: [&str; 6] = [
@@ -20,11 +20,9 @@ const PAGES: [&str; 6] = [
 ];
 
 fn told() -> (Site, FakeHub, Setup, Daemon) {
-    let site = Site::new();
-    let hub = FakeHub::start();
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, setup) = Setup::announcing("");
     let daemon = setup.start();
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     daemon.await_log("delivered notification 1");
     (site, hub, setup, daemon)
 }
@@ -53,7 +51,7 @@ fn the_pages_only_answer_under_their_own_name_and_change_nothing() {
                 answer.starts_with("HTTP/1.1 405 "),
                 "{method} {page}: {answer}"
             );
-            assert!(answer.contains("\r\nallow: GET,HEAD\r\n"), "{answer}");
+            assert_contains(&answer, "\r\nallow: GET,HEAD\r\n");
         }
     }
 }
@@ -78,7 +76,7 @@ fn the_last_day_outlives_the_daemon_and_has_its_starts() {
     let host = status["daemon"]["host"].as_str().unwrap();
     let header = format!("{host}, version {}, up ", env!("CARGO_PKG_VERSION"));
     for part in [header.as_str(), "starts of rsnotify: 3"] {
-        assert!(page.contains(part), "no {part}: {page}");
+        assert_contains(&page, part);
     }
 }
 
@@ -108,10 +106,7 @@ fn a_payload_is_served_as_it_was_sent_and_what_is_not_there_is_not_found() {
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert_eq!(body.as_bytes(), sent);
     let (_, page) = daemon.get_admin("/");
-    assert!(
-        page.contains(&format!("/payload?{topic}&#38;seq=1")),
-        "{page}"
-    );
+    assert_contains(&page, &format!("/payload?{topic}&#38;seq=1"));
     for missing in [
         format!("/payload?{topic}&seq=2"),
         "/payload?seq=1".to_owned(),

@@ -2,8 +2,8 @@
 
 use rstest::rstest;
 
-use crate::support::daemon::{Setup, TOPICS};
-use crate::support::documents::{self, Site, archive, capability_list, description, list};
+use crate::support::daemon::{Setup, TOPICS, body_of};
+use crate::support::documents::{self, Site, archive, list};
 use crate::support::hub::FakeHub;
 
 fn started(site: &Site) -> (FakeHub, Setup, crate::support::daemon::Daemon) {
@@ -27,23 +27,17 @@ fn a_capability_document_is_announced_as_table_2_has_it(
     #[case] kinds: &[&str],
 ) {
     let site = Site::empty();
-    site.write("a/capabilitylist.xml", &capability_list("a", &[capability]));
+    site.write_capability_list("a", &[capability]);
     let (hub, _setup, _daemon) = started(&site);
     let path = format!("a/{capability}.xml");
     for (version, kind) in kinds.iter().enumerate() {
         site.write(&path, &list("a", capability, &version.to_string()));
-        assert_eq!(
-            hub.notification().changes(),
-            [format!("{kind} {capability} {path}")]
-        );
+        hub.assert_told([format!("{kind} {capability} {path}")]);
     }
     // Its deletion is none that the table has; what comes after it is heard, and only that.
     site.remove(&path);
     site.write("a/other.xml", &list("a", "changelist", "9"));
-    site.write(
-        "a/capabilitylist.xml",
-        &capability_list("a", &[capability, "other"]),
-    );
+    site.write_capability_list("a", &[capability, "other"]);
     let heard = hub.changes_until(&["updated capabilitylist a/capabilitylist.xml"]);
     assert!(
         !heard.iter().any(|change| change.starts_with("deleted")),
@@ -56,41 +50,23 @@ fn a_capability_list_and_a_source_description_are_announced_when_deleted_too() {
     let site = Site::new();
     let (hub, _setup, _daemon) = started(&site);
 
-    site.write(
-        "a/capabilitylist.xml",
-        &capability_list("a", &["resourcelist"]),
-    );
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated capabilitylist a/capabilitylist.xml"]
-    );
-    site.write(".well-known/resourcesync", &description(&["a", "b"]));
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated description .well-known/resourcesync"]
-    );
+    site.write_capability_list("a", &["resourcelist"]);
+    hub.assert_told(["updated capabilitylist a/capabilitylist.xml"]);
+    site.write_description(&["a", "b"]);
+    hub.assert_told(["updated description .well-known/resourcesync"]);
     site.remove(".well-known/resourcesync");
-    assert_eq!(
-        hub.notification().changes(),
-        ["deleted description .well-known/resourcesync"]
-    );
-    site.write(".well-known/resourcesync", &description(&["a"]));
-    assert_eq!(
-        hub.notification().changes(),
-        ["created description .well-known/resourcesync"]
-    );
+    hub.assert_told(["deleted description .well-known/resourcesync"]);
+    site.write_description(&["a"]);
+    hub.assert_told(["created description .well-known/resourcesync"]);
     site.remove("a/capabilitylist.xml");
-    assert_eq!(
-        hub.notification().changes(),
-        ["deleted capabilitylist a/capabilitylist.xml"]
-    );
+    hub.assert_told(["deleted capabilitylist a/capabilitylist.xml"]);
 }
 
 #[test]
 fn the_request_is_what_framework_notification_section_4_1_asks_for() {
     let site = Site::new();
     let (hub, _setup, daemon) = started(&site);
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let request = hub.notification();
     let topic = format!("{TOPICS}topics/main/a/capabilitylist/");
     assert_eq!(request.target, "/publish");
@@ -107,8 +83,7 @@ fn the_request_is_what_framework_notification_section_4_1_asks_for() {
             hub.url()
         )
     );
-    let (head, body) = daemon.get("/topics/main/a/capabilitylist/");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let body = body_of(daemon.get("/topics/main/a/capabilitylist/"));
     assert_eq!(body.as_bytes(), request.body);
 }
 
@@ -131,10 +106,7 @@ fn a_truncated_document_keeps_its_last_good_version() {
     );
     assert_eq!(setup.state_of("a/changelist.xml"), "broken");
     site.write("a/changelist.xml", &content);
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated changelist a/changelist.xml"]
-    );
+    hub.assert_told(["updated changelist a/changelist.xml"]);
 }
 
 #[test]
@@ -146,10 +118,7 @@ fn a_component_is_found_by_a_uri_that_should_have_been_escaped() {
     let index = documents::index("a", "changelist", &[component.to_owned()]);
     site.write("a/lists.xml", &index);
     // Listed nowhere, it would be held.
-    assert_eq!(
-        hub.notification().changes(),
-        ["created changelist a/lists/%5B1%5D%7B2%7D.xml"]
-    );
+    hub.assert_told(["created changelist a/lists/%5B1%5D%7B2%7D.xml"]);
 }
 
 #[test]
@@ -157,7 +126,7 @@ fn a_change_of_the_source_description_goes_to_every_channel() {
     let site = Site::new();
     site.add_set("b");
     let (hub, _setup, _daemon) = started(&site);
-    site.write(".well-known/resourcesync", &description(&["a", "b"]));
+    site.write_description(&["a", "b"]);
     let mut topics = [hub.notification().topic(), hub.notification().topic()];
     topics.sort();
     assert!(topics[0].ends_with("/a/capabilitylist/"), "{topics:?}");
@@ -197,8 +166,5 @@ fn an_archived_document_is_not_announced_and_its_archive_is() {
             &["a/old.xml".to_owned(), "a/x.xml".to_owned()],
         ),
     );
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated changelist-archive a/changelist-archive.xml"]
-    );
+    hub.assert_told(["updated changelist-archive a/changelist-archive.xml"]);
 }

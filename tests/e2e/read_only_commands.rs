@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::daemon::{Setup, output};
+use crate::support::daemon::{Setup, assert_contains, exit_with, fail, output, succeed};
 use crate::support::documents::{Site, index, list};
 use crate::support::hub::FakeHub;
 
@@ -55,7 +55,7 @@ fn scan_says_what_a_change_while_down_will_do() {
     let hub = FakeHub::start();
     let setup = Setup::with_source(&site, "", &format!("[[hub]]\nurl = \"{}\"\n", hub.url()));
     assert!(setup.start().stop().success());
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     site.remove("a/resourcelist.xml");
     assert_eq!(setup.state_of("a/changelist.xml"), "pending");
     assert_eq!(setup.state_of("a/resourcelist.xml"), "missing");
@@ -69,35 +69,33 @@ fn check_exits_with_0_1_or_78() {
     let channel = "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
                    topic = \"https://source.example/a/framework/\"\n";
     let setup = Setup::new(&site, &[hub.url()], channel);
-    let (code, stdout, stderr) = output(&mut setup.command("check"));
-    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    succeed(&mut setup.command("check"));
 
     site.write("a/orphan.xml", &list("nowhere", "changelist", "1"));
-    let (code, stdout, _) = output(&mut setup.command("check"));
-    assert_eq!(code, Some(1));
-    assert!(stdout.contains("orphan.xml"), "{stdout}");
+    let (stdout, _) = exit_with(&mut setup.command("check"), 1);
+    assert_contains(&stdout, "orphan.xml");
 
     let bad = Setup {
         config: setup.config.replace("quiet", "quite"),
         ..setup
     };
     for command in ["check", "run", "scan"] {
-        let (code, _, stderr) = output(&mut bad.command(command));
-        assert_eq!(code, Some(78), "{command}: {stderr}");
-        assert!(stderr.contains("did you mean \"quiet\""), "{stderr}");
+        let stderr = fail(&mut bad.command(command), 78);
+        assert_contains(&stderr, "did you mean \"quiet\"");
     }
 }
 
 #[test]
 fn wrong_usage_exits_with_2() {
-    let (code, _, _) = output(Command::new(env!("CARGO_BIN_EXE_rsnotify")).arg("announce"));
-    assert_eq!(code, Some(2));
+    fail(
+        Command::new(env!("CARGO_BIN_EXE_rsnotify")).arg("announce"),
+        2,
+    );
 }
 
 #[test]
 fn the_admin_listener_answers_probes_and_only_under_its_own_name() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let daemon = setup.start();
     for page in ["/healthz", "/readyz", "/metrics", "/status.json"] {
         let (head, body) = daemon.get_admin(page);
@@ -113,7 +111,7 @@ fn the_admin_listener_answers_probes_and_only_under_its_own_name() {
         let line = format!(
             "rsnotify_documents{{source=\"main\",capability=\"{capability}\",state=\"announced\"}} {documents}\n"
         );
-        assert!(metrics.contains(&line), "{line}{metrics}");
+        assert_contains(&metrics, &line);
     }
     let all = metrics
         .lines()
@@ -150,15 +148,10 @@ fn scan_explains_one_file() {
         "set       https://source.example/a/capabilitylist.xml",
         "state     announced",
     ] {
-        assert!(
-            said.contains(&format!("\n{line}\n")),
-            "no {line:?} in {said}"
-        );
+        assert_contains(&said, &format!("\n{line}\n"));
     }
-    assert!(
-        said.contains("\nread      20") && said.contains("\nchannel   http"),
-        "{said}"
-    );
+    assert_contains(&said, "\nread      20");
+    assert_contains(&said, "\nchannel   http");
     for (path, glob, why) in [
         (
             "a/notes.txt",
@@ -174,27 +167,20 @@ fn scan_explains_one_file() {
             (Some(1), glob),
             "{said}"
         );
-        assert!(
-            said.contains("\nstate     no document\nreason    "),
-            "{said}"
-        );
-        assert!(said.contains(why), "no {why:?} in {said}");
+        assert_contains(&said, "\nstate     no document\nreason    ");
+        assert_contains(&said, why);
     }
     let (code, said) = explained("a/broken.xml");
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("\nstate     broken\nreason    "), "{said}");
+    assert_contains(&said, "\nstate     broken\nreason    ");
     let mut asked = setup.command("scan");
     asked.args(["--json"]).arg(site.path("a/changelist.xml"));
     let (_, answer, _) = output(&mut asked);
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer["document"]["state"], "announced");
     assert_eq!(answer["include"], "**/*.xml");
-    let (code, _, said) = output(setup.command("scan").arg("/nowhere/a.xml"));
-    assert_eq!(code, Some(1));
-    assert!(
-        said.contains("/nowhere/a.xml lies below no mount; "),
-        "{said}"
-    );
+    let said = fail(setup.command("scan").arg("/nowhere/a.xml"), 1);
+    assert_contains(&said, "/nowhere/a.xml lies below no mount; ");
     assert!(daemon.stop().success());
 }
 
@@ -208,10 +194,7 @@ fn a_tree_without_a_document_says_so_and_why() {
     };
     for command in ["scan", "check"] {
         let (_, said) = said(command);
-        assert!(
-            said.contains("no file is read: no name in the tree"),
-            "{said}"
-        );
+        assert_contains(&said, "no file is read: no name in the tree");
     }
     for name in ["b.xml", "a.xml"] {
         let sitemap = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>";
@@ -221,16 +204,13 @@ fn a_tree_without_a_document_says_so_and_why() {
         "2 XML files read, none is a ResourceSync document; a.xml: the file there is no document: ";
     for (command, want) in [("scan", 0), ("check", 1)] {
         let (code, said) = said(command);
-        assert!(said.contains(why), "{said}");
+        assert_contains(&said, why);
         assert_eq!(code, Some(want), "{said}");
     }
     let daemon = setup.start();
     assert!(said("status").1.contains(why), "{}", said("status").1);
     let (_, page) = daemon.get_admin("/");
-    assert!(
-        page.contains("nothing is announced of main: 2 XML files"),
-        "{page}"
-    );
+    assert_contains(&page, "nothing is announced of main: 2 XML files");
     let (_, log) = daemon.stop_and_tell();
     assert!(log.iter().any(|line| line.contains(why)), "{log:#?}");
     // The next one reads neither again.

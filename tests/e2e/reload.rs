@@ -10,8 +10,8 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, output};
-use crate::support::documents::{Site, URL, capability_list, list};
+use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, body_of, output};
+use crate::support::documents::{Site, URL, capability_list};
 use crate::support::hub::FakeHub;
 
 /// Asks the daemon to look at what is configured now; what it says of it.
@@ -32,7 +32,7 @@ pub fn change_window(setup: &mut Setup) {
 }
 
 fn change(site: &Site, content: &str) {
-    site.write("a/changelist.xml", &list("a", "changelist", content));
+    site.write_list("a", "changelist", content);
 }
 
 const CHANGE: &str = "updated changelist a/changelist.xml";
@@ -51,8 +51,7 @@ fn another_source(site: &Site, name: &str) -> String {
 
 #[test]
 fn what_did_not_change_goes_on_untouched() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, setup) = Setup::announcing("");
     let daemon = setup.start();
     let before = daemon.status()["configuration"]["loaded"].clone();
     let said = reload(&daemon, &setup);
@@ -60,19 +59,18 @@ fn what_did_not_change_goes_on_untouched() {
     let after = daemon.status()["configuration"]["loaded"].clone();
     assert!(before.as_str() < after.as_str(), "{before} {after}");
     change(&site, "2");
-    assert_eq!(hub.notification().changes(), [CHANGE]);
+    hub.assert_told([CHANGE]);
     daemon.stop();
     assert!(hub.heard().is_empty());
 }
 
 #[test]
 fn a_command_reloads_and_says_what_came_of_it() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (_site, _hub, mut setup) = Setup::announcing("");
     let ask = |setup: &Setup| output(&mut setup.command("reload"));
     let (code, _, said) = ask(&setup);
     assert_eq!(code, Some(1));
-    assert!(said.contains("no rsnotify is running with "), "{said}");
+    assert_contains(&said, "no rsnotify is running with ");
     let daemon = setup.start();
     change_window(&mut setup);
     let (code, said, _) = ask(&setup);
@@ -82,12 +80,9 @@ fn a_command_reloads_and_says_what_came_of_it() {
     setup.config = good.replace("quiet", "quite");
     let (code, out, said) = ask(&setup);
     assert_eq!((code, &*out), (Some(1), ""));
-    let why = "not reloaded, the daemon keeps the previous one: ";
-    assert!(
-        said.contains(why) && said.contains("config.toml:"),
-        "{said}"
-    );
-    assert!(said.contains("did you mean \"quiet\"?"), "{said}");
+    assert_contains(&said, "not reloaded, the daemon keeps the previous one: ");
+    assert_contains(&said, "config.toml:");
+    assert_contains(&said, "did you mean \"quiet\"?");
     let refused = &daemon.status()["configuration"]["refused"]["error"];
     assert!(refused.as_str().unwrap().contains("quite"), "{refused}");
     let away =
@@ -117,8 +112,7 @@ fn a_flag_counts_more_than_a_file_that_changed() {
 
 #[test]
 fn what_waited_in_a_long_window_is_told_in_the_short_one() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, mut setup) = Setup::announcing("");
     let short = "quiet = \"20ms\"";
     setup.config = setup
         .config
@@ -131,7 +125,7 @@ fn what_waited_in_a_long_window_is_told_in_the_short_one() {
         .replace("quiet = \"1h\"\nmax_wait = \"1h\"", short);
     let said = reload(&daemon, &setup);
     assert_eq!(said, "reloaded the configuration: window changed");
-    assert_eq!(hub.notification().changes(), [CHANGE]);
+    hub.assert_told([CHANGE]);
 }
 
 #[test]
@@ -149,7 +143,7 @@ fn a_new_source_is_known_and_a_removed_one_forgotten() {
     let list = "a/capabilitylist.xml";
     other.write(list, &capability_list("a", &["resourcelist"]));
     let changed = format!("updated capabilitylist https://other.example/{list}");
-    assert_eq!(hub.notification().changes(), [changed]);
+    hub.assert_told([changed]);
     assert!(daemon.get(topic).0.starts_with("HTTP/1.1 200"));
 
     setup.config = without;
@@ -161,15 +155,14 @@ fn a_new_source_is_known_and_a_removed_one_forgotten() {
     }
     other.write(list, &capability_list("a", &["changelist"]));
     change(&site, "2");
-    assert_eq!(hub.notification().changes(), [CHANGE]);
+    hub.assert_told([CHANGE]);
     daemon.stop();
     assert!(hub.heard().is_empty());
 }
 
 #[test]
 fn a_channel_that_gets_another_topic_retires_the_first() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, mut setup) = Setup::announcing("");
     let daemon = setup.start();
     setup.config += &format!(
         "[[channel]]\ncapability_list = \"{URL}a/capabilitylist.xml\"\ntopic = \"{URL}news/\"\n"
@@ -180,14 +173,12 @@ fn a_channel_that_gets_another_topic_retires_the_first() {
     let told = hub.notification();
     assert_eq!(told.topic(), format!("{URL}news/"));
     assert_eq!(told.changes(), [CHANGE]);
-    let (head, _) = daemon.get("/topics/main/a/capabilitylist/");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    body_of(daemon.get("/topics/main/a/capabilitylist/"));
 }
 
 #[test]
 fn readiness_and_topics_outlast_a_reload() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, mut setup) = Setup::announcing("");
     setup.config = setup.config.replace("settle = \"50ms\"", "settle = \"1s\"");
     let daemon = setup.start();
     let (is_done, done) = std::sync::mpsc::channel::<()>();
@@ -221,8 +212,7 @@ fn readiness_and_topics_outlast_a_reload() {
 
 #[test]
 fn many_reloads_in_a_row_end_with_the_last() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, mut setup) = Setup::announcing("");
     let daemon = setup.start();
     for _ in 0..100 {
         change_window(&mut setup);
@@ -234,15 +224,14 @@ fn many_reloads_in_a_row_end_with_the_last() {
     daemon.signal(Signal::HUP);
     daemon.await_status(|now| now["sources"].as_array().unwrap().len() == 2);
     change(&site, "2");
-    assert_eq!(hub.notification().changes(), [CHANGE]);
+    hub.assert_told([CHANGE]);
     assert!(daemon.stop().success());
     assert!(hub.heard().is_empty());
 }
 
 #[test]
 fn a_reload_before_everything_is_known_announces_nothing() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, mut setup) = Setup::announcing("");
     // Nothing in it is read before it is so old.
     setup.config = setup.config.replace("settle = \"50ms\"", "settle = \"2s\"");
     let daemon = setup.launch();
@@ -251,15 +240,14 @@ fn a_reload_before_everything_is_known_announces_nothing() {
     assert_eq!(said, "reloaded the configuration: window changed");
     daemon.await_log("ready");
     change(&site, "2");
-    assert_eq!(hub.notification().changes(), [CHANGE]);
+    hub.assert_told([CHANGE]);
     daemon.stop();
     assert!(hub.heard().is_empty());
 }
 
 #[test]
 fn a_reload_does_not_keep_a_stop_waiting() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (_site, _hub, mut setup) = Setup::announcing("");
     let daemon = setup.start();
     change_window(&mut setup);
     setup.file();
@@ -282,14 +270,14 @@ fn metrics_have_no_directory_that_is_left_and_count_on() {
         value.unwrap().parse().unwrap()
     };
     let swept = "rsnotify_last_sweep_files{source=\"other\"";
-    assert!(metrics().contains(swept), "{}", metrics());
+    assert_contains(&metrics(), swept);
     change(&site, "2");
-    assert_eq!(hub.notification().changes(), [CHANGE]);
+    hub.assert_told([CHANGE]);
     let before = hints();
     assert!(before >= 1.0);
     setup.config = without;
     reload(&daemon, &setup);
-    assert!(!metrics().contains(swept), "{}", metrics());
+    assert_lacks(&metrics(), swept);
     assert!(hints() >= before);
     assert!(daemon.stop().success());
 }

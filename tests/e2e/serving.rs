@@ -13,8 +13,8 @@ use rusqlite::Connection;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, get, started_by};
-use crate::support::documents::{Site, list};
+use crate::support::daemon::{Daemon, Setup, assert_contains, body_of, get, started_by};
+use crate::support::documents::Site;
 use crate::support::hub::FakeHub;
 use crate::support::listener::Listener;
 
@@ -77,19 +77,14 @@ fn answer(daemon: &Daemon) -> (String, String) {
 }
 
 fn change(site: &Site, version: usize) {
-    site.write(
-        "a/changelist.xml",
-        &list("a", "changelist", &version.to_string()),
-    );
+    site.write_list("a", "changelist", &version.to_string());
 }
 
 /// The number of the last notification, if the loop says so in time.
 
 #[test]
 fn a_topic_answers_what_was_saved_while_nothing_can_be() {
-    let site = Site::new();
-    let hub = FakeHub::start();
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, setup) = Setup::announcing("");
     let daemon = setup.start();
     change(&site, 2);
     let saved = hub.notification().body;
@@ -129,7 +124,7 @@ fn a_topic_is_served_after_a_restart_before_any_sweep_ends(
     hub.notification();
     let before = answer(&daemon);
     assert!(before.0.starts_with("HTTP/1.1 200 "), "{}", before.0);
-    assert!(before.1.contains("a/changelist.xml"), "{}", before.1);
+    assert_contains(&before.1, "a/changelist.xml");
     match is_killed {
         true => daemon.kill(),
         false => assert!(daemon.stop().success()),
@@ -151,9 +146,7 @@ fn a_topic_is_served_after_a_restart_before_any_sweep_ends(
 fn readers_see_whole_notifications_that_are_sent_and_no_others() {
     const READERS: usize = 8;
     const CHANGES: usize = 50;
-    let site = Site::new();
-    let hub = FakeHub::start();
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, setup) = Setup::announcing("");
     let daemon = setup.start();
     let first = Reader::new(daemon.public).news().unwrap();
     let is_over = AtomicBool::new(false);
@@ -192,8 +185,7 @@ fn readers_see_whole_notifications_that_are_sent_and_no_others() {
 
 #[test]
 fn a_burst_of_clients_is_met_even_if_nobody_accepts_them_at_once() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let daemon = setup.start();
     // More than usually may wait, unless the system allows no more.
     let allowed = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
@@ -243,8 +235,7 @@ fn ten_thousand_idle_connections_hold_nobody_up_whatever_the_limit() {
 }
 
 fn hold_nobody_up(limit: &str, is_raised: bool) {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[], "");
+    let (site, mut setup) = Setup::embedding("");
     // They come from one address.
     setup.config += "max_requests_per_minute = 1000000\n";
     let daemon = start_within(&setup, limit);
@@ -270,7 +261,7 @@ fn hold_nobody_up(limit: &str, is_raised: bool) {
     daemon.await_log("subscribed to");
     change(&site, 2);
     let line = listener.line();
-    assert!(line.contains("updated  changelist"), "{line}");
+    assert_contains(&line, "updated  changelist");
     assert!(get(daemon.public, TARGET).1.contains("a/changelist.xml"));
     drop((clients, listener));
     let (status, log) = daemon.stop_and_tell();
@@ -283,13 +274,11 @@ fn hold_nobody_up(limit: &str, is_raised: bool) {
 
 #[test]
 fn connections_that_ask_nothing_do_not_keep_a_probe_from_its_answer() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let daemon = setup.start();
     let connect = || TcpStream::connect_timeout(&daemon.admin, DEADLINE).unwrap();
     let mut idle: Vec<TcpStream> = (0..ADMIN_CONNECTIONS).map(|_| connect()).collect();
-    let (head, _) = daemon.get_admin("/healthz");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    body_of(daemon.get_admin("/healthz"));
     // The connection that was idle for longest made room: all that wait so long for nothing end much later.
     idle[0]
         .set_read_timeout(Some(Duration::from_secs(5)))

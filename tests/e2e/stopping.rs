@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::subscriptions::join;
 use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, Setup};
-use crate::support::documents::{Site, list};
+use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 
 const TOPIC: &str = "/topics/main/a/capabilitylist/";
@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(10);
 const CHANGE: &str = "updated changelist a/changelist.xml";
 
 fn change(site: &Site, content: &str) {
-    site.write("a/changelist.xml", &list("a", "changelist", content));
+    site.write_list("a", "changelist", content);
 }
 
 fn terminate(daemon: &Daemon) {
@@ -35,8 +35,7 @@ fn end(daemon: Daemon) {
 
 #[test]
 fn a_request_to_a_hub_ends_and_what_happens_meanwhile_waits_for_the_next_start() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, setup) = Setup::announcing("");
     let daemon = setup.start();
     hub.behave(Manner::Wait);
     change(&site, "2");
@@ -49,7 +48,7 @@ fn a_request_to_a_hub_ends_and_what_happens_meanwhile_waits_for_the_next_start()
     end(daemon);
     assert!(hub.heard().is_empty());
     let daemon = setup.start();
-    assert_eq!(hub.notification().changes(), [CHANGE]);
+    hub.assert_told([CHANGE]);
     daemon.stop();
     assert!(
         hub.heard().is_empty(),
@@ -59,8 +58,7 @@ fn a_request_to_a_hub_ends_and_what_happens_meanwhile_waits_for_the_next_start()
 
 #[test]
 fn a_hub_that_never_answers_is_not_waited_for_and_is_told_at_the_next_start() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, setup) = Setup::announcing("");
     let daemon = setup.start();
     hub.behave(Manner::Hang);
     change(&site, "2");
@@ -75,8 +73,7 @@ fn a_hub_that_never_answers_is_not_waited_for_and_is_told_at_the_next_start() {
 
 #[test]
 fn told_twice_it_waits_for_nothing() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, setup) = Setup::announcing("");
     let daemon = setup.start();
     hub.behave(Manner::Hang);
     change(&site, "2");
@@ -90,8 +87,7 @@ fn told_twice_it_waits_for_nothing() {
 
 #[test]
 fn a_delivery_to_a_subscriber_ends_and_is_not_made_again() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[], "");
+    let (site, mut setup) = Setup::embedding("");
     let daemon = setup.start();
     let subscriber = FakeHub::start();
     join(&daemon, &subscriber, "a");
@@ -113,7 +109,7 @@ fn a_delivery_to_a_subscriber_ends_and_is_not_made_again() {
     end(daemon);
     setup.config = setup.config.replacen("127.0.0.1:0", &public, 1);
     let daemon = setup.start();
-    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    site.write_list("a", "resourcelist", "2");
     let next = subscriber.request().changes();
     assert_eq!(next, ["updated resourcelist a/resourcelist.xml"]);
     daemon.stop();
@@ -122,8 +118,7 @@ fn a_delivery_to_a_subscriber_ends_and_is_not_made_again() {
 
 #[test]
 fn a_request_to_the_public_listener_is_answered() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let daemon = setup.start();
     let mut client = TcpStream::connect(daemon.public).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();

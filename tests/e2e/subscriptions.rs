@@ -6,8 +6,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::embedded::subscribe;
-use crate::support::daemon::{Daemon, Setup, keys, output};
-use crate::support::documents::{Site, description, list};
+use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, body_of, keys, output};
+use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 
 /// Secret parts of a callback, which appear in no log.
@@ -69,8 +69,7 @@ fn stop(daemon: &Daemon) {
 
 #[test]
 fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_runs_and_after() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (site, setup) = Setup::embedding("");
     let daemon = setup.start();
     assert_eq!(
         said(&mut subscriptions(&setup, &["list"]), 0),
@@ -80,7 +79,7 @@ fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_ru
     let fine = join(&daemon, &willing, "a");
     let bad = join(&daemon, &failing, "a");
     failing.behave(Manner::Refuse(503));
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let retried = daemon.await_log("will retry: answered 503");
     assert_eq!(retried["level"], "DEBUG");
     until(&daemon, 2, 1, 1);
@@ -157,10 +156,7 @@ fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_ru
             "{text}"
         );
         let text = said(&mut subscriptions(&setup, &["show", &bad]), 0);
-        assert!(
-            text.contains("owed       1 notification, number 1 first\n"),
-            "{text}"
-        );
+        assert_contains(&text, "owed       1 notification, number 1 first\n");
         assert_eq!(text.contains(": answered 503\n"), is_running, "{text}");
         let status = said(&mut setup.command("status"), 0);
         let words = if is_running {
@@ -168,19 +164,17 @@ fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_ru
         } else {
             "fails"
         };
-        let words = format!("\n ! 1 subscription {words}\n");
-        assert!(status.contains(&words), "{status}");
+        assert_contains(&status, &format!("\n ! 1 subscription {words}\n"));
         if is_running {
             let (_, page) = daemon.get_admin("/");
             let alert = "<a href=\"/subscriptions\">1 subscription fails: answered 503</a>";
-            assert!(page.contains(alert), "{page}");
-            let (head, page) = daemon.get_admin("/subscriptions");
-            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+            assert_contains(&page, alert);
+            let page = body_of(daemon.get_admin("/subscriptions"));
             let shown = [&*bad, &*fine].map(|digest| page.find(digest));
             assert!(shown[0] < shown[1] && shown[0].is_some(), "{page}");
         }
         let words = "embedded hub: 2 subscriptions, 1 failing, deliveries owed: 1\n";
-        assert!(status.contains(words), "{status}");
+        assert_contains(&status, words);
         let status = json(&mut setup.command("status"), 0);
         assert_eq!(
             keys(&status["embedded_hub"]),
@@ -197,8 +191,7 @@ fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_ru
 
 #[test]
 fn a_removed_subscription_is_gone_for_good_and_its_subscriber_is_told() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let daemon = setup.start();
     let subscriber = FakeHub::start();
     let digest = join(&daemon, &subscriber, "a");
@@ -234,8 +227,7 @@ fn a_removed_subscription_is_gone_for_good_and_its_subscriber_is_told() {
 
 #[test]
 fn what_cannot_be_saved_is_not_reported_as_removed() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let daemon = setup.start();
     let subscriber = FakeHub::start();
     let digest = join(&daemon, &subscriber, "a");
@@ -245,10 +237,7 @@ fn what_cannot_be_saved_is_not_reported_as_removed() {
     let database = rusqlite::Connection::open(path).unwrap();
     database.execute_batch("BEGIN IMMEDIATE").unwrap();
     let told = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 1);
-    assert!(
-        told.contains("takes effect once the state can be saved"),
-        "{told}"
-    );
+    assert_contains(&told, "takes effect once the state can be saved");
     database.execute_batch("ROLLBACK").unwrap();
     daemon.await_log("the state can be saved again");
     daemon.kill();
@@ -258,8 +247,7 @@ fn what_cannot_be_saved_is_not_reported_as_removed() {
 
 #[test]
 fn a_subscription_is_removed_from_the_state_that_a_daemon_left() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let daemon = setup.start();
     let (one, other) = (FakeHub::start(), FakeHub::start());
     let digest = join(&daemon, &one, "a");
@@ -270,9 +258,9 @@ fn a_subscription_is_removed_from_the_state_that_a_daemon_left() {
         "with 0 notifications owed; rsnotify is not running, so its subscriber is not notified\n";
     assert!(text.ends_with(words), "{text}");
     let again = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 1);
-    assert!(
-        again.contains(&format!("no subscription has the callback \"{digest}\"")),
-        "{again}"
+    assert_contains(
+        &again,
+        &format!("no subscription has the callback \"{digest}\""),
     );
     let daemon = setup.start();
     until(&daemon, 1, 0, 0);
@@ -283,7 +271,7 @@ fn a_subscription_is_removed_from_the_state_that_a_daemon_left() {
 fn what_names_no_subscription_or_several_is_answered_with_those_there_are() {
     let site = Site::new();
     site.add_set("b");
-    site.write(".well-known/resourcesync", &description(&["a", "b"]));
+    site.write_description(&["a", "b"]);
     let setup = Setup::new(&site, &[], "");
     let daemon = setup.start();
     let subscriber = FakeHub::start();
@@ -296,10 +284,7 @@ fn what_names_no_subscription_or_several_is_answered_with_those_there_are() {
     );
     assert_eq!(join(&daemon, &subscriber, "b"), digest);
     let unclear = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 1);
-    assert!(
-        unclear.contains("name the callback as shown here, then the topic"),
-        "{unclear}"
-    );
+    assert_contains(&unclear, "name the callback as shown here, then the topic");
     let shown = json(&mut subscriptions(&setup, &["show", &digest, &on_a]), 0);
     assert_eq!(shown["topic"], on_a);
     until(&daemon, 2, 0, 0);
@@ -307,8 +292,7 @@ fn what_names_no_subscription_or_several_is_answered_with_those_there_are() {
 
 #[test]
 fn each_beginning_and_end_of_a_subscription_is_one_line_of_the_log() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (site, setup) = Setup::embedding("");
     let daemon = setup.start();
     let subscriber = FakeHub::start();
     let digest = join(&daemon, &subscriber, "a");
@@ -319,7 +303,7 @@ fn each_beginning_and_end_of_a_subscription_is_one_line_of_the_log() {
     assert_eq!(renewed["level"], "DEBUG");
     subscriber.request();
     subscriber.behave(Manner::Refuse(410));
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let ended = daemon.await_log("has ended: it is gone (410)");
     assert_eq!(ended["level"], "INFO");
     assert_eq!(ended["topic"], on_a);
@@ -339,20 +323,18 @@ fn each_beginning_and_end_of_a_subscription_is_one_line_of_the_log() {
 
 #[test]
 fn where_other_hubs_are_told_there_are_no_subscriptions_to_show() {
-    let site = Site::new();
-    let hub = FakeHub::start();
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (_site, _hub, mut setup) = Setup::announcing("");
     let (without, _) = setup.config.split_once("[embedded_hub]").unwrap();
     setup.config = without.to_owned();
     let daemon = setup.start();
     for _ in 0..2 {
         let told = said(&mut subscriptions(&setup, &["list"]), 1);
-        assert!(told.contains("no embedded hub is configured"), "{told}");
+        assert_contains(&told, "no embedded hub is configured");
         let status = json(&mut setup.command("status"), 0);
         assert_eq!(status["embedded_hub"], Value::Null);
         if status["running"] == true {
             let (_, metrics) = daemon.get_admin("/metrics");
-            assert!(!metrics.contains("rsnotify_subscriptions"), "{metrics}");
+            assert_lacks(&metrics, "rsnotify_subscriptions");
             stop(&daemon);
         }
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use rustix::process::Signal;
 
-use crate::support::daemon::{Daemon, Setup, output};
-use crate::support::documents::{Site, list};
+use crate::support::daemon::{Daemon, Setup, assert_contains, output};
+use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::manager::FakeManager;
 
@@ -61,7 +61,7 @@ fn the_status_says_what_is_pending_and_which_hub_is_in_trouble() {
     let daemon = manager.launch(setup.run(), PATIENT);
     manager.await_message("STATUS=1 channel, 0 pending");
     hub.behave(Manner::Refuse(400));
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let ((_, status), _) = manager.await_message("STATUS=1 hub in trouble");
     let want = format!(
         "STATUS=1 hub in trouble: {}: it wants the notification in another form (400): \
@@ -99,10 +99,7 @@ fn signs_of_life_come_as_often_as_is_asked_for_idle_and_busy() {
     pings(&mut || {
         for _ in 0..50 {
             version += 1;
-            site.write(
-                "a/changelist.xml",
-                &list("a", "changelist", &version.to_string()),
-            );
+            site.write_list("a", "changelist", &version.to_string());
             daemon.get_admin("/status.json");
         }
     });
@@ -129,7 +126,7 @@ fn a_sign_of_life_waits_for_the_store_to_answer_and_an_error_is_an_answer() {
     // The store waits five seconds for the lock, and the manager as long for the next sign; one was under way.
     let ((said, status), before) =
         manager.await_message("STATUS=cannot save, nothing is sent: cannot write");
-    assert!(status.contains("locked"), "{status}");
+    assert_contains(&status, "locked");
     assert!(said - locked > 2 * IMPATIENT, "{:?}", said - locked);
     let pings = before.iter().filter(|(_, message)| message == "WATCHDOG=1");
     assert!(pings.count() <= 1, "{before:?}");

@@ -5,7 +5,9 @@ use std::fs;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::daemon::{Daemon, Setup, output};
+use crate::support::daemon::{
+    Daemon, Setup, assert_contains, assert_lacks, exit_with, fail, output, succeed,
+};
 use crate::support::documents::{Site, URL};
 
 const WRONG: &str = "the Capability Lists here name documents below `https://source.example/`, and the mount says \
@@ -29,10 +31,9 @@ fn many_sets() -> Site {
 fn a_wrong_url_is_one_message_wherever_it_is_told() {
     let site = many_sets();
     let setup = misconfigured(&site);
-    let (code, stdout, _) = output(&mut setup.command("check"));
-    assert_eq!(code, Some(1), "{stdout}");
-    assert!(stdout.contains(WRONG), "{stdout}");
-    assert!(stdout.contains("\n1 finding\n"), "{stdout}");
+    let (stdout, _) = exit_with(&mut setup.command("check"), 1);
+    assert_contains(&stdout, WRONG);
+    assert_contains(&stdout, "\n1 finding\n");
     let (_, stdout, _) = output(setup.command("check").args(["--json", "--all"]));
     let answer: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(answer["findings"], serde_json::json!([WRONG]));
@@ -43,9 +44,9 @@ fn a_wrong_url_is_one_message_wherever_it_is_told() {
     let daemon = setup.launch();
     daemon.await_log("is `url` wrong?");
     let (_, page) = daemon.get_admin("/");
-    assert!(page.contains("is `url` wrong?"), "{page}");
+    assert_contains(&page, "is `url` wrong?");
     let (_, stdout, _) = output(&mut setup.command("status"));
-    assert!(stdout.contains(WRONG), "{stdout}");
+    assert_contains(&stdout, WRONG);
     let (_, log) = daemon.stop_and_tell();
     let warnings = log.iter().filter(|line| line.contains("\"WARN\"")).count();
     assert_eq!(warnings, 1, "{log:#?}");
@@ -65,10 +66,9 @@ fn findings_of_one_kind_are_folded_unless_all_are_asked_for() {
         3,
         "{stdout}"
     );
-    assert!(
-        stdout
-            .contains("and 47 more of the kind unrouted\n      `rsnotify check --all` prints each"),
-        "{stdout}"
+    assert_contains(
+        &stdout,
+        "and 47 more of the kind unrouted\n      `rsnotify check --all` prints each",
     );
     assert!(stdout.ends_with("\n51 findings\n"), "{stdout}");
     let (_, stdout, _) = output(setup.command("check").arg("--all"));
@@ -87,8 +87,7 @@ fn findings_of_one_kind_are_folded_unless_all_are_asked_for() {
     assert_eq!(stdout.lines().count(), 50, "{stdout}");
     let (_, stdout, _) = output(setup.command("scan").args(["--state", "silent,missing"]));
     assert_eq!(stdout, "");
-    let (code, _, _) = output(setup.command("scan").args(["--state", "lost"]));
-    assert_eq!(code, Some(2));
+    fail(setup.command("scan").args(["--state", "lost"]), 2);
     let (_, log) = daemon.stop_and_tell();
     let told = log
         .iter()
@@ -106,19 +105,17 @@ fn what_is_acknowledged_is_a_note() {
     );
     let acknowledged = "acknowledged = [\"unrouted https://source.example/a/*\", \"unadvertised\"]";
     let setup = Setup::with_source(&site, acknowledged, "");
-    let (code, stdout, _) = output(&mut setup.command("check"));
-    assert_eq!(code, Some(0), "{stdout}");
-    assert!(
-        stdout.contains("note: 1 finding of the kind unrouted acknowledged by the configuration"),
-        "{stdout}"
+    let stdout = succeed(&mut setup.command("check"));
+    assert_contains(
+        &stdout,
+        "note: 1 finding of the kind unrouted acknowledged by the configuration",
     );
     let wrong = Setup {
         state: TempDir::new().unwrap(),
         config: setup.config.replace("unrouted https", "unruoted https"),
     };
-    let (code, _, stderr) = output(&mut wrong.command("check"));
-    assert_eq!(code, Some(78), "{stderr}");
-    assert!(stderr.contains("source.acknowledged"), "{stderr}");
+    let stderr = fail(&mut wrong.command("check"), 78);
+    assert_contains(&stderr, "source.acknowledged");
 }
 
 /// A command with flags in place of a configuration.
@@ -151,13 +148,10 @@ fn without_url_the_lists_say_what_the_tree_is_published_as() {
     );
     let (code, stdout, stderr) = output(&mut unconfigured(&setup, "scan", &site));
     assert_eq!((code, stderr.as_str()), (Some(0), taken.as_str()));
-    assert!(
-        stdout.contains("https://source.example/s7/changelist.xml"),
-        "{stdout}"
-    );
+    assert_contains(&stdout, "https://source.example/s7/changelist.xml");
     let (_, stdout, stderr) = output(&mut unconfigured(&setup, "check", &site));
     assert_eq!(stderr, taken);
-    assert!(!stdout.contains("is `url` wrong?"), "{stdout}");
+    assert_lacks(&stdout, "is `url` wrong?");
 
     let mut run = unconfigured(&setup, "run", &site);
     run.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
@@ -177,20 +171,18 @@ fn without_url_lists_that_disagree_or_say_nothing_are_asked_about() {
     // Only the two Capability Lists say anything.
     site.remove(".well-known/resourcesync");
     let setup = Setup::new(&site, &[], "");
-    let (code, _, stderr) = output(&mut unconfigured(&setup, "scan", &site));
-    assert_eq!(code, Some(2), "{stderr}");
+    let stderr = fail(&mut unconfigured(&setup, "scan", &site), 2);
     for words in [
         "https://source.example/",
         "https://other.example/",
         "give --url URI",
     ] {
-        assert!(stderr.contains(words), "{stderr}");
+        assert_contains(&stderr, words);
     }
     let empty = Site::empty();
     for command in ["run", "scan", "check"] {
-        let (code, _, stderr) = output(&mut unconfigured(&setup, command, &empty));
-        assert_eq!(code, Some(2), "{stderr}");
-        assert!(stderr.contains("give --url URI"), "{stderr}");
+        let stderr = fail(&mut unconfigured(&setup, command, &empty), 2);
+        assert_contains(&stderr, "give --url URI");
     }
     fs::remove_dir_all(empty.root.path()).unwrap();
     let (code, _, stderr) = output(&mut unconfigured(&setup, "run", &empty));

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::DEADLINE;
 use super::documents::{Site, URL};
+use super::hub::FakeHub;
 
 /// Prefix of topics where there is a hub besides the embedded one.
 pub const TOPICS: &str = "https://topics.example/";
@@ -53,6 +54,20 @@ impl Setup {
             .map(|hub| format!("[[hub]]\nurl = \"{hub}\"\nmode = \"content\"\n"))
             .collect();
         Setup::with_source(site, "deletion_grace = \"0s\"", &format!("{hubs}{more}"))
+    }
+
+    /// A site of one set, a hub that is told of its changes, and the configuration for both.
+    pub fn announcing(more: &str) -> (Site, FakeHub, Setup) {
+        let (site, hub) = (Site::new(), FakeHub::start());
+        let setup = Setup::new(&site, &[hub.url()], more);
+        (site, hub, setup)
+    }
+
+    /// A site of one set, whose changes the embedded hub is told of.
+    pub fn embedding(more: &str) -> (Site, Setup) {
+        let site = Site::new();
+        let setup = Setup::new(&site, &[], more);
+        (site, setup)
     }
 
     pub fn with_source(site: &Site, source: &str, more: &str) -> Setup {
@@ -333,6 +348,43 @@ pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
         String::from_utf8(output.stdout).unwrap(),
         String::from_utf8(output.stderr).unwrap(),
     )
+}
+
+/// Runs a command to its end, which must have this exit code. Returns its standard output and standard error.
+#[track_caller]
+pub fn exit_with(command: &mut Command, code: i32) -> (String, String) {
+    let (ended, out, err) = output(command);
+    assert_eq!(ended, Some(code), "{command:?}: {out}{err}");
+    (out, err)
+}
+
+/// Runs a command that must succeed. Returns its standard output.
+#[track_caller]
+pub fn succeed(command: &mut Command) -> String {
+    exit_with(command, 0).0
+}
+
+/// Runs a command that must fail with this exit code. Returns its standard error.
+#[track_caller]
+pub fn fail(command: &mut Command, code: i32) -> String {
+    exit_with(command, code).1
+}
+
+#[track_caller]
+pub fn assert_contains(text: &str, words: &str) {
+    assert!(text.contains(words), "no {words:?} in:\n{text}");
+}
+
+#[track_caller]
+pub fn assert_lacks(text: &str, words: &str) {
+    assert!(!text.contains(words), "{words:?} in:\n{text}");
+}
+
+/// Returns the body of an answer, which must be a success.
+#[track_caller]
+pub fn body_of((head, body): (String, String)) -> String {
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    body
 }
 
 /// Runs a command that must succeed.

@@ -18,7 +18,7 @@ impl Site {
     pub fn new() -> Site {
         let site = Site::empty();
         site.add_set("a");
-        site.write(".well-known/resourcesync", &description(&["a"]));
+        site.write_description(&["a"]);
         site
     }
 
@@ -29,18 +29,9 @@ impl Site {
     }
 
     pub fn add_set(&self, set: &str) {
-        self.write(
-            &format!("{set}/resourcelist.xml"),
-            &list(set, "resourcelist", "1"),
-        );
-        self.write(
-            &format!("{set}/changelist.xml"),
-            &list(set, "changelist", "1"),
-        );
-        self.write(
-            &format!("{set}/capabilitylist.xml"),
-            &capability_list(set, &["resourcelist", "changelist"]),
-        );
+        self.write_list(set, "resourcelist", "1");
+        self.write_list(set, "changelist", "1");
+        self.write_capability_list(set, &["resourcelist", "changelist"]);
     }
 
     pub fn path(&self, below: &str) -> PathBuf {
@@ -50,6 +41,21 @@ impl Site {
     /// Writes as most software should: to a temporary name, then renamed into place.
     pub fn write(&self, below: &str, content: &str) {
         replace(&self.path(below), content);
+    }
+
+    /// Writes the document of a set that has this capability, and its name.
+    pub fn write_list(&self, set: &str, capability: &str, content: &str) {
+        let path = format!("{set}/{capability}.xml");
+        self.write(&path, &list(set, capability, content));
+    }
+
+    pub fn write_capability_list(&self, set: &str, capabilities: &[&str]) {
+        let path = format!("{set}/capabilitylist.xml");
+        self.write(&path, &capability_list(set, capabilities));
+    }
+
+    pub fn write_description(&self, sets: &[&str]) {
+        self.write(".well-known/resourcesync", &description(sets));
     }
 
     /// Writes as most software does: truncating what is there.

@@ -162,6 +162,15 @@ impl FakeHub {
         }
     }
 
+    /// Asserts that the next accepted notification has these changes.
+    #[track_caller]
+    pub fn assert_told<C: std::fmt::Debug>(&self, changes: C)
+    where
+        Vec<String>: PartialEq<C>,
+    {
+        assert_eq!(self.notification().changes(), changes);
+    }
+
     /// All changes accepted, from all topics, until each of `wanted` was among them.
     pub fn changes_until(&self, wanted: &[&str]) -> Vec<String> {
         let mut all = Vec::new();

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::brokers::listening::Listener;
 use crate::brokers::{Story, broker};
 use crate::support::changes::change_list;
-use crate::support::daemon::output;
+use crate::support::daemon::{assert_contains, fail};
 use crate::support::documents::URL;
 use crate::support::stomp::{FakeBroker, Manner, Place};
 
@@ -183,9 +183,7 @@ fn feeds_are_for_changes_of_resources_only() {
         ),
     ] {
         let story = Story::new(&broker(fake.address, more));
-        let (code, _, said) = output(&mut story.setup.run());
-        assert_eq!(code, Some(78), "{said}");
-        assert!(said.contains(want), "{said}");
+        assert_contains(&fail(&mut story.setup.run(), 78), want);
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::brokers::{Story, broker};
 use crate::support::DEADLINE;
-use crate::support::daemon::{Setup, output};
+use crate::support::daemon::{Setup, assert_contains, fail, output, succeed};
 use crate::support::stomp::{FakeBroker, Manner};
 
 /// A running `listen`; killed when dropped.
@@ -179,9 +179,8 @@ fn a_consumer_elsewhere_needs_no_source() {
     story.setup.config = broker(fake.address, "");
     Listener::start(&story.setup, &["--destination", "/topic/all"]);
     let mut unnamed = story.setup.command("listen");
-    let (code, _, error) = output(unnamed.args(["--broker", "repository"]));
-    assert_eq!(code, Some(78), "{error}");
-    assert!(error.contains("name it with --destination"), "{error}");
+    let error = fail(unnamed.args(["--broker", "repository"]), 78);
+    assert_contains(&error, "name it with --destination");
 }
 
 #[test]
@@ -189,17 +188,12 @@ fn listening_to_what_is_not_there_says_so() {
     let fake = FakeBroker::start();
     let story = Story::new(&broker(fake.address, ""));
     let mut unknown = story.setup.command("listen");
-    let (code, _, error) = output(unknown.args(["--broker", "other"]));
-    assert_eq!(code, Some(1));
-    assert!(
-        error.contains("no broker is named \"other\"; there is repository"),
-        "{error}"
-    );
+    let error = fail(unknown.args(["--broker", "other"]), 1);
+    assert_contains(&error, "no broker is named \"other\"; there is repository");
     fake.behave(Manner::RefuseLogin("User name [a] or password is invalid."));
     let mut refused = story.setup.command("listen");
-    let (code, _, error) = output(refused.args(["--broker", "repository"]));
-    assert_eq!(code, Some(69), "{error}");
-    assert!(error.contains("password is invalid"), "{error}");
+    let error = fail(refused.args(["--broker", "repository"]), 69);
+    assert_contains(&error, "password is invalid");
 }
 
 #[test]
@@ -227,7 +221,7 @@ fn check_connects_and_says_what_the_broker_answers() {
     );
     fake.behave(Manner::RefuseLogin("User name [a] or password is invalid."));
     let (findings, notes) = check();
-    assert!(findings.contains("password is invalid"), "{findings}");
+    assert_contains(&findings, "password is invalid");
     assert_eq!(notes, "");
     assert_eq!(fake.messages(0).len(), 0);
 }
@@ -246,8 +240,7 @@ fn a_dry_run_prints_the_messages_and_sends_none() {
     assert!(story.start().stop().success());
     story.change();
     let mut dry_run = story.setup.command("run");
-    let (code, printed, error) = output(dry_run.arg("--dry-run"));
-    assert_eq!(code, Some(0), "{error}");
+    let printed = succeed(dry_run.arg("--dry-run"));
     for line in [
         "SEND",
         "destination: /topic/main.changes",
@@ -260,9 +253,6 @@ fn a_dry_run_prints_the_messages_and_sends_none() {
             "{line}: {printed}"
         );
     }
-    assert!(
-        printed.contains("https://source.example/a/0.txt"),
-        "{printed}"
-    );
+    assert_contains(&printed, "https://source.example/a/0.txt");
     assert_eq!(fake.messages(0).len(), 0);
 }

@@ -10,7 +10,7 @@ use crate::brokers::Story;
 use crate::brokers::listening::Listener;
 use crate::support::brokers::{ActiveMq, JmsConsumer, PASSWORD, RabbitMq, USER};
 use crate::support::changes::told;
-use crate::support::daemon::output;
+use crate::support::daemon::{assert_contains, output};
 
 /// A `[[broker]]` with a user and a password.
 fn broker(
@@ -144,11 +144,8 @@ fn activemq_gives_jms_consumers_every_change_in_order_although_it_is_killed() {
         "listen --broker --durable: all {received} changes, in order"
     ));
     let (_, checked, _) = output(&mut story.setup.command("check"));
-    assert!(
-        checked.contains("repository: connected to ActiveMQ/"),
-        "{checked}"
-    );
-    assert!(checked.contains("locked: no connection to"), "{checked}");
+    assert_contains(&checked, "repository: connected to ActiveMQ/");
+    assert_contains(&checked, "locked: no connection to");
     assert!(daemon.stop().success());
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::brokers::feeds::{ATOM, publish, told};
 use crate::brokers::{Story, broker};
 use crate::support::changes::change_list;
-use crate::support::daemon::output;
+use crate::support::daemon::{assert_contains, assert_lacks, exit_with, fail, output, succeed};
 use crate::support::documents::{capability_list, description};
 use crate::support::stomp::{FakeBroker, Manner, Place};
 
@@ -55,13 +55,9 @@ fn a_resend_names_what_the_resource_lists_name_and_continues_after_a_kill() {
     let some = fake.messages(1 + 50).len();
     slow.kill().unwrap();
     slow.wait().unwrap();
-    let (code, _, said) = output(&mut resend(&[]));
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("which were sent before"), "{said}");
-    assert!(
-        said.contains("sent 230 resources of 1 set to /queue/initial"),
-        "{said}"
-    );
+    let (_, said) = exit_with(&mut resend(&[]), 0);
+    assert_contains(&said, "which were sent before");
+    assert_contains(&said, "sent 230 resources of 1 set to /queue/initial");
     let messages = fake.messages(1 + 230);
     assert!(some < messages.len());
     let initial = &messages[1..];
@@ -81,8 +77,7 @@ fn a_resend_names_what_the_resource_lists_name_and_continues_after_a_kill() {
     // Another run is no repeat.
     let mut command = story.setup.command("resend");
     command.args(["repository", "--under", "https://source.example/a/007.txt"]);
-    let (code, _, said) = output(&mut command);
-    assert_eq!(code, Some(0), "{said}");
+    succeed(&mut command);
     let all = fake.messages(more.len() + 1);
     assert_eq!(told(&all[more.len()..]), ["ADD a/007.txt"]);
     let before = all[..more.len()].iter();
@@ -116,10 +111,7 @@ fn a_resend_without_resource_lists_names_what_was_not_deleted_last() {
     assert_eq!(told(&fake.messages(2)), ["ADD a/3.txt", "ADD a/2.txt"]);
     let (code, _, said) = resend("other");
     assert_eq!(code, Some(1));
-    assert!(
-        said.contains("no broker is named \"other\"; there is repository"),
-        "{said}"
-    );
+    assert_contains(&said, "no broker is named \"other\"; there is repository");
     fake.behave(Manner::RefuseMessage(
         "User a is not authorized to write to: topic://x",
     ));
@@ -129,9 +121,8 @@ fn a_resend_without_resource_lists_names_what_was_not_deleted_last() {
     fake.behave(Manner::Take);
     let mut elsewhere = story.setup.command("resend");
     elsewhere.args(["repository", "--destination", "/queue/elsewhere"]);
-    let (code, _, said) = output(&mut elsewhere);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(!said.contains("continuing after"), "{said}");
+    let (_, said) = exit_with(&mut elsewhere, 0);
+    assert_lacks(&said, "continuing after");
 }
 
 /// Returns a list with another root-level `rs:md`.
@@ -167,8 +158,7 @@ fn a_resend_sends_what_the_lists_of_both_kinds_say_last() {
     story.site.write("a/changelist.xml", &changes);
     let capabilities = capability_list("a", &["changelist", "resourcelist"]);
     story.site.write("a/capabilitylist.xml", &capabilities);
-    let (code, _, said) = output(&mut resend(&story, "1000"));
-    assert_eq!(code, Some(0), "{said}");
+    succeed(&mut resend(&story, "1000"));
     let mut sent = told(&fake.messages(3));
     sent.sort();
     assert_eq!(
@@ -199,12 +189,8 @@ fn a_resend_sends_nothing_while_a_list_cannot_be_read() {
         if let Some(second) = second {
             story.site.write("a/changelist-2.xml", second);
         }
-        let (code, _, said) = output(&mut resend(&story, "1000"));
-        assert_eq!(code, Some(1), "{said}");
-        assert!(
-            said.contains("https://source.example/a/changelist-2.xml"),
-            "{said}"
-        );
+        let said = fail(&mut resend(&story, "1000"), 1);
+        assert_contains(&said, "https://source.example/a/changelist-2.xml");
         assert_eq!(fake.messages(0).len(), 0);
     }
     story
@@ -218,16 +204,11 @@ fn a_resend_sends_nothing_while_a_list_cannot_be_read() {
     story
         .site
         .write("b/capabilitylist.xml", &other[..other.len() / 2]);
-    let (code, _, said) = output(&mut resend(&story, "1000"));
-    assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.contains("https://source.example/b/capabilitylist.xml"),
-        "{said}"
-    );
+    let said = fail(&mut resend(&story, "1000"), 1);
+    assert_contains(&said, "https://source.example/b/capabilitylist.xml");
     story.site.remove("b/capabilitylist.xml");
     // A dump is not needed.
-    let (code, _, said) = output(&mut resend(&story, "1000"));
-    assert_eq!(code, Some(0), "{said}");
+    succeed(&mut resend(&story, "1000"));
     assert_eq!(told(&fake.messages(1)), ["ADD a/2.txt"]);
 }
 
@@ -277,8 +258,7 @@ fn a_resend_that_was_killed_before_a_receipt_repeats_the_same_messages() {
         process.wait().unwrap();
     }
     fake.behave(Manner::Take);
-    let (code, _, said) = output(&mut resend(&story, "1000"));
-    assert_eq!(code, Some(0), "{said}");
+    succeed(&mut resend(&story, "1000"));
     let messages = fake.messages(0);
     assert!(messages.len() > 120, "something was repeated");
     assert_eq!(told(&messages), added(numbered("", 120)));
@@ -298,8 +278,7 @@ fn a_list_that_is_written_anew_midway_is_read_again_from_its_start() {
     std::fs::write(&path, resource_list(numbered("new", 70))).unwrap();
     // A run that meets the file while it is empty ends, and the next one goes on.
     if !process.wait().unwrap().success() {
-        let (code, _, said) = output(&mut resend(&story, "1000"));
-        assert_eq!(code, Some(0), "{said}");
+        succeed(&mut resend(&story, "1000"));
     }
     let messages = fake.messages(some.len() + 70);
     let told = told(&messages);
@@ -385,14 +364,13 @@ fn a_list_that_vanishes_midway_ends_the_run_and_the_next_one_goes_on() {
     let status = process.wait().unwrap();
     let said = std::io::read_to_string(process.stderr.take().unwrap()).unwrap();
     assert_eq!(status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("cannot read https://source.example/a/resourcelist2.xml"),
-        "{said}"
+    assert_contains(
+        &said,
+        "cannot read https://source.example/a/resourcelist2.xml",
     );
     story.site.write("a/resourcelist2.xml", &second);
-    let (code, _, said) = output(&mut resend(&story, "1000"));
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("continuing after 120 resources"), "{said}");
+    let (_, said) = exit_with(&mut resend(&story, "1000"), 0);
+    assert_contains(&said, "continuing after 120 resources");
     let want = [added(numbered("", 120)), added(numbered("x", 10))].concat();
     let messages = fake.messages(130);
     assert_eq!(messages.len(), 130);

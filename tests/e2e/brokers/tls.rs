@@ -10,6 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
 use crate::brokers::{Story, broker, distinct};
+use crate::support::daemon::assert_contains;
 use crate::support::stomp::FakeBroker;
 
 /// A certificate authority.
@@ -87,7 +88,7 @@ fn a_private_authority_and_a_client_certificate_are_used() {
         story.change();
         let entry = daemon.await_log("did not accept");
         let reason = entry["reason"].as_str().unwrap();
-        assert!(reason.contains(want), "{reason}");
+        assert_contains(reason, want);
     }
     let mut story = Story::new(&tls(&format!("{trusting}\n{identity}")));
     let daemon = story.start();

@@ -8,7 +8,7 @@ use rstest::rstest;
 use serde_json::Value;
 
 use crate::brokers::{Story, broker, distinct, view};
-use crate::support::daemon::{Daemon, output};
+use crate::support::daemon::{Daemon, assert_contains, assert_lacks, succeed};
 use crate::support::documents::list;
 use crate::support::stomp::{FakeBroker, Manner, Place};
 
@@ -57,9 +57,9 @@ fn a_notification_is_a_message_with_properties_to_select_by() {
     let status = daemon.status();
     assert_eq!(view(&status, "repository").unwrap()["mode"], "broker");
     let (_, metrics) = daemon.get_admin("/metrics");
-    assert!(metrics.contains("hub=\"repository\""), "{metrics}");
+    assert_contains(&metrics, "hub=\"repository\"");
     let (_, page) = daemon.get_admin("/");
-    assert!(page.contains("repository"), "{page}");
+    assert_contains(&page, "repository");
     assert!(daemon.stop().success());
 }
 
@@ -188,8 +188,7 @@ fn a_failure_that_needs_an_operator_is_reported_and_continues_by_a_retry(
     assert_eq!(last["refusal"]["kind"], kind);
     fake.behave(Manner::Take);
     let mut retry = story.setup.command("outbox");
-    let (code, _, error) = output(retry.args(["retry"]));
-    assert_eq!(code, Some(0), "{error}");
+    succeed(retry.args(["retry"]));
     assert_eq!(distinct(&fake.messages(1)), (story.changes(), 0));
 }
 
@@ -210,7 +209,7 @@ fn a_broker_whose_password_is_corrected_is_told_at_once_after_a_reload() {
     daemon.signal(rustix::process::Signal::HUP);
     let reloaded = daemon.await_log("reloaded the configuration");
     let message = reloaded["message"].as_str().unwrap();
-    assert!(message.contains("broker repository changed"), "{message}");
+    assert_contains(message, "broker repository changed");
     assert_eq!(distinct(&other.messages(1)), (story.changes(), 0));
 }
 
@@ -227,7 +226,5 @@ fn documents_are_told_to_a_broker_that_is_for_them() {
     assert_eq!(payload.entries.len(), 1);
     assert!(daemon.stop().success());
     let mut outbox = story.setup.command("outbox");
-    let (code, listed, _) = output(outbox.arg("list"));
-    assert_eq!(code, Some(0));
-    assert!(!listed.contains("failing"), "{listed}");
+    assert_lacks(&succeed(outbox.arg("list")), "failing");
 }

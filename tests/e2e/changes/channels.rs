@@ -6,7 +6,7 @@ use rstest::rstest;
 
 use crate::changes::story::{LIST, Story, until};
 use crate::support::changes::{Destination, change_list, topic};
-use crate::support::daemon::TOPICS;
+use crate::support::daemon::{TOPICS, assert_contains};
 use crate::support::documents::{URL, capability_list, description};
 use crate::support::hub::Request;
 
@@ -33,7 +33,7 @@ fn a_set_has_a_channel_of_its_documents_and_one_of_its_resources() {
     let mut story = Story::start();
     let (head, body) = story.daemon().get("/changes/main/a/capabilitylist/");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    assert!(head.contains("content-length: 0"), "{head}");
+    assert_contains(&head, "content-length: 0");
     assert!(body.is_empty(), "{body}");
     story.add(&["updated 1.txt 10:05:00", "deleted 2.txt 10:05:31"]);
     let mut requests = [story.hub.notification(), story.hub.notification()];
@@ -61,8 +61,8 @@ fn a_set_has_a_channel_of_its_documents_and_one_of_its_resources() {
     let links = links(&topic("a"), &story.hub.url());
     assert_eq!(of_resources.headers["link"], links);
     let (head, body) = story.daemon().get("/changes/main/a/capabilitylist/");
-    assert!(head.contains("content-type: application/xml\r\n"), "{head}");
-    assert!(head.contains(&format!("link: {links}")), "{head}");
+    assert_contains(&head, "content-type: application/xml\r\n");
+    assert_contains(&head, &format!("link: {links}"));
     assert_eq!(body, wanted);
 }
 
@@ -168,10 +168,7 @@ fn a_set_that_appears_is_learned_and_its_next_change_is_told() {
     story
         .site
         .write("b/changelist.xml", &change_list("b", &entries));
-    story.site.write(
-        "b/capabilitylist.xml",
-        &capability_list("b", &["changelist"]),
-    );
+    story.site.write_capability_list("b", &["changelist"]);
     story
         .site
         .write(".well-known/resourcesync", &description(&["a", "b"]));

@@ -7,7 +7,7 @@ use resourcesync::change_payload::ChangePayload;
 
 use crate::changes::story::{Story, in_set, until};
 use crate::support::changes::{Destination, Heard, topic};
-use crate::support::daemon::{Daemon, output};
+use crate::support::daemon::{Daemon, body_of, succeed};
 use crate::support::hub::{FakeHub, Manner};
 
 const TOPIC: &str = "/changes/main/a/capabilitylist/";
@@ -60,8 +60,7 @@ fn ping(hub: &FakeHub) {
 }
 
 fn served(daemon: &Daemon) -> ChangePayload {
-    let (head, body) = daemon.get(TOPIC);
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let body = body_of(daemon.get(TOPIC));
     ChangePayload::parse(body.as_bytes()).unwrap_or_else(|| panic!("{body}"))
 }
 
@@ -153,8 +152,7 @@ fn what_an_operator_drops_is_a_gap_that_shows() {
     story.await_count("SELECT count(*) FROM change_log WHERE seq = 2", 1);
     let (topic, hub) = (topic("a"), story.hub.url());
     let mut drop = story.setup.command("outbox");
-    let (code, out, err) = output(drop.args(["drop", &topic, &hub, "--yes"]));
-    assert_eq!(code, Some(0), "{out}{err}");
+    succeed(drop.args(["drop", &topic, &hub, "--yes"]));
     story.hub.behave(Manner::Accept);
     story.add(&["deleted 1.txt 10:10:00"]);
     story.hears(&["deleted 1.txt"]);

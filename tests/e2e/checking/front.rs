@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use crate::support::daemon::{Daemon, Setup, TOPICS, output};
+use crate::support::daemon::{Daemon, Setup, TOPICS, assert_contains, exit_with};
 use crate::support::documents::{Site, capability_list};
 use crate::support::hub::FakeHub;
 
@@ -225,11 +225,7 @@ fn a_web_server_with_another_clock_is_found() {
     let clock = format!("the clock of http://{} is ", front.address);
     let checked = check(&setup);
     checked.found(&[&clock]);
-    assert!(
-        checked.findings[0].contains("behind this machine's"),
-        "{}",
-        checked.findings[0]
-    );
+    assert_contains(&checked.findings[0], "behind this machine's");
 }
 
 #[test]
@@ -258,8 +254,7 @@ fn where_nothing_runs_no_topic_is_missed() {
 
 #[test]
 fn a_free_port_is_known_to_the_daemon_alone() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let (_site, setup) = Setup::embedding("");
     let _daemon = setup.start();
     let checked = check(&setup);
     checked.found(&["a/capabilitylist.xml does not advertise its channel"]);
@@ -274,8 +269,7 @@ fn what_is_found_is_told_in_groups_with_what_to_do() {
     let daemon = setup.start();
     front.pass_on_to(&daemon);
     front.behave(Manner::NotFound);
-    let (code, stdout, _) = output(&mut setup.command("check"));
-    assert_eq!(code, Some(1));
+    let (stdout, _) = exit_with(&mut setup.command("check"), 1);
     let topic = format!("{}a/framework?set=a", front.url());
     let wanted = format!(
         "topics\n  {topic}: 404 with Content-Type text/html, which is not from rsnotify\n      the web server in \
@@ -283,6 +277,6 @@ fn what_is_found_is_told_in_groups_with_what_to_do() {
          `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do\n\n"
     );
     assert!(stdout.starts_with("tree\n  a/broken.xml: "), "{stdout}");
-    assert!(stdout.contains(&wanted), "{stdout}");
+    assert_contains(&stdout, &wanted);
     assert!(stdout.ends_with("\n2 findings\n"), "{stdout}");
 }

@@ -13,8 +13,8 @@ use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Setup, output};
-use crate::support::documents::{Site, capability_list, list};
+use crate::support::daemon::{Setup, assert_contains, output};
+use crate::support::documents::{Site, capability_list};
 use crate::support::hub::{FakeHub, Manner};
 
 use super::front::Front;
@@ -280,7 +280,7 @@ fn a_hub_that_accepts_need_not_like_head() {
 
     fake.behave(Manner::Accept);
     let daemon = setup.start();
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     fake.notification();
     // Stopping it saves what the hub answered.
     assert!(daemon.stop().success());
@@ -314,12 +314,10 @@ fn the_embedded_hub_must_be_reached_where_it_is_advertised() {
 #[test]
 fn a_hub_that_refused_the_last_notification_is_a_finding_although_it_accepts_head() {
     for (status, wanted) in [(401, 1), (503, 0)] {
-        let site = Site::new();
-        let hub = FakeHub::start();
-        let setup = Setup::new(&site, &[hub.url()], "");
+        let (site, hub, setup) = Setup::announcing("");
         let daemon = setup.start();
         hub.behave(Manner::Refuse(status));
-        site.write("a/changelist.xml", &list("a", "changelist", "2"));
+        site.write_list("a", "changelist", "2");
         daemon.await_log("did not accept notification 1");
         hub.behave(Manner::Accept);
         daemon.kill();
@@ -355,11 +353,11 @@ fn a_certificate_that_no_server_may_show_is_logged_in_words_with_its_hub() {
     );
     write_if_any(&setup.state.path().join("ca.pem"), Some(&pem));
     let daemon = setup.start();
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write_list("a", "changelist", "2");
     let refused = daemon.await_log("did not accept notification 1");
     assert_eq!(refused["hub"], url.as_str());
     let words = refused["reason"].as_str().unwrap();
-    assert!(words.contains("self-signed"), "{words}");
+    assert_contains(words, "self-signed");
     let (_, log) = daemon.stop_and_tell();
     let raw = log.iter().find(|line| line.contains("CaUsedAsEndEntity"));
     assert_eq!(raw, None);

@@ -103,8 +103,7 @@ fn more_directories_than_may_be_watched_are_found_with_the_sysctl() {
 
 #[test]
 fn a_disk_that_is_full_is_found() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = Setup::new(&site, &[hub.url()], CHANNEL);
+    let (_site, _hub, setup) = Setup::announcing(CHANNEL);
     let state = setup.state.path().join("state");
     fs::create_dir(&state).unwrap();
     let small = format!(
@@ -128,8 +127,7 @@ fn a_disk_that_is_full_is_found() {
 
 #[test]
 fn a_state_that_cannot_be_used_is_one_finding_among_others() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = Setup::new(&site, &[hub.url()], CHANNEL);
+    let (site, _hub, setup) = Setup::announcing(CHANNEL);
     assert!(setup.start().stop().success());
     check(&setup).is_fine();
     site.write("a/broken.xml", "<urlset");
@@ -148,8 +146,7 @@ fn whose_state_directory_it_is_matters() {
         needs::skip("only root can give files away", "");
         return;
     }
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = Setup::new(&site, &[hub.url()], CHANNEL);
+    let (_site, _hub, setup) = Setup::announcing(CHANNEL);
     let state = setup.state.path().join("state");
     fs::create_dir(&state).unwrap();
     check(&setup).is_fine();

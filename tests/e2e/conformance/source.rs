@@ -14,7 +14,7 @@ use url::form_urlencoded;
 use crate::conformance::callback::{Callback, Request};
 use crate::own_hub::setup::{HubSetup, TOKEN, publisher};
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, get};
+use crate::support::daemon::{Daemon, assert_contains, get};
 use crate::support::documents::{Site, URL, list};
 
 /// The variable with which the fixture is `rsnotify hub` instead of the embedded hub.
@@ -307,11 +307,7 @@ impl Answer {
     /// An error with its reason, as section 5.1.2 wants it.
     pub fn assert_refused(&self, status: u16) {
         assert_eq!(self.status, status, "{}", self.body);
-        assert!(
-            self.head.contains("content-type: text/plain"),
-            "{}",
-            self.head
-        );
+        assert_contains(&self.head, "content-type: text/plain");
         assert!(self.body.trim().len() > 10, "{:?}", self.body);
     }
 }

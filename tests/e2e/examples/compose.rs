@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::examples::image::{self, IMAGE, USER};
 use crate::examples::manifest::{command, configuration, text, texts, yaml};
+use crate::support::daemon::assert_contains;
 
 const FILE: &str = "examples/compose/rsnotify.toml";
 
@@ -76,8 +77,7 @@ fn services_reach_each_other_on_loopback() {
         ["127.0.0.1:8080:8080", &format!("127.0.0.1:{port}:{port}")]
     );
     // The embedded hub calls back where `listen` waits beside it.
-    let hub = format!("{:?}", config.embedded_hub);
-    assert!(hub.contains("127.0.0.0/8"), "{hub}");
+    assert_contains(&format!("{:?}", config.embedded_hub), "127.0.0.0/8");
 }
 
 #[test]
@@ -132,8 +132,7 @@ fn nothing_may_more_than_it_must() {
 fn the_token_of_the_hub_is_where_its_file_says() {
     let hub = &yaml("examples/compose/hub.yaml")["services"]["hub"];
     let file = text("examples/compose/hub.toml");
-    let holder = "bearer_token_file = \"/etc/rsnotify/library.token\"";
-    assert!(file.contains(holder), "{file}");
+    assert_contains(&file, "bearer_token_file = \"/etc/rsnotify/library.token\"");
     let mounted = "./library.token:/etc/rsnotify/library.token:ro";
     assert!(texts(&hub["volumes"]).contains(&mounted), "{hub}");
     let made = "rsnotify token library | sed -n '2s/# //p' >examples/compose/library.token";

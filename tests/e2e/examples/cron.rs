@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use resourcesync::listing::Listing;
 use tempfile::TempDir;
 
-use crate::support::daemon::{Setup, output};
+use crate::support::daemon::{Setup, assert_contains, output};
 use crate::support::documents::{Site, URL};
 use crate::support::hub::FakeHub;
 use crate::support::python::python;
@@ -98,14 +98,8 @@ fn a_cron_job_publishes_no_half_step_and_sends_no_mail() {
     host.publish();
     let list = host.site.path("resourcesync/a/capabilitylist.xml");
     let first = fs::read_to_string(&list).unwrap();
-    assert!(
-        first.contains("topics/main/resourcesync/a/capabilitylist/"),
-        "{first}"
-    );
-    assert!(
-        first.contains(&format!("{URL}resourcesync/a/changelist.xml")),
-        "{first}"
-    );
+    assert_contains(&first, "topics/main/resourcesync/a/capabilitylist/");
+    assert_contains(&first, &format!("{URL}resourcesync/a/changelist.xml"));
     let place = || {
         let list = fs::metadata(&list).unwrap();
         (list.ino(), list.ctime(), list.ctime_nsec())
@@ -129,7 +123,7 @@ fn a_cron_job_publishes_no_half_step_and_sends_no_mail() {
     assert_eq!(place(), placed, "it was written anew");
     let changes = host.change_list();
     for change in ["updated", "created"] {
-        assert!(changes.contains(change), "{changes}");
+        assert_contains(&changes, change);
     }
     assert!(daemon.stop().success());
 }
@@ -303,9 +297,9 @@ fn a_cron_job_needs_no_configuration_where_the_daemon_has_none() {
     host.resource("1", "one");
     assert_eq!(host.run(&[("CONFIG", "")]), (Some(0), String::new()));
     let list = fs::read_to_string(host.site.path("resourcesync/a/capabilitylist.xml")).unwrap();
-    assert!(
-        list.contains("http://127.0.0.1:8400/topics/main/resourcesync/a/capabilitylist/"),
-        "{list}"
+    assert_contains(
+        &list,
+        "http://127.0.0.1:8400/topics/main/resourcesync/a/capabilitylist/",
     );
 }
 
@@ -318,7 +312,7 @@ fn resources_that_are_not_there_are_not_published_as_deleted() {
     let fails = || {
         let (code, mail) = host.run(&[]);
         assert_eq!(code, Some(1), "{mail}");
-        assert!(mail.contains("nothing is published"), "{mail}");
+        assert_contains(&mail, "nothing is published");
     };
     fails();
     assert!(!host.site.path("resourcesync/a/capabilitylist.xml").exists());

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::examples::image::{self, IMAGE, USER};
 use crate::examples::manifest::{command, configuration, named, text, texts, yaml};
+use crate::support::daemon::assert_contains;
 
 const FILE: &str = "examples/kustomize/rsnotify.toml";
 
@@ -186,7 +187,7 @@ fn hub_and_destination_are_where_the_site_says() {
         format!("topics = [\"{}\"]", config.server.public_url.unwrap()),
         "bearer_token_file = \"/etc/rsnotify/hub.token\"".to_owned(),
     ] {
-        assert!(own.contains(&part), "no {part} in {own}");
+        assert_contains(&own, &part);
     }
     let ports = named(&hub["ports"], "name", "hub");
     assert_eq!(image::ports(), [ports["containerPort"].to_string()]);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Setup, output};
+use crate::support::daemon::{Setup, fail, output, succeed};
 use crate::support::documents::{Site, URL, capability_list, list};
 use crate::support::needs;
 use crate::support::ports;
@@ -152,8 +152,7 @@ fn the_copy_is_equal_in_the_end_wherever_it_was_killed() {
             "quiet = \"20ms\"",
             "quiet = \"20ms\"\nchange_quiet = \"20ms\"",
         );
-    let (code, out, err) = output(setup.command("advertise").arg("--write"));
-    assert_eq!(code, Some(0), "{out}{err}");
+    succeed(setup.command("advertise").arg("--write"));
     let daemon = setup.start();
 
     let here = TempDir::new().unwrap();
@@ -330,7 +329,6 @@ fn a_python_without_resync_is_named() {
         .current_dir(DIRECTORY)
         .args(["-B", "-c", "import mirror; mirror.resync_sync()"])
         .env("PATH", "");
-    let (code, _, err) = output(&mut mirror);
-    assert_eq!(code, Some(1), "{err}");
+    let err = fail(&mut mirror, 1);
     assert!(err.starts_with("there is no "), "{err}");
 }

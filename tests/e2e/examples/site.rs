@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::examples::manifest::{named, text, texts, yaml};
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, output, try_get};
+use crate::support::daemon::{Daemon, assert_contains, output, succeed, try_get};
 use crate::support::listener::Listener;
 use crate::support::needs;
 use crate::support::ports;
@@ -39,7 +39,7 @@ impl Drop for Service {
 /// The text with each of these replaced by the other.
 fn adapted(text: &str, changes: &[(&str, &str)]) -> String {
     changes.iter().fold(text.to_owned(), |text, (from, to)| {
-        assert!(text.contains(from), "no {from} in {text}");
+        assert_contains(&text, from);
         text.replace(from, to)
     })
 }
@@ -101,8 +101,7 @@ fn start_web_server(
         nginx.args(["-c", &file, "-e", "stderr"]);
         nginx
     };
-    let (code, _, said) = output(nginx().arg("-t"));
-    assert_eq!(code, Some(0), "{said}");
+    succeed(nginx().arg("-t"));
     Service::start(nginx().stderr(Stdio::null()))
 }
 
@@ -141,7 +140,7 @@ fn await_notes(address: SocketAddr) {
             std::thread::sleep(Duration::from_millis(20)); // poll: nobody says when it is there
         }
         let head = head(path);
-        assert!(head.contains("Content-Type: application/xml"), "{head}");
+        assert_contains(&head, "Content-Type: application/xml");
     }
     for (topic, change) in [
         (

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use resourcesync::payload::Payload;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, TOPICS, try_get};
+use crate::support::daemon::{Daemon, Setup, TOPICS, body_of, try_get};
 use crate::support::documents::{Site, URL, list};
 use crate::support::hub::{FakeHub, Manner, Request};
 use crate::support::state::Saved;
@@ -185,8 +185,7 @@ impl Story {
         let away = root.with_extension("away");
         fs::rename(&root, &away).unwrap();
         let daemon = self.setup.launch();
-        let (head, page) = daemon.get(PAGE);
-        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        let page = body_of(daemon.get(PAGE));
         assert!(page.as_bytes() == death.page, "{page}");
         self.daemon = Some(daemon);
         let before = self.bodies.len();

@@ -10,7 +10,7 @@ use rsnotify::broker::feeds::message::{BrokerNotification, HashedPayload};
 use rsnotify::broker::feeds::objects::{AtomForm, atom_messages};
 use serde_json::{Map, Value, json};
 
-use crate::support::daemon::finish;
+use crate::support::daemon::{assert_contains, finish};
 use crate::support::needs;
 use crate::support::python::python;
 
@@ -109,7 +109,7 @@ fn the_schema_of_atom_accepts_each_feed() {
         ),
         ("rel=\"via\"", "rel=\"edit\""),
     ] {
-        assert!(whole.contains(part), "{whole}");
+        assert_contains(&whole, part);
         let (is_valid, _) = validate("wrong.xml", whole.replace(part, instead).as_bytes());
         assert!(!is_valid, "without {part}");
     }

@@ -9,9 +9,7 @@ use resourcesync::uri::Uri;
 use crate::interop::readers::{assert_read_as_meant, assert_valid};
 use crate::support::DEADLINE;
 use crate::support::daemon::Setup;
-use crate::support::documents::{
-    Site, URL, archive, capability_list, component, description, index, list,
-};
+use crate::support::documents::{Site, URL, archive, capability_list, component, index, list};
 use crate::support::hub::FakeHub;
 
 /// More than one notification may hold (R21).
@@ -64,7 +62,7 @@ fn write(site: &Site, version: &str) -> Vec<String> {
 fn what_the_daemon_sends_and_serves_is_read_as_meant_and_valid() {
     let site = Site::new();
     site.add_set("b");
-    site.write(".well-known/resourcesync", &description(&["a", "b"]));
+    site.write_description(&["a", "b"]);
     write(&site, "changelist");
     let hub = FakeHub::start();
     let pinged = FakeHub::start();
@@ -78,7 +76,7 @@ fn what_the_daemon_sends_and_serves_is_read_as_meant_and_valid() {
     let mut bodies = vec![served("a"), served("b")];
 
     let mut wanted = write(&site, "changedump");
-    site.write(".well-known/resourcesync", &description(&["a"]));
+    site.write_description(&["a"]);
     site.remove("b/capabilitylist.xml");
     wanted.extend(["b/capabilitylist.xml", ".well-known/resourcesync"].map(str::to_owned));
     let root = Uri::parse(URL).unwrap();

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::interop::subscriber::Subscriber;
 use crate::support::DEADLINE;
-use crate::support::daemon::{Setup, get, output};
+use crate::support::daemon::{Setup, assert_contains, get, output, succeed};
 use crate::support::documents::{Site, list};
 use crate::support::needs;
 use crate::support::ports;
@@ -161,8 +161,7 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
         "[server]\nlisten = \"127.0.0.1:0\"\n",
         &format!("[server]\nlisten = \"127.0.0.1:{listen}\"\npublic_url = \"http://{address}/\"\n"),
     );
-    let (code, lines, errors) = output(setup.command("snippet").arg(kind.name));
-    assert_eq!(code, Some(0), "{errors}");
+    let lines = succeed(setup.command("snippet").arg(kind.name));
     let daemon = setup.start();
     let _server = WebServer::start(kind, &program, port, &lines);
 
@@ -177,7 +176,7 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
         subscriber.deliveries_until(&[format!("updated changelist {path}")]);
         let (status, headers, body) = answer(address, topic);
         assert_eq!(status, "HTTP/1.1 200 OK", "{lines}");
-        assert!(body.contains("changelist.xml"), "{body}");
+        assert_contains(&body, "changelist.xml");
         assert_eq!(
             (status, headers, body),
             answer(daemon.public, topic),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::conformance::callback::{Callback, Request, Say, cut_off, willing};
 use crate::own_hub::setup::{HubSetup, TOKEN, publisher};
-use crate::support::daemon::{Daemon, output};
+use crate::support::daemon::{Daemon, assert_contains, exit_with, output, succeed};
 use crate::support::documents::{Site, list};
 
 /// The number of subscribers over all topics, if not 24.
@@ -139,18 +139,15 @@ impl Dice {
 fn one_command_adds_a_source_to_a_running_hub() {
     let setup = HubSetup::new("");
     let hub = setup.start();
-    let (code, noted, _) = output(&mut setup.command(&["check", "--no-environment"]));
-    assert_eq!(code, Some(0));
-    assert!(noted.contains("there is no [[publisher]]"), "{noted}");
+    let noted = succeed(&mut setup.command(&["check", "--no-environment"]));
+    assert_contains(&noted, "there is no [[publisher]]");
     let (_, status, _) = output(&mut setup.command(&["status"]));
-    assert!(status.contains("\nhub: 0 subscriptions"), "{status}");
+    assert_contains(&status, "\nhub: 0 subscriptions");
     let file = setup.directory.path().join("hub.toml");
     let mut token = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
     token.args(["token", "library", "https://library.example/", "--write"]);
-    let (code, lines, said) = output(token.arg("--config").arg(&file));
-    assert_eq!(code, Some(0), "{said}");
-    let reloaded = "the hub has reloaded: publisher library added";
-    assert!(said.contains(reloaded), "{said}");
+    let (lines, said) = exit_with(token.arg("--config").arg(&file), 0);
+    assert_contains(&said, "the hub has reloaded: publisher library added");
     let secret = lines.lines().nth(1).unwrap().strip_prefix("# ").unwrap();
     let holder = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&holder, secret).unwrap();
@@ -161,7 +158,7 @@ fn one_command_adds_a_source_to_a_running_hub() {
     setup.subscribe(&source.topic, &callback.url("/"));
     source.change();
     let body = String::from_utf8(callback.next("POST").body).unwrap();
-    assert!(body.contains("a/changelist.xml"), "{body}");
+    assert_contains(&body, "a/changelist.xml");
     source.daemon.stop();
     hub.stop();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::reload::{CHANGE, another_hub, change, change_window, reload};
 use crate::support::daemon::Setup;
-use crate::support::documents::{Site, capability_list, list};
+use crate::support::documents::{Site, capability_list};
 use crate::support::hub::{FakeHub, Manner};
 
 #[test]
@@ -22,8 +22,8 @@ fn a_new_hub_starts_at_now() {
         "{said}"
     );
     change(&site, "3");
-    assert_eq!(other.notification().changes(), [CHANGE]);
-    assert_eq!(hub.notification().changes(), [CHANGE]);
+    other.assert_told([CHANGE]);
+    hub.assert_told([CHANGE]);
     daemon.stop();
     assert!(hub.heard().is_empty() && other.heard().is_empty());
 }
@@ -51,7 +51,7 @@ fn changes_due_to_a_removed_hub_are_dropped_and_logged() {
     setup.config = with;
     reload(&daemon, &setup);
     change(&site, "4");
-    assert_eq!(other.notification().changes(), [CHANGE]);
+    other.assert_told([CHANGE]);
     hub.notification();
     daemon.stop();
     assert!(hub.heard().is_empty() && other.heard().is_empty());
@@ -59,8 +59,7 @@ fn changes_due_to_a_removed_hub_are_dropped_and_logged() {
 
 #[test]
 fn a_rotated_secret_is_in_the_next_request() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, mut setup) = Setup::announcing("");
     setup.config = setup
         .config
         .replace("[[hub]]\n", "[[hub]]\nbearer_token_file = \"token\"\n");
@@ -92,19 +91,13 @@ fn a_burst_of_changes_is_told_once_through_many_reloads() {
             &format!("{set}/capabilitylist.xml"),
             &capability_list(set, &["changelist"]),
         );
-        site.write(
-            &format!("{set}/changelist.xml"),
-            &list(set, "changelist", "1"),
-        );
+        site.write_list(set, "changelist", "1");
     }
     let mut setup = Setup::new(&site, &[hub.url()], "");
     let daemon = setup.start();
     hub.answer_after(Duration::from_millis(50));
     for (at, set) in sets.iter().enumerate() {
-        site.write(
-            &format!("{set}/changelist.xml"),
-            &list(set, "changelist", "2"),
-        );
+        site.write_list(set, "changelist", "2");
         if at % 3 == 0 {
             change_window(&mut setup);
             reload(&daemon, &setup);
@@ -141,7 +134,7 @@ fn what_is_under_way_is_not_sent_again_and_its_answer_counts() {
         change_window(&mut setup);
         reload(&daemon, &setup);
         change(&site, content);
-        assert_eq!(hub.notification().changes(), [CHANGE]);
+        hub.assert_told([CHANGE]);
     }
     assert!(slow.heard().is_empty(), "it has one request, not answered");
     slow.behave(Manner::Accept);
@@ -168,7 +161,7 @@ fn a_hub_that_replaces_another_receives_what_that_was_due() {
     let replaced = daemon.await_log("takes over its pending changes");
     assert_eq!(replaced["hub"], hub.url(), "{replaced}");
     assert_eq!(replaced["by"], other.url(), "{replaced}");
-    assert_eq!(other.notification().changes(), [CHANGE]);
+    other.assert_told([CHANGE]);
     daemon.stop();
 }
 
@@ -188,11 +181,8 @@ fn a_hub_that_replaces_another_and_takes_nothing_over_starts_now() {
     let dropped = daemon.await_log("is no longer configured");
     let words = dropped["message"].as_str().unwrap();
     assert!(words.contains("`replaces`"), "{dropped}");
-    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
-    assert_eq!(
-        other.notification().changes(),
-        ["updated resourcelist a/resourcelist.xml"]
-    );
+    site.write_list("a", "resourcelist", "2");
+    other.assert_told(["updated resourcelist a/resourcelist.xml"]);
     daemon.stop();
 }
 
@@ -209,13 +199,13 @@ fn a_hub_that_names_the_one_it_replaces_among_several_hears_what_that_was_due() 
     let daemon = setup.start();
     change(&site, "2");
     hub.request();
-    assert_eq!(stays.notification().changes(), [CHANGE]);
+    stays.assert_told([CHANGE]);
     let replacing = format!("url = \"{}\"\nreplaces = \"{}\"", other.url(), hub.url());
     setup.config = setup
         .config
         .replace(&format!("url = \"{}\"", hub.url()), &replacing);
     reload(&daemon, &setup);
-    assert_eq!(other.notification().changes(), [CHANGE]);
+    other.assert_told([CHANGE]);
     daemon.stop();
 }
 
@@ -234,14 +224,13 @@ fn what_waited_for_another_address_is_tried_at_once() {
     daemon.await_log("did not accept notification");
     setup.config = setup.config.replace(&hub.url(), &other.url());
     reload(&daemon, &setup);
-    assert_eq!(other.notification().changes(), [CHANGE]);
+    other.assert_told([CHANGE]);
     daemon.stop();
 }
 
 #[test]
 fn what_waited_in_another_mode_is_tried_at_once() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, mut setup) = Setup::announcing("");
     hub.behave(Manner::Refuse(403));
     let daemon = setup.start();
     change(&site, "2");
@@ -262,8 +251,7 @@ fn what_waited_in_another_mode_is_tried_at_once() {
 
 #[test]
 fn what_waited_for_other_credentials_is_tried_at_once() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, mut setup) = Setup::announcing("");
     setup.config = setup
         .config
         .replace("[[hub]]\n", "[[hub]]\nbearer_token_file = \"token\"\n");

@@ -6,13 +6,12 @@ use crate::embedded::subscribe;
 use crate::reload::{CHANGE, another_hub, change, change_window, reload};
 use crate::subscriptions::{join, topic};
 use crate::support::daemon::Setup;
-use crate::support::documents::{Site, list};
+use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 
 #[test]
 fn a_delivery_under_way_is_made_once_and_the_next_follows() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[], "");
+    let (site, mut setup) = Setup::embedding("");
     let daemon = setup.start();
     let subscriber = FakeHub::start();
     join(&daemon, &subscriber, "a");
@@ -21,7 +20,7 @@ fn a_delivery_under_way_is_made_once_and_the_next_follows() {
     assert_eq!(subscriber.request().changes(), [CHANGE]);
     change_window(&mut setup);
     reload(&daemon, &setup);
-    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    site.write_list("a", "resourcelist", "2");
     daemon.await_log("delivered notification 2");
     assert!(subscriber.heard().is_empty());
     subscriber.behave(Manner::Accept);
@@ -33,8 +32,7 @@ fn a_delivery_under_way_is_made_once_and_the_next_follows() {
 
 #[test]
 fn other_networks_hold_from_the_next_request_on() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[], "");
+    let (_site, mut setup) = Setup::embedding("");
     let open = setup.config.clone();
     let daemon = setup.start();
     let answer = || subscribe(daemon.public, &topic(&daemon, "a"), "http://127.0.0.1:9/c");
@@ -66,7 +64,7 @@ fn subscribers_stay_while_the_hub_is_away() {
     let answer = subscribe(daemon.public, &topic(&daemon, "a"), "http://127.0.0.1:9/c");
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
     change(&site, "2");
-    assert_eq!(hub.notification().changes(), [CHANGE]);
+    hub.assert_told([CHANGE]);
     setup.config = embedded;
     reload(&daemon, &setup);
     change(&site, "3");
@@ -78,8 +76,7 @@ fn subscribers_stay_while_the_hub_is_away() {
 
 #[test]
 fn a_hub_that_is_new_takes_subscriptions() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, mut setup) = Setup::announcing("");
     let daemon = setup.start();
     setup.config = setup
         .config
@@ -96,7 +93,7 @@ fn a_hub_that_is_new_takes_subscriptions() {
     assert!(subscriber.request().challenge().is_some());
     change(&site, "2");
     assert_eq!(subscriber.request().changes(), [CHANGE]);
-    assert_eq!(hub.notification().changes(), [CHANGE]);
+    hub.assert_told([CHANGE]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::reload::{CHANGE, change, reload};
-use crate::support::daemon::{Daemon, Setup};
+use crate::support::daemon::{Daemon, Setup, assert_contains, body_of};
 use crate::support::documents::Site;
 use crate::support::hub::FakeHub;
 use crate::support::manager::FakeManager;
@@ -13,7 +13,7 @@ use crate::support::manager::FakeManager;
 fn is_refused(daemon: &Daemon, setup: &Setup, why: &str) {
     let said = reload(daemon, setup);
     assert!(said.starts_with("configuration not reloaded"), "{said}");
-    assert!(said.contains(why), "no {why:?} in: {said}");
+    assert_contains(&said, why);
     let refused = &daemon.status()["configuration"]["refused"];
     assert!(
         refused["error"].as_str().unwrap().contains(why),
@@ -23,8 +23,7 @@ fn is_refused(daemon: &Daemon, setup: &Setup, why: &str) {
 
 #[test]
 fn a_refused_configuration_is_reported_and_the_previous_one_is_kept() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (site, hub, mut setup) = Setup::announcing("");
     let good = setup.config.clone();
     let daemon = setup.start();
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -59,7 +58,7 @@ fn a_refused_configuration_is_reported_and_the_previous_one_is_kept() {
         assert!(daemon.get_admin("/readyz").0.starts_with("HTTP/1.1 200"));
     }
     change(&site, "2");
-    assert_eq!(hub.notification().changes(), [CHANGE]);
+    hub.assert_told([CHANGE]);
     setup.config = good;
     let said = reload(&daemon, &setup);
     assert_eq!(said, "reloaded the configuration: nothing changed");
@@ -81,8 +80,7 @@ fn a_listener_is_not_moved_where_the_other_cannot_be() {
     );
     is_refused(&daemon, &setup, "cannot listen on unix:/nowhere/admin.sock");
     assert!(!socket.exists(), "what was bound in vain is gone");
-    let (head, _) = daemon.get("/topics/main/a/capabilitylist/");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    body_of(daemon.get("/topics/main/a/capabilitylist/"));
 }
 
 #[test]
