@@ -45,7 +45,7 @@ fn activated_by(
 /// A setup that could not listen where it says.
 fn without_address(site: &Site) -> Setup {
     let mut setup = Setup::new(site, &[FakeHub::start().url()], "");
-    setup.config = setup.config.replace(
+    setup.replace(
         "[server]\nlisten = \"127.0.0.1:0\"",
         "[server]\nlisten = \"unix:/nowhere/public.sock\"",
     );
@@ -78,7 +78,7 @@ fn a_client_that_came_before_the_daemon_is_answered() {
     daemon.await_log("ready");
 
     crate::reload::change_window(&mut setup);
-    setup.config = setup.config.replace("/nowhere/public", "/nowhere/else");
+    setup.replace("/nowhere/public", "/nowhere/else");
     setup.file();
     daemon.signal(Signal::HUP);
     daemon.await_log(
@@ -94,8 +94,7 @@ fn a_passed_socket_is_reached_at_its_own_address() {
     let (_site, setup) = Setup::embedding("");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let daemon = Daemon::spawn(activated(listener, "LISTEN_FDNAMES=public", &setup));
-    daemon.await_log("ready");
+    let daemon = Daemon::ready(activated(listener, "LISTEN_FDNAMES=public", &setup));
     let (head, _) = daemon.get(TOPIC);
     assert_contains(&head, &format!("<http://{address}{TOPIC}>; rel=\"self\""));
 }
@@ -115,8 +114,7 @@ fn a_socket_that_is_named_admin_is_for_that() {
     let setup = Setup::new(&site, &[FakeHub::start().url()], "");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let daemon = Daemon::spawn(activated(listener, "LISTEN_FDNAMES=admin", &setup));
-    daemon.await_log("ready");
+    let daemon = Daemon::ready(activated(listener, "LISTEN_FDNAMES=admin", &setup));
     assert_eq!(daemon.admin, address);
     assert!(get(address, "/readyz").0.starts_with("HTTP/1.1 200"));
     assert!(daemon.get(TOPIC).0.starts_with("HTTP/1.1 200"));

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,7 +14,7 @@ use crate::support::daemon::{
 };
 use crate::support::documents::{Site, URL, capability_list};
 use crate::support::hub::FakeHub;
-use crate::support::needs;
+use crate::support::needs::program;
 
 const HUB: &str = "https://hub.example/?a=1&b=2";
 
@@ -43,12 +42,9 @@ fn pipe(text: &str, directory: &Path, command: &[&str]) -> (bool, String) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(text.as_bytes())
-        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(text.as_bytes()).unwrap();
+    drop(stdin);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     (output.status.success(), said)
@@ -60,6 +56,15 @@ fn patch(text: &str) {
     assert!(is_fine, "{said}");
     assert_lacks(&said, "fuzz");
     assert_lacks(&said, "offset");
+}
+
+fn topic_of(set: &str) -> String {
+    format!("{TOPICS}topics/main/{set}/capabilitylist/")
+}
+
+/// The Capability List of a set as it is now.
+fn list_of(site: &Site, set: &str) -> String {
+    fs::read_to_string(site.path(&format!("{set}/capabilitylist.xml"))).unwrap()
 }
 
 /// An entry as it is written in a manner of ours.
@@ -74,9 +79,7 @@ fn entry(set: &str, line: &str, indent: &str) -> String {
 
 #[test]
 fn patched_lists_advertise_their_channels_and_the_daemon_notices() {
-    if needs::program("patch").is_none() {
-        return;
-    }
+    let Some(_) = program("patch") else { return };
     let site = Site::empty();
     let hub = FakeHub::start();
     let setup = Setup::new(&site, &[hub.url()], "");
@@ -91,10 +94,8 @@ fn patched_lists_advertise_their_channels_and_the_daemon_notices() {
     let daemon = setup.start();
 
     let findings = || output(&mut setup.command("check")).1;
-    assert_eq!(
-        findings().matches("does not advertise its channel").count(),
-        3
-    );
+    let lacking = findings();
+    assert_eq!(lacking.matches("does not advertise its channel").count(), 3);
     let printed = advertised(&setup);
     assert_eq!(patches(&printed), 3, "{printed}");
     patch(&printed);
@@ -116,9 +117,7 @@ fn patched_lists_advertise_their_channels_and_the_daemon_notices() {
 
 #[test]
 fn what_patch_leaves_is_what_was_there_and_the_entry() {
-    if needs::program("patch").is_none() {
-        return;
-    }
+    let Some(_) = program("patch") else { return };
     let site = Site::empty();
     let before = capability_list("a", &["changelist"])
         .replace("<url>", "  <url>\n    ")
@@ -129,12 +128,9 @@ fn what_patch_leaves_is_what_was_there_and_the_entry() {
         .replace('\n', "\r\n");
     site.write("a/capabilitylist.xml", &before);
     patch(&advertised(&setup(&site, "")));
-    let after = fs::read_to_string(site.path("a/capabilitylist.xml")).unwrap();
-    let new = entry("a", "\r\n  ", "  ");
-    assert_eq!(
-        after,
-        before.replace("</url>\r\n<!--", &format!("</url>{new}\r\n<!--"))
-    );
+    let new = format!("</url>{}\r\n<!--", entry("a", "\r\n  ", "  "));
+    let after = before.replace("</url>\r\n<!--", &new);
+    assert_eq!(list_of(&site, "a"), after);
 }
 
 /// Lists as generators write them, with line ends, indentation and comments of their own.
@@ -151,9 +147,7 @@ fn add_various_lists(site: &Site) {
 
 #[test]
 fn written_lists_are_those_that_patch_leaves_and_a_second_run_changes_nothing() {
-    if needs::program("patch").is_none() {
-        return;
-    }
+    let Some(_) = program("patch") else { return };
     let (patched, site) = (Site::empty(), Site::empty());
     add_various_lists(&patched);
     add_various_lists(&site);
@@ -171,32 +165,20 @@ fn written_lists_are_those_that_patch_leaves_and_a_second_run_changes_nothing() 
 
     let (code, out, err) = write();
     assert_eq!(code, Some(0), "{err}");
-    assert_eq!(
-        out.matches(" written: it advertises its channel now\n")
-            .count(),
-        3,
-        "{out}"
-    );
+    let written = out.matches(" written: it advertises its channel now\n");
+    assert_eq!(written.count(), 3, "{out}");
     assert_contains(&out, "cgi is not in the tree");
     assert!(site.path("b/capabilitylist.xml").is_symlink());
-    for list in [
-        "a/capabilitylist.xml",
-        "b/capabilitylist.xml",
-        "c d/capabilitylist.xml",
-    ] {
-        let read = |site: &Site| fs::read_to_string(site.path(list)).unwrap();
+    for set in ["a", "b", "c d"] {
+        let read = |site: &Site| list_of(site, set);
         assert_eq!(read(&site), read(&patched));
     }
 
     let before = traces(site.root.path());
     let (code, out, _) = write();
     assert_eq!(code, Some(0));
-    assert_eq!(
-        out.matches(" unchanged: it advertises its channel\n")
-            .count(),
-        3,
-        "{out}"
-    );
+    let unchanged = out.matches(" unchanged: it advertises its channel\n");
+    assert_eq!(unchanged.count(), 3, "{out}");
     assert_eq!(traces(site.root.path()), before);
 }
 
@@ -212,10 +194,7 @@ fn what_cannot_be_written_is_named_with_file_and_line_and_the_rest_is_written() 
     assert_contains(&out, &format!("{} written", path("a/capabilitylist.xml")));
     let named = format!("{} cannot be patched: line ", path("b/capabilitylist.xml"));
     assert_contains(&err, &named);
-    assert_eq!(
-        fs::read_to_string(site.path("b/capabilitylist.xml")).unwrap(),
-        broken
-    );
+    assert_eq!(list_of(&site, "b"), broken);
     let left = fs::read_dir(site.path("a")).unwrap();
     assert_eq!(left.count(), 3, "nothing is left beside the list");
 }
@@ -234,16 +213,11 @@ fn traces(root: &Path) -> Vec<String> {
             } else {
                 digest = Some(blake3::hash(&fs::read(&path).unwrap()));
             }
-            let times = (
-                about.mtime(),
-                about.mtime_nsec(),
-                about.ctime(),
-                about.ctime_nsec(),
-            );
+            let modified = (about.mtime(), about.mtime_nsec());
+            let changed = (about.ctime(), about.ctime_nsec());
+            let (path, mode) = (path.display(), about.mode());
             traces.push(format!(
-                "{} {:o} {times:?} {digest:?}",
-                path.display(),
-                about.mode()
+                "{path} {mode:o} {modified:?} {changed:?} {digest:?}"
             ));
         }
     }
@@ -278,9 +252,7 @@ fn it_leaves_tree_and_state_as_they_are() {
 
 #[test]
 fn in_the_directory_of_a_list_patch_alone_does_and_never_takes_one_for_another() {
-    if needs::program("patch").is_none() {
-        return;
-    }
+    let Some(_) = program("patch") else { return };
     let site = Site::empty();
     for set in ["a", "b"] {
         let entries = capability_list(set, &["resourcelist", "changelist"])
@@ -290,15 +262,12 @@ fn in_the_directory_of_a_list_patch_alone_does_and_never_takes_one_for_another()
         site.write(&format!("{set}/capabilitylist.xml"), &entries);
     }
     let printed = advertised(&setup(&site, ""));
-    let untouched = fs::read(site.path("b/capabilitylist.xml")).unwrap();
+    let untouched = list_of(&site, "b");
     let (is_fine, said) = pipe(&printed, &site.path("a"), &["patch", "--batch"]);
     assert!(!is_fine, "{said}");
-    let list = fs::read_to_string(site.path("a/capabilitylist.xml")).unwrap();
+    let list = list_of(&site, "a");
     assert_eq!(list.matches("framework-notification").count(), 1, "{list}");
-    assert_eq!(
-        fs::read(site.path("b/capabilitylist.xml")).unwrap(),
-        untouched
-    );
+    assert_eq!(list_of(&site, "b"), untouched);
     // What is left to do is b's alone.
     let printed = advertised(&setup(&site, ""));
     assert_eq!(patches(&printed), 1);
@@ -309,9 +278,7 @@ fn in_the_directory_of_a_list_patch_alone_does_and_never_takes_one_for_another()
 
 #[test]
 fn git_takes_the_patches_too() {
-    if needs::program("git").is_none() {
-        return;
-    }
+    let Some(_) = program("git") else { return };
     let site = Site::new();
     site.write("b c/capabilitylist.xml", &capability_list("b", &[]));
     let setup = setup(&site, "");
@@ -323,9 +290,7 @@ fn git_takes_the_patches_too() {
 
 #[test]
 fn a_list_behind_links_is_patched_where_it_is() {
-    if needs::program("patch").is_none() {
-        return;
-    }
+    let Some(_) = program("patch") else { return };
     let site = Site::empty();
     let releases = TempDir::new().unwrap();
     let list = releases.path().join("1/capabilitylist.xml");
@@ -348,26 +313,18 @@ fn a_list_behind_links_is_patched_where_it_is() {
 
 #[test]
 fn a_configured_channel_overrides_what_a_list_advertises() {
-    if needs::program("patch").is_none() {
-        return;
-    }
+    let Some(_) = program("patch") else { return };
     let site = Site::new();
     let channel = format!(
         "[[channel]]\ncapability_list = \"{URL}a/capabilitylist.xml\"\ntopic = \"{URL}t/?a&b\"\n"
     );
     patch(&advertised(&setup(&site, "")));
-    let list = fs::read_to_string(site.path("a/capabilitylist.xml")).unwrap();
+    let list = list_of(&site, "a");
     let setup = setup(&site, &channel);
     patch(&advertised(&setup));
     assert_eq!(patches(&advertised(&setup)), 0);
-    let corrected = list.replace(
-        &format!("{TOPICS}topics/main/a/capabilitylist/"),
-        &format!("{URL}t/?a&amp;b"),
-    );
-    assert_eq!(
-        fs::read_to_string(site.path("a/capabilitylist.xml")).unwrap(),
-        corrected
-    );
+    let corrected = list.replace(&topic_of("a"), &format!("{URL}t/?a&amp;b"));
+    assert_eq!(list_of(&site, "a"), corrected);
 }
 
 #[test]
@@ -395,18 +352,13 @@ fn a_hub_makes_room_only_if_the_state_knows_it_as_ours() {
 
 #[test]
 fn generators_get_the_entry_alone_also_of_lists_that_are_not_in_the_tree() {
-    if needs::program("patch").is_none() {
-        return;
-    }
+    let Some(_) = program("patch") else { return };
     let site = Site::new();
     let channel =
         format!("[[channel]]\ncapability_list = \"{URL}cgi?list=--\"\ntopic = \"{URL}t/?a&b\"\n");
     let setup = setup(&site, &channel);
     let out = succeed(setup.command("advertise").arg("--entry"));
-    let configured = entry("", "\n", "  ").replace(
-        &format!("{TOPICS}topics/main//capabilitylist/"),
-        &format!("{URL}t/?a&amp;b"),
-    );
+    let configured = entry("", "\n", "  ").replace(&topic_of(""), &format!("{URL}t/?a&amp;b"));
     let wanted = format!(
         "<!-- {URL}a/capabilitylist.xml -->{}\n<!-- {URL}cgi?list=-%2D -->{configured}\n",
         entry("a", "\n", "  ")
@@ -420,9 +372,7 @@ fn generators_get_the_entry_alone_also_of_lists_that_are_not_in_the_tree() {
 
 #[test]
 fn a_list_that_cannot_be_patched_is_reported_with_the_entry_and_exits_with_1() {
-    if needs::program("patch").is_none() {
-        return;
-    }
+    let Some(_) = program("patch") else { return };
     let site = Site::new();
     let text = capability_list("b", &["changelist"]).replace("UTF-8", "UTF-16");
     let utf16: Vec<u8> = format!("\u{feff}{text}")
@@ -458,9 +408,7 @@ fn a_list_that_cannot_be_patched_is_reported_with_the_entry_and_exits_with_1() {
 
 #[test]
 fn json_has_each_set_with_what_it_takes() {
-    if needs::program("patch").is_none() {
-        return;
-    }
+    let Some(_) = program("patch") else { return };
     let site = Site::new();
     let setup = setup(&site, "");
     let answer = || -> Value {
@@ -472,19 +420,11 @@ fn json_has_each_set_with_what_it_takes() {
     let set = &lacking["sets"][0];
     let path = site.path("a/capabilitylist.xml").canonicalize().unwrap();
     assert_eq!(set["capability_list"], format!("{URL}a/capabilitylist.xml"));
-    assert_eq!(
-        set["path"].as_str().unwrap().as_bytes(),
-        path.as_os_str().as_bytes()
-    );
-    assert_eq!(
-        set["topic"],
-        format!("{TOPICS}topics/main/a/capabilitylist/")
-    );
+    assert_eq!(set["path"].as_str(), path.to_str());
+    assert_eq!(set["topic"], topic_of("a"));
     assert_eq!(set["hubs"][0], HUB);
-    assert_eq!(
-        set["entry"],
-        entry("a", "\n", "  ").trim_start().to_owned() + "\n"
-    );
+    let wanted = format!("{}\n", entry("a", "\n", "  ").trim_start());
+    assert_eq!(set["entry"], wanted);
     assert!(set["reason"].is_null());
     patch(set["diff"].as_str().unwrap());
     assert!(answer()["sets"][0]["diff"].is_null());
@@ -494,7 +434,7 @@ fn json_has_each_set_with_what_it_takes() {
 fn a_destination_is_told_how_to_subscribe_and_an_operator_what_nobody_reaches() {
     let site = Site::new();
     let out = advertised(&setup(&site, ""));
-    let topic = format!("{TOPICS}topics/main/a/capabilitylist/");
+    let topic = topic_of("a");
     for line in [
         format!("#   topic      {topic} (kind framework)"),
         format!("#   hub        {HUB}"),
@@ -509,7 +449,7 @@ fn a_destination_is_told_how_to_subscribe_and_an_operator_what_nobody_reaches() 
     let mut embedded = Setup::new(&site, &[], "");
     let err = fail(&mut embedded.command("advertise"), 1);
     assert_contains(&err, "set server.public_url");
-    embedded.config = embedded.config.replace(
+    embedded.replace(
         "listen = \"127.0.0.1:0\"\nadmin",
         "listen = \"127.0.0.1:8400\"\nadmin",
     );
@@ -525,10 +465,10 @@ fn the_reason_why_only_this_host_reaches_an_address_is_told() {
     let site = Site::new();
     let of_hub = Setup::new(&site, &["http://localhost:1/hub".to_owned()], "");
     let mut of_topics = setup(&site, "");
-    of_topics.config = of_topics.config.replace(TOPICS, "http://127.0.0.1:8400/");
+    of_topics.replace(TOPICS, "http://127.0.0.1:8400/");
     const LOCAL: &str = "http://127.0.0.1:8000/";
     let mut of_mount = setup(&site, "");
-    of_mount.config = of_mount.config.replace(URL, LOCAL);
+    of_mount.replace(URL, LOCAL);
     let entry = format!(
         "<url><loc>{LOCAL}a/framework/</loc><rs:md capability=\"framework-notification\"/></url></urlset>"
     );

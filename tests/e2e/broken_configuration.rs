@@ -60,8 +60,7 @@ fn a_file_that_is_wrong_at_the_moment_keeps_nobody_from_asking() {
 
 #[test]
 fn the_state_directory_alone_is_enough_to_ask() {
-    let (_site, setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (_site, setup, daemon) = Setup::start_embedding("");
     for question in QUESTIONS {
         let (code, out, err) = output(&mut with_state(&setup, question));
         assert_eq!((code, err.as_str()), (Some(0), ""), "{question:?}: {out}");
@@ -101,15 +100,8 @@ fn a_state_directory_inside_a_mount_is_refused() {
     let state = site.path("state").display().to_string();
     for command in ["run", "check", "scan"] {
         let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-        process.args([
-            command,
-            "--root",
-            &root,
-            "--url",
-            URL,
-            "--state-dir",
-            &state,
-        ]);
+        process.args([command, "--root", &root, "--url", URL]);
+        process.args(["--state-dir", &state]);
         assert_contains(&fail(&mut process, 78), "lies inside the mount");
         assert!(!site.path("state").exists());
     }

@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::support::changes::{change_list, told};
 use crate::support::daemon::{Daemon, Setup, TOPICS};
 use crate::support::documents::Site;
+use crate::support::stomp::FakeBroker;
 
 /// A `[[broker]]` named `repository` at this address.
 fn broker(address: SocketAddr, more: &str) -> String {
@@ -52,6 +53,13 @@ impl Story {
         };
         story.write();
         story
+    }
+
+    /// With a broker that takes everything, configured with `more`.
+    fn with_broker(more: &str) -> (FakeBroker, Story) {
+        let fake = FakeBroker::start();
+        let story = Story::new(&broker(fake.address, more));
+        (fake, story)
     }
 
     /// Starts the daemon for the first time, and waits until it has learned what the Change List has.

@@ -10,7 +10,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, assert_contains, exit_with, fail, output, succeed};
+use crate::support::daemon::{
+    Daemon, Setup, assert_contains, exit_with, fail, json, output, succeed,
+};
 use crate::support::documents::{Site, list};
 use crate::support::hub::FakeHub;
 
@@ -104,8 +106,7 @@ fn a_dry_run_says_what_would_be_accepted_and_accepts_nothing() {
     assert_contains(&out, &format!("\n    23 of 23 in {directory}\n"));
     let (out, _) = exit_with(&mut setup.command("check"), 1);
     assert_contains(&out, &format!("missing: 23 of 23 in {directory}\n"));
-    let (_, out, _) = output(setup.command("status").arg("--json"));
-    let status: Value = serde_json::from_str(&out).unwrap();
+    let status = json(&mut setup.command("status"));
     let missing = &status["sources"][0]["missing_in"];
     assert_eq!(
         missing,
@@ -234,8 +235,7 @@ fn a_state_directory_with_a_long_path_has_one_too() {
     };
     let mut run = with("run");
     run.args(["--log-format", "json", "--log-level", "debug"]);
-    let daemon = Daemon::spawn(run);
-    daemon.await_log("ready");
+    let _daemon = Daemon::ready(run);
     let out = succeed(with("accept").arg("main"));
     assert_eq!(out, "accepted 23 missing documents of main as deleted\n");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rstest::rstest;
 use serde_json::Value;
 
-use crate::support::daemon::{Setup, assert_contains};
+use crate::support::daemon::{Setup, assert_contains, assert_starts_with};
 use crate::support::documents::{Site, capability_list, description, list};
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::ports;
@@ -14,8 +14,7 @@ use crate::support::ports;
 #[case(Manner::Refuse(503))]
 #[case(Manner::CutOff)]
 fn a_refused_notification_is_sent_again_byte_for_byte(#[case] manner: Manner) {
-    let (site, hub, setup) = Setup::announcing("");
-    let _daemon = setup.start();
+    let (site, hub, _setup, _daemon) = Setup::start_announcing("");
     hub.behave(manner);
     site.write_list("a", "changelist", "2");
     let refused = hub.request();
@@ -160,9 +159,9 @@ fn a_ping_hub_is_told_of_the_topic_which_holds_the_change() {
         "application/x-www-form-urlencoded"
     );
     let form = String::from_utf8(ping.body).unwrap();
-    assert!(
-        form.starts_with("hub.mode=publish&hub.url=https%3A%2F%2Ftopics.example"),
-        "{form}"
+    assert_starts_with(
+        &form,
+        "hub.mode=publish&hub.url=https%3A%2F%2Ftopics.example",
     );
     let (_, body) = daemon.get("/topics/main/a/capabilitylist/");
     assert_contains(&body, "https://source.example/a/changelist.xml");

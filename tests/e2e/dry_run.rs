@@ -80,9 +80,7 @@ fn a_dry_run_prints_the_requests_that_a_run_then_sends(#[case] mode: &str) {
     let secrets = tempfile::TempDir::new().unwrap();
     let entry = guarded(&hub, mode, secrets.path());
     let mut setup = Setup::new(&site, &[], &entry);
-    setup.config = setup
-        .config
-        .replace("[window]", "[window]\nmax_entries = 1");
+    setup.replace("[window]", "[window]\nmax_entries = 1");
     setup.start().stop();
     let stopped = SystemTime::now();
     for capability in ["changelist", "resourcelist"] {

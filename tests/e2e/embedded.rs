@@ -1,6 +1,5 @@
 //! The embedded hub, with `listen` as its Destination.
 
-use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,18 +8,23 @@ use serde_json::Value;
 use url::form_urlencoded;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, assert_contains, get, output};
-use crate::support::documents::{Site, URL};
+use crate::support::daemon::{
+    Daemon, Setup, assert_contains, exchange, get, output, run_without_config, started_by,
+};
+use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::listener::Listener;
 use crate::support::localhost;
 
+/// The topic of the set.
+fn topic_of(daemon: &Daemon) -> String {
+    format!("http://{}/topics/main/a/capabilitylist/", daemon.public)
+}
+
 #[test]
 fn a_listener_sees_each_change_as_one_line() {
-    let (site, setup) = Setup::embedding("");
-    let daemon = setup.start();
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
-    let listener = Listener::start(&topic);
+    let (site, _setup, daemon) = Setup::start_embedding("");
+    let listener = Listener::start(&topic_of(&daemon));
     site.write_list("a", "changelist", "2");
     let line = listener.line();
     assert_contains(&line, "updated  changelist");
@@ -29,8 +33,7 @@ fn a_listener_sees_each_change_as_one_line() {
 
 #[test]
 fn a_dry_run_shows_what_subscribers_would_be_sent() {
-    let (site, mut setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (site, mut setup, daemon) = Setup::start_embedding("");
     let public = daemon.public;
     let topic = format!("http://{public}/topics/main/a/capabilitylist/");
     let listener = Listener::start(&topic);
@@ -51,15 +54,8 @@ fn a_dry_run_shows_what_subscribers_would_be_sent() {
 fn a_trial_needs_no_configuration_to_call_back_on_this_machine() {
     let site = Site::new();
     let state = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-    command.args(["run", "--log-format", "json", "--url", URL]);
-    command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
-    command.arg("--root").arg(site.root.path());
-    command.arg("--state-dir").arg(state.path());
-    let daemon = Daemon::spawn(command);
-    daemon.await_log("ready");
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
-    let listener = Listener::start(&topic);
+    let daemon = Daemon::ready(run_without_config(&site, state.path(), "127.0.0.1:0"));
+    let listener = Listener::start(&topic_of(&daemon));
     site.write_list("a", "changelist", "2");
     let line = listener.line();
     assert_contains(&line, "updated  changelist");
@@ -75,10 +71,8 @@ fn a_proxy_variable_leads_no_callback_elsewhere() {
         // Nobody is there.
         command.env(variable, "http://127.0.0.1:9");
     }
-    let daemon = Daemon::spawn(command);
-    daemon.await_log("ready");
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
-    let listener = Listener::start(&topic);
+    let daemon = Daemon::ready(command);
+    let listener = Listener::start(&topic_of(&daemon));
     site.write_list("a", "changelist", "2");
     listener.line();
 }
@@ -89,99 +83,73 @@ fn an_installed_hub_calls_nobody_inside_unless_it_is_allowed() {
         return;
     }
     let (_site, mut setup) = Setup::embedding("");
-    let (without, _) = setup.config.split_once("allow_callback_networks").unwrap();
-    setup.config = without.to_owned();
+    setup.cut_at("allow_callback_networks");
     let daemon = setup.start();
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let topic = topic_of(&daemon);
     let told = Listener::spawn(&topic).says();
     let words = "hub.callback is at an address that this hub does not deliver to";
     assert_contains(&told, words);
     // What a name stands for is not told to who asks, but to the operator.
-    let answer = subscribe(daemon.public, &topic, "http://localhost:8000/c");
-    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    subscribe(daemon.public, &topic, "http://localhost:8000/c");
     let logged = daemon.await_log("callback at localhost not called");
     assert_eq!(logged["host"], "localhost");
-    assert!(
-        logged["message"]
-            .as_str()
-            .unwrap()
-            .contains("allow_callback_networks")
+    assert_contains(
+        logged["message"].as_str().unwrap(),
+        "allow_callback_networks",
     );
 }
 
-/// Subscribes. Returns the hub's answer.
-pub fn subscribe(hub: SocketAddr, topic: &str, callback: &str) -> String {
+/// Subscribes, which the hub must accept.
+#[track_caller]
+pub fn subscribe(hub: SocketAddr, topic: &str, callback: &str) {
+    let answer = ask_to_subscribe(hub, topic, callback);
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+}
+
+/// As `subscribe`, whatever the hub answers. Returns its answer.
+pub fn ask_to_subscribe(hub: SocketAddr, topic: &str, callback: &str) -> String {
+    subscribe_as(hub, topic, callback, &format!("Host: {hub}\r\n"))
+}
+
+/// Subscribes with these header lines. Returns the hub's answer.
+fn subscribe_as(hub: SocketAddr, topic: &str, callback: &str, headers: &str) -> String {
     let form = form_urlencoded::Serializer::new(String::new())
         .append_pair("hub.mode", "subscribe")
         .append_pair("hub.topic", topic)
         .append_pair("hub.callback", callback)
         .finish();
-    let mut stream = TcpStream::connect(hub).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    write!(
-        stream,
-        "POST /hub HTTP/1.1\r\nHost: {hub}\r\nConnection: close\r\nContent-Length: {}\r\n\
-         Content-Type: application/x-www-form-urlencoded\r\n\r\n{form}",
-        form.len()
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
-/// The status that the hub answers a subscription with, asked for with these header lines.
-fn asked_as(hub: SocketAddr, topic: &str, headers: &str) -> u16 {
-    let form = form_urlencoded::Serializer::new(String::new())
-        .append_pair("hub.mode", "subscribe")
-        .append_pair("hub.topic", topic)
-        .append_pair("hub.callback", "http://127.0.0.1:9/c")
-        .finish();
-    let mut stream = TcpStream::connect(hub).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    write!(
-        stream,
+    let request = format!(
         "POST /hub HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\
          Content-Type: application/x-www-form-urlencoded\r\n\r\n{form}",
         form.len()
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer[9..12].parse().unwrap()
+    );
+    exchange(hub, request).unwrap()
 }
 
 #[test]
 fn a_page_in_a_browser_cannot_subscribe_at_the_hub_of_a_trial() {
     let site = Site::new();
     let state = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-    command.args(["run", "--log-format", "json", "--url", URL]);
-    command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
-    command.arg("--root").arg(site.root.path());
-    command.arg("--state-dir").arg(state.path());
-    let daemon = Daemon::spawn(command);
-    daemon.await_log("ready");
+    let daemon = Daemon::ready(run_without_config(&site, state.path(), "127.0.0.1:0"));
     let hub = daemon.public;
     let topic = format!("http://{hub}/topics/main/a/capabilitylist/");
     let port = hub.port();
+    let (host, evil) = (
+        format!("Host: {hub}\r\n"),
+        format!("Host: evil.example:{port}\r\n"),
+    );
     for (headers, want) in [
-        (format!("Host: {hub}\r\n"), 202),
+        (host.clone(), 202),
         (format!("Host: localhost:{port}\r\n"), 202),
-        (format!("Host: {hub}\r\nOrigin: http://{hub}\r\n"), 202),
+        (format!("{host}Origin: http://{hub}\r\n"), 202),
         // A name that leads here (DNS rebinding), and a page elsewhere.
-        (format!("Host: evil.example:{port}\r\n"), 421),
-        (
-            format!("Host: evil.example:{port}\r\nOrigin: http://evil.example:{port}\r\n"),
-            421,
-        ),
-        (
-            format!("Host: {hub}\r\nOrigin: https://evil.example\r\n"),
-            421,
-        ),
-        (format!("Host: {hub}\r\nOrigin: null\r\n"), 421),
+        (evil.clone(), 421),
+        (format!("{evil}Origin: http://evil.example:{port}\r\n"), 421),
+        (format!("{host}Origin: https://evil.example\r\n"), 421),
+        (format!("{host}Origin: null\r\n"), 421),
     ] {
-        assert_eq!(asked_as(hub, &topic, &headers), want, "{headers}");
+        let answer = subscribe_as(hub, &topic, "http://127.0.0.1:9/c", &headers);
+        assert_eq!(answer[9..12].parse(), Ok(want), "{headers}");
     }
 }
 
@@ -191,13 +159,11 @@ fn callbacks_that_are_refused_do_not_fill_the_log() {
         return;
     }
     let (_site, mut setup) = Setup::embedding("");
-    let (without, _) = setup.config.split_once("allow_callback_networks").unwrap();
-    setup.config = without.to_owned();
+    setup.cut_at("allow_callback_networks");
     let daemon = setup.start();
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let topic = topic_of(&daemon);
     for n in 0..100 {
-        let answer = subscribe(daemon.public, &topic, &format!("http://localhost/{n}"));
-        assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+        subscribe(daemon.public, &topic, &format!("http://localhost/{n}"));
     }
     let mut lines = 0;
     // Those of the first ten seconds, and perhaps those after them.
@@ -227,11 +193,10 @@ fn subscriptions_of_strangers_are_some_lines_and_a_sum() {
         run
     });
     daemon.await_log("ready");
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let topic = topic_of(&daemon);
     for n in 0..MANY {
         let callback = format!("http://{}/{n}", subscriber.address);
-        let answer = subscribe(daemon.public, &topic, &callback);
-        assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+        subscribe(daemon.public, &topic, &callback);
     }
     daemon.await_status(|status| status["embedded_hub"]["subscriptions"] == MANY);
     subscriber.behave(Manner::Refuse(410));
@@ -258,25 +223,16 @@ fn subscriptions_of_strangers_are_some_lines_and_a_sum() {
 #[test]
 fn with_few_descriptors_and_many_clients_the_tree_is_read() {
     let (site, setup) = Setup::embedding("");
-    let run = setup.run();
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""]);
-    command.arg(run.get_program()).args(run.get_args());
-    for (name, value) in run.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    let daemon = Daemon::spawn(command);
-    daemon.await_log("ready");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""]);
+    let daemon = Daemon::ready(started_by(shell, &setup.run()));
     let mut idle = Vec::new();
     for _ in 0..100 {
         for address in [daemon.public, daemon.admin] {
             idle.push(TcpStream::connect(address).unwrap());
         }
     }
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let topic = topic_of(&daemon);
     site.write_list("a", "changelist", "2");
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -293,11 +249,9 @@ fn with_few_descriptors_and_many_clients_the_tree_is_read() {
 #[test]
 fn a_listener_is_told_what_is_to_be_allowed() {
     let (_site, mut setup) = Setup::embedding("");
-    let (without, _) = setup.config.split_once("callback_ports").unwrap();
-    setup.config = without.to_owned();
+    setup.cut_at("callback_ports");
     let daemon = setup.start();
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
-    let told = Listener::spawn(&topic).says();
+    let told = Listener::spawn(&topic_of(&daemon)).says();
     for words in ["callback_ports", "allow_callback_networks = ["] {
         assert_contains(&told, words);
     }

@@ -108,8 +108,7 @@ fn secrets_from_anywhere_reach_the_hub_and_no_log_or_state() {
     let mut command = setup.run();
     command.env("HUB_TOKEN", "hidden-token");
     command.env("CREDENTIALS_DIRECTORY", credentials.path());
-    let daemon = Daemon::spawn(command);
-    daemon.await_log("ready");
+    let daemon = Daemon::ready(command);
     site.write_list("a", "changelist", "2");
     let headers = hub.request().headers;
     for (name, value) in [
@@ -168,8 +167,7 @@ fn the_environment_names_a_proxy_and_what_is_reached_directly(
     let mut command = setup.run();
     command.env(variable, format!("http://ann:hidden@{}", proxy.address));
     command.env(except, "unrelated.example,127.0.0.1");
-    let daemon = Daemon::spawn(command);
-    daemon.await_log("ready");
+    let daemon = Daemon::ready(command);
     site.write_list("a", "changelist", "2");
     for (hub, target) in [
         (&proxy, "http://hub.invalid/publish?k=1"),

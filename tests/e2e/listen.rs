@@ -10,12 +10,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Setup, assert_contains};
+use crate::support::daemon::{Setup, assert_contains, assert_ends_with, assert_starts_with};
 use crate::support::listener::Listener;
 use crate::support::source::{Attitude, FakeSource, LEASE, Request};
 
 const NAMESPACES: &str = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
                           xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
+
+const DESCRIPTION: &str = "/.well-known/resourcesync";
 
 /// A document with this root-level `rs:md` and entries.
 fn document(md: &str, entries: &str) -> String {
@@ -35,6 +37,69 @@ fn entry(change: &str) -> String {
     )
 }
 
+/// Publishes a document with this capability and entries, under the name of the capability.
+fn publish(source: &FakeSource, capability: &str, entries: &str) {
+    publish_at(source, &format!("/{capability}.xml"), capability, entries);
+}
+
+fn publish_at(source: &FakeSource, path: &str, capability: &str, entries: &str) {
+    let md = format!("capability=\"{capability}\"");
+    source.publish(path, &document(&md, entries));
+}
+
+/// An entry for a document of the Source with this capability.
+fn link_to(path: &str, capability: &str) -> String {
+    format!("<url><loc>SOURCE{path}</loc><rs:md capability=\"{capability}\"/></url>")
+}
+
+/// A framework notification that a Capability List was updated.
+fn update_of(list: &str, datetime: &str) -> String {
+    let md = "change=\"updated\" capability=\"capabilitylist\"";
+    let entry = format!("<url><loc>{list}</loc><rs:md {md}{datetime}/></url>");
+    document("capability=\"framework-notification\"", &entry)
+}
+
+/// Starts `listen` with JSON and a state file in a directory.
+fn with_state(url: &str, directory: &TempDir) -> Listener {
+    let state = directory.path().join("state.json").display().to_string();
+    Listener::with(&[url, "--state", &state, "--json"])
+}
+
+/// As `with_state`, with the command that is given each notification.
+fn with_command(url: &str, directory: &TempDir, command: &str) -> Listener {
+    let state = directory.path().join("state.json").display().to_string();
+    Listener::with(&[url, "--state", &state, "--exec", command])
+}
+
+/// Asserts that the next notification has these resources, by their names. Returns it.
+#[track_caller]
+fn assert_hears(listener: &Listener, names: &[&str]) -> serde_json::Value {
+    let notification = listener.event("notification");
+    let entries = notification["entries"].as_array().unwrap().iter();
+    let resources: Vec<&str> = entries
+        .map(|entry| entry["loc"].as_str().unwrap())
+        .collect();
+    let wanted: Vec<String> = names
+        .iter()
+        .map(|name| format!("https://e.org/{name}"))
+        .collect();
+    assert_eq!(resources, wanted);
+    notification
+}
+
+/// Asserts how `listen` with these arguments ends by itself.
+#[track_caller]
+fn assert_ends(arguments: &[&str], code: i32, words: &str) {
+    let (exit, said) = Listener::with(arguments).ended();
+    assert_eq!(exit, Some(code), "{said}");
+    assert_contains(&said, words);
+}
+
+/// A notification of one change, which comes first in most stories.
+fn first_notification(source: &FakeSource) -> String {
+    notification(source, "10:00:00", "10:05:00", &["1 10:05:00"])
+}
+
 fn entries(changes: &[&str]) -> String {
     changes.iter().map(|change| entry(change)).collect()
 }
@@ -52,13 +117,8 @@ fn notification(source: &FakeSource, from: &str, until: &str, changes: &[&str]) 
 
 /// Publishes the Capability List and its Change List, which is in an index.
 fn publish_changes(source: &FakeSource, changes: &[&str]) {
-    source.publish(
-        "/capabilitylist.xml",
-        &document(
-            "capability=\"capabilitylist\"",
-            "<url><loc>SOURCE/changelists.xml</loc><rs:md capability=\"changelist\"/></url>",
-        ),
-    );
+    let lists = link_to("/changelists.xml", "changelist");
+    publish(source, "capabilitylist", &lists);
     source.publish(
         "/changelists.xml",
         &format!(
@@ -66,8 +126,15 @@ fn publish_changes(source: &FakeSource, changes: &[&str]) {
              <sitemap><loc>SOURCE/changelist.xml</loc></sitemap></sitemapindex>"
         ),
     );
-    let changelist = document("capability=\"changelist\"", &entries(changes));
-    source.publish("/changelist.xml", &changelist);
+    publish(source, "changelist", &entries(changes));
+}
+
+/// Publishes a Capability List with its Change List and the channel of a topic.
+fn publish_channel(source: &FakeSource, topic: &str, changes: &[&str]) {
+    publish_changes(source, changes);
+    let lists = link_to("/changelists.xml", "changelist");
+    let channel = link_to(topic, "change-notification");
+    publish(source, "capabilitylist", &(lists + &channel));
 }
 
 /// A Source with one topic, without content.
@@ -92,6 +159,12 @@ fn path(request: &Request) -> &str {
 /// A command that appends its input to the file `log`, and then runs `then`.
 fn appending(directory: &TempDir, then: &str) -> String {
     format!("cat >> {}/log; {then}", directory.path().display())
+}
+
+/// A command that says that it has begun, and waits until it may end.
+fn waiting(started: &Path, go: &Path) -> String {
+    let (started, go) = (started.display(), go.display());
+    format!("touch {started}; while ! test -e {go}; do sleep 0.01; done")
 }
 
 /// Each JSON line in the file `log`, by its `until`.
@@ -173,12 +246,8 @@ fn json_has_one_object_per_notification_and_event() {
     assert_eq!(subscribed["topic"], topic);
     assert_eq!(subscribed["lease_seconds"], LEASE);
     let subscription = source.request();
-    let first = notification(
-        &source,
-        "10:00:00",
-        "10:05:00",
-        &["1 10:04:00", "2 10:05:00"],
-    );
+    let changes = ["1 10:04:00", "2 10:05:00"];
+    let first = notification(&source, "10:00:00", "10:05:00", &changes);
     assert_eq!(subscription.deliver(&first), Some(200));
     let received = listener.event("notification");
     assert_eq!(received["topic"], topic);
@@ -194,10 +263,7 @@ fn json_has_one_object_per_notification_and_event() {
     let later = notification(&source, "10:06:00", "10:07:00", &["3 10:07:00"]);
     assert_eq!(subscription.deliver(&later), Some(200));
     assert_eq!(listener.event("gap")["from"], "2026-11-20T10:06:00Z");
-    assert_eq!(
-        listener.event("notification")["caught_up"],
-        serde_json::Value::Null
-    );
+    assert!(listener.event("notification")["caught_up"].is_null());
 }
 
 #[test]
@@ -217,14 +283,11 @@ fn a_failing_command_is_given_the_notification_again_and_a_successful_one_once()
     let listener = Listener::with(&[&source.url("/topic"), "--exec", &command]);
     listener.says();
     let subscription = source.request();
-    let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    let body = first_notification(&source);
     let answers = subscription.deliver_until_acknowledged(&body);
     assert_eq!(answers, [Some(503), Some(503)]);
     let said = listener.says();
-    assert!(
-        said.starts_with("rsnotify: the command failed for a notification of "),
-        "{said}"
-    );
+    assert_starts_with(&said, "rsnotify: the command failed for a notification of ");
     assert_eq!(subscription.deliver(&body), Some(200), "a repeat");
     assert_eq!(handed_over(&directory).len(), 3);
 }
@@ -233,23 +296,13 @@ fn a_failing_command_is_given_the_notification_again_and_a_successful_one_once()
 fn a_crash_between_receipt_and_the_end_of_the_command_loses_nothing() {
     let source = source();
     let directory = TempDir::new().unwrap();
-    let (state, started) = (
-        directory.path().join("state.json"),
-        directory.path().join("started"),
-    );
-    let topic = source.url("/topic");
-    let arguments = |command: &str| {
-        let state = state.display().to_string();
-        Listener::with(&[&topic, "--state", &state, "--exec", command])
-    };
+    let started = directory.path().join("started");
+    let arguments = |command: &str| with_command(&source.url("/topic"), &directory, command);
     let command = format!("touch {}; exec sleep 1000", started.display());
     let listener = arguments(&command);
     let subscription = source.request();
-    let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
-    let delivering = {
-        let (subscription, body) = (subscription.clone(), body.clone());
-        std::thread::spawn(move || subscription.deliver(&body))
-    };
+    let body = first_notification(&source);
+    let delivering = subscription.deliver_aside(&body);
     await_file(&started);
     listener.crash();
     assert_eq!(delivering.join().unwrap(), None, "it is not acknowledged");
@@ -265,54 +318,41 @@ fn a_crash_between_receipt_and_the_end_of_the_command_loses_nothing() {
 fn a_restart_is_the_same_subscriber_and_gets_what_it_missed() {
     let source = source();
     let directory = TempDir::new().unwrap();
-    let state = directory.path().join("state.json").display().to_string();
     let topic = source.url("/topic");
-    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    let listener = with_state(&topic, &directory);
     listener.event("subscribed");
     let subscription = source.request();
-    let first = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    let first = first_notification(&source);
     assert_eq!(subscription.deliver(&first), Some(200));
     listener.event("notification");
     assert_eq!(listener.terminate(), Some(0));
     assert_eq!(source.requests(), [], "it does not unsubscribe");
 
     // Meanwhile there were two notifications. The topic has the second one, and the list a change of the next.
-    publish_changes(
-        &source,
-        &[
-            "1 10:05:00",
-            "2 10:05:00",
-            "3 10:06:00",
-            "4 10:08:00",
-            "5 10:09:00",
-        ],
+    let (told, due) = (
+        ["1 10:05:00", "2 10:05:00"],
+        ["3 10:06:00", "4 10:08:00", "5 10:09:00"],
     );
+    publish_changes(&source, &[&told[..], &due].concat());
     let missed = notification(&source, "10:07:00", "10:08:00", &["4 10:08:00"]);
     source.publish_topic("/topic", &missed);
-    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    let listener = with_state(&topic, &directory);
     let again = source.request();
     assert_eq!(again, subscription, "callback and secret are the same");
     let gap = listener.event("gap");
     assert_eq!(gap["until"], "2026-11-20T10:05:00Z");
     assert_eq!(listener.event("caught_up")["changes"], 2);
-    let of_list = listener.event("notification");
+    let of_list = assert_hears(&listener, &["2", "3"]);
     assert_eq!(of_list["caught_up"], true);
     assert_eq!(of_list["from"], "2026-11-20T10:05:00Z");
     assert_eq!(of_list["until"], "2026-11-20T10:07:00Z");
-    assert_eq!(of_list["entries"][0]["loc"], "https://e.org/2");
-    assert_eq!(of_list["entries"][1]["loc"], "https://e.org/3");
-    assert_eq!(of_list["entries"].as_array().unwrap().len(), 2);
     let of_topic = listener.event("notification");
     assert_eq!(of_topic["caught_up"], true);
     assert_eq!(of_topic["until"], "2026-11-20T10:08:00Z");
 
     // The hub tries again what it could not deliver, and goes on.
-    let retried = notification(
-        &source,
-        "10:05:00",
-        "10:07:00",
-        &["2 10:05:00", "3 10:06:00"],
-    );
+    let both = ["2 10:05:00", "3 10:06:00"];
+    let retried = notification(&source, "10:05:00", "10:07:00", &both);
     assert_eq!(again.deliver(&retried), Some(200));
     assert_eq!(again.deliver(&missed), Some(200));
     for until in ["2026-11-20T10:07:00Z", "2026-11-20T10:08:00Z"] {
@@ -322,18 +362,17 @@ fn a_restart_is_the_same_subscriber_and_gets_what_it_missed() {
     assert_eq!(again.deliver(&next), Some(200));
     let received = listener.event("notification");
     assert_eq!(received["entries"][0]["loc"], "https://e.org/5");
-    assert_eq!(received["caught_up"], serde_json::Value::Null);
+    assert!(received["caught_up"].is_null(), "{received}");
 }
 
 #[test]
 fn what_a_command_missed_is_given_again_until_it_succeeds() {
     let source = source();
     let directory = TempDir::new().unwrap();
-    let state = directory.path().join("state.json").display().to_string();
     let topic = source.url("/topic");
     let command = appending(&directory, "true");
-    let listener = Listener::with(&[&topic, "--state", &state, "--exec", &command]);
-    let first = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    let listener = with_command(&topic, &directory, &command);
+    let first = first_notification(&source);
     source.request().deliver_until_acknowledged(&first);
     listener.terminate();
 
@@ -341,16 +380,13 @@ fn what_a_command_missed_is_given_again_until_it_succeeds() {
     source.publish_topic("/topic", &missed);
     let allowed = directory.path().join("allowed");
     let command = appending(&directory, &format!("test -e {}", allowed.display()));
-    let listener = Listener::with(&[&topic, "--state", &state, "--exec", &command]);
+    let listener = with_command(&topic, &directory, &command);
     assert!(listener.says().starts_with("listening to "));
     assert!(listener.says().contains("the command failed"));
     let next = notification(&source, "10:06:00", "10:07:00", &["3 10:07:00"]);
     let again = source.request();
-    assert_eq!(
-        again.deliver(&next),
-        Some(503),
-        "it waits for the missed one"
-    );
+    // It waits for the missed one.
+    assert_eq!(again.deliver(&next), Some(503));
     fs::write(&allowed, "").unwrap();
     again.deliver_until_acknowledged(&next);
     let handed = handed_over(&directory);
@@ -365,16 +401,15 @@ fn a_command_that_hangs_is_ended_with_all_that_it_started() {
     let source = source();
     let topic = source.url("/topic");
     let command = "sleep 1000 & sleep 1000";
-    let arguments = [&topic, "--exec", command, "--exec-timeout", "200ms"];
-    let listener = Listener::with(&arguments);
+    let listener = Listener::with(&[&topic, "--exec", command, "--exec-timeout", "200ms"]);
     listener.says();
     let subscription = source.request();
-    let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    let body = first_notification(&source);
     assert_eq!(subscription.deliver(&body), Some(503));
     let said = listener.says();
-    assert!(
-        said.ends_with(": it was killed, because it did not end within 200ms"),
-        "{said}"
+    assert_ends_with(
+        &said,
+        ": it was killed, because it did not end within 200ms",
     );
     assert_eq!(listener.terminate(), Some(0));
 }
@@ -385,24 +420,13 @@ fn after_a_signal_a_command_has_time_to_end_and_nothing_else_is_run() {
     publish_changes(&source, &["1 10:05:00", "2 10:07:00", "3 10:15:00"]);
     let directory = TempDir::new().unwrap();
     let [started, go] = ["started", "go"].map(|name| directory.path().join(name));
-    let command = appending(
-        &directory,
-        &format!(
-            "touch {}; while ! test -e {}; do sleep 0.01; done",
-            started.display(),
-            go.display()
-        ),
-    );
-    let state = directory.path().join("state.json").display().to_string();
+    let command = appending(&directory, &waiting(&started, &go));
     let topic = source.url("/topic");
-    let arguments = [&topic, "--state", &state, "--exec", &command];
-    let listener = Listener::with(&arguments);
+    let listener = with_command(&topic, &directory, &command);
     listener.says();
     let subscription = source.request();
     let deliver = |from: &str, until: &str, changes: &[&str]| {
-        let body = notification(&source, from, until, changes);
-        let subscription = subscription.clone();
-        std::thread::spawn(move || subscription.deliver(&body))
+        subscription.deliver_aside(&notification(&source, from, until, changes))
     };
     let first = deliver("10:00:00", "10:05:00", &["1 10:05:00"]);
     await_file(&started);
@@ -431,8 +455,8 @@ fn a_command_that_hangs_does_not_keep_a_signal_from_ending_it() {
         let listener = Listener::with(&[&source.url("/topic"), "--exec", &command]);
         listener.says();
         let subscription = source.request();
-        let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
-        let delivering = std::thread::spawn(move || subscription.deliver(&body));
+        let body = first_notification(&source);
+        let delivering = subscription.deliver_aside(&body);
         await_file(&started);
         for _ in 1..signals {
             listener.signal();
@@ -458,12 +482,9 @@ fn a_reader_that_pauses_stops_neither_renewals_nor_signals() {
         .spawn()
         .unwrap();
     let subscription = source.request();
-    let delivering = {
-        let changes = vec!["1 10:05:00"; 5_000];
-        let body = notification(&source, "10:00:00", "10:05:00", &changes);
-        let subscription = subscription.clone();
-        std::thread::spawn(move || subscription.deliver(&body))
-    };
+    let changes = vec!["1 10:05:00"; 5_000];
+    let body = notification(&source, "10:00:00", "10:05:00", &changes);
+    let delivering = subscription.deliver_aside(&body);
     // The rest fills the pipe.
     let mut lines = BufReader::with_capacity(1, child.stdout.take().unwrap());
     let (mut subscribed, mut begun) = (String::new(), [0]);
@@ -489,26 +510,17 @@ fn a_reader_that_pauses_stops_neither_renewals_nor_signals() {
 fn waiting_notifications_are_handed_over_together_if_asked() {
     let source = source();
     let directory = TempDir::new().unwrap();
-    let (started, go) = (
-        directory.path().join("started"),
-        directory.path().join("go"),
+    let [started, go, runs] = ["started", "go", "runs"].map(|name| directory.path().join(name));
+    let noting = format!(
+        "echo \"$RSNOTIFY_FROM $RSNOTIFY_UNTIL\" >> {}; ",
+        runs.display()
     );
-    let command = appending(
-        &directory,
-        &format!(
-            "echo \"$RSNOTIFY_FROM $RSNOTIFY_UNTIL\" >> {0}/runs; touch {1}; while ! test -e {2}; do sleep 0.01; done",
-            directory.path().display(),
-            started.display(),
-            go.display()
-        ),
-    );
+    let command = appending(&directory, &(noting + &waiting(&started, &go)));
     let listener = Listener::with(&[&source.url("/topic"), "--exec", &command, "--exec-batch"]);
     listener.says();
     let subscription = source.request();
     let deliver = |from: &str, until: &str| {
-        let body = notification(&source, from, until, &[]);
-        let subscription = subscription.clone();
-        std::thread::spawn(move || subscription.deliver(&body))
+        subscription.deliver_aside(&notification(&source, from, until, &[]))
     };
     let mut deliveries = vec![deliver("10:00:00", "10:01:00")];
     await_file(&started);
@@ -520,9 +532,8 @@ fn waiting_notifications_are_handed_over_together_if_asked() {
     for delivery in deliveries {
         assert_eq!(delivery.join().unwrap(), Some(200));
     }
-    let runs = fs::read_to_string(directory.path().join("runs")).unwrap();
     assert_eq!(
-        runs,
+        fs::read_to_string(runs).unwrap(),
         "2026-11-20T10:00:00Z 2026-11-20T10:01:00Z\n2026-11-20T10:01:00Z 2026-11-20T10:03:00Z\n"
     );
     assert_eq!(handed_over(&directory).len(), 3);
@@ -548,8 +559,8 @@ fn a_denial_in_the_middle_of_a_lease_is_reported_and_the_subscription_requested_
 #[test]
 fn what_is_no_topic_is_told_with_where_the_topic_is() {
     let source = FakeSource::start();
-    source.publish("/list.xml", &document("capability=\"capabilitylist\"", ""));
-    source.publish("/changes.xml", &document("capability=\"changelist\"", ""));
+    publish_at(&source, "/list.xml", "capabilitylist", "");
+    publish_at(&source, "/changes.xml", "changelist", "");
     for (path, words) in [
         (
             "/list.xml",
@@ -570,14 +581,7 @@ fn a_source_description_stands_for_all_channels_of_the_kind() {
     for path in ["/a/framework", "/a/change", "/b/change", "/other"] {
         source.publish_topic(path, "");
     }
-    source.publish(
-        "/.well-known/resourcesync",
-        &document(
-            "capability=\"description\"",
-            "<url><loc>SOURCE/a.xml</loc><rs:md capability=\"capabilitylist\"/></url>\
-             <url><loc>SOURCE/b.xml</loc><rs:md capability=\"capabilitylist\"/></url>",
-        ),
-    );
+    publish_description(&source);
     let channel = |path: &str, kind: &str| {
         format!(
             "<url><loc>SOURCE{path}</loc><rs:md capability=\"{kind}-notification\"/>\
@@ -586,9 +590,9 @@ fn a_source_description_stands_for_all_channels_of_the_kind() {
     };
     let of_a = channel("/a/framework", "framework") + &channel("/a/change", "change");
     for (path, channels) in [("/a.xml", of_a), ("/b.xml", channel("/b/change", "change"))] {
-        source.publish(path, &document("capability=\"capabilitylist\"", &channels));
+        publish_at(&source, path, "capabilitylist", &channels);
     }
-    let description = source.url("/.well-known/resourcesync");
+    let description = source.url(DESCRIPTION);
     let other = source.url("/other");
     let topics = |arguments: &[&str], count: usize| {
         let listener = Listener::with(arguments);
@@ -597,77 +601,57 @@ fn a_source_description_stands_for_all_channels_of_the_kind() {
         (0..count).for_each(|_| assert!(listener.says().starts_with("listening to ")));
         (listener, requests)
     };
+    let origin = source.url("");
+    let paths_of = |requests: &[Request]| -> Vec<String> {
+        let topics = requests.iter().map(|request| &request.topic);
+        topics
+            .map(|topic| topic.strip_prefix(&origin).unwrap().to_owned())
+            .collect()
+    };
     let (listener, requests) = topics(&[&description, &other], 4);
-    let paths: Vec<&str> = requests
-        .iter()
-        .map(|request| request.topic.strip_prefix(&source.url("")).unwrap())
-        .collect();
+    let paths = paths_of(&requests);
     assert_eq!(paths, ["/a/change", "/a/framework", "/b/change", "/other"]);
     let callbacks: std::collections::BTreeSet<&str> = requests.iter().map(path).collect();
     assert_eq!(callbacks.len(), 4, "each has its own");
-    let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    let body = first_notification(&source);
     assert_eq!(requests[2].deliver(&body), Some(200));
     assert!(listener.line().contains("https://e.org/1"));
     assert_eq!(listener.terminate(), Some(0));
-    let unsubscribed = (0..4).map(|_| source.request());
-    assert!(
-        unsubscribed
-            .into_iter()
-            .all(|request| request.mode == "unsubscribe")
-    );
+    (0..4).for_each(|_| assert_eq!(source.request().mode, "unsubscribe"));
 
     let (_listener, requests) = topics(&[&description, "--kind", "change"], 2);
-    let paths: Vec<&str> = requests
-        .iter()
-        .map(|request| request.topic.strip_prefix(&source.url("")).unwrap())
-        .collect();
+    let paths = paths_of(&requests);
     assert_eq!(paths, ["/a/change", "/b/change"]);
     // A host alone stands for its Source Description.
     let (_listener, requests) = topics(&[&source.url("/"), "--kind", "change"], 2);
-    let of_host = requests.iter().map(|request| request.topic.as_str());
-    assert!(
-        of_host.eq(paths
-            .iter()
-            .map(|path| source.url(path))
-            .collect::<Vec<_>>()
-            .iter())
-    );
+    assert_eq!(paths_of(&requests), paths);
     for path in ["/a.xml", "/b.xml"] {
-        source.publish(path, &document("capability=\"capabilitylist\"", ""));
+        publish_at(&source, path, "capabilitylist", "");
     }
     assert_contains(&Listener::spawn(&source.url("/")).says(), &description);
 }
 
+/// Publishes a Source Description of two sets, `/a` and `/b`.
+fn publish_description(source: &FakeSource) {
+    let lists = ["/a.xml", "/b.xml"].map(|path| link_to(path, "capabilitylist"));
+    publish_at(source, DESCRIPTION, "description", &lists.concat());
+}
+
 /// Publishes a Source Description of two sets, `/a` and `/b`, with a channel each.
 fn publish_two_sets(source: &FakeSource) {
-    let list = |name: &str| {
-        format!("<url><loc>SOURCE/{name}.xml</loc><rs:md capability=\"capabilitylist\"/></url>")
-    };
-    source.publish(
-        "/.well-known/resourcesync",
-        &document(
-            "capability=\"description\"",
-            &format!("{}{}", list("a"), list("b")),
-        ),
-    );
-    for name in ["a", "b"] {
-        publish_set(source, name);
-    }
+    publish_description(source);
+    publish_set(source, "a");
+    publish_set(source, "b");
 }
 
 /// Publishes the Capability List and the topic of a set.
 fn publish_set(source: &FakeSource, name: &str) {
     source.publish_topic(&format!("/{name}"), "");
-    let changelist = document("capability=\"changelist\"", "");
-    source.publish("/changelist.xml", &changelist);
-    let entries = format!(
-        "<url><loc>SOURCE/changelist.xml</loc><rs:md capability=\"changelist\"/></url>\
-         <url><loc>SOURCE/{name}</loc><rs:md capability=\"change-notification\"/></url>"
-    );
-    source.publish(
-        &format!("/{name}.xml"),
-        &document("capability=\"capabilitylist\"", &entries),
-    );
+    publish(source, "changelist", "");
+    let lists = link_to("/changelist.xml", "changelist");
+    let channel = link_to(&format!("/{name}"), "change-notification");
+    let path = format!("/{name}.xml");
+    publish_at(source, &path, "capabilitylist", &(lists + &channel));
 }
 
 #[test]
@@ -675,46 +659,32 @@ fn a_capability_list_that_cannot_be_read_is_reported_and_the_others_go_on() {
     let source = FakeSource::start();
     publish_two_sets(&source);
     source.withdraw("/b.xml");
-    let description = source.url("/.well-known/resourcesync");
+    let description = source.url(DESCRIPTION);
     let listener = Listener::with(&[&description, "--json"]);
     let unread = listener.event("no_channel");
     assert_eq!(unread["topic"], source.url("/b.xml"));
     assert_eq!(unread["retry_seconds"], 60);
-    assert!(
-        unread["reason"].as_str().unwrap().contains("404"),
-        "{unread}"
-    );
+    assert_contains(unread["reason"].as_str().unwrap(), "404");
     assert_eq!(listener.event("subscribed")["topic"], source.url("/a"));
 
     source.publish("/a.xml", "<urlset");
-    let (exit, said) = Listener::with(&[&description]).ended();
-    assert_eq!(exit, Some(1));
-    assert_contains(&said, "a.xml");
+    assert_ends(&[&description], 1, "a.xml");
     source.postpone("/b.xml");
-    let (exit, said) = Listener::with(&[&description]).ended();
-    assert_eq!(exit, Some(75), "what may pass is the reason");
-    assert_contains(&said, "b.xml answers 503");
+    // What may pass is the reason.
+    assert_ends(&[&description], 75, "b.xml answers 503");
 }
 
 #[test]
 fn a_list_that_advertises_nothing_any_more_is_no_failure_of_its_subscription() {
     let source = FakeSource::start();
     source.publish_topic("/topic", "");
-    let advertise = |entries: &str| {
-        let list = document("capability=\"capabilitylist\"", entries);
-        source.publish("/list.xml", &list);
-    };
-    advertise("<url><loc>SOURCE/topic</loc><rs:md capability=\"framework-notification\"/></url>");
+    let advertise = |entries: &str| publish_at(&source, "/list.xml", "capabilitylist", entries);
+    advertise(&link_to("/topic", "framework-notification"));
     let list = source.url("/list.xml");
     let listener = Listener::start(&list);
     let subscription = source.request();
     advertise("");
-    let told = document(
-        "capability=\"framework-notification\"",
-        &format!(
-            "<url><loc>{list}</loc><rs:md change=\"updated\" capability=\"capabilitylist\"/></url>"
-        ),
-    );
+    let told = update_of(&list, "");
     assert_eq!(subscription.deliver(&told), Some(200));
     let said = listener.says();
     let words = format!(
@@ -729,10 +699,9 @@ fn known_subscriptions_go_on_whatever_cannot_be_read() {
     let source = FakeSource::start();
     publish_two_sets(&source);
     let directory = TempDir::new().unwrap();
-    let state = directory.path().join("state.json").display().to_string();
-    let description = source.url("/.well-known/resourcesync");
+    let description = source.url(DESCRIPTION);
     let subscribed = |url: &str, count: usize| {
-        let listener = Listener::with(&[url, "--state", &state, "--json"]);
+        let listener = with_state(url, &directory);
         (0..count).for_each(|_| drop(listener.event("subscribed")));
         let mut requests: Vec<Request> = (0..count).map(|_| source.request()).collect();
         requests.sort_by(|a, b| a.topic.cmp(&b.topic));
@@ -747,10 +716,10 @@ fn known_subscriptions_go_on_whatever_cannot_be_read() {
     assert_eq!(subscribed(&description, 2), both);
     source.publish("/a.xml", "<urlset");
     assert_eq!(subscribed(&description, 2), both);
-    source.withdraw("/.well-known/resourcesync");
+    source.withdraw(DESCRIPTION);
     assert_eq!(subscribed(&description, 2), both);
     publish_two_sets(&source);
-    source.publish("/b.xml", &document("capability=\"capabilitylist\"", ""));
+    publish_at(&source, "/b.xml", "capabilitylist", "");
     let left = subscribed(&description, 1);
     assert_eq!(left[0], both[0], "the other one is not advertised any more");
 }
@@ -765,26 +734,20 @@ fn each_failure_to_subscribe_has_its_exit_code() {
         (Attitude::Deny, 77, "denies it: not any more"),
     ] {
         source.behave(attitude);
-        let (exit, said) = Listener::with(&[&topic]).ended();
-        assert_eq!(exit, Some(code), "{said}");
-        assert_contains(&said, words);
+        assert_ends(&[&topic], code, words);
     }
     for (flag, value, words) in [
         ("--callback", "me.org/in", "not a URL"),
         ("--callback-listen", "8500", "not an address such as"),
         ("--exec-timeout", "0s", "longer than 0s"),
     ] {
-        let (exit, said) = Listener::with(&[&topic, "--exec", "true", flag, value]).ended();
-        assert_eq!(exit, Some(2), "{said}");
-        assert_contains(&said, words);
+        assert_ends(&[&topic, "--exec", "true", flag, value], 2, words);
     }
     for (url, code, words) in [
         (source.url("/none"), 1, "answers 404"),
         ("http://127.0.0.1:1/".to_owned(), 75, "refused"),
     ] {
-        let (exit, said) = Listener::with(&[&url]).ended();
-        assert_eq!(exit, Some(code), "{said}");
-        assert_contains(&said, words);
+        assert_ends(&[&url], code, words);
     }
 }
 
@@ -803,72 +766,49 @@ fn the_first_denial_is_an_event_too() {
 fn what_is_missed_before_the_first_notification_is_caught_up() {
     let source = source();
     let directory = TempDir::new().unwrap();
-    let state = directory.path().join("state.json").display().to_string();
     let topic = source.url("/topic");
-    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    let listener = with_state(&topic, &directory);
     listener.event("subscribed");
     listener.crash();
     // The Source's time is behind ours.
     let missed = notification(&source, "10:05:00", "10:06:00", &["1 10:06:00"]);
     source.publish_topic("/topic", &missed);
-    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
-    assert_eq!(
-        listener.event("notification")["until"],
-        "2026-11-20T10:06:00Z"
-    );
+    let listener = with_state(&topic, &directory);
+    let caught_up = listener.event("notification");
+    assert_eq!(caught_up["until"], "2026-11-20T10:06:00Z");
     assert_eq!(listener.terminate(), Some(0));
-    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    let listener = with_state(&topic, &directory);
     listener.event("subscribed");
     let next = notification(&source, "10:06:00", "10:07:00", &["2 10:07:00"]);
     (0..2).for_each(|_| drop(source.request()));
     assert_eq!(source.request().deliver(&next), Some(200));
+    // The other one is not repeated.
     let received = listener.event("notification");
-    assert_eq!(
-        received["until"], "2026-11-20T10:07:00Z",
-        "the other one is not repeated"
-    );
+    assert_eq!(received["until"], "2026-11-20T10:07:00Z");
 }
 
 #[test]
 fn a_channel_whose_topic_moved_goes_on_where_it_was() {
     let source = FakeSource::start();
-    let publish = |topic: &str, changes: &[&str]| {
-        publish_changes(&source, changes);
-        source.publish(
-            "/capabilitylist.xml",
-            &document(
-                "capability=\"capabilitylist\"",
-                &format!(
-                    "<url><loc>SOURCE/changelists.xml</loc><rs:md capability=\"changelist\"/></url>\
-                     <url><loc>SOURCE{topic}</loc><rs:md capability=\"change-notification\"/></url>"
-                ),
-            ),
-        );
-    };
     source.publish_topic("/topic", "");
     source.publish_topic("/moved", "");
-    publish("/topic", &[]);
+    publish_channel(&source, "/topic", &[]);
     let directory = TempDir::new().unwrap();
-    let state = directory.path().join("state.json").display().to_string();
     let list = source.url("/capabilitylist.xml");
-    let listener = Listener::with(&[&list, "--state", &state, "--json"]);
+    let listener = with_state(&list, &directory);
     listener.event("subscribed");
     let subscription = source.request();
-    let told = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"])
-        .replace("2026-11-20", "2999-11-20");
+    let told = first_notification(&source).replace("2026-11-20", "2999-11-20");
     assert_eq!(subscription.deliver(&told), Some(200));
     listener.event("notification");
     listener.terminate();
 
-    publish("/moved", &["1 10:05:00", "2 10:06:00"]);
+    publish_channel(&source, "/moved", &[]);
     let changes = entries(&["1 10:05:00", "2 10:06:00"]).replace("2026-11-20", "2999-11-20");
-    let changes = document("capability=\"changelist\"", &changes);
-    source.publish("/changelist.xml", &changes);
-    let listener = Listener::with(&[&list, "--state", &state, "--json"]);
+    publish(&source, "changelist", &changes);
+    let listener = with_state(&list, &directory);
     assert_eq!(listener.event("subscribed")["topic"], source.url("/moved"));
-    let missed = listener.event("notification");
-    assert_eq!(missed["entries"].as_array().unwrap().len(), 1, "{missed}");
-    assert_eq!(missed["entries"][0]["loc"], "https://e.org/2");
+    assert_hears(&listener, &["2"]);
 }
 
 #[test]
@@ -879,10 +819,10 @@ fn one_refused_topic_does_not_stop_the_others() {
     let listener = Listener::with(&[&source.url("/topic"), &refusing.url("/topic"), "--json"]);
     let failed = listener.event("not_subscribed");
     assert_eq!(failed["topic"], refusing.url("/topic"));
-    assert_eq!(failed["retry_seconds"], serde_json::Value::Null);
+    assert!(failed["retry_seconds"].is_null(), "{failed}");
     let given_up = refusing.request();
     assert_eq!(given_up.verification(), Some(404), "nobody would renew it");
-    let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    let body = first_notification(&source);
     assert_eq!(given_up.deliver(&body), Some(410));
     assert_eq!(source.request().deliver(&body), Some(200));
     listener.event("notification");
@@ -902,17 +842,15 @@ fn the_wait_that_a_busy_hub_asks_for_is_reported() {
     assert_eq!(exit, Some(75), "{said}");
     let listener = Listener::with(&[&busy.url("/topic"), "--json"]);
     let failed = listener.event("not_subscribed");
-    assert_eq!(failed["retry_seconds"], serde_json::Value::Null, "it ends");
+    assert!(failed["retry_seconds"].is_null(), "it ends");
 }
 
 #[test]
 fn the_embedded_hub_delivers_after_a_restart_what_was_announced_meanwhile() {
-    let (site, setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (site, _setup, daemon) = Setup::start_embedding("");
     let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
     let directory = TempDir::new().unwrap();
-    let state = directory.path().join("state.json").display().to_string();
-    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    let listener = with_state(&topic, &directory);
     listener.event("subscribed");
     site.write_list("a", "changelist", "2");
     let first = listener.event("notification");
@@ -921,7 +859,7 @@ fn the_embedded_hub_delivers_after_a_restart_what_was_announced_meanwhile() {
     assert_eq!(listener.terminate(), Some(0));
     site.write_list("a", "changelist", "3");
     daemon.await_log("delivered notification 2 to");
-    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    let listener = with_state(&topic, &directory);
     let missed = listener.event("notification");
     assert_ne!(missed["until"], first["until"]);
     assert_eq!(
@@ -932,25 +870,15 @@ fn the_embedded_hub_delivers_after_a_restart_what_was_announced_meanwhile() {
 
 /// A listener that was told up to 10:05:00, and a notification that leaves a gap up to 10:10:00.
 fn with_a_gap(source: &FakeSource, directory: &TempDir) -> (Listener, Request, String) {
-    let state = directory.path().join("state.json").display().to_string();
     let topic = source.url("/topic");
-    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    let listener = with_state(&topic, directory);
     listener.event("subscribed");
     let subscription = source.request();
-    let told = notification(source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    let told = first_notification(source);
     assert_eq!(subscription.deliver(&told), Some(200));
     listener.event("notification");
     let later = notification(source, "10:10:00", "10:15:00", &["3 10:15:00"]);
     (listener, subscription, later)
-}
-
-/// The resources of a notification.
-fn resources(notification: &serde_json::Value) -> Vec<&str> {
-    let entries = notification["entries"].as_array().unwrap();
-    entries
-        .iter()
-        .map(|entry| entry["loc"].as_str().unwrap())
-        .collect()
 }
 
 #[test]
@@ -963,14 +891,8 @@ fn what_was_missed_is_read_from_compressed_lists_too() {
     let directory = TempDir::new().unwrap();
     let (listener, subscription, later) = with_a_gap(&source, &directory);
     assert_eq!(subscription.deliver(&later), Some(200));
-    assert_eq!(
-        resources(&listener.event("notification")),
-        ["https://e.org/2"]
-    );
-    assert_eq!(
-        resources(&listener.event("notification")),
-        ["https://e.org/3"]
-    );
+    assert_hears(&listener, &["2"]);
+    assert_hears(&listener, &["3"]);
 }
 
 #[test]
@@ -988,10 +910,7 @@ fn what_follows_a_gap_waits_while_the_change_lists_cannot_be_read() {
     publish_changes(&source, &["1 10:05:00", "2 10:07:00", "3 10:15:00"]);
     subscription.deliver_until_acknowledged(&later);
     // The lists have what the notification has.
-    assert_eq!(
-        resources(&listener.event("notification")),
-        ["https://e.org/2", "https://e.org/3"]
-    );
+    assert_hears(&listener, &["2", "3"]);
 }
 
 #[test]
@@ -1008,45 +927,32 @@ fn lists_that_are_missing_while_they_are_rewritten_lose_nothing() {
         assert_contains(&reason, &format!("{removed} answers 404"));
         publish_changes(&source, &changes);
         subscription.deliver_until_acknowledged(&later);
-        assert_eq!(
-            resources(&listener.event("notification")),
-            ["https://e.org/2", "https://e.org/3"],
-            "{removed}"
-        );
+        assert_hears(&listener, &["2", "3"]);
     }
 }
 
 #[test]
 fn what_was_missed_is_read_from_archived_lists_too() {
     let source = source();
-    let list = |entries: &str| document("capability=\"changelist\"", entries);
-    let named = |name: &str, md: &str| format!("<url><loc>SOURCE/{name}</loc><rs:md {md}/></url>");
-    let lists = [
-        named("changelist.xml", "capability=\"changelist\""),
-        named("archive.xml", "capability=\"changelist-archive\""),
-    ];
-    source.publish(
-        "/capabilitylist.xml",
-        &document("capability=\"capabilitylist\"", &lists.concat()),
-    );
-    source.publish("/changelist.xml", &list(&entries(&["3 10:15:00"])));
-    let archived = |name: &str, until: &str| {
-        let until = format!("capability=\"changelist\" until=\"2026-11-20T{until}Z\"");
-        named(name, &until)
-    };
+    let lists = ["changelist", "changelist-archive"]
+        .map(|capability| link_to(&format!("/{capability}.xml"), capability));
+    publish(&source, "capabilitylist", &lists.concat());
+    publish(&source, "changelist", &entries(&["3 10:15:00"]));
     // The first ended before: it is not even asked for.
-    let archive = [
-        archived("ended.xml", "10:04:00"),
-        archived("old.xml", "10:08:00"),
-    ];
-    let archive = document("capability=\"changelist-archive\"", &archive.concat());
-    source.publish("/archive.xml", &archive);
-    source.publish("/old.xml", &list(&entries(&["1 10:05:00", "2 10:07:00"])));
+    let archive = [("/ended.xml", "10:04:00"), ("/old.xml", "10:08:00")].map(|(path, until)| {
+        link_to(path, "changelist").replace(
+            "/></url>",
+            &format!(" until=\"2026-11-20T{until}Z\"/></url>"),
+        )
+    });
+    publish(&source, "changelist-archive", &archive.concat());
+    let old = entries(&["1 10:05:00", "2 10:07:00"]);
+    publish_at(&source, "/old.xml", "changelist", &old);
     let directory = TempDir::new().unwrap();
     let (listener, subscription, later) = with_a_gap(&source, &directory);
     assert_eq!(subscription.deliver(&later), Some(200));
-    for resource in ["https://e.org/2", "https://e.org/3"] {
-        assert_eq!(resources(&listener.event("notification")), [resource]);
+    for name in ["2", "3"] {
+        assert_hears(&listener, &[name]);
     }
 }
 
@@ -1060,13 +966,9 @@ fn a_page_of_several_notifications_gives_what_is_new_after_a_restart() {
     let page = ["0 10:04:00", "1 10:05:00", "2 10:05:00", "3 10:06:00"];
     let page = notification(&source, "10:00:00", "10:06:00", &page);
     source.publish_topic("/topic", &page);
-    let state = directory.path().join("state.json").display().to_string();
-    let listener = Listener::with(&[&source.url("/topic"), "--state", &state, "--json"]);
+    let listener = with_state(&source.url("/topic"), &directory);
     assert_eq!(source.request(), subscription);
-    assert_eq!(
-        resources(&listener.event("notification")),
-        ["https://e.org/2", "https://e.org/3"]
-    );
+    assert_hears(&listener, &["2", "3"]);
 }
 
 #[test]
@@ -1081,10 +983,7 @@ fn deliveries_go_on_though_the_topic_cannot_be_read_any_more() {
     source.withdraw("/topic");
     publish_changes(&source, &["1 10:05:00", "2 10:07:00", "3 10:15:00"]);
     subscription.deliver_until_acknowledged(&later);
-    assert_eq!(
-        resources(&listener.event("notification")),
-        ["https://e.org/2", "https://e.org/3"]
-    );
+    assert_hears(&listener, &["2", "3"]);
 }
 
 #[test]
@@ -1094,30 +993,19 @@ fn a_channel_that_is_advertised_later_is_subscribed_to() {
         source.publish_topic(path, "");
     }
     let advertise = |kinds: &[&str]| {
-        let channels = kinds.iter().map(|kind| {
-            format!(
-                "<url><loc>SOURCE/{kind}</loc><rs:md capability=\"{kind}-notification\"/></url>"
-            )
-        });
-        let channels: String = channels.collect();
-        let list = document("capability=\"capabilitylist\"", &channels);
-        source.publish("/capabilitylist.xml", &list);
+        let channels = kinds
+            .iter()
+            .map(|kind| link_to(&format!("/{kind}"), &format!("{kind}-notification")));
+        publish(&source, "capabilitylist", &channels.collect::<String>());
     };
     advertise(&["framework"]);
     let list = source.url("/capabilitylist.xml");
     let listener = Listener::with(&[&list, "--json"]);
-    assert_eq!(
-        listener.event("subscribed")["topic"],
-        source.url("/framework")
-    );
+    let subscribed = listener.event("subscribed");
+    assert_eq!(subscribed["topic"], source.url("/framework"));
     let subscription = source.request();
     advertise(&["framework", "change"]);
-    let told = document(
-        "capability=\"framework-notification\"",
-        &format!(
-            "<url><loc>{list}</loc><rs:md change=\"updated\" capability=\"capabilitylist\"/></url>"
-        ),
-    );
+    let told = update_of(&list, "");
     source.behave(Attitude::Refuse(403));
     assert_eq!(subscription.deliver(&told), Some(200));
     let refused = listener.event("not_subscribed");
@@ -1127,7 +1015,7 @@ fn a_channel_that_is_advertised_later_is_subscribed_to() {
     source.behave(Attitude::Verify);
     assert_eq!(listener.event("subscribed")["topic"], source.url("/change"));
     let subscription = source.request();
-    let told = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    let told = first_notification(&source);
     assert_eq!(subscription.deliver(&told), Some(200));
     assert_eq!(listener.event("notification")["kind"], "change");
 }
@@ -1136,32 +1024,21 @@ fn a_channel_that_is_advertised_later_is_subscribed_to() {
 fn a_channel_that_cannot_be_saved_is_found_again_later() {
     let source = FakeSource::start();
     publish_two_sets(&source);
-    source.publish("/b.xml", &document("capability=\"capabilitylist\"", ""));
+    publish_at(&source, "/b.xml", "capabilitylist", "");
     let directory = TempDir::new().unwrap();
-    let state = directory.path().join("state.json");
-    let description = source.url("/.well-known/resourcesync");
-    let arguments = [
-        &description,
-        "--state",
-        &state.display().to_string(),
-        "--json",
-    ];
-    let listener = Listener::with(&arguments);
+    let description = source.url(DESCRIPTION);
+    let listener = with_state(&description, &directory);
     listener.event("subscribed");
     let subscription = source.request();
-    let told = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    let told = first_notification(&source);
     assert_eq!(subscription.deliver(&told), Some(200), "all is saved");
     // Nothing can be written beside the file.
     let obstacle = directory.path().join("state.json.new");
     fs::create_dir(&obstacle).unwrap();
     publish_set(&source, "b");
     let deliver = |datetime: &str| {
-        let entry = format!(
-            "<url><loc>{}</loc><rs:md change=\"updated\" capability=\"capabilitylist\" \
-             datetime=\"{datetime}\"/></url>",
-            source.url("/b.xml")
-        );
-        let told = document("capability=\"framework-notification\"", &entry);
+        let datetime = format!(" datetime=\"{datetime}\"");
+        let told = update_of(&source.url("/b.xml"), &datetime);
         assert_eq!(subscription.deliver(&told), Some(200));
     };
     deliver("2026-11-20T10:00:00Z");
@@ -1182,25 +1059,20 @@ fn a_list_that_is_written_after_a_catch_up_loses_nothing() {
         let directory = TempDir::new().unwrap();
         let (listener, subscription, _) = with_a_gap(&source, &directory);
         assert_eq!(listener.terminate(), Some(0));
-        let state = directory.path().join("state.json").display().to_string();
-        let start = || Listener::with(&[&source.url("/topic"), "--state", &state, "--json"]);
+        let start = || with_state(&source.url("/topic"), &directory);
 
         // A generator has written one of two lists.
         publish_changes(&source, &["1 10:05:00", "2 10:05:31"]);
         let listener = start();
-        assert_eq!(
-            resources(&listener.event("notification")),
-            ["https://e.org/2"]
-        );
+        assert_hears(&listener, &["2"]);
         assert_eq!(listener.terminate(), Some(0));
         let listener = start();
         listener.event("subscribed");
         let all = ["2 10:05:31", written_late];
         let both = notification(&source, "10:05:00", until, &all);
         assert_eq!(subscription.deliver(&both), Some(200));
-        let handed = listener.event("notification");
-        assert_eq!(resources(&handed), ["https://e.org/3"], "{written_late}");
-        assert_eq!(handed["caught_up"], serde_json::Value::Null);
+        let handed = assert_hears(&listener, &["3"]);
+        assert!(handed["caught_up"].is_null(), "{handed}");
         assert_eq!(subscription.deliver(&both), Some(200));
         listener.event("repeat");
     }
@@ -1214,17 +1086,15 @@ fn a_missed_change_without_a_time_is_handed_over_once() {
     let (listener, subscription, later) = with_a_gap(&source, &directory);
     publish_changes(&source, &["1 10:05:00", "2", "3 10:15:00"]);
     assert_eq!(subscription.deliver(&later), Some(200));
-    for resource in ["https://e.org/2", "https://e.org/3"] {
-        assert_eq!(resources(&listener.event("notification")), [resource]);
+    for name in ["2", "3"] {
+        assert_hears(&listener, &[name]);
     }
-    publish_changes(
-        &source,
-        &["1 10:05:00", "2", "3 10:15:00", "4", "5 10:17:00"],
-    );
+    let all = ["1 10:05:00", "2", "3 10:15:00", "4", "5 10:17:00"];
+    publish_changes(&source, &all);
     let later = notification(&source, "10:16:00", "10:17:00", &["5 10:17:00"]);
     assert_eq!(subscription.deliver(&later), Some(200));
-    for resource in ["https://e.org/4", "https://e.org/5"] {
-        assert_eq!(resources(&listener.event("notification")), [resource]);
+    for name in ["4", "5"] {
+        assert_hears(&listener, &[name]);
     }
 }
 
@@ -1232,35 +1102,19 @@ fn a_missed_change_without_a_time_is_handed_over_once() {
 fn what_was_listed_before_the_first_start_was_not_missed() {
     let source = FakeSource::start();
     source.publish_topic("/topic", "");
-    let publish = |changes: &[&str]| {
-        publish_changes(&source, changes);
-        let lists = "<url><loc>SOURCE/changelists.xml</loc><rs:md capability=\"changelist\"/></url>\
-                     <url><loc>SOURCE/topic</loc><rs:md capability=\"change-notification\"/></url>";
-        let list = document("capability=\"capabilitylist\"", lists);
-        source.publish("/capabilitylist.xml", &list);
-    };
-    publish(&["1", "2"]);
+    publish_channel(&source, "/topic", &["1", "2"]);
     let directory = TempDir::new().unwrap();
-    let state = directory.path().join("state.json").display().to_string();
     let list = source.url("/capabilitylist.xml");
-    let start = || Listener::with(&[&list, "--state", &state, "--json"]);
+    let start = || with_state(&list, &directory);
     let listener = start();
     listener.event("subscribed");
     assert_eq!(listener.terminate(), Some(0));
 
-    publish(&["1", "2", "3"]);
+    publish_channel(&source, "/topic", &["1", "2", "3"]);
     let listener = start();
-    let missed = listener.event("notification");
-    assert_eq!(resources(&missed), ["https://e.org/3"]);
-    assert_eq!(
-        missed["until"],
-        serde_json::Value::Null,
-        "it is our own time"
-    );
+    let missed = assert_hears(&listener, &["3"]);
+    assert!(missed["until"].is_null(), "it is our own time");
     let first = notification(&source, "10:00:00", "10:05:00", &["3", "4"]);
     assert_eq!(source.request().deliver(&first), Some(200));
-    assert_eq!(
-        resources(&listener.event("notification")),
-        ["https://e.org/4"]
-    );
+    assert_hears(&listener, &["4"]);
 }

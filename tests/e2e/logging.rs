@@ -40,7 +40,7 @@ fn the_file_says_what_is_logged_and_a_reload_changes_it() {
         assert_ne!(line["level"], "DEBUG", "{line}");
         line = daemon.await_log("");
     }
-    setup.config = setup.config.replace("\"info\"", "\"debug\"");
+    setup.replace("\"info\"", "\"debug\"");
     setup.file();
     daemon.signal(Signal::HUP);
     daemon.await_log("reloaded the configuration: log changed");
@@ -55,7 +55,7 @@ fn the_file_says_what_is_logged_and_a_reload_changes_it() {
         ),
         ("\"debug\"", "\"error\"", "reloaded the configuration: log"),
     ] {
-        setup.config = setup.config.replace(before, after);
+        setup.replace(before, after);
         setup.file();
         daemon.signal(Signal::HUP);
         daemon.await_log(said);
@@ -165,6 +165,5 @@ fn lines_that_do_not_go_to_the_journal_have_no_priority() {
     let mut command = setup.run();
     // As where systemd started a shell that started us, with a standard error of our own.
     command.env("JOURNAL_STREAM", "1:2");
-    let daemon = Daemon::spawn(command);
-    daemon.await_log("ready");
+    Daemon::ready(command);
 }

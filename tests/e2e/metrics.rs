@@ -46,14 +46,13 @@ fn everything() -> Everything {
     setup.config.push_str("enabled = true\n");
     // The subscriber must reach the topic.
     let public_url = format!("public_url = \"{}\"\n", crate::support::daemon::TOPICS);
-    setup.config = setup.config.replace(&public_url, "");
+    setup.replace(&public_url, "");
     let daemon = setup.start();
     site.write("a/broken.xml", &list("a", "changelist", "1")[..200]);
     daemon.await_log("cannot read a/broken.xml");
     let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
     let callback = format!("http://{}/callback", subscriber.address);
-    let answer = subscribe(daemon.public, &topic, &callback);
-    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    subscribe(daemon.public, &topic, &callback);
     daemon.await_log(" subscribed to ");
     subscriber.request();
     refusing.behave(Manner::Refuse(503));

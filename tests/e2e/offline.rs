@@ -25,8 +25,7 @@ fn a_hub_added_between_runs_starts_at_now() {
 
 #[test]
 fn a_second_daemon_on_the_same_state_says_so() {
-    let (_site, _hub, setup) = Setup::announcing("");
-    let _daemon = setup.start();
+    let (_site, _hub, setup, _daemon) = Setup::start_announcing("");
     let stderr = fail(&mut setup.command("run"), 1);
     assert_contains(&stderr, "another rsnotify uses the state directory");
 }
@@ -40,13 +39,13 @@ fn a_document_that_is_excluded_is_forgotten_and_included_again_unannounced() {
     assert!(setup.start().stop().success());
     let grace = "deletion_grace = \"0s\"";
     let excluded = format!("{grace}\nexclude = [\"b/**\"]");
-    setup.config = setup.config.replace(grace, &excluded);
+    setup.replace(grace, &excluded);
     let daemon = setup.start();
     assert_eq!(setup.state_of("b/capabilitylist.xml"), "absent");
     site.write_list("a", "changelist", "2");
     hub.assert_told(["updated changelist a/changelist.xml"]);
     assert!(daemon.stop().success());
-    setup.config = setup.config.replace(&excluded, grace);
+    setup.replace(&excluded, grace);
     site.write_list("a", "changelist", "3");
     let _daemon = setup.start();
     hub.assert_told(["updated changelist a/changelist.xml"]);

@@ -16,8 +16,7 @@ const UPDATE: &str = "updated changelist a/changelist.xml";
 
 /// A daemon whose hub refuses a change of the set's Change List.
 fn refused() -> (Site, FakeHub, Setup, Daemon) {
-    let (site, hub, setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, setup, daemon) = Setup::start_announcing("");
     hub.behave(Manner::Refuse(403));
     site.write_list("a", "changelist", "2");
     daemon.await_log("did not accept notification 1");
@@ -143,10 +142,8 @@ fn a_retry_asks_at_once_a_hub_that_had_a_quarter_of_an_hour() {
     let (_site, hub, setup, _daemon) = refused();
     hub.behave(Manner::Accept);
     let retry = json(&mut outbox(&setup, &["retry", TOPIC, &hub.url()]));
-    assert_eq!(
-        (&retry["tried"], &retry["running"]),
-        (&1.into(), &true.into())
-    );
+    assert_eq!(retry["tried"], 1);
+    assert_eq!(retry["running"], true);
     hub.assert_told([UPDATE]);
 }
 
@@ -206,11 +203,8 @@ fn the_list_can_be_of_some_states_only() {
         let rows = answer["outbox"].as_array().unwrap();
         assert_eq!(rows.len(), count, "{states}: {answer}");
     }
-    let (code, out, _) = output(&mut outbox(&setup, &["list", "--state", "fine"]));
-    assert_eq!(
-        (code, out.as_str()),
-        (Some(0), "no hub is in this state on any channel\n")
-    );
+    let out = succeed(&mut outbox(&setup, &["list", "--state", "fine"]));
+    assert_eq!(out, "no hub is in this state on any channel\n");
     daemon.stop();
 }
 
@@ -237,12 +231,10 @@ fn a_name_that_is_misspelt_is_answered_with_what_there_is() {
 #[test]
 fn an_outbox_before_the_first_start_is_empty_and_leaves_nothing_behind() {
     let setup = Setup::new(&Site::new(), &["http://h.example/".to_owned()], "");
-    let (code, out, _) = output(&mut outbox(&setup, &["list"]));
-    assert_eq!((code, &*out), (Some(0), "no channel has a hub yet\n"));
-    assert_eq!(
-        json(&mut setup.command("status"))["channels"],
-        Value::Array(Vec::new())
-    );
+    let out = succeed(&mut outbox(&setup, &["list"]));
+    assert_eq!(out, "no channel has a hub yet\n");
+    let status = json(&mut setup.command("status"));
+    assert_eq!(status["channels"], Value::Array(Vec::new()));
     let err = fail(&mut outbox(&setup, &["drop", TOPIC, "h", "--yes"]), 1);
     assert_contains(&err, "there is none");
     assert!(!setup.state.path().join("state").exists());
@@ -251,7 +243,7 @@ fn an_outbox_before_the_first_start_is_empty_and_leaves_nothing_behind() {
 #[test]
 fn the_embedded_hub_answers_to_its_name() {
     let (site, mut setup) = Setup::embedding("");
-    setup.config = setup.config.replace(
+    setup.replace(
         "[server]\n",
         "[server]\npublic_url = \"https://topics.example/\"\n",
     );
@@ -285,10 +277,8 @@ fn a_topic_that_is_not_fetched_after_a_ping_is_told_everywhere_until_it_is() {
     assert_eq!(metric(&daemon, "hub_fetch_confirmed").as_deref(), Some("0"));
     assert_eq!(metric(&daemon, "unfetched_topics").as_deref(), Some("1"));
     let row = &json(&mut outbox(&setup, &["list"]))["outbox"][0];
-    assert_eq!(
-        (&row["state"], &row["fetch_confirmed"]),
-        (&"unfetched".into(), &false.into())
-    );
+    assert_eq!(row["state"], "unfetched");
+    assert_eq!(row["fetch_confirmed"], false);
     let (_, out, _) = output(&mut setup.command("status"));
     assert_contains(&out, "did not fetch the topic");
     daemon.get("/topics/main/a/capabilitylist/");
@@ -362,8 +352,7 @@ fn a_set_of_which_nothing_is_sent_is_told_as_loudly_as_a_hub_in_trouble() {
 
 #[test]
 fn what_there_is_one_of_needs_no_name() {
-    let (site, hub, mut setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, mut setup, daemon) = Setup::start_announcing("");
     let shown = json(&mut outbox(&setup, &["show"]));
     assert_eq!(shown["hub"], hub.url());
     let said = fail(&mut outbox(&setup, &["show", "--kind", "change"]), 1);

@@ -17,10 +17,15 @@ use std::time::{Duration, Instant};
 use crate::conformance::callback::{Callback, Request, Say, say, willing};
 use crate::own_hub::setup::{HubSetup, LIBRARY, TOKEN, next_bodies, open_publisher, publisher};
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, assert_contains, assert_lacks, body_of, output, succeed};
+use crate::support::daemon::{
+    Daemon, assert_contains, assert_lacks, body_of, count_of, output, run_with, run_without_config,
+    succeed,
+};
 use crate::support::documents::{Site, capability_list};
 
 const TOPIC: &str = "https://library.example/t";
+const XML: &str = "application/xml";
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// A topic that is served with a `Link` to a hub, and counts its requests.
 fn served_topic(hub: &str, body: &Arc<Mutex<String>>) -> Callback {
@@ -31,18 +36,32 @@ fn served_topic(hub: &str, body: &Arc<Mutex<String>>) -> Callback {
         if request.headers.get("if-none-match") == Some(&etag) {
             return say("304 Not Modified", "");
         }
-        let body = match request.method.as_str() {
-            "HEAD" => String::new(),
-            _ => body,
-        };
-        Say {
-            status: "200 OK".to_owned(),
-            headers: format!(
-                "Content-Type: application/xml\r\nETag: {etag}\r\nLink: <{hub}>; rel=\"hub\"\r\n"
-            ),
-            body,
-        }
+        let headers = format!("Content-Type: {XML}\r\nETag: {etag}\r\n");
+        say_topic(request, &hub, &headers, &body)
     })
+}
+
+/// The answer to a request for a topic of a hub, with these header lines.
+fn say_topic(request: &Request, hub: &str, headers: &str, body: &str) -> Say {
+    let body = if request.method == "HEAD" { "" } else { body };
+    Say {
+        headers: format!("{headers}Link: <{hub}>; rel=\"hub\"\r\n"),
+        ..say("200 OK", body)
+    }
+}
+
+/// A hub for the library, and for a site whose topics anybody may name.
+fn with_open_site() -> (HubSetup, Callback) {
+    let mut setup = HubSetup::library();
+    let content = Arc::new(Mutex::new("<a/>".to_owned()));
+    let site = served_topic(&setup.url(), &content);
+    setup.publishers += &open_publisher("open", &site.url("/"));
+    (setup, site)
+}
+
+/// Returns the output of `status`.
+fn printed_status(setup: &HubSetup) -> String {
+    output(&mut setup.command(&["status"])).1
 }
 
 #[test]
@@ -50,50 +69,24 @@ fn a_publication_that_may_not_be_is_refused_with_the_reason_and_reaches_nobody()
     let mut setup = HubSetup::library();
     setup.publishers += &publisher("archive", "https://archive.example/", "boxes");
     setup.keys = "max_body = 1000".to_owned();
-    let hub = setup.start();
-    let callback = Callback::start();
-    setup.subscribe(TOPIC, &callback.url("/"));
+    let (hub, callback) = setup.start_subscribed(TOPIC);
     let link = |topic: &str| format!("<{topic}>; rel=\"self\"");
     let bearer = |token: &str| format!("Bearer {token}");
     let large = vec![b'x'; 3_000_000];
     for (status, topic, token, content_type, body) in [
-        (400, "", TOKEN, "application/xml", &b"<a/>"[..]),
-        (400, "/t", TOKEN, "application/xml", b"<a/>"),
-        (
-            400,
-            "https://library.example/a/../t",
-            TOKEN,
-            "application/xml",
-            b"<a/>",
-        ),
-        (
-            400,
-            "https://library.example/%2e%2e/t",
-            TOKEN,
-            "application/xml",
-            b"<a/>",
-        ),
-        (400, TOPIC, TOKEN, "application/xml", b""),
-        (401, TOPIC, "", "application/xml", b"<a/>"),
-        (401, TOPIC, "boks", "application/xml", b"<a/>"),
-        (401, TOPIC, "", "application/xml", &large),
-        (403, TOPIC, "boxes", "application/xml", b"<a/>"),
-        (
-            403,
-            "https://nobody.example/t",
-            TOKEN,
-            "application/xml",
-            b"<a/>",
-        ),
-        (
-            403,
-            "https://library.example.evil/t",
-            TOKEN,
-            "application/xml",
-            b"<a/>",
-        ),
-        (413, TOPIC, TOKEN, "application/xml", &large[..1_001]),
-        (413, TOPIC, TOKEN, "application/xml", &large),
+        (400, "", TOKEN, XML, &b"<a/>"[..]),
+        (400, "/t", TOKEN, XML, b"<a/>"),
+        (400, "https://library.example/a/../t", TOKEN, XML, b"<a/>"),
+        (400, "https://library.example/%2e%2e/t", TOKEN, XML, b"<a/>"),
+        (400, TOPIC, TOKEN, XML, b""),
+        (401, TOPIC, "", XML, b"<a/>"),
+        (401, TOPIC, "boks", XML, b"<a/>"),
+        (401, TOPIC, "", XML, &large),
+        (403, TOPIC, "boxes", XML, b"<a/>"),
+        (403, "https://nobody.example/t", TOKEN, XML, b"<a/>"),
+        (403, "https://library.example.evil/t", TOKEN, XML, b"<a/>"),
+        (413, TOPIC, TOKEN, XML, &large[..1_001]),
+        (413, TOPIC, TOKEN, XML, &large),
         (415, TOPIC, TOKEN, "application/json", b"{}"),
         (415, TOPIC, TOKEN, "text/plain", b"<a/>"),
     ] {
@@ -112,9 +105,7 @@ fn a_publication_that_may_not_be_is_refused_with_the_reason_and_reaches_nobody()
 #[test]
 fn a_notification_is_delivered_as_it_was_sent_and_a_repeat_is_not() {
     let setup = HubSetup::library();
-    let hub = setup.start();
-    let callback = Callback::start();
-    setup.subscribe(TOPIC, &callback.url("/"));
+    let (hub, callback) = setup.start_subscribed(TOPIC);
     let body = "\u{feff}<a>\r\n é</a> ";
     let links =
         format!("<{TOPIC}>; rel=\"self\", <https://library.example/cl.xml>; rel=\"resourcesync\"");
@@ -133,13 +124,10 @@ fn a_notification_is_delivered_as_it_was_sent_and_a_repeat_is_not() {
         "application/xml; charset=utf-8"
     );
     let link = &heard.headers["link"];
-    for part in [
-        format!("<{TOPIC}>; rel=\"self\""),
-        format!("<{}>; rel=\"hub\"", setup.url()),
-        "<https://library.example/cl.xml>; rel=\"resourcesync\"".to_owned(),
-    ] {
-        assert_contains(link, &part);
-    }
+    assert_contains(link, &format!("<{TOPIC}>; rel=\"self\""));
+    assert_contains(link, &format!("<{}>; rel=\"hub\"", setup.url()));
+    let list = "<https://library.example/cl.xml>; rel=\"resourcesync\"";
+    assert_contains(link, list);
     // A repeat after a restart is one too; an earlier body is not.
     hub.stop();
     let hub = setup.start();
@@ -160,17 +148,15 @@ fn a_pending_notification_keeps_its_headers_when_a_later_one_has_others() {
     let is_down = Arc::new(AtomicBool::new(true));
     let down = Arc::clone(&is_down);
     let callback = Callback::that(move |request| {
-        match request.method == "POST" && down.load(Ordering::Relaxed) {
-            true => say("503 Service Unavailable", ""),
-            false => willing(request),
+        if request.method == "POST" && down.load(Ordering::Relaxed) {
+            return say("503 Service Unavailable", "");
         }
+        willing(request)
     });
     setup.subscribe(TOPIC, &callback.url("/"));
     let sent = ["application/xml", "application/xml; charset=utf-8"].map(|content_type| {
-        let list = format!(
-            "<{LIBRARY}{}.xml>; rel=\"resourcesync\"",
-            content_type.len()
-        );
+        let length = content_type.len();
+        let list = format!("<{LIBRARY}{length}.xml>; rel=\"resourcesync\"");
         let links = format!("<{TOPIC}>; rel=\"self\", {list}");
         let headers = [
             ("Content-Type", content_type),
@@ -231,17 +217,14 @@ fn a_flooding_publisher_is_limited_and_delays_no_other() {
     let page = body_of(hub.get_admin("/"));
     assert_contains(&page, "archive");
     assert_contains(&page, "too many publications");
-    let (_, printed, _) = output(&mut setup.command(&["status"]));
+    let printed = printed_status(&setup);
     assert_contains(&printed, "publisher library: 1 topic");
     hub.stop();
 }
 
 #[test]
 fn each_topic_of_a_ping_counts_against_the_limit() {
-    let mut setup = HubSetup::library();
-    let content = Arc::new(Mutex::new("<a/>".to_owned()));
-    let site = served_topic(&setup.url(), &content);
-    setup.publishers += &open_publisher("open", &site.url("/"));
+    let (mut setup, site) = with_open_site();
     setup.keys = "max_publications_per_minute = 20\nmax_requests_per_minute = 30".to_owned();
     let hub = setup.start();
     let ping = |prefix: &str, topics: usize, token| {
@@ -276,21 +259,13 @@ fn refusals_are_limited_and_counted_by_publisher() {
     let reason = library["last_refusal"]["reason"].as_str().unwrap();
     assert_contains(reason, "may not publish");
     let statuses: Vec<u16> = (0..20)
-        .map(|number| match number % 2 {
-            0 => setup.post("/hub", &[("Content-Type", "text/plain")], b"x"),
-            _ => setup.post("/hub", &[("Content-Type", "application/xml")], b"<a/>"),
-        })
+        .map(|number| [("text/plain", &b"x"[..]), (XML, b"<a/>")][number % 2])
+        .map(|(content_type, body)| setup.post("/hub", &[("Content-Type", content_type)], body))
         .map(|answer| answer.status)
         .collect();
     assert_eq!(statuses[..2], [415, 400]);
-    assert!(
-        statuses[10..]
-            .iter()
-            .filter(|status| **status == 429)
-            .count()
-            >= 8,
-        "{statuses:?}"
-    );
+    let limited = statuses[10..].iter().filter(|status| **status == 429);
+    assert!(limited.count() >= 8, "{statuses:?}");
     hub.stop();
 }
 
@@ -308,10 +283,9 @@ fn a_wrong_token_is_shown_by_its_beginning() {
     }
     setup.publish(TOPIC, "boks", "<a/>").assert_refused(401);
     // Without a token, a stranger learns no more than that one is needed.
-    setup
-        .ping("https://nobody.example/t", None)
-        .assert_refused(401);
-    let (_, printed, _) = output(&mut setup.command(&["status"]));
+    let nobody = "https://nobody.example/t";
+    setup.ping(nobody, None).assert_refused(401);
+    let printed = printed_status(&setup);
     for line in [
         "unknown token b…: 1 request, the last ",
         "unknown token 012345…: 3 requests, the last ",
@@ -348,22 +322,21 @@ fn a_host_that_hangs_delays_nobody_else() {
     // Another host, as far as addresses tell.
     let callback = Callback::start();
     let elsewhere = callback.url("/").replace("127.0.0.1", "127.0.0.2");
-    if std::net::TcpStream::connect(("127.0.0.2", callback.address.port())).is_ok() {
-        setup.subscribe(TOPIC, &elsewhere);
+    let is_there = TcpStream::connect(("127.0.0.2", callback.address.port())).is_ok();
+    let elsewhere = if is_there {
+        elsewhere
     } else {
-        setup.subscribe(TOPIC, &callback.url("/"));
-    }
+        callback.url("/")
+    };
+    setup.subscribe(TOPIC, &elsewhere);
     let began = Instant::now();
     for number in 0..3 {
         let body = format!("<a{number}/>");
         assert_eq!(setup.publish(TOPIC, TOKEN, &body).status, 200);
         assert_eq!(next_bodies(&callback, 1), [body]);
     }
-    assert!(
-        began.elapsed() < Duration::from_secs(30),
-        "{:?}",
-        began.elapsed()
-    );
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(30), "{took:?}");
     held.store(false, Ordering::Relaxed);
     hub.kill();
 }
@@ -375,9 +348,7 @@ fn a_pinged_topic_is_fetched_and_delivered_once_for_each_content() {
     let site = served_topic(&setup.url(), &content);
     let topic = site.url("/t");
     setup.publishers = open_publisher("open", &site.url("/"));
-    let hub = setup.start();
-    let callback = Callback::start();
-    setup.subscribe(&topic, &callback.url("/"));
+    let (hub, callback) = setup.start_subscribed(&topic);
     for body in ["<a/>", "<b  />"] {
         body.clone_into(&mut content.lock().unwrap());
         for _ in 0..2 {
@@ -394,12 +365,8 @@ fn a_pinged_topic_is_fetched_and_delivered_once_for_each_content() {
     setup.ping(&foreign.url("/t"), None).assert_refused(403);
     let (topic_of_two, url) = (site.url("/moved"), setup.url());
     site.behave(move |request| Say {
-        status: match request.method.as_str() {
-            "HEAD" => "200 OK".to_owned(),
-            _ => "302 Found".to_owned(),
-        },
-        headers: format!("Link: <{url}>; rel=\"hub\"\r\nLocation: /t\r\n"),
-        body: String::new(),
+        status: of_head(request, "302 Found"),
+        ..say_topic(request, &url, "Location: /t\r\n", "")
     });
     assert_eq!(setup.ping(&topic_of_two, None).status, 202);
     hub.await_log("cannot fetch");
@@ -407,11 +374,8 @@ fn a_pinged_topic_is_fetched_and_delivered_once_for_each_content() {
     // A fetch that has not succeeded goes on after a crash.
     hub.kill();
     let url = setup.url();
-    site.behave(move |_| Say {
-        status: "200 OK".to_owned(),
-        headers: format!("Content-Type: application/xml\r\nLink: <{url}>; rel=\"hub\"\r\n"),
-        body: "<c/>".to_owned(),
-    });
+    let headers = "Content-Type: application/xml\r\n";
+    site.behave(move |request| say_topic(request, &url, headers, "<c/>"));
     let hub = setup.start();
     hub.await_status(|status| status["publishers"][0]["published_topics"] == 2);
     hub.stop();
@@ -426,14 +390,7 @@ fn a_pinged_topic_is_relayed_in_its_own_content_type() {
             "none" => String::new(),
             path => format!("Content-Type: {}\r\n", path.replacen('-', "/", 1)),
         };
-        Say {
-            status: "200 OK".to_owned(),
-            headers: format!("{content_type}Link: <{url}>; rel=\"hub\"\r\n"),
-            body: match request.method.as_str() {
-                "HEAD" => String::new(),
-                _ => request.target.clone(),
-            },
-        }
+        say_topic(request, &url, &content_type, &request.target)
     });
     setup.publishers = open_publisher("open", &site.url("/"));
     let hub = setup.start();
@@ -453,6 +410,12 @@ fn a_pinged_topic_is_relayed_in_its_own_content_type() {
         assert_eq!(heard.headers["content-type"], want);
     }
     hub.stop();
+}
+
+/// The status of an answer that is fine for HEAD only.
+fn of_head(request: &Request, other: &str) -> String {
+    let is_head = request.method == "HEAD";
+    if is_head { "200 OK" } else { other }.to_owned()
 }
 
 /// Begins to publish without a token, and never sends the body.
@@ -475,10 +438,7 @@ fn begin_to_publish_from(address: &str, setup: &HubSetup, topic: &str) -> TcpStr
 
 #[test]
 fn an_address_without_a_token_takes_few_slots_of_a_publisher() {
-    let mut setup = HubSetup::library();
-    let content = Arc::new(Mutex::new("<a/>".to_owned()));
-    let site = served_topic(&setup.url(), &content);
-    setup.publishers += &open_publisher("open", &site.url("/"));
+    let (setup, site) = with_open_site();
     let hub = setup.start();
     let topic = site.url("/t");
     let mut begun: Vec<TcpStream> = (0..4).map(|_| begin_to_publish(&setup, &topic)).collect();
@@ -507,11 +467,8 @@ fn an_address_without_a_token_takes_few_slots_of_a_publisher() {
 /// A publisher is served, however many strangers send slowly.
 #[test]
 fn strangers_that_send_slowly_take_no_slots_of_a_publisher() {
-    let mut setup = HubSetup::library();
-    let content = Arc::new(Mutex::new("<a/>".to_owned()));
-    let site = served_topic(&setup.url(), &content);
+    let (mut setup, site) = with_open_site();
     setup.keys = "trusted_proxies = [\"127.0.0.0/8\"]".to_owned();
-    setup.publishers += &open_publisher("open", &site.url("/"));
     let hub = setup.start();
     let topic = site.url("/t");
     let addresses: Vec<String> = (0..20).map(|at| format!("203.0.113.{at}")).collect();
@@ -520,7 +477,7 @@ fn strangers_that_send_slowly_take_no_slots_of_a_publisher() {
     let form = format!("hub.mode=publish&hub.url={topic}");
     for address in &addresses {
         let headers = [
-            ("Content-Type", "application/x-www-form-urlencoded"),
+            ("Content-Type", FORM),
             ("X-Forwarded-For", address.as_str()),
         ];
         begun.extend([(); 4].map(|()| begin_to_publish_from(address, &setup, &topic)));
@@ -543,16 +500,13 @@ fn a_proxy_that_is_not_trusted_is_named() {
         let mut setup = HubSetup::library();
         setup.keys = keys.to_owned();
         let hub = setup.start();
-        let headers = [
-            ("Content-Type", "application/x-www-form-urlencoded"),
-            ("X-Forwarded-For", "127.0.0.1"),
-        ];
+        let headers = [("Content-Type", FORM), ("X-Forwarded-For", "127.0.0.1")];
         for _ in 0..2 {
             setup.post("/hub", &headers, b"hub.mode=publish");
         }
         let (_, log) = hub.stop_and_tell();
         let named = "requests come through the proxy 127.0.0.1 and count as its own: ";
-        log.iter().filter(|line| line.contains(named)).count()
+        count_of(&log, named)
     };
     assert_eq!(post(""), 0);
     assert_eq!(post("trusted_proxies = []"), 1);
@@ -560,10 +514,7 @@ fn a_proxy_that_is_not_trusted_is_named() {
 
 #[test]
 fn a_publication_in_progress_is_answered_when_the_hub_stops() {
-    let mut setup = HubSetup::library();
-    let content = Arc::new(Mutex::new("<a/>".to_owned()));
-    let site = served_topic(&setup.url(), &content);
-    setup.publishers += &open_publisher("open", &site.url("/"));
+    let (setup, site) = with_open_site();
     let hub = setup.start();
     let mut publishing = begin_to_publish(&setup, &site.url("/t"));
     site.next("HEAD");
@@ -574,11 +525,8 @@ fn a_publication_in_progress_is_answered_when_the_hub_stops() {
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
     assert!(answer.to_lowercase().contains("retry-after: "), "{answer}");
     hub.await_log("stopped; everything is saved");
-    assert!(
-        began.elapsed() < Duration::from_secs(8),
-        "{:?}",
-        began.elapsed()
-    );
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(8), "{took:?}");
     hub.stop();
 }
 
@@ -590,23 +538,16 @@ fn encoded_content_is_refused() {
         if request.method == "GET" {
             assert_eq!(request.headers["accept-encoding"], "identity");
         }
-        let link = format!("Content-Type: application/xml\r\nLink: <{url}>; rel=\"hub\"\r\n");
-        Say {
-            status: "200 OK".to_owned(),
-            headers: link + "Content-Encoding: gzip\r\n",
-            body: String::new(),
-        }
+        let headers = "Content-Type: application/xml\r\nContent-Encoding: gzip\r\n";
+        say_topic(request, &url, headers, "")
     });
     setup.publishers += &open_publisher("open", &site.url("/"));
     let hub = setup.start();
-    let (link, bearer) = (
-        format!("<{TOPIC}>; rel=\"self\""),
-        format!("Bearer {TOKEN}"),
-    );
+    let link = format!("<{TOPIC}>; rel=\"self\"");
     let headers = [
-        ("Content-Type", "application/xml"),
+        ("Content-Type", XML),
         ("Link", link.as_str()),
-        ("Authorization", bearer.as_str()),
+        ("Authorization", "Bearer books"),
         ("Content-Encoding", "gzip"),
     ];
     let refused = setup.post("/hub", &headers, b"<a/>");
@@ -624,17 +565,12 @@ fn a_ping_shortens_a_retry_and_ends_with_its_publisher() {
     let (sender, gets) = std::sync::mpsc::channel();
     let url = setup.url();
     let site = Callback::that(move |request: &Request| {
-        let link = format!("Content-Type: application/xml\r\nLink: <{url}>; rel=\"hub\"\r\n");
         if request.method == "GET" {
             sender.send(Instant::now()).unwrap();
         }
         Say {
-            status: match request.method.as_str() {
-                "HEAD" => "200 OK".to_owned(),
-                _ => "503 Service Unavailable".to_owned(),
-            },
-            headers: link,
-            body: String::new(),
+            status: of_head(request, "503 Service Unavailable"),
+            ..say_topic(request, &url, "Content-Type: application/xml\r\n", "")
         }
     });
     setup.publishers += &open_publisher("open", &site.url("/"));
@@ -665,10 +601,8 @@ fn a_ping_shortens_a_retry_and_ends_with_its_publisher() {
 fn a_publisher_with_both_keys_needs_both() {
     let mut setup = HubSetup::library();
     let content = Arc::new(Mutex::new("<a/>".to_owned()));
-    let (ours, foreign) = (
-        served_topic(&setup.url(), &content),
-        served_topic("https://hub.example/", &content),
-    );
+    let [ours, foreign] =
+        [setup.url().as_str(), "https://hub.example/"].map(|hub| served_topic(hub, &content));
     setup.publishers = publisher("both", &ours.url("/"), TOKEN) + "verify = \"topic\"\n";
     setup.publishers += &publisher("other", &foreign.url("/"), "boxes");
     setup.publishers += "verify = \"topic\"\n";
@@ -723,11 +657,7 @@ fn whether_publisher_and_hub_agree_is_found_out_without_publishing() {
         let channel = if is_muted { &channel } else { "</urlset>" };
         site.write("a/capabilitylist.xml", &list.replace("</urlset>", channel));
         std::fs::write(&config, source(public_url, token)).unwrap();
-        let mut run = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-        run.args(["run", "--log-format", "json", "--config"])
-            .arg(&config);
-        let daemon = Daemon::spawn(run);
-        daemon.await_log("ready");
+        let daemon = Daemon::ready(run_with(&config));
         let mut check = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
         check.args(["check", "--config"]).arg(&config);
         let (_, printed, _) = output(&mut check);
@@ -756,37 +686,18 @@ fn one_state_belongs_to_one_daemon_of_one_kind() {
         assert_ne!(code, Some(0));
         assert_contains(&errors, words);
     };
-    refused(
-        &mut setup.command(&["hub"]),
-        "another rsnotify uses the state directory",
-    );
-    refused(
-        &mut setup.command(&["run"]),
-        "start it with `rsnotify hub --config",
-    );
-    refused(
-        &mut setup.command(&["outbox", "list"]),
-        "which has no sources and no outbox",
-    );
+    for (command, words) in [
+        (&["hub"][..], "another rsnotify uses the state directory"),
+        (&["run"], "start it with `rsnotify hub --config"),
+        (&["outbox", "list"], "which has no sources and no outbox"),
+    ] {
+        refused(&mut setup.command(command), words);
+    }
     hub.stop();
-    let run = |state: &std::path::Path| {
-        let mut run = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-        run.args([
-            "run",
-            "--url",
-            "https://source.example/",
-            "--listen",
-            "127.0.0.1:0",
-        ]);
-        run.args(["--admin-listen", "127.0.0.1:0", "--log-format", "json"]);
-        run.arg("--root").arg(site.root.path());
-        run.arg("--state-dir").arg(state);
-        run
-    };
+    let run = |state: &Path| run_without_config(&site, state, "127.0.0.1:0");
     refused(&mut run(&setup.state_dir()), "is that of `rsnotify hub`");
     let of_run = HubSetup::library();
-    let daemon = Daemon::spawn(run(&of_run.state_dir()));
-    daemon.await_log("ready");
+    let daemon = Daemon::ready(run(&of_run.state_dir()));
     daemon.stop();
     refused(&mut of_run.command(&["hub"]), "is that of `rsnotify run`");
 }
@@ -794,9 +705,7 @@ fn one_state_belongs_to_one_daemon_of_one_kind() {
 #[test]
 fn a_reload_changes_publishers_and_ends_subscriptions_to_others_topics() {
     let mut setup = HubSetup::library();
-    let hub = setup.start();
-    let callback = Callback::start();
-    setup.subscribe(TOPIC, &callback.url("/"));
+    let (hub, callback) = setup.start_subscribed(TOPIC);
     setup.publishers = publisher("archive", "https://archive.example/", "boxes");
     setup.file();
     hub.signal(rustix::process::Signal::HUP);
@@ -818,9 +727,7 @@ fn a_reload_changes_publishers_and_ends_subscriptions_to_others_topics() {
 fn what_was_accepted_is_delivered_in_order_however_often_the_hub_is_killed() {
     let mut setup = HubSetup::library();
     setup.keys = "max_publications_per_minute = 100000".to_owned();
-    let hub = setup.start();
-    let callback = Callback::start();
-    setup.subscribe(TOPIC, &callback.url("/"));
+    let (hub, callback) = setup.start_subscribed(TOPIC);
     let setup = &setup;
     let (accepted, hub) = std::thread::scope(move |scope| {
         let mut hub = hub;
@@ -1023,7 +930,7 @@ fn exchanged_tokens_are_named_to_the_operator_alone() {
     assert_lacks(&refused.body, "Reading");
     let reason = "https://library.example/t is none of its topics, but one of Reading Room: their tokens may be exchanged";
     hub.await_log(&format!("refused a publication of Attic: {reason}"));
-    let (_, printed, _) = output(&mut setup.command(&["status"]));
+    let printed = printed_status(&setup);
     assert_contains(&printed, reason);
     hub.stop();
 }

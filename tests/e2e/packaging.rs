@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use crate::support::daemon::assert_starts_with;
 use crate::support::needs;
 
 const RENEW: &str = "run packaging/renew and commit what it writes";
@@ -134,10 +135,7 @@ fn the_debian_changelog_begins_with_this_version() {
     let version = manifest["workspace"]["package"]["version"].as_str();
     let version = version.unwrap();
     let changelog = text("packaging/deb/changelog");
-    assert!(
-        changelog.starts_with(&format!("rsnotify ({version}-")),
-        "{version}: {changelog}"
-    );
+    assert_starts_with(&changelog, &format!("rsnotify ({version}-"));
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! The status page over HTTP: permitted hosts, headers, and the targets of its links.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, assert_contains};
+use crate::support::daemon::{Daemon, Setup, assert_contains, assert_starts_with, exchange};
 use crate::support::documents::Site;
 use crate::support::hub::FakeHub;
 
@@ -20,8 +18,7 @@ const PAGES: [&str; 6] = [
 ];
 
 fn told() -> (Site, FakeHub, Setup, Daemon) {
-    let (site, hub, setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, setup, daemon) = Setup::start_announcing("");
     site.write_list("a", "changelist", "2");
     daemon.await_log("delivered notification 1");
     (site, hub, setup, daemon)
@@ -29,14 +26,9 @@ fn told() -> (Site, FakeHub, Setup, Daemon) {
 
 /// The answer to a request without a body.
 fn ask(address: SocketAddr, method: &str, target: &str, host: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let request =
         format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    exchange(address, request).unwrap()
 }
 
 #[test]
@@ -47,10 +39,7 @@ fn the_pages_only_answer_under_their_own_name_and_change_nothing() {
         assert!(answer.starts_with("HTTP/1.1 421 "), "{page}: {answer}");
         for method in ["POST", "PUT", "DELETE"] {
             let answer = ask(daemon.admin, method, page, "localhost");
-            assert!(
-                answer.starts_with("HTTP/1.1 405 "),
-                "{method} {page}: {answer}"
-            );
+            assert_starts_with(&answer, "HTTP/1.1 405 ");
             assert_contains(&answer, "\r\nallow: GET,HEAD\r\n");
         }
     }

@@ -55,9 +55,7 @@ fn a_terminal_shows_how_far_a_sweep_has_come_and_a_pipe_nothing_of_it() {
     assert!(is_plain(&String::from_utf8(output.stdout).unwrap()));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 
-    let Some(first) = shown(&setup) else {
-        return;
-    };
+    let Some(first) = shown(&setup) else { return };
     // A few documents lie beside them, listed before or after.
     assert!(first.contains(" of 30,00"), "{first:?}");
     assert!(first.contains(" files found so far"), "{first:?}");

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use crate::support::daemon::{Setup, TOPICS, body_of};
+use crate::support::daemon::{Setup, TOPICS, assert_contains, body_of};
 use crate::support::documents::{self, Site, archive, list};
 use crate::support::hub::FakeHub;
 
@@ -100,10 +100,7 @@ fn a_truncated_document_keeps_its_last_good_version() {
     let content = list("a", "changelist", "2");
     site.write("a/changelist.xml", &content[..content.len() - 20]);
     let entry = daemon.await_log("cannot read a/changelist.xml");
-    assert!(
-        entry["message"].as_str().unwrap().contains("line"),
-        "{entry}"
-    );
+    assert_contains(entry["message"].as_str().unwrap(), "line");
     assert_eq!(setup.state_of("a/changelist.xml"), "broken");
     site.write("a/changelist.xml", &content);
     hub.assert_told(["updated changelist a/changelist.xml"]);

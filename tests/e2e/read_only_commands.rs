@@ -95,8 +95,7 @@ fn wrong_usage_exits_with_2() {
 
 #[test]
 fn the_admin_listener_answers_probes_and_only_under_its_own_name() {
-    let (_site, setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (_site, _setup, daemon) = Setup::start_embedding("");
     for page in ["/healthz", "/readyz", "/metrics", "/status.json"] {
         let (head, body) = daemon.get_admin(page);
         assert!(head.starts_with("HTTP/1.1 200"), "{page}: {head}");

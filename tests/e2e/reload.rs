@@ -22,13 +22,20 @@ pub fn reload(daemon: &Daemon, setup: &Setup) -> String {
     said["message"].as_str().unwrap().to_owned()
 }
 
+/// Asserts what a reload changes.
+#[track_caller]
+pub fn assert_reloaded(daemon: &Daemon, setup: &Setup, changes: &str) {
+    let wanted = format!("reloaded the configuration: {changes}");
+    assert_eq!(reload(daemon, setup), wanted);
+}
+
 /// Another window: a change that the engine hears of.
 pub fn change_window(setup: &mut Setup) {
     let (before, after) = match setup.config.contains("quiet = \"20ms\"") {
         true => ("quiet = \"20ms\"", "quiet = \"21ms\""),
         false => ("quiet = \"21ms\"", "quiet = \"20ms\""),
     };
-    setup.config = setup.config.replace(before, after);
+    setup.replace(before, after);
 }
 
 fn change(site: &Site, content: &str) {
@@ -51,11 +58,9 @@ fn another_source(site: &Site, name: &str) -> String {
 
 #[test]
 fn what_did_not_change_goes_on_untouched() {
-    let (site, hub, setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, setup, daemon) = Setup::start_announcing("");
     let before = daemon.status()["configuration"]["loaded"].clone();
-    let said = reload(&daemon, &setup);
-    assert_eq!(said, "reloaded the configuration: nothing changed");
+    assert_reloaded(&daemon, &setup, "nothing changed");
     let after = daemon.status()["configuration"]["loaded"].clone();
     assert!(before.as_str() < after.as_str(), "{before} {after}");
     change(&site, "2");
@@ -103,28 +108,21 @@ fn a_flag_counts_more_than_a_file_that_changed() {
     let mut setup = Setup::new(&site, &[FakeHub::start().url()], "");
     let mut command = setup.run();
     command.args(["--public-url", "https://flag.example/"]);
-    let daemon = Daemon::spawn(command);
-    daemon.await_log("ready");
-    setup.config = setup.config.replace("topics.example", "file.example");
-    let said = reload(&daemon, &setup);
-    assert_eq!(said, "reloaded the configuration: nothing changed");
+    let daemon = Daemon::ready(command);
+    setup.replace("topics.example", "file.example");
+    assert_reloaded(&daemon, &setup, "nothing changed");
 }
 
 #[test]
 fn what_waited_in_a_long_window_is_told_in_the_short_one() {
     let (site, hub, mut setup) = Setup::announcing("");
     let short = "quiet = \"20ms\"";
-    setup.config = setup
-        .config
-        .replace(short, "quiet = \"1h\"\nmax_wait = \"1h\"");
+    setup.replace(short, "quiet = \"1h\"\nmax_wait = \"1h\"");
     let daemon = setup.start();
     change(&site, "2");
     daemon.await_status(|now| now["channels"][0]["hubs"][0]["due"] == 1);
-    setup.config = setup
-        .config
-        .replace("quiet = \"1h\"\nmax_wait = \"1h\"", short);
-    let said = reload(&daemon, &setup);
-    assert_eq!(said, "reloaded the configuration: window changed");
+    setup.replace("quiet = \"1h\"\nmax_wait = \"1h\"", short);
+    assert_reloaded(&daemon, &setup, "window changed");
     hub.assert_told([CHANGE]);
 }
 
@@ -136,8 +134,7 @@ fn a_new_source_is_known_and_a_removed_one_forgotten() {
     let daemon = setup.start();
     let topic = "/topics/other/a/capabilitylist/";
     setup.config += &another_source(&other, "other");
-    let said = reload(&daemon, &setup);
-    assert_eq!(said, "reloaded the configuration: source other added");
+    assert_reloaded(&daemon, &setup, "source other added");
     daemon.await_log("baseline of other complete: 4 existing documents");
     // Its links are those of the first site; only this document of it knows its set.
     let list = "a/capabilitylist.xml";
@@ -147,8 +144,7 @@ fn a_new_source_is_known_and_a_removed_one_forgotten() {
     assert!(daemon.get(topic).0.starts_with("HTTP/1.1 200"));
 
     setup.config = without;
-    let said = reload(&daemon, &setup);
-    assert_eq!(said, "reloaded the configuration: source other removed");
+    assert_reloaded(&daemon, &setup, "source other removed");
     let deadline = Instant::now() + DEADLINE;
     while !daemon.get(topic).0.starts_with("HTTP/1.1 404") {
         assert!(Instant::now() < deadline, "{topic} is still served");
@@ -162,8 +158,7 @@ fn a_new_source_is_known_and_a_removed_one_forgotten() {
 
 #[test]
 fn a_channel_that_gets_another_topic_retires_the_first() {
-    let (site, hub, mut setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, mut setup, daemon) = Setup::start_announcing("");
     setup.config += &format!(
         "[[channel]]\ncapability_list = \"{URL}a/capabilitylist.xml\"\ntopic = \"{URL}news/\"\n"
     );
@@ -179,7 +174,7 @@ fn a_channel_that_gets_another_topic_retires_the_first() {
 #[test]
 fn readiness_and_topics_outlast_a_reload() {
     let (site, hub, mut setup) = Setup::announcing("");
-    setup.config = setup.config.replace("settle = \"50ms\"", "settle = \"1s\"");
+    setup.replace("settle = \"50ms\"", "settle = \"1s\"");
     let daemon = setup.start();
     let (is_done, done) = std::sync::mpsc::channel::<()>();
     let (public, admin) = (daemon.public, daemon.admin);
@@ -212,8 +207,7 @@ fn readiness_and_topics_outlast_a_reload() {
 
 #[test]
 fn many_reloads_in_a_row_end_with_the_last() {
-    let (site, hub, mut setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, mut setup, daemon) = Setup::start_announcing("");
     for _ in 0..100 {
         change_window(&mut setup);
         setup.file();
@@ -233,11 +227,10 @@ fn many_reloads_in_a_row_end_with_the_last() {
 fn a_reload_before_everything_is_known_announces_nothing() {
     let (site, hub, mut setup) = Setup::announcing("");
     // Nothing in it is read before it is so old.
-    setup.config = setup.config.replace("settle = \"50ms\"", "settle = \"2s\"");
+    setup.replace("settle = \"50ms\"", "settle = \"2s\"");
     let daemon = setup.launch();
     change_window(&mut setup);
-    let said = reload(&daemon, &setup);
-    assert_eq!(said, "reloaded the configuration: window changed");
+    assert_reloaded(&daemon, &setup, "window changed");
     daemon.await_log("ready");
     change(&site, "2");
     hub.assert_told([CHANGE]);
@@ -247,8 +240,7 @@ fn a_reload_before_everything_is_known_announces_nothing() {
 
 #[test]
 fn a_reload_does_not_keep_a_stop_waiting() {
-    let (_site, _hub, mut setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (_site, _hub, mut setup, daemon) = Setup::start_announcing("");
     change_window(&mut setup);
     setup.file();
     daemon.signal(Signal::HUP);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::support::needs;
+use crate::support::needs::program;
 
 const SERVICE: &str = "rsnotify.service";
 const SOCKET: &str = "rsnotify.socket";
@@ -28,7 +28,7 @@ fn installed() -> TempDir {
 
 /// Returns the result of `systemd-analyze` and its output; `None` where it is not installed.
 fn analyzed(arguments: &[&str], units: &[&str]) -> Option<(bool, String)> {
-    let analyze = needs::program("systemd-analyze")?;
+    let analyze = program("systemd-analyze")?;
     let folder = installed();
     let mut command = Command::new(analyze);
     command.args(arguments).env("SYSTEMD_COLORS", "0");
@@ -42,9 +42,7 @@ fn analyzed(arguments: &[&str], units: &[&str]) -> Option<(bool, String)> {
 #[test]
 fn systemd_understands_every_line_of_the_units() {
     // It looks whether what a unit runs is there.
-    if needs::program("kill").is_none() {
-        return;
-    }
+    let Some(_) = program("kill") else { return };
     let verified = analyzed(&["verify", "--man=no"], &[SERVICE, SOCKET]);
     assert_eq!(
         verified.unwrap_or((true, String::new())),

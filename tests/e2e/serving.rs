@@ -13,7 +13,9 @@ use rusqlite::Connection;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, assert_contains, body_of, get, started_by};
+use crate::support::daemon::{
+    Daemon, Setup, assert_contains, assert_none_contains, body_of, get, started_by,
+};
 use crate::support::documents::Site;
 use crate::support::hub::FakeHub;
 use crate::support::listener::Listener;
@@ -84,8 +86,7 @@ fn change(site: &Site, version: usize) {
 
 #[test]
 fn a_topic_answers_what_was_saved_while_nothing_can_be() {
-    let (site, hub, setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, setup, daemon) = Setup::start_announcing("");
     change(&site, 2);
     let saved = hub.notification().body;
     let mut reader = Reader::new(daemon.public);
@@ -132,22 +133,18 @@ fn a_topic_is_served_after_a_restart_before_any_sweep_ends(
 
     // The first sweep waits for this file to settle, longer than anyone will.
     change(&site, 3);
-    setup.config = setup.config.replace("settle = \"50ms\"", "settle = \"1h\"");
+    setup.replace("settle = \"50ms\"", "settle = \"1h\"");
     let daemon = setup.launch();
     assert_eq!(answer(&daemon), before);
     let (_, log) = daemon.stop_and_tell();
-    assert!(
-        !log.iter().any(|line| line.contains("\"ready\"")),
-        "{log:#?}"
-    );
+    assert_none_contains(&log, "\"ready\"");
 }
 
 #[test]
 fn readers_see_whole_notifications_that_are_sent_and_no_others() {
     const READERS: usize = 8;
     const CHANGES: usize = 50;
-    let (site, hub, setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, _setup, daemon) = Setup::start_announcing("");
     let first = Reader::new(daemon.public).news().unwrap();
     let is_over = AtomicBool::new(false);
     let (sent, seen) = std::thread::scope(|scope| {
@@ -185,8 +182,7 @@ fn readers_see_whole_notifications_that_are_sent_and_no_others() {
 
 #[test]
 fn a_burst_of_clients_is_met_even_if_nobody_accepts_them_at_once() {
-    let (_site, setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (_site, _setup, daemon) = Setup::start_embedding("");
     // More than usually may wait, unless the system allows no more.
     let allowed = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
     let burst = allowed.trim().parse().unwrap_or(128).min(400);
@@ -200,15 +196,12 @@ fn a_burst_of_clients_is_met_even_if_nobody_accepts_them_at_once() {
 
 /// The daemon, started by a shell that first sets limits.
 fn start_within(setup: &Setup, limit: &str) -> Daemon {
-    let mut run = setup.command("run");
-    run.args(["--log-format", "json", "--log-level", "debug"]);
+    let run = setup.run();
     let mut command = Command::new("sh");
     command
         .arg("-c")
         .arg(format!("{limit} && exec \"$0\" \"$@\""));
-    let daemon = Daemon::spawn(started_by(command, &run));
-    daemon.await_log("ready");
-    daemon
+    Daemon::ready(started_by(command, &run))
 }
 
 /// Returns the number of connections this process may have besides those of other tests: up to 10,000.
@@ -274,8 +267,7 @@ fn hold_nobody_up(limit: &str, is_raised: bool) {
 
 #[test]
 fn connections_that_ask_nothing_do_not_keep_a_probe_from_its_answer() {
-    let (_site, setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (_site, _setup, daemon) = Setup::start_embedding("");
     let connect = || TcpStream::connect_timeout(&daemon.admin, DEADLINE).unwrap();
     let mut idle: Vec<TcpStream> = (0..ADMIN_CONNECTIONS).map(|_| connect()).collect();
     body_of(daemon.get_admin("/healthz"));

@@ -35,8 +35,7 @@ fn end(daemon: Daemon) {
 
 #[test]
 fn a_request_to_a_hub_ends_and_what_happens_meanwhile_waits_for_the_next_start() {
-    let (site, hub, setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, setup, daemon) = Setup::start_announcing("");
     hub.behave(Manner::Wait);
     change(&site, "2");
     hub.request();
@@ -58,8 +57,7 @@ fn a_request_to_a_hub_ends_and_what_happens_meanwhile_waits_for_the_next_start()
 
 #[test]
 fn a_hub_that_never_answers_is_not_waited_for_and_is_told_at_the_next_start() {
-    let (site, hub, setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, setup, daemon) = Setup::start_announcing("");
     hub.behave(Manner::Hang);
     change(&site, "2");
     let first = hub.request();
@@ -73,8 +71,7 @@ fn a_hub_that_never_answers_is_not_waited_for_and_is_told_at_the_next_start() {
 
 #[test]
 fn told_twice_it_waits_for_nothing() {
-    let (site, hub, setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, _setup, daemon) = Setup::start_announcing("");
     hub.behave(Manner::Hang);
     change(&site, "2");
     hub.request();
@@ -87,8 +84,7 @@ fn told_twice_it_waits_for_nothing() {
 
 #[test]
 fn a_delivery_to_a_subscriber_ends_and_is_not_made_again() {
-    let (site, mut setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (site, mut setup, daemon) = Setup::start_embedding("");
     let subscriber = FakeHub::start();
     join(&daemon, &subscriber, "a");
     subscriber.behave(Manner::Wait);
@@ -118,8 +114,7 @@ fn a_delivery_to_a_subscriber_ends_and_is_not_made_again() {
 
 #[test]
 fn a_request_to_the_public_listener_is_answered() {
-    let (_site, setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (_site, _setup, daemon) = Setup::start_embedding("");
     let mut client = TcpStream::connect(daemon.public).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();
     let form = "hub.mode=subscribe";

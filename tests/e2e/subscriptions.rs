@@ -6,7 +6,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::embedded::subscribe;
-use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, body_of, keys, output};
+use crate::support::daemon::{
+    Daemon, Setup, assert_contains, assert_ends_with, assert_lacks, assert_starts_with, body_of,
+    count_of, keys, output,
+};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 
@@ -21,8 +24,7 @@ pub fn topic(daemon: &Daemon, set: &str) -> String {
 /// Subscribes, and waits until the hub knows.
 pub fn join(daemon: &Daemon, subscriber: &FakeHub, set: &str) -> String {
     let callback = format!("http://{}/{SECRET}", subscriber.address);
-    let answer = subscribe(daemon.public, &topic(daemon, set), &callback);
-    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    subscribe(daemon.public, &topic(daemon, set), &callback);
     let logged = daemon.await_log(" subscribed to ");
     assert!(subscriber.request().challenge().is_some());
     let shown = logged["callback"].as_str().unwrap();
@@ -69,12 +71,9 @@ fn stop(daemon: &Daemon) {
 
 #[test]
 fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_runs_and_after() {
-    let (site, setup) = Setup::embedding("");
-    let daemon = setup.start();
-    assert_eq!(
-        said(&mut subscriptions(&setup, &["list"]), 0),
-        "nobody has subscribed\n"
-    );
+    let (site, setup, daemon) = Setup::start_embedding("");
+    let listed = said(&mut subscriptions(&setup, &["list"]), 0);
+    assert_eq!(listed, "nobody has subscribed\n");
     let (willing, failing) = (FakeHub::start(), FakeHub::start());
     let fine = join(&daemon, &willing, "a");
     let bad = join(&daemon, &failing, "a");
@@ -114,17 +113,13 @@ fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_ru
             keys(&answer),
             ["more", "running", "subscriptions", "version"]
         );
-        assert_eq!(
-            (&answer["running"], &answer["more"]),
-            (&is_running.into(), &0.into())
-        );
+        assert_eq!(answer["running"], is_running);
+        assert_eq!(answer["more"], 0);
         let [worst, best] = &answer["subscriptions"].as_array().unwrap()[..] else {
             panic!("{answer}")
         };
-        assert_eq!(
-            (&worst["digest"], &best["digest"]),
-            (&bad.clone().into(), &fine.clone().into())
-        );
+        assert_eq!(worst["digest"], bad);
+        assert_eq!(best["digest"], fine);
         assert_eq!((&worst["owed"], &best["owed"]), (&1.into(), &0.into()));
         assert_eq!((&worst["next"], &best["next"]), (&1.into(), &Value::Null));
         assert!(worst["attempts"].as_u64() > Some(0), "{worst}");
@@ -143,10 +138,7 @@ fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_ru
         let text = said(&mut subscriptions(&setup, &["list"]), 0);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
-        assert!(
-            lines[0].starts_with("STATE    OWED  TRIES  NEXT TRY"),
-            "{text}"
-        );
+        assert_starts_with(lines[0], "STATE    OWED  TRIES  NEXT TRY");
         assert!(
             lines[1].starts_with("failing     1") && lines[1].contains(&bad),
             "{text}"
@@ -191,21 +183,15 @@ fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_ru
 
 #[test]
 fn a_removed_subscription_is_gone_for_good_and_its_subscriber_is_told() {
-    let (_site, setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (_site, setup, daemon) = Setup::start_embedding("");
     let subscriber = FakeHub::start();
     let digest = join(&daemon, &subscriber, "a");
     let asked = said(&mut subscriptions(&setup, &["remove", &digest]), 1);
-    assert!(
-        asked.ends_with("nothing was removed; --yes removes it\n"),
-        "{asked}"
-    );
+    assert_ends_with(&asked, "nothing was removed; --yes removes it\n");
     let asked = json(&mut subscriptions(&setup, &["remove", &digest]), 1);
     assert_eq!(keys(&asked), ["found", "removed", "running", "version"]);
-    assert_eq!(
-        (&asked["removed"], &asked["found"]["owed"]),
-        (&Value::Null, &0.into())
-    );
+    assert_eq!(asked["removed"], Value::Null);
+    assert_eq!(asked["found"]["owed"], 0);
     until(&daemon, 1, 0, 0);
 
     let removed = json(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 0);
@@ -219,16 +205,13 @@ fn a_removed_subscription_is_gone_for_good_and_its_subscriber_is_told() {
     assert_eq!(logged["level"], "INFO");
     // It was answered once it was saved.
     daemon.kill();
-    assert_eq!(
-        said(&mut subscriptions(&setup, &["list"]), 0),
-        "nobody has subscribed\n"
-    );
+    let listed = said(&mut subscriptions(&setup, &["list"]), 0);
+    assert_eq!(listed, "nobody has subscribed\n");
 }
 
 #[test]
 fn what_cannot_be_saved_is_not_reported_as_removed() {
-    let (_site, setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (_site, setup, daemon) = Setup::start_embedding("");
     let subscriber = FakeHub::start();
     let digest = join(&daemon, &subscriber, "a");
     // The subscription is saved before this can be answered.
@@ -247,8 +230,7 @@ fn what_cannot_be_saved_is_not_reported_as_removed() {
 
 #[test]
 fn a_subscription_is_removed_from_the_state_that_a_daemon_left() {
-    let (_site, setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (_site, setup, daemon) = Setup::start_embedding("");
     let (one, other) = (FakeHub::start(), FakeHub::start());
     let digest = join(&daemon, &one, "a");
     join(&daemon, &other, "a");
@@ -278,10 +260,7 @@ fn what_names_no_subscription_or_several_is_answered_with_those_there_are() {
     let digest = join(&daemon, &subscriber, "a");
     let on_a = topic(&daemon, "a");
     let unknown = said(&mut subscriptions(&setup, &["show", "00000000"]), 1);
-    assert!(
-        unknown.ends_with(&format!("…({digest}) on {on_a}\n")),
-        "{unknown}"
-    );
+    assert_ends_with(&unknown, &format!("…({digest}) on {on_a}\n"));
     assert_eq!(join(&daemon, &subscriber, "b"), digest);
     let unclear = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 1);
     assert_contains(&unclear, "name the callback as shown here, then the topic");
@@ -292,8 +271,7 @@ fn what_names_no_subscription_or_several_is_answered_with_those_there_are() {
 
 #[test]
 fn each_beginning_and_end_of_a_subscription_is_one_line_of_the_log() {
-    let (site, setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (site, _setup, daemon) = Setup::start_embedding("");
     let subscriber = FakeHub::start();
     let digest = join(&daemon, &subscriber, "a");
     let callback = format!("http://{}/{SECRET}", subscriber.address);
@@ -313,7 +291,7 @@ fn each_beginning_and_end_of_a_subscription_is_one_line_of_the_log() {
     assert_eq!(subscriber.request().method, "POST");
     assert_eq!(join(&daemon, &subscriber, "a"), digest);
     let (_, log) = daemon.stop_and_tell();
-    let lines = |words: &str| log.iter().filter(|line| line.contains(words)).count();
+    let lines = |words: &str| count_of(&log, words);
     assert_eq!(
         (lines(" subscribed to "), lines("has ended")),
         (2, 1),
@@ -324,8 +302,7 @@ fn each_beginning_and_end_of_a_subscription_is_one_line_of_the_log() {
 #[test]
 fn where_other_hubs_are_told_there_are_no_subscriptions_to_show() {
     let (_site, _hub, mut setup) = Setup::announcing("");
-    let (without, _) = setup.config.split_once("[embedded_hub]").unwrap();
-    setup.config = without.to_owned();
+    setup.cut_at("[embedded_hub]");
     let daemon = setup.start();
     for _ in 0..2 {
         let told = said(&mut subscriptions(&setup, &["list"]), 1);

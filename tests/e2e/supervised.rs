@@ -29,7 +29,7 @@ fn ready_is_told_once_and_when_probes_are_told_so() {
         hub.url()
     );
     let mut setup = Setup::with_source(&site, "", &old);
-    setup.config = setup.config.replace("settle = \"50ms\"", "settle = \"6s\"");
+    setup.replace("settle = \"50ms\"", "settle = \"6s\"");
     let daemon = manager.launch(setup.run(), PATIENT);
     assert_eq!(readyz(&daemon), "HTTP/1.1 503");
     let (_, mut told) = manager.await_message("STATUS=sweeping 12 files");

@@ -6,16 +6,18 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::daemon::{
-    Daemon, Setup, assert_contains, assert_lacks, exit_with, fail, output, succeed,
+    Daemon, Setup, assert_contains, assert_lacks, count_of, exit_with, fail, output, succeed,
 };
 use crate::support::documents::{Site, URL};
 
 const WRONG: &str = "the Capability Lists here name documents below `https://source.example/`, and the mount says \
                      `https://wrong.example/`: is `url` wrong?";
 
+const ORPHAN: &str = "belongs to no set of resources";
+
 fn misconfigured(site: &Site) -> Setup {
     let mut setup = Setup::with_source(site, "broken_after = \"0s\"", "");
-    setup.config = setup.config.replace(URL, "https://wrong.example/");
+    setup.replace(URL, "https://wrong.example/");
     setup
 }
 
@@ -48,7 +50,7 @@ fn a_wrong_url_is_one_message_wherever_it_is_told() {
     let (_, stdout, _) = output(&mut setup.command("status"));
     assert_contains(&stdout, WRONG);
     let (_, log) = daemon.stop_and_tell();
-    let warnings = log.iter().filter(|line| line.contains("\"WARN\"")).count();
+    let warnings = count_of(&log, "\"WARN\"");
     assert_eq!(warnings, 1, "{log:#?}");
 }
 
@@ -61,38 +63,27 @@ fn findings_of_one_kind_are_folded_unless_all_are_asked_for() {
     }
     let setup = Setup::with_source(&site, "broken_after = \"0s\"", "");
     let (_, stdout, _) = output(&mut setup.command("check"));
-    assert_eq!(
-        stdout.matches("belongs to no set of resources").count(),
-        3,
-        "{stdout}"
-    );
+    assert_eq!(stdout.matches(ORPHAN).count(), 3, "{stdout}");
     assert_contains(
         &stdout,
         "and 47 more of the kind unrouted\n      `rsnotify check --all` prints each",
     );
     assert!(stdout.ends_with("\n51 findings\n"), "{stdout}");
     let (_, stdout, _) = output(setup.command("check").arg("--all"));
-    assert_eq!(stdout.matches("belongs to no set of resources").count(), 50);
+    assert_eq!(stdout.matches(ORPHAN).count(), 50);
     let daemon = setup.launch();
     daemon.await_log(
         "47 more findings of the kind unrouted in main: `rsnotify check --all` prints each",
     );
     let (_, stdout, _) = output(&mut setup.command("status"));
-    assert_eq!(
-        stdout.matches("belongs to no set of resources").count(),
-        3,
-        "{stdout}"
-    );
+    assert_eq!(stdout.matches(ORPHAN).count(), 3, "{stdout}");
     let (_, stdout, _) = output(setup.command("scan").args(["--state", "unrouted"]));
     assert_eq!(stdout.lines().count(), 50, "{stdout}");
     let (_, stdout, _) = output(setup.command("scan").args(["--state", "silent,missing"]));
     assert_eq!(stdout, "");
     fail(setup.command("scan").args(["--state", "lost"]), 2);
     let (_, log) = daemon.stop_and_tell();
-    let told = log
-        .iter()
-        .filter(|line| line.contains("belongs to no set"))
-        .count();
+    let told = count_of(&log, "belongs to no set");
     assert_eq!(told, 3, "{log:#?}");
 }
 

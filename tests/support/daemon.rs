@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -70,6 +71,20 @@ impl Setup {
         (site, setup)
     }
 
+    /// As `announcing`, with a daemon that is ready.
+    pub fn start_announcing(more: &str) -> (Site, FakeHub, Setup, Daemon) {
+        let (site, hub, setup) = Setup::announcing(more);
+        let daemon = setup.start();
+        (site, hub, setup, daemon)
+    }
+
+    /// As `embedding`, with a daemon that is ready.
+    pub fn start_embedding(more: &str) -> (Site, Setup, Daemon) {
+        let (site, setup) = Setup::embedding(more);
+        let daemon = setup.start();
+        (site, setup, daemon)
+    }
+
     pub fn with_source(site: &Site, source: &str, more: &str) -> Setup {
         let root = site.root.path().display();
         // Topics stay the same whatever port is free; only the embedded hub's must be reached.
@@ -109,9 +124,17 @@ impl Setup {
 
     /// Starts the daemon and waits until it is ready.
     pub fn start(&self) -> Daemon {
-        let daemon = self.launch();
-        daemon.await_log("ready");
-        daemon
+        Daemon::ready(self.run())
+    }
+
+    /// Replaces a part of the configuration.
+    pub fn replace(&mut self, part: &str, by: &str) {
+        self.config = self.config.replace(part, by);
+    }
+
+    /// Removes these words of the configuration, and what follows.
+    pub fn cut_at(&mut self, words: &str) {
+        self.config.truncate(self.config.find(words).unwrap());
     }
 
     /// Starts the daemon, and waits only until it listens.
@@ -160,6 +183,13 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// Starts a daemon and waits until it is ready.
+    pub fn ready(command: Command) -> Daemon {
+        let daemon = Daemon::spawn(command);
+        daemon.await_log("ready");
+        daemon
+    }
+
     pub fn spawn(mut command: Command) -> Daemon {
         let mut child = command
             .stderr(Stdio::piped())
@@ -316,16 +346,39 @@ pub fn get(address: SocketAddr, target: &str) -> (String, String) {
 
 /// As `get`, of a daemon that may be ending.
 pub fn try_get(address: SocketAddr, target: &str) -> std::io::Result<(String, String)> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(DEADLINE))?;
-    write!(
-        stream,
-        "GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    let head = format!("GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let answer = exchange(address, &head)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
     Ok((head.to_owned(), body.to_owned()))
+}
+
+/// Sends a request, and returns all that comes until the connection is closed.
+pub fn exchange(address: SocketAddr, request: impl AsRef<[u8]>) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    stream.write_all(request.as_ref())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// The command that starts a daemon with a configuration file.
+pub fn run_with(config: &Path) -> Command {
+    let mut run = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+    run.args(["run", "--log-format", "json", "--log-level", "debug"]);
+    run.arg("--config").arg(config);
+    run
+}
+
+/// The command that starts a daemon for a tree without a configuration.
+pub fn run_without_config(site: &Site, state: &Path, listen: &str) -> Command {
+    let mut run = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+    run.args(["run", "--log-format", "json", "--log-level", "debug"]);
+    run.args(["--url", URL, "--listen", listen]);
+    run.args(["--admin-listen", "127.0.0.1:0"]);
+    run.arg("--root").arg(site.root.path());
+    run.arg("--state-dir").arg(state);
+    run
 }
 
 /// The same command, started by another program that is given it as its last arguments.
@@ -378,6 +431,32 @@ pub fn assert_contains(text: &str, words: &str) {
 #[track_caller]
 pub fn assert_lacks(text: &str, words: &str) {
     assert!(!text.contains(words), "{words:?} in:\n{text}");
+}
+
+#[track_caller]
+pub fn assert_starts_with(text: &str, words: &str) {
+    assert!(text.starts_with(words), "{words:?} does not begin:\n{text}");
+}
+
+#[track_caller]
+pub fn assert_ends_with(text: &str, words: &str) {
+    assert!(text.ends_with(words), "{words:?} does not end:\n{text}");
+}
+
+/// Returns the number of lines that contain these words.
+pub fn count_of(lines: &[String], words: &str) -> usize {
+    lines.iter().filter(|line| line.contains(words)).count()
+}
+
+#[track_caller]
+pub fn assert_none_contains(lines: &[String], words: &str) {
+    let found = lines.iter().find(|line| line.contains(words));
+    assert_eq!(found, None);
+}
+
+/// Runs a command with `--json`, however it exits, and returns its answer.
+pub fn json(command: &mut Command) -> Value {
+    serde_json::from_str(&output(command.arg("--json")).1).unwrap()
 }
 
 /// Returns the body of an answer, which must be a success.

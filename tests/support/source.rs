@@ -57,6 +57,12 @@ impl Request {
         exchange(&self.callback, "POST", "", &header, body)
     }
 
+    /// Delivers a notification in the background.
+    pub fn deliver_aside(&self, body: &str) -> std::thread::JoinHandle<Option<u16>> {
+        let (request, body) = (self.clone(), body.to_owned());
+        std::thread::spawn(move || request.deliver(&body))
+    }
+
     /// Delivers a notification until it is acknowledged. Returns the answers before that.
     pub fn deliver_until_acknowledged(&self, body: &str) -> Vec<Option<u16>> {
         let deadline = std::time::Instant::now() + DEADLINE;
@@ -157,55 +163,46 @@ impl FakeSource {
 
     /// Serves a document. `SOURCE` in it stands for the URL of the Source.
     pub fn publish(&self, path: &str, content: &str) {
-        self.serve_at(path, false, content);
+        let content = content.replace("SOURCE", &self.url(""));
+        self.answer(path, "200 OK", "", content.into_bytes());
     }
 
     /// Serves a topic, with the links to itself and the hub.
     pub fn publish_topic(&self, path: &str, content: &str) {
-        self.serve_at(path, true, content);
+        let published = Published {
+            status: "200 OK",
+            is_topic: true,
+            header: "",
+            body: content.replace("SOURCE", &self.url("")).into_bytes(),
+        };
+        self.insert(path, published);
     }
 
     /// Serves a document that is compressed on the way.
     pub fn publish_compressed(&self, path: &str, content: &str) {
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
         packed.write_all(content.as_bytes()).unwrap();
-        let published = Published {
-            status: "200 OK",
-            is_topic: false,
-            header: "Content-Encoding: gzip\r\n",
-            body: packed.finish().unwrap(),
-        };
-        self.insert(path, published);
+        let packed = packed.finish().unwrap();
+        self.answer(path, "200 OK", "Content-Encoding: gzip\r\n", packed);
     }
 
     /// Answers requests for a document so that they are repeated later.
     pub fn postpone(&self, path: &str) {
-        let published = Published {
-            status: "503 Service Unavailable",
-            is_topic: false,
-            header: "Retry-After: 20\r\n",
-            body: Vec::new(),
-        };
-        self.insert(path, published);
+        let status = "503 Service Unavailable";
+        self.answer(path, status, "Retry-After: 20\r\n", Vec::new());
     }
 
     /// Answers 404 at a path for a while.
     pub fn remove(&self, path: &str) {
-        let published = Published {
-            status: "404 Not Found",
-            is_topic: false,
-            header: "Retry-After: 20\r\n",
-            body: Vec::new(),
-        };
-        self.insert(path, published);
+        self.answer(path, "404 Not Found", "Retry-After: 20\r\n", Vec::new());
     }
 
-    fn serve_at(&self, path: &str, is_topic: bool, content: &str) {
+    fn answer(&self, path: &str, status: &'static str, header: &'static str, body: Vec<u8>) {
         let published = Published {
-            status: "200 OK",
-            is_topic,
-            header: "",
-            body: content.replace("SOURCE", &self.url("")).into_bytes(),
+            status,
+            is_topic: false,
+            header,
+            body,
         };
         self.insert(path, published);
     }

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 
 use rstest::rstest;
 
+use crate::brokers::Story;
 use crate::brokers::feeds::{ATOM, told};
-use crate::brokers::{Story, broker};
 use crate::changes::story::until;
 use crate::support::daemon::Daemon;
-use crate::support::stomp::FakeBroker;
 
 #[rstest]
 fn each_change_is_one_feed_wherever_the_daemon_dies(
@@ -28,8 +27,7 @@ fn each_change_is_one_feed_wherever_the_daemon_dies(
     failpoint: &str,
     #[values(2, 3)] passing: usize,
 ) {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ATOM));
+    let (fake, mut story) = Story::with_broker(ATOM);
     let mut run = story.setup.run();
     run.env("RSNOTIFY_FAILPOINT", format!("{failpoint}:{passing}"));
     let mut daemon = Daemon::spawn(run);

@@ -107,8 +107,7 @@ fn the_changes_of_an_object_are_one_message_with_properties() {
 
 #[test]
 fn an_entry_has_the_datetime_of_its_change_also_outside_the_interval() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ATOM));
+    let (fake, mut story) = Story::with_broker(ATOM);
     let daemon = story.start();
     publish(&mut story, &["updated 1.txt 10:00:00"]);
     fake.messages(1);
@@ -133,8 +132,7 @@ fn an_entry_has_the_datetime_of_its_change_also_outside_the_interval() {
 
 #[test]
 fn a_listener_prints_an_object_of_json_for_each_feed() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ATOM));
+    let (fake, mut story) = Story::with_broker(ATOM);
     let listener = Listener::start(&story.setup, &[]);
     let daemon = story.start();
     publish(&mut story, &["created 1.txt 10:00:00"]);
@@ -189,8 +187,7 @@ fn feeds_are_for_changes_of_resources_only() {
 
 #[test]
 fn a_repeat_has_the_same_feeds() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ATOM));
+    let (fake, mut story) = Story::with_broker(ATOM);
     let daemon = story.start();
     fake.behave(Manner::DieAt(Place::Committed));
     publish(

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::brokers::{Story, broker};
 use crate::support::DEADLINE;
-use crate::support::daemon::{Setup, assert_contains, fail, output, succeed};
+use crate::support::daemon::{Setup, assert_contains, fail, json, succeed};
 use crate::support::stomp::{FakeBroker, Manner};
 
 /// A running `listen`; killed when dropped.
@@ -60,8 +60,7 @@ impl Drop for Listener {
 
 #[test]
 fn each_message_is_a_line_of_json_and_acknowledged_once_it_is_printed() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ""));
+    let (fake, mut story) = Story::with_broker("");
     let listener = Listener::start(&story.setup, &[]);
     let daemon = story.start();
     story.change();
@@ -88,8 +87,7 @@ fn each_message_is_a_line_of_json_and_acknowledged_once_it_is_printed() {
 
 #[test]
 fn a_command_that_fails_is_run_again_before_the_message_is_acknowledged() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ""));
+    let (fake, mut story) = Story::with_broker("");
     let directory = tempfile::tempdir().unwrap();
     let (tried, got) = (directory.path().join("tried"), directory.path().join("got"));
     let command = format!(
@@ -112,8 +110,7 @@ fn a_command_that_fails_is_run_again_before_the_message_is_acknowledged() {
 #[test]
 fn a_damaged_message_is_reported_and_the_next_one_is_read() {
     for flags in [&[][..], &["--strict"]] {
-        let fake = FakeBroker::start();
-        let story = Story::new(&broker(fake.address, ""));
+        let (fake, story) = Story::with_broker("");
         let listener = Listener::start(&story.setup, flags);
         let message = || Frame::new("MESSAGE").with("destination", "/topic/main.changes");
         let long = vec![b'x'; (1 << 20) + 1];
@@ -138,8 +135,7 @@ fn a_damaged_message_is_reported_and_the_next_one_is_read() {
 #[test]
 fn after_a_signal_a_command_has_time_to_end_and_is_acknowledged() {
     for (then, acknowledged) in [("true", 1), ("sleep 1000 & sleep 1000", 0)] {
-        let fake = FakeBroker::start();
-        let mut story = Story::new(&broker(fake.address, ""));
+        let (fake, mut story) = Story::with_broker("");
         let directory = tempfile::tempdir().unwrap();
         let [started, go] = ["started", "go"].map(|name| directory.path().join(name));
         let command = format!(
@@ -170,8 +166,7 @@ fn after_a_signal_a_command_has_time_to_end_and_is_acknowledged() {
 
 #[test]
 fn a_consumer_elsewhere_needs_no_source() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ""));
+    let (fake, mut story) = Story::with_broker("");
     let config = broker(fake.address, "sources = [\"main\"]");
     story.setup.config = config.replace("/topic/{source}.changes", "/topic/all");
     let subscribed = Listener::start(&story.setup, &[]);
@@ -185,8 +180,7 @@ fn a_consumer_elsewhere_needs_no_source() {
 
 #[test]
 fn listening_to_what_is_not_there_says_so() {
-    let fake = FakeBroker::start();
-    let story = Story::new(&broker(fake.address, ""));
+    let (fake, story) = Story::with_broker("");
     let mut unknown = story.setup.command("listen");
     let error = fail(unknown.args(["--broker", "other"]), 1);
     assert_contains(&error, "no broker is named \"other\"; there is repository");
@@ -198,12 +192,10 @@ fn listening_to_what_is_not_there_says_so() {
 
 #[test]
 fn check_connects_and_says_what_the_broker_answers() {
-    let fake = FakeBroker::start();
-    let story = Story::new(&broker(fake.address, ""));
+    let (fake, story) = Story::with_broker("");
     let check = || {
         let mut check = story.setup.command("check");
-        let (_, printed, _) = output(check.arg("--json"));
-        let answer: Value = serde_json::from_str(&printed).unwrap();
+        let answer = json(&mut check);
         let texts = |key: &str| -> String {
             let texts = answer[key].as_array().unwrap().iter();
             let texts = texts.map(|text| text.as_str().unwrap());

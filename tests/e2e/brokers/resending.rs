@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::brokers::Story;
 use crate::brokers::feeds::{ATOM, publish, told};
-use crate::brokers::{Story, broker};
 use crate::support::changes::change_list;
 use crate::support::daemon::{assert_contains, assert_lacks, exit_with, fail, output, succeed};
-use crate::support::documents::{capability_list, description};
-use crate::support::stomp::{FakeBroker, Manner, Place};
+use crate::support::documents::capability_list;
+use crate::support::stomp::{Manner, Place};
 
 /// A Resource List with these resources.
 fn resource_list(names: impl Iterator<Item = String>) -> String {
@@ -35,10 +35,8 @@ fn resend(story: &Story, rate: &str) -> Command {
 
 #[test]
 fn a_resend_names_what_the_resource_lists_name_and_continues_after_a_kill() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ATOM));
-    let entries: Vec<String> = (0..230).map(|at| format!("updated {at:03}.txt")).collect();
-    let list = change_list("a", &entries).replace("\"changelist\"", "\"resourcelist\"");
+    let (fake, mut story) = Story::with_broker(ATOM);
+    let list = resource_list(numbered("", 230));
     story.site.write("a/resourcelist.xml", &list);
     let daemon = story.start();
     story.change();
@@ -61,8 +59,7 @@ fn a_resend_names_what_the_resource_lists_name_and_continues_after_a_kill() {
     let messages = fake.messages(1 + 230);
     assert!(some < messages.len());
     let initial = &messages[1..];
-    let want: Vec<String> = (0..230).map(|at| format!("ADD a/{at:03}.txt")).collect();
-    assert_eq!(told(initial), want);
+    assert_eq!(told(initial), added(numbered("", 230)));
     for message in initial {
         assert_eq!(message.header("initial"), Some("true"));
         assert_eq!(message.header("destination"), Some("/queue/initial"));
@@ -87,11 +84,9 @@ fn a_resend_names_what_the_resource_lists_name_and_continues_after_a_kill() {
 
 #[test]
 fn a_resend_without_resource_lists_names_what_was_not_deleted_last() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ATOM));
+    let (fake, mut story) = Story::with_broker(ATOM);
     story.site.remove("a/resourcelist.xml");
-    let capabilities = capability_list("a", &["changelist"]);
-    story.site.write("a/capabilitylist.xml", &capabilities);
+    story.site.write_capability_list("a", &["changelist"]);
     publish(
         &mut story,
         &[
@@ -135,8 +130,7 @@ fn declared(list: &str, times: &str) -> String {
 
 #[test]
 fn a_resend_sends_what_the_lists_of_both_kinds_say_last() {
-    let fake = FakeBroker::start();
-    let story = Story::new(&broker(fake.address, ATOM));
+    let (fake, story) = Story::with_broker(ATOM);
     let resources = resource_list(
         ["kept", "removed", "replaced"]
             .map(str::to_owned)
@@ -156,8 +150,8 @@ fn a_resend_sends_what_the_lists_of_both_kinds_say_last() {
     );
     story.site.write("a/resourcelist.xml", &resources);
     story.site.write("a/changelist.xml", &changes);
-    let capabilities = capability_list("a", &["changelist", "resourcelist"]);
-    story.site.write("a/capabilitylist.xml", &capabilities);
+    let capabilities = ["changelist", "resourcelist"];
+    story.site.write_capability_list("a", &capabilities);
     succeed(&mut resend(&story, "1000"));
     let mut sent = told(&fake.messages(3));
     sent.sort();
@@ -169,8 +163,7 @@ fn a_resend_sends_what_the_lists_of_both_kinds_say_last() {
 
 #[test]
 fn a_resend_sends_nothing_while_a_list_cannot_be_read() {
-    let fake = FakeBroker::start();
-    let story = Story::new(&broker(fake.address, ATOM));
+    let (fake, story) = Story::with_broker(ATOM);
     let index = change_list(
         "a",
         &["created changelist-1.xml", "created changelist-2.xml"],
@@ -180,8 +173,8 @@ fn a_resend_sends_nothing_while_a_list_cannot_be_read() {
         .replace("url>", "sitemap>");
     let whole = change_list("a", &["created 1.txt", "created 2.txt"]);
     let broken = &whole[..whole.len() / 2];
-    let capabilities = capability_list("a", &["changelist", "resourcedump"]);
-    story.site.write("a/capabilitylist.xml", &capabilities);
+    let capabilities = ["changelist", "resourcedump"];
+    story.site.write_capability_list("a", &capabilities);
     story.site.remove("a/resourcelist.xml");
     story.site.write("a/changelist.xml", &index);
     story.site.write("a/changelist-1.xml", &whole);
@@ -197,9 +190,7 @@ fn a_resend_sends_nothing_while_a_list_cannot_be_read() {
         .site
         .write("a/changelist-2.xml", &change_list("a", &["deleted 1.txt"]));
     // The Source Description lists a set of which nothing else is known.
-    story
-        .site
-        .write(".well-known/resourcesync", &description(&["a", "b"]));
+    story.site.write_description(&["a", "b"]);
     let other = capability_list("b", &[]);
     story
         .site
@@ -214,8 +205,7 @@ fn a_resend_sends_nothing_while_a_list_cannot_be_read() {
 
 #[test]
 fn a_resend_that_is_killed_at_any_time_names_each_resource_once() {
-    let fake = FakeBroker::start();
-    let story = Story::new(&broker(fake.address, ATOM));
+    let (fake, story) = Story::with_broker(ATOM);
     let list = resource_list(numbered("", 300));
     story.site.write("a/resourcelist.xml", &list);
     let mut kills = 0;
@@ -241,8 +231,7 @@ fn a_resend_that_is_killed_at_any_time_names_each_resource_once() {
 
 #[test]
 fn a_resend_that_was_killed_before_a_receipt_repeats_the_same_messages() {
-    let fake = FakeBroker::start();
-    let story = Story::new(&broker(fake.address, ATOM));
+    let (fake, story) = Story::with_broker(ATOM);
     let list = resource_list(numbered("", 120));
     story.site.write("a/resourcelist.xml", &list);
     for manner in [
@@ -268,8 +257,7 @@ fn a_resend_that_was_killed_before_a_receipt_repeats_the_same_messages() {
 
 #[test]
 fn a_list_that_is_written_anew_midway_is_read_again_from_its_start() {
-    let fake = FakeBroker::start();
-    let story = Story::new(&broker(fake.address, ATOM));
+    let (fake, story) = Story::with_broker(ATOM);
     let path = story.site.path("a/resourcelist.xml");
     // In place: the file that is being read changes.
     std::fs::write(&path, resource_list(numbered("old", 2_000))).unwrap();
@@ -292,8 +280,7 @@ fn a_list_that_is_written_anew_midway_is_read_again_from_its_start() {
 
 #[test]
 fn a_set_is_sent_whole_while_one_of_its_lists_is_written_anew_all_the_time() {
-    let fake = FakeBroker::start();
-    let story = Story::new(&broker(fake.address, ATOM));
+    let (fake, story) = Story::with_broker(ATOM);
     // The list that is written anew is read, and sent, before one that takes long to be read.
     story.site.remove("a/resourcelist.xml");
     story
@@ -322,8 +309,7 @@ fn a_set_is_sent_whole_while_one_of_its_lists_is_written_anew_all_the_time() {
 
 #[test]
 fn a_resend_waits_for_a_broker_whose_node_is_down() {
-    let fake = FakeBroker::start();
-    let story = Story::new(&broker(fake.address, ATOM));
+    let (fake, story) = Story::with_broker(ATOM);
     story
         .site
         .write("a/resourcelist.xml", &resource_list(numbered("", 3)));
@@ -331,10 +317,7 @@ fn a_resend_waits_for_a_broker_whose_node_is_down() {
         "NOT_FOUND - home node 'rabbit@a' of durable queue 'b' in vhost '/' is down or inaccessible",
     ));
     let mut command = resend(&story, "1000");
-    let mut process = command
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
     let waits = |line: std::io::Result<String>| line.unwrap().contains("trying again in");
     assert!(lines.any(waits));
@@ -345,8 +328,7 @@ fn a_resend_waits_for_a_broker_whose_node_is_down() {
 
 #[test]
 fn a_list_that_vanishes_midway_ends_the_run_and_the_next_one_goes_on() {
-    let fake = FakeBroker::start();
-    let story = Story::new(&broker(fake.address, ATOM));
+    let (fake, story) = Story::with_broker(ATOM);
     let list = resource_list(numbered("", 120));
     story.site.write("a/resourcelist.xml", &list);
     let second = resource_list(numbered("x", 10));
@@ -355,10 +337,7 @@ fn a_list_that_vanishes_midway_ends_the_run_and_the_next_one_goes_on() {
     let capabilities = capabilities.replace("\"resourcelist2\"", "\"resourcelist\"");
     story.site.write("a/capabilitylist.xml", &capabilities);
     let mut command = resend(&story, "100");
-    let mut process = command
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
     fake.messages(50);
     story.site.remove("a/resourcelist2.xml");
     let status = process.wait().unwrap();

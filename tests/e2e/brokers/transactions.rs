@@ -73,8 +73,7 @@ fn a_broker_that_dies_in_a_transaction_gets_it_again_with_the_same_id(
     #[case] place: Place,
     #[case] repeats: usize,
 ) {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ""));
+    let (fake, mut story) = Story::with_broker("");
     let daemon = story.start();
     fake.behave(Manner::DieAt(place));
     story.change();
@@ -101,8 +100,7 @@ fn a_broker_that_dies_in_a_transaction_gets_it_again_with_the_same_id(
 #[case("")]
 #[case("payload = \"atom\"")]
 fn a_repeat_that_the_broker_refuses_as_a_duplicate_counts_as_taken(#[case] more: &str) {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, more));
+    let (fake, mut story) = Story::with_broker(more);
     let daemon = story.start();
     fake.refuse_repeats();
     fake.behave(Manner::DieAt(Place::Committed));
@@ -120,19 +118,13 @@ fn a_repeat_that_the_broker_refuses_as_a_duplicate_counts_as_taken(#[case] more:
 
 #[test]
 fn a_broker_that_sends_no_receipt_in_time_is_asked_again() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, "timeout = \"500ms\""));
+    let (fake, mut story) = Story::with_broker("timeout = \"500ms\"");
     let daemon = story.start();
     fake.behave(Manner::SendNoReceipts);
     story.change();
     let entry = daemon.await_log("did not accept");
     assert_eq!(entry["kind"], "no_answer");
-    assert!(
-        entry["reason"]
-            .as_str()
-            .unwrap()
-            .contains("no receipt in time")
-    );
+    assert_contains(entry["reason"].as_str().unwrap(), "no receipt in time");
     fake.behave(Manner::Take);
     daemon.await_log("delivered");
     let (changes, repeats) = distinct(&fake.messages(2));
@@ -143,8 +135,7 @@ fn a_broker_that_sends_no_receipt_in_time_is_asked_again() {
 #[cfg(debug_assertions)]
 #[test]
 fn a_daemon_that_dies_before_it_saved_the_receipts_repeats_the_same_message() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ""));
+    let (fake, mut story) = Story::with_broker("");
     let mut command: Command = story.setup.run();
     command.env("RSNOTIFY_FAILPOINT", "Answered:1");
     let mut daemon = Daemon::spawn(command);
@@ -215,8 +206,7 @@ fn a_broker_whose_password_is_corrected_is_told_at_once_after_a_reload() {
 
 #[test]
 fn documents_are_told_to_a_broker_that_is_for_them() {
-    let fake = FakeBroker::start();
-    let story = Story::new(&broker(fake.address, "channels = [\"framework\"]"));
+    let (fake, story) = Story::with_broker("channels = [\"framework\"]");
     let daemon = story.setup.start();
     story
         .site

@@ -1,8 +1,5 @@
 //! Delivery of changes to hubs of every mode, together and alone (C21, C23, C24, C25).
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use resourcesync::change_payload::ChangePayload;
 
 use crate::changes::story::{Story, in_set, until};
@@ -179,17 +176,5 @@ fn the_embedded_hub_passes_changes_on_to_its_subscribers() {
 /// Subscribes to a topic of the embedded hub.
 pub fn subscribe(daemon: &Daemon, topic: &str, subscriber: &FakeHub) {
     let callback = format!("http://{}/callback", subscriber.address);
-    let form = format!("hub.mode=subscribe&hub.callback={callback}&hub.topic={topic}");
-    let mut stream = TcpStream::connect(daemon.public).unwrap();
-    write!(
-        stream,
-        "POST /hub HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n\
-         Content-Type: application/x-www-form-urlencoded\r\n\r\n{form}",
-        daemon.public,
-        form.len()
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    crate::embedded::subscribe(daemon.public, topic, &callback);
 }

@@ -1,10 +1,12 @@
 //! The web server in front of the topics, correct and with every usual mistake.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use crate::support::daemon::{Daemon, Setup, TOPICS, assert_contains, exit_with};
+use crate::support::daemon::{
+    Daemon, Setup, TOPICS, assert_contains, assert_none_contains, exchange, exit_with,
+};
 use crate::support::documents::{Site, capability_list};
 use crate::support::hub::FakeHub;
 
@@ -118,11 +120,8 @@ fn passed_on(lines: &[String], manner: Manner, upstream: SocketAddr) -> String {
         let (path, _) = request[0].split_once('?').unwrap();
         request[0] = format!("{path} HTTP/1.1");
     }
-    let mut stream = TcpStream::connect(upstream).unwrap();
-    let request = request.join("\r\n");
-    write!(stream, "{request}\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let request = request.join("\r\n") + "\r\nConnection: close\r\n\r\n";
+    let answer = exchange(upstream, request).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let lines = head.lines().filter_map(|line| {
         let (name, _) = line.split_once(": ").unwrap_or((line, ""));
@@ -145,7 +144,7 @@ pub fn behind(front: &Front, site: &Site, hub: &FakeHub) -> Setup {
          topic = \"{TOPICS}a/framework?set=a\"\n"
     );
     let mut setup = Setup::new(site, &[hub.url()], &channel);
-    setup.config = setup.config.replace(TOPICS, &front.url());
+    setup.replace(TOPICS, &front.url());
     setup
 }
 
@@ -242,10 +241,7 @@ fn where_nothing_runs_no_topic_is_missed() {
     let daemon = setup.start();
     front.pass_on_to(&daemon);
     let notes = check(&setup).notes;
-    assert!(
-        !notes.iter().any(|note| note.contains("is not running")),
-        "{notes:#?}"
-    );
+    assert_none_contains(&notes, "is not running");
     daemon.stop();
     let checked = check(&setup);
     checked.is_fine();
@@ -254,8 +250,7 @@ fn where_nothing_runs_no_topic_is_missed() {
 
 #[test]
 fn a_free_port_is_known_to_the_daemon_alone() {
-    let (_site, setup) = Setup::embedding("");
-    let _daemon = setup.start();
+    let (_site, setup, _daemon) = Setup::start_embedding("");
     let checked = check(&setup);
     checked.found(&["a/capabilitylist.xml does not advertise its channel"]);
     checked.noted("server.listen takes any free port, so topics below it were not checked");

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Setup, assert_contains, output};
+use crate::support::daemon::{Setup, assert_contains, assert_starts_with, output};
 use crate::support::documents::{Site, capability_list};
 use crate::support::hub::{FakeHub, Manner};
 
@@ -175,10 +175,7 @@ fn a_hub_is_asked_as_it_would_be_told_and_nothing_secret_is_shown() {
         );
         let head = asked.recv_timeout(DEADLINE).unwrap();
         // Nothing of what publishes: HEAD must not have an effect, even where it is taken for something else.
-        assert!(
-            head.starts_with("HEAD /hunter2?key=hunter2 HTTP/1.1\r\n"),
-            "{head}"
-        );
+        assert_starts_with(&head, "HEAD /hunter2?key=hunter2 HTTP/1.1\r\n");
         for line in [
             "Authorization: Bearer hunter2-token\r\n",
             "X-Key: hunter2-token\r\n",
@@ -314,8 +311,7 @@ fn the_embedded_hub_must_be_reached_where_it_is_advertised() {
 #[test]
 fn a_hub_that_refused_the_last_notification_is_a_finding_although_it_accepts_head() {
     for (status, wanted) in [(401, 1), (503, 0)] {
-        let (site, hub, setup) = Setup::announcing("");
-        let daemon = setup.start();
+        let (site, hub, setup, daemon) = Setup::start_announcing("");
         hub.behave(Manner::Refuse(status));
         site.write_list("a", "changelist", "2");
         daemon.await_log("did not accept notification 1");

@@ -14,8 +14,7 @@ pub fn signature(secret: &str, body: &[u8]) -> String {
 
 #[test]
 fn f4_3_a_delivery_is_the_notification_with_its_links() {
-    let mut source = Source::start();
-    let callback = Callback::start();
+    let (mut source, callback) = Source::start_with_callback();
     source.subscribe(&callback, "/c?k=v", &[]);
     source.change();
     let delivered = callback.next("POST");
@@ -40,8 +39,7 @@ fn f4_3_a_delivery_is_the_notification_with_its_links() {
 
 #[test]
 fn w7_1_a_delivery_to_a_subscriber_with_a_secret_is_signed() {
-    let mut source = Source::start();
-    let callback = Callback::start();
+    let (mut source, callback) = Source::start_with_callback();
     let secret = "s".repeat(199);
     source.subscribe(&callback, "/c", &[("hub.secret", &secret)]);
     source.change();

@@ -15,8 +15,7 @@ fn w5_3_the_lease_that_is_granted_is_the_lease_that_is_told(
     #[case] wanted: Option<&str>,
     #[case] told: &str,
 ) {
-    let mut source = Source::start();
-    let callback = Callback::start();
+    let (mut source, callback) = Source::start_with_callback();
     let more: Vec<_> = wanted
         .map(|lease| ("hub.lease_seconds", lease))
         .into_iter()

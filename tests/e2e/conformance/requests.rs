@@ -10,7 +10,7 @@ use crate::support::daemon::assert_contains;
 fn w5_1_2_a_request_is_answered_with_202_whatever_verification_will_say() {
     let source = Source::start();
     let nobody = "http://127.0.0.1:9/nobody";
-    assert_eq!(source.ask("subscribe", nobody, &[]).status, 202);
+    source.assert_accepted("subscribe", nobody, &[]);
     let unwilling = Callback::that(|_| say("404 Not Found", ""));
     let answer = source.ask("subscribe", &unwilling.url("/"), &[]);
     assert_eq!((answer.status, answer.body.as_str()), (202, ""));
@@ -87,8 +87,7 @@ fn w5_1_a_request_is_a_form_and_nothing_else() {
 
 #[test]
 fn w5_1_a_form_may_name_its_encoding_and_hold_what_we_do_not_know() {
-    let source = Source::start();
-    let callback = Callback::start();
+    let (source, callback) = Source::start_with_callback();
     let (topic, url) = (source.topic(), callback.url("/c"));
     let body = form(&[
         ("hub.verify", "async"),
@@ -114,18 +113,12 @@ fn w5_1_a_secret_has_less_than_200_bytes() {
     source
         .ask("subscribe", url, &[("hub.secret", &too_long)])
         .assert_refused(400);
-    assert_eq!(
-        source
-            .ask("subscribe", url, &[("hub.secret", &longest)])
-            .status,
-        202
-    );
+    source.assert_accepted("subscribe", url, &[("hub.secret", &longest)]);
 }
 
 #[test]
 fn w5_1_1_a_topic_is_compared_after_decoding() {
-    let source = Source::start();
-    let callback = Callback::start();
+    let (source, callback) = Source::start_with_callback();
     let spelt_otherwise = source.topic().replace("topics/main", "%74opics/m%61in");
     let url = callback.url("/c");
     let answer = source.post(&form(&[
@@ -141,14 +134,10 @@ fn w5_1_1_a_topic_is_compared_after_decoding() {
 
 #[test]
 fn w5_1_an_unsubscription_may_carry_a_lease_that_counts_for_nothing() {
-    let mut source = Source::start();
-    let callback = Callback::start();
+    let (mut source, callback) = Source::start_with_callback();
     source.subscribe(&callback, "/c", &[]);
     let more = [("hub.lease_seconds", "whenever")];
-    assert_eq!(
-        source.ask("unsubscribe", &callback.url("/c"), &more).status,
-        202
-    );
+    source.assert_accepted("unsubscribe", &callback.url("/c"), &more);
     assert_eq!(
         callback.next("GET").parameter("hub.mode").as_deref(),
         Some("unsubscribe")

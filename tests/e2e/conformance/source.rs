@@ -1,9 +1,7 @@
 //! The real binary with its embedded hub, over a tree with one set; or `rsnotify hub` with a source that publishes there.
 
 use std::fmt::Debug;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -14,8 +12,10 @@ use url::form_urlencoded;
 use crate::conformance::callback::{Callback, Request};
 use crate::own_hub::setup::{HubSetup, TOKEN, publisher};
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, assert_contains, get};
-use crate::support::documents::{Site, URL, list};
+use crate::support::daemon::{
+    Daemon, assert_contains, exchange, get, run_with, run_without_config,
+};
+use crate::support::documents::{Site, URL};
 
 /// The variable with which the fixture is `rsnotify hub` instead of the embedded hub.
 pub const OWN_HUB: &str = "RSNOTIFY_TEST_OWN_HUB";
@@ -53,6 +53,11 @@ impl Source {
         }
     }
 
+    /// Starts it, and a willing callback.
+    pub fn start_with_callback() -> (Source, Callback) {
+        (Source::start(), Callback::start())
+    }
+
     fn at_own_hub() -> Source {
         let (site, state) = (Site::new(), TempDir::new().unwrap());
         let mut setup = HubSetup::library();
@@ -66,11 +71,7 @@ impl Source {
             token.display()
         );
         std::fs::write(&config, text).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-        command.args(["run", "--log-format", "json", "--config"]);
-        command.arg(&config);
-        let publisher = Daemon::spawn(command);
-        publisher.await_log("ready");
+        let publisher = Daemon::ready(run_with(&config));
         let prefix = format!("http://{}/", publisher.public);
         setup.publishers = self::publisher("source", &prefix, TOKEN);
         let daemon = setup.start();
@@ -117,19 +118,7 @@ impl Source {
              mount = [{{ path = \"{root}\", url = \"{URL}\" }}]\n"
         );
         std::fs::write(&config, text).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-        command.args([
-            "run",
-            "--log-format",
-            "json",
-            "--log-level",
-            "debug",
-            "--config",
-        ]);
-        command.arg(&config);
-        let daemon = Daemon::spawn(command);
-        daemon.await_log("ready");
-        self.daemon = Some(daemon);
+        self.daemon = Some(Daemon::ready(run_with(&config)));
     }
 
     /// Kills the daemon like `kill -9`.
@@ -169,8 +158,7 @@ impl Source {
     pub fn change(&mut self) {
         self.version += 1;
         let content = self.version.to_string();
-        self.site
-            .write("a/changelist.xml", &list("a", "changelist", &content));
+        self.site.write_list("a", "changelist", &content);
     }
 
     /// The status, head and body of an answer to a form.
@@ -179,18 +167,13 @@ impl Source {
     }
 
     pub fn request(&self, method: &str, content_type: &str, body: &str) -> Answer {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        write!(
-            stream,
+        let request = format!(
             "{method} /hub HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
              Content-Length: {}\r\n\r\n{body}",
             self.address,
             body.len()
-        )
-        .unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
+        );
+        let text = exchange(self.address, request).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         Answer {
             status: head[9..12].parse().unwrap(),
@@ -208,6 +191,12 @@ impl Source {
             ("hub.callback", callback),
         ];
         self.post(&form(all.iter().chain(more)))
+    }
+
+    /// Asks for something, which the hub must accept.
+    #[track_caller]
+    pub fn assert_accepted(&self, mode: &str, callback: &str, more: &[(&str, &str)]) {
+        assert_eq!(self.ask(mode, callback, more).status, 202);
     }
 
     /// Subscribes a willing callback, and waits until the subscription exists.
@@ -319,20 +308,5 @@ pub fn form<'a>(parameters: impl IntoIterator<Item = &'a (&'a str, &'a str)>) ->
 }
 
 fn run(site: &Site, state: &TempDir, listen: &str) -> Daemon {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-    command.args([
-        "run",
-        "--url",
-        URL,
-        "--listen",
-        listen,
-        "--admin-listen",
-        "127.0.0.1:0",
-    ]);
-    command.args(["--log-format", "json", "--log-level", "debug"]);
-    command.arg("--root").arg(site.root.path());
-    command.arg("--state-dir").arg(state.path());
-    let daemon = Daemon::spawn(command);
-    daemon.await_log("ready");
-    daemon
+    Daemon::ready(run_without_config(site, state.path(), listen))
 }

@@ -4,11 +4,11 @@ use rstest::rstest;
 
 use crate::conformance::callback::{Callback, Request, Say, say, willing};
 use crate::conformance::source::Source;
+use crate::support::daemon::assert_starts_with;
 
 #[test]
 fn w5_3_a_verification_is_a_get_that_names_all_it_asks_for() {
-    let mut source = Source::start();
-    let callback = Callback::start();
+    let (mut source, callback) = Source::start_with_callback();
     let asked = source.subscribe(&callback, "/c", &[("hub.lease_seconds", "3600")]);
     assert_eq!(asked.parameter("hub.mode").as_deref(), Some("subscribe"));
     assert_eq!(asked.parameter("hub.topic"), Some(source.topic()));
@@ -22,8 +22,7 @@ fn w5_3_a_verification_is_a_get_that_names_all_it_asks_for() {
 
 #[test]
 fn w5_1_1_the_query_of_a_callback_stays_as_it_is_and_ours_comes_after_it() {
-    let mut source = Source::start();
-    let callback = Callback::start();
+    let (mut source, callback) = Source::start_with_callback();
     let target = "/c?a=%20b+c&hub.mode=mine&hub.challenge=old&&x";
     let asked = source.subscribe(&callback, target, &[]);
     let appended = asked
@@ -37,8 +36,7 @@ fn w5_1_1_the_query_of_a_callback_stays_as_it_is_and_ours_comes_after_it() {
 
 #[test]
 fn w8_each_question_has_a_challenge_of_its_own() {
-    let mut source = Source::start();
-    let callback = Callback::start();
+    let (mut source, callback) = Source::start_with_callback();
     let first = source.subscribe(&callback, "/c", &[]).challenge();
     let second = source.subscribe(&callback, "/c", &[]).challenge();
     assert_ne!(first, second);
@@ -97,10 +95,7 @@ fn w5_3_1_whatever_is_not_a_2xx_with_the_challenge_subscribes_to_nothing(
         _ => say("204 No Content", ""),
     });
     let willing = Callback::start();
-    assert_eq!(
-        source.ask("subscribe", &callback.url("/c"), &[]).status,
-        202
-    );
+    source.assert_accepted("subscribe", &callback.url("/c"), &[]);
     callback.next("GET");
     // Asked later and confirmed: what was asked before has been judged by then.
     source.subscribe(&willing, "/w", &[]);
@@ -136,15 +131,11 @@ fn w5_3_1_any_2xx_with_the_challenge_confirms(#[case] status: &'static str) {
 
 #[test]
 fn w5_1_a_renewal_that_is_not_confirmed_leaves_the_subscription_as_it_was() {
-    let mut source = Source::start();
-    let callback = Callback::start();
+    let (mut source, callback) = Source::start_with_callback();
     source.subscribe(&callback, "/c", &[("hub.secret", "first")]);
     callback.behave(|_| say("404 Not Found", ""));
     let more = [("hub.secret", "second")];
-    assert_eq!(
-        source.ask("subscribe", &callback.url("/c"), &more).status,
-        202
-    );
+    source.assert_accepted("subscribe", &callback.url("/c"), &more);
     callback.next("GET");
     callback.behave(willing);
     source.change();
@@ -157,8 +148,7 @@ fn w5_1_a_renewal_that_is_not_confirmed_leaves_the_subscription_as_it_was() {
 
 #[test]
 fn w5_1_a_renewal_that_is_confirmed_replaces_what_was_and_makes_no_second_subscription() {
-    let mut source = Source::start();
-    let callback = Callback::start();
+    let (mut source, callback) = Source::start_with_callback();
     source.subscribe(&callback, "/c", &[("hub.secret", "first")]);
     source.subscribe(&callback, "/c", &[]);
     source.await_secret(None);
@@ -176,17 +166,13 @@ fn w5_1_a_renewal_that_is_confirmed_replaces_what_was_and_makes_no_second_subscr
 
 #[test]
 fn w5_3_a_forged_unsubscription_changes_nothing() {
-    let mut source = Source::start();
-    let callback = Callback::start();
+    let (mut source, callback) = Source::start_with_callback();
     source.subscribe(&callback, "/c", &[]);
     callback.behave(|request| match request.parameter("hub.mode") {
         Some(_) => say("404 Not Found", ""),
         None => say("204 No Content", ""),
     });
-    assert_eq!(
-        source.ask("unsubscribe", &callback.url("/c"), &[]).status,
-        202
-    );
+    source.assert_accepted("unsubscribe", &callback.url("/c"), &[]);
     let asked = callback.next("GET");
     assert_eq!(asked.parameter("hub.mode").as_deref(), Some("unsubscribe"));
     source.change();
@@ -195,16 +181,11 @@ fn w5_3_a_forged_unsubscription_changes_nothing() {
 
 #[test]
 fn w5_2_a_removed_subscriber_is_notified() {
-    let mut source = Source::start();
-    let callback = Callback::start();
+    let (mut source, callback) = Source::start_with_callback();
     source.subscribe(&callback, "/c?k=v", &[]);
     source.retire_topic();
     let told = callback.next("GET");
-    assert!(
-        told.target.starts_with("/c?k=v&hub.mode=denied&"),
-        "{}",
-        told.target
-    );
+    assert_starts_with(&told.target, "/c?k=v&hub.mode=denied&");
     assert_eq!(told.parameter("hub.topic"), Some(source.topic()));
     assert_eq!(
         told.parameter("hub.reason").as_deref(),
@@ -219,10 +200,7 @@ fn f4_4_a_confirmed_unsubscription_ends_the_deliveries() {
     let (leaving, staying) = (Callback::start(), Callback::start());
     source.subscribe(&leaving, "/c", &[]);
     source.subscribe(&staying, "/c", &[]);
-    assert_eq!(
-        source.ask("unsubscribe", &leaving.url("/c"), &[]).status,
-        202
-    );
+    source.assert_accepted("unsubscribe", &leaving.url("/c"), &[]);
     leaving.next("GET");
     source.await_subscriptions(1);
     source.change();

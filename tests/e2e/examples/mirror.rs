@@ -249,9 +249,7 @@ impl Destination {
 
 #[test]
 fn a_notification_changes_nothing_outside_the_copy() {
-    let Some(python) = python() else {
-        return;
-    };
+    let Some(python) = python() else { return };
     let (source, destination) = (Source::start(python), Destination::new());
     source.site.write("a/files/é 2.txt", "two");
     let victim = destination.path("victim");
@@ -318,9 +316,7 @@ fn the_first_copy_changes_nothing_outside_its_directory() {
 
 #[test]
 fn a_python_without_resync_is_named() {
-    let Some(python) = python() else {
-        return;
-    };
+    let Some(python) = python() else { return };
     let bare = TempDir::new().unwrap();
     let linked = bare.path().join("python");
     symlink(fs::canonicalize(python).unwrap(), &linked).unwrap();

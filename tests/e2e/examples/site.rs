@@ -57,18 +57,10 @@ fn start_daemon(
     fs::write(&file, adapted(&text(example), changes) + more).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
     command.arg(name).arg("--config").arg(file);
-    command.args([
-        "--log-format",
-        "json",
-        "--listen",
-        listen,
-        "--admin-listen",
-        "127.0.0.1:0",
-    ]);
+    command.args(["--log-format", "json", "--listen", listen]);
+    command.args(["--admin-listen", "127.0.0.1:0"]);
     command.env("STATE_DIRECTORY", directory.join(format!("{name}.state")));
-    let daemon = Daemon::spawn(command);
-    daemon.await_log("ready");
-    daemon
+    Daemon::ready(command)
 }
 
 fn start_web_server(

@@ -1,8 +1,6 @@
 //! A daemon that dies at a failpoint, its successor, and what a hub receives from both.
 
 use std::fs;
-use std::io::Write;
-use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
@@ -85,10 +83,10 @@ impl Story {
             .collect();
         let mut setup = Setup::with_source(&site, "", &tables);
         // What changed while no daemon ran is then seen by the first sweep, however fast that comes.
-        setup.config = setup.config.replace("\"50ms\"", "\"0s\"");
+        setup.replace("\"50ms\"", "\"0s\"");
         if hubs == Hubs::Embedded {
             let public_url = format!("public_url = \"{TOPICS}\"\n[window]");
-            setup.config = setup.config.replace("[window]", &public_url);
+            setup.replace("[window]", &public_url);
         }
         Story {
             hubs,
@@ -107,11 +105,9 @@ impl Story {
     /// Changes the Change List, each time after the last change was told, until the daemon dies as it passes
     /// `step` for this time.
     pub fn dies_at(&mut self, step: &str, passing: usize) -> Death {
-        let mut command = self.setup.command("run");
-        command.args(["--log-format", "json", "--log-level", "debug"]);
+        let mut command = self.setup.run();
         command.env("RSNOTIFY_FAILPOINT", format!("{step}:{passing}"));
-        let daemon = Daemon::spawn(command);
-        daemon.await_log("ready");
+        let daemon = Daemon::ready(command);
         if self.hubs == Hubs::Embedded {
             self.subscribe(&daemon);
         }
@@ -255,16 +251,7 @@ impl Story {
     fn subscribe(&self, daemon: &Daemon) {
         let callback = format!("http://{}/callback", self.hub.address);
         let topic = format!("{TOPICS}{}", &PAGE[1..]);
-        let form = format!("hub.mode=subscribe&hub.callback={callback}&hub.topic={topic}");
-        let mut stream = TcpStream::connect(daemon.public).unwrap();
-        write!(
-            stream,
-            "POST /hub HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\
-             Content-Type: application/x-www-form-urlencoded\r\n\r\n{form}",
-            daemon.public,
-            form.len()
-        )
-        .unwrap();
+        crate::embedded::subscribe(daemon.public, &topic, &callback);
         await_until(|| self.saved().count("SELECT count(*) FROM subscription") > 0);
     }
 

@@ -34,7 +34,7 @@ impl Source {
         let front = Front::start();
         let hub = format!("[[hub]]\nurl = \"{}\"\nmode = \"ping\"\n", hub.url());
         let mut setup = Setup::with_source(&site, "", &hub);
-        setup.config = setup.config.replace(TOPICS, &front.url());
+        setup.replace(TOPICS, &front.url());
         Source { site, setup, front }
     }
 
@@ -56,6 +56,16 @@ impl Source {
     }
 }
 
+/// A hub, a source that pings it, and a subscriber of its topic.
+fn started(fetches: Fetches) -> Option<(RealHub, Source, Daemon, Subscriber)> {
+    let hub = RealHub::start(fetches)?;
+    let source = Source::new(&hub);
+    let daemon = source.start();
+    let subscriber = Subscriber::start();
+    subscriber.subscribe(&source.topic());
+    Some((hub, source, daemon, subscriber))
+}
+
 /// Waits until the hub has fetched the topic after its last ping.
 fn await_fetch_confirmed(daemon: &Daemon) {
     daemon.await_status(|status| {
@@ -68,13 +78,9 @@ fn await_fetch_confirmed(daemon: &Daemon) {
 #[case(Fetches::Later)]
 #[case(Fetches::AtOnce)]
 fn what_the_topic_serves_reaches_a_subscriber(#[case] fetches: Fetches) {
-    let Some(hub) = RealHub::start(fetches) else {
+    let Some((hub, source, daemon, subscriber)) = started(fetches) else {
         return;
     };
-    let source = Source::new(&hub);
-    let daemon = source.start();
-    let subscriber = Subscriber::start();
-    subscriber.subscribe(&source.topic());
 
     let first = source.update(0);
     assert_eq!(subscriber.delivery().changes(), [&*first]);
@@ -102,13 +108,9 @@ fn what_the_topic_serves_reaches_a_subscriber(#[case] fetches: Fetches) {
 #[case(Fetches::Later)]
 #[case(Fetches::AtOnce)]
 fn changes_in_quick_succession_all_reach_a_subscriber(#[case] fetches: Fetches) {
-    let Some(hub) = RealHub::start(fetches) else {
+    let Some((_hub, source, daemon, subscriber)) = started(fetches) else {
         return;
     };
-    let source = Source::new(&hub);
-    let daemon = source.start();
-    let subscriber = Subscriber::start();
-    subscriber.subscribe(&source.topic());
 
     let mut wanted = Vec::new();
     for round in 1..=3 {
@@ -124,13 +126,9 @@ fn changes_in_quick_succession_all_reach_a_subscriber(#[case] fetches: Fetches) 
 
 #[test]
 fn a_hub_that_was_stopped_loses_nothing() {
-    let Some(mut hub) = RealHub::start(Fetches::Later) else {
+    let Some((mut hub, source, daemon, subscriber)) = started(Fetches::Later) else {
         return;
     };
-    let source = Source::new(&hub);
-    let daemon = source.start();
-    let subscriber = Subscriber::start();
-    subscriber.subscribe(&source.topic());
 
     hub.stop();
     let first = source.update(0);
@@ -143,13 +141,9 @@ fn a_hub_that_was_stopped_loses_nothing() {
 
 #[test]
 fn a_daemon_that_is_killed_in_between_loses_nothing() {
-    let Some(mut hub) = RealHub::start(Fetches::Later) else {
+    let Some((mut hub, source, daemon, subscriber)) = started(Fetches::Later) else {
         return;
     };
-    let source = Source::new(&hub);
-    let daemon = source.start();
-    let subscriber = Subscriber::start();
-    subscriber.subscribe(&source.topic());
 
     // With the ping on its way, or just arrived.
     let first = source.update(0);

@@ -7,12 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::interop::subscriber::Subscriber;
 use crate::support::DEADLINE;
-use crate::support::daemon::{Setup, assert_contains, get, output, succeed};
+use crate::support::daemon::{Setup, assert_contains, get, json, succeed};
 use crate::support::documents::{Site, list};
 use crate::support::needs;
 use crate::support::ports;
@@ -157,7 +156,7 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
          topic = \"http://{address}{odd}\"\n"
     );
     let mut setup = Setup::new(&site, &[], &channel);
-    setup.config = setup.config.replace(
+    setup.replace(
         "[server]\nlisten = \"127.0.0.1:0\"\n",
         &format!("[server]\nlisten = \"127.0.0.1:{listen}\"\npublic_url = \"http://{address}/\"\n"),
     );
@@ -183,8 +182,7 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
             "{lines}"
         );
     }
-    let (_, checked, _) = output(setup.command("check").arg("--json"));
-    let checked: Value = serde_json::from_str(&checked).unwrap();
+    let checked = json(&mut setup.command("check"));
     let [finding] = &checked["findings"].as_array().unwrap()[..] else {
         panic!("{checked:#}{lines}");
     };

@@ -80,13 +80,8 @@ impl HubSetup {
 
     pub fn file(&self) -> PathBuf {
         let path = self.directory.path().join("hub.toml");
-        let HubSetup {
-            address,
-            keys,
-            publishers,
-            ..
-        } = self;
-        let url = self.url();
+        let (address, url) = (self.address, self.url());
+        let (keys, publishers) = (&self.keys, &self.publishers);
         let text = format!(
             "state_dir = \"state\"\n[server]\nlisten = \"{address}\"\nadmin_listen = \"127.0.0.1:0\"\n\
              [hub]\nurl = \"{url}\"\ncallback_ports = [\"1-65535\"]\n\
@@ -104,9 +99,14 @@ impl HubSetup {
 
     pub fn start(&self) -> Daemon {
         let arguments = ["hub", "--log-format", "json", "--log-level", "debug"];
-        let daemon = Daemon::spawn(self.command(&arguments));
-        daemon.await_log("ready");
-        daemon
+        Daemon::ready(self.command(&arguments))
+    }
+
+    /// Starts the hub, with a willing callback that is subscribed to a topic.
+    pub fn start_subscribed(&self, topic: &str) -> (Daemon, Callback) {
+        let (hub, callback) = (self.start(), Callback::start());
+        self.subscribe(topic, &callback.url("/"));
+        (hub, callback)
     }
 
     /// Posts with these header lines.

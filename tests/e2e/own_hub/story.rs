@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::conformance::callback::{Callback, Request, Say, cut_off, willing};
 use crate::own_hub::setup::{HubSetup, TOKEN, publisher};
-use crate::support::daemon::{Daemon, assert_contains, exit_with, output, succeed};
-use crate::support::documents::{Site, list};
+use crate::support::daemon::{Daemon, assert_contains, exit_with, output, run_with, succeed};
+use crate::support::documents::Site;
 
 /// The number of subscribers over all topics, if not 24.
 const SUBSCRIBERS: &str = "RSNOTIFY_TEST_SUBSCRIBERS";
@@ -53,42 +53,20 @@ impl Publishing {
     }
 
     fn run(directory: &tempfile::TempDir) -> Daemon {
-        let mut run = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-        run.args([
-            "run",
-            "--log-format",
-            "json",
-            "--log-level",
-            "debug",
-            "--config",
-        ]);
-        run.arg(directory.path().join("c.toml"));
-        let daemon = Daemon::spawn(run);
-        daemon.await_log("ready");
-        daemon
+        Daemon::ready(run_with(&directory.path().join("c.toml")))
     }
 
     fn change(&mut self) {
         self.version += 1;
-        let content = list("a", "changelist", &self.version.to_string());
-        self.site.write("a/changelist.xml", &content);
+        let content = self.version.to_string();
+        self.site.write_list("a", "changelist", &content);
     }
 
     fn restart(self) -> Publishing {
-        let Publishing {
-            site,
-            directory,
-            topic,
-            daemon,
-            version,
-        } = self;
-        daemon.kill();
+        self.daemon.kill();
         Publishing {
-            daemon: Publishing::run(&directory),
-            site,
-            directory,
-            topic,
-            version,
+            daemon: Publishing::run(&self.directory),
+            ..self
         }
     }
 }

@@ -4,9 +4,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::reload::{CHANGE, another_hub, change, change_window, reload};
-use crate::support::daemon::Setup;
+use crate::support::daemon::{Daemon, Setup, assert_ends_with, assert_none_contains};
 use crate::support::documents::{Site, capability_list};
 use crate::support::hub::{FakeHub, Manner};
+
+/// Starts the daemon, whose hub refuses a change with this status.
+fn start_refused(site: &Site, hub: &FakeHub, setup: &Setup, status: u16) -> Daemon {
+    hub.behave(Manner::Refuse(status));
+    let daemon = setup.start();
+    change(site, "2");
+    hub.request();
+    daemon
+}
 
 #[test]
 fn a_new_hub_starts_at_now() {
@@ -17,10 +26,7 @@ fn a_new_hub_starts_at_now() {
     hub.notification();
     setup.config += &another_hub(&other);
     let said = reload(&daemon, &setup);
-    assert!(
-        said.ends_with(&format!("hub {} added", other.url())),
-        "{said}"
-    );
+    assert_ends_with(&said, &format!("hub {} added", other.url()));
     change(&site, "3");
     other.assert_told([CHANGE]);
     hub.assert_told([CHANGE]);
@@ -60,9 +66,7 @@ fn changes_due_to_a_removed_hub_are_dropped_and_logged() {
 #[test]
 fn a_rotated_secret_is_in_the_next_request() {
     let (site, hub, mut setup) = Setup::announcing("");
-    setup.config = setup
-        .config
-        .replace("[[hub]]\n", "[[hub]]\nbearer_token_file = \"token\"\n");
+    setup.replace("[[hub]]\n", "[[hub]]\nbearer_token_file = \"token\"\n");
     let token = setup.state.path().join("token");
     std::fs::write(&token, "first-token").unwrap();
     let daemon = setup.start();
@@ -76,10 +80,7 @@ fn a_rotated_secret_is_in_the_next_request() {
     change(&site, "3");
     assert_eq!(authorization(&hub), "Bearer second-token");
     let (_, log) = daemon.stop_and_tell();
-    assert!(
-        !log.iter().any(|line| line.contains("-token\"")),
-        "{log:#?}"
-    );
+    assert_none_contains(&log, "-token\"");
 }
 
 #[test]
@@ -152,11 +153,8 @@ fn what_is_under_way_is_not_sent_again_and_its_answer_counts() {
 fn a_hub_that_replaces_another_receives_what_that_was_due() {
     let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
     let mut setup = Setup::new(&site, &[hub.url()], "");
-    hub.behave(Manner::Refuse(503));
-    let daemon = setup.start();
-    change(&site, "2");
-    hub.request();
-    setup.config = setup.config.replace(&hub.url(), &other.url());
+    let daemon = start_refused(&site, &hub, &setup, 503);
+    setup.replace(&hub.url(), &other.url());
     reload(&daemon, &setup);
     let replaced = daemon.await_log("takes over its pending changes");
     assert_eq!(replaced["hub"], hub.url(), "{replaced}");
@@ -169,14 +167,9 @@ fn a_hub_that_replaces_another_receives_what_that_was_due() {
 fn a_hub_that_replaces_another_and_takes_nothing_over_starts_now() {
     let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
     let mut setup = Setup::new(&site, &[hub.url()], "");
-    hub.behave(Manner::Refuse(503));
-    let daemon = setup.start();
-    change(&site, "2");
-    hub.request();
-    setup.config = setup.config.replace(&hub.url(), &other.url());
-    setup.config = setup
-        .config
-        .replace("[[hub]]\n", "[[hub]]\nreplaces = \"nothing\"\n");
+    let daemon = start_refused(&site, &hub, &setup, 503);
+    setup.replace(&hub.url(), &other.url());
+    setup.replace("[[hub]]\n", "[[hub]]\nreplaces = \"nothing\"\n");
     reload(&daemon, &setup);
     let dropped = daemon.await_log("is no longer configured");
     let words = dropped["message"].as_str().unwrap();
@@ -188,22 +181,13 @@ fn a_hub_that_replaces_another_and_takes_nothing_over_starts_now() {
 
 #[test]
 fn a_hub_that_names_the_one_it_replaces_among_several_hears_what_that_was_due() {
-    let (site, hub, stays, other) = (
-        Site::new(),
-        FakeHub::start(),
-        FakeHub::start(),
-        FakeHub::start(),
-    );
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let (stays, other) = (FakeHub::start(), FakeHub::start());
     let mut setup = Setup::new(&site, &[hub.url(), stays.url()], "");
-    hub.behave(Manner::Refuse(503));
-    let daemon = setup.start();
-    change(&site, "2");
-    hub.request();
+    let daemon = start_refused(&site, &hub, &setup, 503);
     stays.assert_told([CHANGE]);
     let replacing = format!("url = \"{}\"\nreplaces = \"{}\"", other.url(), hub.url());
-    setup.config = setup
-        .config
-        .replace(&format!("url = \"{}\"", hub.url()), &replacing);
+    setup.replace(&format!("url = \"{}\"", hub.url()), &replacing);
     reload(&daemon, &setup);
     other.assert_told([CHANGE]);
     daemon.stop();
@@ -214,15 +198,10 @@ fn what_waited_for_another_address_is_tried_at_once() {
     let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
     let mut setup = Setup::new(&site, &["https://hub.example/".to_owned()], "");
     let address = format!("publish_url = \"{}\"", hub.url());
-    setup.config = setup
-        .config
-        .replace("[[hub]]\n", &format!("[[hub]]\n{address}\n"));
-    hub.behave(Manner::Refuse(403));
-    let daemon = setup.start();
-    change(&site, "2");
-    hub.request();
+    setup.replace("[[hub]]\n", &format!("[[hub]]\n{address}\n"));
+    let daemon = start_refused(&site, &hub, &setup, 403);
     daemon.await_log("did not accept notification");
-    setup.config = setup.config.replace(&hub.url(), &other.url());
+    setup.replace(&hub.url(), &other.url());
     reload(&daemon, &setup);
     other.assert_told([CHANGE]);
     daemon.stop();
@@ -231,15 +210,10 @@ fn what_waited_for_another_address_is_tried_at_once() {
 #[test]
 fn what_waited_in_another_mode_is_tried_at_once() {
     let (site, hub, mut setup) = Setup::announcing("");
-    hub.behave(Manner::Refuse(403));
-    let daemon = setup.start();
-    change(&site, "2");
-    hub.request();
+    let daemon = start_refused(&site, &hub, &setup, 403);
     daemon.await_log("did not accept notification");
     hub.behave(Manner::Accept);
-    setup.config = setup
-        .config
-        .replace("mode = \"content\"", "mode = \"ping\"");
+    setup.replace("mode = \"content\"", "mode = \"ping\"");
     reload(&daemon, &setup);
     let ping = hub.request();
     assert_eq!(
@@ -252,15 +226,10 @@ fn what_waited_in_another_mode_is_tried_at_once() {
 #[test]
 fn what_waited_for_other_credentials_is_tried_at_once() {
     let (site, hub, mut setup) = Setup::announcing("");
-    setup.config = setup
-        .config
-        .replace("[[hub]]\n", "[[hub]]\nbearer_token_file = \"token\"\n");
+    setup.replace("[[hub]]\n", "[[hub]]\nbearer_token_file = \"token\"\n");
     let token = setup.state.path().join("token");
     std::fs::write(&token, "first-token").unwrap();
-    hub.behave(Manner::Refuse(401));
-    let daemon = setup.start();
-    change(&site, "2");
-    hub.request();
+    let daemon = start_refused(&site, &hub, &setup, 401);
     daemon.await_log("did not accept notification");
     hub.behave(Manner::Accept);
     std::fs::write(&token, "second-token").unwrap();

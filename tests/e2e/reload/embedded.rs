@@ -2,8 +2,8 @@
 
 use rustix::process::Signal;
 
-use crate::embedded::subscribe;
-use crate::reload::{CHANGE, another_hub, change, change_window, reload};
+use crate::embedded::{ask_to_subscribe, subscribe};
+use crate::reload::{CHANGE, another_hub, assert_reloaded, change, change_window, reload};
 use crate::subscriptions::{join, topic};
 use crate::support::daemon::Setup;
 use crate::support::documents::Site;
@@ -11,8 +11,7 @@ use crate::support::hub::{FakeHub, Manner};
 
 #[test]
 fn a_delivery_under_way_is_made_once_and_the_next_follows() {
-    let (site, mut setup) = Setup::embedding("");
-    let daemon = setup.start();
+    let (site, mut setup, daemon) = Setup::start_embedding("");
     let subscriber = FakeHub::start();
     join(&daemon, &subscriber, "a");
     subscriber.behave(Manner::Wait);
@@ -35,14 +34,10 @@ fn other_networks_hold_from_the_next_request_on() {
     let (_site, mut setup) = Setup::embedding("");
     let open = setup.config.clone();
     let daemon = setup.start();
-    let answer = || subscribe(daemon.public, &topic(&daemon, "a"), "http://127.0.0.1:9/c");
+    let answer = || ask_to_subscribe(daemon.public, &topic(&daemon, "a"), "http://127.0.0.1:9/c");
     assert!(answer().starts_with("HTTP/1.1 202 "));
     setup.config = open.replace("\"127.0.0.0/8\", ", "");
-    let said = reload(&daemon, &setup);
-    assert_eq!(
-        said,
-        "reloaded the configuration: embedded hub /hub changed"
-    );
+    assert_reloaded(&daemon, &setup, "embedded hub /hub changed");
     assert!(answer().starts_with("HTTP/1.1 403 "), "{}", answer());
     setup.config = open;
     reload(&daemon, &setup);
@@ -61,7 +56,7 @@ fn subscribers_stay_while_the_hub_is_away() {
         .replace("[embedded_hub]", "[embedded_hub]\nenabled = false");
     let said = reload(&daemon, &setup);
     assert!(said.ends_with("embedded hub /hub removed"), "{said}");
-    let answer = subscribe(daemon.public, &topic(&daemon, "a"), "http://127.0.0.1:9/c");
+    let answer = ask_to_subscribe(daemon.public, &topic(&daemon, "a"), "http://127.0.0.1:9/c");
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
     change(&site, "2");
     hub.assert_told([CHANGE]);
@@ -76,8 +71,7 @@ fn subscribers_stay_while_the_hub_is_away() {
 
 #[test]
 fn a_hub_that_is_new_takes_subscriptions() {
-    let (site, hub, mut setup) = Setup::announcing("");
-    let daemon = setup.start();
+    let (site, hub, mut setup, daemon) = Setup::start_announcing("");
     setup.config = setup
         .config
         .replace("[embedded_hub]", "[embedded_hub]\nenabled = true")
@@ -87,8 +81,7 @@ fn a_hub_that_is_new_takes_subscriptions() {
     let subscriber = FakeHub::start();
     let topic = "https://topics.example:8443/topics/main/a/capabilitylist/";
     let callback = format!("http://{}/c", subscriber.address);
-    let answer = subscribe(daemon.public, topic, &callback);
-    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    subscribe(daemon.public, topic, &callback);
     daemon.await_log(" subscribed to ");
     assert!(subscriber.request().challenge().is_some());
     change(&site, "2");

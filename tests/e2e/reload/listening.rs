@@ -28,7 +28,7 @@ fn a_listener_that_moved_answers_there_and_no_longer_here() {
     // Kept open by its client, it is closed when nothing is asked on it.
     let mut client = TcpStream::connect(daemon.public).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();
-    setup.config = setup.config.replace(
+    setup.replace(
         "[server]\nlisten = \"127.0.0.1:0\"",
         "[server]\nlisten = \"127.0.0.2:0\"",
     );
@@ -38,7 +38,7 @@ fn a_listener_that_moved_answers_there_and_no_longer_here() {
     assert!(TcpStream::connect(daemon.public).is_err());
     assert!(daemon.status()["configuration"]["refused"].is_null());
 
-    setup.config = setup.config.replace(
+    setup.replace(
         "admin_listen = \"127.0.0.1:0\"",
         "admin_listen = \"127.0.0.2:0\"",
     );
@@ -61,7 +61,7 @@ fn a_unix_socket_goes_when_it_is_left() {
     let mut before = "[server]\nlisten = \"127.0.0.1:0\"".to_owned();
     for path in [&first, &second] {
         let after = format!("[server]\nlisten = \"unix:{}\"", path.display());
-        setup.config = setup.config.replace(&before, &after);
+        setup.replace(&before, &after);
         before = after;
         moved(&daemon, &setup);
         let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
