@@ -50,7 +50,7 @@ pub mod steps {
     //! | [`findings`] | what is wrong with documents, sets and lists; [`naming`] is about a wrong `url` of a mount |
     //! | [`change_sets`] | sets with a change channel: what makes their rounds due, and when |
     //! | [`rounds`] | rounds that begin and end |
-    //! | [`lists`] | the lists of such a set, as far as they were taken; stale ones are read later, ended ones forgotten |
+    //! | [`lists`] | the lists of such a set, as far as they were taken; stale ones are read later, [`ended_lists`] forgotten |
     //! | [`change_log`] | the notifications of change channels, and what each hub has of them |
     //! | [`taken_rows`] | what was taken, for the reader of lists |
 
@@ -62,6 +62,7 @@ pub mod steps {
     pub mod deletions;
     pub mod delivery;
     pub mod documents;
+    pub mod ended_lists;
     pub mod engine;
     pub mod fetches;
     pub mod findings;

@@ -12,7 +12,7 @@ use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
 use crate::announce::steps::channels::Channel;
 use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::lists::{self, NextLists};
-use crate::announce::steps::{Step, change_log};
+use crate::announce::steps::{Step, change_log, ended_lists};
 use crate::state::{DocId, Result};
 
 /// Begins the rounds that are due, of the sets of sources that are settled.
@@ -25,7 +25,7 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
         let sql = "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2";
         let due = step.db.all::<Vec<DocId>>(sql, (source.id, step.now))?;
         for id in due {
-            let next_forgotten = lists::forget_ended(step, position, id)?;
+            let next_forgotten = ended_lists::forget_ended(step, position, id)?;
             // C7: entries that no other list had in time wait no more.
             let sql =
                 "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
@@ -113,7 +113,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         after: set.last_round,
         at: step.wall,
         lists,
-        watch: lists::watched_time(step, position, set, kind)?,
+        watch: ended_lists::watched_time(step, position, set, kind)?,
         limit: ROUND,
         beyond,
         told_until: change_log::told_until(step, channel.id)?,
