@@ -123,7 +123,7 @@ pub enum Fact {
         mount: MountId,
         documents: usize,
     },
-    /// A mount's root is not there, or cannot be read.
+    /// A mount's root is not there, cannot be read, or is empty where another one held documents.
     MountLost {
         source: String,
         mount: MountId,
@@ -271,7 +271,7 @@ pub enum Fact {
         /// True if it could be read before.
         is_known: bool,
     },
-    /// A candidate that could not be read was read.
+    /// A candidate that was reported, because it could not be read, was read.
     Mended { path: DocumentPath, uri: Uri },
     /// A document is announced although nothing listed it in time (R17).
     HoldExpired { uri: Uri, set: Option<Uri> },

@@ -174,7 +174,7 @@ pub enum Replaces {
     Hub(Hub),
 }
 
-/// The way in which a hub is notified (R24).
+/// The way in which a hub is notified (R24). The state has the names too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {

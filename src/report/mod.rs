@@ -2,7 +2,8 @@
 //! commands and the metrics. Each is a few queries, in the daemon as in a command, whether a daemon runs or not.
 //!
 //! [`status()`] makes all of it, [`outline`] what the metrics need, [`summary()`] one line. Each part has a file:
-//! [`sources`], [`documents`] and [`findings`] are about the trees, [`channels`] and [`outbox`] about what is announced. [`mod@status`] has the types that all of them fill, as JSON has them.
+//! [`sources`], [`documents`] and [`findings`] are about the trees, [`channels`] and [`outbox`] about what is announced; the
+//! engine's history has the last notifications. [`mod@status`] has the types that all of them fill, as JSON has them.
 
 pub mod channels;
 pub mod documents;

@@ -39,6 +39,8 @@ fn all_that_exists_is_announced_if_asked_for() {
     world.wait(10).start();
     let all = ["capabilitylist", "changelist", "resourcelist"];
     world.expect_sorted(HUB, 10, all.map(|name| format!("c /a/{name}.xml")));
+    let says_none = |fact: &Fact| matches!(fact, Fact::Baselined { .. });
+    assert!(!world.facts().iter().any(says_none));
 }
 
 #[test]

@@ -143,8 +143,9 @@ fn wake(step: &mut Step<'_>, account: AccountId, set: DocId) -> Result<()> {
     step.db.run(sql, account)?;
     step.db.run(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
-         SELECT ?1, ?2, d.id, iif(d.baseline > 0, d.was_capability, NULL), iif(d.baseline > 0, d.was_form, NULL), \
-         iif(d.baseline > 0, d.was_fingerprint, NULL) FROM member m CROSS JOIN document d ON d.id = m.document \
+         SELECT ?1, ?2, d.id, CASE WHEN d.baseline > 0 THEN d.was_capability END, \
+         CASE WHEN d.baseline > 0 THEN d.was_form END, \
+         CASE WHEN d.baseline > 0 THEN d.was_fingerprint END FROM member m CROSS JOIN document d ON d.id = m.document \
          WHERE m.set_id = ?3 AND d.presence BETWEEN 1 AND 3 ON CONFLICT (channel, hub, document) DO NOTHING",
         (account, set),
     )?;
@@ -326,11 +327,13 @@ fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
     let account = (channel.id, hub);
     step.db.run(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
-         SELECT ?1, ?2, d.id, iif(?4 OR d.hold = 1, NULL, d.was_capability), iif(?4 OR d.hold = 1, NULL, d.was_form), \
-         iif(?4 OR d.hold = 1, NULL, d.was_fingerprint) FROM member m CROSS JOIN document d ON d.id = m.document \
+         SELECT ?1, ?2, d.id, CASE WHEN NOT (?4 OR d.hold = 1) THEN d.was_capability END, \
+         CASE WHEN NOT (?4 OR d.hold = 1) THEN d.was_form END, \
+         CASE WHEN NOT (?4 OR d.hold = 1) THEN d.was_fingerprint END \
+         FROM member m CROSS JOIN document d ON d.id = m.document \
          WHERE m.set_id = ?3 AND (?4 OR d.hold = 1 OR d.touched = 3 AND (d.was_capability, d.was_form, d.was_fingerprint) \
-         IS NOT (iif(d.presence = 4, NULL, d.capability), iif(d.presence = 4, NULL, d.form), \
-         iif(d.presence = 4, NULL, d.fingerprint))) ON CONFLICT (channel, hub, document) DO NOTHING",
+         IS NOT (CASE WHEN d.presence <> 4 THEN d.capability END, CASE WHEN d.presence <> 4 THEN d.form END, \
+         CASE WHEN d.presence <> 4 THEN d.fingerprint END)) ON CONFLICT (channel, hub, document) DO NOTHING",
         (account, channel.set, is_new_set),
     )?;
     for (description, (before, _)) in &step.live.sources[position].descriptions {

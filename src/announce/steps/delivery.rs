@@ -376,8 +376,9 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
         || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
     // Of a hub that is pinged, what it fetches counts.
     let columns = format!(
-        "until = iif(?7, until, flight_until), pinged = iif(?7, ?3, pinged), ping_due = iif(?7, ?4, ping_due), \
-         max_entries = iif(?5, NULL, max_entries), accepted = ?3, is_answer_old = 0, last = ?6, {NO_FLIGHT}"
+        "until = CASE WHEN ?7 THEN until ELSE flight_until END, pinged = CASE WHEN ?7 THEN ?3 ELSE pinged END, \
+         ping_due = CASE WHEN ?7 THEN ?4 ELSE ping_due END, max_entries = CASE WHEN NOT ?5 THEN max_entries END, \
+         accepted = ?3, is_answer_old = 0, last = ?6, {NO_FLIGHT}"
     );
     let ping_due = later(now, PING_APART);
     let values = (now, ping_due, is_whole, last.to_json(), is_pinged);

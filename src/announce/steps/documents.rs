@@ -336,7 +336,7 @@ fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()
         before.id,
         "mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
          presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
-         touched = max(touched, iif(presence IN (2, 3), 2, 0))",
+         touched = max(touched, CASE WHEN presence IN (2, 3) THEN 2 ELSE 0 END)",
         (&sighting.known.path, &sighting.stat, sighting.at),
     )
 }
@@ -513,9 +513,9 @@ pub fn vanished(
     let grace = step.plan.sources[position].deletion_grace;
     step.db.set_document(
         before.id,
-        "presence = max(presence, 2), absent_since = iif(presence = 1, ?4, absent_since), \
-         touched = iif(presence = 1, max(touched, 2), touched), is_replaced = max(is_replaced, ?2), \
-         grace_ends = coalesce(grace_ends, ?3), look_at = iif(grace_ends IS NULL, ?3, look_at)",
+        "presence = max(presence, 2), absent_since = CASE WHEN presence = 1 THEN ?4 ELSE absent_since END, \
+         touched = CASE WHEN presence = 1 THEN max(touched, 2) ELSE touched END, is_replaced = max(is_replaced, ?2), \
+         grace_ends = coalesce(grace_ends, ?3), look_at = CASE WHEN grace_ends IS NULL THEN ?3 ELSE look_at END",
         (is_replaced, later(step.now, grace), at),
     )?;
     step.successors.insert(before.id, None);

@@ -331,9 +331,11 @@ pub fn find_odd(step: &mut Step<'_>, position: usize, set: DocId, taken: &TakenL
     let sql = "SELECT skipped FROM change_list WHERE set_id = ?1 AND list = ?2";
     let skipped: usize = step.db.first(sql, (set, list))?.unwrap_or_default();
     let sums = step.db.first::<(usize, usize, Option<usize>)>(
-        "UPDATE change_list SET version = ?3, skipped = ?4, back_dated = ?5 + iif(version IS ?3, back_dated, 0), \
-         ahead = ?6 + iif(version IS ?3, ahead, 0), rewritten = CASE WHEN version IS NOT ?3 THEN ?7 \
-         ELSE coalesce(?7 + rewritten, ?7, rewritten) END WHERE set_id = ?1 AND list = ?2 \
+        "UPDATE change_list SET version = ?3, skipped = ?4, \
+         back_dated = ?5 + CASE WHEN version IS NOT DISTINCT FROM ?3 THEN back_dated ELSE 0 END, \
+         ahead = ?6 + CASE WHEN version IS NOT DISTINCT FROM ?3 THEN ahead ELSE 0 END, \
+         rewritten = CASE WHEN version IS DISTINCT FROM ?3 THEN ?7 ELSE coalesce(?7 + rewritten, ?7, rewritten) END \
+         WHERE set_id = ?1 AND list = ?2 \
          RETURNING back_dated, ahead, rewritten",
         (
             (set, list, taken.version, taken.skipped),

@@ -374,13 +374,16 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
     mount.save(step.db)?;
     let source = &step.live.sources[position];
     if is_first {
-        let sql = "SELECT coalesce(sum(count), 0) FROM census WHERE mount = ?1 AND presence = 1";
-        let documents: Option<usize> = step.db.first(sql, id)?;
-        step.facts.push(Fact::Baselined {
-            source: plan.name.clone(),
-            mount: id,
-            documents: documents.unwrap_or_default(),
-        });
+        if !plan.announce_existing {
+            let sql =
+                "SELECT coalesce(sum(count), 0) FROM census WHERE mount = ?1 AND presence = 1";
+            let documents: Option<usize> = step.db.first(sql, id)?;
+            step.facts.push(Fact::Baselined {
+                source: plan.name.clone(),
+                mount: id,
+                documents: documents.unwrap_or_default(),
+            });
+        }
         if let Some(reason) = without_document(step.db, source, |path| source.explain_other(path))?
         {
             let source = plan.name.clone();

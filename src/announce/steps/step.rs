@@ -324,15 +324,17 @@ impl<'a> Step<'a> {
 
     /// Ends the holds that have lasted: the changes are announced although nothing lists the documents (R17).
     fn end_holds(&mut self) -> Result<()> {
-        let ended = self.db.all::<Vec<(Uri, Option<Uri>)>>(
-            "UPDATE document SET hold = 2, held_until = NULL, touched = max(touched, 2) \
-             WHERE held_until <= ?1 AND presence = 1 RETURNING uri, (SELECT s.uri FROM member m \
-             CROSS JOIN document s ON s.id = m.set_id WHERE m.document = document.id ORDER BY s.uri LIMIT 1)",
+        let ended = self.db.all::<Vec<(DocId, Uri, Option<Uri>)>>(
+            "SELECT d.id, d.uri, (SELECT s.uri FROM member m CROSS JOIN document s ON s.id = m.set_id \
+             WHERE m.document = d.id ORDER BY s.uri LIMIT 1) FROM document d \
+             WHERE d.held_until <= ?1 AND d.presence = 1 ORDER BY d.held_until",
             self.now,
         )?;
-        let expired = ended.into_iter();
-        self.facts
-            .extend(expired.map(|(uri, set)| Fact::HoldExpired { uri, set }));
+        for (id, uri, set) in ended {
+            let expired = "hold = 2, held_until = NULL, touched = max(touched, 2)";
+            self.db.set_document(id, expired, ())?;
+            self.facts.push(Fact::HoldExpired { uri, set });
+        }
         // A missing document is not announced; if it comes back, it may be listed by then.
         let again = later(self.now, self.plan.window.hold.max(Duration::from_secs(1)));
         let sql = "UPDATE document SET held_until = ?2 WHERE held_until <= ?1";
