@@ -15,6 +15,17 @@ use crate::harness::{DEADLINE, Watched, document, excluding, path, settings};
 use crate::namespace::was_run_again;
 use crate::needs;
 
+/// Runs a test of root's again as somebody whom modes bind. Returns true if it was.
+fn was_run_without_privileges() -> bool {
+    let powerless = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all";
+    rustix::process::geteuid().is_root() && was_run_again(powerless)
+}
+
+fn set(path: &std::path::Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
 #[rstest]
 fn a_file_created_rewritten_renamed_and_deleted_is_seen_each_time(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,
@@ -323,8 +334,7 @@ fn an_unreadable_file_or_directory_is_not_missing(
 ) {
     use std::os::unix::fs::PermissionsExt;
     // Root reads everything, unless that is taken from it.
-    let powerless = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all";
-    if rustix::process::geteuid().is_root() && was_run_again(powerless) {
+    if was_run_without_privileges() {
         return;
     }
     let mut it = Watched::start(watch);
@@ -363,14 +373,10 @@ fn an_unreadable_file_or_directory_is_not_missing(
 
 #[test]
 fn what_a_sweep_could_not_read_is_swept_once_it_can_be() {
-    use std::os::unix::{ffi::OsStrExt, fs::PermissionsExt};
-    let powerless = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all";
-    if rustix::process::geteuid().is_root() && was_run_again(powerless) {
+    use std::os::unix::ffi::OsStrExt;
+    if was_run_without_privileges() {
         return;
     }
-    let set = |path: &std::path::Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    };
     let name = std::ffi::OsStr::from_bytes(b"d\xff");
     let mut it = Watched::start_on(Inotify, |root| {
         fs::create_dir(root.join(name)).unwrap();
@@ -386,14 +392,9 @@ fn what_a_sweep_could_not_read_is_swept_once_it_can_be() {
 /// R13: what is written there from then on is new.
 #[test]
 fn what_a_sweep_could_not_read_is_swept_once_another_directory_is_in_its_place() {
-    use std::os::unix::fs::PermissionsExt;
-    let powerless = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all";
-    if rustix::process::geteuid().is_root() && was_run_again(powerless) {
+    if was_run_without_privileges() {
         return;
     }
-    let set = |path: &std::path::Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    };
     let mut it = Watched::start_on(Inotify, |root| {
         fs::create_dir(root.join("d")).unwrap();
         set(&root.join("d"), 0o000);
@@ -409,14 +410,9 @@ fn what_a_sweep_could_not_read_is_swept_once_another_directory_is_in_its_place()
 
 #[test]
 fn a_directory_is_said_to_be_readable_again_although_its_root_was_away_meanwhile() {
-    use std::os::unix::fs::PermissionsExt;
-    let powerless = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all";
-    if rustix::process::geteuid().is_root() && was_run_again(powerless) {
+    if was_run_without_privileges() {
         return;
     }
-    let set = |path: &std::path::Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    };
     let mut it = Watched::start_on(Inotify, |root| {
         for name in ["d", "e"] {
             fs::create_dir(root.join(name)).unwrap();
@@ -444,14 +440,9 @@ fn a_directory_is_said_to_be_readable_again_although_its_root_was_away_meanwhile
 /// R13: all of it belongs to that sweep.
 #[test]
 fn a_sweep_waits_for_a_directory_that_becomes_readable_during_it() {
-    use std::os::unix::fs::PermissionsExt;
-    let powerless = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all";
-    if rustix::process::geteuid().is_root() && was_run_again(powerless) {
+    if was_run_without_privileges() {
         return;
     }
-    let set = |path: &std::path::Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    };
     let place = tempfile::tempdir().unwrap();
     let root = place.path().join("root");
     fs::create_dir_all(root.join("d")).unwrap();
