@@ -87,7 +87,7 @@ pub enum Command {
     ///
     /// Sends each resource of the broker's sets once, unless the last thing that the set's Resource Lists and Change
     /// Lists say of it is a deletion. The messages are like those about changes, with the property initial=true. The
-    /// broker's ledger does not change, and a daemon may run meanwhile. If it is interrupted, the same command
+    /// broker's account does not change, and a daemon may run meanwhile. If it is interrupted, the same command
     /// continues where it stopped. The exit status is 1 if a list cannot be read, 69 if the
     /// broker refuses the login or a destination, and 75 if it cannot be reached or fails otherwise.
     Resend(ResendOptions),

@@ -1,4 +1,4 @@
-//! `resend`: sends a broker the current resources, for consumers that rebuild an index. The broker's ledger does not
+//! `resend`: sends a broker the current resources, for consumers that rebuild an index. The broker's account does not
 //! change.
 
 mod position;

@@ -1,6 +1,6 @@
 //! The engine against a plain model: random trees, operations, crashes and answers.
 //!
-//! The model has no ledgers, windows or holds. It keeps the content of the tree, as far as it could be read, and what
+//! The model has no accounts, windows or holds. It keeps the content of the tree, as far as it could be read, and what
 //! every hub received, and derives the permitted notifications from the two.
 //!
 //! Change channels have a model of their own, with a quarter of the cases, and so have topics that move.

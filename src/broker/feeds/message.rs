@@ -32,7 +32,7 @@ pub struct BrokerNotification<'a> {
     /// Topic of the channel.
     pub topic: &'a str,
     pub kind: ChannelKind,
-    /// Number of the notification on its channel, as the broker's ledger counts it.
+    /// Number of the notification on its channel, as the broker's account counts it.
     pub seq: u64,
     pub body: HashedPayload<'a>,
 }

@@ -263,6 +263,11 @@ fn what_a_hub_that_left_does_not_take_is_dropped_after_a_while() {
     world.change_attempts_at(OTHER_HUB);
     world.wait(20_000);
     assert!(world.change_attempts_at(OTHER_HUB).is_empty());
+    // It returns as a new hub.
+    world.script(OTHER_HUB, Reply::Accept);
+    world.write(SET_A, set_a(TOPIC, &[HUB, OTHER_HUB]));
+    publish(&mut world, 3);
+    world.expect_changes_at(OTHER_HUB, 60, [THIRD]);
 }
 
 #[test]

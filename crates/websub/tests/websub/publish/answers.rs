@@ -66,6 +66,12 @@ async fn every_answer_of_a_hub_has_its_verdict() {
             "in 900 s, by an operator: it takes no notifications at this address (404): correct url or publish_url",
         ),
         (
+            "410 Gone",
+            "",
+            "",
+            "in 900 s, by an operator: it takes no notifications at this address (410): correct url or publish_url",
+        ),
+        (
             "405 Method Not Allowed",
             "Allow: GET\r\n",
             "",
@@ -78,7 +84,7 @@ async fn every_answer_of_a_hub_has_its_verdict() {
             "in 900 s, by an operator: it wants the notification in another form (406): try another mode",
         ),
         (
-            "407 HubProxy Authentication Required",
+            "407 Proxy Authentication Required",
             "",
             "",
             "in 900 s, by an operator: the proxy wants credentials (407): put them into the variable that names it, \
