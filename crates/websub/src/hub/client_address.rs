@@ -51,9 +51,8 @@ pub fn forwarded_for(
     }
     let nearest = |hops: Vec<Option<IpAddr>>| {
         let mut found = None;
-        for hop in hops.into_iter().rev() {
-            // An invalid address hides those before it.
-            let Some(address) = hop else { break };
+        // An invalid address hides those before it.
+        for address in hops.into_iter().rev().map_while(|hop| hop) {
             found = Some(address);
             if !is_trusted(address) {
                 break;
@@ -61,18 +60,12 @@ pub fn forwarded_for(
         }
         found
     };
-    let forwarded = nearest(forwarded_hops(forwarded));
-    let x_forwarded_for = nearest(x_forwarded_for_hops(x_forwarded_for));
-    match (forwarded, x_forwarded_for) {
+    let addresses = x_forwarded_for.iter().flat_map(|value| value.split(','));
+    let x_forwarded_for = nearest(addresses.map(address).collect());
+    match (nearest(forwarded_hops(forwarded)), x_forwarded_for) {
         (Some(one), Some(other)) if one != other => None,
         (one, other) => one.or(other),
     }
-}
-
-/// Returns the addresses of `X-Forwarded-For`, in order.
-fn x_forwarded_for_hops(values: &[&str]) -> Vec<Option<IpAddr>> {
-    let hops = values.iter().flat_map(|value| value.split(','));
-    hops.map(address).collect()
 }
 
 /// Returns the addresses of `Forwarded` (RFC 7239), in order.

@@ -43,8 +43,8 @@ pub struct FairQueue {
     /// Number of hosts at which idle ones are forgotten next: twice those that were left the last time, because there may
     /// be none.
     next_prune: usize,
-    /// Hosts with a request waiting, in round-robin order. An entry whose number is not the host's is void.
-    rings: BTreeMap<Class, VecDeque<(String, u64)>>,
+    /// Hosts with a request waiting, in round-robin order: by a number that is renewed with each turn.
+    rings: BTreeMap<Class, BTreeMap<u64, String>>,
     /// The requests that have a slot.
     running: HashMap<Ticket, RunningRequest>,
     busy: BTreeSet<(Duration, Ticket)>,
@@ -68,8 +68,8 @@ struct HostState {
 #[derive(Debug, Default)]
 struct HostQueue {
     tickets: VecDeque<Ticket>,
-    /// The number of its valid entry in a ring.
-    entry: u64,
+    /// The class of its ring, and its number there.
+    entry: Option<(Class, u64)>,
 }
 
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl FairQueue {
         ticket
     }
 
-    /// Appends a host to the ring of its class and voids its earlier entry.
+    /// Appends a host to the ring of its class, and removes its earlier entry.
     fn append(&mut self, host: &str, priority: Priority) {
         let Some(state) = self.hosts.get_mut(host) else {
             return;
@@ -151,13 +151,10 @@ impl FairQueue {
             return;
         };
         self.entries += 1;
-        queue.entry = self.entries;
+        let before = queue.entry.replace((class, self.entries));
         let ring = self.rings.entry(class).or_default();
-        ring.push_back((host.to_owned(), self.entries));
-        if ring.len() > 2 * self.hosts.len() + 64 {
-            let hosts = &self.hosts;
-            ring.retain(|(host, entry)| is_valid(hosts, host, priority, *entry));
-        }
+        ring.insert(self.entries, host.to_owned());
+        self.remove_entry(before);
     }
 
     /// Gives the free slots to waiting requests and returns those.
@@ -220,17 +217,19 @@ impl FairQueue {
         // Half of all slots are for hosts within their window, three quarters for hosts that answer.
         let is_spare = self.running.len() < self.capacity.div_ceil(2);
         let has_room = self.in_trouble < self.capacity.div_ceil(4);
-        for (class, ring) in &mut self.rings {
-            if class.is_beyond_window && !is_spare || class.is_in_trouble && !has_room {
-                continue;
-            }
-            while let Some((host, entry)) = ring.pop_front() {
-                if is_valid(&self.hosts, &host, class.priority, entry) {
-                    return Some((host, class.priority));
-                }
-            }
+        let is_open = |class: &Class| {
+            (!class.is_beyond_window || is_spare) && (!class.is_in_trouble || has_room)
+        };
+        let mut rings = self.rings.iter_mut().filter(|(class, _)| is_open(class));
+        rings.find_map(|(class, ring)| Some((ring.pop_first()?.1, class.priority)))
+    }
+
+    fn remove_entry(&mut self, entry: Option<(Class, u64)>) {
+        if let Some((class, number)) = entry
+            && let Some(ring) = self.rings.get_mut(&class)
+        {
+            ring.remove(&number);
         }
-        None
     }
 
     /// Counts requests that have become slow as such.
@@ -311,20 +310,10 @@ impl FairQueue {
         queue.tickets.retain(|waiting| *waiting != ticket);
         self.waiting -= before - queue.tickets.len();
         if queue.tickets.is_empty() {
-            queue.entry = 0;
+            let entry = queue.entry.take();
+            self.remove_entry(entry);
         }
     }
-}
-
-fn is_valid(
-    hosts: &HashMap<String, HostState>,
-    host: &str,
-    priority: Priority,
-    entry: u64,
-) -> bool {
-    let state = hosts.get(host);
-    let queue = state.and_then(|state| state.waiting.get(&priority));
-    queue.is_some_and(|queue| queue.entry == entry && !queue.tickets.is_empty())
 }
 
 #[cfg(test)]

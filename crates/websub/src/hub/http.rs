@@ -60,7 +60,8 @@ impl EmbeddedHub {
         let verifications = Arc::new(Verifications::new(topics, Arc::clone(&deliveries)));
         tokio::spawn(expire(Arc::downgrade(&state)));
         tokio::spawn(log_suppressed(Arc::downgrade(&deliveries)));
-        for topic in state.with(|subscriptions| subscriptions.topics_with_pending()) {
+        let pending = state.subscriptions().topics_with_pending();
+        for topic in pending {
             deliveries.begin(&topic);
         }
         EmbeddedHub {
@@ -112,15 +113,13 @@ impl EmbeddedHub {
     /// relayed last. The caller saves it, then passes it to [`EmbeddedHub::dispatch`].
     pub fn relay(&self, notification: Relay) -> Option<Relay> {
         let now = self.state.clock.now();
-        self.state
-            .with(|subscriptions| subscriptions.relay(notification, now))
+        self.state.subscriptions().relay(notification, now)
     }
 
     /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
     pub fn relay_new(&self, notification: Relay) -> Option<Relay> {
         let now = self.state.clock.now();
-        self.state
-            .with(|subscriptions| subscriptions.relay_new(notification, now))
+        self.state.subscriptions().relay_new(notification, now)
     }
 
     /// Delivers saved notifications, to each subscriber in order. If more than `max_backlog` is pending, the subscriptions
@@ -137,10 +136,8 @@ impl EmbeddedHub {
     /// subscribers.
     fn cut_off(&self) {
         let max = self.state.settings.get().settings.limits.backlog_bytes;
-        let debt = || {
-            self.state
-                .with(|subscriptions| subscriptions.largest_debt(max))
-        };
+        // Not locked while they end.
+        let debt = || self.state.subscriptions().largest_debt(max);
         while let Some((keys, Extent { count, bytes })) = debt() {
             for key in keys {
                 let SubscriptionKey { topic, callback } = &key;
@@ -162,7 +159,7 @@ impl EmbeddedHub {
 
     /// Ends all subscriptions to a topic and notifies the subscribers.
     pub fn end_topic(&self, topic: &Topic) {
-        let callbacks = self.inspect(|subscriptions| subscriptions.callbacks(topic));
+        let callbacks = self.state.subscriptions().callbacks(topic);
         for callback in callbacks {
             let topic = topic.clone();
             self.end(SubscriptionKey { topic, callback }, TOPIC_ENDED);
@@ -178,12 +175,12 @@ impl EmbeddedHub {
 
     /// Calls a function with the subscriptions, which are locked meanwhile.
     pub fn inspect<T>(&self, inspect: impl FnOnce(&Subscriptions) -> T) -> T {
-        self.state.with(|subscriptions| inspect(subscriptions))
+        inspect(&self.state.subscriptions())
     }
 
     /// Returns the status with the counters.
     pub fn status(&self, now: Timestamp) -> HubStatus {
-        let mut status = self.inspect(|subscriptions| subscriptions.status(now));
+        let mut status = self.state.subscriptions().status(now);
         status.counts = lock(&self.state.counts).clone();
         status
     }

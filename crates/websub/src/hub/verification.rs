@@ -91,19 +91,19 @@ impl Verifications {
         requester: Option<Requester>,
     ) -> Result<(), LimitExceeded> {
         let quota_key = QuotaKey::new(&key.callback, requester);
-        let kind = self.state.with(|subscriptions| {
-            self.state.admission(|admission, now| {
-                if subscriptions.contains(&key) {
-                    admission.begin(&quota_key, VerificationKind::Renewal, now)?;
-                    return Ok(VerificationKind::Renewal);
-                }
-                if let Action::Subscribe { .. } = request.action {
-                    admission.may_subscribe(&quota_key, &subscriptions.usage)?;
-                }
-                admission.begin(&quota_key, VerificationKind::New, now)?;
-                Ok(VerificationKind::New)
-            })
+        let subscriptions = self.state.subscriptions();
+        let kind = if subscriptions.contains(&key) {
+            VerificationKind::Renewal
+        } else {
+            VerificationKind::New
+        };
+        self.state.admission(|admission, now| {
+            if let (VerificationKind::New, Action::Subscribe { .. }) = (kind, &request.action) {
+                admission.may_subscribe(&quota_key, &subscriptions.usage)?;
+            }
+            admission.begin(&quota_key, kind, now)
         })?;
+        drop(subscriptions);
         let pending = PendingVerification {
             request,
             requester,

@@ -18,7 +18,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::http::{Hook, lock};
 use crate::hub::delivery::{mac, signed};
-use crate::hub::{PART_BYTES, PendingRelay, Relay, RelayId, StoredRelay};
+use crate::hub::{PART_BYTES, Relay, RelayId, StoredRelay};
 use crate::secret::Secret;
 
 /// Topics whose notifications are remembered before those without deliveries are forgotten.
@@ -140,14 +140,6 @@ impl RelayReader {
 }
 
 impl LoadedRelay {
-    /// Returns it as an item of a backlog.
-    pub fn pending(&self) -> PendingRelay {
-        PendingRelay {
-            id: self.stored.id,
-            size: self.stored.size,
-        }
-    }
-
     /// Returns the value of `X-Hub-Signature` for its body.
     ///
     /// # Errors

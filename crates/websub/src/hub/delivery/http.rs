@@ -12,7 +12,6 @@ use tracing::{debug, error, warn};
 
 use crate::answer::Answer;
 use crate::http::{client, lock};
-use crate::hub::SubscriptionKey;
 use crate::hub::callback::http::{CallbackError, CallbackLocation};
 use crate::hub::delivery::bodies::{BodyProgress, LoadedRelay, RelayFile, RelayReader};
 use crate::hub::delivery::{DeliveryOutcome, headers, outcome, timeout};
@@ -22,6 +21,7 @@ use crate::hub::http::state::HubState;
 use crate::hub::limits::LogLimit;
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::subscriptions::{Assignment, Delivery};
+use crate::hub::{PendingRelay, SubscriptionKey};
 use crate::retry::MAX_ATTEMPTS;
 use crate::secret::{Mask, Secret};
 
@@ -57,16 +57,21 @@ impl Deliveries {
 
     /// Begins to deliver what is pending for a topic to the subscribers that have no delivery under way.
     pub fn begin(self: &Arc<Self>, topic: &Topic) {
-        let assignments = self.state.with(|subscriptions| subscriptions.assign(topic));
-        self.runtime
-            .spawn(Arc::clone(self).deliver_to_all(assignments));
+        let assignments = self.state.subscriptions().assign(topic);
+        let deliveries = Arc::clone(self);
+        self.runtime.spawn(async move {
+            for (count, assignment) in (1..).zip(assignments) {
+                tokio::spawn(Arc::clone(&deliveries).deliver_all(assignment));
+                if count % BATCH == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
     }
 
     /// Begins to deliver what is pending for one subscriber, if it has no delivery under way.
     pub fn begin_one(self: &Arc<Self>, key: &SubscriptionKey) {
-        let assignment = self
-            .state
-            .with(|subscriptions| subscriptions.assign_one(key));
+        let assignment = self.state.subscriptions().assign_one(key);
         if let Some(assignment) = assignment {
             self.runtime.spawn(Arc::clone(self).deliver_all(assignment));
         }
@@ -82,16 +87,6 @@ impl Deliveries {
                 count = abandoned,
                 "giving up on more deliveries to failing subscribers: {abandoned}"
             );
-        }
-    }
-
-    /// Starts a delivery task for each assignment.
-    async fn deliver_to_all(self: Arc<Self>, assignments: Vec<Assignment>) {
-        for (count, assignment) in (1..).zip(assignments) {
-            tokio::spawn(Arc::clone(&self).deliver_all(assignment));
-            if count % BATCH == 0 {
-                tokio::task::yield_now().await;
-            }
         }
     }
 
@@ -187,10 +182,7 @@ impl Deliveries {
         let SubscriptionKey { topic, callback } = &assignment.key;
         let now = self.state.clock.now();
         // Read now: a renewal during the attempt ended the count of those before.
-        let progress = self
-            .state
-            .with(|subscriptions| subscriptions.progress(assignment));
-        let attempts = progress.attempts + 1;
+        let attempts = self.state.subscriptions().progress(assignment).attempts + 1;
         let (answer, judged) = match answer {
             Ok(answer) => (answer, attempts),
             // A notification is given up for what its subscriber does only.
@@ -226,7 +218,11 @@ impl Deliveries {
             }
         }
         self.state.end("it is gone (410)", |subscriptions| {
-            let relay = relay.map(LoadedRelay::pending).unwrap_or_default();
+            let relay = relay.map(|relay| PendingRelay {
+                id: relay.stored.id,
+                size: relay.stored.size,
+            });
+            let relay = relay.unwrap_or_default();
             subscriptions.answered(assignment, relay, last, outcome)
         });
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use resourcesync::uri::Topic;
@@ -88,7 +88,7 @@ impl HubState {
     pub fn subscribe(&self, subscription: Subscription) {
         let key = subscription.key();
         let until = subscription.expires;
-        let is_renewal = self.with(|subscriptions| subscriptions.contains(&key));
+        let is_renewal = self.subscriptions().contains(&key);
         self.change(|subscriptions| subscriptions.subscribe(subscription));
         if let Some(waiting) = lock(&self.wakers).get(&key) {
             waiting.notify_one();
@@ -147,14 +147,15 @@ impl HubState {
         ended
     }
 
-    /// Calls a function with the subscriptions, which are locked meanwhile. It makes no change that is saved.
-    pub fn with<T>(&self, act: impl FnOnce(&mut Subscriptions) -> T) -> T {
-        act(&mut lock(&self.subscriptions))
+    /// Locks the subscriptions, for what makes no change that is saved.
+    pub fn subscriptions(&self) -> MutexGuard<'_, Subscriptions> {
+        lock(&self.subscriptions)
     }
 
     /// Returns the next delivery of an assignment.
     pub fn next_delivery(&self, assignment: &Assignment) -> Option<Delivery> {
-        self.with(|subscriptions| subscriptions.next_delivery(assignment, self.clock.now()))
+        let now = self.clock.now();
+        self.subscriptions().next_delivery(assignment, now)
     }
 
     /// Registers the delivery to a subscriber for the signal that it may be retried at once.
