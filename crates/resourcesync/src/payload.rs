@@ -212,12 +212,7 @@ mod tests {
 
     #[test]
     fn an_empty_notification_is_one() {
-        let payload = Payload {
-            up: None,
-            from: None,
-            until: None,
-            entries: Vec::new(),
-        };
+        let payload = Payload::default();
         assert_snapshot!(text(&payload), @r#"
         <?xml version="1.0" encoding="UTF-8"?>
         <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
@@ -231,12 +226,11 @@ mod tests {
     fn what_would_be_markup_is_escaped() {
         let payload = Payload {
             up: Some(uri("https://e.org/?a=\"1\"&b=<2>")),
-            from: None,
-            until: None,
             entries: vec![Entry {
                 datetime: None,
                 ..updated("https://e.org/?a=1&b='2'\u{1}\tx")
             }],
+            ..Payload::default()
         };
         assert_snapshot!(text(&payload), @r#"
         <?xml version="1.0" encoding="UTF-8"?>
@@ -265,15 +259,10 @@ mod tests {
     }
 
     fn any_entry() -> impl Strategy<Value = Entry> {
-        let changes = [
-            ChangeKind::Created,
-            ChangeKind::Updated,
-            ChangeKind::Deleted,
-        ];
         let capabilities: Vec<_> = Capability::all().collect();
         (
             any_uri(),
-            prop::sample::select(changes.to_vec()),
+            prop::sample::select(ChangeKind::ALL.to_vec()),
             prop::sample::select(capabilities),
             prop::option::of(any_time()),
             prop::option::of(any_uri()),

@@ -344,33 +344,27 @@ mod tests {
 
     #[test]
     fn a_time_stands_for_all_of_its_unit() {
-        for (text, start, end) in [
-            ("2026", "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"),
-            ("2026-11", "2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z"),
-            ("2026-11-20", "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"),
-            (
-                "2026-11-20T10:05Z",
-                "2026-11-20T10:05:00Z",
-                "2026-11-20T10:05:01Z",
-            ),
-            (
-                "2026-11-20T10:05+01:00",
-                "2026-11-20T09:05:00Z",
-                "2026-11-20T09:05:01Z",
-            ),
-            (
-                "2026-11-20T10:05:07",
-                "2026-11-20T10:05:07Z",
-                "2026-11-20T10:05:08Z",
-            ),
-            (
-                "2026-11-20T10:05:07.5-01:00",
-                "2026-11-20T11:05:07.5Z",
-                "2026-11-20T11:05:07.6Z",
-            ),
-        ] {
+        // A text, its start, and its end.
+        let table = "
+            2026 | 2026-01-01T00:00:00Z | 2027-01-01T00:00:00Z
+            2026-11 | 2026-11-01T00:00:00Z | 2026-12-01T00:00:00Z
+            2026-11-20 | 2026-11-20T00:00:00Z | 2026-11-21T00:00:00Z
+            2026-11-20T10:05Z | 2026-11-20T10:05:00Z | 2026-11-20T10:05:01Z
+            2026-11-20T10:05+01:00 | 2026-11-20T09:05:00Z | 2026-11-20T09:05:01Z
+            2026-11-20T10:05:07 | 2026-11-20T10:05:07Z | 2026-11-20T10:05:08Z
+            2026-11-20T10:05:07.5-01:00 | 2026-11-20T11:05:07.5Z | 2026-11-20T11:05:07.6Z
+        ";
+        for row in table.trim().lines() {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let [text, start, end] = cells[..] else {
+                panic!("{row}");
+            };
             assert_eq!(time_span(text), Some((time(start), time(end))), "{text}");
         }
+    }
+
+    #[test]
+    fn other_texts_stand_for_no_time() {
         for text in ["", "soon", "2026-13", "99999-01-01", "10:05:07", "äöüß"] {
             assert_eq!(time_span(text), None, "{text}");
         }
@@ -412,6 +406,20 @@ mod tests {
 
     #[test]
     fn other_content_is_named() {
+        // What is replaced by what, and the message.
+        let table = "
+            resourcelist | warpdrive | entry 1
+            updated | renamed | entry 1 has the unknown change \"renamed\"
+            change= | changed= | entry 1 has no change
+            https://e.org/rl.xml | | entry 1 has no loc
+            https://e.org/rl.xml | rl.xml | \"rl.xml\" is not an absolute URI such as https://example.org/
+            2026-11-20T10:00:01.000Z | soon | \"soon\" is no date and time
+            framework- | change- | it has no root-level rs:md with capability \"framework-notification\"
+            urlset | feed | its root element is not urlset of the sitemap namespace
+            </urlset> | | it is not well-formed
+            </url> | </loc> | it is not well-formed
+            rl.xml | \u{0} | it is not well-formed
+        ";
         let good = Payload {
             up: Some(uri("https://e.org/capabilitylist.xml")),
             from: None,
@@ -425,47 +433,20 @@ mod tests {
             }],
         };
         let good = String::from_utf8(good.render()).unwrap();
-        for (from, to, message) in [
-            ("resourcelist", "warpdrive", "entry 1"),
-            (
-                "updated",
-                "renamed",
-                "entry 1 has the unknown change \"renamed\"",
-            ),
-            ("change=", "changed=", "entry 1 has no change"),
-            ("https://e.org/rl.xml", " ", "entry 1 has no loc"),
-            (
-                "https://e.org/rl.xml",
-                "rl.xml",
-                "\"rl.xml\" is not an absolute URI such as https://example.org/",
-            ),
-            (
-                "2026-11-20T10:00:01.000Z",
-                "soon",
-                "\"soon\" is no date and time",
-            ),
-            (
-                "framework-",
-                "change-",
-                "it has no root-level rs:md with capability \"framework-notification\"",
-            ),
-            (
-                "urlset",
-                "feed",
-                "its root element is not urlset of the sitemap namespace",
-            ),
-            ("</urlset>", "", "it is not well-formed"),
-            ("</url>", "</loc>", "it is not well-formed"),
-            ("rl.xml", "\u{0}", "it is not well-formed"),
-        ] {
-            let error = Payload::parse(good.replace(from, to).as_bytes()).unwrap_err();
-            assert_eq!(error.to_string(), message, "{from} -> {to}");
+        let refused = |from, to| {
+            let other = good.replace(from, to);
+            Payload::parse(other.as_bytes()).unwrap_err()
+        };
+        for row in table.trim().lines() {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let [from, to, message] = cells[..] else {
+                panic!("{row}");
+            };
+            assert_eq!(refused(from, to).to_string(), message, "{row}");
         }
-        let unknown = Payload::parse(good.replace("resourcelist", "warpdrive").as_bytes());
-        let source = std::error::Error::source(&unknown.unwrap_err())
-            .unwrap()
-            .to_string();
-        assert_eq!(source, "unknown capability \"warpdrive\"");
+        let unknown = refused("resourcelist", "warpdrive");
+        let source = std::error::Error::source(&unknown).map(ToString::to_string);
+        assert_eq!(source.as_deref(), Some("unknown capability \"warpdrive\""));
     }
 
     proptest! {

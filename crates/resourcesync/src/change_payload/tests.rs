@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
+use rstest::rstest;
 
 use super::{ChangePayload, TICK, entry_len, merge, part};
 use crate::change::{Change, RelatedLink};
@@ -169,57 +170,28 @@ fn shown(body: &[u8], entries: std::ops::Range<usize>) -> String {
     times.join(" ")
 }
 
-#[test]
-fn a_part_ends_with_the_time_of_its_last_entry() {
-    let at = |datetime: &str| Some(format!("2026-11-20T10:{datetime}Z"));
-    for (datetimes, until, halves) in [
-        // Distinct times.
-        (
-            [at("01:00"), at("02:00"), at("03:00"), at("04:00")],
-            "04:00",
-            ["00:00 02:00 01:00 02:00", "02:00 04:00 03:00 04:00"],
-        ),
-        // One time for all: a second stands for all of it.
-        (
-            [at("05:00"), at("05:00"), at("05:00"), at("05:00")],
-            "05:00.000004",
-            [
-                "00:00 05:00.000001 05:00 05:00",
-                "05:00.000001 05:00.000004 05:00 05:00",
-            ],
-        ),
-        // The end leaves a microsecond to each that follows.
-        (
-            [at("05:00"), at("05:00"), at("05:00"), at("05:00")],
-            "05:00",
-            ["00:00 04:59.999998 - -", "04:59.999998 05:00 05:00 05:00"],
-        ),
-        (
-            [None, None, None, None],
-            "05:00",
-            ["00:00 00:00.000002 - -", "00:00.000002 05:00 - -"],
-        ),
-        // Nanoseconds lie within too.
-        (
-            [None, at("01:00.1234567"), at("01:00.1234567"), None],
-            "05:00",
-            [
-                "00:00 01:00.123457 - 01:00.1234567",
-                "01:00.123457 05:00 - -",
-            ],
-        ),
-    ] {
-        let entries = datetimes
-            .iter()
-            .map(|datetime| change("https://e.org/", datetime.as_deref()));
-        let until = format!("2026-11-20T10:{until}Z");
-        let body = payload("2026-11-20T10:00:00Z", &until, entries.collect()).render();
-        assert_eq!(
-            [shown(&body, 0..2), shown(&body, 2..4)],
-            halves,
-            "{datetimes:?}"
-        );
-    }
+#[rstest]
+// Distinct times.
+#[case(["01:00", "02:00", "03:00", "04:00"], "04:00", ["00:00 02:00 01:00 02:00", "02:00 04:00 03:00 04:00"])]
+// One time for all: a second stands for all of it.
+#[case(["05:00", "05:00", "05:00", "05:00"], "05:00.000004", ["00:00 05:00.000001 05:00 05:00", "05:00.000001 05:00.000004 05:00 05:00"])]
+// The end leaves a microsecond to each that follows.
+#[case(["05:00", "05:00", "05:00", "05:00"], "05:00", ["00:00 04:59.999998 - -", "04:59.999998 05:00 05:00 05:00"])]
+#[case(["-", "-", "-", "-"], "05:00", ["00:00 00:00.000002 - -", "00:00.000002 05:00 - -"])]
+// Nanoseconds lie within too.
+#[case(["-", "01:00.1234567", "01:00.1234567", "-"], "05:00", ["00:00 01:00.123457 - 01:00.1234567", "01:00.123457 05:00 - -"])]
+fn a_part_ends_with_the_time_of_its_last_entry(
+    #[case] datetimes: [&str; 4],
+    #[case] until: &str,
+    #[case] halves: [&str; 2],
+) {
+    let entries = datetimes.map(|datetime| {
+        let datetime = (datetime != "-").then(|| format!("2026-11-20T10:{datetime}Z"));
+        change("https://e.org/", datetime.as_deref())
+    });
+    let until = format!("2026-11-20T10:{until}Z");
+    let body = payload("2026-11-20T10:00:00Z", &until, entries.into()).render();
+    assert_eq!([shown(&body, 0..2), shown(&body, 2..4)], halves);
 }
 
 #[test]
@@ -353,15 +325,10 @@ fn any_link() -> impl Strategy<Value = RelatedLink> {
 }
 
 fn any_change() -> impl Strategy<Value = Change> {
-    let kinds = [
-        ChangeKind::Created,
-        ChangeKind::Updated,
-        ChangeKind::Deleted,
-    ];
     (
         any_uri(),
         prop::option::of(any_datetime().prop_map(|time| time.to_string().into())),
-        prop::sample::select(kinds.to_vec()),
+        prop::sample::select(ChangeKind::ALL.to_vec()),
         prop::option::of(any_datetime()),
         any_link(),
         prop::collection::vec(any_link(), 0..3),

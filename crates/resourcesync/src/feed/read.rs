@@ -250,6 +250,7 @@ impl FeedHandler {
 mod tests {
     use crate::datetime::Datetime;
     use proptest::prelude::*;
+    use rstest::rstest;
 
     use super::FeedError;
     use crate::feed::{ContentLocation, Feed, ItemChange};
@@ -303,44 +304,24 @@ mod tests {
         assert_eq!(content.media_type, None);
     }
 
-    #[test]
-    fn what_is_no_message_says_why() {
-        let feed =
-            |inside: &str| format!("<feed xmlns='http://www.w3.org/2005/Atom'>{inside}</feed>");
-        let updated = "<updated>2026-11-22T10:00:00Z</updated>";
-        for (text, want) in [
-            (
-                "<urlset/>".to_owned(),
-                "its root element is not feed of the Atom namespace",
-            ),
-            (
-                "<feed/>".to_owned(),
-                "its root element is not feed of the Atom namespace",
-            ),
-            (
-                "no XML".to_owned(),
-                "its root element is not feed of the Atom namespace",
-            ),
-            (String::new(), "it is not well-formed"),
-            (
-                "<feed xmlns='http://www.w3.org/2005/Atom'>".to_owned(),
-                "it is not well-formed",
-            ),
-            (feed("&lol;"), "it is not well-formed"),
-            (feed(""), "it has no id"),
-            (feed("<id> </id>"), "it has no id"),
-            (
-                feed("<id>1</id>"),
-                "it has no updated that is a date and time",
-            ),
-            (
-                feed(&format!("<id>1</id>{updated}")),
-                "it has no link with rel=\"via\"",
-            ),
-        ] {
-            let error: FeedError = Feed::parse(text.as_bytes()).unwrap_err();
-            assert_eq!(error.to_string(), want, "{text}");
-        }
+    #[rstest]
+    #[case("<urlset/>", "its root element is not feed of the Atom namespace")]
+    #[case("<feed/>", "its root element is not feed of the Atom namespace")]
+    #[case("no XML", "its root element is not feed of the Atom namespace")]
+    #[case("", "it is not well-formed")]
+    #[case("<atom>", "it is not well-formed")]
+    #[case("<atom>&lol;</feed>", "it is not well-formed")]
+    #[case("<atom></feed>", "it has no id")]
+    #[case("<atom><id> </id></feed>", "it has no id")]
+    #[case("<atom><id>1</id></feed>", "it has no updated that is a date and time")]
+    #[case(
+        "<atom><id>1</id><updated>2026-11-22T10:00:00Z</updated></feed>",
+        "it has no link with rel=\"via\""
+    )]
+    fn what_is_no_message_says_why(#[case] text: &str, #[case] want: &str) {
+        let text = text.replace("<atom>", "<feed xmlns='http://www.w3.org/2005/Atom'>");
+        let error: FeedError = Feed::parse(text.as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), want, "{text}");
     }
 
     fn any_text() -> impl Strategy<Value = String> {

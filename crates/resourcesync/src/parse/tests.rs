@@ -72,14 +72,19 @@ fn fingerprint(bytes: impl AsRef<[u8]>) -> Fingerprint {
     parsed(bytes).fingerprint
 }
 
+/// Returns the error of [`malformed`] in a line.
+fn syntax(line: u64, message: &str) -> Malformed {
+    Malformed::Syntax {
+        line,
+        column: 0,
+        message: message.to_owned(),
+    }
+}
+
 /// Without the column: a test of its own is about that.
 fn malformed(bytes: impl AsRef<[u8]>) -> Malformed {
     match malformed_at(bytes) {
-        Malformed::Syntax { line, message, .. } => Malformed::Syntax {
-            line,
-            column: 0,
-            message,
-        },
+        Malformed::Syntax { line, message, .. } => syntax(line, &message),
         malformed => malformed,
     }
 }
@@ -128,10 +133,8 @@ mod documents {
                 "<rs:md capability='{capability}' at='1' from='2' until='3' completed='4'/>\
                  <url><loc>https://e.org/1</loc></url><sitemap><loc>https://e.org/2</loc></sitemap>"
             );
-            for (form, text) in [
-                (Form::List, list(&children)),
-                (Form::Index, index(&children)),
-            ] {
+            let texts = [list(&children), index(&children)];
+            for (form, text) in [Form::List, Form::Index].into_iter().zip(texts) {
                 let document = document(text);
                 assert_eq!((document.capability, document.form), (capability, form));
                 let span = document.span.clone();
@@ -295,15 +298,10 @@ mod others {
             ),
         ] {
             let mut rest = text.as_bytes();
-            assert_eq!(
-                parse(&mut rest).unwrap(),
-                Content::Other(NotADocument::ForeignRoot)
-            );
-            assert!(
-                text.len() - rest.len() <= limit,
-                "{}",
-                text.len() - rest.len()
-            );
+            let other = parse(&mut rest).unwrap();
+            let read = text.len() - rest.len();
+            assert_eq!(other, Content::Other(NotADocument::ForeignRoot));
+            assert!(read <= limit, "{read}");
         }
     }
 
@@ -435,16 +433,7 @@ mod broken {
     #[case::no_letter_in_an_attribute("\n<url a\u{f7}='b'>", "an attribute has no proper name")]
     #[case::private_use("\n<url \u{e000}='b'>", "an attribute has no proper name")]
     fn ill_formed_text_is_refused_with_its_line(#[case] children: &str, #[case] message: &str) {
-        let line = 2;
-        let message = message.to_owned();
-        assert_eq!(
-            malformed(list(children)),
-            Malformed::Syntax {
-                line,
-                column: 0,
-                message
-            }
-        );
+        assert_eq!(malformed(list(children)), syntax(2, message));
     }
 
     #[test]
@@ -500,17 +489,8 @@ mod broken {
     #[case::instruction("<? ?>", "a processing instruction has no target")]
     #[case::comment("<!-- -- -->", "forbidden string `--` was found in a comment")]
     fn an_ill_formed_prolog_is_refused(#[case] prolog: &str, #[case] message: &str) {
-        let line = 1;
-        let message = message.to_owned();
         let text = format!("{prolog}{}", list("<rs:md capability='changelist'/>"));
-        assert_eq!(
-            malformed(text),
-            Malformed::Syntax {
-                line,
-                column: 0,
-                message
-            }
-        );
+        assert_eq!(malformed(text), syntax(1, message));
     }
 
     #[rstest]
@@ -540,12 +520,7 @@ mod broken {
                 "{head}{}]]></url></urlset>",
                 "x".repeat(length - head.len())
             );
-            let message = "]]> stands in the text".to_owned();
-            let expected = Malformed::Syntax {
-                line: 1,
-                column: 0,
-                message,
-            };
+            let expected = syntax(1, "]]> stands in the text");
             assert_eq!(malformed(text), expected, "{length}");
         }
     }
@@ -555,15 +530,8 @@ mod broken {
         for line_end in ["\n", "\r\n", "\r"] {
             let entries = format!("<url></url>{line_end}").repeat(30_000);
             let line = 30_001;
-            let message = "</urlset> is expected".to_owned();
-            assert_eq!(
-                malformed(list(&format!("{entries}</url>"))),
-                Malformed::Syntax {
-                    line,
-                    column: 0,
-                    message
-                }
-            );
+            let ended = malformed(list(&format!("{entries}</url>")));
+            assert_eq!(ended, syntax(line, "</urlset> is expected"));
             assert_eq!(
                 malformed(list(&entries).replace("</urlset>", "")),
                 Malformed::Truncated { line }
@@ -598,15 +566,8 @@ mod broken {
         assert_eq!(malformed(utf16), Malformed::Encoding { line: 2, encoding });
 
         let unknown = format!("<?xml version='1.0' encoding='x-klingon'?>{text}");
-        let message = "the encoding x-klingon is unknown".to_owned();
-        assert_eq!(
-            malformed(&unknown),
-            Malformed::Syntax {
-                line: 1,
-                column: 0,
-                message
-            }
-        );
+        let expected = syntax(1, "the encoding x-klingon is unknown");
+        assert_eq!(malformed(&unknown), expected);
         let foreign = unknown.replace("urlset", "feed");
         assert_eq!(content(foreign), Content::Other(NotADocument::ForeignRoot));
     }
@@ -628,16 +589,7 @@ mod broken {
             (long_names, "the names of nested elements are too long"),
             (long_namespace, "a namespace is too long"),
         ] {
-            let line = 1;
-            let message = expected.to_owned();
-            assert_eq!(
-                malformed(text),
-                Malformed::Syntax {
-                    line,
-                    column: 0,
-                    message
-                }
-            );
+            assert_eq!(malformed(text), syntax(1, expected));
         }
     }
 
@@ -850,20 +802,8 @@ mod changes {
                 .map(|c| u8::try_from(c).unwrap())
                 .collect()
         };
-        let be = |bom: &[u8]| {
-            [
-                bom,
-                &utf16(&declared("UTF-16"), u16::to_be_bytes, [0, 0])[2..],
-            ]
-            .concat()
-        };
-        let le = |bom: &[u8]| {
-            [
-                bom,
-                &utf16(&declared("utf-16"), u16::to_le_bytes, [0, 0])[2..],
-            ]
-            .concat()
-        };
+        let be = utf16(&declared("UTF-16"), u16::to_be_bytes, [0xfe, 0xff]);
+        let le = utf16(&declared("utf-16"), u16::to_le_bytes, [0xff, 0xfe]);
         for bytes in [
             declared("UTF-8").into_bytes(),
             declared("utf8").into_bytes(),
@@ -873,10 +813,10 @@ mod changes {
             latin1("latin1"),
             latin1("windows-1252"),
             latin1("ANSI_X3.4-1968"),
-            be(&[0xfe, 0xff]),
-            le(&[0xff, 0xfe]),
-            be(&[]),
-            le(&[]),
+            be[2..].to_vec(),
+            le[2..].to_vec(),
+            be,
+            le,
         ] {
             assert_eq!(
                 parsed(&bytes),
@@ -942,48 +882,16 @@ fn utf16(text: &str, order: fn(u16) -> [u8; 2], mark: [u8; 2]) -> Vec<u8> {
 
 /// Pieces of markup, so that random texts reach beyond the first byte.
 fn fragments() -> impl Strategy<Value = String> {
-    let fragment = prop::sample::select(vec![
-        "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'",
-        " xmlns:rs='http://www.openarchives.org/rs/terms/'",
-        ">",
-        "/>",
-        "</urlset>",
-        "<url",
-        "</url>",
-        "<rs:md",
-        " capability='capabilitylist'",
-        "<rs:ln",
-        " rel='hub'",
-        " href=\"https://e.org/\"",
-        "<loc>",
-        "</loc>",
-        "https://e.org/",
-        "&",
-        "amp;",
-        "#38;",
-        "<!--",
-        "-->",
-        "<![CDATA[",
-        "]]>",
-        "<?",
-        "?>",
-        "<!DOCTYPE",
-        "[",
-        "\"",
-        "'",
-        "=",
-        " ",
-        "\n",
-        "\r",
-        "é",
-        "\u{feff}",
-        "\0",
-        "<",
-        "xml",
-        ":",
-        "<?xml version='1.0'",
-        " encoding='latin1'",
-    ]);
+    let pieces = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'|\
+                  | xmlns:rs='http://www.openarchives.org/rs/terms/'|>|/>|</urlset>|<url|</url>|<rs:md|\
+                  | capability='capabilitylist'|<rs:ln| rel='hub'| href=\"https://e.org/\"|<loc>|</loc>|\
+                  |https://e.org/|&|amp;|#38;|<!--|-->|<![CDATA[|]]>|<?|?>|<!DOCTYPE|[|\"|'|=| |\n|\r|é|\
+                  |\u{feff}|\0|<|xml|:|<?xml version='1.0'| encoding='latin1'";
+    let pieces: Vec<&str> = pieces
+        .split('|')
+        .filter(|piece| !piece.is_empty())
+        .collect();
+    let fragment = prop::sample::select(pieces);
     prop::collection::vec(fragment, 0..40).prop_map(|fragments| fragments.concat())
 }
 

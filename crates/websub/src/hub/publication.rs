@@ -368,51 +368,43 @@ mod tests {
         assert_eq!(verified.map_err(|refusal| refusal.status()), want);
     }
 
-    #[test]
-    fn the_capability_list_is_kept_where_it_can_stand_in_a_header() {
-        for (header, want) in [
-            (
-                "<https://e.org/cl.xml>; rel=\"resourcesync\"",
-                Some("https://e.org/cl.xml"),
-            ),
-            ("<https://e.org/a b>; rel=\"resourcesync\"", None),
-            ("<cl.xml>; rel=\"resourcesync\"", None),
-            ("<https://e.org/cl.xml>; rel=\"hub\"", None),
-        ] {
-            let list = capability_list(&Links::parse([header]));
-            assert_eq!(list.as_ref().map(Uri::as_str), want, "{header}");
-        }
+    #[rstest]
+    #[case(
+        "<https://e.org/cl.xml>; rel=\"resourcesync\"",
+        Some("https://e.org/cl.xml")
+    )]
+    #[case("<https://e.org/a b>; rel=\"resourcesync\"", None)]
+    #[case("<cl.xml>; rel=\"resourcesync\"", None)]
+    #[case("<https://e.org/cl.xml>; rel=\"hub\"", None)]
+    fn the_capability_list_is_kept_where_it_can_stand_in_a_header(
+        #[case] header: &str,
+        #[case] want: Option<&str>,
+    ) {
+        let list = capability_list(&Links::parse([header]));
+        assert_eq!(list.as_ref().map(Uri::as_str), want, "{header}");
     }
 
-    #[test]
-    fn a_form_subscribes_pings_or_asks() {
-        let topics = || vec![Topic::new(TOPIC), Topic::new("https://e.org/u")];
+    fn topics() -> Vec<Topic> {
+        [TOPIC, "https://e.org/u"].map(Topic::new).into()
+    }
+
+    #[rstest]
+    #[case("hub.mode=subscribe", Ok(FormRequest::Subscription))]
+    #[case("", Ok(FormRequest::Subscription))]
+    #[case("hub.mode=publish&{named}", Ok(FormRequest::Ping(topics())))]
+    #[case("hub.mode=check&{named}", Ok(FormRequest::Check(topics())))]
+    #[case("hub.mode=publish", Err(PublicationRefusal::NoTopic))]
+    #[case(
+        "hub.mode=publish&hub.url=https://e.org/../t",
+        Err(PublicationRefusal::DotSegments)
+    )]
+    fn a_form_subscribes_pings_or_asks(
+        #[case] form: &str,
+        #[case] want: Result<FormRequest, PublicationRefusal>,
+    ) {
         let named = "hub.url=https://e.org/t&hub.topic=https://e.org/t&hub.url=https://e.org/u";
-        for (form, want) in [
-            (
-                "hub.mode=subscribe".to_owned(),
-                Ok(FormRequest::Subscription),
-            ),
-            (String::new(), Ok(FormRequest::Subscription)),
-            (
-                format!("hub.mode=publish&{named}"),
-                Ok(FormRequest::Ping(topics())),
-            ),
-            (
-                format!("hub.mode=check&{named}"),
-                Ok(FormRequest::Check(topics())),
-            ),
-            (
-                "hub.mode=publish".to_owned(),
-                Err(PublicationRefusal::NoTopic),
-            ),
-            (
-                "hub.mode=publish&hub.url=https://e.org/../t".to_owned(),
-                Err(PublicationRefusal::DotSegments),
-            ),
-        ] {
-            assert_eq!(form_request(form.as_bytes()), want, "{form}");
-        }
+        let form = form.replace("{named}", named);
+        assert_eq!(form_request(form.as_bytes()), want, "{form}");
     }
 
     #[rstest]

@@ -211,12 +211,12 @@ mod tests {
         "2026-11-20T12:00:00Z".parse().unwrap()
     }
 
-    fn status(status: u16) -> Answer {
+    fn answer(status: u16, content_type: Option<&str>, excerpt: &str) -> Answer {
         Answer::Status {
             status,
-            content_type: None,
+            content_type: content_type.map(Into::into),
             retry_after: None,
-            excerpt: "words".into(),
+            excerpt: excerpt.into(),
             credentials: None,
         }
     }
@@ -275,7 +275,7 @@ mod tests {
         #[case] want: &str,
         #[case] wait: Option<i64>,
     ) {
-        let verdict = verdict(&status(answered), 3, now(), 1.0);
+        let verdict = verdict(&answer(answered, None, "words"), 3, now(), 1.0);
         assert_eq!(said(&verdict), want);
         assert_eq!(seconds(&verdict), wait);
     }
@@ -332,13 +332,7 @@ mod tests {
         #[case] body: &str,
         #[case] want: Option<&str>,
     ) {
-        let answer = Answer::Status {
-            status: 200,
-            content_type: Some(content_type.into()),
-            retry_after: None,
-            excerpt: body.into(),
-            credentials: None,
-        };
+        let answer = answer(200, Some(content_type), body);
         let want = want.map_or(Verdict::Accepted, |why| Verdict::Refused {
             at: now() + OPERATOR_WAIT,
             refusal: Refusal {
@@ -367,13 +361,7 @@ mod tests {
         #[case] excerpt: &str,
         #[case] want: &str,
     ) {
-        let answer = Answer::Status {
-            status,
-            content_type: None,
-            retry_after: None,
-            excerpt: excerpt.into(),
-            credentials: None,
-        };
+        let answer = answer(status, None, excerpt);
         let who = if want == "wrong_mode" {
             "operator"
         } else {

@@ -2,7 +2,6 @@
 //! pending ones.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
@@ -12,31 +11,16 @@ use crate::hub::RelayHeaders;
 
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    Subscribe {
-        who: usize,
-        lease: i64,
-    },
-    Unsubscribe {
-        who: usize,
-    },
-    Relay {
-        topic: usize,
-    },
-    Assign {
-        topic: usize,
-    },
+    /// Who, and the lease in seconds.
+    Subscribe(usize, i64),
+    Unsubscribe(usize),
+    Relay(usize),
+    Assign(usize),
     /// Makes a delivery of one of the assignments, with this answer.
-    Deliver {
-        which: usize,
-        taken: Receipt,
-    },
-    Wait {
-        seconds: i64,
-    },
+    Deliver(usize, Receipt),
+    WaitSeconds(i64),
     /// Ends the subscriptions that are owed most while more than this is pending.
-    CutOff {
-        max: u64,
-    },
+    CutOff(u64),
     Restart,
 }
 
@@ -56,13 +40,13 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Receipt::Gone),
     ];
     prop_oneof![
-        4 => (0..6_usize, 1..60_i64).prop_map(|(who, lease)| Act::Subscribe { who, lease }),
-        1 => (0..6_usize).prop_map(|who| Act::Unsubscribe { who }),
-        4 => (0..2_usize).prop_map(|topic| Act::Relay { topic }),
-        4 => (0..2_usize).prop_map(|topic| Act::Assign { topic }),
-        12 => (0..8_usize, taken).prop_map(|(which, taken)| Act::Deliver { which, taken }),
-        1 => (1..30_i64).prop_map(|seconds| Act::Wait { seconds }),
-        1 => (0..2_000_u64).prop_map(|max| Act::CutOff { max }),
+        4 => (0..6_usize, 1..60_i64).prop_map(|(who, lease)| Act::Subscribe(who, lease)),
+        1 => (0..6_usize).prop_map(Act::Unsubscribe),
+        4 => (0..2_usize).prop_map(Act::Relay),
+        4 => (0..2_usize).prop_map(Act::Assign),
+        12 => (0..8_usize, taken).prop_map(|(which, taken)| Act::Deliver(which, taken)),
+        1 => (1..30_i64).prop_map(Act::WaitSeconds),
+        1 => (0..2_000_u64).prop_map(Act::CutOff),
         1 => Just(Act::Restart),
     ]
 }
@@ -76,6 +60,27 @@ fn key(who: usize) -> SubscriptionKey {
     SubscriptionKey {
         topic: topic(who % 2),
         callback: Callback::new(format!("http://127.0.0.1/{who}")),
+    }
+}
+
+fn subscription(who: usize, begun: Timestamp, lease: i64) -> Subscription {
+    let SubscriptionKey { topic, callback } = key(who);
+    Subscription {
+        topic,
+        callback,
+        secret: None,
+        expires: begun + SignedDuration::from_secs(lease),
+        requester: None,
+    }
+}
+
+fn notification(number: usize, seq: u64, body: &str) -> Relay {
+    Relay {
+        id: RelayId::default(),
+        topic: topic(number),
+        seq,
+        body: body.as_bytes().into(),
+        headers: RelayHeaders::default(),
     }
 }
 
@@ -154,31 +159,18 @@ struct World {
 impl World {
     fn act(&mut self, act: Act) {
         match act {
-            Act::Subscribe { who, lease } => {
-                let key = key(who);
-                let subscription = Subscription {
-                    topic: key.topic.clone(),
-                    callback: key.callback.clone(),
-                    secret: None,
-                    expires: self.now + SignedDuration::from_secs(lease),
-                    requester: None,
-                };
+            Act::Subscribe(who, lease) => {
+                let subscription = subscription(who, self.now, lease);
                 self.saved.save(self.subscriptions.subscribe(subscription));
-                self.owed.entry(key).or_default();
+                self.owed.entry(key(who)).or_default();
             }
-            Act::Unsubscribe { who } => {
+            Act::Unsubscribe(who) => {
                 self.saved.save(self.subscriptions.unsubscribe(&key(who)));
                 self.owed.remove(&key(who));
             }
-            Act::Relay { topic: number } => {
+            Act::Relay(number) => {
                 self.seq += 1;
-                let notification = Relay {
-                    id: RelayId::default(),
-                    topic: topic(number),
-                    seq: self.seq,
-                    body: Arc::from(self.seq.to_string().into_bytes()),
-                    headers: RelayHeaders::default(),
-                };
+                let notification = notification(number, self.seq, &self.seq.to_string());
                 let again = notification.clone();
                 let relay = self.subscriptions.relay(notification, self.now);
                 if let Some(relay) = relay {
@@ -194,7 +186,7 @@ impl World {
                     assert_eq!(again, None, "it was relayed already");
                 }
             }
-            Act::Assign { topic: number } => {
+            Act::Assign(number) => {
                 let given = self.subscriptions.assign(&topic(number));
                 for assignment in &given {
                     let is_working = |other: &Assignment| {
@@ -204,8 +196,8 @@ impl World {
                 }
                 self.assignments.extend(given);
             }
-            Act::Deliver { which, taken } => self.deliver(which, taken),
-            Act::Wait { seconds } => {
+            Act::Deliver(which, taken) => self.deliver(which, taken),
+            Act::WaitSeconds(seconds) => {
                 self.now += SignedDuration::from_secs(seconds);
                 self.saved.save(self.subscriptions.end_leases(self.now));
                 let saved = &self.saved.subscriptions;
@@ -214,7 +206,7 @@ impl World {
                     |(saved, _): &(Subscription, DeliveryProgress)| saved.is_live(self.now);
                 assert!(saved.values().all(is_live));
             }
-            Act::CutOff { max } => self.cut_off(max),
+            Act::CutOff(max) => self.cut_off(max),
             Act::Restart => {
                 let (subscriptions, obsolete) = Subscriptions::restore(SavedHub {
                     subscriptions: self.saved.subscriptions.values().cloned().collect(),
@@ -327,29 +319,15 @@ proptest! {
 #[test]
 fn a_renewal_just_after_the_lease_ended_goes_on_with_what_is_pending() {
     let begun: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
-    let subscription = |lease: i64| Subscription {
-        topic: topic(0),
-        callback: key(0).callback,
-        secret: None,
-        expires: begun + SignedDuration::from_secs(lease),
-        requester: None,
-    };
     let mut subscriptions = Subscriptions::default();
-    subscriptions.subscribe(subscription(10));
-    let notification = Relay {
-        id: RelayId::default(),
-        topic: topic(0),
-        seq: 1,
-        body: b"1".as_slice().into(),
-        headers: RelayHeaders::default(),
-    };
-    let relay = subscriptions.relay(notification, begun).unwrap();
+    subscriptions.subscribe(subscription(0, begun, 10));
+    let relay = subscriptions.relay(notification(0, 1, "1"), begun).unwrap();
     subscriptions.saved(&relay.topic, relay.id);
     let late = begun + SignedDuration::from_secs(11);
     let assignment = subscriptions.assign_one(&key(0)).unwrap();
     assert_eq!(subscriptions.next_delivery(&assignment, late), None);
     assert!(subscriptions.contains(&key(0)), "it is renewed, not new");
-    subscriptions.subscribe(subscription(20));
+    subscriptions.subscribe(subscription(0, begun, 20));
     let assignment = subscriptions.assign_one(&key(0)).unwrap();
     let delivery = subscriptions.next_delivery(&assignment, late).unwrap();
     assert_eq!(delivery.progress.heard, RelayId(0));
@@ -362,20 +340,8 @@ fn a_renewal_just_after_the_lease_ended_goes_on_with_what_is_pending() {
 fn what_is_no_repeat_is_relayed_although_it_is_what_was_relayed_last() {
     let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
     let mut subscriptions = Subscriptions::default();
-    subscriptions.subscribe(Subscription {
-        topic: topic(0),
-        callback: key(0).callback,
-        secret: None,
-        expires: now + SignedDuration::from_secs(10),
-        requester: None,
-    });
-    let notification = |seq| Relay {
-        id: RelayId::default(),
-        topic: topic(0),
-        seq,
-        body: b"1".as_slice().into(),
-        headers: RelayHeaders::default(),
-    };
+    subscriptions.subscribe(subscription(0, now, 10));
+    let notification = |seq| notification(0, seq, "1");
     assert!(subscriptions.relay(notification(1), now).is_some());
     assert_eq!(subscriptions.relay(notification(2), now), None);
     assert!(subscriptions.relay_new(notification(3), now).is_some());
