@@ -54,7 +54,7 @@ pub struct Document {
     /// Root-level `rs:ln rel="index"`.
     pub index: Option<Uri>,
     /// The `loc` of each of the first [`MAX_ENTRIES`] entries, in order; empty unless the document
-    /// [is structural](Document::is_structural).
+    /// [is structural](is_structural).
     pub members: Vec<Uri>,
     /// The notification channels that a Capability List advertises (Framework Notification 1.0.1 section 5, Change
     /// Notification 1.0.1 section 5), in order.
@@ -67,15 +67,8 @@ pub struct Document {
     pub relative: Option<Box<str>>,
 }
 
-impl Document {
-    /// Returns true if the relations of other documents are read from this one's entries: indexes, Capability Lists,
-    /// Source Descriptions and archives.
-    pub fn is_structural(&self) -> bool {
-        is_structural(self.capability, self.form)
-    }
-}
-
-/// Returns what [`Document::is_structural`] does, from the two properties that decide it.
+/// Returns true if the relations of other documents are read from the entries of one: indexes, Capability Lists, Source
+/// Descriptions and archives.
 pub fn is_structural(capability: Capability, form: Form) -> bool {
     form == Form::Index
         || matches!(

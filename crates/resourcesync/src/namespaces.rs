@@ -24,7 +24,7 @@ pub enum Namespace {
 /// The declarations in scope, the innermost last.
 #[derive(Debug)]
 pub struct Namespaces {
-    bindings: Vec<(String, Namespace)>,
+    pub(crate) bindings: Vec<(String, Namespace)>,
     others: Vec<String>,
 }
 
@@ -34,16 +34,6 @@ impl Namespaces {
             bindings: vec![("xml".to_owned(), Namespace::Other(0))],
             others: vec![XML.to_owned()],
         }
-    }
-
-    /// Returns the number of declarations in scope, to go [back](Namespaces::back_to) to.
-    pub(crate) fn depth(&self) -> usize {
-        self.bindings.len()
-    }
-
-    /// Removes the declarations of an element that ends.
-    pub(crate) fn back_to(&mut self, depth: usize) {
-        self.bindings.truncate(depth);
     }
 
     /// Declares a prefix, or with an empty one the default namespace.
@@ -69,13 +59,6 @@ impl Namespaces {
         };
         self.bindings.push((prefix.to_owned(), namespace));
         Ok(())
-    }
-
-    /// Returns true if a prefix was declared after the first `depth` declarations.
-    pub(crate) fn declares_since(&self, depth: usize, prefix: &str) -> bool {
-        self.bindings[depth..]
-            .iter()
-            .any(|(bound, _)| bound == prefix)
     }
 
     /// Returns the namespace of a prefix, or with an empty one the default namespace.

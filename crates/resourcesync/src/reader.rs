@@ -199,7 +199,7 @@ impl<H: Handler> XmlReader<H> {
         }
         let raw = RawTag::read(rest, &mut self.attributes)?;
         self.flush_text();
-        let namespaces = self.namespaces.depth();
+        let namespaces = self.namespaces.bindings.len();
         let tag = raw.resolve(&mut self.attributes, &mut self.namespaces)?;
         let namespace = self
             .namespaces
@@ -368,7 +368,7 @@ impl<H: Handler> XmlReader<H> {
             return;
         };
         self.names.truncate(open.name_start);
-        self.namespaces.back_to(open.namespaces);
+        self.namespaces.bindings.truncate(open.namespaces);
         let offset = self.text_end - left as u64;
         self.handler.end(self.open.len(), offset);
     }

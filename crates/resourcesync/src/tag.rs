@@ -223,12 +223,13 @@ fn declare(
         ("xmlns", prefix) => Some(prefix),
         _ => None,
     };
-    let before = namespaces.depth();
+    let before = namespaces.bindings.len();
     for attribute in attributes.iter() {
         let Some(prefix) = declared(attribute) else {
             continue;
         };
-        if namespaces.declares_since(before, prefix) {
+        let mut declared = namespaces.bindings[before..].iter();
+        if declared.any(|(bound, _)| bound == prefix) {
             let message = format!("the attribute xmlns:{prefix} occurs twice");
             return Err(Stop::syntax(attribute.local.start, message));
         }
@@ -237,7 +238,7 @@ fn declare(
             .declare(prefix, &uri)
             .map_err(|message| Stop::syntax(attribute.local.start, message))?;
     }
-    if namespaces.depth() > before {
+    if namespaces.bindings.len() > before {
         attributes.retain(|attribute| declared(attribute).is_none());
     }
     Ok(())
