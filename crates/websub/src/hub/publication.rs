@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
 use crate::headers::{FORM_TYPE, Links, form_value, is_form, media_type};
+use crate::hub::limits::LimitExceeded;
 use crate::hub::publisher::checked_topic;
 
 #[cfg(feature = "hub")]
@@ -80,6 +81,10 @@ pub enum PublicationRefusal {
     Busy,
     #[error("the hub cannot save at the moment; try again later")]
     Unsaved,
+    #[error(transparent)]
+    Limit(LimitExceeded),
+    #[error("{words}")]
+    Unread { status: u16, words: &'static str },
 }
 
 /// `Retry-After` where publications are in progress.
@@ -105,6 +110,8 @@ impl PublicationRefusal {
             PublicationRefusal::MediaType | PublicationRefusal::Encoded => 415,
             PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => 429,
             PublicationRefusal::Unverified { .. } | PublicationRefusal::Unsaved => 503,
+            PublicationRefusal::Limit(exceeded) => exceeded.status(),
+            PublicationRefusal::Unread { status, .. } => *status,
         }
     }
 
@@ -112,6 +119,7 @@ impl PublicationRefusal {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             PublicationRefusal::TooMany { retry_after, .. } => Some(*retry_after),
+            PublicationRefusal::Limit(exceeded) => Some(exceeded.retry_after),
             PublicationRefusal::Busy => Some(SOON),
             PublicationRefusal::Unverified { .. } | PublicationRefusal::Unsaved => Some(LATER),
             _ => None,

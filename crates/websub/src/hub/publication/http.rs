@@ -36,7 +36,7 @@ use crate::hub::published_topics::directory::TopicDirectory;
 use crate::hub::publisher::{Publisher, Publishers};
 use crate::hub::publisher_counts::{PublisherCounts, UnknownToken, count_unknown};
 use crate::hub::rate_limiter::RateLimiter;
-use crate::hub::request::http::{FORM_BYTES, limit_exceeded, only_post, plain_text};
+use crate::hub::request::http::{FORM_BYTES, only_post, plain_text};
 use crate::hub::usage::decrement;
 
 /// Timeout for receiving a notification.
@@ -160,20 +160,6 @@ struct Sender {
     topic: Option<Topic>,
 }
 
-/// The reason why a request is not accepted.
-enum NotAccepted {
-    /// To be counted and logged.
-    Refused(PublicationRefusal),
-    /// The answer.
-    Answered(Box<FullResponse>),
-}
-
-impl From<PublicationRefusal> for NotAccepted {
-    fn from(refusal: PublicationRefusal) -> NotAccepted {
-        NotAccepted::Refused(refusal)
-    }
-}
-
 /// A publication under way, counted until this is dropped.
 struct UnderWay {
     hub: Arc<PublicHub>,
@@ -271,18 +257,18 @@ impl PublicHub {
             (Ok(()), Ok(RequestKind::Content)) => {
                 self.take_content(&mut sender, &mut request).await
             }
-            (Ok(()), Err(refusal)) => Err(refusal.into()),
-            (Err(refused), kind) => {
-                if let (NotAccepted::Answered(answer), Ok(RequestKind::Form)) = (&refused, kind) {
-                    self.embedded.count_request(answer.status().as_u16());
+            (Ok(()), Err(refusal)) => Err(refusal),
+            (Err(refusal), kind) => {
+                if let (PublicationRefusal::Limit(_), Ok(RequestKind::Form)) = (&refusal, kind) {
+                    self.embedded.count_request(refusal.status());
                 }
-                Err(refused)
+                Err(refusal)
             }
         };
         match taken {
             Ok(()) => text(StatusCode::OK, "accepted\n"),
-            Err(refused) => {
-                let answer = self.refuse(&sender, refused);
+            Err(refusal) => {
+                let answer = self.refuse(&sender, &refusal);
                 self.discard(request).await;
                 answer
             }
@@ -325,23 +311,23 @@ impl PublicHub {
     }
 
     /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
-    fn charge(&self, payer: &Payer, count: u32) -> Result<(), NotAccepted> {
+    fn charge(&self, payer: &Payer, count: u32) -> Result<(), PublicationRefusal> {
         match payer {
             Payer::Publisher(name) => {
                 let key = [(Arc::clone(name), 1)];
                 let acquired = lock(&self.rate).acquire(&key, count, self.started.elapsed());
                 acquired.map_err(|(_, retry_after)| {
                     let per_minute = self.settings.get().publications_per_minute;
-                    NotAccepted::Refused(PublicationRefusal::TooMany {
+                    PublicationRefusal::TooMany {
                         per_minute,
                         retry_after,
-                    })
+                    }
                 })
             }
-            Payer::Address(requester) => self
-                .embedded
-                .admit(*requester, count)
-                .map_err(|exceeded| NotAccepted::Answered(Box::new(limit_exceeded(&exceeded)))),
+            Payer::Address(requester) => {
+                let admitted = self.embedded.admit(*requester, count);
+                admitted.map_err(PublicationRefusal::Limit)
+            }
         }
     }
 
@@ -349,7 +335,7 @@ impl PublicHub {
         self: &Arc<Self>,
         sender: &mut Sender,
         request: &mut Request<Incoming>,
-    ) -> Result<(), NotAccepted> {
+    ) -> Result<(), PublicationRefusal> {
         let publishers = self.directory.publishers.get();
         let links = Links::parse(header_values(request.headers(), LINK));
         let topic = published_topic(&links, request.uri().query())?;
@@ -359,7 +345,7 @@ impl PublicHub {
         let is_encoded = |value: &HeaderValue| !is_plain(value.to_str().unwrap_or("unknown"));
         let mut encodings = request.headers().get_all(CONTENT_ENCODING).iter();
         if encodings.any(is_encoded) {
-            return Err(PublicationRefusal::Encoded.into());
+            return Err(PublicationRefusal::Encoded);
         }
         sender.publisher = Some(Arc::clone(&publisher.name));
         let _under_way = self.begin(&sender.payer)?;
@@ -369,7 +355,7 @@ impl PublicHub {
         let announced = text_of(request.headers(), CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.parse::<usize>().ok());
         if announced.is_some_and(|length| length > *max_body) {
-            return Err(too_large().into());
+            return Err(too_large());
         }
         self.verify(publisher, topic).await?;
         let read = small_body(request.body_mut(), *max_body, BODY_TIMEOUT);
@@ -377,11 +363,14 @@ impl PublicHub {
         // The bytes that were read are dropped before the body is saved: it may be large.
         let read = read.map(|bytes| Arc::from(&bytes[..]));
         let body: Arc<[u8]> = read.map_err(|(status, words)| match status {
-            StatusCode::PAYLOAD_TOO_LARGE => too_large().into(),
-            _ => NotAccepted::Answered(Box::new(text(status, words))),
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+            _ => PublicationRefusal::Unread {
+                status: status.as_u16(),
+                words: words.trim_end(),
+            },
         })?;
         if body.is_empty() {
-            return Err(PublicationRefusal::Empty.into());
+            return Err(PublicationRefusal::Empty);
         }
         let publication = Publication {
             topic: topic.clone(),
@@ -394,7 +383,7 @@ impl PublicHub {
             etag: None,
             fetched: None,
         };
-        Ok(self.save(AcceptedRequest::Publication(publication)).await?)
+        self.save(AcceptedRequest::Publication(publication)).await
     }
 
     async fn answer_form(
@@ -412,9 +401,9 @@ impl PublicHub {
             Ok(FormRequest::Subscription) => return self.embedded.answer_form(&form, requester),
             Ok(FormRequest::Ping(topics)) => self.take_topics(&mut sender, topics, false).await,
             Ok(FormRequest::Check(topics)) => self.take_topics(&mut sender, topics, true).await,
-            Err(refusal) => Err(refusal.into()),
+            Err(refusal) => Err(refusal),
         };
-        taken.unwrap_or_else(|refused| self.refuse(&sender, refused))
+        taken.unwrap_or_else(|refusal| self.refuse(&sender, &refusal))
     }
 
     /// Takes pings of topics, which are those of one publisher; of a check, answers if a publication would be accepted, and
@@ -424,7 +413,7 @@ impl PublicHub {
         sender: &mut Sender,
         topics: Vec<Topic>,
         is_check: bool,
-    ) -> Result<FullResponse, NotAccepted> {
+    ) -> Result<FullResponse, PublicationRefusal> {
         let publishers = self.directory.publishers.get();
         let mut found: Option<&Publisher> = None;
         for topic in &topics {
@@ -434,7 +423,7 @@ impl PublicHub {
             {
                 sender.publisher = Some(Arc::clone(&before.name));
                 let topic = topic.clone();
-                return Err(PublicationRefusal::Outside { topic }.into());
+                return Err(PublicationRefusal::Outside { topic });
             }
             found = Some(publisher);
         }
@@ -526,15 +515,15 @@ impl PublicHub {
         Ok(UnderWay { hub, slots })
     }
 
-    /// Counts and logs a refusal. Returns the answer.
-    fn refuse(&self, sender: &Sender, refused: NotAccepted) -> FullResponse {
-        let refusal = match refused {
-            NotAccepted::Refused(refusal) => refusal,
-            NotAccepted::Answered(answer) => return *answer,
-        };
+    /// Counts and logs a refusal, unless it is for a limit on strangers or a body that broke off. Returns the answer.
+    fn refuse(&self, sender: &Sender, refusal: &PublicationRefusal) -> FullResponse {
+        let mut answer = plain_text(refusal.status(), refusal, refusal.retry_after());
+        if let PublicationRefusal::Limit(_) | PublicationRefusal::Unread { .. } = refusal {
+            return answer;
+        }
         let publishers = self.directory.publishers.get();
         // Only the operator learns whose topic it is.
-        let exchanged = match &refusal {
+        let exchanged = match refusal {
             PublicationRefusal::Outside { topic } => publishers.of_topic(topic).map(|owner| {
                 let owner = &owner.name;
                 format!("{topic} is none of its topics, but one of {owner}: their tokens may be exchanged")
@@ -544,7 +533,7 @@ impl PublicHub {
         let reason = exchanged.unwrap_or_else(|| refusal.to_string());
         if let Some(name) = &sender.publisher {
             let (reason, now) = (reason.clone(), Timestamp::now());
-            self.count(name, |counts| counts.refused(&refusal, reason, now));
+            self.count(name, |counts| counts.refused(refusal, reason, now));
         }
         let mut since = lock(&self.lines_since);
         if since.elapsed() >= LOG_INTERVAL {
@@ -563,7 +552,6 @@ impl PublicHub {
             (true, None) => info!(topic, status, "refused a publication: {reason}"),
             (false, _) => debug!(topic, status, "refused a publication: {reason}"),
         }
-        let mut answer = plain_text(status, &refusal, refusal.retry_after());
         if answer.status() == StatusCode::UNAUTHORIZED {
             // RFC 6750 section 3.1.
             let challenge = HeaderValue::from_static(match refusal {
