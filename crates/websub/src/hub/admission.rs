@@ -197,25 +197,17 @@ mod tests {
     #[test]
     fn one_requester_cannot_use_the_quota_of_others() {
         let mut admission = admission(|limits| limits.requests_per_minute = 2);
+        let mut acquire = |who| admission.acquire(&requester_buckets(who), 1, START);
         let one = Some(requester(1));
-        assert_eq!(admission.acquire(&requester_buckets(one), 1, START), Ok(()));
-        assert_eq!(admission.acquire(&requester_buckets(one), 1, START), Ok(()));
-        let exceeded = admission
-            .acquire(&requester_buckets(one), 1, START)
-            .unwrap_err();
+        assert_eq!((acquire(one), acquire(one)), (Ok(()), Ok(())));
+        let exceeded = acquire(one).unwrap_err();
         assert_eq!(exceeded.to_string(), "too many requests from your address");
         assert_eq!(
             (exceeded.status(), exceeded.retry_after.as_secs()),
             (429, 30)
         );
-        assert_eq!(
-            admission.acquire(&requester_buckets(Some(requester(2))), 1, START),
-            Ok(())
-        );
-        assert_eq!(
-            admission.acquire(&requester_buckets(None), 1, START),
-            Ok(())
-        );
+        assert_eq!(acquire(Some(requester(2))), Ok(()));
+        assert_eq!(acquire(None), Ok(()));
     }
 
     #[test]

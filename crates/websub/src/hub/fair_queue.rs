@@ -147,9 +147,7 @@ impl FairQueue {
             return;
         };
         let class = state.class(priority);
-        let Some(queue) = state.waiting.get_mut(&priority) else {
-            return;
-        };
+        let queue = state.waiting.entry(priority).or_default();
         self.entries += 1;
         let before = queue.entry.replace((class, self.entries));
         let ring = self.rings.entry(class).or_default();
@@ -162,12 +160,11 @@ impl FairQueue {
         self.reclassify_slow(now);
         let mut admitted = Vec::new();
         while let Some((host, priority)) = self.next_host() {
+            // A host in a ring has a request waiting.
             let Some(state) = self.hosts.get_mut(&host) else {
                 continue;
             };
-            let Some(queue) = state.waiting.get_mut(&priority) else {
-                continue;
-            };
+            let queue = state.waiting.entry(priority).or_default();
             let Some(ticket) = queue.tickets.pop_front() else {
                 continue;
             };

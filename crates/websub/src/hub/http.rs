@@ -75,8 +75,7 @@ impl EmbeddedHub {
     /// stay.
     pub fn apply(&self, prepared: PreparedHub) {
         let limits = prepared.settings.limits.clone();
-        self.state
-            .admission(|admission, _| admission.set_limits(limits));
+        self.state.admission().set_limits(limits);
         self.state.settings.replace(prepared);
         self.cut_off();
     }

@@ -97,13 +97,12 @@ impl Verifications {
         } else {
             VerificationKind::New
         };
-        self.state.admission(|admission, now| {
-            if let (VerificationKind::New, Action::Subscribe { .. }) = (kind, &request.action) {
-                admission.may_subscribe(&quota_key, &subscriptions.usage)?;
-            }
-            admission.begin(&quota_key, kind, now)
-        })?;
-        drop(subscriptions);
+        let mut admission = self.state.admission();
+        if let (VerificationKind::New, Action::Subscribe { .. }) = (kind, &request.action) {
+            admission.may_subscribe(&quota_key, &subscriptions.usage)?;
+        }
+        admission.begin(&quota_key, kind, self.state.clock.elapsed())?;
+        drop((admission, subscriptions));
         let pending = PendingVerification {
             request,
             requester,
@@ -172,8 +171,7 @@ impl Verifications {
                 }
             }
             let quota_key = QuotaKey::new(&key.callback, requester);
-            self.state
-                .admission(|admission, _| admission.end(&quota_key, pending.kind));
+            self.state.admission().end(&quota_key, pending.kind);
             let mut queues = lock(&self.queues);
             let queue = queues.get_mut(&key).filter(|queue| queue.len() > 1);
             let Some(queue) = queue else {
@@ -240,9 +238,7 @@ impl Verifications {
             }
             let allowed = self.state.settings.get().settings.verification_attempts;
             let is_new = pending.kind == VerificationKind::New;
-            if attempts >= allowed
-                || is_new && self.state.admission(|admission, _| admission.is_full())
-            {
+            if attempts >= allowed || is_new && self.state.admission().is_full() {
                 break;
             }
             tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
@@ -256,7 +252,7 @@ impl Verifications {
     /// wait, as after any other failed attempt.
     async fn may_wait(&self, wait: Duration) -> bool {
         let until = Instant::now() + wait.max(LIMITED_WAIT);
-        while !self.state.admission(|admission, _| admission.is_full()) {
+        while !self.state.admission().is_full() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;
@@ -284,9 +280,8 @@ impl Verifications {
             // Names cost nothing, so the address that one resolved to counts as a host too. One in the URL was counted with
             // the request.
             if let (Some(address), VerificationKind::New) = (location.by_name, kind) {
-                let connected = self.state.admission(|admission, now| {
-                    admission.acquire(&address_buckets(address), 1, now)
-                });
+                let (buckets, now) = (address_buckets(address), self.state.clock.elapsed());
+                let connected = self.state.admission().acquire(&buckets, 1, now);
                 if let Err(exceeded) = connected {
                     return Ok(VerificationOutcome::Limited(exceeded));
                 }

@@ -60,14 +60,12 @@ impl Preview {
             };
             preview.add(header.name.as_str(), shown);
         }
-        match &settings.credentials {
-            Some(HubCredentials::Bearer(_)) => {
-                preview.add("Authorization", format!("Bearer {MASKED}"))
-            }
-            Some(HubCredentials::Basic { .. }) => {
-                preview.add("Authorization", format!("Basic {MASKED}"));
-            }
-            None => {}
+        if let Some(credentials) = &settings.credentials {
+            let scheme = match credentials {
+                HubCredentials::Bearer(_) => "Bearer",
+                HubCredentials::Basic { .. } => "Basic",
+            };
+            preview.add("Authorization", format!("{scheme} {MASKED}"));
         }
         preview
     }

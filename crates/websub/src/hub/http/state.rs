@@ -73,9 +73,9 @@ impl HubState {
         }
     }
 
-    /// Calls a function with admission, which is locked meanwhile, and the time by its clock.
-    pub fn admission<T>(&self, act: impl FnOnce(&mut Admission, Duration) -> T) -> T {
-        act(&mut lock(&self.admission), self.clock.elapsed())
+    /// Locks admission, whose times are those since the clock's start.
+    pub fn admission(&self) -> MutexGuard<'_, Admission> {
+        lock(&self.admission)
     }
 
     /// Emits a record that changes no subscription.

@@ -78,9 +78,8 @@ impl EmbeddedHub {
         requester: Option<Requester>,
         count: u32,
     ) -> Result<(), LimitExceeded> {
-        self.state.admission(|admission, now| {
-            admission.acquire(&requester_buckets(requester), count, now)
-        })
+        let (buckets, now) = (requester_buckets(requester), self.state.clock.elapsed());
+        self.state.admission().acquire(&buckets, count, now)
     }
 
     /// Answers a subscription form that was admitted.
