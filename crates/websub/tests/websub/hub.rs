@@ -171,11 +171,27 @@ fn form(mode: &str, callback: &str, more: &str) -> String {
 
 /// Confirms every verification and accepts every delivery.
 fn willing(seen: &Seen) -> Say {
-    say(
-        "200 OK",
-        "",
-        &seen.parameter("hub.challenge").unwrap_or_default(),
-    )
+    let challenge = seen.parameter("hub.challenge").unwrap_or_default();
+    say("200 OK", "", &challenge)
+}
+
+/// Starts a subscriber that confirms every verification, and answers each delivery so.
+async fn subscriber(delivered: impl Fn() -> Say + Send + Sync + 'static) -> Peer {
+    Peer::start(move |seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None => delivered(),
+    })
+    .await
+}
+
+/// Starts a subscriber that is busy at its first delivery, and takes it a second later.
+async fn busy_once(then: &'static str) -> Peer {
+    let tried = AtomicUsize::new(0);
+    subscriber(move || match tried.fetch_add(1, Ordering::SeqCst) {
+        0 => say("503 Busy", "Retry-After: 1\r\n", ""),
+        _ => say(then, "", ""),
+    })
+    .await
 }
 
 /// The record that a subscriber has received a notification.
@@ -346,20 +362,13 @@ async fn a_topic_that_is_spelt_otherwise_is_found_and_echoed() {
 
 #[tokio::test]
 async fn what_a_subscriber_has_stays_until_it_confirms_otherwise() {
+    let challenge = |seen: &Seen| seen.parameter("hub.challenge").unwrap();
     // Each path answers its first, second, … verification in its own way.
     let asked = AtomicUsize::new(0);
     let peer = Peer::start(move |seen| match asked.fetch_add(1, Ordering::SeqCst) {
         0 | 5 => willing(seen),
-        1 => say(
-            "404 Not Found",
-            "",
-            &seen.parameter("hub.challenge").unwrap(),
-        ),
-        2 => say(
-            "200 OK",
-            "",
-            &(seen.parameter("hub.challenge").unwrap() + "\n"),
-        ),
+        1 => say("404 Not Found", "", &challenge(seen)),
+        2 => say("200 OK", "", &(challenge(seen) + "\n")),
         3 => say("200 OK", "", "<html>"),
         _ => say("302 Found", "Location: /willing\r\n", ""),
     })

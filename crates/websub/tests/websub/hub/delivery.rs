@@ -1,7 +1,6 @@
 //! Deliveries: form, order and end (S2, S4).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -14,7 +13,10 @@ use websub::hub::{
 };
 use websub::secret::Secret;
 
-use crate::hub::{Restored, TOPIC, TOPIC_IN_FORM, heard, start, start_with, unsubscribed, willing};
+use crate::hub::{
+    Restored, TOPIC, TOPIC_IN_FORM, busy_once, heard, start, start_with, subscriber, unsubscribed,
+    willing,
+};
 use crate::support::{BODY, Peer, Say, say, to_relay};
 
 #[tokio::test]
@@ -55,11 +57,7 @@ async fn a_delivery_arrives_as_the_specification_says() {
 
 #[tokio::test]
 async fn a_hanging_callback_delays_no_other() {
-    let hanging = Peer::start(|seen| match seen.parameter("hub.challenge") {
-        Some(_) => willing(seen),
-        None => Say::Hang(String::new()),
-    })
-    .await;
+    let hanging = subscriber(|| Say::Hang(String::new())).await;
     let mut quick = Peer::start(willing).await;
     let mut running = start(Restored::default()).await;
     for n in 0..20 {
@@ -81,15 +79,7 @@ async fn a_hanging_callback_delays_no_other() {
 
 #[tokio::test]
 async fn order_is_kept_across_failures() {
-    let tried = AtomicUsize::new(0);
-    let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
-        Some(_) => willing(seen),
-        None if tried.fetch_add(1, Ordering::SeqCst) == 0 => {
-            say("503 Busy", "Retry-After: 1\r\n", "")
-        }
-        None => say("204 No Content", "", ""),
-    })
-    .await;
+    let mut peer = busy_once("204 No Content").await;
     let mut running = start(Restored::default()).await;
     let subscription = running.subscribe(&peer.url("/c")).await;
     peer.next().await;
@@ -117,15 +107,7 @@ async fn order_is_kept_across_failures() {
 
 #[tokio::test]
 async fn nothing_accepted_is_dropped_for_a_subscriber_that_takes_it() {
-    let tried = AtomicUsize::new(0);
-    let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
-        Some(_) => willing(seen),
-        None if tried.fetch_add(1, Ordering::SeqCst) == 0 => {
-            say("503 Busy", "Retry-After: 1\r\n", "")
-        }
-        None => say("200 OK", "", ""),
-    })
-    .await;
+    let mut peer = busy_once("200 OK").await;
     let mut running = start(Restored::default()).await;
     running.subscribe(&peer.url("/c")).await;
     peer.next().await;
@@ -214,11 +196,7 @@ async fn the_subscriber_that_is_owed_most_is_cut_off_when_the_backlog_is_full() 
 
 #[tokio::test]
 async fn a_callback_that_is_gone_ends_its_subscription() {
-    let peer = Peer::start(|seen| match seen.parameter("hub.challenge") {
-        Some(_) => willing(seen),
-        None => say("410 Gone", "", ""),
-    })
-    .await;
+    let peer = subscriber(|| say("410 Gone", "", "")).await;
     let mut running = start(Restored::default()).await;
     let callback = peer.url("/c");
     running.subscribe(&callback).await;

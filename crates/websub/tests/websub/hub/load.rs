@@ -16,7 +16,7 @@ use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
 };
 
-use crate::hub::{Restored, Running, TOPIC, form, start_with, willing};
+use crate::hub::{Restored, Running, TOPIC, form, start_with, subscriber, willing};
 use crate::support::{Peer, Say, allow_many_files, exchange, form_request, say, soon, status};
 
 /// The deadline for serving the others, on a busy machine.
@@ -362,11 +362,7 @@ async fn an_answer_that_comes_before_the_request_was_read_is_not_lost() {
 
 #[tokio::test]
 async fn an_attempt_that_hangs_during_a_renewal_is_not_judged_with_the_failures_before() {
-    let mut peer = Peer::start(|seen| match seen.parameter("hub.challenge") {
-        Some(_) => willing(seen),
-        None => Say::Hang(String::new()),
-    })
-    .await;
+    let mut peer = subscriber(|| Say::Hang(String::new())).await;
     let (subscription, _) = subscribed(peer.url("/c"));
     let progress = DeliveryProgress {
         attempts: 99,
