@@ -122,10 +122,10 @@ const BUDGETS: [(&str, usize); 16] = [
     ("lib", 20),
     ("main", 10),
     ("report", 2_200),
-    ("resourcesync", 5_000),
+    ("resourcesync", 4_980),
     ("state", 1_000),
     ("tree", 4_250),
-    ("websub", 8_260),
+    ("websub", 8_220),
 ];
 
 /// Lines by which a part may stay below its budget.
