@@ -228,35 +228,6 @@ impl Finding {
         )
     }
 
-    /// Returns the URIs that it is about.
-    pub fn uris(&self) -> Vec<&Uri> {
-        match self {
-            Finding::NoFile { set, uri } | Finding::NoDocument { set, uri, .. } => vec![set, uri],
-            Finding::Unclean { .. } => Vec::new(),
-            Finding::Unrouted { uri, .. }
-            | Finding::NoIndex { uri, .. }
-            | Finding::ForeignCapability { uri, .. }
-            | Finding::TooLarge { uri, .. }
-            | Finding::RelativeLoc { uri, .. }
-            | Finding::ForeignNamespace { uri, .. }
-            | Finding::Unadvertised { set: uri, .. }
-            | Finding::ForeignHubs { set: uri, .. }
-            | Finding::ForeignHub { set: uri, .. }
-            | Finding::ForeignTopic { set: uri, .. }
-            | Finding::InvalidTopic { set: uri, .. }
-            | Finding::UnrequestableTopic { set: uri, .. }
-            | Finding::SharedTopic { set: uri, .. }
-            | Finding::SeveralChannels { set: uri }
-            | Finding::MissingResources { set: uri, .. }
-            | Finding::MoreWithoutFile { set: uri, .. }
-            | Finding::UntellableEntries { list: uri, .. }
-            | Finding::BackDated { list: uri, .. }
-            | Finding::Ahead { list: uri, .. }
-            | Finding::ClosedListRewritten { list: uri, .. }
-            | Finding::WrongUrl { url: uri, .. } => vec![uri],
-        }
-    }
-
     /// Returns true if nothing is sent on the set's channel because of it, or the set has no channel.
     pub fn mutes(&self) -> bool {
         matches!(
@@ -269,9 +240,9 @@ impl Finding {
     }
 }
 
-/// Names the kinds of findings.
+/// Names the kinds of findings, and the URIs that each finding is about.
 macro_rules! kinds {
-    ($($name:literal: $($finding:ident)|+;)*) => {
+    ($($name:literal: $($finding:ident($($uri:ident),*))|+;)*) => {
         /// The names that [`Finding::kind`] gives.
         pub const KINDS: [&str; [$($name),*].len()] = [$($name),*];
 
@@ -282,34 +253,41 @@ macro_rules! kinds {
                     $($(Finding::$finding { .. })|+ => $name,)*
                 }
             }
+
+            /// Returns the URIs that it is about.
+            pub fn uris(&self) -> Vec<&Uri> {
+                match self {
+                    $($(Finding::$finding { $($uri,)* .. } => vec![$($uri),*],)+)*
+                }
+            }
         }
     };
 }
 
 kinds! {
-    "unrouted": Unrouted;
-    "unadvertised": Unadvertised;
-    "no_index": NoIndex;
-    "foreign_hubs": ForeignHubs;
-    "foreign_hub": ForeignHub;
-    "foreign_topic": ForeignTopic;
-    "invalid_topic": InvalidTopic;
-    "unrequestable_topic": UnrequestableTopic;
-    "shared_topic": SharedTopic;
-    "several_channels": SeveralChannels;
-    "no_file": NoFile | MoreWithoutFile;
-    "no_document": NoDocument;
-    "wrong_url": WrongUrl;
-    "unclean": Unclean;
-    "foreign_capability": ForeignCapability;
-    "too_large": TooLarge;
-    "relative_loc": RelativeLoc;
-    "foreign_namespace": ForeignNamespace;
-    "untellable_entries": UntellableEntries;
-    "back_dated": BackDated;
-    "ahead": Ahead;
-    "closed_list_rewritten": ClosedListRewritten;
-    "missing_resources": MissingResources;
+    "unrouted": Unrouted(uri);
+    "unadvertised": Unadvertised(set);
+    "no_index": NoIndex(uri);
+    "foreign_hubs": ForeignHubs(set);
+    "foreign_hub": ForeignHub(set);
+    "foreign_topic": ForeignTopic(set);
+    "invalid_topic": InvalidTopic(set);
+    "unrequestable_topic": UnrequestableTopic(set);
+    "shared_topic": SharedTopic(set);
+    "several_channels": SeveralChannels(set);
+    "no_file": NoFile(set, uri) | MoreWithoutFile(set);
+    "no_document": NoDocument(set, uri);
+    "wrong_url": WrongUrl(url);
+    "unclean": Unclean();
+    "foreign_capability": ForeignCapability(uri);
+    "too_large": TooLarge(uri);
+    "relative_loc": RelativeLoc(uri);
+    "foreign_namespace": ForeignNamespace(uri);
+    "untellable_entries": UntellableEntries(list);
+    "back_dated": BackDated(list);
+    "ahead": Ahead(list);
+    "closed_list_rewritten": ClosedListRewritten(list);
+    "missing_resources": MissingResources(set);
 }
 
 /// Findings that an operator knows of, and that raise no alarm.

@@ -120,21 +120,17 @@ pub fn of_look(about: &Uri, look: &Look) -> Option<Vec<Finding>> {
     let uri = about.clone();
     Some(match look {
         Look::Incomplete(_) => return None,
-        Look::Other { reason, .. } => match reason {
-            NotADocument::Capability(capability) => vec![Finding::ForeignCapability {
-                uri,
-                capability: capability.clone(),
-            }],
-            NotADocument::Terms { .. }
+        Look::Missing => Vec::new(),
+        Look::Other { reason, .. } => match reason.clone() {
+            NotADocument::Capability(capability) => {
+                vec![Finding::ForeignCapability { uri, capability }]
+            }
+            reason @ (NotADocument::Terms { .. }
             | NotADocument::Namespace {
                 has_terms: true, ..
-            } => {
-                let reason = reason.clone();
-                vec![Finding::ForeignNamespace { uri, reason }]
-            }
+            }) => vec![Finding::ForeignNamespace { uri, reason }],
             _ => Vec::new(),
         },
-        Look::Missing => Vec::new(),
         Look::Document { parsed, .. } => {
             let relative = parsed.document.relative.as_ref();
             let relative = relative.map(|loc| Finding::RelativeLoc {
