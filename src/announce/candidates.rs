@@ -75,33 +75,38 @@ impl Candidates {
 
     /// Returns true if the file at this path below its mount is a candidate: each directory above it may be entered.
     pub fn accepts(&self, published: &PublishedPath, below: &[u8]) -> bool {
-        let ends = (0..below.len()).filter(|&at| below[at] == b'/');
-        let mut start = 0;
-        for end in ends {
-            let name = &below[start..end];
-            if name.is_empty() || !self.may_enter(published, name, || below[..end].to_vec()) {
-                return false;
-            }
-            start = end + 1;
-        }
-        let name = &below[start..];
-        !name.is_empty() && self.may_be(name) && self.is_candidate(published, below)
+        !is_unread(below)
+            && self.excluding(published, below).is_none()
+            && self.includes(published, below)
     }
 
     /// Returns why the file at this path below its mount is no candidate; nothing if it is one.
     pub fn exclusion(&self, published: &PublishedPath, below: &[u8]) -> Option<Exclusion> {
-        let mut names = below.split(|&byte| byte == b'/');
-        let is_unread = |name: &[u8]| is_hidden(name) || is_temporary(name);
-        if names.clone().any(is_hidden) || names.next_back().is_none_or(is_unread) {
+        if is_unread(below) {
             return Some(Exclusion::Hidden);
         }
-        let ends = (0..below.len()).filter(|&at| below[at] == b'/');
-        let above = ends.filter_map(|end| published.matching(&self.pruned, &below[..end]));
-        let itself = published.matching(&self.excluded, below);
-        if let Some(glob) = above.chain(itself).next() {
+        if let Some(glob) = self.excluding(published, below) {
             return Some(Exclusion::Excluded(self.exclude[glob].clone()));
         }
-        (!self.accepts(published, below)).then(|| Exclusion::NotIncluded(self.including(below)))
+        let is_included = self.includes(published, below);
+        (!is_included).then(|| Exclusion::NotIncluded(self.including(below)))
+    }
+
+    /// Returns the first glob that excludes a file, or a directory above it.
+    fn excluding(&self, published: &PublishedPath, below: &[u8]) -> Option<usize> {
+        let ends = (0..below.len()).filter(|&at| below[at] == b'/');
+        let mut above = ends.filter_map(|end| published.matching(&self.pruned, &below[..end]));
+        (above.next()).or_else(|| published.matching(&self.excluded, below))
+    }
+
+    /// Returns true if a glob includes a file, each part of whose path has a name.
+    fn includes(&self, published: &PublishedPath, below: &[u8]) -> bool {
+        let mut names = below.split(|&byte| byte == b'/');
+        let name = names.clone().next_back().unwrap_or(below);
+        let mut tails = self.tails.iter().filter(|tail| tail.matches(name));
+        names.all(|name| !name.is_empty())
+            && (tails.clone().any(|tail| tail.anywhere)
+                || tails.next().is_some() && published.matching(&self.included, below).is_some())
     }
 
     /// Returns the include globs with one more that accepts the file at this path, and others like it.
@@ -127,17 +132,13 @@ impl Candidates {
 
     /// Returns true if a file of this name, in some directory, can be a candidate.
     pub fn may_be(&self, name: &[u8]) -> bool {
-        !is_hidden(name) && !is_temporary(name) && self.tails.iter().any(|tail| tail.matches(name))
+        !is_unread(name) && self.tails.iter().any(|tail| tail.matches(name))
     }
 
     /// Returns true if the file at this path below its mount is a candidate, given that its name
     /// [may be](Candidates::may_be) one.
     pub fn is_candidate(&self, published: &PublishedPath, below: &[u8]) -> bool {
-        let name = below.rsplit(|&byte| byte == b'/').next().unwrap_or(below);
-        let mut tails = self.tails.iter();
-        (tails.any(|tail| tail.anywhere && tail.matches(name))
-            || published.matches(&self.included, below))
-            && !published.matches(&self.excluded, below)
+        self.includes(published, below) && published.matching(&self.excluded, below).is_none()
     }
 
     /// Returns true if candidates may lie beneath this directory. `below` is its path, `name` the last part of it.
@@ -147,7 +148,8 @@ impl Candidates {
         name: &[u8],
         below: impl FnOnce() -> Vec<u8>,
     ) -> bool {
-        !is_hidden(name) && (self.pruned.is_empty() || !published.matches(&self.pruned, &below()))
+        let is_pruned = || published.matching(&self.pruned, &below()).is_some();
+        !is_hidden(name) && (self.pruned.is_empty() || !is_pruned())
     }
 }
 
@@ -163,21 +165,15 @@ impl PublishedPath {
 
     /// Returns the first glob that matches what lies at `below`, by the one path or the other.
     fn matching(&self, globs: &GlobSet, below: &[u8]) -> Option<usize> {
+        if globs.is_empty() {
+            return None;
+        }
         let matching = |path: &[u8]| {
             let matching = globs.matches_candidate(&Candidate::from_bytes(path));
             matching.first().copied()
         };
         let published = || (!self.0.is_empty()).then(|| [&self.0, below].join(&b'/'));
         matching(below).or_else(|| matching(&published()?))
-    }
-
-    /// Returns true if a glob matches what lies at `below`, by the one path or the other.
-    fn matches(&self, globs: &GlobSet, below: &[u8]) -> bool {
-        if globs.is_empty() {
-            return false;
-        }
-        let matches = |path: &[u8]| globs.is_match_candidate(&Candidate::from_bytes(path));
-        matches(below) || !self.0.is_empty() && matches(&[&self.0, below].join(&b'/'))
     }
 }
 
@@ -201,10 +197,14 @@ pub fn is_hidden(name: &[u8]) -> bool {
     name.first() == Some(&b'.') && name != b".well-known" || name == b"lost+found"
 }
 
-/// Returns true for temporary and editors' names of files (R1).
-fn is_temporary(name: &[u8]) -> bool {
+/// R1: returns true for paths of files that are never read, because they, or directories above them, are hidden, or they
+/// are temporary ones of editors or others.
+fn is_unread(below: &[u8]) -> bool {
     const ENDS: [&[u8]; 5] = [b"~", b".tmp", b".part", b".swp", b".swx"];
-    ENDS.iter().any(|end| name.ends_with(end))
+    let names = below.split(|&byte| byte == b'/');
+    let name = names.clone().next_back().unwrap_or(below);
+    names.clone().any(is_hidden)
+        || ENDS.iter().any(|end| name.ends_with(end))
         || (name.len() > 1 && name.starts_with(b"#") && name.ends_with(b"#"))
 }
 
@@ -241,193 +241,98 @@ fn globs<'a>(globs: impl Iterator<Item = &'a str>) -> Result<GlobSet, globset::E
 #[cfg(test)]
 mod tests {
     use resourcesync::uri::Uri;
+    use rstest::rstest;
 
     use super::{Candidates, Exclusion, PublishedPath};
     use crate::announce::plan::DEFAULT_INCLUDE;
 
+    const DEFAULT_EXCLUDE: [&str; 2] = ["private/**", "**/old-*.xml"];
+
+    fn candidates(include: &[&str], exclude: &[&str]) -> Candidates {
+        let [include, exclude] =
+            [include, exclude].map(|globs| globs.iter().map(|&glob| glob.to_owned()).collect());
+        Candidates::new(include, exclude).unwrap()
+    }
+
     #[test]
     fn names_are_candidates_as_r1_says() {
-        let exclude = ["private/**", "**/old-*.xml"].map(str::to_owned);
-        let names =
-            Candidates::new(DEFAULT_INCLUDE.map(str::to_owned).into(), exclude.into()).unwrap();
-        for yes in [
-            &b"a.xml"[..],
-            b"a/b.xml",
-            b".well-known/resourcesync",
-            b"a/.well-known/resourcesync",
-            b".well-known/x.xml",
-            b"a/\xff\n.xml",
-            b"private.xml",
-            b"4913/a.xml",
-            b"a.part/b.tmp/c~/#d#/a.xml",
-        ] {
-            assert!(
-                names.accepts(&PublishedPath::default(), yes),
-                "{}",
-                yes.escape_ascii()
-            );
+        let names = candidates(&DEFAULT_INCLUDE, &DEFAULT_EXCLUDE);
+        let is_accepted = |below: &[u8]| names.accepts(&PublishedPath::default(), below);
+        let yes = "a.xml a/b.xml .well-known/resourcesync a/.well-known/resourcesync .well-known/x.xml private.xml \
+                   4913/a.xml a.part/b.tmp/c~/#d#/a.xml";
+        for yes in yes.split(' ') {
+            assert!(is_accepted(yes.as_bytes()), "{yes}");
         }
-        for no in [
-            &b"a.txt"[..],
-            b".a.xml",
-            b".git/a.xml",
-            b".a.xml.Xy12Zq",
-            b"a.xml~",
-            b"a.xml.tmp",
-            b".#a.xml",
-            b"#a.xml#",
-            b"resourcesync",
-            b"",
-            b"a/",
-            b"/a.xml",
-            b"lost+found/a.xml",
-            b"a/lost+found/a.xml",
-            b"a/resourcesync",
-            b"private/a.xml",
-            b"private/b/a.xml",
-            b"c/old-1.xml",
-        ] {
-            assert!(
-                !names.accepts(&PublishedPath::default(), no),
-                "{}",
-                no.escape_ascii()
-            );
+        assert!(is_accepted(b"a/\xff\n.xml"));
+        let no = "a.txt .a.xml .git/a.xml .a.xml.Xy12Zq a.xml~ a.xml.tmp .#a.xml #a.xml# resourcesync a/ /a.xml \
+                  lost+found/a.xml a/lost+found/a.xml a/resourcesync private/a.xml private/b/a.xml c/old-1.xml";
+        for no in no.split(' ').chain([""]) {
+            assert!(!is_accepted(no.as_bytes()), "{no}");
         }
+        assert!(!Candidates::default().accepts(&PublishedPath::default(), b"a.xml"));
     }
 
-    #[test]
-    fn an_exclusion_says_which_globs_would_accept() {
-        let root = PublishedPath::default();
-        let new = |include: &[&str], exclude: &[&str]| {
-            let owned = |globs: &[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect();
-            Candidates::new(owned(include), owned(exclude)).unwrap()
-        };
-        let default = new(&DEFAULT_INCLUDE, &["private/**", "**/old-*.xml"]);
-        let some = new(&["set/*.xml"], &[]);
-        for (names, below, want) in [
-            (&default, "a/rl.xml", None),
-            (&default, "a/rl.xml.gz", Some("**/*.xml.gz")),
-            (&default, "rl.XML", Some("**/*.XML")),
-            (&default, "a/resource[1]", Some("a/resource[[]1[]]")),
-            (&some, "other/rl.xml", Some("other/*.xml")),
-            (&some, "rl.xml", Some("*.xml")),
-        ] {
-            let mut globs = names.include.clone();
-            globs.extend(want.map(str::to_owned));
-            let exclusion = want.map(|_| Exclusion::NotIncluded(globs.clone()));
-            assert_eq!(
-                names.exclusion(&root, below.as_bytes()),
-                exclusion,
-                "{below}"
-            );
-            let included = Candidates::new(globs, Vec::new()).unwrap();
-            assert!(included.accepts(&root, below.as_bytes()), "{below}");
-        }
-        for (below, glob) in [
-            ("private/b/a.xml", "private/**"),
-            ("a/old-1.xml", "**/old-*.xml"),
-        ] {
-            let excluded = Exclusion::Excluded(glob.to_owned());
-            assert_eq!(
-                default.exclusion(&root, below.as_bytes()),
-                Some(excluded),
-                "{below}"
-            );
-        }
-        for below in [".git/a.xml", "a/.a.xml", "a.xml~"] {
-            assert_eq!(
-                default.exclusion(&root, below.as_bytes()),
-                Some(Exclusion::Hidden),
-                "{below}"
-            );
-        }
+    #[rstest]
+    #[case::accepted(&DEFAULT_INCLUDE, "a/rl.xml", None)]
+    #[case::packed(&DEFAULT_INCLUDE, "a/rl.xml.gz", Some("**/*.xml.gz"))]
+    #[case::in_upper_case(&DEFAULT_INCLUDE, "rl.XML", Some("**/*.XML"))]
+    #[case::without_extension(&DEFAULT_INCLUDE, "a/resource[1]", Some("a/resource[[]1[]]"))]
+    #[case::in_another_directory(&["set/*.xml"], "other/rl.xml", Some("other/*.xml"))]
+    #[case::in_the_root(&["set/*.xml"], "rl.xml", Some("*.xml"))]
+    fn an_exclusion_says_which_globs_would_accept(
+        #[case] include: &[&str],
+        #[case] below: &str,
+        #[case] more: Option<&str>,
+    ) {
+        let (root, below) = (PublishedPath::default(), below.as_bytes());
+        let globs: Vec<&str> = include.iter().copied().chain(more).collect();
+        let owned = || globs.iter().map(|&glob| glob.to_owned()).collect();
+        let exclusion = more.map(|_| Exclusion::NotIncluded(owned()));
+        let names = candidates(include, &DEFAULT_EXCLUDE);
+        assert_eq!(names.exclusion(&root, below), exclusion);
+        assert!(candidates(&globs, &[]).accepts(&root, below));
     }
 
-    #[test]
-    fn nothing_included_is_nothing_accepted() {
-        let names = Candidates::default();
-        assert!(!names.accepts(&PublishedPath::default(), b"a.xml"));
+    #[rstest]
+    #[case("private/b/a.xml", Exclusion::Excluded("private/**".to_owned()))]
+    #[case("a/old-1.xml", Exclusion::Excluded("**/old-*.xml".to_owned()))]
+    #[case(".git/a.xml", Exclusion::Hidden)]
+    #[case("a/.a.xml", Exclusion::Hidden)]
+    #[case("a.xml~", Exclusion::Hidden)]
+    fn an_exclusion_names_the_glob_or_the_kind_of_name(
+        #[case] below: &str,
+        #[case] exclusion: Exclusion,
+    ) {
+        let names = candidates(&DEFAULT_INCLUDE, &DEFAULT_EXCLUDE);
+        let found = names.exclusion(&PublishedPath::default(), below.as_bytes());
+        assert_eq!(found, Some(exclusion));
     }
 
-    #[test]
-    fn a_glob_sees_the_path_below_the_mount_and_the_path_of_the_uri() {
-        let published = |prefix: &str| PublishedPath::of(&Uri::parse(prefix).unwrap());
-        let default = DEFAULT_INCLUDE.map(str::to_owned).to_vec();
-        let of = |include: &[&str], exclude: &[&str]| {
-            let [include, exclude] =
-                [include, exclude].map(|globs| globs.iter().map(|&glob| glob.to_owned()).collect());
-            Candidates::new(include, exclude).unwrap()
-        };
-        let default = Candidates::new(default, Vec::new()).unwrap();
-        for (names, prefix, below, want) in [
-            (
-                &default,
-                "https://e.org/.well-known/",
-                &b"resourcesync"[..],
-                true,
-            ),
-            (
-                &default,
-                "https://e.org/%2Ewell-known/",
-                b"resourcesync",
-                true,
-            ),
-            (
-                &default,
-                "https://e.org/a/.well-known/",
-                b"resourcesync",
-                true,
-            ),
-            (
-                &default,
-                "https://e.org/.well-known/",
-                b".well-known/resourcesync",
-                true,
-            ),
-            (
-                &default,
-                "https://e.org/.well-known/",
-                b"d/resourcesync",
-                false,
-            ),
-            (&default, "https://e.org/", b"resourcesync", false),
-            (&default, "https://e.org/.well-known", b"a.txt", false),
-            (&of(&["a b/*.x"], &[]), "https://e.org/a%20b/", b"1.x", true),
-            (
-                &of(&["a b/*.x"], &[]),
-                "https://e.org/a%20b/",
-                b"d/1.x",
-                false,
-            ),
-            (&of(&["*.x"], &[]), "https://e.org/a%20b/", b"1.x", true),
-            (&of(&["100%/*.x"], &[]), "https://e.org/100%/", b"1.x", true),
-            (
-                &of(&["**/*.x"], &["p/**"]),
-                "https://e.org/p/",
-                b"1.x",
-                false,
-            ),
-            (
-                &of(&["**/*.x"], &["p/d/**"]),
-                "https://e.org/p/",
-                b"d/e/1.x",
-                false,
-            ),
-            (
-                &of(&["**/*.x"], &["d/**"]),
-                "https://e.org/p/",
-                b"d/1.x",
-                false,
-            ),
-            (
-                &of(&["**/*.x"], &["p/d/**"]),
-                "https://e.org/p/",
-                b"e/1.x",
-                true,
-            ),
-        ] {
-            let is_accepted = names.accepts(&published(prefix), below);
-            assert_eq!(is_accepted, want, "{prefix} {}", below.escape_ascii());
-        }
+    #[rstest]
+    #[case(&DEFAULT_INCLUDE, &[], "https://e.org/.well-known/", "resourcesync", true)]
+    #[case(&DEFAULT_INCLUDE, &[], "https://e.org/%2Ewell-known/", "resourcesync", true)]
+    #[case(&DEFAULT_INCLUDE, &[], "https://e.org/a/.well-known/", "resourcesync", true)]
+    #[case(&DEFAULT_INCLUDE, &[], "https://e.org/.well-known/", ".well-known/resourcesync", true)]
+    #[case(&DEFAULT_INCLUDE, &[], "https://e.org/.well-known/", "d/resourcesync", false)]
+    #[case(&DEFAULT_INCLUDE, &[], "https://e.org/", "resourcesync", false)]
+    #[case(&DEFAULT_INCLUDE, &[], "https://e.org/.well-known", "a.txt", false)]
+    #[case(&["a b/*.x"], &[], "https://e.org/a%20b/", "1.x", true)]
+    #[case(&["a b/*.x"], &[], "https://e.org/a%20b/", "d/1.x", false)]
+    #[case(&["*.x"], &[], "https://e.org/a%20b/", "1.x", true)]
+    #[case(&["100%/*.x"], &[], "https://e.org/100%/", "1.x", true)]
+    #[case(&["**/*.x"], &["p/**"], "https://e.org/p/", "1.x", false)]
+    #[case(&["**/*.x"], &["p/d/**"], "https://e.org/p/", "d/e/1.x", false)]
+    #[case(&["**/*.x"], &["d/**"], "https://e.org/p/", "d/1.x", false)]
+    #[case(&["**/*.x"], &["p/d/**"], "https://e.org/p/", "e/1.x", true)]
+    fn a_glob_sees_the_path_below_the_mount_and_the_path_of_the_uri(
+        #[case] include: &[&str],
+        #[case] exclude: &[&str],
+        #[case] prefix: &str,
+        #[case] below: &str,
+        #[case] want: bool,
+    ) {
+        let published = PublishedPath::of(&Uri::parse(prefix).unwrap());
+        let names = candidates(include, exclude);
+        assert_eq!(names.accepts(&published, below.as_bytes()), want);
     }
 }
