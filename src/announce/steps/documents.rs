@@ -111,6 +111,15 @@ impl SeenDocument {
         matches!(self.presence, Presence::Missing | Presence::Accepted)
     }
 
+    /// Returns the version that was seen when its source last settled.
+    fn settled(&self) -> Option<Version> {
+        if self.touched == Touched::Version {
+            self.was
+        } else {
+            self.seen()
+        }
+    }
+
     /// Returns the version that is seen; nothing of one that ended.
     pub fn seen(&self) -> Option<Version> {
         (!self.is_gone()).then_some(self.version)
@@ -297,7 +306,7 @@ pub fn seen(step: &mut Step<'_>, sighting: Sighting) -> Result<()> {
     let known = &sighting.known;
     troubles::forget(step, known)?;
     troubles::forget_other_file(step, known)?;
-    if known.trouble.is_some_and(|(_, reported)| reported) {
+    if known.is_reported == Some(true) {
         let (path, uri) = (known.path.clone(), known.uri.clone());
         step.facts.push(Fact::Mended { path, uri });
     }
@@ -314,7 +323,7 @@ pub fn seen(step: &mut Step<'_>, sighting: Sighting) -> Result<()> {
             let mount = source.mount_mut(mount);
             let is_known = mount.is_some_and(|mount| mount.baseline.first_look(&sighting));
             baseline = if is_known { 1 } else { 2 };
-        } else if known.trouble.is_some_and(|(predates, _)| predates) {
+        } else if known.predates == Some(true) {
             baseline = 2;
         }
     }
@@ -380,7 +389,7 @@ fn put(step: &mut Step<'_>, sighting: Sighting, baseline: u8) -> Result<()> {
     };
     // R13: what a baseline holds counts as told, but for content that may be newer.
     let was = match baseline {
-        0 => previous.map(|before| before.version),
+        0 => before.as_ref().and_then(SeenDocument::settled),
         1 => Some(version),
         _ => Some(Version {
             fingerprint: None,
@@ -408,9 +417,7 @@ fn put(step: &mut Step<'_>, sighting: Sighting, baseline: u8) -> Result<()> {
          named_form = ?14, newly_indexed = ?15, dated = ?16, looked = ?17, presence = 1, absent_since = NULL, \
          grace_ends = NULL, look_at = NULL, is_replaced = 0, hold = ?18, \
          held_until = CASE WHEN ?18 = 1 THEN held_until END, is_new_set = ?19, baseline = max(baseline, ?20), touched = 3, \
-         was_capability = CASE WHEN touched = 3 THEN was_capability ELSE ?21 END, \
-         was_form = CASE WHEN touched = 3 THEN was_form ELSE ?22 END, \
-         was_fingerprint = CASE WHEN touched = 3 THEN was_fingerprint ELSE ?23 END WHERE id = ?1"
+         was_capability = ?21, was_form = ?22, was_fingerprint = ?23 WHERE id = ?1"
     );
     db.run(
         &sql,
@@ -526,10 +533,12 @@ pub fn vanished(
 pub fn delete(step: &mut Step<'_>, before: &SeenDocument) -> Result<()> {
     owed::see(step.db, before.source, before, None)?;
     step.db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
-    step.db.set_document(before.id, "presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
-         was_capability = CASE WHEN touched = 3 THEN was_capability ELSE capability END, \
-         was_form = CASE WHEN touched = 3 THEN was_form ELSE form END, \
-         was_fingerprint = CASE WHEN touched = 3 THEN was_fingerprint ELSE fingerprint END", ())?;
+    step.db.set_document(
+        before.id,
+        "presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
+         was_capability = ?2, was_form = ?3, was_fingerprint = ?4",
+        before.settled(),
+    )?;
     step.db.run("DELETE FROM seeing", ())?;
     set_mentions(step, before.id, std::iter::empty())?;
     step.db

@@ -31,21 +31,15 @@ impl Lister {
 /// Resolves the relations of the documents of a source that are touched, indexes first: an index has no index.
 pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
     for form in ["d.form = 1", "d.form = 0"] {
-        each_touched(
-            step,
-            position,
-            form,
-            |step, (document, has_sets, has_findings)| {
-                let listers = listers(step, document.id, document.source)?;
-                let is_in_set =
-                    !document.is_gone() && resolve_one(step, &document, &listers, has_sets)?;
-                let found = findings::of_document(step, position, &document, is_in_set)?;
-                if has_findings || !found.is_empty() {
-                    findings::replace(step, position, &document.uri, FindingPart::Document, found)?;
-                }
-                Ok(())
-            },
-        )?;
+        each_touched(step, position, form, |step, touched| {
+            let document = &touched.document;
+            let is_in_set = !document.is_gone() && resolve_one(step, document, touched.was_member)?;
+            let found = findings::of_document(step, position, document, is_in_set)?;
+            if touched.has_findings || !found.is_empty() {
+                findings::replace(step, position, &document.uri, FindingPart::Document, found)?;
+            }
+            Ok(())
+        })?;
     }
     Ok(())
 }
@@ -67,13 +61,23 @@ pub fn touch_dependents(step: &Step<'_>, condition: &str, value: i64) -> Result<
     step.db.run(&sql, value)
 }
 
+/// A touched document.
+#[derive(Debug)]
+pub struct TouchedDocument {
+    pub document: SeenDocument,
+    /// True if it was a member of a set before.
+    was_member: bool,
+    has_findings: bool,
+}
+
+from_row! { TouchedDocument { document, was_member, has_findings } }
+
 /// Visits the documents of a source that are touched and fulfil a condition, a few at a time: a first sweep touches all.
-/// Each comes with whether it was a member of a set before, and whether there are findings about it.
 pub fn each_touched<'a>(
     step: &mut Step<'a>,
     position: usize,
     condition: &str,
-    mut visit: impl FnMut(&mut Step<'a>, (SeenDocument, bool, bool)) -> Result<()>,
+    mut visit: impl FnMut(&mut Step<'a>, TouchedDocument) -> Result<()>,
 ) -> Result<()> {
     let source = step.live.sources[position].id;
     let sql = format!(
@@ -83,11 +87,11 @@ pub fn each_touched<'a>(
     );
     let mut last = DocId(0);
     loop {
-        let some: Vec<(SeenDocument, bool, bool)> = step.db.all(&sql, (source, last))?;
-        let Some((document, ..)) = some.last() else {
+        let some: Vec<TouchedDocument> = step.db.all(&sql, (source, last))?;
+        let Some(touched) = some.last() else {
             return Ok(());
         };
-        last = document.id;
+        last = touched.document.id;
         for touched in some {
             visit(step, touched)?;
         }
@@ -158,8 +162,7 @@ fn rejoin(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
     for mut document in documents {
         (document.baseline, document.was) = (1, document.seen());
         let before = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
-        let listers = listers(step, document.id, document.source)?;
-        resolve_one(step, &document, &listers, true)?;
+        resolve_one(step, &document, true)?;
         let after = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
         for set in after.difference(&before) {
             lists::join(step, *set, &document)?;
@@ -178,15 +181,11 @@ pub fn listers(step: &Step<'_>, document: DocId, source: i64) -> Result<Vec<List
 }
 
 /// Resolves one document, which may have been a member of sets before. Returns true if it is in a set of resources.
-fn resolve_one(
-    step: &mut Step<'_>,
-    document: &SeenDocument,
-    listers: &[Lister],
-    was_member: bool,
-) -> Result<bool> {
-    let index = index_of(step, document, listers)?;
-    let sets = sets_of(step, document, listers, index)?;
-    let archived = is_archived(document, listers);
+fn resolve_one(step: &Step<'_>, document: &SeenDocument, was_member: bool) -> Result<bool> {
+    let listers = listers(step, document.id, document.source)?;
+    let index = index_of(step, document, &listers)?;
+    let sets = sets_of(step, document, &listers, index)?;
+    let archived = is_archived(document, &listers);
     let orphan = sets.is_empty() && document.version.capability != Capability::SourceDescription;
     if (index, archived, orphan) != (document.index_parent, document.archived, document.orphan) {
         step.db.set_document(

@@ -363,7 +363,8 @@ impl<'a> Step<'a> {
         routing::route(self, position, &sets)?;
         let mut affected = lists::touched_lists(self, position)?;
         let may_be_due = "(d.hold <> 0 OR d.presence = 4 OR EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id))";
-        relations::each_touched(self, position, may_be_due, |step, (document, ..)| {
+        relations::each_touched(self, position, may_be_due, |step, touched| {
+            let document = touched.document;
             step.weigh.remove(&document.id);
             let is_changed = document.touched >= Touched::Presence;
             owed::weigh(step, document, is_changed)

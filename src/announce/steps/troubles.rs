@@ -19,8 +19,9 @@ pub struct KnownCandidate {
     pub path: DocumentPath,
     pub has_findings: bool,
     pub is_other_file: bool,
-    /// If it could not be read: true if it predates its baseline, and if it was reported; and when it is to be.
-    pub trouble: Option<(bool, bool)>,
+    /// If it could not be read: whether it predates its baseline, whether it was reported, and when it is to be.
+    pub predates: Option<bool>,
+    pub is_reported: Option<bool>,
     pub report_at: Option<Timestamp>,
     /// Its row, if its URI was ever mentioned.
     pub id: Option<DocId>,
@@ -42,7 +43,7 @@ impl Db<'_> {
              LEFT JOIN trouble t ON t.uri = ?1 LEFT JOIN document d ON d.uri = ?1"
         );
         let known = self.first(&sql, (&uri, &path))?;
-        let (has_findings, is_other_file, trouble, report_at, id, document) =
+        let (has_findings, is_other_file, predates, is_reported, report_at, id, document) =
             known.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
         Ok(KnownCandidate {
             position,
@@ -50,7 +51,8 @@ impl Db<'_> {
             path,
             has_findings,
             is_other_file,
-            trouble,
+            predates,
+            is_reported,
             report_at,
             id,
             document,
@@ -112,7 +114,7 @@ pub fn note(
 
 /// Forgets that a candidate could not be read. If that lasted, entries that it has or had count as seen from now on (C7).
 pub fn forget(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
-    let Some((_, reported)) = known.trouble else {
+    let Some(is_reported) = known.is_reported else {
         return Ok(());
     };
     let sql = "DELETE FROM trouble WHERE uri = ?1";
@@ -120,7 +122,7 @@ pub fn forget(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
     let (source, plan) = step.source(known.position);
     let graced = later(step.now, plan.broken_after);
     let is_graced = |at| later(at, plan.deletion_grace) <= graced;
-    if reported || known.report_at.is_some_and(is_graced) {
+    if is_reported || known.report_at.is_some_and(is_graced) {
         change_sets::stop_watching_entries(step, source.id)?;
     }
     Ok(())
