@@ -163,8 +163,7 @@ pub fn behind(db: Db<'_>, account: AccountId) -> Result<Option<BacklogView>> {
         return Ok(None);
     };
     let sql = "SELECT count(*) FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3";
-    let later = db.first(sql, (account.0, position.first_later(), position.end()))?;
-    let later: usize = later.unwrap_or_default();
+    let later: usize = db.value(sql, (account.0, position.first_later(), position.end()))?;
     let newest = match later {
         0 => None,
         _ => last(db, account.0, position.end())?,
@@ -211,7 +210,7 @@ pub fn told_until(step: &Step<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
 
 fn last_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
-    let untils: Vec<u8> = db.first(sql, id)?.unwrap_or_default();
+    let untils: Vec<u8> = db.value(sql, id)?;
     Ok(cut::times(&untils).pop())
 }
 
@@ -235,11 +234,10 @@ pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &ChangeSet) -
     let latest = set.learned_until;
     let latest = latest.filter(|latest| !is_ahead(step, *latest));
     go_on_from(step, channel.id, latest.unwrap_or(step.wall))?;
-    let learned = step.db.first::<(usize, usize)>(
+    let (lists, changes) = step.db.value::<(usize, usize)>(
         "SELECT count(*), coalesce(sum(taken), 0) FROM change_list WHERE set_id = ?1 AND to_learn = 0",
         set.id,
     )?;
-    let (lists, changes) = learned.unwrap_or_default();
     step.facts.push(Fact::Learned {
         topic: channel.topic.clone(),
         changes,
@@ -352,8 +350,7 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u
     }
     let sql = "UPDATE channel SET seq = seq + ?3, untils = ?2 WHERE id = ?1 RETURNING seq";
     let until = cut::bytes(&[payload.until]);
-    let seq = step.db.first(sql, (channel.id, until, number))?;
-    let seq: u64 = seq.unwrap_or_default();
+    let seq: u64 = step.db.value(sql, (channel.id, until, number))?;
     let sizes = (entries, total, body.len());
     let lines = left_out.iter().map(|(at, time)| format!("{at} {time}\n"));
     let outside: String = lines.collect();
@@ -530,7 +527,7 @@ pub fn body(db: Db<'_>, account: AccountId, seq: u64, entries: usize) -> Result<
 /// Returns the datetimes that were left out of a logged notification, with the positions of their entries (C15).
 pub fn outside(db: Db<'_>, id: ChannelId, seq: u64) -> Result<Vec<(usize, Datetime)>> {
     let sql = "SELECT outside FROM change_log WHERE channel = ?1 AND seq = ?2";
-    let outside = db.first::<Option<String>>(sql, (id, seq))?.flatten();
+    let outside = db.value::<Option<String>>(sql, (id, seq))?;
     let lines = outside.iter().flat_map(|outside| outside.lines());
     let outside = lines.filter_map(|line| {
         let (position, datetime) = line.split_once(' ')?;
@@ -564,8 +561,8 @@ pub fn drop_due(step: &Step<'_>, account: AccountId) -> Result<usize> {
     };
     let changes = backlog_at(step.db, &position)?;
     let sql = "SELECT seq FROM channel WHERE id = ?1";
-    let seq = step.db.first::<i64>(sql, account.0)?;
-    position.skip(position.last.or(seq).unwrap_or_default());
+    let seq: i64 = step.db.value(sql, account.0)?;
+    position.skip(position.last.unwrap_or(seq));
     save(step, &position)?;
     Ok(changes)
 }

@@ -137,12 +137,11 @@ pub fn load(
 ) -> Result<BTreeMap<MountId, Arc<KnownMount>>> {
     let mut mounts = BTreeMap::new();
     for plan in &source.mounts {
-        let stored = db.first::<(Option<(u64, u64)>, (bool, bool, Option<_>), _, _)>(
-            "SELECT device, inode, baselined, held_document, swept, include, exclude, unseen FROM mount WHERE id = ?1",
-            plan.id,
-        )?;
         let (identity, (baselined, held_document, swept), globs, unseen) =
-            stored.unwrap_or_default();
+            db.value::<(Option<(u64, u64)>, (bool, bool, Option<_>), _, _)>(
+                "SELECT device, inode, baselined, held_document, swept, include, exclude, unseen FROM mount WHERE id = ?1",
+                plan.id,
+            )?;
         let identity = identity.map(|(device, inode)| Identity { device, inode });
         let configured = (&source.candidates, &source.prefixes_inside(plan));
         let candidates = swept_candidates(globs, unseen, configured);
@@ -314,7 +313,7 @@ pub fn without_document(
             return Ok(None);
         }
         let sql = "SELECT count(*) FROM other_file WHERE mount = ?1";
-        files += db.first::<usize>(sql, *mount)?.unwrap_or_default();
+        files += db.value::<usize>(sql, *mount)?;
         let sql = "SELECT mount, path FROM other_file WHERE mount = ?1 ORDER BY path LIMIT 1";
         first = first.or(db.first::<DocumentPath>(sql, *mount)?);
     }
@@ -354,13 +353,12 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
     let Some((_, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
-    let below = below(step.db, mount)?;
     // What was swept is not the mount if that is lost, or another directory that was not accepted.
     if mount.doubt.is_some() || mount.state == MountState::Absent {
         return Ok(());
     }
     mount.state = MountState::Ready;
-    mount.nested.decide(&below);
+    (mount.nested).decide(|top| below(step.db, id, top))?;
     let unreadable = mount.unreadable.0.iter();
     let uri_of = |below: &[u8]| Uri::below(&mount.plan.prefix, &[below, b"/"].concat());
     let swept = SweptCandidates {
@@ -377,11 +375,10 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
         if !plan.announce_existing {
             let sql =
                 "SELECT coalesce(sum(count), 0) FROM census WHERE mount = ?1 AND presence = 1";
-            let documents: Option<usize> = step.db.first(sql, id)?;
             step.facts.push(Fact::Baselined {
                 source: plan.name.clone(),
                 mount: id,
-                documents: documents.unwrap_or_default(),
+                documents: step.db.value(sql, id)?,
             });
         }
         if let Some(reason) = without_document(step.db, source, |path| source.explain_other(path))?
@@ -403,24 +400,19 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
     deletions::look_at_missing(step, position, Some(id))
 }
 
-/// Returns what is known of the documents below the directories of a mount where file systems came or went.
-fn below(db: Db<'_>, mount: &KnownMount) -> Result<BTreeMap<Arc<[u8]>, Below>> {
-    let mut known: BTreeMap<Arc<[u8]>, Below> = BTreeMap::new();
-    for top in mount.nested.undecided_tops() {
-        let [from, to] = [b'/', b'0'].map(|end| [&top[..], &[end]].concat());
-        let found = db.all::<Vec<(u8, bool)>>(
-            "SELECT d.presence, EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) FROM document d \
-             WHERE d.mount = ?1 AND d.path >= ?2 AND d.path < ?3 AND d.presence BETWEEN 1 AND 3",
-            (mount.plan.id, from, to),
-        )?;
-        let below = known.entry(top).or_default();
-        for (presence, is_broken) in found {
-            below.is_any_known = true;
-            below.is_any_seen |= presence == 1 && !is_broken;
-            below.are_missing |= presence == 2;
-        }
-    }
-    Ok(known)
+/// Returns what is known of the documents below a directory of a mount.
+fn below(db: Db<'_>, id: MountId, top: &[u8]) -> Result<Below> {
+    let [from, to] = [b'/', b'0'].map(|end| [top, &[end]].concat());
+    let found = db.all::<Vec<(u8, bool)>>(
+        "SELECT d.presence, EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) FROM document d \
+         WHERE d.mount = ?1 AND d.path >= ?2 AND d.path < ?3 AND d.presence BETWEEN 1 AND 3",
+        (id, from, to),
+    )?;
+    Ok(Below {
+        is_any_known: !found.is_empty(),
+        is_any_seen: found.contains(&(1, false)),
+        are_missing: found.iter().any(|(presence, _)| *presence == 2),
+    })
 }
 
 /// R15: accepts a directory as the mount's root in place of the one that held documents, because it holds something.

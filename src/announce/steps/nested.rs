@@ -1,6 +1,6 @@
 //! File systems below the root of a mount: what is missing with one that is not mounted was not deleted (R15).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::Arc;
 
 use crate::announce::observation::NestedFileSystem;
@@ -78,42 +78,36 @@ impl NestedFileSystems {
         changed
     }
 
-    /// Returns the directories of which [`NestedFileSystems::decide`] wants to know what lies below.
-    pub fn undecided_tops(&self) -> BTreeSet<Arc<[u8]>> {
-        let Some(found) = &self.found else {
-            return BTreeSet::new();
-        };
-        let came = found.keys().filter(|top| !self.rows.contains_key(*top));
-        let differing = differing(&self.rows, found);
-        came.cloned().chain(differing).collect()
-    }
-
-    /// Decides which are away, once everything below the root was looked at. Before the first time, the rows are not
-    /// complete: nobody noted where file systems begin.
-    pub fn decide(&mut self, below: &BTreeMap<Arc<[u8]>, Below>) {
+    /// Decides which are away, once everything below the root was looked at: `below` says what lies below a directory.
+    /// Before the first time, the rows are not complete: nobody noted where file systems begin.
+    pub fn decide<E>(&mut self, below: impl Fn(&[u8]) -> Result<Below, E>) -> Result<(), E> {
         let is_first = !std::mem::replace(&mut self.are_noted, true);
-        let Some(found) = &self.found else { return };
-        let rows = &mut self.rows;
-        let below = |top: &[u8]| below.get(top).copied().unwrap_or_default();
+        let Some(found) = &self.found else {
+            return Ok(());
+        };
         for (top, there) in found {
             // Documents that are missing below a new one lay on the file system that it hides.
-            rows.entry(Arc::clone(top)).or_insert_with(|| {
-                let hides = !there.is_link && !is_first && below(top).are_missing;
-                NestedRow {
+            if let btree_map::Entry::Vacant(new) = self.rows.entry(Arc::clone(top)) {
+                let hides = !there.is_link && !is_first && below(top)?.are_missing;
+                new.insert(NestedRow {
                     device: (!hides).then_some(there.device),
                     is_link: there.is_link,
                     is_away: false,
-                }
-            });
-        }
-        rows.retain(|top, row| match decided(*row, found.get(top), below(top)) {
-            Some(decided) => {
-                *row = decided;
-                true
+                });
             }
-            None => false,
-        });
+        }
+        for (top, row) in std::mem::take(&mut self.rows) {
+            let there = found.get(&top);
+            let below = if row.device == there.map(|there| there.device) {
+                Below::default()
+            } else {
+                below(&top)?
+            };
+            let decided = decided(row, there, below);
+            self.rows.extend(decided.map(|decided| (top, decided)));
+        }
         self.undecided.clear();
+        Ok(())
     }
 
     /// Returns true if a path lies where another file system was, or may have been, when documents were last seen there.

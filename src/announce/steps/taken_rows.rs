@@ -10,24 +10,20 @@ use resourcesync::uri::Uri;
 
 use crate::state::{Db, FromColumn, Result, StateError, columns, from_row, read};
 
+/// Rows of keys of a list of a set.
+const KEYS: &str = "SELECT k.first, k.keys, k.vanished FROM document s CROSS JOIN document l ON l.uri = ?2 \
+     CROSS JOIN change_key k ON k.set_id = s.id AND k.list = l.id WHERE s.uri = ?1";
+
 impl Db<'_> {
     /// Returns the rows of keys of a list.
     pub fn keys_of_list(self, set: &Uri, list: &Uri) -> Result<BTreeMap<u32, KeyRow>> {
-        self.all(
-            "SELECT k.first, k.keys, k.vanished FROM document s CROSS JOIN document l ON l.uri = ?2 \
-             CROSS JOIN change_key k ON k.set_id = s.id AND k.list = l.id WHERE s.uri = ?1",
-            (set, list),
-        )
+        self.all(KEYS, (set, list))
     }
 
     /// Returns the last row of keys of a list that have not vanished.
     pub fn last_keys_of_list(self, set: &Uri, list: &Uri) -> Result<Option<(u32, KeyRow)>> {
-        self.first(
-            "SELECT k.first, k.keys, k.vanished FROM document s CROSS JOIN document l ON l.uri = ?2 \
-             CROSS JOIN change_key k ON k.set_id = s.id AND k.list = l.id WHERE s.uri = ?1 AND k.vanished IS NULL \
-             ORDER BY k.first DESC LIMIT 1",
-            (set, list),
-        )
+        let sql = format!("{KEYS} AND k.vanished IS NULL ORDER BY k.first DESC LIMIT 1");
+        self.first(&sql, (set, list))
     }
 
     /// Hands the rows of keys of all lists of a set to `pass`, list after list.
