@@ -39,6 +39,23 @@ pub struct Change {
     pub links: Vec<RelatedLink>,
 }
 
+impl Change {
+    /// Returns a change of which no more is said.
+    pub fn new(loc: Box<str>, kind: ChangeKind) -> Change {
+        Change {
+            loc,
+            lastmod: None,
+            kind,
+            datetime: None,
+            hash: None,
+            length: None,
+            mime_type: None,
+            encoding: None,
+            links: Vec::new(),
+        }
+    }
+}
+
 /// A link from a changed resource to a related one: `rs:ln` (core 1.1 section 14).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelatedLink {

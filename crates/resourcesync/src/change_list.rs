@@ -51,8 +51,8 @@ pub struct ListedChanges {
     pub skipped: usize,
     /// The first entry that does not count.
     pub first_skipped: Option<Skipped>,
-    /// Entries without a usable datetime.
-    pub undated: Undated,
+    /// Number of entries with a `datetime` that is none.
+    pub invalid: usize,
     /// The interval of the list as its `rs:md` declares it.
     pub declared: DeclaredSpan,
     /// Offset of the end of the last entry that counts, as far as [`EntryPlace::offset`] is one.
@@ -90,15 +90,6 @@ impl ListedChanges {
         let first = self.entries.first();
         first.map_or(0, |entry| u64::from(entry.place.offset))..self.end
     }
-}
-
-/// The numbers of entries without a usable datetime, by reason.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Undated {
-    /// Entries without a `datetime`.
-    pub missing: usize,
-    /// Entries whose `datetime` is none.
-    pub invalid: usize,
 }
 
 /// An entry that does not count (C2).
@@ -606,13 +597,7 @@ impl Handler for KeysHandler {
                 return;
             }
         };
-        if datetime.is_none() {
-            if draft.datetime.is_empty() {
-                self.listed.undated.missing += 1
-            } else {
-                self.listed.undated.invalid += 1
-            }
-        }
+        self.listed.invalid += usize::from(datetime.is_none() && !draft.datetime.is_empty());
         let short = |offset: u64| offset.try_into().unwrap_or(u32::MAX);
         self.listed.end = end;
         let place = EntryPlace {

@@ -93,7 +93,7 @@ pub fn take_inventory<E>(
     differing.sort_unstable_by_key(|(resource, _)| (resource.list, resource.position));
     let entries = differing.iter();
     let entries = entries.map(|(resource, _)| (resource.list as usize, resource.position));
-    let read = read_in_order(entries, totals.len(), read)?;
+    let read = read_in_order(entries, read)?;
     let mut changes = Vec::new();
     for ((resource, kind), mut change) in differing.into_iter().zip(read) {
         let row = InventoryRow {
@@ -110,13 +110,13 @@ pub fn take_inventory<E>(
     }
     rows.extend(compared.deleted.iter().map(|(key, _)| (*key, None)));
     changes.extend(compared.deleted.into_iter().map(|(_, uri)| FreshChange {
-        change: deletion(uri),
+        change: Change::new(uri, ChangeKind::Deleted),
         time,
         list: 0,
     }));
     let lists = request.lists.iter().zip(totals).enumerate();
     let lists = lists.map(|(number, (list, (entries, skipped)))| TakenList {
-        fingerprint: (!compared.has_more).then_some(list.fingerprint),
+        is_whole: !compared.has_more,
         told: changes.iter().filter(|fresh| fresh.list == number).count(),
         latest: Some(time),
         ..TakenList::new(list, entries, skipped)
@@ -245,41 +245,19 @@ fn push_within<T>(list: &mut Vec<T>, limit: usize, item: T) -> bool {
     has_room
 }
 
-fn deletion(uri: Box<str>) -> Change {
-    Change {
-        loc: uri,
-        lastmod: None,
-        kind: ChangeKind::Deleted,
-        datetime: None,
-        hash: None,
-        length: None,
-        mime_type: None,
-        encoding: None,
-        links: Vec::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
     use std::convert::Infallible;
-    use std::time::Duration;
 
     use jiff::Timestamp;
-    use resourcesync::fingerprint::Fingerprint;
     use resourcesync::resource_list::{ResourceKey, read_resource_entries, read_resources};
-    use resourcesync::uri::Uri;
     use rstest::rstest;
 
     use super::{DeletionRules, InventoryRow, take_inventory};
-    use crate::announce::changes::round::{ListToRead, TakeRequest, Taken, WatchedTime};
-    use crate::announce::observation::{DocumentPath, MountId, Stat};
+    use crate::announce::changes::round::tests::{request, version};
+    use crate::announce::changes::round::{TakeRequest, Taken};
     use crate::announce::plan::MassDeletion;
-    use crate::state::DocId;
-
-    const GRACE: Duration = Duration::from_secs(300);
-
-    type Stored = BTreeMap<ResourceKey, InventoryRow>;
 
     fn time(text: &str) -> Timestamp {
         format!("2026-11-20T{text}Z").parse().unwrap()
@@ -309,137 +287,92 @@ mod tests {
         )
     }
 
-    fn rules(accepted: Option<&str>) -> DeletionRules {
-        DeletionRules {
-            mass_deletion: MassDeletion::Percent(50),
-            accepted: accepted.map(time),
+    /// The resources of a set as they were listed last.
+    #[derive(Default)]
+    struct Inventory {
+        rows: BTreeMap<ResourceKey, InventoryRow>,
+        accepted: Option<Timestamp>,
+    }
+
+    impl Inventory {
+        /// Learns lists.
+        fn of(lists: &[&[&str]]) -> Inventory {
+            let mut inventory = Inventory::default();
+            let (told, _) = inventory.compare("10:00:00", lists, true);
+            assert!(told.is_empty(), "what was there is learned");
+            inventory
+        }
+
+        /// Takes what differs, and keeps it.
+        fn take(&mut self, at: &str, lists: &[&[&str]]) -> (Vec<String>, Taken) {
+            self.compare(at, lists, false)
+        }
+
+        /// Returns the changes that are told.
+        fn told(&mut self, at: &str, lists: &[&[&str]]) -> Vec<String> {
+            self.take(at, lists).0
+        }
+
+        fn compare(
+            &mut self,
+            at: &str,
+            lists: &[&[&str]],
+            is_learned: bool,
+        ) -> (Vec<String>, Taken) {
+            let texts: Vec<String> = lists.iter().map(|resources| list(resources)).collect();
+            let name = |number| format!("{}{number}", if is_learned { "=" } else { "" });
+            let versions = (0..lists.len()).map(|number| version(&name(number), ""));
+            let rules = DeletionRules {
+                mass_deletion: MassDeletion::Percent(50),
+                accepted: self.accepted,
+            };
+            let request = TakeRequest {
+                inventory: Some(rules),
+                ..request(versions.collect(), time(at), 100)
+            };
+            let listed = texts.iter().map(|text| read_resources(text.as_bytes()));
+            let listed = listed.collect::<Result<_, _>>().unwrap();
+            let rows = self.rows.clone().into_iter().map(Ok::<_, Infallible>);
+            let read = |list: usize, positions: &[u32]| {
+                Ok(read_resource_entries(texts[list].as_bytes(), positions).unwrap())
+            };
+            let Ok(taken) = take_inventory(&request, rules, listed, rows, read);
+            for (resource, row) in taken.inventory.clone() {
+                match row {
+                    Some(row) => self.rows.insert(resource, row),
+                    None => self.rows.remove(&resource),
+                };
+            }
+            let told = taken.changes.iter().map(|fresh| {
+                let name = fresh.change.loc.trim_start_matches("https://e.org/");
+                format!("{} {name}", fresh.change.kind)
+            });
+            (told.collect(), taken)
         }
     }
 
-    /// Takes what differs, and keeps it.
-    fn take(
-        at: &str,
-        lists: &[&[&str]],
-        stored: &mut Stored,
-        is_learned: bool,
-        rules: DeletionRules,
-    ) -> (Vec<String>, Taken) {
-        let texts: Vec<String> = lists.iter().map(|resources| list(resources)).collect();
-        let request = TakeRequest {
-            set: Uri::parse("https://e.org/cl.xml").unwrap(),
-            round: 1,
-            after: None,
-            at: time(at),
-            lists: (0..lists.len())
-                .map(|number| ListToRead {
-                    id: DocId(1),
-                    list: Uri::parse(&format!("https://e.org/{number}.xml")).unwrap(),
-                    path: DocumentPath {
-                        mount: MountId(1),
-                        below: b"l.xml".as_slice().into(),
-                    },
-                    stat: Stat {
-                        size: 0,
-                        modified: Timestamp::UNIX_EPOCH,
-                        changed: Timestamp::UNIX_EPOCH,
-                        inode: 0,
-                    },
-                    fingerprint: Fingerprint([0; 32]),
-                    is_learned,
-                    is_archived: false,
-                    closed_until: None,
-                    waits: false,
-                    left: None,
-                })
-                .collect(),
-            watch: WatchedTime {
-                since: time("09:00:00"),
-                now: time(at),
-                grace: GRACE,
-            },
-            limit: 100,
-            beyond: None,
-            told_until: None,
-            inventory: Some(rules),
-        };
-        let listed = texts
-            .iter()
-            .map(|text| read_resources(text.as_bytes()).unwrap());
-        let rows: Vec<_> = stored
-            .clone()
-            .into_iter()
-            .map(Ok::<_, Infallible>)
-            .collect();
-        let taken = take_inventory(
-            &request,
-            rules,
-            listed.collect(),
-            rows,
-            |list, positions| Ok(read_resource_entries(texts[list].as_bytes(), positions).unwrap()),
-        );
-        let taken = taken.unwrap();
-        for (resource, row) in taken.inventory.clone() {
-            match row {
-                Some(row) => stored.insert(resource, row),
-                None => stored.remove(&resource),
-            };
-        }
-        let told: Vec<String> = taken
-            .changes
-            .iter()
-            .map(|fresh| {
-                let name = fresh.change.loc.trim_start_matches("https://e.org/");
-                format!("{} {name}", fresh.change.kind)
-            })
-            .collect();
-        (told, taken)
-    }
+    const NOTHING: [&str; 0] = [];
 
     #[test]
     fn what_differs_is_told_and_what_is_missing_waits_for_its_grace() {
-        let mut stored = Stored::new();
-        let first: &[&[&str]] = &[&["a=1", "b=1"], &["c@2026-01-01", "d=1"]];
-        assert!(
-            take("10:00:00", first, &mut stored, true, rules(None))
-                .0
-                .is_empty()
-        );
-        assert_eq!(stored.len(), 4, "what was there is learned");
+        let mut inventory = Inventory::of(&[&["a=1", "b=1"], &["c@2026-01-01", "d=1"]]);
+        assert_eq!(inventory.rows.len(), 4);
 
         let second: &[&[&str]] = &[&["a=1", "b=2"], &["c@2026-01-02", "e=1"]];
-        let (told, taken) = take("10:01:00", second, &mut stored, false, rules(None));
-        assert_eq!(
-            told,
-            ["updated b", "updated c", "created e"],
-            "in their order"
-        );
-        assert!(
-            taken
-                .changes
-                .iter()
-                .all(|fresh| fresh.change.datetime.is_none())
-        );
-        assert_eq!(
-            taken.changes[0].time,
-            time("09:00:00"),
-            "the lists' own time"
-        );
+        let (told, taken) = inventory.take("10:01:00", second);
+        let wanted = ["updated b", "updated c", "created e"];
+        assert_eq!(told, wanted, "in their order");
+        for fresh in &taken.changes {
+            assert_eq!(fresh.change.datetime, None);
+            assert_eq!(fresh.time, time("09:00:00"), "the lists' own time");
+        }
         let missing = taken.missing.unwrap();
         assert_eq!((missing.missing, missing.of), (1, 4));
         assert_eq!(missing.next, Some(time("10:06:00")));
 
-        assert!(
-            take("10:05:59", second, &mut stored, false, rules(None))
-                .0
-                .is_empty()
-        );
-        let (told, _) = take("10:06:00", second, &mut stored, false, rules(None));
-        assert_eq!(told, ["deleted d"]);
-        assert!(
-            take("10:30:00", second, &mut stored, false, rules(None))
-                .0
-                .is_empty()
-        );
+        assert_eq!(inventory.told("10:05:59", second), NOTHING);
+        assert_eq!(inventory.told("10:06:00", second), ["deleted d"]);
+        assert_eq!(inventory.told("10:30:00", second), NOTHING);
     }
 
     /// C28: each is what the resource was, and then what it is.
@@ -475,106 +408,72 @@ mod tests {
         #[case] is_updated: bool,
     ) {
         let [before, after] = [before, after].map(|rest| format!("a{rest}"));
-        let mut stored = Stored::new();
-        take("10:00:00", &[&[&before]], &mut stored, true, rules(None));
-        let (told, _) = take("10:01:00", &[&[&after]], &mut stored, false, rules(None));
+        let mut inventory = Inventory::of(&[&[&before]]);
+        let told = inventory.told("10:01:00", &[&[&after]]);
         assert_eq!(told == ["updated a"], is_updated, "{told:?}");
-        let (told, _) = take("10:02:00", &[&[&after]], &mut stored, false, rules(None));
-        assert!(told.is_empty(), "{told:?}");
+        assert_eq!(inventory.told("10:02:00", &[&[&after]]), NOTHING);
         // What it gained counts from then on.
-        let state = stored.values().next().unwrap().state;
-        assert_eq!(
-            read_resources(list(&[&after]).as_bytes()).unwrap().entries[0].state,
-            state
-        );
+        let state = inventory.rows.values().next().unwrap().state;
+        let listed = read_resources(list(&[&after]).as_bytes()).unwrap();
+        assert_eq!(listed.entries[0].state, state);
     }
 
     #[test]
     fn a_resource_that_is_back_within_the_grace_was_never_away() {
-        let mut stored = Stored::new();
-        let all: &[&[&str]] = &[&["a=1", "b=1", "c=1"]];
-        let fewer: &[&[&str]] = &[&["a=1", "b=1"]];
-        take("10:00:00", all, &mut stored, true, rules(None));
-        take("10:01:00", fewer, &mut stored, false, rules(None));
-        assert!(
-            take("10:05:00", all, &mut stored, false, rules(None))
-                .0
-                .is_empty()
-        );
-        take("10:10:00", fewer, &mut stored, false, rules(None));
-        let (told, _) = take("10:14:00", fewer, &mut stored, false, rules(None));
-        assert!(told.is_empty(), "its grace began anew");
+        let (all, fewer) = (["a=1", "b=1", "c=1"], ["a=1", "b=1"]);
+        let mut inventory = Inventory::of(&[&all]);
+        inventory.told("10:01:00", &[&fewer]);
+        assert_eq!(inventory.told("10:05:00", &[&all]), NOTHING);
+        inventory.told("10:10:00", &[&fewer]);
+        let told = inventory.told("10:14:00", &[&fewer]);
+        assert_eq!(told, NOTHING, "its grace began anew");
+    }
+
+    fn names() -> [&'static str; 300] {
+        std::array::from_fn(|number| &*format!("r{number}=1").leak())
     }
 
     #[test]
     fn many_deletions_wait_for_an_operator() {
-        let mut stored = Stored::new();
-        let names: Vec<String> = (0..300).map(|number| format!("r{number}=1")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        take("10:00:00", &[&names], &mut stored, true, rules(None));
+        let names = names();
+        let mut inventory = Inventory::of(&[&names]);
         let some: &[&[&str]] = &[&names[..140]];
-        take("10:01:00", some, &mut stored, false, rules(None));
-        let (told, taken) = take("11:00:00", some, &mut stored, false, rules(None));
-        let missing = taken.missing.unwrap();
-        assert!(
-            told.is_empty() && missing.is_suspended,
-            "160 of 300, more than one round tells"
-        );
+        inventory.told("10:01:00", some);
+        let (told, taken) = inventory.take("11:00:00", some);
+        assert_eq!(told, NOTHING, "160 of 300, more than one round tells");
+        assert!(taken.missing.unwrap().is_suspended);
         assert!(!taken.has_more, "nothing is to be done before lists change");
-        let (told, taken) = take(
-            "11:01:00",
-            some,
-            &mut stored,
-            false,
-            rules(Some("11:00:00")),
-        );
+        inventory.accepted = Some(time("11:00:00"));
+        let (told, taken) = inventory.take("11:01:00", some);
         assert!(told.len() == 100 && taken.has_more);
         assert!(told.iter().all(|told| told.starts_with("deleted ")));
     }
 
     #[test]
     fn what_is_found_missing_after_a_confirmation_is_judged_as_ever() {
-        let mut stored = Stored::new();
-        let names: Vec<String> = (0..300).map(|number| format!("r{number}=1")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        take("10:00:00", &[&names], &mut stored, true, rules(None));
-        take(
-            "10:01:00",
-            &[&names[..290]],
-            &mut stored,
-            false,
-            rules(None),
-        );
-        let accepted = rules(Some("10:02:00"));
+        let names = names();
+        let mut inventory = Inventory::of(&[&names]);
+        inventory.told("10:01:00", &[&names[..290]]);
+        inventory.accepted = Some(time("10:02:00"));
         // It lasts while a round leaves changes to another one.
         for (at, deleted) in [("10:03:00", 10), ("11:00:00", 0)] {
-            let (told, taken) = take(at, &[&names[..100]], &mut stored, false, accepted);
+            let (told, taken) = inventory.take(at, &[&names[..100]]);
             assert_eq!(told.len(), deleted, "{at}");
             assert_eq!(taken.missing.unwrap().missing, 190);
         }
-        let (told, taken) = take(
-            "11:00:00",
-            &[&names[..100]],
-            &mut stored,
-            false,
-            rules(None),
-        );
+        inventory.accepted = None;
+        let (told, taken) = inventory.take("11:00:00", &[&names[..100]]);
         assert!(told.is_empty() && taken.missing.unwrap().is_suspended);
     }
 
     #[test]
     fn few_deletions_are_believed_unless_nothing_is_left() {
-        let mut stored = Stored::new();
-        let all: &[&[&str]] = &[&["a=1", "b=1", "c=1"]];
-        take("10:00:00", all, &mut stored, true, rules(None));
-        take("10:01:00", &[&[]], &mut stored, false, rules(None));
-        let (told, taken) = take("11:00:00", &[&[]], &mut stored, false, rules(None));
+        let mut inventory = Inventory::of(&[&["a=1", "b=1", "c=1"]]);
+        inventory.told("10:01:00", &[&[]]);
+        let (told, taken) = inventory.take("11:00:00", &[&[]]);
         assert!(told.is_empty() && taken.missing.unwrap().is_suspended);
-        let one: &[&[&str]] = &[&["a=1"]];
-        let (told, _) = take("11:01:00", one, &mut stored, false, rules(None));
-        assert_eq!(
-            BTreeSet::from_iter(told),
-            ["deleted b", "deleted c"].map(str::to_owned).into()
-        );
+        let mut told = inventory.told("11:01:00", &[&["a=1"]]);
+        told.sort();
+        assert_eq!(told, ["deleted b", "deleted c"]);
     }
 }

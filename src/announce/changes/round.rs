@@ -167,11 +167,9 @@ pub struct LeftEntries {
 /// One list of a round, and the number of its entries that were taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenList {
-    pub id: DocId,
-    pub list: Uri,
-    pub version: Fingerprint,
-    /// The version, if all of it was taken.
-    pub fingerprint: Option<Fingerprint>,
+    pub version: ListToRead,
+    /// True if all of it was taken.
+    pub is_whole: bool,
     /// Entries that are left for a later round, if their times do not depend on it.
     pub left: Option<LeftEntries>,
     /// Entries that count (C2).
@@ -202,10 +200,8 @@ impl TakenList {
     /// Returns a list of which all entries were taken, and none is told.
     pub fn new(list: &ListToRead, listed: usize, skipped: usize) -> TakenList {
         TakenList {
-            id: list.id,
-            list: list.list.clone(),
-            version: list.fingerprint,
-            fingerprint: Some(list.fingerprint),
+            version: list.clone(),
+            is_whole: true,
             left: None,
             listed,
             taken: listed,
@@ -312,31 +308,23 @@ impl Rounds {
 }
 
 /// Reads entries, each given by its list and its place there, and returns them in this order. `read` is called once for
-/// each of the `lists`, with places that ascend.
+/// each list, with places that ascend.
 pub(super) fn read_in_order<P: Copy + Ord, E>(
     entries: impl Iterator<Item = (usize, P)>,
-    lists: usize,
     mut read: impl FnMut(usize, &[P]) -> Result<Vec<Change>, E>,
 ) -> Result<Vec<Change>, E> {
-    let mut wanted: Vec<Vec<(P, usize)>> = vec![Vec::new(); lists];
-    let mut count = 0;
-    for (order, (list, place)) in entries.enumerate() {
-        wanted[list].push((place, order));
-        count = order + 1;
-    }
-    let mut changes: Vec<Option<Change>> = vec![None; count];
-    for (list, mut wanted) in wanted.into_iter().enumerate() {
-        if wanted.is_empty() {
-            continue;
-        }
-        wanted.sort_unstable();
-        let places: Vec<P> = wanted.iter().map(|(place, _)| *place).collect();
-        for ((_, order), change) in wanted.into_iter().zip(read(list, &places)?) {
-            changes[order] = Some(change);
+    let mut entries: Vec<((usize, P), usize)> = entries.zip(0..).collect();
+    entries.sort_unstable();
+    let mut changes: Vec<Option<Change>> = vec![None; entries.len()];
+    for of_list in entries.chunk_by(|((one, _), _), ((other, _), _)| one == other) {
+        let places: Vec<P> = of_list.iter().map(|((_, place), _)| *place).collect();
+        let ((list, _), _) = of_list[0];
+        for ((_, order), change) in of_list.iter().zip(read(list, &places)?) {
+            changes[*order] = Some(change);
         }
     }
     Ok(changes.into_iter().flatten().collect())
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

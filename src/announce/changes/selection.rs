@@ -9,7 +9,7 @@ mod selected_list;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
-use crate::announce::changes::fresh::{Candidate, ComparedEntries, Comparison};
+use crate::announce::changes::fresh::{Candidate, Comparison};
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::round::{
     AHEAD, ListToRead, RoundFiles, TakeRequest, Taken, TakenList, read_in_order,
@@ -72,20 +72,15 @@ impl Selection {
                 row.keys().for_each(|key| pass(number, key));
             })
         })?;
-        let ComparedEntries {
-            mut taken,
-            untold,
-            fresh,
-            copies,
-        } = compared;
-        taken.extend(untold.into_iter().filter(|entry| {
+        let mut taken = compared.taken;
+        taken.extend(compared.untold.into_iter().filter(|entry| {
             selection.lists[entry.list as usize].note_untold(entry, request.told_until)
         }));
         taken.sort_unstable_by_key(|entry| (entry.list, entry.place.position));
         for entry in taken {
             selection.lists[entry.list as usize].take(entry.place.key);
         }
-        selection.fresh = FreshEntries::new(fresh, copies);
+        selection.fresh = FreshEntries::new(compared.fresh, compared.copies);
         selection.depends_on_time = selection
             .fresh
             .left()
@@ -151,7 +146,7 @@ impl Selection {
         let is_known = request.lists.iter().all(|list| {
             let number = self
                 .lists
-                .binary_search_by(|of| of.version.list.cmp(&list.list));
+                .binary_search_by(|of| of.report.version.list.cmp(&list.list));
             let selected = number.ok().and_then(|number| self.lists.get(number));
             selected.is_some_and(|selected| selected.is_version(list) && !list.is_learned)
         });
@@ -177,7 +172,7 @@ impl Selection {
     fn numbers(&self, request: &TakeRequest) -> Vec<Option<usize>> {
         let lists = self.lists.iter();
         lists
-            .map(|list| request.number(&list.version.list))
+            .map(|list| request.number(&list.report.version.list))
             .collect()
     }
 
@@ -192,13 +187,9 @@ impl Selection {
         let told = self.fresh.next(request).to_vec();
         let entries = told.iter();
         let entries = entries.map(|entry| (entry.list as usize, entry.place));
-        let changes = read_in_order(entries, self.lists.len(), |list, places| {
-            match numbers[list] {
-                Some(number) => {
-                    files.changes(&request.lists[number], &self.lists[list].span, places)
-                }
-                None => Ok(Vec::new()),
-            }
+        let changes = read_in_order(entries, |list, places| match numbers[list] {
+            Some(number) => files.changes(&request.lists[number], &self.lists[list].span, places),
+            None => Ok(Vec::new()),
         })?;
         let changes = changes.into_iter().zip(&told);
         let changes = changes.map(|(change, entry)| FreshChange {
@@ -212,7 +203,7 @@ impl Selection {
         });
         let mut keys = std::mem::take(&mut self.unsaved);
         for list in &mut self.lists {
-            let uri = &list.version.list;
+            let uri = &list.report.version.list;
             if !list.added.is_empty() {
                 let last = last_row(uri, &keys, files)?;
                 let rows = appended(last, list.added.drain(..)).into_iter();

@@ -187,16 +187,12 @@ impl ChangeSet {
         Ok(true)
     }
 
-    /// Returns the channel on which the next changes are told, and whether it is a retiring one (C12).
-    pub fn next_channel(&self, step: &Step<'_>) -> Result<Option<(Channel, bool)>> {
-        if let Some(id) = self.retiring
-            && let Some(retiring) = channel(step, id)?
-            && (retiring.set, retiring.kind) == (self.id, ChannelKind::Change)
-        {
-            return Ok(Some((retiring, true)));
+    /// Returns the channel on which the next changes are told: one that retires first (C12).
+    pub fn next_channel(&self, step: &Step<'_>) -> Result<Option<Channel>> {
+        match self.retiring {
+            Some(retiring) => channel(step, retiring),
+            None => live_of_set(step, self.id, ChannelKind::Change),
         }
-        let live = live_of_set(step, self.id, ChannelKind::Change)?;
-        Ok(live.map(|channel| (channel, false)))
     }
 }
 
@@ -236,15 +232,15 @@ pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let Some(mut set) = load(step, channel.set)? else {
         return Ok(());
     };
+    let before = set.retiring.replace(channel.id);
     // Changes of this step are noted later in it.
     if lists::has_fresh(step, &set)? {
         set.trigger(step.now);
     }
-    if set.learned.is_some() && (set.triggers.is_some() || set.round.is_some()) {
-        set.retiring = Some(channel.id);
-        if set.triggers.is_some() {
-            set.hurry(step.now);
-        }
+    if set.learned.is_none() || set.triggers.is_none() && set.round.is_none() {
+        set.retiring = before;
+    } else if set.triggers.is_some() {
+        set.hurry(step.now);
     }
     set.save(step)
 }

@@ -18,7 +18,7 @@ use crate::announce::steps::Step;
 use crate::announce::steps::change_sets::{self, ChangeSet, ListKind, retry_delay};
 use crate::announce::steps::documents::{Presence, SeenDocument};
 use crate::announce::steps::findings::{self, FindingPart};
-use crate::state::{DocId, Result};
+use crate::state::{Columns, DocId, FromRow, Result, from_row};
 
 /// Largest size of the lists that are learned in one round, in bytes; one list at least.
 const LEARNED_SIZE: u64 = 32 << 20;
@@ -38,21 +38,30 @@ pub enum NextLists {
     Later,
     Read {
         lists: Vec<ListToRead>,
-        /// True if others are left to a later round.
-        is_partial: bool,
         /// The time from which on entries wait, because lists that are not read may have earlier ones.
         beyond: Option<Timestamp>,
     },
 }
 
+from_row! { ListToRead {
+    id, list, path, stat, fingerprint, is_learned, is_archived, closed_until, waits, left
+} }
+
+impl FromRow for Option<LeftEntries> {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<LeftEntries>> {
+        let left: Option<(_, _)> = row.read()?;
+        Ok(left.map(|(first, count)| LeftEntries { first, count }))
+    }
+}
+
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
 /// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
-pub fn compared(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<ListKind> {
+pub fn compared(step: &Step<'_>, set: &ChangeSet) -> Result<ListKind> {
     let plan = step.plan_of(set.source);
     if !plan.is_some_and(|plan| plan.changes_from_resource_lists) {
         return Ok(ListKind::ChangeLists);
     }
-    if let (true, Some(learned)) = (is_last, set.learned) {
+    if let (Some(_), Some(learned)) = (set.retiring, set.learned) {
         return Ok(learned);
     }
     let has = |capability: Capability, condition: &str| {
@@ -79,7 +88,6 @@ pub fn compared(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<ListK
 fn listed(
     step: &Step<'_>,
     set: &ChangeSet,
-    is_last: bool,
     capability: Capability,
     condition: &str,
 ) -> Result<Vec<ListToRead>> {
@@ -88,34 +96,18 @@ fn listed(
                    LEFT JOIN change_list l ON l.set_id = m.set_id AND l.list = d.id WHERE m.set_id = ?1";
     let orphans = "change_list l CROSS JOIN document d ON d.id = l.list \
                    WHERE l.set_id = ?1 AND NOT EXISTS (SELECT 1 FROM member WHERE document = d.id)";
-    for from in [members, orphans].iter().take(1 + usize::from(is_last)) {
+    let orphans = set.retiring.map(|_| orphans);
+    for from in [members].into_iter().chain(orphans) {
         let sql = format!(
-            "SELECT d.id, d.uri, d.mount, d.path, d.size, d.modified, d.changed, d.inode, d.fingerprint, d.archived, \
-             coalesce(l.to_learn, 0), l.closed, l.last, l.version IS NOT DISTINCT FROM d.fingerprint, l.left_first, \
-             l.left_count, l.waits, l.waits_until IS NOT NULL FROM {from} \
+            "SELECT d.id, d.uri, d.mount, d.path, d.size, d.modified, d.changed, d.inode, d.fingerprint, \
+             ?3 OR coalesce(l.to_learn, 0) = 1, d.archived, CASE WHEN l.closed <= ?4 THEN l.last END, \
+             l.version IS DISTINCT FROM d.fingerprint OR coalesce(l.waits, 0) = 0 OR l.waits_until IS NOT NULL, \
+             CASE WHEN l.version IS NOT DISTINCT FROM d.fingerprint THEN l.left_first END, l.left_count FROM {from} \
              AND d.capability = ?2 AND d.form = 0 AND {condition}"
         );
-        let rows: Vec<((_, _, _, _, _), (_, bool), _, _)> =
-            step.db.all(&sql, (set.id, capability))?;
-        for ((id, list, path, stat, fingerprint), (is_archived, is_learned), taken, wait) in rows {
-            let (closed, is_version, left): (Option<(Timestamp, _)>, bool, Option<_>) = taken;
-            let (waits, is_waiting): (Option<bool>, bool) = wait;
-            let left = left.filter(|_| is_version);
-            lists.push(ListToRead {
-                id,
-                list,
-                path,
-                stat,
-                fingerprint,
-                is_learned: set.learned.is_none() || is_learned,
-                is_archived,
-                closed_until: closed
-                    .filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now)
-                    .map(|(_, last)| last),
-                waits: !(is_version && waits == Some(true)) || is_waiting,
-                left: left.map(|(first, count)| LeftEntries { first, count }),
-            });
-        }
+        let closed_for_good = earlier(step.now, CLOSED_FOR_GOOD);
+        let values = (set.id, capability, set.learned.is_none(), closed_for_good);
+        lists.extend(step.db.all::<Vec<ListToRead>>(&sql, values)?);
     }
     lists.sort_by(|one, other| one.list.cmp(&other.list));
     Ok(lists)
@@ -123,15 +115,15 @@ fn listed(
 
 /// Returns the Change Lists of a set with a version that was not taken as a whole (C1), but for those of which the rest
 /// waits for another list to have it.
-fn change_lists(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Vec<ListToRead>> {
+fn change_lists(step: &Step<'_>, set: &ChangeSet) -> Result<Vec<ListToRead>> {
     let condition = "d.presence = 1 AND l.fingerprint IS DISTINCT FROM d.fingerprint AND NOT (coalesce(l.waits, 0) = 1 \
                      AND l.version IS NOT DISTINCT FROM d.fingerprint AND l.waits_until IS NOT NULL)";
-    listed(step, set, is_last, Capability::ChangeList, condition)
+    listed(step, set, Capability::ChangeList, condition)
 }
 
 /// Returns the Change Lists that the next round of a set reads: not the stale ones, and so many that memory is bounded.
-pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) -> Result<NextLists> {
-    let mut lists = change_lists(step, set, is_last)?;
+pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet) -> Result<NextLists> {
+    let mut lists = change_lists(step, set)?;
     // While a set is learned, a round runs even without lists: it records that there are none.
     if lists.is_empty() && set.learned.is_some() {
         return Ok(NextLists::None);
@@ -148,23 +140,19 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) ->
         }
         return Ok(NextLists::Later);
     }
-    let count = lists.len();
-    let beyond = match set.learned {
-        Some(_) => keep_earliest(&mut lists),
-        None => {
-            let (mut size, mut number) = (0, 0);
-            lists.retain(|list| {
-                (size, number) = (size + list.stat.size, number + 1);
-                number == 1 || size <= LEARNED_SIZE
-            });
-            None
-        }
-    };
-    Ok(NextLists::Read {
-        is_partial: lists.len() < count,
-        lists,
-        beyond,
-    })
+    let mut beyond = None;
+    if set.learned.is_some() {
+        beyond = keep_earliest(&mut lists);
+    } else {
+        let (mut size, count) = (0, lists.len());
+        lists.retain(|list| {
+            let is_first = size == 0;
+            size += list.stat.size;
+            is_first || size <= LEARNED_SIZE
+        });
+        set.is_partial = lists.len() < count;
+    }
+    Ok(NextLists::Read { lists, beyond })
 }
 
 /// Keeps the lists with the earliest entries that were left. Entries from the time on that is returned wait, because lists
@@ -189,8 +177,8 @@ fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
 }
 
 /// Returns all Resource Lists of a set for its next round, if any has changed or missing resources are to be looked for.
-pub fn next_inventory(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) -> Result<NextLists> {
-    let Some(lists) = inventory(step, set, is_last)? else {
+pub fn next_inventory(step: &Step<'_>, set: &mut ChangeSet) -> Result<NextLists> {
+    let Some(lists) = inventory(step, set)? else {
         set.delay(step.now);
         return Ok(NextLists::Later);
     };
@@ -207,16 +195,15 @@ pub fn next_inventory(step: &Step<'_>, set: &mut ChangeSet, is_last: bool) -> Re
     // An inventory is compared as a whole.
     Ok(NextLists::Read {
         lists: lists.collect(),
-        is_partial: false,
         beyond: None,
     })
 }
 
 /// Returns the Resource Lists of a set; nothing while one is missing.
-fn inventory(step: &Step<'_>, set: &ChangeSet, is_last: bool) -> Result<Option<Vec<ListToRead>>> {
+fn inventory(step: &Step<'_>, set: &ChangeSet) -> Result<Option<Vec<ListToRead>>> {
     let of_presence = |presence: &str| {
         let condition = format!("d.presence IN ({presence}) AND d.archived = 0");
-        listed(step, set, is_last, Capability::ResourceList, &condition)
+        listed(step, set, Capability::ResourceList, &condition)
     };
     let is_complete = of_presence("2, 3")?.is_empty();
     is_complete.then(|| of_presence("1")).transpose()
@@ -240,11 +227,11 @@ fn has_other_inventory(step: &Step<'_>, set: &ChangeSet, lists: &[ListToRead]) -
     Ok(false)
 }
 
-/// Returns true if something may be fresh in the lists that a set had until now (C12).
+/// Returns true if something may be fresh in the lists of a set.
 pub fn has_fresh(step: &Step<'_>, set: &ChangeSet) -> Result<bool> {
-    match compared(step, set, true)? {
-        ListKind::ChangeLists => Ok(!change_lists(step, set, true)?.is_empty()),
-        ListKind::ResourceLists => match inventory(step, set, true)? {
+    match compared(step, set)? {
+        ListKind::ChangeLists => Ok(!change_lists(step, set)?.is_empty()),
+        ListKind::ResourceLists => match inventory(step, set)? {
             Some(lists) => has_other_inventory(step, set, &lists),
             None => Ok(false),
         },
@@ -280,22 +267,20 @@ pub fn learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
 
 /// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_partial`.
 pub fn take(step: &Step<'_>, set: &ChangeSet, taken: &TakenList, is_partial: bool) -> Result<()> {
-    let list = taken.id;
+    let list = taken.version.id;
     forget_stale(step, set.id, list)?;
-    let known = step.db.first(
+    let (to_learn, closed, is_version, waits) = step.db.value::<(bool, Option<(_, _)>, bool, _)>(
         "SELECT to_learn, closed, last, version IS NOT DISTINCT FROM ?3, waits, waits_until FROM change_list \
          WHERE set_id = ?1 AND list = ?2",
-        (set.id, list, taken.version),
+        (set.id, list, taken.version.fingerprint),
     )?;
-    let (to_learn, closed, is_version, waits): (bool, Option<(Timestamp, _)>, bool, _) =
-        known.unwrap_or_default();
     if is_partial && (set.learned.is_none() || to_learn) {
         return learn(step, set.id, list);
     }
     // C7: another version of a list that was closed for good has to stay for as long once it was taken as a whole; its last
     // entry counts as no earlier than before.
     let before = closed.filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now);
-    let closed = if taken.fingerprint.is_none() {
+    let closed = if !taken.is_whole {
         before
     } else {
         let last = before.map(|(_, last)| last);
@@ -306,11 +291,12 @@ pub fn take(step: &Step<'_>, set: &ChangeSet, taken: &TakenList, is_partial: boo
         let plan = step.plan_of(set.source);
         let grace = plan.map(|plan| plan.deletion_grace).unwrap_or_default();
         (true, Some(later(step.now, grace)))
-    } else if taken.fingerprint.is_some() || !is_version {
+    } else if taken.is_whole || !is_version {
         (false, None)
     } else {
         waits
     };
+    let fingerprint = taken.is_whole.then_some(taken.version.fingerprint);
     step.db.run(
         "INSERT INTO change_list (set_id, list, fingerprint, listed, taken, closed, last, left_first, left_count, \
          waits, waits_until) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (set_id, list) DO UPDATE \
@@ -318,7 +304,7 @@ pub fn take(step: &Step<'_>, set: &ChangeSet, taken: &TakenList, is_partial: boo
          closed = excluded.closed, last = excluded.last, left_first = excluded.left_first, left_count = excluded.left_count, \
          waits = excluded.waits, waits_until = excluded.waits_until",
         (
-            (set.id, list, taken.fingerprint, taken.listed, taken.taken, closed),
+            (set.id, list, fingerprint, taken.listed, taken.taken, closed),
             (taken.left.map(|left| (left.first, left.count)), waits, waits_until),
         ),
     )
@@ -327,10 +313,10 @@ pub fn take(step: &Step<'_>, set: &ChangeSet, taken: &TakenList, is_partial: boo
 /// Notes what is wrong with the entries of a list that was read. What rounds find in one version of it adds up; entries that
 /// do not count are reported as far as they are more than in the version before: most of them stand there in every version.
 pub fn find_odd(step: &mut Step<'_>, position: usize, set: DocId, taken: &TakenList) -> Result<()> {
-    let list = taken.id;
+    let list = taken.version.id;
     let sql = "SELECT skipped FROM change_list WHERE set_id = ?1 AND list = ?2";
-    let skipped: usize = step.db.first(sql, (set, list))?.unwrap_or_default();
-    let sums = step.db.first::<(usize, usize, Option<usize>)>(
+    let skipped: usize = step.db.value(sql, (set, list))?;
+    let (back_dated, ahead, rewritten) = step.db.value::<(usize, usize, Option<usize>)>(
         "UPDATE change_list SET version = ?3, skipped = ?4, \
          back_dated = ?5 + CASE WHEN version IS NOT DISTINCT FROM ?3 THEN back_dated ELSE 0 END, \
          ahead = ?6 + CASE WHEN version IS NOT DISTINCT FROM ?3 THEN ahead ELSE 0 END, \
@@ -338,12 +324,11 @@ pub fn find_odd(step: &mut Step<'_>, position: usize, set: DocId, taken: &TakenL
          WHERE set_id = ?1 AND list = ?2 \
          RETURNING back_dated, ahead, rewritten",
         (
-            (set, list, taken.version, taken.skipped),
+            (set, list, taken.version.fingerprint, taken.skipped),
             (taken.back_dated, taken.undated.ahead, taken.rewritten),
         ),
     )?;
-    let (back_dated, ahead, rewritten) = sums.unwrap_or_default();
-    let uri = &taken.list;
+    let uri = &taken.version.list;
     let mut findings = Vec::new();
     if let Some(first) = &taken.first_skipped {
         findings.push(Finding::UntellableEntries {
@@ -378,7 +363,7 @@ pub fn find_odd(step: &mut Step<'_>, position: usize, set: DocId, taken: &TakenL
 
 /// Forgets the Resource Lists that an inventory does not have any more.
 pub fn keep_only(step: &Step<'_>, set: DocId, lists: &[TakenList]) -> Result<()> {
-    let kept = lists.iter().map(|taken| taken.id).collect();
+    let kept = lists.iter().map(|taken| taken.version.id).collect();
     for list in known_inventory(step, set)?.difference(&kept) {
         let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
         step.db.run(sql, (set, *list))?;
@@ -448,19 +433,12 @@ pub fn touched_lists(step: &Step<'_>, position: usize) -> Result<BTreeSet<DocId>
          OR EXISTS (SELECT 1 FROM change_list l WHERE l.list = d.id))", step.live.sources[position].id)
 }
 
-/// Returns the sets of changes that have a document, and those that have taken entries of it.
-fn sets_of(step: &Step<'_>, list: DocId) -> Result<(BTreeSet<DocId>, BTreeSet<DocId>)> {
-    let having = step.db.all(
-        "SELECT s.id FROM member m CROSS JOIN change_set s ON s.id = m.set_id WHERE m.document = ?1",
-        list,
-    )?;
-    let sql = "SELECT set_id FROM change_list WHERE list = ?1";
-    let knowing = step.db.all(sql, list)?;
-    Ok((having, knowing))
-}
-
-fn note(step: &mut Step<'_>, position: usize, list: DocId) -> Result<()> {
-    let (having, knowing) = sets_of(step, list)?;
+/// Notes what is seen of a list, for the sets of changes that have it, and those that have taken entries of it.
+fn note(step: &Step<'_>, position: usize, list: DocId) -> Result<()> {
+    let having = "SELECT s.id FROM member m CROSS JOIN change_set s ON s.id = m.set_id WHERE m.document = ?1";
+    let having: BTreeSet<DocId> = step.db.all(having, list)?;
+    let knowing = "SELECT set_id FROM change_list WHERE list = ?1";
+    let knowing: BTreeSet<DocId> = step.db.all(knowing, list)?;
     if having.is_empty() && knowing.is_empty() {
         return Ok(());
     }
@@ -576,8 +554,7 @@ pub fn note_stale(
         let list = step.db.row_of(&uri)?;
         let key = (set.id, list);
         let sql = "SELECT times FROM stale_list WHERE set_id = ?1 AND list = ?2";
-        let before = step.db.first::<u32>(sql, key)?;
-        let times = before.unwrap_or_default().saturating_add(1);
+        let times = step.db.value::<u32>(sql, key)?.saturating_add(1);
         let until = later(step.now, retry_delay(times));
         let sql = "INSERT INTO stale_list VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (set_id, list) \
                    DO UPDATE SET stat = excluded.stat, times = excluded.times, until = excluded.until";
@@ -638,5 +615,5 @@ pub fn forget_stale(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
 /// Returns the earliest time at which a stale list is asked for again; nothing if there is none.
 pub fn next_stale(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
     let sql = "SELECT min(until) FROM stale_list WHERE set_id = ?1";
-    Ok(step.db.first::<Option<_>>(sql, set)?.flatten())
+    step.db.value(sql, set)
 }

@@ -6,7 +6,6 @@ use crate::announce::changes::round::{ROUND, TakeOutcome, TakeRequest, Taken, Ta
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
 use jiff::Timestamp;
-use resourcesync::uri::Uri;
 
 use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
 use crate::announce::steps::channels::Channel;
@@ -38,7 +37,7 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
             }
             let next = begin(step, position, &mut set)?;
             let sql = "SELECT min(waits_until) FROM change_list WHERE set_id = ?1";
-            let next_wait = step.db.first::<Option<_>>(sql, id)?.flatten();
+            let next_wait: Option<Timestamp> = step.db.value(sql, id)?;
             let next = next.into_iter().chain(next_forgotten).chain(next_wait);
             set.wake = next.min();
             set.save(step)?;
@@ -57,11 +56,11 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
     if set.triggers.is_none() && !is_deletion_due {
         return Ok(set.missing_until);
     }
-    let Some((channel, is_last)) = set.next_channel(step)? else {
+    let Some(channel) = set.next_channel(step)? else {
         set.skip(now);
         return Ok(set.triggers.map(|_| now));
     };
-    let kind = lists::compared(step, set, is_last)?;
+    let kind = lists::compared(step, set)?;
     let window = &step.plan.window;
     let due = set.due_at(kind, window).unwrap_or(now);
     if due > now {
@@ -78,11 +77,12 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         let uri = step.db.uri_of(set.id)?;
         findings::replace(step, position, &uri, FindingPart::Entries, Vec::new())?;
     }
+    set.is_partial = false;
     let next = match kind {
-        ListKind::ResourceLists => lists::next_inventory(step, set, is_last)?,
-        ListKind::ChangeLists => lists::next_change_lists(step, set, is_last)?,
+        ListKind::ResourceLists => lists::next_inventory(step, set)?,
+        ListKind::ChangeLists => lists::next_change_lists(step, set)?,
     };
-    let (lists, is_partial, beyond) = match next {
+    let (lists, beyond) = match next {
         NextLists::None => {
             set.skip(now);
             // If a channel that retired had its last changes, the one after it may be told now.
@@ -90,11 +90,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
             return Ok(again.or(set.missing_until));
         }
         NextLists::Later => return Ok(set.due_at(kind, window)),
-        NextLists::Read {
-            lists,
-            is_partial,
-            beyond,
-        } => (lists, is_partial, beyond),
+        NextLists::Read { lists, beyond } => (lists, beyond),
     };
     if (set.learned, kind) == (Some(ListKind::ChangeLists), ListKind::ResourceLists) {
         // C27: their present contents count as taken.
@@ -105,7 +101,6 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
     }
     step.live.last_round += 1;
     set.round = Some(step.live.last_round);
-    set.is_partial = is_partial && set.learned.is_none();
     (set.triggers, set.not_before) = (None, None);
     step.take.push(TakeRequest {
         set: step.db.uri_of(set.id)?,
@@ -129,11 +124,8 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
 pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
     let now = step.now;
     let id = step.db.id_of(&answer.set)?;
-    let Some(mut set) = id
-        .map(|id| change_sets::load(step, id))
-        .transpose()?
-        .flatten()
-    else {
+    let set = id.map(|id| change_sets::load(step, id)).transpose()?;
+    let Some(mut set) = set.flatten() else {
         return Ok(());
     };
     let Some(position) = step.live.position(set.source) else {
@@ -144,7 +136,7 @@ pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
         return set.save(step);
     }
     set.wake = Some(now);
-    let Some((channel, _)) = set.next_channel(step)? else {
+    let Some(channel) = set.next_channel(step)? else {
         set.skip(now);
         return set.save(step);
     };
@@ -230,7 +222,7 @@ fn log(
     for list in taken.lists.iter().filter(|list| list.untold > 0) {
         step.facts.push(Fact::ArchivedUntold {
             topic: channel.topic.clone(),
-            list: list.list.clone(),
+            list: list.version.list.clone(),
             count: list.untold,
         });
     }
@@ -260,14 +252,8 @@ fn log(
 }
 
 fn save_keys(step: &Step<'_>, set: DocId, taken: &Taken) -> Result<()> {
-    let mut list = None;
-    for ((uri, first), row) in &taken.keys {
-        let known: Option<(&Uri, DocId)> = list.filter(|(known, _)| *known == uri);
-        let (_, id) = match known {
-            Some(known) => known,
-            None => (uri, step.db.row_of(uri)?),
-        };
-        list = Some((uri, id));
+    for ((list, first), row) in &taken.keys {
+        let id = step.db.row_of(list)?;
         let Some(row) = row else {
             let sql = "DELETE FROM change_key WHERE set_id = ?1 AND list = ?2 AND first = ?3";
             step.db.run(sql, (set, id, first))?;

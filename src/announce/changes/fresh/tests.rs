@@ -1,19 +1,24 @@
 //! Lists and taken keys as words, a key for each letter (C1, C4, C5).
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use jiff::Timestamp;
 use proptest::prelude::*;
 use resourcesync::change::ChangeKey;
 use resourcesync::change_list::EntryPlace;
 use rstest::rstest;
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-
-use jiff::Timestamp;
-
 use super::{Candidate, ComparedEntries, Comparison};
 
 fn key(letter: char) -> ChangeKey {
     ChangeKey([letter as u8; 16])
+}
+
+/// Entries, each by its list and its letter.
+fn letters(entries: &[Candidate]) -> Vec<(u32, char)> {
+    let letter = |entry: &Candidate| (entry.list, char::from(entry.place.key.0[0]));
+    entries.iter().map(letter).collect()
 }
 
 /// Compares lists with what was taken from others, each letter dated by its position. A list that begins with `=` is
@@ -43,8 +48,7 @@ fn compare(words: &[&str], taken: &[&str], max: usize) -> (ComparedEntries, Vec<
                 is_ahead: false,
                 is_silent: word.starts_with('-'),
             };
-            let letter = |late: &Candidate| (late.list, char::from(late.place.key.0[0]));
-            comparison.add(candidate, |dropped| late.push(letter(dropped)));
+            comparison.add(candidate, |dropped| late.push(*dropped));
         }
     }
     let compared = comparison.conclude(|pass| {
@@ -54,20 +58,17 @@ fn compare(words: &[&str], taken: &[&str], max: usize) -> (ComparedEntries, Vec<
         Ok::<_, Infallible>(())
     });
     let Ok(compared) = compared;
-    (compared, late)
+    (compared, letters(&late))
 }
 
 /// Returns the fresh letters of each list.
 fn fresh(words: &[&str], taken: &[&str]) -> Vec<String> {
     let (compared, _) = compare(words, taken, usize::MAX);
-    let of_list = |list: usize| {
-        let entries = compared.fresh.iter();
-        let entries = entries.filter(|entry| entry.list as usize == list);
-        entries
-            .map(|entry| char::from(entry.place.key.0[0]))
-            .collect()
-    };
-    (0..words.len()).map(of_list).collect()
+    let mut fresh = vec![String::new(); words.len()];
+    for (list, letter) in letters(&compared.fresh) {
+        fresh[list as usize].push(letter);
+    }
+    fresh
 }
 
 #[rstest]
@@ -99,22 +100,12 @@ fn an_archived_entry_is_not_taken_for_one_that_was_too_late_to_be_kept() {
     let (compared, late) = compare(&["-ab", "xyab"], &[], 2);
     assert!(compared.taken.is_empty(), "{compared:?}");
     assert!(late.contains(&(0, 'a')) && late.contains(&(0, 'b')));
-    let fresh = compared.fresh.iter();
-    let fresh: Vec<char> = fresh
-        .map(|entry| char::from(entry.place.key.0[0]))
-        .collect();
-    assert_eq!(fresh, ['x', 'y']);
+    assert_eq!(letters(&compared.fresh), [(1, 'x'), (1, 'y')]);
 }
 
 #[test]
 fn a_copy_is_taken_with_the_entry_that_is_told_for_it() {
     let (compared, _) = compare(&["ab", "xb"], &["x"], usize::MAX);
-    let letters = |entries: &[Candidate]| -> Vec<(u32, char)> {
-        let letters = entries.iter();
-        letters
-            .map(|entry| (entry.list, char::from(entry.place.key.0[0])))
-            .collect()
-    };
     assert_eq!(letters(&compared.fresh), [(0, 'a'), (0, 'b')]);
     assert_eq!(letters(&compared.copies), [(1, 'b')]);
     assert_eq!(letters(&compared.taken), [(1, 'x')]);
@@ -122,17 +113,12 @@ fn a_copy_is_taken_with_the_entry_that_is_told_for_it() {
 
 #[test]
 fn of_too_many_entries_the_earliest_are_kept() {
-    let (compared, mut late) = compare(&["abcdef", "ghijkl"], &[], 4);
-    let kept = compared
-        .fresh
-        .iter()
-        .map(|entry| char::from(entry.place.key.0[0]));
-    let kept: String = kept.collect();
+    let (compared, late) = compare(&["abcdef", "ghijkl"], &[], 4);
+    let kept = letters(&compared.fresh).into_iter();
+    let kept: String = kept.map(|(_, letter)| letter).collect();
     assert!("agbhci".starts_with(&kept) && kept.len() >= 4, "{kept}");
-    late.sort_unstable();
-    let late = late.into_iter().map(|(_, letter)| letter);
-    assert_eq!(kept.len() + late.clone().count(), 12);
-    assert!(late.into_iter().all(|letter| !kept.contains(letter)));
+    assert_eq!(kept.len() + late.len(), 12);
+    assert!(late.iter().all(|(_, letter)| !kept.contains(*letter)));
 }
 
 proptest! {

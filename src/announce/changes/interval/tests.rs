@@ -28,15 +28,11 @@ fn fresh(number: usize, millis: i64, is_dated: bool) -> FreshChange {
     let datetime = Datetime::parse(&format!("{:.3}", at(millis)));
     FreshChange {
         change: Change {
-            loc: format!("https://e.org/{number}").into(),
-            lastmod: None,
-            kind: ChangeKind::Updated,
             datetime: datetime.filter(|_| is_dated),
-            hash: None,
-            length: None,
-            mime_type: None,
-            encoding: None,
-            links: Vec::new(),
+            ..Change::new(
+                format!("https://e.org/{number}").into(),
+                ChangeKind::Updated,
+            )
         },
         time: at(millis),
         list: number % 2,
@@ -96,19 +92,17 @@ fn a_notification_has_so_many_bytes() {
 fn a_datetime_before_the_interval_is_left_out(#[case] datetime: &str, #[case] is_kept: bool) {
     let mut change = fresh(1, 0, true);
     let datetime = Datetime::parse(datetime).unwrap();
-    change.change.datetime = Some(datetime);
-    change.time = datetime.at();
+    (change.change.datetime, change.time) = (Some(datetime), datetime.at());
     let cut = intervals(vec![change], at(500), ANY);
-    assert_eq!(cut[0].entries[0].datetime.is_some(), is_kept);
-    assert_eq!(cut[0].outside.is_empty(), is_kept);
-    assert!(is_kept || cut[0].outside == [(0, datetime)]);
-    let back_dated: Vec<_> = cut[0]
-        .back_dated
-        .iter()
-        .map(|(list, count)| (*list, *count))
-        .collect();
-    assert_eq!(back_dated.is_empty(), is_kept);
-    assert!(is_kept || back_dated == [(1, 1)]);
+    assert_eq!(cut[0].entries[0].datetime, is_kept.then_some(datetime));
+    let (mut outside, mut back_dated) = (vec![(0, datetime)], [(1, 1)].into());
+    if is_kept {
+        (outside, back_dated) = Default::default();
+    }
+    assert_eq!(
+        (&cut[0].outside, &cut[0].back_dated),
+        (&outside, &back_dated)
+    );
 }
 
 #[test]

@@ -14,21 +14,21 @@ use resourcesync::datetime::Datetime;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::Uri;
+use rstest::rstest;
 
 use super::{ListToRead, RoundFiles, Rounds, TakeRequest, Taken, WatchedTime};
-use crate::announce::changes::taken_keys::KEYS_PER_ROW;
-use crate::announce::changes::taken_keys::KeyRow;
+use crate::announce::changes::taken_keys::{KEYS_PER_ROW, KeyRow};
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::state::DocId;
-
-const GRACE: Duration = Duration::from_secs(300);
 
 fn uri(text: &str) -> Uri {
     Uri::parse(&format!("https://e.org/{text}")).unwrap()
 }
 
-fn start() -> Timestamp {
-    "2026-11-20T10:00:00Z".parse().unwrap()
+/// So many seconds after the first entry.
+fn at(seconds: u64) -> Timestamp {
+    let start: Timestamp = "2026-11-20T10:00:00Z".parse().unwrap();
+    start + Duration::from_secs(seconds)
 }
 
 fn datetime(letter: char) -> Option<Datetime> {
@@ -36,20 +36,6 @@ fn datetime(letter: char) -> Option<Datetime> {
     letter
         .is_ascii_lowercase()
         .then(|| Datetime::parse(&format!("2026-11-20T10:00:{second:02}Z")))?
-}
-
-fn change(letter: char) -> Change {
-    Change {
-        loc: format!("https://e.org/{letter}").into(),
-        lastmod: None,
-        kind: ChangeKind::Updated,
-        datetime: datetime(letter),
-        hash: None,
-        length: None,
-        mime_type: None,
-        encoding: None,
-        links: Vec::new(),
-    }
 }
 
 /// Entries of a list, each of so many MiB.
@@ -76,6 +62,10 @@ struct TakingChannel {
     rounds: Rounds,
     /// The last round.
     last: Option<u64>,
+    /// Lists that it compared.
+    compared: usize,
+    /// The time from which on entries wait.
+    beyond: Option<Timestamp>,
 }
 
 /// Lists, each with its word, and the keys that were taken.
@@ -106,17 +96,23 @@ impl RoundFiles for Words<'_> {
         places: &[EntryPlace],
     ) -> Result<Vec<Change>, Infallible> {
         let letters: Vec<char> = self.words[&list.list].chars().collect();
-        let read = places
-            .iter()
-            .map(|place| change(letters[place.position as usize]));
-        Ok(read.collect())
+        let changes = places.iter().map(|place| {
+            let letter = letters[place.position as usize];
+            Change {
+                datetime: datetime(letter),
+                ..Change::new(
+                    format!("https://e.org/{letter}").into(),
+                    ChangeKind::Updated,
+                )
+            }
+        });
+        Ok(changes.collect())
     }
 
     fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Infallible> {
         let rows = self.keys.iter().filter(|((of, _), _)| of == list);
-        Ok(rows
-            .map(|((_, first), row)| (*first, row.clone()))
-            .collect())
+        let rows = rows.map(|((_, first), row)| (*first, row.clone()));
+        Ok(rows.collect())
     }
 
     fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, Infallible> {
@@ -135,48 +131,13 @@ impl RoundFiles for Words<'_> {
 impl TakingChannel {
     /// Takes at most `limit` entries of lists, so many seconds after the first. Returns the letters that were told.
     fn take(&mut self, lists: &[(&str, &str)], limit: usize, seconds: u64) -> (String, Taken) {
-        let (told, taken, _) = self.read(lists, limit, seconds);
-        (told, taken)
-    }
-
-    /// Returns the number of lists that were compared, too.
-    fn read(
-        &mut self,
-        lists: &[(&str, &str)],
-        limit: usize,
-        seconds: u64,
-    ) -> (String, Taken, usize) {
-        self.read_before(lists, limit, seconds, None)
-    }
-
-    /// Lets the entries from a time on wait.
-    fn read_before(
-        &mut self,
-        lists: &[(&str, &str)],
-        limit: usize,
-        seconds: u64,
-        beyond: Option<Timestamp>,
-    ) -> (String, Taken, usize) {
-        let at = start() + Duration::from_secs(seconds);
         let round = self.last.map_or(1, |last| last + 1);
+        let versions = lists.iter().map(|(name, word)| version(name, word));
         let request = TakeRequest {
-            set: uri("set"),
             round,
             after: self.last,
-            at,
-            lists: lists
-                .iter()
-                .map(|(name, word)| version(name, word))
-                .collect(),
-            watch: WatchedTime {
-                since: start(),
-                now: at,
-                grace: GRACE,
-            },
-            limit,
-            beyond,
-            told_until: None,
-            inventory: None,
+            beyond: self.beyond,
+            ..request(versions.collect(), at(seconds), limit)
         };
         let words = lists.iter();
         let words = words.map(|(name, word)| (version(name, word).list, *word));
@@ -186,8 +147,7 @@ impl TakingChannel {
             read: 0,
         };
         let Ok(taken) = self.rounds.take(&request, &mut files);
-        let read = files.read;
-        self.last = Some(round);
+        (self.compared, self.last) = (files.read, Some(round));
         for (key, row) in &taken.keys {
             match row {
                 Some(row) => self.keys.insert(key.clone(), row.clone()),
@@ -196,7 +156,13 @@ impl TakingChannel {
         }
         let told = taken.changes.iter();
         let told = told.filter_map(|fresh| fresh.change.loc.chars().next_back());
-        (told.collect(), taken, read)
+        (told.collect(), taken)
+    }
+
+    /// Returns the letters that were told, and the number of lists that were compared.
+    fn told(&mut self, lists: &[(&str, &str)], limit: usize, seconds: u64) -> (String, usize) {
+        let (told, _) = self.take(lists, limit, seconds);
+        (told, self.compared)
     }
 
     /// Begins anew, as after a crash.
@@ -221,9 +187,29 @@ impl TakingChannel {
     }
 }
 
+/// A request to take at most `limit` changes of some lists.
+pub fn request(lists: Vec<ListToRead>, at: Timestamp, limit: usize) -> TakeRequest {
+    TakeRequest {
+        set: uri("set"),
+        round: 1,
+        after: None,
+        at,
+        lists,
+        watch: WatchedTime {
+            since: at.min(self::at(0)),
+            now: at,
+            grace: Duration::from_secs(300),
+        },
+        limit,
+        beyond: None,
+        told_until: None,
+        inventory: None,
+    }
+}
+
 /// A list that is learned if its name begins with `=`, and archived if with `-`; its entries are large with `+`, and larger
 /// with `#`.
-fn version(name: &str, word: &str) -> ListToRead {
+pub fn version(name: &str, word: &str) -> ListToRead {
     let mut fingerprint = [0; 32];
     for (byte, letter) in fingerprint.iter_mut().zip(word.bytes()) {
         *byte = letter;
@@ -237,8 +223,8 @@ fn version(name: &str, word: &str) -> ListToRead {
         },
         stat: Stat {
             size: 1,
-            modified: start(),
-            changed: start(),
+            modified: at(0),
+            changed: at(0),
             inode: 1,
         },
         fingerprint: Fingerprint(fingerprint),
@@ -266,90 +252,49 @@ fn an_undated_entry_follows_the_one_before_it_or_is_of_now() {
     let mut channel = TakingChannel::default();
     let (told, taken) = channel.take(&[("1", "XcY"), ("2", "d")], 9, 60);
     assert_eq!(told, "cYdX");
-    let times: Vec<i64> = taken
-        .changes
-        .iter()
-        .map(|fresh| fresh.time.as_second() % 100)
-        .collect();
-    assert_eq!(times[..2], [times[0]; 2]);
-    assert_eq!(taken.changes[3].time, start() + Duration::from_secs(60));
-    assert_eq!(
-        (taken.lists[0].told, taken.lists[0].undated.missing),
-        (3, 2)
-    );
+    let times: Vec<Timestamp> = taken.changes.iter().map(|fresh| fresh.time).collect();
+    assert_eq!(times, [at(2), at(2), at(3), at(60)]);
+    let list = &taken.lists[0];
+    assert_eq!((list.told, list.undated.missing), (3, 2));
 }
 
 #[test]
 fn an_entry_that_lies_ahead_counts_as_undated() {
-    let ahead = |at: Timestamp| {
-        let request = TakeRequest {
-            set: uri("set"),
-            round: 1,
-            after: None,
-            at,
-            lists: vec![version("1", "b")],
-            watch: WatchedTime {
-                since: at,
-                now: at,
-                grace: GRACE,
-            },
-            limit: 9,
-            beyond: None,
-            told_until: None,
-            inventory: None,
-        };
+    // 5 minutes before its time, and a second more.
+    let earlier = at(1) - Duration::from_secs(300);
+    for (now, is_ahead) in [(earlier - Duration::from_secs(1), true), (earlier, false)] {
         let mut files = Words {
             words: [(uri("1"), "b")].into(),
             keys: &BTreeMap::new(),
             read: 0,
         };
+        let request = request(vec![version("1", "b")], now, 9);
         let Ok(taken) = Rounds::default().take(&request, &mut files);
-        (
-            taken.changes[0]
-                .change
-                .datetime
-                .map(|datetime| datetime.at())
-                > Some(taken.changes[0].time),
-            taken.lists[0].undated.ahead,
-            taken.lists[0].latest,
-        )
-    };
-    let early = "2026-11-20T09:55:00Z".parse().unwrap();
-    assert_eq!(ahead(early), (true, 1, None));
-    let in_time = "2026-11-20T09:55:01Z".parse().unwrap();
-    let at = datetime('b').unwrap().at();
-    assert_eq!(ahead(in_time), (false, 0, Some(at)));
-}
-
-#[test]
-fn a_round_takes_no_more_than_its_limit() {
-    let mut channel = TakingChannel::default();
-    let lists = [("1", "aceg"), ("2", "bdf")];
-    let mut told = Vec::new();
-    for _ in 0..4 {
-        let (word, taken) = channel.take(&lists, 2, 60);
-        assert_eq!(taken.has_more, told.len() < 3);
-        let complete = taken.lists.iter().all(|list| list.fingerprint.is_some());
-        assert_eq!(complete, !taken.has_more);
-        told.push(word);
+        let (fresh, list) = (&taken.changes[0], &taken.lists[0]);
+        assert_eq!(fresh.change.datetime.unwrap().at() > fresh.time, is_ahead);
+        assert_eq!(list.undated.ahead, usize::from(is_ahead));
+        assert_eq!(list.latest, (!is_ahead).then_some(at(1)));
     }
-    assert_eq!(told, ["ab", "cd", "ef", "g"]);
 }
 
-#[test]
-fn a_round_takes_no_more_than_fits_into_memory() {
-    for (list, words) in [
-        ("+1", &["ab", "cd", "e"][..]),
-        ("#1", &["a", "b", "c", "d", "e"]),
-    ] {
-        let mut channel = TakingChannel::default();
-        let mut told = Vec::new();
-        for _ in words {
-            let (word, taken) = channel.take(&[(list, "abcde")], 9, 60);
-            told.push(word);
-            assert_eq!(taken.has_more, told.len() < words.len());
-        }
-        assert_eq!(told, words);
+#[rstest]
+#[case::than_its_limit(&[("1", "aceg"), ("2", "bdf")], 2, &["ab", "cd", "ef", "g"])]
+#[case::than_fits_into_memory(&[("+1", "abcde")], 9, &["ab", "cd", "e"])]
+#[case::than_one_that_is_large(&[("#1", "abcde")], 9, &["a", "b", "c", "d", "e"])]
+fn a_round_takes_no_more(
+    #[case] lists: &[(&str, &str)],
+    #[case] limit: usize,
+    #[case] words: &[&str],
+) {
+    let mut channel = TakingChannel::default();
+    for (word, number) in words.iter().zip(1..) {
+        let (told, taken) = channel.take(lists, limit, 60);
+        assert_eq!(
+            (told.as_str(), taken.has_more),
+            (*word, number < words.len())
+        );
+        let is_whole = taken.lists.iter().all(|list| list.is_whole);
+        assert_eq!(is_whole, !taken.has_more);
     }
 }
 
@@ -380,82 +325,64 @@ fn rows_that_did_not_change_are_not_written() {
     let mut channel = TakingChannel::default();
     let word: String = std::iter::repeat_n('a', KEYS_PER_ROW).collect();
     channel.take(&[("1", &word)], 9_999, 0);
+    let rows = |taken: Taken| -> Vec<u32> { taken.keys.keys().map(|(_, first)| *first).collect() };
     let (_, taken) = channel.take(&[("1", &format!("{word}b"))], 9_999, 1);
-    let rows: Vec<u32> = taken.keys.keys().map(|(_, first)| *first).collect();
-    assert_eq!(rows, [1]);
+    assert_eq!(rows(taken), [1]);
     for (word, seconds) in [("b", 2), ("c", 3)] {
         channel.take(&[("2", word)], 9_999, seconds);
     }
     let (_, taken) = channel.take(&[("2", "cd")], 9_999, 4);
-    let rows: Vec<u32> = taken.keys.keys().map(|(_, first)| *first).collect();
-    assert_eq!(rows, [0], "what vanished stays where it is");
+    assert_eq!(rows(taken), [0], "what vanished stays where it is");
 }
 
 #[test]
 fn lists_are_not_compared_again_while_only_rounds_take_of_them() {
     let mut channel = TakingChannel::default();
     let lists = [("1", "abefY"), ("2", "bcd")];
-    let read = |channel: &mut TakingChannel, lists: &[(&str, &str)]| {
-        let (told, _, read) = channel.read(lists, 2, 60);
-        (told, read)
-    };
-    assert_eq!(read(&mut channel, &lists), ("ab".into(), 2));
+    assert_eq!(channel.told(&lists, 2, 60), ("ab".into(), 2));
     assert_eq!(channel.letters("2").0, "b", "taken with its copy");
-    assert_eq!(read(&mut channel, &lists), ("cd".into(), 0));
-    let lists = [("1", "abefY")];
-    assert_eq!(
-        read(&mut channel, &lists),
-        ("ef".into(), 0),
-        "2 is complete"
-    );
-    assert_eq!(read(&mut channel, &lists), ("Y".into(), 0));
+    assert_eq!(channel.told(&lists, 2, 60), ("cd".into(), 0));
+    let is_complete = channel.told(&lists[..1], 2, 60);
+    assert_eq!(is_complete, ("ef".into(), 0), "2 is complete");
+    assert_eq!(channel.told(&lists[..1], 2, 60), ("Y".into(), 0));
+}
+
+const BEFORE: [(&str, &str); 2] = [("1", "abcd"), ("2", "e")];
+
+#[rstest]
+#[case::a_list_is_rewritten(&[("1", "abcde"), ("2", "e")], false)]
+#[case::a_list_joins(&[("1", "abcd"), ("2", "e"), ("3", "")], false)]
+#[case::a_list_ends(&[("1", "abcd")], false)]
+#[case::the_daemon_restarts(&BEFORE, true)]
+fn a_comparison_is_thrown_away_when(#[case] lists: &[(&str, &str)], #[case] restarts: bool) {
+    let mut channel = TakingChannel::default();
+    assert_eq!(channel.told(&BEFORE, 2, 60), ("ab".into(), 2));
+    if restarts {
+        channel.restart();
+    }
+    assert_eq!(channel.told(lists, 2, 60), ("cd".into(), lists.len()));
 }
 
 #[test]
-fn a_comparison_is_thrown_away_when_anything_changes() {
-    let begin = |channel: &mut TakingChannel| channel.read(&[("1", "abcd"), ("2", "e")], 2, 60).2;
+fn a_comparison_is_thrown_away_when_a_round_was_not_saved() {
     let mut channel = TakingChannel::default();
-    assert_eq!(begin(&mut channel), 2);
-    let rewritten = channel.read(&[("1", "abcde"), ("2", "e")], 2, 60);
-    assert_eq!((rewritten.0.as_str(), rewritten.2), ("cd", 2));
-
-    let mut channel = TakingChannel::default();
-    begin(&mut channel);
-    let joined = channel.read(&[("1", "abcd"), ("2", "e"), ("3", "")], 2, 60);
-    assert_eq!((joined.0.as_str(), joined.2), ("cd", 3));
-
-    let mut channel = TakingChannel::default();
-    begin(&mut channel);
-    let ended = channel.read(&[("1", "abcd")], 2, 60);
-    assert_eq!((ended.0.as_str(), ended.2), ("cd", 1));
-
-    let mut channel = TakingChannel::default();
-    begin(&mut channel);
-    channel.restart();
-    let restarted = channel.read(&[("1", "abcd"), ("2", "e")], 2, 60);
-    assert_eq!((restarted.0.as_str(), restarted.2), ("cd", 2));
-
-    let mut channel = TakingChannel::default();
-    begin(&mut channel);
-    let before = channel.keys.clone();
+    channel.take(&BEFORE, 2, 60);
+    let before = std::mem::take(&mut channel.keys);
     channel.last = None;
-    channel.keys.clear();
-    let lost = channel.read(&[("1", "abcd"), ("2", "e")], 2, 60);
-    assert_eq!((lost.0.as_str(), lost.2), ("ab", 2), "it was not saved");
+    assert_eq!(channel.told(&BEFORE, 2, 60), ("ab".into(), 2));
     assert_eq!(channel.keys, before);
 }
 
 #[test]
 fn times_of_a_comparison_do_not_count_for_long_if_they_depend_on_it() {
-    let mut channel = TakingChannel::default();
-    let lists = [("1", "XYZ")];
-    assert_eq!(channel.read(&lists, 1, 0).2, 1);
-    assert_eq!(channel.read(&lists, 1, 300).2, 0);
-    assert_eq!(channel.read(&lists, 1, 301).2, 1);
-    let mut channel = TakingChannel::default();
-    let lists = [("1", "abc")];
-    assert_eq!(channel.read(&lists, 1, 60).2, 1);
-    assert_eq!(channel.read(&lists, 1, 6_000).2, 0, "these have their own");
+    let is_compared = |word: &str, at: &[u64]| -> Vec<usize> {
+        let mut channel = TakingChannel::default();
+        let read = |at: &u64| channel.told(&[("1", word)], 1, *at).1;
+        at.iter().map(read).collect()
+    };
+    assert_eq!(is_compared("XYZ", &[0, 300, 301]), [1, 0, 1]);
+    let own = is_compared("abc", &[60, 6_000]);
+    assert_eq!(own, [1, 0], "these have their own");
 }
 
 #[test]
@@ -480,18 +407,12 @@ fn an_archived_list_hides_no_entry_of_another() {
     let mut channel = TakingChannel::default();
     let lists = [("-1", "abc"), ("2", "bcd")];
     assert_eq!(channel.take(&lists, 1, 60).0, "b");
-    assert_eq!(
-        channel.letters("1").0,
-        "ab",
-        "the others wait for their copies"
-    );
+    let taken = channel.letters("1").0;
+    assert_eq!(taken, "ab", "the others wait for their copies");
     assert_eq!(channel.take(&lists, 9, 60).0, "cd");
     assert_eq!(channel.letters("1").0, "abc");
-    assert_eq!(
-        channel.take(&[("3", "abcd")], 9, 60).0,
-        "",
-        "it was learned"
-    );
+    let told = channel.take(&[("3", "abcd")], 9, 60).0;
+    assert_eq!(told, "", "it was learned");
 }
 
 #[test]
@@ -575,12 +496,12 @@ proptest! {
 fn an_entry_that_another_list_tells_later_is_told_by_the_list_that_is_read_alone() {
     let mut channel = TakingChannel::default();
     let (first, second) = (("1", "dX"), ("2", "aX"));
-    let (told, taken, _) = channel.read(&[first, second], 1, 60);
+    let (told, taken) = channel.take(&[first, second], 1, 60);
     assert_eq!((told.as_str(), taken.has_more), ("a", true));
     // The first entry of the other list waits, and so does its copy.
-    let beyond = start() + Duration::from_secs(3);
-    let (told, _, _) = channel.read_before(&[second], 1, 60, Some(beyond));
-    assert_eq!(told, "X");
-    let (told, _, _) = channel.read(&[first, second], 9, 60);
+    channel.beyond = Some(at(3));
+    assert_eq!(channel.take(&[second], 1, 60).0, "X");
+    channel.beyond = None;
+    let (told, _) = channel.take(&[first, second], 9, 60);
     assert_eq!(told, "d");
 }

@@ -14,7 +14,6 @@ use crate::announce::time::later;
 /// One version of a list.
 #[derive(Debug)]
 pub struct SelectedList {
-    pub version: ListToRead,
     /// The part of the file with its entries.
     pub span: Range<u64>,
     /// Position of the first entry with a datetime that can be true.
@@ -30,7 +29,7 @@ pub struct SelectedList {
     /// Entries of a list that was closed for good that were taken without being told (C7), and that no report has counted.
     rewriting: usize,
     /// The next report of it, as far as that is known.
-    report: TakenList,
+    pub report: TakenList,
 }
 
 impl SelectedList {
@@ -58,13 +57,12 @@ impl SelectedList {
             ..TakenList::new(list, listed.entries.len(), listed.skipped)
         };
         let selected = SelectedList {
-            version: list.clone(),
             span: listed.span(),
             dated,
             left: 0,
             added: Vec::new(),
             late: None,
-            invalid: listed.undated.invalid,
+            invalid: listed.invalid,
             rewriting: 0,
             report,
         };
@@ -80,7 +78,7 @@ impl SelectedList {
     /// Returns true if a comparison with a list to read would find the same.
     pub fn is_version(&self, list: &ListToRead) -> bool {
         let version = |of: &ListToRead| (of.stat, of.fingerprint, of.waits);
-        version(&self.version) == version(list)
+        version(&self.report.version) == version(list)
     }
 
     /// Returns true if this entry has no time of its own, nor has one before it: then it has that of the comparison.
@@ -106,7 +104,7 @@ impl SelectedList {
 
     /// Notes an entry that is not among those of the selection.
     pub fn note_late(&mut self, entry: &Candidate) {
-        if self.version.waits && entry.is_silent {
+        if self.report.version.waits && entry.is_silent {
             self.report.waiting += 1;
         } else {
             self.late = self.earlier(self.late, entry);
@@ -115,13 +113,13 @@ impl SelectedList {
 
     /// Notes an entry that no list tells now. Returns true if it is taken nevertheless.
     pub fn note_untold(&mut self, entry: &Candidate, told_until: Option<Timestamp>) -> bool {
-        if self.version.waits {
+        if self.report.version.waits {
             self.report.waiting += 1;
             return false;
         }
-        self.rewriting += usize::from(self.version.is_rewriting(entry.time));
+        self.rewriting += usize::from(self.report.version.is_rewriting(entry.time));
         let is_new = told_until.is_some_and(|until| entry.time > until);
-        let is_archived = self.version.is_archived && is_new && !self.is_head(entry);
+        let is_archived = self.report.version.is_archived && is_new && !self.is_head(entry);
         self.report.untold += usize::from(is_archived);
         true
     }
@@ -144,10 +142,10 @@ impl SelectedList {
     pub fn report(&mut self, earliest: Option<Timestamp>) -> TakenList {
         let untold = std::mem::take(&mut self.rewriting);
         let has_told = self.report.told > 0 && self.report.waiting == 0;
-        let is_rewritten = self.version.closed_until.is_some() && (untold > 0 || has_told);
+        let is_rewritten = self.report.version.closed_until.is_some() && (untold > 0 || has_told);
         let first = earliest.filter(|first| *first > Timestamp::MIN && self.left > 0);
         let report = TakenList {
-            fingerprint: (self.left == 0).then_some(self.version.fingerprint),
+            is_whole: self.left == 0,
             left: first.map(|first| LeftEntries {
                 first,
                 count: self.left,
