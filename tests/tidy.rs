@@ -111,7 +111,7 @@ const TOUCHING: [&str; 18] = [
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 16] = [
     ("admin", 1_180),
-    ("announce", 9_960),
+    ("announce", 9_840),
     ("broker", 1_100),
     ("broker::feeds", 440),
     ("cli", 7_850),

@@ -72,10 +72,9 @@ pub fn take_inventory<E>(
     read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
 ) -> Result<Taken, E> {
     let time = time(request, &listed);
-    let totals: Vec<(usize, usize)> = listed
-        .iter()
-        .map(|listed| (listed.entries.len(), listed.skipped))
-        .collect();
+    let lists = request.lists.iter().zip(&listed);
+    let lists = lists.map(|(list, of)| TakenList::new(list, of.entries.len(), of.skipped));
+    let mut lists: Vec<TakenList> = lists.collect();
     let mut compared = compare(request, rules, resources(listed), stored)?;
     let missing = &mut compared.missing;
     // R15, C29: no deletion is believed while too many resources are missing, unless an operator accepts them.
@@ -114,15 +113,13 @@ pub fn take_inventory<E>(
         time,
         list: 0,
     }));
-    let lists = request.lists.iter().zip(totals).enumerate();
-    let lists = lists.map(|(number, (list, (entries, skipped)))| TakenList {
-        is_whole: !compared.has_more,
-        told: changes.iter().filter(|fresh| fresh.list == number).count(),
-        latest: Some(time),
-        ..TakenList::new(list, entries, skipped)
-    });
+    for (number, list) in lists.iter_mut().enumerate() {
+        list.is_whole = !compared.has_more;
+        list.told = changes.iter().filter(|fresh| fresh.list == number).count();
+        list.latest = Some(time);
+    }
     Ok(Taken {
-        lists: lists.collect(),
+        lists,
         changes,
         has_more: compared.has_more,
         inventory: rows,
@@ -267,17 +264,12 @@ mod tests {
     /// and its length after a `#`.
     fn list(resources: &[&str]) -> String {
         let entries = resources.iter().map(|resource| {
-            let (name, rest) = match resource.split_once('=') {
-                Some((name, hash)) => (name, format!("<rs:md hash=\"md5:{hash}\"/>")),
-                None => {
-                    let (name, rest) = resource.split_once('@').unwrap();
-                    let (rest, length) = rest.split_once('#').unwrap_or((rest, ""));
-                    let (lastmod, digests) = rest.split_once(' ').unwrap_or((rest, ""));
-                    let md = format!("<rs:md hash=\"{digests}\" length=\"{length}\"/>");
-                    (name, format!("<lastmod>{lastmod}</lastmod>{md}"))
-                }
-            };
-            format!("<url><loc>https://e.org/{name}</loc>{rest}</url>")
+            let resource = resource.replace('=', "@ md5:");
+            let (name, rest) = resource.split_once('@').unwrap();
+            let (rest, length) = rest.split_once('#').unwrap_or((rest, ""));
+            let (lastmod, digests) = rest.split_once(' ').unwrap_or((rest, ""));
+            let md = format!("<rs:md hash=\"{digests}\" length=\"{length}\"/>");
+            format!("<url><loc>https://e.org/{name}</loc><lastmod>{lastmod}</lastmod>{md}</url>")
         });
         let entries: String = entries.collect();
         format!(

@@ -7,45 +7,39 @@ use crate::announce::observation::MountId;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 
-use crate::announce::steps::change_sets::{self, ChangeSet, ListKind};
+use crate::announce::steps::change_sets::{ChangeSet, ListKind};
 use crate::announce::steps::{Step, lists};
 use crate::state::{DocId, Result};
 
 /// Time for which entries that vanished are remembered while there is something that cannot be read (C7).
 const UNSEEN_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Forgets what was taken of a list in a set. A round under way compares with keys that are gone: another one follows.
-fn forget(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
-    let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
-    step.db.run(sql, (set, list))?;
-    lists::forget_stale(step, set, list)?;
-    let Some(mut set) = change_sets::load(step, set)? else {
-        return Ok(());
-    };
-    set.last_round = None;
-    if set.round.take().is_some() {
-        set.triggers = Some((step.now, step.now));
-    }
-    set.wake = Some(step.now);
-    set.save(step)
-}
-
 /// Forgets what was taken of the lists of a set that ended a grace ago. Returns when the next one is forgotten.
-pub fn forget_ended(step: &Step<'_>, position: usize, set: DocId) -> Result<Option<Timestamp>> {
+pub fn forget_ended(
+    step: &Step<'_>,
+    position: usize,
+    set: &mut ChangeSet,
+) -> Result<Option<Timestamp>> {
     let sql = "SELECT list, ended FROM change_list WHERE set_id = ?1 AND ended IS NOT NULL";
-    let ended = step.db.all::<Vec<(DocId, Timestamp)>>(sql, set)?;
-    let (false, Some(mut set)) = (ended.is_empty(), change_sets::load(step, set)?) else {
+    let ended = step.db.all::<Vec<(DocId, Timestamp)>>(sql, set.id)?;
+    if ended.is_empty() {
         return Ok(None);
-    };
-    let watch = watched_time(step, position, &mut set, ListKind::ChangeLists)?;
-    set.save(step)?;
+    }
+    let watch = watched_time(step, position, set, ListKind::ChangeLists)?;
     let mut next = None;
     for (list, ended) in ended {
         let ends = watch.grace_end(ended);
-        if ends <= step.now {
-            forget(step, set.id, list)?;
-        } else {
+        if ends > step.now {
             next = next.into_iter().chain([ends]).min();
+            continue;
+        }
+        let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
+        step.db.run(sql, (set.id, list))?;
+        lists::forget_stale(step, set.id, list)?;
+        // A round under way compares with keys that are gone: another one follows.
+        set.last_round = None;
+        if set.round.take().is_some() {
+            set.triggers = Some((step.now, step.now));
         }
     }
     Ok(next)

@@ -115,18 +115,16 @@ pub fn replace_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
             let sql = "SELECT m.list FROM mention m CROSS JOIN document l ON l.id = m.list \
                        WHERE m.document = ?1 AND l.source = ?2";
             let lists = step.db.all::<Vec<DocId>>(sql, (named, source))?;
-            let sql = "SELECT id FROM document WHERE up = ?1 AND source = ?2 \
-                       UNION ALL SELECT id FROM document WHERE names_index = ?1 AND source = ?2";
-            touched.extend(step.db.all::<Vec<DocId>>(sql, (named, source))?);
             let target = step.db.row_of(&canonical)?;
             if !lists.is_empty() {
                 touched.insert(target);
             }
             for column in ["up", "names_index"] {
                 let sql = format!(
-                    "UPDATE document SET {column} = ?2 WHERE {column} = ?1 AND source = ?3"
+                    "UPDATE document SET {column} = ?2 WHERE {column} = ?1 AND source = ?3 RETURNING id"
                 );
-                step.db.run(&sql, (named, target, source))?;
+                let renamed = step.db.all::<Vec<DocId>>(&sql, (named, target, source))?;
+                touched.extend(renamed);
             }
             for list in lists {
                 touched.insert(list);

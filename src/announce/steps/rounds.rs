@@ -24,14 +24,14 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
         let sql = "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2";
         let due = step.db.all::<Vec<DocId>>(sql, (source.id, step.now))?;
         for id in due {
-            let next_forgotten = ended_lists::forget_ended(step, position, id)?;
+            let Some(mut set) = change_sets::load(step, id)? else {
+                continue;
+            };
+            let next_forgotten = ended_lists::forget_ended(step, position, &mut set)?;
             // C7: entries that no other list had in time wait no more.
             let sql =
                 "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
             let ended_waits = step.db.change(sql, (id, step.now))?;
-            let Some(mut set) = change_sets::load(step, id)? else {
-                continue;
-            };
             if ended_waits > 0 {
                 set.trigger_if_none(step.now);
             }

@@ -210,10 +210,7 @@ pub fn request(lists: Vec<ListToRead>, at: Timestamp, limit: usize) -> TakeReque
 /// A list that is learned if its name begins with `=`, and archived if with `-`; its entries are large with `+`, and larger
 /// with `#`.
 pub fn version(name: &str, word: &str) -> ListToRead {
-    let mut fingerprint = [0; 32];
-    for (byte, letter) in fingerprint.iter_mut().zip(word.bytes()) {
-        *byte = letter;
-    }
+    let letter = |at| word.as_bytes().get(at).copied().unwrap_or_default();
     ListToRead {
         id: DocId(1),
         list: uri(name.trim_start_matches(['=', '-', '+', '#'])),
@@ -227,7 +224,7 @@ pub fn version(name: &str, word: &str) -> ListToRead {
             changed: at(0),
             inode: 1,
         },
-        fingerprint: Fingerprint(fingerprint),
+        fingerprint: Fingerprint(std::array::from_fn(letter)),
         is_learned: name.starts_with('='),
         is_archived: name.starts_with('-'),
         closed_until: None,
