@@ -16,12 +16,11 @@ use std::time::Duration;
 use resourcesync::uri::Uri;
 
 use crate::announce::observation::MountId;
-use crate::announce::plan::{MassDeletion, Mode};
+use crate::announce::plan::Mode;
 use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::file::{Checked, ConfigFile};
 use crate::config::overrides::Overrides;
-use crate::tree::WatchMode;
 
 const SOURCE: &str = r#"
 [[source]]
@@ -29,7 +28,9 @@ name = "main"
 mount = [{ path = "www", url = "https://example.org" }]
 "#;
 
-fn environment() -> Environment {
+const HUB: &str = "[[hub]]\nurl = \"https://h.example/\"\n";
+
+pub(super) fn environment() -> Environment {
     Environment {
         default_file: PathBuf::from("/nowhere/config.toml"),
         current_dir: PathBuf::from("/here"),
@@ -37,7 +38,7 @@ fn environment() -> Environment {
     }
 }
 
-fn variables(
+pub(super) fn variables(
     named: impl IntoIterator<Item = (&'static str, &'static str)>,
 ) -> HashMap<OsString, OsString> {
     let named = named.into_iter();
@@ -93,25 +94,45 @@ fn message(outcome: Checked<Config>) -> String {
     }
 }
 
+/// Returns the message about a file, without its path.
+fn said(text: &str) -> String {
+    let message = message(read(text, &Overrides::default()));
+    let without = message.strip_prefix("/etc/c.toml:");
+    without.unwrap_or(&message).to_owned()
+}
+
+/// Checks what is `said` of each text of a table, in which the wanted message follows it in a line of its own, after `=> `,
+/// or a part of the message after `=> …`. All of them have the same lines `above`.
+#[track_caller]
+pub(super) fn assert_refused(above: &str, table: &str, said: impl Fn(&str) -> String) {
+    let (mut text, mut failures) = (above.to_owned(), Vec::new());
+    for line in table.trim().lines() {
+        let Some(want) = line.strip_prefix("=> ") else {
+            text += &format!("{line}\n");
+            continue;
+        };
+        let got = said(&text);
+        let is_as_wanted = match want.strip_prefix('…') {
+            Some(part) => got.contains(part),
+            None => got == want,
+        };
+        if !is_as_wanted {
+            failures.push(format!("{text}got:  {got}\nwant: {want}"));
+        }
+        above.clone_into(&mut text);
+    }
+    assert_eq!(text, above, "a message follows each text");
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
 #[test]
 fn two_flags_are_enough() {
     let overrides = flags(&[("root", "tree"), ("url", "http://localhost:8000")]);
     let config = load_in(&environment(), None, &overrides).unwrap();
     assert_eq!(config.file, None);
-    assert_eq!(
-        config.state_dir,
-        Path::new("/home/ann/.local/state/rsnotify")
-    );
-    assert_eq!(config.server.listen.to_string(), "127.0.0.1:8400");
-    assert_eq!(config.server.admin_listen.to_string(), "127.0.0.1:8401");
-    assert_eq!(config.sources.len(), 1);
     let source = &config.sources[0];
-    assert_eq!(source.name, "main");
     assert_eq!(source.mount[0].directory, Path::new("/here/tree"));
     assert_eq!(source.mount[0].prefix.as_str(), "http://localhost:8000/");
-    assert_eq!(source.mass_deletion.0, MassDeletion::Percent(50));
-    assert!(source.unadvertised_channels);
-    assert_eq!(source.watch, WatchMode::Auto);
     let published = source.mount[0].published();
     let candidates = source.plan(&mut (0..).map(MountId)).candidates;
     let accepts = |below: &[u8]| candidates.accepts(&published, below);

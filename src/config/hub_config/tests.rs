@@ -1,7 +1,6 @@
 //! Tests of the configuration of `rsnotify hub`.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use resourcesync::uri::Topic;
@@ -14,22 +13,20 @@ use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::overrides::Overrides;
 use crate::config::publisher::{self, Verify};
 use crate::config::reload::DaemonConfig;
+use crate::config::tests::{self, assert_refused, variables};
 
 const HUB: &str = "[hub]\nurl = \"https://hub.example/hub\"\n";
 const LIBRARY: &str = "[[publisher]]\nname = \"library\"\ntopics = [\"https://library.example\"]\n\
                        verify = \"topic\"\n";
 
 fn environment() -> Environment {
-    let variables = [
-        ("TOKEN", "books"),
-        ("OTHER", "boxes"),
-        ("HOME", "/home/ann"),
-    ];
-    let variables = variables.map(|(name, value)| (name.into(), value.into()));
     Environment {
-        default_file: PathBuf::from("/nowhere/config.toml"),
-        current_dir: PathBuf::from("/here"),
-        variables: HashMap::from(variables),
+        variables: variables([
+            ("TOKEN", "books"),
+            ("OTHER", "boxes"),
+            ("HOME", "/home/ann"),
+        ]),
+        ..tests::environment()
     }
 }
 
@@ -99,30 +96,33 @@ fn a_size_is_a_number_or_has_a_unit(#[case] key: &str, #[case] want: u32) {
     assert_eq!(config.hub.max_body.0, want);
 }
 
-#[rstest]
-#[case(
-    "[[publisher]]\nname = \"a\"\ntopics = [\"https://a.example/\"]\n",
-    "neither bearer_token_file nor verify = \"topic\" is set"
-)]
-#[case(
-    "[[publisher]]\nname = \"a\"\ntopics = []\nverify = \"topic\"\n",
-    "the list is empty: name at least one"
-)]
-#[case(
-    "[[publisher]]\nname = \" \"\ntopics = [\"https://a.example/\"]\nverify = \"topic\"\n",
-    "a name has at least one letter"
-)]
-#[case(
-    "[[publisher]]\nname = \"a\"\ntopics = [\"https://a.example/\"]\nverify = \"topics\"\n",
-    "did you mean \"topic\"?"
-)]
-#[case(
-    "[[publisher]]\nname = \"a\"\ntopics = [\"https://a.example/\"]\nbearer_token_file = { env = \"NONE\" }\n",
-    "the environment variable NONE is not set"
-)]
-fn a_publisher_that_proves_nothing_is_refused(#[case] publishers: &str, #[case] want: &str) {
-    let message = message(&format!("{HUB}{publishers}"));
-    assert!(message.contains(want), "{message}");
+#[test]
+fn a_publisher_that_proves_nothing_is_refused() {
+    assert_refused(
+        &format!("{HUB}[[publisher]]\n"),
+        r#"
+name = "a"
+topics = ["https://a.example/"]
+=> …neither bearer_token_file nor verify = "topic" is set
+name = "a"
+topics = []
+verify = "topic"
+=> …the list is empty: name at least one
+name = " "
+topics = ["https://a.example/"]
+verify = "topic"
+=> …a name has at least one letter
+name = "a"
+topics = ["https://a.example/"]
+verify = "topics"
+=> …did you mean "topic"?
+name = "a"
+topics = ["https://a.example/"]
+bearer_token_file = { env = "NONE" }
+=> …the environment variable NONE is not set
+"#,
+        message,
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::broker::feeds::message::{BrokerNotification, HashedPayload, resources
 use crate::broker::feeds::objects::{AtomForm, atom_messages};
 use crate::broker::settings::BrokerAddress;
 use crate::config::overrides::Overrides;
-use crate::config::tests::{SOURCE, message, read};
+use crate::config::tests::{SOURCE, assert_refused, message, read};
 
 const BROKER: &str = "[[broker]]\nname = \"repository\"\nurl = \"stomp://mq.example.org\"\n\
                       destination = \"/topic/content.change\"\n";
@@ -62,60 +62,45 @@ fn an_address_has_a_port_by_its_scheme() {
 
 #[test]
 fn every_mistake_is_named() {
-    for (more, want) in [
-        (
-            "channels = [\"changes\"]",
-            "\"changes\" is none of \"framework\", \"change\"",
-        ),
-        (
-            "channels = []",
-            "broker.channels: the list is empty: name at least one",
-        ),
-        (
-            "sources = []",
-            "broker.sources: the list is empty: name at least one",
-        ),
-        (
-            "sources = [\"mian\"]",
-            "\"mian\" is no source; did you mean \"main\"?",
-        ),
-        ("payload = \"json\"", "broker.payload: \"json\" is none of"),
-        (
-            "payload = \"atom\"\ntypes = [{ objects = \"[a\", type = \"Thesis\" }]",
-            ":10:22: broker.types.objects: error parsing glob",
-        ),
-        (
-            "payload = \"atom\"\ntypes = [{ objects = \"**\", type = \"a,b\" }]",
-            "a type is a URI or a word, without commas",
-        ),
-        (
-            "types = [{ objects = \"**\", type = \"Thesis\" }]",
-            "broker.types: it has no effect without feeds",
-        ),
-        ("vhost = \"\"", "broker.vhost"),
-        (
-            "username = \"a\"",
-            "broker.username: it needs password_file too",
-        ),
-        (
-            "client_key = \"k\"",
-            "broker.client_key: it needs client_cert too",
-        ),
-        ("timeout = \"0s\"", "it must be longer than zero"),
-        (
-            "headers = { seq = \"1\" }",
-            "each message has this header already",
-        ),
-        (
-            "headers = { a = \"\\u0001\" }",
-            "the value has a control character",
-        ),
-        ("hub = \"x\"", "broker.hub: there is no such key"),
-        (BROKER, "there is a broker repository already"),
-    ] {
-        let said = wrong(more);
-        assert!(said.contains(want), "{more}: {said}");
-    }
+    assert_refused(
+        "",
+        r#"
+channels = ["changes"]
+=> …"changes" is none of "framework", "change"
+channels = []
+=> …broker.channels: the list is empty: name at least one
+sources = []
+=> …broker.sources: the list is empty: name at least one
+sources = ["mian"]
+=> …"mian" is no source; did you mean "main"?
+payload = "json"
+=> …broker.payload: "json" is none of
+payload = "atom"
+types = [{ objects = "[a", type = "Thesis" }]
+=> …:10:22: broker.types.objects: error parsing glob
+payload = "atom"
+types = [{ objects = "**", type = "a,b" }]
+=> …a type is a URI or a word, without commas
+types = [{ objects = "**", type = "Thesis" }]
+=> …broker.types: it has no effect without feeds
+vhost = ""
+=> …broker.vhost
+username = "a"
+=> …broker.username: it needs password_file too
+client_key = "k"
+=> …broker.client_key: it needs client_cert too
+timeout = "0s"
+=> …it must be longer than zero
+headers = { seq = "1" }
+=> …each message has this header already
+headers = { a = "\u0001" }
+=> …the value has a control character
+hub = "x"
+=> …broker.hub: there is no such key
+"#,
+        wrong,
+    );
+    assert!(wrong(BROKER).contains("there is a broker repository already"));
     for (key, value, want) in [
         ("repository", "a b", "a name has letters, digits"),
         (

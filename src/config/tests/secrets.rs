@@ -10,11 +10,13 @@ use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::file::ConfigError;
 use crate::config::overrides::Overrides;
-use crate::config::tests::{SOURCE, environment, load_in, message, publish_url};
+use crate::config::tests::{
+    HUB, SOURCE, assert_refused, environment, load_in, message, publish_url,
+};
 
 /// Reads a configuration of one hub with these keys.
 fn load(path: &Path, environment: Environment, hub: &str) -> Result<Config, ConfigError> {
-    let text = format!("{SOURCE}[[hub]]\nurl = \"https://h.example/\"\n{hub}\n");
+    let text = format!("{SOURCE}{HUB}{hub}\n");
     fs::write(path, text).unwrap();
     load_in(&environment, Some(path), &Overrides::default())
 }
@@ -77,58 +79,39 @@ fn secrets_are_read_from_files_and_never_printed() {
     assert_eq!(password.reveal(), "hunter2");
     assert_eq!(config.hubs[0].username.as_deref(), Some("ann"));
 
-    for (hub, want) in [
-        (
-            "publish_url = { file = \"token\" }",
-            "7:15: hub.publish_url: it holds no absolute URI such as https://hub.example.net/publish?key=…, \
-             without user name and password",
-        ),
-        (
-            "bearer_token_file = \"hunter2hunter2hunter2hunter2hunt\"",
-            "7:21: hub.bearer_token_file: no such file; if this is the secret itself, write it into a file, and \
-             name that here",
-        ),
-        (
-            "bearer_token_file = \"empty\"",
-            "7:21: hub.bearer_token_file: empty is empty",
-        ),
-        (
-            "bearer_token_file = \"lines\"",
-            "7:21: hub.bearer_token_file: lines has more than one line, or control characters",
-        ),
-        (
-            "bearer_token_file = \"/dev/zero\"",
-            "7:21: hub.bearer_token_file: /dev/zero is larger than 64 KiB",
-        ),
-        (
-            "headers = { A = { file = \"lines\" } }",
-            "7:17: hub.headers.A: lines has more than one line, or control characters",
-        ),
-        (
-            "ca_file = \"token\"",
-            "7:11: hub.ca_file: token has no -----BEGIN … CERTIFICATE----- line",
-        ),
-        (
-            "client_cert = \"cert.pem\"\nclient_key = \"cert.pem\"",
-            "8:14: hub.client_key: cert.pem has no -----BEGIN … PRIVATE KEY----- line",
-        ),
-        (
-            "username = \"a:b\"\npassword_file = \"password\"",
-            "7:12: hub.username: a user name has no \":\" and no control characters",
-        ),
-        (
-            "bearer_token_file = \"token\"\nheaders = { authorization = { file = \"token\" } }",
-            "8:11: hub.headers: an Authorization header beside a bearer token or a password: keep one",
-        ),
-    ] {
-        let got = message(load(hub));
-        assert!(!got.contains("hunter"), "{got}");
-        assert_eq!(
-            got.split_once("config.toml:").map(|(_, rest)| rest),
-            Some(want),
-            "{got}"
-        );
-    }
+    assert_refused(
+        "",
+        r#"
+publish_url = { file = "token" }
+=> 7:15: hub.publish_url: it holds no absolute URI such as https://hub.example.net/publish?key=…, without user name and password
+bearer_token_file = "hunter2hunter2hunter2hunter2hunt"
+=> 7:21: hub.bearer_token_file: no such file; if this is the secret itself, write it into a file, and name that here
+bearer_token_file = "empty"
+=> 7:21: hub.bearer_token_file: empty is empty
+bearer_token_file = "lines"
+=> 7:21: hub.bearer_token_file: lines has more than one line, or control characters
+bearer_token_file = "/dev/zero"
+=> 7:21: hub.bearer_token_file: /dev/zero is larger than 64 KiB
+headers = { A = { file = "lines" } }
+=> 7:17: hub.headers.A: lines has more than one line, or control characters
+ca_file = "token"
+=> 7:11: hub.ca_file: token has no -----BEGIN … CERTIFICATE----- line
+client_cert = "cert.pem"
+client_key = "cert.pem"
+=> 8:14: hub.client_key: cert.pem has no -----BEGIN … PRIVATE KEY----- line
+username = "a:b"
+password_file = "password"
+=> 7:12: hub.username: a user name has no ":" and no control characters
+bearer_token_file = "token"
+headers = { authorization = { file = "token" } }
+=> 8:11: hub.headers: an Authorization header beside a bearer token or a password: keep one
+"#,
+        |hub| {
+            let got = message(load(hub));
+            assert!(!got.contains("hunter"), "{got}");
+            got.split_once("config.toml:").unwrap().1.to_owned()
+        },
+    );
 }
 
 #[test]
@@ -185,49 +168,31 @@ fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
     assert_eq!(key.reveal(), pem("PRIVATE KEY"));
     assert!(!format!("{:?}", hub.headers).contains("hunter"));
 
-    let there = directory.path().display();
-    for (hub, want) in [
-        (
-            "bearer_token_file = { env = \"HUB_TOKN\" }",
-            "the environment variable HUB_TOKN is not set, or empty".to_owned(),
-        ),
-        (
-            "bearer_token_file = { env = \"HUB_EMPTY\" }",
-            "the environment variable HUB_EMPTY is not set, or empty".to_owned(),
-        ),
-        (
-            "bearer_token_file = { env = \"HUB_LINES\" }",
-            "$HUB_LINES has more than one line, or control characters".to_owned(),
-        ),
-        (
-            "bearer_token_file = { credential = \"lines\" }",
-            "the credential lines has more than one line, or control characters".to_owned(),
-        ),
-        (
-            "bearer_token_file = { credential = \"tokn\" }",
-            format!(
-                "there is no credential tokn in {there}: put LoadCredential=tokn:/path/to/it into the service's unit"
-            ),
-        ),
-        (
-            "bearer_token_file = { credential = \"../token\" }",
-            "\"../token\" cannot name a credential: write the name that LoadCredential= gives it"
-                .to_owned(),
-        ),
-        (
-            "bearer_token_file = { file = \"token\", env = \"HUB_TOKEN\" }",
-            "expected a text, { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }"
-                .to_owned(),
-        ),
-    ] {
-        let got = message(load(&path, with_variables(), hub));
-        let want = format!("7:21: hub.bearer_token_file: {want}");
-        assert_eq!(
-            got.split_once("config.toml:").map(|(_, rest)| rest),
-            Some(&*want),
-            "{got}"
-        );
-    }
+    let there = directory.path().display().to_string();
+    assert_refused(
+        "",
+        r#"
+bearer_token_file = { env = "HUB_TOKN" }
+=> the environment variable HUB_TOKN is not set, or empty
+bearer_token_file = { env = "HUB_EMPTY" }
+=> the environment variable HUB_EMPTY is not set, or empty
+bearer_token_file = { env = "HUB_LINES" }
+=> $HUB_LINES has more than one line, or control characters
+bearer_token_file = { credential = "lines" }
+=> the credential lines has more than one line, or control characters
+bearer_token_file = { credential = "tokn" }
+=> there is no credential tokn in DIR: put LoadCredential=tokn:/path/to/it into the service's unit
+bearer_token_file = { credential = "../token" }
+=> "../token" cannot name a credential: write the name that LoadCredential= gives it
+bearer_token_file = { file = "token", env = "HUB_TOKEN" }
+=> expected a text, { file = "..." }, { env = "..." } or { credential = "..." }
+"#,
+        |hub| {
+            let got = message(load(&path, with_variables(), hub)).replace(&there, "DIR");
+            let (_, of_key) = got.split_once("7:21: hub.bearer_token_file: ").unwrap();
+            of_key.to_owned()
+        },
+    );
     let got = message(load(
         &path,
         environment(),

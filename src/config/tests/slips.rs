@@ -1,16 +1,7 @@
 //! Tests of messages about misspelt keys and values of the wrong kind.
 
 use crate::config::overrides::Overrides;
-use crate::config::tests::{SOURCE, flags, message, read};
-
-/// Returns the message about a file, without its path.
-fn said(text: &str) -> String {
-    let message = message(read(text, &Overrides::default()));
-    message
-        .strip_prefix("/etc/c.toml:")
-        .unwrap_or(&message)
-        .to_owned()
-}
+use crate::config::tests::{SOURCE, assert_refused, flags, message, read, said};
 
 #[test]
 fn every_misspelt_table_is_named_with_the_one_that_was_meant() {
@@ -33,116 +24,103 @@ fn every_misspelt_table_is_named_with_the_one_that_was_meant() {
 
 #[test]
 fn a_table_that_is_written_as_another_kind_is_told_how_to_be_written() {
-    for (text, want) in [
-        (
-            "[hub]\nurl = \"https://h.example/\"\n",
-            "5:1: hub: this table may be repeated: write [[hub]], or a list [{ … }]",
-        ),
-        (
-            "[[window]]\n",
-            "5:1: window: this table may appear only once: write [window]",
-        ),
-    ] {
-        assert_eq!(said(&format!("{SOURCE}{text}")), want);
-    }
+    assert_refused(
+        SOURCE,
+        r#"
+[hub]
+url = "https://h.example/"
+=> 5:1: hub: this table may be repeated: write [[hub]], or a list [{ … }]
+[[window]]
+=> 5:1: window: this table may appear only once: write [window]
+"#,
+        said,
+    );
 }
 
 #[test]
 fn the_first_slip_of_the_file_is_named_before_any_value_that_is_wrong() {
-    for (text, want) in [
-        (
-            "watc = \"poll\"\nsetle = \"1s\"\n",
-            "5:1: source.watc: there is no such key; did you mean \"watch\"?",
-        ),
-        (
-            "settle = \"x\"\nwatch = 3\n[sever]\n",
-            "6:9: source.watch: write one of \"auto\", \"inotify\", \"notify\", \"poll\"",
-        ),
-        (
-            "exclude = [1, 2]\n[[hub]]\nurl = 7\n",
-            "5:12: source.exclude: write \"1\", with quotation marks",
-        ),
-        (
-            "[[hub]]\nurl = 7\n",
-            "6:7: hub.url: write \"7\", with quotation marks",
-        ),
-        (
-            "[[hub]]\nurll = \"https://h.example/\"\n",
-            "6:1: hub.urll: there is no such key; did you mean \"url\"?",
-        ),
-        (
-            "[[hub]]\nmode = \"pong\"\n",
-            "6:8: hub.mode: \"pong\" is none of \"content\", \"ping\", \"content-query\"; did you mean \"ping\"?",
-        ),
-        (
-            "[window]\nquiet = 2\nmax_wait = \"1s\"\n",
-            "6:9: window.quiet: write \"2s\"",
-        ),
-        (
-            "[server]\npublic_uri = \"https://pub.example/\"\nlisten = \"0.0.0.0:80\"\n",
-            "6:1: server.public_uri: there is no such key; did you mean \"public_url\"?",
-        ),
-    ] {
-        assert_eq!(said(&format!("{SOURCE}{text}")), want, "{text}");
-    }
+    assert_refused(
+        SOURCE,
+        r#"
+watc = "poll"
+setle = "1s"
+=> 5:1: source.watc: there is no such key; did you mean "watch"?
+settle = "x"
+watch = 3
+[sever]
+=> 6:9: source.watch: write one of "auto", "inotify", "notify", "poll"
+exclude = [1, 2]
+[[hub]]
+url = 7
+=> 5:12: source.exclude: write "1", with quotation marks
+[[hub]]
+url = 7
+=> 6:7: hub.url: write "7", with quotation marks
+[[hub]]
+urll = "https://h.example/"
+=> 6:1: hub.urll: there is no such key; did you mean "url"?
+[[hub]]
+mode = "pong"
+=> 6:8: hub.mode: "pong" is none of "content", "ping", "content-query"; did you mean "ping"?
+[window]
+quiet = 2
+max_wait = "1s"
+=> 6:9: window.quiet: write "2s"
+[server]
+public_uri = "https://pub.example/"
+listen = "0.0.0.0:80"
+=> 6:1: server.public_uri: there is no such key; did you mean "public_url"?
+"#,
+        said,
+    );
     let want = "1:3: sources: there is no such key; did you mean \"source\"?";
     assert_eq!(said("[[sources]]\nname = \"a\"\n"), want);
 }
 
 #[test]
 fn a_value_of_another_type_is_told_what_to_write() {
-    for (text, want) in [
-        (
-            "include = \"**/*.xml\"\n",
-            "5:11: source.include: it is a list: write [\"**/*.xml\"]",
-        ),
-        (
-            "rescan_interval = 30\n",
-            "5:19: source.rescan_interval: write \"30s\"",
-        ),
-        (
-            "mass_deletion = 50\n",
-            "5:17: source.mass_deletion: write \"50%\" or \"never\"",
-        ),
-        (
-            "announce_existing = \"true\"\n",
-            "5:21: source.announce_existing: write true or false, without quotation marks",
-        ),
-        (
-            "[window]\nmax_entries = \"10\"\n",
-            "6:15: window.max_entries: write 10, without quotation marks",
-        ),
-        (
-            "[server]\nlisten = 8400\n",
-            "6:10: server.listen: write \"127.0.0.1:8400\"",
-        ),
-        (
-            "[[hub]]\nurl = [\"https://h.example/\"]\n",
-            "6:7: hub.url: it is one text: write \"…\", without [ ]",
-        ),
-        (
-            "[embedded_hub]\ncallback_ports = 80\n",
-            "6:18: embedded_hub.callback_ports: it is a list: write [\"80\"]",
-        ),
-    ] {
-        assert_eq!(said(&format!("{SOURCE}{text}")), want, "{text}");
-    }
-    for (text, want) in [
-        (
-            "[[source]]\nname = \"main\"\nmount = \"www\"\n",
-            "3:9: source.mount: write mount = [{ path = \"www\", url = \"…\" }]",
-        ),
-        (
-            "[[source]]\nname = \"main\"\nmount = [\"www\"]\n",
-            "3:10: source.mount: write mount = [{ path = \"www\", url = \"…\" }]",
-        ),
-        (
-            "source = \"www\"\n",
-            "1:10: source: it is a table: write [[source]] and its keys below",
-        ),
-    ] {
-        assert_eq!(said(text), want, "{text}");
-    }
+    assert_refused(
+        SOURCE,
+        r#"
+include = "**/*.xml"
+=> 5:11: source.include: it is a list: write ["**/*.xml"]
+rescan_interval = 30
+=> 5:19: source.rescan_interval: write "30s"
+mass_deletion = 50
+=> 5:17: source.mass_deletion: write "50%" or "never"
+announce_existing = "true"
+=> 5:21: source.announce_existing: write true or false, without quotation marks
+[window]
+max_entries = "10"
+=> 6:15: window.max_entries: write 10, without quotation marks
+[server]
+listen = 8400
+=> 6:10: server.listen: write "127.0.0.1:8400"
+[[hub]]
+url = ["https://h.example/"]
+=> 6:7: hub.url: it is one text: write "…", without [ ]
+[embedded_hub]
+callback_ports = 80
+=> 6:18: embedded_hub.callback_ports: it is a list: write ["80"]
+"#,
+        said,
+    );
+    assert_refused(
+        "",
+        r#"
+[[source]]
+name = "main"
+mount = "www"
+=> 3:9: source.mount: write mount = [{ path = "www", url = "…" }]
+[[source]]
+name = "main"
+mount = ["www"]
+=> 3:10: source.mount: write mount = [{ path = "www", url = "…" }]
+source = "www"
+=> 1:10: source: it is a table: write [[source]] and its keys below
+"#,
+        said,
+    );
 }
 
 #[test]
