@@ -78,21 +78,17 @@ pub struct DaemonOptions {
 
 impl StateOptions {
     pub fn overrides(&self) -> Overrides {
-        let tree = TreeOptions {
-            state: self.clone(),
-            ..TreeOptions::default()
-        };
-        tree.overrides()
+        let mut overrides = Overrides::default();
+        overrides.source.tree.state = self.clone();
+        overrides
     }
 }
 
 impl TreeOptions {
     pub fn overrides(&self) -> Overrides {
-        let source = SourceOptions {
-            tree: self.clone(),
-            ..SourceOptions::default()
-        };
-        source.overrides()
+        let mut overrides = Overrides::default();
+        overrides.source.tree = self.clone();
+        overrides
     }
 }
 

@@ -168,17 +168,22 @@ fn named<'a, T: PartialEq>(
 ) -> Vec<String> {
     let index = |all: &'a [T]| BTreeMap::from_iter(all.iter().map(|one| (name(one), one)));
     let (old, new) = (index(before), index(after));
-    let names = |all: &[T], is_it: &dyn Fn(&str, &T) -> bool| -> Vec<String> {
-        let named = all.iter().map(|one| (name(one), one));
-        let those = named.filter(|(name, one)| is_it(name, one));
-        those.map(|(name, _)| name).collect()
-    };
-    let is_other = |name: &str, one: &T| old.get(name).is_some_and(|before| *before != one);
-    let all = [
-        (names(after, &|name, _| !old.contains_key(name)), "added"),
-        (names(before, &|name, _| !new.contains_key(name)), "removed"),
-        (names(after, &is_other), "changed"),
-    ];
+    let (mut added, mut removed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+    for one in after {
+        let name = name(one);
+        match old.get(&name) {
+            None => added.push(name),
+            Some(before) if *before != one => changed.push(name),
+            Some(_) => {}
+        }
+    }
+    removed.extend(
+        before
+            .iter()
+            .map(name)
+            .filter(|name| !new.contains_key(name)),
+    );
+    let all = [(added, "added"), (removed, "removed"), (changed, "changed")];
     let words = all.iter().filter_map(|(names, verb)| match names.len() {
         0 => None,
         1..=MAX_NAMES => Some(format!("{kind} {} {verb}", names.join(", "))),
@@ -194,11 +199,11 @@ mod tests {
     use super::*;
 
     /// A source for each name, and more keys.
-    fn configured(sources: &[&str], more: &str) -> Config {
+    fn configured(sources: &str, more: &str) -> Config {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("c.toml");
         let sources: String = sources
-            .iter()
+            .split(' ')
             .map(|name| {
                 format!(
                     "[[source]]\nname = \"{name}\"\nmount = [{{ path = \"/{name}\", url = \"https://{name}.org/\" }}]\n"
@@ -223,48 +228,31 @@ mod tests {
         });
         let both = format!("{HUB}{}", channels.concat());
         let one = format!("{HUB}{}", channels[0]);
-        for (before, after, want) in [
+        let (window, token, both, one) = (&*window, &*token, &*both, &*one);
+        for (sources, more, sources_after, more_after, want) in [
+            ("a", HUB, "a", HUB, "nothing changed"),
+            ("b", HUB, "a b", HUB, "source a added"),
+            ("a b", HUB, "b", window, "source a removed; window changed"),
+            ("a", HUB, "a", token, "hub https://h.example/ changed"),
             (
-                configured(&["a"], HUB),
-                configured(&["a"], HUB),
-                "nothing changed",
-            ),
-            (
-                configured(&["b"], HUB),
-                configured(&["a", "b"], HUB),
-                "source a added",
-            ),
-            (
-                configured(&["a", "b"], HUB),
-                configured(&["b"], &window),
-                "source a removed; window changed",
-            ),
-            (
-                configured(&["a"], HUB),
-                configured(&["a"], &token),
-                "hub https://h.example/ changed",
-            ),
-            (
-                configured(&["a"], HUB),
-                configured(&["a"], ""),
+                "a",
+                HUB,
+                "a",
+                "",
                 "hub https://h.example/ removed; embedded hub /hub added",
             ),
+            ("a", HUB, "a b c d e", HUB, "4 sources added"),
+            ("a", both, "a", both, "nothing changed"),
             (
-                configured(&["a"], HUB),
-                configured(&["a", "b", "c", "d", "e"], HUB),
-                "4 sources added",
-            ),
-            (
-                configured(&["a"], &both),
-                configured(&["a"], &both),
-                "nothing changed",
-            ),
-            (
-                configured(&["a"], &both),
-                configured(&["a"], &one),
+                "a",
+                both,
+                "a",
+                one,
                 "channel https://a.org/c.xml (change) removed",
             ),
         ] {
+            let before = configured(sources, more);
+            let after = configured(sources_after, more_after);
             assert_eq!(before.difference(&after), want);
         }
     }
