@@ -382,11 +382,13 @@ mod tests {
     use std::fs;
     use std::time::{Duration, SystemTime};
 
+    use rstest::rstest;
+
     use super::*;
 
-    /// Returns what is current of lists, each with its name, its root-level `rs:md` and its entries, such as
+    /// Returns what is current of lists. Each is a line: its name and its times, then its entries, such as
     /// `created a 09:00`. Files of later ones are newer, unless `is_same_time`.
-    fn current(lists: &[(&str, &str, &[&str])], is_same_time: bool) -> Vec<String> {
+    fn current(lists: &str, is_same_time: bool) -> String {
         let directory = tempfile::tempdir().unwrap();
         let mut set = Set {
             source: "main".to_owned(),
@@ -394,11 +396,21 @@ mod tests {
             topic: Topic::new("https://e.org/topic"),
             lists: Vec::new(),
         };
-        for (age, (name, md, entries)) in lists.iter().rev().enumerate() {
-            let entries = entries.iter().map(|entry| {
+        // A time, with its day if it is another one.
+        let at = |name: &str, time: &str| match time.split_once('T') {
+            Some(_) => format!("{name}=\"2024-11-{time}:00Z\""),
+            None => format!("{name}=\"2024-11-20T{time}:00Z\""),
+        };
+        for (age, list) in lists.trim().lines().rev().enumerate() {
+            let mut parts = list.trim().split(" | ");
+            let mut words = parts.next().unwrap().split(' ');
+            let name = words.next().unwrap();
+            let times = words.map(|word| word.split_once('=').unwrap());
+            let times: Vec<String> = times.map(|(name, time)| at(name, time)).collect();
+            let md = times.join(" ");
+            let entries = parts.map(|entry| {
                 let words: Vec<&str> = entry.split(' ').collect();
-                let time = words.get(2);
-                let datetime = time.map(|time| format!("datetime=\"2024-11-20T{time}:00Z\""));
+                let datetime = words.get(2).map(|time| at("datetime", time));
                 format!(
                     "<url><loc>https://e.org/{}</loc><rs:md change=\"{}\" {}/></url>",
                     words[1],
@@ -443,123 +455,72 @@ mod tests {
             file.each(take).unwrap();
         }
         resources.sort();
-        resources
+        resources.join(" ")
     }
 
-    #[test]
-    fn the_last_thing_that_the_lists_say_counts() {
-        let at = "at=\"2024-11-20T10:00:00Z\"";
-        let from = "from=\"2024-11-20T10:00:00Z\"";
-        for (lists, want) in [
-            // A Resource List, and what changed since.
-            (
-                &[
-                    ("r.xml", at, &["x a", "x b", "x c"][..]),
-                    (
-                        "c.xml",
-                        "",
-                        &["deleted a 11:00", "created d 11:01", "deleted c"],
-                    ),
-                ][..],
-                &["b", "d"][..],
-            ),
-            // What changed before it is in it, or is not there.
-            (
-                &[
-                    ("c.xml", "", &["deleted a 09:00", "created d 09:01"]),
-                    ("r.xml", at, &["x a"]),
-                ],
-                &["a"],
-            ),
-            // A list that begins with it, without datetimes or with those of the versions that it deletes.
-            (
-                &[
-                    (
-                        "c.xml",
-                        from,
-                        &["deleted a", "deleted b 08:00", "created d"],
-                    ),
-                    ("r.xml", at, &["x a", "x b"]),
-                ],
-                &["d"],
-            ),
-            // Neither is dated: the newer one counts.
-            (
-                &[("r.xml", "", &["x a"]), ("c.xml", "", &["deleted a"])],
-                &[],
-            ),
-            (
-                &[("c.xml", "", &["deleted a"]), ("r.xml", "", &["x a"])],
-                &["a"],
-            ),
-            // Intervals count before the order of the files.
-            (
-                &[
-                    ("c2.xml", from, &["deleted a 09:00"]),
-                    (
-                        "c1.xml",
-                        "from=\"2024-11-20T09:00:00Z\" until=\"2024-11-20T10:00:00Z\"",
-                        &["created a 10:30"],
-                    ),
-                ],
-                &[],
-            ),
-            // A list that begins before it, without datetimes.
-            (
-                &[
-                    (
-                        "c.xml",
-                        "from=\"2024-11-18T10:00:00Z\"",
-                        &["deleted a", "created d"],
-                    ),
-                    ("r.xml", at, &["x a", "x b"]),
-                ],
-                &["b", "d"],
-            ),
-            (
-                &[
-                    (
-                        "c.xml",
-                        "from=\"2024-11-18T10:00:00Z\" until=\"2024-11-19T10:00:00Z\"",
-                        &["deleted a"],
-                    ),
-                    ("r.xml", at, &["x a"]),
-                ],
-                &["a"],
-            ),
-            // A deletion with the datetime of the version that it deletes is no sign that the newest is first.
-            (
-                &[("c.xml", "", &["updated a 10:00", "deleted a 09:00"])],
-                &[],
-            ),
-            // The order of entries counts, also if the newest is first.
-            (
-                &[(
-                    "c.xml",
-                    "",
-                    &["updated a 10:00", "deleted a 09:00", "created b 11:00"],
-                )],
-                &["b"],
-            ),
-            (
-                &[(
-                    "c.xml",
-                    "",
-                    &["created b 11:00", "deleted a 10:00", "created a 09:00"],
-                )],
-                &["b"],
-            ),
-        ] {
-            assert_eq!(current(lists, false), want, "{lists:?}");
-        }
+    #[rstest]
+    #[case::a_resource_list_and_what_changed_since(
+        "r.xml at=10:00 | x a | x b | x c
+         c.xml | deleted a 11:00 | created d 11:01 | deleted c",
+        "b d"
+    )]
+    #[case::what_changed_before_it_is_in_it_or_is_not_there(
+        "c.xml | deleted a 09:00 | created d 09:01
+         r.xml at=10:00 | x a",
+        "a"
+    )]
+    #[case::a_list_that_begins_with_it_without_datetimes_or_with_those_of_deleted_versions(
+        "c.xml from=10:00 | deleted a | deleted b 08:00 | created d
+         r.xml at=10:00 | x a | x b",
+        "d"
+    )]
+    #[case::neither_is_dated_and_the_newer_one_counts(
+        "r.xml | x a
+         c.xml | deleted a",
+        ""
+    )]
+    #[case::neither_is_dated_and_the_newer_one_counts_the_other_way(
+        "c.xml | deleted a
+         r.xml | x a",
+        "a"
+    )]
+    #[case::intervals_count_before_the_order_of_the_files(
+        "c2.xml from=10:00 | deleted a 09:00
+         c1.xml from=09:00 until=10:00 | created a 10:30",
+        ""
+    )]
+    #[case::a_list_that_begins_before_it_without_datetimes(
+        "c.xml from=18T10:00 | deleted a | created d
+         r.xml at=10:00 | x a | x b",
+        "b d"
+    )]
+    #[case::a_list_that_ends_before_it_without_datetimes(
+        "c.xml from=18T10:00 until=19T10:00 | deleted a
+         r.xml at=10:00 | x a",
+        "a"
+    )]
+    // A deletion with the datetime of the version that it deletes is no sign that the newest is first.
+    #[case::a_deletion_with_an_earlier_datetime("c.xml | updated a 10:00 | deleted a 09:00", "")]
+    #[case::the_order_of_entries_counts(
+        "c.xml | updated a 10:00 | deleted a 09:00 | created b 11:00",
+        "b"
+    )]
+    #[case::the_order_of_entries_counts_also_if_the_newest_is_first(
+        "c.xml | created b 11:00 | deleted a 10:00 | created a 09:00",
+        "b"
+    )]
+    fn the_last_thing_that_the_lists_say_counts(#[case] lists: &str, #[case] want: &str) {
+        assert_eq!(current(lists, false), want);
     }
 
-    #[test]
-    fn lists_without_times_are_ordered_by_the_numbers_in_their_names() {
-        for (before, after) in [("c-9.xml", "c-10.xml"), ("c09", "c10")] {
-            let lists: [(&str, &str, &[&str]); 2] =
-                [(after, "", &["deleted a"]), (before, "", &["created a"])];
-            assert_eq!(current(&lists, true), [""; 0], "{before} {after}");
-        }
+    #[rstest]
+    #[case("c-9.xml", "c-10.xml")]
+    #[case("c09", "c10")]
+    fn lists_without_times_are_ordered_by_the_numbers_in_their_names(
+        #[case] before: &str,
+        #[case] after: &str,
+    ) {
+        let lists = format!("{after} | deleted a\n{before} | created a");
+        assert_eq!(current(&lists, true), "");
     }
 }
