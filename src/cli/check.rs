@@ -239,27 +239,23 @@ fn tree(
             tree.add(&group.kind, group.examples.iter().cloned(), group.more());
         }
     }
+    let diagnostics = &mut tree.diagnostics;
     let suspensions = scan.suspensions()?.into_iter();
-    let suspensions = suspensions.map(|(message, missing)| Diagnostic::finding(message, missing));
-    tree.diagnostics.extend(suspensions);
-    tree.diagnostics.extend(machine::unreadable(scan));
+    diagnostics.extend(suspensions.map(|(message, missing)| Diagnostic::finding(message, missing)));
+    diagnostics.extend(machine::unreadable(scan));
     if let Some((changed, path)) = &scan.latest {
-        let diagnostic = clock::file_system(&path.to_string(), *changed, Timestamp::now());
-        tree.diagnostics.extend(diagnostic);
+        let path = path.to_string();
+        diagnostics.extend(clock::file_system(&path, *changed, Timestamp::now()));
     }
     let without_channel = report::channels::sets_without_channel(reader)?;
-    tree.diagnostics
-        .extend(topic::changes_not_enabled(&without_channel));
+    diagnostics.extend(topic::changes_not_enabled(&without_channel));
     let without_list = report::channels::channels_without_list(reader)?;
-    tree.diagnostics
-        .extend(topic::no_change_list(&without_list));
+    diagnostics.extend(topic::no_change_list(&without_list));
     for group in groups.iter().filter(|group| group.acknowledged) {
         let count = counted(group.count, "finding");
-        let message = format!(
-            "{count} of the kind {} acknowledged by the configuration",
-            group.kind
-        );
-        tree.diagnostics.push(Diagnostic::note(message, ""));
+        let kind = &group.kind;
+        let message = format!("{count} of the kind {kind} acknowledged by the configuration");
+        diagnostics.push(Diagnostic::note(message, ""));
     }
     Ok(tree)
 }

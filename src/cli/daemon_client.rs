@@ -178,9 +178,7 @@ fn answer_from(
         drop(state);
         (None, open_to_read(&config.state_dir)?)
     } else {
-        state
-            .map(|(file, state)| (Some(file), Some(state)))
-            .unwrap_or_default()
+        state.unzip()
     };
     let state = state.map_or_else(in_memory, Ok)?;
     let now = Clock::start(last_time_saved(&state)?).now();
@@ -241,10 +239,8 @@ fn answer_of_hub(
     state: Option<OpenState>,
     request: ControlRequest,
 ) -> anyhow::Result<ControlReply> {
-    let (_lock, state) = match state {
-        Some((file, state)) => (Some(file), state),
-        None => (None, in_memory()?),
-    };
+    let (_lock, state) = state.unzip();
+    let state = state.map_or_else(in_memory, Ok)?;
     let db = Db(&state);
     let now = Clock::start(last_time_saved(&state)?).now();
     let (mut subscriptions, _) = Subscriptions::restore(hub::load(db)?);

@@ -170,11 +170,12 @@ impl OneShotScan {
     }
 
     fn observe(&mut self, reported: TreeReport) -> state::Result<()> {
-        match &reported {
-            TreeReport::Event(Event::Observed(observations)) => {
-                for observation in observations {
-                    self.see(observation);
+        match reported {
+            TreeReport::Event(event) => {
+                if let Event::Observed(observations) = &event {
+                    observations.iter().for_each(|observed| self.see(observed));
                 }
+                self.step(event)?;
             }
             TreeReport::Notice(notice) if notice.is_warning() => {
                 self.unreadable += usize::from(matches!(notice, TreeNotice::Unreadable { .. }));
@@ -187,7 +188,7 @@ impl OneShotScan {
             } => {
                 // What the state knows, and the sweep did not meet.
                 let mut missing = self.remembered()?;
-                missing.retain(|path| path.mount == *mount && !self.seen.contains(path));
+                missing.retain(|path| path.mount == mount && !self.seen.contains(path));
                 let missing = missing.into_iter().map(|path| Observation {
                     path,
                     at: Timestamp::now(),
@@ -197,10 +198,7 @@ impl OneShotScan {
             }
             _ => {}
         }
-        match reported {
-            TreeReport::Event(event) => self.step(event),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn see(&mut self, observation: &Observation) {

@@ -66,8 +66,14 @@ pub fn shown(text: impl Display) -> String {
     excerpt(&escaped(&text.to_string()), MAX_CHARACTERS)
 }
 
-/// Lines in columns; `numbers` are the right-aligned columns.
-pub fn aligned<const N: usize>(lines: &[[String; N]], numbers: &[usize]) -> Vec<String> {
+/// Returns lines in columns, below a header; `numbers` are the right-aligned columns.
+pub fn aligned<const N: usize>(
+    header: [&str; N],
+    lines: impl Iterator<Item = [String; N]>,
+    numbers: &[usize],
+) -> Vec<String> {
+    let header = header.map(str::to_owned);
+    let lines: Vec<[String; N]> = std::iter::once(header).chain(lines).collect();
     let widths: [usize; N] = std::array::from_fn(|column| {
         let lengths = lines.iter().map(|line| line[column].chars().count());
         lengths.max().unwrap_or_default()

@@ -78,6 +78,25 @@ pub fn snippet(
         makes_topics.then_some(public_url),
         embedded.map(|embedded| embedded.hub(public_url)).as_ref(),
     );
+    let trust = embedded.and_then(|hub| trust("embedded_hub", &hub.trusted_proxies, &behind));
+    write(&passing, server, &behind, trust)
+}
+
+/// Prints the lines for `rsnotify hub`, which serves nothing but the hub.
+fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
+    let behind = behind(&config.server.listen)?;
+    let passing = passing(&BTreeSet::new(), None, Some(&config.hub.url));
+    let trust = trust("hub", &config.hub.trusted_proxies, &behind);
+    write(&passing, server, &behind, trust)
+}
+
+/// Prints the lines, and on standard error what is special about them.
+fn write(
+    passing: &Passing,
+    server: WebServer,
+    behind: &Address,
+    trust: Option<String>,
+) -> anyhow::Result<Exit> {
     for (address, reason) in &passing.refused {
         say(format_args!("{address} cannot be passed on: {reason}"));
     }
@@ -87,28 +106,6 @@ pub fn snippet(
             "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
         ));
     }
-    let embedded = config.embedded_hub.as_ref();
-    let trust = embedded.and_then(|hub| trust("embedded_hub", &hub.trusted_proxies, &behind));
-    write(&passing, server, &behind, trust)
-}
-
-/// Prints the lines for `rsnotify hub`, which serves nothing but the hub.
-fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
-    let behind = behind(&config.server.listen)?;
-    let passing = passing(&BTreeSet::new(), None, Some(&config.hub.url));
-    for (address, reason) in &passing.refused {
-        say(format_args!("{address} cannot be passed on: {reason}"));
-    }
-    let trust = trust("hub", &config.hub.trusted_proxies, &behind);
-    write(&passing, server, &behind, trust)
-}
-
-fn write(
-    passing: &Passing,
-    server: WebServer,
-    behind: &Address,
-    trust: Option<String>,
-) -> anyhow::Result<Exit> {
     print(|out| {
         for site in &passing.sites {
             let (part, lines) = (server.part(), server.lines(site, behind));

@@ -20,20 +20,21 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
         SubscriptionsCommand::List(ask) => list(&mut daemon(ask)?),
         SubscriptionsCommand::Show { name, ask } => {
             let daemon = &mut daemon(ask)?;
-            let shown = &*subscription(daemon, name)?;
-            daemon.print(shown, |out| write_one(out, shown, Timestamp::now()))
+            let shown = SubscriptionText::of(daemon, name)?;
+            daemon.print(&shown.subscription, |out| writeln!(out, "{shown}"))
         }
         SubscriptionsCommand::Remove { name, yes, ask } if *yes => {
             remove(&mut daemon(ask)?, name.clone())
         }
         SubscriptionsCommand::Remove { name, ask, .. } => {
             let daemon = &mut daemon(ask)?;
-            let found = &*subscription(daemon, name)?;
-            let answer = json!({ "removed": null, "found": found });
+            let found = SubscriptionText::of(daemon, name)?;
+            let answer = json!({ "removed": null, "found": found.subscription });
             daemon.print(&answer, |out| {
-                writeln!(out, "this subscription would be removed:\n")?;
-                write_one(out, found, Timestamp::now())?;
-                writeln!(out, "\nnothing was removed; --yes removes it")
+                writeln!(
+                    out,
+                    "this subscription would be removed:\n\n{found}\n\nnothing was removed; --yes removes it"
+                )
             })?;
             Ok(Exit::Failure)
         }
@@ -46,17 +47,6 @@ fn list(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Exit> {
         return Err(unexpected_answer());
     };
     daemon.print(&list, |out| write_list(out, &list, Timestamp::now()))
-}
-
-fn subscription(
-    daemon: &mut DaemonClient<'_>,
-    name: &SubscriptionName,
-) -> anyhow::Result<Box<SubscriptionView>> {
-    let action = SubscriptionsAction::Show(name.clone());
-    match daemon.ask(ControlRequest::Subscriptions(action))? {
-        ControlReply::Subscription(shown) => Ok(shown),
-        _ => Err(unexpected_answer()),
-    }
 }
 
 fn remove(daemon: &mut DaemonClient<'_>, name: SubscriptionName) -> anyhow::Result<Exit> {
@@ -104,10 +94,7 @@ fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> 
             subscription.topic.to_string(),
         ]
     });
-    let lines: Vec<_> = std::iter::once(header.map(str::to_owned))
-        .chain(lines)
-        .collect();
-    for line in aligned(&lines, &[1, 2]) {
+    for line in aligned(header, lines, &[1, 2]) {
         writeln!(out, "{}", line.trim_end())?;
     }
     match list.more {
@@ -116,18 +103,27 @@ fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> 
     }
 }
 
-fn write_one(
-    out: &mut impl Write,
-    subscription: &SubscriptionView,
-    now: Timestamp,
-) -> io::Result<()> {
-    writeln!(out, "{}", SubscriptionText { subscription, now })
-}
-
 /// The details of a subscription.
 #[derive(Template)]
 #[template(path = "subscription.txt", whitespace = "preserve")]
-struct SubscriptionText<'a> {
-    subscription: &'a SubscriptionView,
+struct SubscriptionText {
+    subscription: Box<SubscriptionView>,
     now: Timestamp,
+}
+
+impl SubscriptionText {
+    /// Asks for a subscription.
+    fn of(
+        daemon: &mut DaemonClient<'_>,
+        name: &SubscriptionName,
+    ) -> anyhow::Result<SubscriptionText> {
+        let action = SubscriptionsAction::Show(name.clone());
+        match daemon.ask(ControlRequest::Subscriptions(action))? {
+            ControlReply::Subscription(subscription) => Ok(SubscriptionText {
+                subscription,
+                now: Timestamp::now(),
+            }),
+            _ => Err(unexpected_answer()),
+        }
+    }
 }

@@ -29,7 +29,6 @@ pub fn table(rows: &[Row<'_>], now: Timestamp) -> Vec<String> {
     let header = [
         "STATE", "KIND", "DUE", "TRIES", "NEXT TRY", "CHANNEL", "HUB",
     ];
-    let header = header.map(str::to_owned);
     let lines = rows.iter().map(|(channel, hub)| {
         let next_try = if hub.sending {
             "under way".to_owned()
@@ -47,8 +46,7 @@ pub fn table(rows: &[Row<'_>], now: Timestamp) -> Vec<String> {
             hub.hub.to_string(),
         ]
     });
-    let lines: Vec<[String; 7]> = std::iter::once(header).chain(lines).collect();
-    let mut lines = aligned(&lines, &[2, 3]);
+    let mut lines = aligned(header, lines, &[2, 3]);
     for (line, (_, hub)) in lines.iter_mut().skip(1).zip(rows) {
         if let Some(reason) = hub.trouble() {
             line.push_str(&format!("  ({reason})"));

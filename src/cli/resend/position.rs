@@ -24,7 +24,7 @@ pub struct ResendRequest {
 /// The first resource that is not known to be sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResendPosition {
-    /// Start of the run. Ids of messages depend on it, so that another run is no repeat.
+    /// Start of the run, the default until it begins. Ids of messages depend on it, so that another run is no repeat.
     pub began: Timestamp,
     /// Number of resources in a transaction. Ids of messages depend on it.
     pub batch: usize,
@@ -44,9 +44,6 @@ pub struct ResendPosition {
 pub struct PositionFile {
     #[serde(skip)]
     path: PathBuf,
-    /// True if there was no position to go on with.
-    #[serde(skip)]
-    is_new: bool,
     version: u32,
     request: ResendRequest,
     pub position: ResendPosition,
@@ -104,7 +101,6 @@ impl PositionFile {
         };
         let new = PositionFile {
             path,
-            is_new: true,
             version: VERSION,
             request,
             position: ResendPosition {
@@ -120,11 +116,8 @@ impl PositionFile {
             "{shown} was written by another version of rsnotify"
         );
         if saved.request == new.request {
-            return Ok(PositionFile {
-                is_new: false,
-                position: saved.position,
-                ..new
-            });
+            let position = saved.position;
+            return Ok(PositionFile { position, ..new });
         }
         // Of another run, the broker has taken nothing.
         ensure!(
@@ -142,7 +135,7 @@ impl PositionFile {
             let created = create_directory(directory);
             created.with_context(|| format!("cannot create {}", directory.display()))?;
         }
-        if self.is_new {
+        if self.position.began == Timestamp::default() {
             self.position.began = Timestamp::now();
         }
         self.save()
