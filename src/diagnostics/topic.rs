@@ -65,47 +65,37 @@ pub fn reach<'a>(
 ) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     let topics: Vec<&Topic> = topics.into_iter().collect();
-    let private: Vec<&Topic> = topics
-        .iter()
-        .copied()
-        .filter(|topic| is_private(topic.as_str()))
-        .collect();
-    let outside = hubs
-        .iter()
-        .filter(|hub| hub.mode != Mode::Embedded && !is_private(hub.hub.as_str()));
-    for hub in outside.filter(|_| !private.is_empty()) {
-        let message = format!(
-            "{} can be reached from this machine or network only, and hub {} is elsewhere",
-            names(&private),
-            hub.hub
-        );
-        let remedy = "set public_url to their address at the web server in front";
-        diagnostics.push(match hub.mode {
-            Mode::Ping => Diagnostic::finding(format!("{message} and fetches them"), remedy),
-            _ => Diagnostic::note(message, remedy),
-        });
-    }
+    let those = |is_it: fn(&str) -> bool| -> Vec<&Topic> {
+        let those = topics.iter().filter(|topic| is_it(topic.as_str()));
+        those.copied().collect()
+    };
+    let private = those(is_private);
     let are_public = !topics.is_empty() && private.is_empty();
-    for hub in hubs
-        .iter()
-        .filter(|hub| are_public && is_local(hub.hub.as_str()))
-    {
-        diagnostics.push(Diagnostic::note(
-            format!("the hub {} is on localhost; subscribers elsewhere cannot reach it", hub.hub),
-            match hub.mode {
-                Mode::Embedded => "set server.public_url to an address that subscribers can reach",
-                _ => {
-                    "set url to an address that subscribers can reach, as the Capability Lists advertise it; publish_url \
-                     may be the address on this machine"
-                }
-            },
-        ));
+    for plan in hubs {
+        let (hub, is_embedded) = (&plan.hub, plan.mode == Mode::Embedded);
+        if !private.is_empty() && !is_embedded && !is_private(hub.as_str()) {
+            let message = format!(
+                "{} can be reached from this machine or network only, and hub {hub} is elsewhere",
+                names(&private)
+            );
+            let remedy = "set public_url to their address at the web server in front";
+            diagnostics.push(match plan.mode {
+                Mode::Ping => Diagnostic::finding(format!("{message} and fetches them"), remedy),
+                _ => Diagnostic::note(message, remedy),
+            });
+        } else if are_public && is_local(hub.as_str()) {
+            let remedy = if is_embedded {
+                "set server.public_url to an address that subscribers can reach"
+            } else {
+                "set url to an address that subscribers can reach, as the Capability Lists advertise it; publish_url \
+                 may be the address on this machine"
+            };
+            let message =
+                format!("the hub {hub} is on localhost; subscribers elsewhere cannot reach it");
+            diagnostics.push(Diagnostic::note(message, remedy));
+        }
     }
-    let is_plain = |url: &str| url.starts_with("http://") && !is_private(url);
-    let plain: Vec<&Topic> = topics
-        .into_iter()
-        .filter(|topic| is_plain(topic.as_str()))
-        .collect();
+    let plain = those(|url| url.starts_with("http://") && !is_private(url));
     let is_secured = |mount: &&Uri| mount.as_str().starts_with("https://");
     if let (false, Some(mount)) = (plain.is_empty(), mounts.iter().copied().find(is_secured)) {
         diagnostics.push(Diagnostic::note(
