@@ -182,44 +182,27 @@ mod tests {
 
     #[test]
     fn the_flag_counts_before_the_file_and_the_file_before_the_default() {
-        let flag = || {
-            let mut overrides = Overrides::default();
-            overrides.daemon.admin_listen = Some("127.0.0.1:9".to_owned());
-            overrides
-        };
+        let none = Overrides::default();
+        let (mut flag, mut tree) = (none.clone(), none.clone());
+        flag.daemon.admin_listen = Some("127.0.0.1:9".to_owned());
+        tree.source.tree.root = Some("/srv/www".into());
         let file = "[server]\nadmin_listen = \"unix:a.sock\"\n";
+        let wrong = "quite = 1\n[server]\nadmin_listen = \"127.0.0.1:9\"\nlisten = 7\n\
+                     [[hub]]\nurl = \"no URI\"\nbearer_token_file = \"/nonexistent\"\n";
         for (file, overrides, want) in [
-            (None, Overrides::default(), "127.0.0.1:8401"),
-            (Some(""), Overrides::default(), "127.0.0.1:8401"),
-            (Some(file), Overrides::default(), "unix:DIR/a.sock"),
-            (Some(file), flag(), "127.0.0.1:9"),
-            (Some("no TOML"), flag(), "127.0.0.1:9"),
+            (None, &none, "127.0.0.1:8401"),
+            (Some(""), &none, "127.0.0.1:8401"),
+            (Some(file), &none, "unix:DIR/a.sock"),
+            (Some(file), &flag, "127.0.0.1:9"),
+            (Some("no TOML"), &flag, "127.0.0.1:9"),
+            // The default file is left alone, as it is by the daemon.
+            (Some(file), &tree, "127.0.0.1:8401"),
+            // What else is wrong with the file is no matter.
+            (Some(wrong), &none, "127.0.0.1:9"),
         ] {
-            assert_eq!(
-                found_admin_address(file, overrides).as_deref(),
-                Ok(want),
-                "{file:?}"
-            );
+            let found = found_admin_address(file, overrides.clone());
+            assert_eq!(found.as_deref(), Ok(want), "{file:?}");
         }
-    }
-
-    #[test]
-    fn a_tree_in_a_flag_leaves_the_default_file_alone_as_it_does_for_the_daemon() {
-        let mut overrides = Overrides::default();
-        overrides.source.tree.root = Some("/srv/www".into());
-        let file = "[server]\nadmin_listen = \"127.0.0.1:9\"\n";
-        assert_eq!(
-            found_admin_address(Some(file), overrides).as_deref(),
-            Ok("127.0.0.1:8401")
-        );
-    }
-
-    #[test]
-    fn what_else_is_wrong_with_the_file_is_no_matter() {
-        let file = "quite = 1\n[server]\nadmin_listen = \"127.0.0.1:9\"\nlisten = 7\n\
-                    [[hub]]\nurl = \"no URI\"\nbearer_token_file = \"/nonexistent\"\n";
-        let address = found_admin_address(Some(file), Overrides::default());
-        assert_eq!(address.as_deref(), Ok("127.0.0.1:9"));
     }
 
     #[test]
