@@ -202,16 +202,20 @@ impl Observer<'_> {
             FileKind::Link => file_status::follow_within(fd, name),
             _ => file_status::within(fd, name),
         };
-        if let Ok(status) = &status {
-            let is_mounted = || file_status::is_mount_point(fd, name);
-            self.note_silent(file, status.has_other_names || is_mounted());
-        }
         let has_sharp_times = self.model.has_sharp_times(file);
         let needs_look = |stat: &Stat| {
             let file = self.model.file(file);
             file.is_some_and(|file| file.needs_look(stat, has_sharp_times))
         };
-        let must_read = status.map_or(true, |status| needs_look(&status.stat));
+        let must_read = match status {
+            Ok(status) if !needs_look(&status.stat) => {
+                // The look at any other file finds that out.
+                let is_mounted = || file_status::is_mount_point(fd, name);
+                self.note_silent(file, status.has_other_names || is_mounted());
+                false
+            }
+            _ => true,
+        };
         let sweep = self.mounts[listing.mount].sweep.as_mut();
         match sweep.filter(|_| listing.depth == Depth::Sweep) {
             Some(sweep) => {
