@@ -119,7 +119,8 @@ impl Observer<'_> {
         }
     }
 
-    /// Returns true if an event came while a file was read: then the read does not count, whatever the file's times are.
+    /// Returns true if an event that was read says that a file is being written: then a read of it before that does not count,
+    /// whatever the file's times are.
     pub fn is_written_again(&self, id: FileId) -> bool {
         let Some(file) = self.model.file(id) else {
             return true;
@@ -131,7 +132,7 @@ impl Observer<'_> {
                 directory.and_then(|directory| Some((directory.watch?, &*file.name)))
             }
         };
-        watch.is_some_and(|(key, name)| self.watches.is_being_written(key, name))
+        watch.is_some_and(|(key, name)| self.watches.hints.is_being_written(key, name))
     }
 
     /// Brings the next sweep forward, because a directory found between two sweeps gives no hints, or another one is denied no

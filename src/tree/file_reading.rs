@@ -54,6 +54,7 @@ impl Observer<'_> {
     pub fn read_if_due(&mut self, id: FileId) {
         if let Some(job) = self.look(id, false) {
             let found = read(&job.path, &self.settings.recent_keys);
+            self.watches.read_events();
             self.take(job, found);
         }
     }
@@ -72,6 +73,8 @@ impl Observer<'_> {
             }
         }
         let found = read_all(&jobs, &self.settings.recent_keys);
+        // Once for all of them: what comes later is a hint like others.
+        self.watches.read_events();
         for (job, found) in jobs.into_iter().zip(found) {
             self.take(job, found);
         }
@@ -122,7 +125,7 @@ impl Observer<'_> {
         })
     }
 
-    /// Reports what was read, if that still counts.
+    /// Reports what was read, if that still counts by the events that were read since.
     fn take(&mut self, job: FileReadJob, (look, status): (Look, Option<FileStatus>)) {
         let is_same = |file: &File| Arc::ptr_eq(&file.name, &job.name);
         let is_there = self.mounts[job.mount].found.is_some();

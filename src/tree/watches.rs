@@ -72,7 +72,7 @@ impl Watched {
 #[derive(Debug)]
 pub struct Watches {
     backend: Backend,
-    hints: Arc<PendingHints>,
+    pub hints: Arc<PendingHints>,
     /// True if it was reported that no more directories can be watched.
     pub is_exhaustion_reported: bool,
 }
@@ -168,16 +168,12 @@ impl Watches {
         })
     }
 
-    /// Returns true if this name is being written, by the events that there are until now.
-    pub fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
-        match &self.backend {
-            #[cfg(target_os = "linux")]
-            Backend::Inotify(inotify) => {
-                inotify.queue.read();
-            }
-            Backend::None | Backend::Notify(_) => {}
+    /// Has the hints tell all events that there are until now.
+    pub fn read_events(&self) {
+        #[cfg(target_os = "linux")]
+        if let Backend::Inotify(inotify) = &self.backend {
+            inotify.queue.read();
         }
-        self.hints.is_being_written(key, name)
     }
 
     /// Gives the backend up: nothing is watched from here on.
