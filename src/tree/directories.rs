@@ -302,6 +302,23 @@ mod tests {
     }
 
     #[test]
+    fn all_beneath_a_name_goes_with_it() {
+        let (mut model, [root, a, b]) = tree();
+        let file = model.add_file(b, b"x.xml");
+        let other = model.add_file(root, b"y.xml");
+        model.set_entry(b, b"link".as_slice().into(), TreeEntry::Dangling);
+        let (directories, files) = model.remove(root, b"a");
+        assert!(directories.iter().map(|it| it.0).eq([b, a]));
+        assert!(files.iter().map(|it| &*it.below).eq([b"a/b/x.xml"]));
+        assert!(model.file(file).is_none());
+        let left = &model.directory(root).unwrap().entries;
+        assert!(
+            left.iter()
+                .eq([(&b"y.xml"[..].into(), &TreeEntry::File(other))])
+        );
+    }
+
+    #[test]
     fn names_that_a_listing_does_not_find_are_told_apart() {
         let (mut model, [root, ..]) = tree();
         model.set_entry(root, b"link".as_slice().into(), TreeEntry::Refused);

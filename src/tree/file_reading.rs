@@ -84,11 +84,9 @@ impl Observer<'_> {
     /// it need not be read, or not yet.
     fn look(&mut self, id: FileId, is_in_sweep: bool) -> Option<FileReadJob> {
         let file = self.model.file(id)?;
-        let (directory, is_link) = (file.directory, file.link.is_some());
-        let name = Arc::clone(&file.name);
-        let mount = self.model.mount_of(directory)?;
+        let (name, is_link) = (Arc::clone(&file.name), file.link.is_some());
+        let (mount, below) = self.model.place_of(id)?;
         self.mounts[mount].found.as_ref()?;
-        let below = self.model.below_name(directory, &name);
         let path = join(&self.mounts[mount].directory, &below);
         let found = if is_link {
             file_status::follow(&path)
@@ -112,9 +110,7 @@ impl Observer<'_> {
         };
         let is_mounted = || file_status::is_mount_point(CWD, path.as_os_str().as_bytes());
         self.note_silent(id, status.has_other_names || is_mounted());
-        let can_wait = self.waits_for_writer(id, is_in_sweep)
-            || self.is_known(id, &status.stat)
-            || self.waits_to_settle(id, mount, &status.stat, is_in_sweep);
+        let can_wait = self.can_wait(id, mount, &status.stat, is_in_sweep);
         (!can_wait).then_some(FileReadJob {
             id,
             name,
@@ -138,10 +134,19 @@ impl Observer<'_> {
                 self.incomplete(job.id, reason, status.map(|status| status.stat));
             }
             Look::Document { stat, .. } | Look::Other { stat, .. } => {
-                if !self.is_written_again(job.id) {
-                    self.whole(job.id, stat);
-                    self.reports.observe(job.document, look);
+                if self.is_written_again(job.id) {
+                    return;
                 }
+                let now = Timestamp::now();
+                if let Some(file) = self.model.file_mut(job.id) {
+                    file.read_whole(stat, now);
+                }
+                self.queue.clear_timer(job.id);
+                if !self.model.has_sharp_times(job.id) && is_racy(&stat, now) {
+                    let after = RACY + Duration::from_millis(10);
+                    self.queue.push_file_after(job.id, after);
+                }
+                self.reports.observe(job.document, look);
             }
         }
     }
@@ -153,100 +158,64 @@ impl Observer<'_> {
         }
     }
 
-    /// Returns true if the file must wait for a writer that has it open.
-    fn waits_for_writer(&mut self, id: FileId, is_in_sweep: bool) -> bool {
-        let Some(file) = self.model.file_mut(id) else {
-            return true;
-        };
-        let waited = file.writer_wait(Instant::now(), self.settings.open_writer);
-        let Some((again_after, is_long)) = waited else {
-            return false;
-        };
-        if is_long || file.is_report_awaited(is_in_sweep) {
-            self.report_incomplete(id, Incomplete::BeingWritten);
-        }
-        self.queue.push_file_after(id, again_after);
-        true
-    }
-
-    /// Returns true if the last report still holds. An incomplete file is looked at again all the same.
-    fn is_known(&mut self, id: FileId, stat: &Stat) -> bool {
+    /// Returns true if a file that is there need not be read, or not yet: its next look is set, or a report has it.
+    fn can_wait(&mut self, id: FileId, at: usize, stat: &Stat, is_in_sweep: bool) -> bool {
         let has_sharp_times = self.model.has_sharp_times(id);
-        let Some(file) = self.model.file(id) else {
-            return true;
-        };
-        let is_known = file.is_known(stat, Timestamp::now(), has_sharp_times);
-        if is_known && file.is_incomplete() {
-            self.retry(id);
-        }
-        is_known
-    }
-
-    /// Returns true if the file must be left alone for longer.
-    fn waits_to_settle(&mut self, id: FileId, at: usize, stat: &Stat, is_in_sweep: bool) -> bool {
-        let now = Instant::now();
         let Some(file) = self.model.file_mut(id) else {
             return true;
         };
-        let times = (now, Timestamp::now());
-        let Some((left, has_age)) = file.settle_wait(stat, times, self.settings.settle) else {
-            return false;
-        };
-        let mount = &mut self.mounts[at];
-        // A file that was written since the mount was found is no part of its baseline: nothing else waits for it.
-        let is_new = !self.is_one_shot && has_age && mount.is_changed_since_found(stat);
-        let is_in_baseline = is_in_sweep && !mount.was_swept() && !is_new;
-        if let Some(sweep) = mount.sweep.as_mut().filter(|_| is_in_baseline) {
-            sweep.unsettled.push_back((id, now + left));
-        } else {
-            self.report_incomplete(id, Incomplete::Unsettled);
-            self.queue.push_file_after(id, left);
+        let (now, wall) = (Instant::now(), Timestamp::now());
+        let (after, reason) =
+            if let Some((after, is_long)) = file.writer_wait(now, self.settings.open_writer) {
+                let is_reported = is_long || file.is_report_awaited(is_in_sweep);
+                (after, is_reported.then_some(Incomplete::BeingWritten))
+            } else if file.is_known(stat, wall, has_sharp_times) {
+                if !file.is_incomplete() {
+                    return true;
+                }
+                (file.retry_after(), None)
+            } else if let Some((left, has_age)) =
+                file.settle_wait(stat, (now, wall), self.settings.settle)
+            {
+                let mount = &mut self.mounts[at];
+                // A file that was written since the mount was found is no part of its baseline: nothing else waits for it.
+                let is_new = !self.is_one_shot && has_age && mount.is_changed_since_found(stat);
+                let is_in_baseline = is_in_sweep && !mount.was_swept() && !is_new;
+                if let Some(sweep) = mount.sweep.as_mut().filter(|_| is_in_baseline) {
+                    sweep.unsettled.push_back((id, now + left));
+                    return true;
+                }
+                (left, Some(Incomplete::Unsettled))
+            } else {
+                return false;
+            };
+        if let Some(reason) = reason {
+            self.report_incomplete(id, reason);
         }
+        self.queue.push_file_after(id, after);
         true
-    }
-
-    fn whole(&mut self, id: FileId, stat: Stat) {
-        let now = Timestamp::now();
-        if let Some(file) = self.model.file_mut(id) {
-            file.read_whole(stat, now);
-        }
-        self.queue.clear_timer(id);
-        if !self.model.has_sharp_times(id) && is_racy(&stat, now) {
-            let after = RACY + Duration::from_millis(10);
-            self.queue.push_file_after(id, after);
-        }
     }
 
     fn incomplete(&mut self, id: FileId, reason: Incomplete, stat: Option<Stat>) {
         let Some(file) = self.model.file_mut(id) else {
             return;
         };
-        match file.read_incomplete(stat, Timestamp::now()) {
-            Some(grace) => self.queue.push_file_after(id, grace),
-            None => {
-                self.report_incomplete(id, reason);
-                self.retry(id);
-            }
+        let grace = file.read_incomplete(stat, Timestamp::now());
+        let after = grace.unwrap_or_else(|| file.retry_after());
+        if grace.is_none() {
+            self.report_incomplete(id, reason);
         }
+        self.queue.push_file_after(id, after);
     }
 
     /// Reports why a file cannot be read, once for each reason.
     pub fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
         if let Some(file) = self.model.file_mut(id)
             && file.report_incomplete(&reason)
-            && let Some((directory, name)) = self.model.name_of(id)
-            && let Some(at) = self.model.mount_of(directory)
+            && let Some((at, below)) = self.model.place_of(id)
         {
-            let below = self.model.below_name(directory, &name);
             let path = self.mounts[at].path(&below);
             self.reports.observe(path, Look::Incomplete(reason));
-        }
-    }
-
-    fn retry(&mut self, id: FileId) {
-        if let Some(file) = self.model.file_mut(id) {
-            let after = file.retry_after();
-            self.queue.push_file_after(id, after);
         }
     }
 }

@@ -50,6 +50,13 @@ impl Model {
         Some((file.directory, Arc::clone(&file.name)))
     }
 
+    /// Returns the position of a file's mount, and its path below that.
+    pub fn place_of(&self, id: FileId) -> Option<(usize, Vec<u8>)> {
+        let file = self.file(id)?;
+        let below = self.below_name(file.directory, &file.name);
+        Some((self.mount_of(file.directory)?, below))
+    }
+
     /// Returns true if the next change of a file shows in its stat data, however soon it comes. A link's target may lie
     /// elsewhere than its directory.
     pub fn has_sharp_times(&self, id: FileId) -> bool {
@@ -121,11 +128,9 @@ impl Model {
     }
 
     fn remove_file(&mut self, id: FileId) -> Option<RemovedFile> {
-        let (directory, name) = self.name_of(id)?;
-        let mount = self.mount_of(directory)?;
-        let below = self.below_name(directory, &name);
+        let (mount, below) = self.place_of(id)?;
         let file = self.files.try_remove(id.0 as usize)?;
-        self.remove_entry(directory, &name);
+        self.remove_entry(file.directory, &file.name);
         Some(RemovedFile {
             id,
             mount,
@@ -138,40 +143,4 @@ impl Model {
 /// Returns the number of an item, which takes four bytes rather than eight.
 pub fn number(key: usize) -> u32 {
     u32::try_from(key).expect("no tree has four billion candidates")
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::tree::directories::TreeEntry;
-    use crate::tree::model::DirectoryId;
-    use crate::tree::model::Model;
-
-    /// A root and `a/b` in it.
-    fn tree() -> (Model, [DirectoryId; 3]) {
-        let mut model = Model::default();
-        let root = model.add_root(0);
-        let a = model.add_below(root, b"a").unwrap();
-        let b = model.add_below(a, b"b").unwrap();
-        (model, [root, a, b])
-    }
-
-    fn names_in(model: &Model, id: DirectoryId) -> Vec<&[u8]> {
-        let directory = model.directory(id).unwrap();
-        directory.entries.keys().map(|name| &**name).collect()
-    }
-
-    #[test]
-    fn all_beneath_a_name_goes_with_it() {
-        let (mut model, [root, a, b]) = tree();
-        let file = model.add_file(b, b"x.xml");
-        model.add_file(root, b"y.xml");
-        model.set_entry(b, b"link".as_slice().into(), TreeEntry::Dangling);
-        let (directories, files) = model.remove(root, b"a");
-        let directories: Vec<DirectoryId> = directories.iter().map(|it| it.0).collect();
-        assert_eq!(directories, [b, a]);
-        let files: Vec<&[u8]> = files.iter().map(|it| &*it.below).collect();
-        assert_eq!(files, [b"a/b/x.xml"]);
-        assert!(model.file(file).is_none());
-        assert_eq!(names_in(&model, root), [b"y.xml"]);
-    }
 }
