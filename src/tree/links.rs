@@ -2,6 +2,7 @@
 //! away changes all beneath them without any event near them (R1).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::mem::Discriminant;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,13 +26,6 @@ const MAX_LINKS: usize = 4;
 /// of one link, such as a release, are never cut.
 const MAX_LINKED: usize = 10_000;
 
-/// Reason why a link to a directory is not followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LinkRefusal {
-    TooDeep,
-    TooMany,
-}
-
 /// Directories that hold symbolic links, and those that were reached through one.
 #[derive(Debug, Default)]
 pub struct LinkedDirectories {
@@ -41,8 +35,8 @@ pub struct LinkedDirectories {
     last: Option<DirectoryId>,
     /// Directories that were reached through links, by the position of their mount.
     reached: BTreeMap<usize, HashSet<DirectoryId>>,
-    /// Refusals that were reported, by the position of their mount.
-    pub reported: BTreeSet<(usize, LinkRefusal)>,
+    /// Kinds of refusals that were reported, by the position of their mount.
+    reported: HashSet<(usize, Discriminant<TreeNotice>)>,
 }
 
 impl LinkedDirectories {
@@ -102,12 +96,14 @@ impl LinkedDirectories {
     }
 
     /// Returns why one more link to a directory of a mount is not followed, where it lies behind `depth` others.
-    pub fn refusal(&self, mount: usize, depth: usize) -> Option<LinkRefusal> {
+    fn refusal(&self, mount: usize, depth: usize, link: &Path) -> Option<TreeNotice> {
         let reached = self.reached.get(&mount).map_or(0, HashSet::len);
+        let link = link.to_owned();
         if depth >= MAX_LINKS {
-            Some(LinkRefusal::TooDeep)
+            Some(TreeNotice::LinkTooDeep { link })
         } else if reached >= MAX_LINKED {
-            Some(LinkRefusal::TooMany)
+            let directories = MAX_LINKED;
+            Some(TreeNotice::TooManyLinked { link, directories })
         } else {
             None
         }
@@ -198,18 +194,13 @@ impl Observer<'_> {
         let Some(mount) = self.model.mount_of(id) else {
             return true;
         };
-        let Some(refusal) = self.links.refusal(mount, self.model.links_on_path(id)) else {
+        let depth = self.model.links_on_path(id);
+        let Some(refusal) = self.links.refusal(mount, depth, link) else {
             return false;
         };
-        if self.links.reported.insert((mount, refusal)) {
-            let link = link.to_owned();
-            self.reports.notice(match refusal {
-                LinkRefusal::TooDeep => TreeNotice::LinkTooDeep { link },
-                LinkRefusal::TooMany => TreeNotice::TooManyLinked {
-                    link,
-                    directories: MAX_LINKED,
-                },
-            });
+        let kind = (mount, std::mem::discriminant(&refusal));
+        if self.links.reported.insert(kind) {
+            self.reports.notice(refusal);
         }
         true
     }
@@ -337,8 +328,9 @@ impl Observer<'_> {
 
 #[cfg(test)]
 mod tests {
+    use crate::tree::TreeNotice;
     use crate::tree::directories::TreeEntry;
-    use crate::tree::links::{LinkRefusal, LinkedDirectories, MAX_LINKED, MAX_LINKS};
+    use crate::tree::links::{LinkedDirectories, MAX_LINKED, MAX_LINKS};
     use crate::tree::model::{DirectoryId, Model};
 
     const IDS: [DirectoryId; 3] = [DirectoryId(0), DirectoryId(1), DirectoryId(2)];
@@ -346,28 +338,29 @@ mod tests {
     #[test]
     fn links_are_refused_beyond_a_depth_and_a_number_in_one_mount() {
         let mut links = LinkedDirectories::default();
-        assert_eq!(links.refusal(0, MAX_LINKS - 1), None);
-        assert_eq!(links.refusal(0, MAX_LINKS), Some(LinkRefusal::TooDeep));
-        let ids = (0..).map(DirectoryId).take(MAX_LINKED);
-        ids.for_each(|id| links.reach(id, 0));
-        assert_eq!(links.refusal(0, 0), Some(LinkRefusal::TooMany));
-        assert_eq!(links.refusal(1, 0), None);
-        links.forget(IDS[1], 0);
-        assert_eq!(links.refusal(0, 0), None);
-        links.reach(IDS[2], 0);
-        assert_eq!(links.refusal(0, 0), None, "counted twice");
-    }
-
-    #[test]
-    fn what_lies_below_a_linked_directory_counts_as_reached() {
-        let mut links = LinkedDirectories::default();
-        let [linked, plain, _] = IDS;
+        let [linked, plain, other] = IDS;
+        let is_full = |links: &LinkedDirectories| {
+            let refusal = links.refusal(0, 0, "l".as_ref());
+            matches!(refusal, Some(TreeNotice::TooManyLinked { .. }))
+        };
+        assert_eq!(links.refusal(0, MAX_LINKS - 1, "l".as_ref()), None);
+        let link = "l".into();
+        let too_deep = Some(TreeNotice::LinkTooDeep { link });
+        assert_eq!(links.refusal(0, MAX_LINKS, "l".as_ref()), too_deep);
+        // What lies below a directory counts as reached if that does.
         links.reach(linked, 0);
-        let below = (3..).map(DirectoryId).take(MAX_LINKED);
+        let below = (3..).map(DirectoryId).take(MAX_LINKED - 1);
         below.clone().for_each(|id| links.reach_below(plain, id, 0));
-        assert_eq!(links.refusal(0, 0), None);
+        assert!(!is_full(&links));
         below.for_each(|id| links.reach_below(linked, id, 0));
-        assert_eq!(links.refusal(0, 0), Some(LinkRefusal::TooMany));
+        assert!(is_full(&links));
+        assert_eq!(links.refusal(1, 0, "l".as_ref()), None);
+        links.forget(linked, 0);
+        assert!(!is_full(&links));
+        links.reach(DirectoryId(3), 0);
+        assert!(!is_full(&links), "counted twice");
+        links.reach(other, 0);
+        assert!(is_full(&links));
     }
 
     #[test]
