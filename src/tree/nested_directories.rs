@@ -26,10 +26,8 @@ const SWEEP_DELAY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct NestedDirectories {
     directories: BTreeMap<DirectoryId, Nested>,
-    /// Positions of mounts of which the last report may be outdated.
-    outdated: BTreeSet<usize>,
-    /// Positions of mounts of which a report is to be sent even if it is the same as the last one.
-    announced: BTreeSet<usize>,
+    /// Positions of mounts of which the last report may be outdated, and whether one is to be sent even if it is the same.
+    outdated: BTreeMap<usize, bool>,
     /// The last reports, by the position of their mount.
     reported: BTreeMap<usize, Vec<NestedFileSystem>>,
     /// The kernel's table of mounts: it tells when something was mounted or unmounted, of which no event tells in a tree,
@@ -50,8 +48,7 @@ impl NestedDirectories {
     pub fn new() -> NestedDirectories {
         NestedDirectories {
             directories: BTreeMap::new(),
-            outdated: BTreeSet::new(),
-            announced: BTreeSet::new(),
+            outdated: BTreeMap::new(),
             reported: BTreeMap::new(),
             mount_table: File::open(TABLE).ok(),
         }
@@ -77,21 +74,20 @@ impl NestedDirectories {
             is_link: directory.is_link,
         };
         if self.directories.insert(id, nested) != Some(nested) {
-            self.outdated.insert(nested.mount);
+            self.outdated.entry(nested.mount).or_default();
         }
     }
 
     /// Takes note that a directory is gone, or lies in the file system of the one above it.
     pub fn remove(&mut self, id: DirectoryId) {
         if let Some(nested) = self.directories.remove(&id) {
-            self.outdated.insert(nested.mount);
+            self.outdated.entry(nested.mount).or_default();
         }
     }
 
     /// Has all of a mount reported, even if there are none.
     pub fn announce(&mut self, mount: usize) {
-        self.outdated.insert(mount);
-        self.announced.insert(mount);
+        self.outdated.insert(mount, true);
     }
 
     /// Takes the position of a mount of which the last report is outdated, with the file systems below its root, and whether
@@ -101,10 +97,8 @@ impl NestedDirectories {
         model: &Model,
         was_swept: impl Fn(usize) -> bool,
     ) -> Option<(usize, Vec<NestedFileSystem>, bool)> {
-        let is_due = |mount: &usize| self.announced.contains(mount) || was_swept(*mount);
-        let due: Vec<usize> = self.outdated.iter().copied().filter(is_due).collect();
-        for mount in due {
-            self.outdated.remove(&mount);
+        let is_due = |mount: &usize, ends_sweep: &mut bool| *ends_sweep || was_swept(*mount);
+        while let Some((mount, ends_sweep)) = self.outdated.extract_if(.., is_due).next() {
             let of_mount = self.directories.iter();
             let of_mount = of_mount.filter(|(_, nested)| nested.mount == mount);
             let found = of_mount.map(|(id, nested)| NestedFileSystem {
@@ -114,7 +108,6 @@ impl NestedDirectories {
             });
             let mut found: Vec<NestedFileSystem> = found.collect();
             found.sort_by(|one, other| one.below.cmp(&other.below));
-            let ends_sweep = self.announced.remove(&mount);
             let before = self.reported.insert(mount, found.clone());
             if ends_sweep || before.unwrap_or_default() != found {
                 return Some((mount, found, ends_sweep));
@@ -294,14 +287,13 @@ mod tests {
         let (model, id) = tree(1, 2);
         let mut nested = NestedDirectories::new();
         nested.note(id, &model);
-        let all = Some((0, vec![inner(2)], false));
-        assert_eq!(nested.pop_report(&model, |_| true), all);
+        let reported = |nested: &mut NestedDirectories| nested.pop_report(&model, |_| true);
+        assert_eq!(reported(&mut nested), Some((0, vec![inner(2)], false)));
         nested.remove(id);
         nested.note(id, &model);
-        assert_eq!(nested.pop_report(&model, |_| true), None);
+        assert_eq!(reported(&mut nested), None);
         nested.remove(id);
-        let none = Some((0, Vec::new(), false));
-        assert_eq!(nested.pop_report(&model, |_| true), none);
+        assert_eq!(reported(&mut nested), Some((0, Vec::new(), false)));
     }
 
     #[test]
