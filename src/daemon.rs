@@ -13,6 +13,7 @@ pub mod log;
 mod process;
 mod service_manager;
 
+use std::ops::ControlFlow;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -28,13 +29,13 @@ use crate::config::hub_config::HubConfig;
 use crate::config::log::LogLevel;
 use crate::config::reload::DaemonConfig;
 use crate::control::{ControlReply, ControlSocket};
-use crate::daemon::event_loop::{Ended, EventLoop, Input, Role};
+use crate::daemon::event_loop::{EventLoop, Input, Role};
 use crate::daemon::listen::ServedListener;
 use crate::daemon::log::error_chain;
 use crate::report::status::{ConfigurationStatus, RefusedConfiguration};
 
 pub use crate::daemon::event_loop::commands::{
-    answer, ask_subscriptions, counted, event_of, no_embedded_hub,
+    answer, ask_subscriptions, event_of, no_embedded_hub, outcome,
 };
 pub use crate::daemon::intake::no_sources;
 
@@ -84,14 +85,14 @@ impl<R: Role> Daemon<R> {
     ) -> anyhow::Result<()> {
         loop {
             match self.event_loop.run(&self.received) {
-                Ended::Reload(replies) => {
+                ControlFlow::Continue(replies) => {
                     let reply = self.reload(&reread, set_level);
                     for asked in replies {
                         // The client may have disconnected.
                         let _ = asked.send(reply.clone());
                     }
                 }
-                Ended::Stopped { by } => return self.stop(by),
+                ControlFlow::Break(by) => return self.stop(by),
             }
         }
     }

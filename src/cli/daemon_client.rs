@@ -27,7 +27,7 @@ use crate::config::overrides::Overrides;
 use crate::config::publisher;
 use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
 use crate::daemon::log::error_chain;
-use crate::daemon::{answer, ask_subscriptions, counted, event_of, no_embedded_hub, no_sources};
+use crate::daemon::{answer, ask_subscriptions, event_of, no_embedded_hub, no_sources, outcome};
 use crate::report::{self, JSON_VERSION};
 use crate::state::open::{StateFile, StateFileError, in_memory, open_to_read};
 use crate::state::{self, Db, hub, last_time_saved, lock};
@@ -198,8 +198,8 @@ fn answer_from(
         }
         return Ok(answer);
     }
-    let (event, answer) = match event_of(&engine.reader(now), &request) {
-        Ok(commanded) => commanded,
+    let event = match event_of(&engine.reader(now), &request) {
+        Ok(event) => event,
         Err(refusal) => return Ok(ControlReply::Error(refusal)),
     };
     let amended = engine.amend(event, now.into());
@@ -207,7 +207,7 @@ fn answer_from(
         (Err(error), Some(file)) => Err(file.save_error(error)).context("nothing was done")?,
         (effects, _) => effects?,
     };
-    Ok(counted(answer, &effects))
+    Ok(outcome(&request, &effects))
 }
 
 /// Answers a question about the subscriptions of a hub, or ends one.

@@ -34,7 +34,7 @@ use crate::daemon::announcer::reach::Reach;
 use crate::daemon::announcer::submissions::Submissions;
 use crate::daemon::announcer::watched_trees::WatchedTrees;
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
-use crate::daemon::event_loop::commands::{answer, counted, event_of};
+use crate::daemon::event_loop::commands::{answer, event_of, outcome};
 use crate::daemon::event_loop::{Input, Knowledge, LoopParts, Role};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
@@ -83,8 +83,8 @@ pub struct Announcer {
     inputs: VecDeque<Event>,
     /// Effects to perform once what came with them is saved.
     effects: Vec<Effect>,
-    /// The answer to the command among the inputs, and then to the one that was executed.
-    commanded: Option<ControlReply>,
+    /// The command among the inputs, and then the one that was executed, with its answer.
+    commanded: Option<(ControlRequest, ControlReply)>,
 }
 
 impl Announcer {
@@ -332,8 +332,9 @@ impl Role for Announcer {
             }
         };
         failpoints.cross(true, &batch, &effects, &changes.records);
-        let answer = self.commanded.take();
-        self.commanded = answer.map(|answer| counted(answer, &effects));
+        if let Some((request, answer)) = &mut self.commanded {
+            *answer = outcome(request, &effects);
+        }
         let must_sync = can_lag && effects.iter().any(is_heard);
         self.effects.extend(effects);
         if must_sync {
@@ -362,10 +363,9 @@ impl Role for Announcer {
 
     fn command(&mut self, request: &ControlRequest, now: Timestamp) -> Result<(), ControlReply> {
         if request.is_action() {
-            let commanded = event_of(&self.engine.reader(now), request);
-            let (event, answer) = commanded.map_err(ControlReply::Error)?;
-            self.inputs.push_back(event);
-            self.commanded = Some(answer);
+            let event = event_of(&self.engine.reader(now), request);
+            self.inputs.push_back(event.map_err(ControlReply::Error)?);
+            self.commanded = Some((request.clone(), outcome(request, &[])));
         }
         Ok(())
     }
@@ -374,8 +374,8 @@ impl Role for Announcer {
         if !request.is_action() {
             return answer(&self.engine.reader(now), request);
         }
-        let answer = self.commanded.take();
-        answer.unwrap_or_else(|| ControlReply::Error("nothing was done".to_owned()))
+        let executed = self.commanded.take();
+        executed.map_or_else(|| outcome(&request, &[]), |(_, answer)| answer)
     }
 
     fn status(

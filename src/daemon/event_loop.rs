@@ -9,6 +9,7 @@ pub mod hub_link;
 mod last_day;
 pub mod state_saver;
 
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use crate::announce::time::elapsed;
 use crate::config::reload::DaemonConfig;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
-use crate::daemon::event_loop::commands::{CommandAnswer, ask_subscriptions, no_embedded_hub};
+use crate::daemon::event_loop::commands::{ask_subscriptions, no_embedded_hub};
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::last_day::LastDay;
 use crate::daemon::event_loop::state_saver::StateSaver;
@@ -60,14 +61,6 @@ pub enum Input<I> {
     /// The embedded hub has ended the deliveries that it had begun.
     HubDrained,
     Stop,
-}
-
-/// Reason why the loop returned.
-pub enum Ended {
-    /// The configuration is to be reloaded, and the outcome told to those who asked for it.
-    Reload(Vec<oneshot::Sender<ControlReply>>),
-    /// It was told to stop. Work that others have begun may take until then.
-    Stopped { by: Instant },
 }
 
 /// Whether every present mount was swept, and its Change Lists were read; `rsnotify hub` has none.
@@ -204,8 +197,11 @@ pub struct EventLoop<R: Role> {
     last_day: LastDay,
     /// The time of the last addition to it.
     noted: Option<Instant>,
-    /// Replies to commands of this step, which wait until it is saved.
-    replies: Vec<(oneshot::Sender<ControlReply>, CommandAnswer)>,
+    /// Commands of this step, which are answered once it is saved, or their answers.
+    replies: Vec<(
+        oneshot::Sender<ControlReply>,
+        Result<ControlRequest, ControlReply>,
+    )>,
     /// Requests for the status, which is that after this step.
     asks: Vec<(Detail, oneshot::Sender<Status>)>,
 }
@@ -240,9 +236,13 @@ impl<R: Role> EventLoop<R> {
         }
     }
 
-    /// Runs until the configuration is to be reloaded, or until it was told to stop: then it waits a little for
-    /// answers to what was sent, and sends nothing more.
-    pub fn run(&mut self, received: &Receiver<Input<R::Input>>) -> Ended {
+    /// Runs until the configuration is to be reloaded, and returns who is told the outcome; or until it was told to stop: then
+    /// it waits a little for answers to what was sent, and sends nothing more. Work that others have begun may take until
+    /// the time that breaks.
+    pub fn run(
+        &mut self,
+        received: &Receiver<Input<R::Input>>,
+    ) -> ControlFlow<Instant, Vec<oneshot::Sender<ControlReply>>> {
         loop {
             // It is never disconnected: the parts have a sender.
             let first = received.recv_timeout(self.time_to_wait()).ok();
@@ -277,9 +277,9 @@ impl<R: Role> EventLoop<R> {
                             "shutdown timeout: subscribers did not answer in time; unanswered deliveries are retried at the next start"
                         );
                     }
-                    return Ended::Stopped { by };
+                    return ControlFlow::Break(by);
                 }
-                None if !reload.is_empty() => return Ended::Reload(reload),
+                None if !reload.is_empty() => return ControlFlow::Continue(reload),
                 _ => {}
             }
         }
@@ -335,7 +335,7 @@ impl<R: Role> EventLoop<R> {
             Input::Ask(detail, answer) => self.asks.push((detail, answer)),
             Input::Command(request, reply) => self.command(request, reply),
             Input::CommandDone(reply, answer) => {
-                self.replies.push((reply, CommandAnswer::Ready(answer)));
+                self.replies.push((reply, Err(answer)));
             }
             Input::HubDrained => self.parts.hub.is_draining = false,
             // The loop has taken note of it, or has ended.
@@ -381,7 +381,7 @@ impl<R: Role> EventLoop<R> {
     /// Executes a command; [`EventLoop::send_replies`] answers it.
     fn command(&mut self, request: ControlRequest, reply: oneshot::Sender<ControlReply>) {
         let answer = match request {
-            ControlRequest::Status => CommandAnswer::AfterStep(request),
+            ControlRequest::Status => Ok(request),
             ControlRequest::Subscriptions(about) => {
                 let now = self.parts.clock.now();
                 let db = Db(self.role.connection());
@@ -398,17 +398,17 @@ impl<R: Role> EventLoop<R> {
                 let _ = self.parts.inputs.send(Input::CommandDone(reply, answer));
                 return;
             }
-            request => match self.role.command(&request, self.parts.clock.now()) {
-                Ok(()) => CommandAnswer::AfterStep(request),
-                Err(answer) => CommandAnswer::Ready(answer),
-            },
+            request => {
+                let begun = self.role.command(&request, self.parts.clock.now());
+                begun.map(|()| request)
+            }
         };
         self.replies.push((reply, answer));
     }
 
     fn is_command_waiting(&self) -> bool {
         let last = self.replies.last();
-        last.is_some_and(|(_, it)| matches!(it, CommandAnswer::AfterStep(it) if it.is_action()))
+        last.is_some_and(|(_, it)| it.as_ref().is_ok_and(ControlRequest::is_action))
     }
 
     /// Answers commands, and requests for the status. None is reported as done while a crash could undo it.
@@ -416,11 +416,11 @@ impl<R: Role> EventLoop<R> {
         let now = self.parts.clock.now();
         for (reply, answer) in std::mem::take(&mut self.replies) {
             let answer = match answer {
-                CommandAnswer::Ready(answer) => answer,
-                CommandAnswer::AfterStep(ControlRequest::Status) => {
+                Err(answer) => answer,
+                Ok(ControlRequest::Status) => {
                     ControlReply::Status(Box::new(self.status(Detail::Everything)))
                 }
-                CommandAnswer::AfterStep(request) => self.role.answer(request, now),
+                Ok(request) => self.role.answer(request, now),
             };
             let answer = match &self.parts.saver.trouble {
                 Some(trouble) if answer.is_change() => ControlReply::Error(format!(

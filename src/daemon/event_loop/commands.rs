@@ -13,13 +13,6 @@ use crate::report::outbox::AccountName;
 use crate::report::{self, Reader};
 use crate::state::{self, Db, StateError};
 
-/// How a command is answered.
-pub enum CommandAnswer {
-    Ready(ControlReply),
-    /// After the step, which has executed it if it is an action.
-    AfterStep(ControlRequest),
-}
-
 /// Returns the answer to a question about subscriptions where no hub is embedded.
 pub fn no_embedded_hub() -> ControlReply {
     let words = "no embedded hub is configured: the configured hubs keep the subscriptions";
@@ -54,11 +47,8 @@ pub fn ask_subscriptions(
     }
 }
 
-/// Returns the event of a command that acts, and its answer, of which the number is still to come.
-pub fn event_of(
-    reader: &Reader<'_>,
-    request: &ControlRequest,
-) -> Result<(Event, ControlReply), String> {
+/// Returns the event of a command that acts.
+pub fn event_of(reader: &Reader<'_>, request: &ControlRequest) -> Result<Event, String> {
     let account = |name: &AccountName| {
         let account = report::outbox::account(reader, name);
         account.map_err(|unknown| error_chain(&unknown))
@@ -66,63 +56,69 @@ pub fn event_of(
     match request {
         ControlRequest::Accept { source } => {
             reader.plan.source_named(source)?;
-            let answer = ControlReply::Accepted {
-                source: source.clone(),
-                documents: 0,
-                resources: 0,
-            };
             let source = source.clone();
-            Ok((Event::Accept { source }, answer))
+            Ok(Event::Accept { source })
         }
         ControlRequest::Retry { only } => {
             let only = only.as_ref().map(account).transpose()?;
-            let answer = ControlReply::Retried { notifications: 0 };
-            Ok((Event::Retry { only }, answer))
+            Ok(Event::Retry { only })
         }
         ControlRequest::Drop { account: name } => {
             let (channel, hub) = account(name)?;
-            let answer = ControlReply::Dropped { changes: 0 };
-            Ok((Event::Drop { channel, hub }, answer))
+            Ok(Event::Drop { channel, hub })
         }
         _ => Err("this command changes nothing".to_owned()),
     }
 }
 
-/// Returns the answer of a command, with the number of documents, notifications or changes that it concerned.
-pub fn counted(mut answer: ControlReply, effects: &[Effect]) -> ControlReply {
-    for effect in effects {
-        let Effect::Tell(fact) = effect else { continue };
-        match (fact, &mut answer) {
-            (
-                Fact::Accepted {
-                    documents: missing,
-                    resources: missing_resources,
+/// Returns the answer to a command that acts: how much it concerned, by the effects of the step that executed it.
+pub fn outcome(request: &ControlRequest, effects: &[Effect]) -> ControlReply {
+    let facts = effects.iter().filter_map(|effect| match effect {
+        Effect::Tell(fact) => Some(fact),
+        _ => None,
+    });
+    match request {
+        ControlRequest::Accept { source } => {
+            let (mut documents, mut resources) = (0, 0);
+            for fact in facts {
+                if let Fact::Accepted {
+                    documents: of_source,
+                    resources: all,
                     ..
-                },
-                ControlReply::Accepted {
-                    documents,
-                    resources,
-                    ..
-                },
-            ) => {
-                *documents += missing;
-                *resources = *missing_resources;
+                } = fact
+                {
+                    documents += of_source;
+                    resources = *all;
+                }
             }
-            (Fact::Retried { notifications: now }, ControlReply::Retried { notifications }) => {
-                *notifications += now
+            ControlReply::Accepted {
+                source: source.clone(),
+                documents,
+                resources,
             }
-            (
+        }
+        ControlRequest::Drop { .. } => {
+            let cause = DropCause::Operator;
+            let dropped = facts.map(|fact| match fact {
                 Fact::Dropped {
-                    changes: dropped,
-                    cause: DropCause::Operator,
-                    ..
-                },
-                ControlReply::Dropped { changes },
-            ) => *changes += dropped,
-            _ => {}
+                    changes, cause: it, ..
+                } if *it == cause => *changes,
+                _ => 0,
+            });
+            ControlReply::Dropped {
+                changes: dropped.sum(),
+            }
+        }
+        _ => {
+            let retried = facts.map(|fact| match fact {
+                Fact::Retried { notifications } => *notifications,
+                _ => 0,
+            });
+            ControlReply::Retried {
+                notifications: retried.sum(),
+            }
         }
     }
-    answer
 }
 
 /// Answers a question about sources, channels or hubs.
