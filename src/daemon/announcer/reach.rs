@@ -35,62 +35,12 @@ impl Reach {
         known.retain(|hub, _| names.contains(hub) || hubs.iter().any(|it| it.hub == *hub));
         self.unreached = Arc::new(Mutex::new(known));
         self.attempts = JoinSet::new();
-        for hub in hubs {
-            let name = hub.hub.clone();
-            self.attempt(name, move || {
-                let hub = hub.clone();
-                async move {
-                    let answers = probe::hubs(vec![hub]).await;
-                    let failure = answers.into_iter().find_map(Result::err)?;
-                    Some((failure.to_string(), false))
-                }
-            });
+        let hubs = hubs.into_iter().map(|hub| (hub.hub.clone(), Some(hub)));
+        for (name, settings) in hubs.chain(names.into_iter().map(|broker| (broker, None))) {
+            let unreached = Arc::clone(&self.unreached);
+            let attempts = attempt(name, settings, Arc::clone(brokers), unreached);
+            self.attempts.spawn(attempts);
         }
-        for name in names {
-            let (broker, brokers) = (name.clone(), Arc::clone(brokers));
-            self.attempt(name, move || {
-                let (broker, brokers) = (broker.clone(), Arc::clone(&brokers));
-                async move {
-                    let failure = brokers.connect(&broker).await.err()?;
-                    Some((failure.to_string(), failure.needs_operator()))
-                }
-            });
-        }
-    }
-
-    /// Tries to reach a hub or broker. `failure` returns the reason why it cannot be reached, and whether that is a refusal
-    /// which an operator must end.
-    fn attempt<F>(&mut self, hub: Hub, failure: impl Fn() -> F + Send + 'static)
-    where
-        F: Future<Output = Option<(String, bool)>> + Send,
-    {
-        let unreached = Arc::clone(&self.unreached);
-        self.attempts.spawn(async move {
-            while let Some((reason, is_refused)) = failure().await {
-                let since = lock(&unreached).get(&hub).map(|known| known.since);
-                if since.is_none() && is_refused {
-                    warn!(%hub, reason, "{hub} refuses the login: {reason}");
-                } else if since.is_none() {
-                    warn!(%hub, reason, "{hub} cannot be reached: {reason}");
-                }
-                let failed = UnreachedHub {
-                    hub: hub.clone(),
-                    since: since.unwrap_or_else(Timestamp::now),
-                    reason,
-                    is_refused,
-                };
-                lock(&unreached).insert(hub.clone(), failed);
-                // A wrong login is not repeated: that may lock the user.
-                if is_refused {
-                    return;
-                }
-                tokio::time::sleep(AGAIN).await;
-                if !lock(&unreached).contains_key(&hub) {
-                    return;
-                }
-            }
-            reached(&hub, &unreached);
-        });
     }
 
     /// Takes note of an answer to a submission: a hub that answers was reached.
@@ -106,6 +56,54 @@ impl Reach {
     pub fn unreached(&self) -> Vec<UnreachedHub> {
         lock(&self.unreached).values().cloned().collect()
     }
+}
+
+/// Tries to reach a hub, or without settings of one a broker, until it was reached.
+async fn attempt(
+    hub: Hub,
+    settings: Option<PublishSettings>,
+    brokers: Arc<Brokers>,
+    unreached: Arc<Mutex<BTreeMap<Hub, UnreachedHub>>>,
+) {
+    while let Some((reason, is_refused)) = failure(&hub, settings.as_ref(), &brokers).await {
+        let since = lock(&unreached).get(&hub).map(|known| known.since);
+        if since.is_none() && is_refused {
+            warn!(%hub, reason, "{hub} refuses the login: {reason}");
+        } else if since.is_none() {
+            warn!(%hub, reason, "{hub} cannot be reached: {reason}");
+        }
+        let failed = UnreachedHub {
+            hub: hub.clone(),
+            since: since.unwrap_or_else(Timestamp::now),
+            reason,
+            is_refused,
+        };
+        lock(&unreached).insert(hub.clone(), failed);
+        // A wrong login is not repeated: that may lock the user.
+        if is_refused {
+            return;
+        }
+        tokio::time::sleep(AGAIN).await;
+        if !lock(&unreached).contains_key(&hub) {
+            return;
+        }
+    }
+    reached(&hub, &unreached);
+}
+
+/// Returns the reason why a hub or broker cannot be reached, and whether that is a refusal which an operator must end.
+async fn failure(
+    hub: &Hub,
+    settings: Option<&PublishSettings>,
+    brokers: &Brokers,
+) -> Option<(String, bool)> {
+    if let Some(settings) = settings {
+        let answers = probe::hubs(vec![settings.clone()]).await;
+        let failure = answers.into_iter().find_map(Result::err)?;
+        return Some((failure.to_string(), false));
+    }
+    let failure = brokers.connect(hub).await.err()?;
+    Some((failure.to_string(), failure.needs_operator()))
 }
 
 fn reached(hub: &Hub, unreached: &Mutex<BTreeMap<Hub, UnreachedHub>>) {
