@@ -19,9 +19,7 @@ use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::event::Event;
 use rsnotify::announce::observation::{Look, MountId};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
-use rsnotify::tree::{
-    KnownFile, KnownFiles, RecentKeys, Tree, TreeReport, TreeSettings, WatchMode,
-};
+use rsnotify::tree::{KnownFiles, RecentKeys, Tree, TreeReport, TreeSettings, WatchMode};
 
 const DOCUMENTS: usize = 10_000;
 
@@ -59,7 +57,7 @@ fn first() {
 
     let memory = resident();
     let begun = Instant::now();
-    let (tree, reports) = watch(root, Vec::new());
+    let (tree, reports) = watch(root, KnownFiles::default());
     let (known, _) = swept(&reports);
     let cold = begun.elapsed();
     println!("first sweep, {UNRELATED} unrelated files, {DOCUMENTS} documents: {cold:?}");
@@ -156,7 +154,7 @@ fn build(root: &Path) {
     std::thread::sleep(Duration::from_secs(1)); // stall: what was written has to settle
 }
 
-fn watch(root: &Path, known: Vec<KnownFile>) -> (Tree, Receiver<TreeReport>) {
+fn watch(root: &Path, known: KnownFiles) -> (Tree, Receiver<TreeReport>) {
     let (sender, reports) = channel();
     let settings = TreeSettings {
         mounts: vec![MountPlan {
@@ -174,9 +172,7 @@ fn watch(root: &Path, known: Vec<KnownFile>) -> (Tree, Receiver<TreeReport>) {
         open_writer: Duration::from_secs(30),
         recent_keys: RecentKeys::default(),
     };
-    let mut files = KnownFiles::default();
-    known.into_iter().for_each(|file| files.add(file));
-    let tree = Tree::watch(settings, files, move |report| {
+    let tree = Tree::watch(settings, known, move |report| {
         let _ = sender.send(report);
         ControlFlow::Continue(())
     });
@@ -184,20 +180,17 @@ fn watch(root: &Path, known: Vec<KnownFile>) -> (Tree, Receiver<TreeReport>) {
 }
 
 /// Waits for the end of a sweep; what it read, and how much it reported.
-fn swept(reports: &Receiver<TreeReport>) -> (Vec<KnownFile>, usize) {
-    let (mut known, mut observed) = (Vec::new(), 0);
+fn swept(reports: &Receiver<TreeReport>) -> (KnownFiles, usize) {
+    let (mut known, mut observed) = (KnownFiles::default(), 0);
     loop {
         match reports.recv().expect("a tree that goes on") {
             TreeReport::Event(Event::Observed(batch)) => {
                 observed += batch.len();
-                known.extend(batch.into_iter().filter_map(|it| match it.look {
-                    Look::Document { stat, .. } => Some(KnownFile {
-                        path: it.path,
-                        stat,
-                        read_at: Timestamp::now(),
-                    }),
-                    _ => None,
-                }));
+                for it in batch {
+                    if let Look::Document { stat, .. } = it.look {
+                        known.add(it.path, &stat, Timestamp::now());
+                    }
+                }
             }
             TreeReport::Swept { .. } => return (known, observed),
             _ => {}

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
 
-use rsnotify::tree::{TreeNotice, TreeReport};
+use rsnotify::tree::{KnownFiles, TreeNotice, TreeReport};
 
 use crate::{document, processor_time, ratio, resident, shell, swept, watch};
 
@@ -25,9 +25,8 @@ pub fn tenth() {
             _ => drop(fs::File::create(directory.join(format!("file{n}.pdf"))).expect("a file")),
         }
     }
-    let (tree, reports) = watch(root, Vec::new());
-    let (known, _) = swept(&reports);
-    let documents = known.len();
+    let (tree, reports) = watch(root, KnownFiles::default());
+    let (_, documents) = swept(&reports);
     let mut took: Vec<Duration> = (0..5)
         .map(|_| {
             let begun = Instant::now();
@@ -74,7 +73,7 @@ pub fn hints() {
             fs::File::options().write(true).open(path).expect("a file")
         })
         .collect();
-    let (tree, reports) = watch(root, Vec::new());
+    let (tree, reports) = watch(root, KnownFiles::default());
     swept(&reports);
     let before = processor_time();
     let begun = Instant::now();
@@ -113,7 +112,7 @@ pub fn directories() {
     let root = place.path();
     build_directories(root, DIRECTORIES);
     let before = resident();
-    let (_tree, reports) = watch(root, Vec::new());
+    let (_tree, reports) = watch(root, KnownFiles::default());
     let begun = Instant::now();
     let mut is_watched = true;
     loop {

@@ -412,48 +412,40 @@ mod tests {
         let (mut file, now) = (file(), Instant::now());
         let second = Duration::from_secs(1);
         file.hint(hint(&[NameEvent::Written]), now, OPEN_WRITER);
-        let wait = |is_long, again_after| Some((again_after, is_long));
-        assert_eq!(
-            file.writer_wait(now + second, OPEN_WRITER),
-            wait(false, second)
-        );
-        assert_eq!(
-            file.writer_wait(now + 5 * second, OPEN_WRITER),
-            wait(true, 25 * second)
-        );
-        // Its times changing meanwhile says nothing about its end.
-        let next = file.hint(hint(&[NameEvent::Touched]), now, OPEN_WRITER);
-        assert_eq!(next, None);
-        assert_eq!(file.writer_wait(now + OPEN_WRITER, OPEN_WRITER), None);
-        let fresh = stat(Timestamp::now(), Duration::ZERO);
-        let times = (now, Timestamp::now());
-        assert_eq!(file.settle_wait(&fresh, times, SETTLE), None);
+        for (after, want) in [
+            (second, Some((second, false))),
+            (5 * second, Some((25 * second, true))),
+            (OPEN_WRITER, None),
+        ] {
+            // Its times changing meanwhile says nothing about its end.
+            let next = file.hint(hint(&[NameEvent::Touched]), now, OPEN_WRITER);
+            assert_eq!(next, None);
+            assert_eq!(file.writer_wait(now + after, OPEN_WRITER), want);
+        }
+        let wall = Timestamp::now();
+        let settled = file.settle_wait(&stat(wall, Duration::ZERO), (now, wall), SETTLE);
+        assert_eq!(settled, None);
     }
 
     #[test]
     fn a_file_found_without_an_event_must_settle_by_its_age_or_as_long_as_it_is_seen() {
         let (now, wall) = (Instant::now(), Timestamp::now());
         let millisecond = Duration::from_millis(1);
-        let young = stat(wall, SETTLE / 4);
         let mut file = file();
-        let left = SETTLE * 3 / 4 + millisecond;
-        let wait = |left, has_age| Some((left, has_age));
-        assert_eq!(
-            file.settle_wait(&young, (now, wall), SETTLE),
-            wait(left, true)
-        );
-        assert_eq!(
-            file.settle_wait(&stat(wall, SETTLE), (now, wall), SETTLE),
-            None
-        );
-        // By a wrong clock it lies in the future.
+        // The last one lies in the future, by a wrong clock.
         let future = stat(wall + 60 * SETTLE, Duration::ZERO);
-        let first = file.settle_wait(&future, (now, wall), SETTLE);
-        assert_eq!(first, wait(SETTLE + millisecond, false));
-        assert_eq!(
-            file.settle_wait(&future, (now + SETTLE, wall), SETTLE),
-            None
-        );
+        for (stat, now, want) in [
+            (
+                stat(wall, SETTLE / 4),
+                now,
+                Some((SETTLE * 3 / 4 + millisecond, true)),
+            ),
+            (stat(wall, SETTLE), now, None),
+            (future, now, Some((SETTLE + millisecond, false))),
+            (future, now + SETTLE, None),
+        ] {
+            assert_eq!(file.settle_wait(&stat, (now, wall), SETTLE), want);
+        }
     }
 
     #[test]
@@ -481,12 +473,10 @@ mod tests {
             ..stat(wall, SETTLE)
         };
         let mut file = file();
-        file.hint(hint(&[NameEvent::Closed]), Instant::now(), OPEN_WRITER);
-        let read = file.read_incomplete(Some(empty), wall);
-        assert_eq!(read, Some(EMPTY_GRACE));
-        file.hint(hint(&[NameEvent::Closed]), Instant::now(), OPEN_WRITER);
-        let read = file.read_incomplete(Some(empty), wall);
-        assert_eq!(read, None);
+        for want in [Some(EMPTY_GRACE), None] {
+            file.hint(hint(&[NameEvent::Closed]), Instant::now(), OPEN_WRITER);
+            assert_eq!(file.read_incomplete(Some(empty), wall), want);
+        }
     }
 
     #[test]

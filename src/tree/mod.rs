@@ -108,23 +108,15 @@ impl WatchMode {
     }
 }
 
-/// A file that an earlier run has read. Unchanged, it is not read again.
-#[derive(Debug, Clone)]
-pub struct KnownFile {
-    pub path: DocumentPath,
-    pub stat: Stat,
-    pub read_at: Timestamp,
-}
-
-/// The files that earlier runs have read, and by what they are known. There may be a million.
+/// The files that earlier runs have read, and by what they are known. Unchanged, none is read again. There may be a million.
 #[derive(Debug, Default)]
 pub struct KnownFiles(HashMap<MountId, HashMap<Arc<[u8]>, UnmetFile>>);
 
 impl KnownFiles {
-    pub fn add(&mut self, file: KnownFile) {
-        let last_read = LastRead::new(&file.stat, file.read_at);
-        let in_mount = self.0.entry(file.path.mount).or_default();
-        in_mount.insert(file.path.below, UnmetFile::new(Some(last_read)));
+    pub fn add(&mut self, path: DocumentPath, stat: &Stat, read_at: Timestamp) {
+        let last_read = LastRead::new(stat, read_at);
+        let in_mount = self.0.entry(path.mount).or_default();
+        in_mount.insert(path.below, UnmetFile::new(Some(last_read)));
     }
 }
 
@@ -320,4 +312,37 @@ pub fn scan_once(
 pub fn file_path(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
     let mount = plan.mount(path.mount)?;
     Some(join(&mount.directory, &path.below))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use resourcesync::uri::Uri;
+
+    use crate::announce::candidates::Candidates;
+    use crate::announce::observation::MountId;
+    use crate::announce::plan::MountPlan;
+    use crate::tree::{RecentKeys, TreeSettings, WatchMode};
+
+    /// Settings of a tree of XML files that nothing settles in, and that is looked at once an hour.
+    pub fn settings(directory: &Path) -> TreeSettings {
+        let hour = Duration::from_secs(3600);
+        TreeSettings {
+            mounts: vec![MountPlan {
+                id: MountId(0),
+                directory: directory.to_owned(),
+                prefix: Uri::parse("https://example.org/").unwrap(),
+                aliases: Vec::new(),
+            }],
+            candidates: Candidates::new(vec!["**/*.xml".to_owned()], Vec::new()).unwrap(),
+            watch: WatchMode::Poll,
+            rescan_interval: hour,
+            poll_interval: hour,
+            settle: hour,
+            open_writer: Duration::ZERO,
+            recent_keys: RecentKeys::default(),
+        }
+    }
 }

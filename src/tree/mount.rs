@@ -362,53 +362,48 @@ pub fn unreadable_root(root: &Path, error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::{BTreeMap, HashMap};
     use std::time::{Duration, Instant};
 
     use jiff::{SignedDuration, Timestamp};
-    use resourcesync::uri::Uri;
 
-    use crate::announce::candidates::Candidates;
-    use crate::announce::observation::{Identity, MountId, Stat};
-    use crate::announce::plan::MountPlan;
+    use crate::announce::observation::{Identity, Stat};
+    use crate::tree::TreeSettings;
     use crate::tree::file_system::FileSystem;
     use crate::tree::model::Model;
     use crate::tree::mount::{SWAPPED_WITHIN, TICK, TreeMount, UnmetFile};
-    use crate::tree::{RecentKeys, TreeSettings, WatchMode};
+    use crate::tree::tests::settings;
 
     fn mount(unmet: &[&str]) -> TreeMount {
-        let plan = MountPlan {
-            id: MountId(0),
-            directory: "/srv".into(),
-            prefix: Uri::parse("http://example.com/").unwrap(),
-            aliases: Vec::new(),
-        };
+        let plan = &settings("/srv".as_ref()).mounts[0];
         let root = Model::default().add_root(0);
         let unmet = unmet
             .iter()
-            .map(|it| (it.as_bytes().into(), UnmetFile::new(None)));
-        TreeMount::new(&plan, root, unmet.collect())
+            .map(|it| (it.as_bytes().into(), UnmetFile::default()));
+        TreeMount::new(plan, root, unmet.collect())
     }
 
     fn find(mount: &mut TreeMount, found: Timestamp, is_local: bool) {
-        let identity = Identity {
-            device: 1,
-            inode: 1,
-        };
         let file_system = FileSystem {
             is_local,
-            has_sharp_times: false,
+            ..FileSystem::default()
         };
-        mount.find(identity, found, file_system);
+        mount.find(
+            Identity {
+                device: 1,
+                inode: 1,
+            },
+            found,
+            file_system,
+        );
     }
 
     #[test]
     fn a_loss_is_reported_once_for_each_reason() {
-        let mut mount = mount(&[]);
-        let now = Instant::now();
-        assert!(mount.lose("gone", false, now));
-        assert!(!mount.lose("gone", false, now));
-        assert!(mount.lose("denied", false, now));
+        let (mut mount, now) = (mount(&[]), Instant::now());
+        for (reason, is_news) in [("gone", true), ("gone", false), ("denied", true)] {
+            assert_eq!(mount.lose(reason, false, now), is_news);
+        }
         find(&mut mount, Timestamp::now(), true);
         assert_eq!(mount.absence.reason, "");
     }
@@ -447,14 +442,8 @@ mod tests {
     fn a_mount_is_swept_at_the_shorter_interval_while_a_directory_gives_no_hints() {
         let minute = Duration::from_secs(60);
         let settings = TreeSettings {
-            mounts: Vec::new(),
-            candidates: Candidates::default(),
-            watch: WatchMode::Auto,
-            rescan_interval: 60 * minute,
             poll_interval: minute,
-            settle: Duration::ZERO,
-            open_writer: Duration::ZERO,
-            recent_keys: RecentKeys::default(),
+            ..settings("/srv".as_ref())
         };
         let mut mount = mount(&[]);
         find(&mut mount, Timestamp::now(), true);
@@ -485,19 +474,14 @@ mod tests {
     fn an_unmet_file_is_missing_unless_nothing_can_be_known_about_it() {
         let mut mount = mount(&["a.xml", "shut/b.xml", "shutter/c.xml"]);
         let unseen = HashMap::from([(b"shut".to_vec(), "its directory cannot be read")]);
-        let mut taken = mount.take_unmet(&unseen);
-        taken.sort_by(|(one, _), (other, _)| one.below.cmp(&other.below));
-        let taken: Vec<_> = taken
-            .iter()
-            .map(|(path, it)| (&*path.below, it.err()))
-            .collect();
-        let denied = Some("its directory cannot be read");
+        let taken = mount.take_unmet(&unseen).into_iter();
+        let taken = taken.map(|(path, it)| (path.below.to_vec(), it.err()));
         let want = [
-            (&b"a.xml"[..], None),
-            (b"shut/b.xml", denied),
-            (b"shutter/c.xml", None),
+            (b"a.xml".to_vec(), None),
+            (b"shut/b.xml".to_vec(), Some("its directory cannot be read")),
+            (b"shutter/c.xml".to_vec(), None),
         ];
-        assert_eq!(taken, want);
+        assert_eq!(BTreeMap::from_iter(taken), BTreeMap::from(want));
         // It is reported once, and missing as soon as its directory can be read without it.
         assert!(mount.take_unmet(&unseen).is_empty());
         let missing = mount.take_unmet(&HashMap::new());

@@ -315,24 +315,18 @@ mod tests {
     #[test]
     fn names_that_cannot_matter_leave_no_trace() {
         let include = DEFAULT_INCLUDE.map(str::to_owned).into();
-        let (hints, names) = (
-            PendingHints::default(),
-            Candidates::new(include, Vec::new()).unwrap(),
-        );
-        hints.merge(|pending| {
-            for happened in [NameEvent::Written, NameEvent::Closed, NameEvent::Touched] {
-                pending.name(&names, WatchKey(1), b"access.log", happened, false);
-                pending.name(&names, WatchKey(1), b".a.xml.Xy12Zq", happened, false);
-            }
-        });
+        let names = Candidates::new(include, Vec::new()).unwrap();
+        let (hints, key) = (PendingHints::default(), WatchKey(1));
+        let add = |name: &[u8], happened| {
+            hints.merge(|pending| pending.name(&names, key, name, happened, false));
+        };
+        for happened in [NameEvent::Written, NameEvent::Closed, NameEvent::Touched] {
+            add(b"access.log", happened);
+            add(b".a.xml.Xy12Zq", happened);
+        }
         assert!(hints.take(None).directories.is_empty());
-        hints.merge(|pending| {
-            pending.name(&names, WatchKey(1), b"..data", NameEvent::MovedIn, false)
-        });
-        let taken = hints.take(None);
-        assert!(
-            taken.directories[&WatchKey(1)].other
-                && taken.directories[&WatchKey(1)].names.is_empty()
-        );
+        add(b"..data", NameEvent::MovedIn);
+        let taken = &hints.take(None).directories[&key];
+        assert!(taken.other && taken.names.is_empty());
     }
 }

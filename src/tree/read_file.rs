@@ -280,11 +280,7 @@ mod tests {
         assert_eq!(keys.take(&version(1, 11)), None);
         assert_eq!(keys.take(&version(1, 10)), Some(listed(3)));
         assert_eq!(keys.take(&version(1, 10)), None);
-    }
-
-    #[test]
-    fn a_file_is_kept_in_one_version() {
-        let keys = RecentKeys::default();
+        // Of a file, one version is kept.
         keys.keep(version(1, 10), listed(3));
         keys.keep(version(1, 11), listed(4));
         assert_eq!(keys.take(&version(1, 10)), None);
@@ -294,12 +290,11 @@ mod tests {
     #[test]
     fn the_oldest_make_room() {
         let keys = RecentKeys::default();
-        keys.keep(version(1, 10), listed(MAX_KEPT / 2));
-        keys.keep(version(2, 10), listed(MAX_KEPT / 2));
-        keys.keep(version(3, 10), listed(1));
-        assert_eq!(keys.take(&version(1, 10)), None);
-        assert!(keys.take(&version(2, 10)).is_some());
-        assert!(keys.take(&version(3, 10)).is_some());
+        for (inode, count) in [(1, MAX_KEPT / 2), (2, MAX_KEPT / 2), (3, 1)] {
+            keys.keep(version(inode, 10), listed(count));
+        }
+        let is_kept = |inode| keys.take(&version(inode, 10)).is_some();
+        assert_eq!([1, 2, 3].map(is_kept), [false, true, true]);
     }
 
     #[test]

@@ -149,17 +149,13 @@ mod tests {
     use std::fs;
     use std::ops::ControlFlow;
     use std::path::Path;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
-    use resourcesync::uri::Uri;
-
-    use crate::announce::candidates::Candidates;
-    use crate::announce::observation::MountId;
-    use crate::announce::plan::MountPlan;
     use crate::tree::observer::Observer;
     use crate::tree::sweep::{PROGRESS_INTERVAL, Sweep};
+    use crate::tree::tests::settings;
     use crate::tree::watches::Watches;
-    use crate::tree::{KnownFiles, RecentKeys, TreeReport, TreeSettings, WatchMode};
+    use crate::tree::{KnownFiles, TreeReport};
 
     /// A tree of `a.xml` and `deep/b.xml`, which were just written.
     fn tree() -> tempfile::TempDir {
@@ -173,23 +169,8 @@ mod tests {
 
     /// An observer that begins to sweep a tree.
     fn observer<'a>(root: &Path, reports: &'a RefCell<Vec<TreeReport>>) -> Observer<'a> {
-        let settings = TreeSettings {
-            mounts: vec![MountPlan {
-                id: MountId(0),
-                directory: root.to_owned(),
-                prefix: Uri::parse("https://example.org/").unwrap(),
-                aliases: Vec::new(),
-            }],
-            candidates: Candidates::new(vec!["**/*.xml".to_owned()], Vec::new()).unwrap(),
-            watch: WatchMode::Poll,
-            rescan_interval: Duration::from_secs(3600),
-            poll_interval: Duration::from_secs(3600),
-            settle: Duration::from_secs(3600),
-            open_writer: Duration::ZERO,
-            recent_keys: RecentKeys::default(),
-        };
         let known = KnownFiles::default();
-        let mut observer = Observer::new(settings, known, Watches::none(), move |report| {
+        let mut observer = Observer::new(settings(root), known, Watches::none(), move |report| {
             reports.borrow_mut().push(report);
             ControlFlow::Continue(())
         });
@@ -223,17 +204,12 @@ mod tests {
         assert!(at.is_some_and(|at| at > Instant::now()) && !sweep(&mut observer).has_work());
         let is_progress = |report: &TreeReport| matches!(report, TreeReport::Sweeping { .. });
         assert!(!reports.borrow().iter().any(is_progress));
-        let now = Instant::now();
-        sweep(&mut observer)
-            .unsettled
-            .iter_mut()
-            .for_each(|it| it.1 = now);
-        sweep(&mut observer).reported = now.checked_sub(PROGRESS_INTERVAL).unwrap();
+        let (now, waiting) = (Instant::now(), sweep(&mut observer));
+        waiting.unsettled.iter_mut().for_each(|it| it.1 = now);
+        waiting.reported = now.checked_sub(PROGRESS_INTERVAL).unwrap();
         assert!(observer.continue_sweep());
-        assert!(matches!(
-            reports.borrow().last(),
-            Some(TreeReport::Sweeping { files: 2, .. })
-        ));
+        let is_progress = |it: &TreeReport| matches!(it, TreeReport::Sweeping { files: 2, .. });
+        assert!(reports.borrow().last().is_some_and(is_progress));
         for want in [Some([0, 0, 2]), Some([0, 0, 1]), Some([0, 0, 0]), None] {
             assert_eq!(left(&observer), want);
             assert_eq!(observer.continue_sweep(), want.is_some());
@@ -248,10 +224,8 @@ mod tests {
         let mut observer = observer(root.path(), &reports);
         assert!(observer.continue_sweep());
         let started = sweep(&mut observer).started;
-        assert_eq!(
-            (left(&observer), sweep(&mut observer).met),
-            (Some([1, 1, 0]), 1)
-        );
+        assert_eq!(left(&observer), Some([1, 1, 0]));
+        assert_eq!(sweep(&mut observer).met, 1);
         observer.mounts[0].begin_sweep();
         let again = sweep(&mut observer);
         assert!(again.met == 0 && again.started == started);

@@ -123,13 +123,12 @@ impl WorkQueue {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use crate::tree::model::Model;
+    use crate::tree::model::{DirectoryId, FileId};
     use crate::tree::work_queue::{Depth, Task, WorkQueue};
 
     #[test]
     fn a_directory_waits_once_and_as_deep_as_was_asked() {
-        let root = Model::default().add_root(0);
-        let mut queue = WorkQueue::default();
+        let (mut queue, root) = (WorkQueue::default(), DirectoryId(0));
         queue.push_directory(root, Depth::Subtree);
         queue.push_directory(root, Depth::Directory);
         assert_eq!(queue.pop(), Some(Task::List(root, Depth::Subtree)));
@@ -138,10 +137,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_gone_is_not_read_for_another_with_its_number() {
-        let mut model = Model::default();
-        let root = model.add_root(0);
-        let file = model.add_file(root, b"a.xml");
-        let mut queue = WorkQueue::default();
+        let (mut queue, file) = (WorkQueue::default(), FileId(0));
         queue.push_file(file);
         queue.forget_file(file);
         queue.push_file(file);
@@ -152,9 +148,7 @@ mod tests {
 
     #[test]
     fn only_the_last_time_set_for_a_file_counts() {
-        let mut model = Model::default();
-        let root = model.add_root(0);
-        let [first, second] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
+        let [first, second] = [FileId(0), FileId(1)];
         let mut queue = WorkQueue::default();
         let later = Duration::from_secs(60);
         queue.push_file_after(first, Duration::ZERO);

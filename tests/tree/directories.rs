@@ -6,7 +6,7 @@ use rsnotify::announce::observation::Look;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
-use crate::harness::{Watched, document};
+use crate::harness::{Watched, put};
 
 #[rstest]
 fn directories_made_and_filled_in_one_breath_are_never_missed(
@@ -39,19 +39,18 @@ fn directories_moved_in_within_and_out_are_followed(
     let mut it = Watched::start(watch);
     let outside = it.place.path().join("outside");
     fs::create_dir_all(outside.join("d/e")).unwrap();
-    fs::write(outside.join("d/e/a.xml"), document(1)).unwrap();
+    put(outside.join("d/e/a.xml"), 1);
     fs::rename(outside.join("d"), it.root.join("d")).unwrap();
     it.wait_for("d/e/a.xml", 1);
     fs::create_dir(it.root.join("x")).unwrap();
     fs::rename(it.root.join("d"), it.root.join("x/d")).unwrap();
     it.wait_for("x/d/e/a.xml", 1);
     it.wait_for_missing("d/e/a.xml");
-    it.write("x/d/e/a.xml", 2);
-    it.wait_for("x/d/e/a.xml", 2);
+    it.write_and_wait("x/d/e/a.xml", 2);
     fs::rename(it.root.join("x/d"), outside.join("d")).unwrap();
     it.wait_for_missing("x/d/e/a.xml");
     let before = it.looks_at("x/d/e/a.xml").len();
-    fs::write(outside.join("d/e/a.xml"), document(3)).unwrap();
+    put(outside.join("d/e/a.xml"), 3);
     it.wait_for_quiet();
     assert_eq!(
         it.looks_at("x/d/e/a.xml").len(),
@@ -66,9 +65,7 @@ fn a_directory_removed_and_made_again_stays_watched(
 ) {
     let mut it = Watched::start(watch);
     for round in 0..20 {
-        fs::create_dir_all(it.root.join("d/e")).unwrap();
-        it.write("d/e/a.xml", round);
-        it.wait_for("d/e/a.xml", round);
+        it.write_and_wait("d/e/a.xml", round);
         fs::remove_dir_all(it.root.join("d")).unwrap();
         if round % 2 == 0 {
             it.wait_for_missing("d/e/a.xml");
@@ -104,8 +101,7 @@ fn sixty_levels_are_watched(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     fs::create_dir_all(it.root.join(&below)).unwrap();
     let document = format!("{below}/a.xml");
     for version in 1..3 {
-        it.write(&document, version);
-        it.wait_for(&document, version);
+        it.write_and_wait(&document, version);
     }
 }
 
@@ -117,12 +113,11 @@ fn many_directories_removed_do_not_delay_the_next_change(
         for n in 0..1000 {
             fs::create_dir_all(root.join(format!("d/{n}"))).unwrap();
         }
-        fs::write(root.join("d/999/a.xml"), document(1)).unwrap();
+        put(root.join("d/999/a.xml"), 1);
     });
     it.wait_for("d/999/a.xml", 1);
     fs::remove_dir_all(it.root.join("d")).unwrap();
-    it.write("b.xml", 1);
-    it.wait_for("b.xml", 1);
+    it.write_and_wait("b.xml", 1);
     it.wait_for_missing("d/999/a.xml");
     assert!(matches!(it.last("b.xml"), Some(Look::Document { .. })));
 }
@@ -130,11 +125,8 @@ fn many_directories_removed_do_not_delay_the_next_change(
 #[rstest]
 fn a_directory_is_entered_whatever_it_is_called(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start_on(watch, |root| fs::create_dir(root.join("4913")).unwrap());
-    it.write("4913/a.xml", 1);
-    it.wait_for("4913/a.xml", 1);
-    fs::create_dir(it.root.join("new.part")).unwrap();
-    it.write("new.part/a.xml", 1);
-    it.wait_for("new.part/a.xml", 1);
+    it.write_and_wait("4913/a.xml", 1);
+    it.write_and_wait("new.part/a.xml", 1);
     fs::rename(it.root.join("new.part"), it.root.join("old~")).unwrap();
     it.wait_for("old~/a.xml", 1);
     it.wait_for_missing("new.part/a.xml");

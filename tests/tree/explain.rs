@@ -14,7 +14,7 @@ use rsnotify::tree::explain;
 use rstest::rstest;
 use tempfile::TempDir;
 
-use crate::harness::{Watched, document, excluding, path, settings};
+use crate::harness::{Watched, document, excluding, path, place, put, settings};
 
 fn packed(text: &str) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -107,8 +107,8 @@ fn a_path_without_a_document_is_explained() {
 #[rstest]
 fn what_is_asked_of_a_watched_tree_is_explained(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start_on(watch, |root| {
-        fs::write(root.join("list.XML"), document(1)).unwrap();
-        fs::write(root.join("sentinel.xml"), document(1)).unwrap();
+        put(root.join("list.XML"), 1);
+        put(root.join("sentinel.xml"), 1);
     });
     it.wait_for("sentinel.xml", 1);
     it.tree()
@@ -122,9 +122,7 @@ fn what_is_asked_of_a_watched_tree_is_explained(#[values(Inotify, Notify, Poll)]
 /// R1: only where it is included, and no further than a document can be.
 #[rstest]
 fn a_compressed_document_is_read_if_it_is_included(#[values(Inotify, Poll)] watch: WatchMode) {
-    let place = TempDir::new().unwrap();
-    let root = place.path().join("root");
-    fs::create_dir(&root).unwrap();
+    let (place, root) = place();
     let spaces = " ".repeat(4 << 20);
     let bomb = document(1).replace("</urlset>", &format!("{spaces}</urlset>"));
     fs::write(root.join("list.xml.gz"), packed(&document(1))).unwrap();
@@ -134,7 +132,7 @@ fn a_compressed_document_is_read_if_it_is_included(#[values(Inotify, Poll)] watc
     let include = DEFAULT_INCLUDE.iter().chain(&["**/*.xml.gz"]);
     let include = include.map(|glob| (*glob).to_owned()).collect();
     settings.candidates = Candidates::new(include, Vec::new()).unwrap();
-    let mut it = Watched::start_with(place, settings, Vec::new());
+    let mut it = Watched::start_with(place, settings);
     it.wait_for("list.xml.gz", 1);
     fs::write(root.join("list.xml.gz"), packed(&document(2))).unwrap();
     it.wait_for("list.xml.gz", 2);

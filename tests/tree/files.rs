@@ -11,7 +11,7 @@ use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{TreeNotice, TreeSettings};
 use rstest::rstest;
 
-use crate::harness::{DEADLINE, Watched, document, excluding, path, settings};
+use crate::harness::{DEADLINE, Watched, document, excluding, path, place, put, settings};
 use crate::namespace::was_run_again;
 use crate::needs;
 
@@ -31,10 +31,8 @@ fn a_file_created_rewritten_renamed_and_deleted_is_seen_each_time(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,
 ) {
     let mut it = Watched::start(watch);
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
-    it.write("a.xml", 2);
-    it.wait_for("a.xml", 2);
+    it.write_and_wait("a.xml", 1);
+    it.write_and_wait("a.xml", 2);
     it.write("a.tmp", 3);
     fs::rename(it.root.join("a.tmp"), it.root.join("a.xml")).unwrap();
     it.wait_for("a.xml", 3);
@@ -51,8 +49,7 @@ fn a_file_created_rewritten_renamed_and_deleted_is_seen_each_time(
 #[rstest]
 fn a_rewrite_of_equal_size_and_time_is_seen(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start(watch);
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
+    it.write_and_wait("a.xml", 1);
     let modified = fs::metadata(it.root.join("a.xml"))
         .unwrap()
         .modified()
@@ -107,12 +104,10 @@ fn under_events_an_open_writer_is_waited_for_however_complete_its_file_looks(
 fn a_file_that_its_writer_keeps_open_is_read_once_nothing_more_is_written(
     #[values(Inotify, Notify)] watch: WatchMode,
 ) {
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path().join("root");
-    fs::create_dir(&root).unwrap();
-    let mut settings = crate::harness::settings(&root, watch);
+    let (place, root) = place();
+    let mut settings = settings(&root, watch);
     settings.open_writer = Duration::from_millis(1_500);
-    let mut it = Watched::start_with(place, settings, Vec::new());
+    let mut it = Watched::start_with(place, settings);
     it.wait("the first sweep", |it| it.sweeps > 0);
     let mut file = fs::File::create(it.root.join("a.xml")).unwrap();
     for version in 1..=2 {
@@ -148,21 +143,16 @@ fn a_file_that_its_writer_keeps_open_is_read_once_nothing_more_is_written(
 fn a_mount_may_be_published_below_a_path_that_globs_ask_for(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,
 ) {
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path().join("root");
-    fs::create_dir(&root).unwrap();
-    fs::write(root.join("resourcesync"), document(1)).unwrap();
-    let mut settings = crate::harness::settings(&root, watch);
+    let (place, root) = place();
+    put(root.join("resourcesync"), 1);
+    let mut settings = settings(&root, watch);
     settings.mounts[0].prefix = Uri::parse("https://example.org/.well-known/").unwrap();
     settings.candidates = excluding(&[".well-known/private/**"]);
-    let mut it = Watched::start_with(place, settings, Vec::new());
+    let mut it = Watched::start_with(place, settings);
     it.wait_for("resourcesync", 1);
-    it.write("resourcesync", 2);
-    it.wait_for("resourcesync", 2);
-    fs::create_dir(it.root.join("private")).unwrap();
+    it.write_and_wait("resourcesync", 2);
     it.write("private/a.xml", 3);
-    it.write("b.xml", 4);
-    it.wait_for("b.xml", 4);
+    it.write_and_wait("b.xml", 4);
     it.wait_for_quiet();
     assert!(it.looks_at("private/a.xml").is_empty());
 }
@@ -183,8 +173,7 @@ fn a_file_that_is_cut_is_reported_once_and_seen_when_whole(
     it.wait_for_quiet();
     let malformed = |look: &&Look| matches!(look, Look::Incomplete(Incomplete::Malformed(_)));
     assert_eq!(it.looks_at("a.xml").iter().filter(malformed).count(), 1);
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
+    it.write_and_wait("a.xml", 1);
 }
 
 #[rstest]
@@ -199,7 +188,7 @@ fn names_of_any_bytes_are_files_like_others(#[values(Inotify, Notify, Poll)] wat
     ];
     for (version, name) in names.iter().enumerate() {
         let path = it.root.join(std::ffi::OsStr::from_bytes(name));
-        fs::write(path, document(version)).unwrap();
+        put(path, version);
     }
     for (version, name) in names.iter().enumerate() {
         it.wait_for(name, version);
@@ -220,9 +209,7 @@ fn a_file_that_is_not_regular_is_reported_and_hangs_nothing(
             .success()
     );
     let _socket = std::os::unix::net::UnixListener::bind(it.root.join("socket.xml")).unwrap();
-    fs::create_dir(it.root.join("directory.xml")).unwrap();
-    it.write("directory.xml/a.xml", 1);
-    it.wait_for("directory.xml/a.xml", 1);
+    it.write_and_wait("directory.xml/a.xml", 1);
     for name in ["fifo.xml", "socket.xml"] {
         it.wait(name, |it| {
             it.last(name) == Some(&Look::Incomplete(Incomplete::NotAFile))
@@ -241,16 +228,12 @@ fn a_file_that_becomes_a_directory_and_back_is_followed(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,
 ) {
     let mut it = Watched::start(watch);
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
+    it.write_and_wait("a.xml", 1);
     fs::remove_file(it.root.join("a.xml")).unwrap();
-    fs::create_dir(it.root.join("a.xml")).unwrap();
-    it.write("a.xml/b.xml", 2);
-    it.wait_for("a.xml/b.xml", 2);
+    it.write_and_wait("a.xml/b.xml", 2);
     it.wait_for_missing("a.xml");
     fs::remove_dir_all(it.root.join("a.xml")).unwrap();
-    it.write("a.xml", 3);
-    it.wait_for("a.xml", 3);
+    it.write_and_wait("a.xml", 3);
     it.wait_for_missing("a.xml/b.xml");
 }
 
@@ -258,14 +241,13 @@ fn a_file_that_becomes_a_directory_and_back_is_followed(
 fn hidden_temporary_and_excluded_names_are_never_looked_at(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,
 ) {
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path().join("root");
+    let (place, root) = place();
     fs::create_dir_all(root.join("private/below")).unwrap();
     fs::create_dir_all(root.join(".git")).unwrap();
     fs::create_dir_all(root.join(".well-known")).unwrap();
-    let mut settings = crate::harness::settings(&root, watch);
+    let mut settings = settings(&root, watch);
     settings.candidates = excluding(&["private/**"]);
-    let mut it = Watched::start_with(place, settings, Vec::new());
+    let mut it = Watched::start_with(place, settings);
     it.wait("the first sweep", |it| it.sweeps > 0);
     for name in [
         "private/below/a.xml",
@@ -276,8 +258,7 @@ fn hidden_temporary_and_excluded_names_are_never_looked_at(
     ] {
         it.write(name, 1);
     }
-    it.write(".well-known/resourcesync", 2);
-    it.wait_for(".well-known/resourcesync", 2);
+    it.write_and_wait(".well-known/resourcesync", 2);
     it.wait_for_quiet();
     it.looks.remove(&b"sentinel.xml"[..]);
     assert_eq!(it.looks.len(), 1, "{:?}", it.looks.keys());
@@ -299,8 +280,7 @@ fn times_in_the_future_delay_a_file_only_by_the_settle_time() {
 #[rstest]
 fn a_look_that_is_asked_for_is_answered(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start(watch);
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
+    it.write_and_wait("a.xml", 1);
     let before = it.looks_at("a.xml").len();
     it.tree().look(vec![path("a.xml"), path("no/such.xml")]);
     it.wait("both answers", |it| {
@@ -338,7 +318,6 @@ fn an_unreadable_file_or_directory_is_not_missing(
         return;
     }
     let mut it = Watched::start(watch);
-    fs::create_dir(it.root.join("d")).unwrap();
     it.write("d/a.xml", 1);
     it.write("b.xml", 1);
     it.wait_for("d/a.xml", 1);
@@ -358,8 +337,7 @@ fn an_unreadable_file_or_directory_is_not_missing(
     assert_eq!(told.directory, it.root.join("d").display().to_string());
     assert!(told.reason.contains("Permission denied"), "{told:?}");
     assert!(told.remedy.is_some(), "{told:?}");
-    it.write("c.xml", 1);
-    it.wait_for("c.xml", 1);
+    it.write_and_wait("c.xml", 1);
     it.wait_for_quiet();
     assert_eq!(it.unreadable, [told]);
     fs::set_permissions(it.root.join("d"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -379,8 +357,7 @@ fn what_a_sweep_could_not_read_is_swept_once_it_can_be() {
     }
     let name = std::ffi::OsStr::from_bytes(b"d\xff");
     let mut it = Watched::start_on(Inotify, |root| {
-        fs::create_dir(root.join(name)).unwrap();
-        fs::write(root.join(name).join("a.xml"), document(1)).unwrap();
+        put(root.join(name).join("a.xml"), 1);
         set(&root.join(name), 0o000);
     });
     assert_eq!(it.unreadable[0].below, name.as_bytes());
@@ -400,8 +377,7 @@ fn what_a_sweep_could_not_read_is_swept_once_another_directory_is_in_its_place()
         set(&root.join("d"), 0o000);
     });
     let new = it.place.path().join("new");
-    fs::create_dir(&new).unwrap();
-    fs::write(new.join("a.xml"), document(1)).unwrap();
+    put(new.join("a.xml"), 1);
     fs::remove_dir(it.root.join("d")).unwrap();
     fs::rename(&new, it.root.join("d")).unwrap();
     it.wait_for("d/a.xml", 1);
@@ -415,8 +391,7 @@ fn a_directory_is_said_to_be_readable_again_although_its_root_was_away_meanwhile
     }
     let mut it = Watched::start_on(Inotify, |root| {
         for name in ["d", "e"] {
-            fs::create_dir(root.join(name)).unwrap();
-            fs::write(root.join(name).join("a.xml"), document(1)).unwrap();
+            put(root.join(name).join("a.xml"), 1);
             set(&root.join(name), 0o000);
         }
     });
@@ -443,8 +418,7 @@ fn a_sweep_waits_for_a_directory_that_becomes_readable_during_it() {
     if was_run_without_privileges() {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path().join("root");
+    let (place, root) = place();
     fs::create_dir_all(root.join("d")).unwrap();
     // A time in the future counts from the first look.
     let mut file = fs::File::create(root.join("d/a.xml")).unwrap();
@@ -454,12 +428,12 @@ fn a_sweep_waits_for_a_directory_that_becomes_readable_during_it() {
     drop(file);
     set(&root.join("d"), 0o000);
     // Until that file may be read, the sweep lasts.
-    fs::write(root.join("b.xml"), document(1)).unwrap();
+    put(root.join("b.xml"), 1);
     let settings = TreeSettings {
         settle: Duration::from_secs(5),
         ..settings(&root, Inotify)
     };
-    let mut it = Watched::start_with(place, settings, Vec::new());
+    let mut it = Watched::start_with(place, settings);
     it.wait("a word about the directory", |it| it.unreadable.len() == 1);
     assert_eq!(it.sweeps, 0);
     set(&it.root.join("d"), 0o755);
@@ -483,8 +457,7 @@ fn a_file_linked_into_place_or_exchanged_is_seen(
     let place = it.root.join("a.xml");
     rustix::fs::linkat(CWD, unnamed, CWD, &place, AtFlags::SYMLINK_FOLLOW).unwrap();
     it.wait_for("a.xml", 1);
-    it.write("b.xml", 2);
-    it.wait_for("b.xml", 2);
+    it.write_and_wait("b.xml", 2);
     let other = it.root.join("b.xml");
     rustix::fs::renameat_with(CWD, &place, CWD, &other, RenameFlags::EXCHANGE).unwrap();
     it.wait_for("a.xml", 2);

@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use resourcesync::uri::Uri;
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::event::Event;
 use rsnotify::announce::observation::{
-    DocumentPath, Identity, Look, MountId, NoDocument, UnreadableDirectory,
+    DocumentPath, Identity, Look, MountId, NoDocument, Stat, UnreadableDirectory,
 };
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::tree::{
-    KnownFile, KnownFiles, RecentKeys, Tree, TreeNotice, TreeReport, TreeSettings, WatchMode,
+    KnownFiles, RecentKeys, Tree, TreeNotice, TreeReport, TreeSettings, WatchMode,
 };
 use tempfile::TempDir;
 
@@ -81,6 +82,20 @@ pub fn document(version: usize) -> String {
     )
 }
 
+/// Writes a document in place, and the directories that lead to it.
+pub fn put(path: impl AsRef<Path>, version: usize) {
+    fs::create_dir_all(path.as_ref().parent().unwrap()).unwrap();
+    fs::write(path, document(version)).unwrap();
+}
+
+/// A directory, and an empty `root` in it.
+pub fn place() -> (TempDir, PathBuf) {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    (place, root)
+}
+
 pub fn version_of(look: &Look) -> Option<usize> {
     match look {
         Look::Document { parsed, .. } => parsed.document.span.from.as_ref()?.parse().ok(),
@@ -103,26 +118,27 @@ impl Watched {
 
     /// A tree prepared by `prepare`, swept once.
     pub fn start_on(watch: WatchMode, prepare: impl FnOnce(&Path)) -> Watched {
-        let place = tempfile::tempdir().unwrap();
-        fs::create_dir(place.path().join("root")).unwrap();
-        prepare(&place.path().join("root"));
-        let mut watched = Watched::start_in(place, watch, Vec::new());
+        let (place, root) = place();
+        prepare(&root);
+        let mut watched = Watched::start_in(place, watch, KnownFiles::default());
         watched.wait("the first sweep", |it| it.sweeps > 0);
         watched
     }
 
     /// Watches `root` in `place`, whether it is there or not.
-    pub fn start_in(place: TempDir, watch: WatchMode, known: Vec<KnownFile>) -> Watched {
+    pub fn start_in(place: TempDir, watch: WatchMode, known: KnownFiles) -> Watched {
         let root = place.path().join("root");
-        Watched::start_with(place, settings(&root, watch), known)
+        Watched::start_knowing(place, settings(&root, watch), known)
     }
 
-    pub fn start_with(place: TempDir, settings: TreeSettings, known: Vec<KnownFile>) -> Watched {
+    pub fn start_with(place: TempDir, settings: TreeSettings) -> Watched {
+        Watched::start_knowing(place, settings, KnownFiles::default())
+    }
+
+    pub fn start_knowing(place: TempDir, settings: TreeSettings, known: KnownFiles) -> Watched {
         let root = settings.mounts[0].directory.clone();
         let (sender, reports) = channel();
-        let mut files = KnownFiles::default();
-        known.into_iter().for_each(|file| files.add(file));
-        let tree = Tree::watch(settings, files, move |report| match sender.send(report) {
+        let tree = Tree::watch(settings, known, move |report| match sender.send(report) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         });
@@ -154,8 +170,27 @@ impl Watched {
         self.place
     }
 
+    /// These documents, once their first version was seen, as a later run knows them: read at this time.
+    #[track_caller]
+    pub fn known(&mut self, names: &[&str], read_at: impl Fn(&Stat) -> Timestamp) -> KnownFiles {
+        let mut known = KnownFiles::default();
+        for name in names {
+            self.wait_for(name, 1);
+            if let Some(Look::Document { stat, .. }) = self.last(name) {
+                known.add(path(name), stat, read_at(stat));
+            }
+        }
+        known
+    }
+
     pub fn write(&self, below: &str, version: usize) {
-        fs::write(self.root.join(below), document(version)).unwrap();
+        put(self.root.join(below), version);
+    }
+
+    #[track_caller]
+    pub fn write_and_wait(&mut self, below: &str, version: usize) {
+        self.write(below, version);
+        self.wait_for(below, version);
     }
 
     /// Waits until something holds.

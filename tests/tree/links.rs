@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use rsnotify::announce::event::Event;
 use rsnotify::announce::observation::{Look, Stat};
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{KnownFile, TreeNotice, TreeReport, scan_once};
+use rsnotify::tree::{KnownFiles, TreeNotice, TreeReport, scan_once};
 use rstest::rstest;
 
-use crate::harness::{Watched, document, path, settings};
+use crate::harness::{Watched, path, put, settings};
 
 /// Points `link` elsewhere in one step.
 fn swap(target: impl AsRef<Path>, link: &Path) {
@@ -29,9 +29,8 @@ fn a_release_link_that_is_swapped_changes_all_beneath_it(
     let mut it = Watched::start_on(watch, |root| {
         for release in 1..=2 {
             let below = root.join(format!(".releases/{release}/d"));
-            fs::create_dir_all(&below).unwrap();
-            fs::write(below.join("a.xml"), document(release)).unwrap();
-            fs::write(below.join(format!("only-{release}.xml")), document(release)).unwrap();
+            put(below.join("a.xml"), release);
+            put(below.join(format!("only-{release}.xml")), release);
         }
         symlink(".releases/1", root.join("current")).unwrap();
     });
@@ -41,7 +40,7 @@ fn a_release_link_that_is_swapped_changes_all_beneath_it(
     it.wait_for("current/d/only-2.xml", 2);
     it.wait_for_missing("current/d/only-1.xml");
     assert!(!it.looks_at("current/d/a.xml").contains(&Look::Missing));
-    fs::write(it.root.join(".releases/2/d/a.xml"), document(3)).unwrap();
+    put(it.root.join(".releases/2/d/a.xml"), 3);
     it.wait_for("current/d/a.xml", 3);
 }
 
@@ -52,8 +51,7 @@ fn a_kubernetes_volume_that_is_swapped_changes_its_files(
     let mut it = Watched::start_on(watch, |root| {
         for version in 1..=2 {
             let below = root.join(format!("..2026_{version}"));
-            fs::create_dir_all(&below).unwrap();
-            fs::write(below.join("a.xml"), document(version)).unwrap();
+            put(below.join("a.xml"), version);
         }
         symlink("..2026_1", root.join("..data")).unwrap();
         symlink("..data/a.xml", root.join("a.xml")).unwrap();
@@ -63,7 +61,7 @@ fn a_kubernetes_volume_that_is_swapped_changes_its_files(
     fs::remove_dir_all(it.root.join("..2026_1")).unwrap();
     it.wait_for("a.xml", 2);
     assert!(!it.is_missing_ever());
-    fs::write(it.root.join("..2026_2/a.xml"), document(3)).unwrap();
+    put(it.root.join("..2026_2/a.xml"), 3);
     it.wait_for("a.xml", 3);
 }
 
@@ -73,11 +71,7 @@ fn a_swap_outside_the_tree_is_noticed(#[values(Inotify, Notify, Poll)] watch: Wa
     let outside = it.place.path().join("outside");
     for release in 1..=2 {
         fs::create_dir_all(outside.join(format!("{release}/d"))).unwrap();
-        fs::write(
-            outside.join(format!("{release}/d/a.xml")),
-            document(release),
-        )
-        .unwrap();
+        put(outside.join(format!("{release}/d/a.xml")), release);
     }
     symlink("1", outside.join("current")).unwrap();
     symlink(outside.join("current"), it.root.join("link")).unwrap();
@@ -92,22 +86,21 @@ fn a_document_behind_a_link_is_watched_where_it_lies(
 ) {
     let mut it = Watched::start(watch);
     let target = it.place.path().join("list.of.changes");
-    fs::write(&target, document(1)).unwrap();
+    put(&target, 1);
     symlink(&target, it.root.join("a.xml")).unwrap();
     it.wait_for("a.xml", 1);
-    fs::write(&target, document(2)).unwrap();
+    put(&target, 2);
     it.wait_for("a.xml", 2);
-    fs::write(target.with_extension("new"), document(3)).unwrap();
+    put(target.with_extension("new"), 3);
     fs::rename(target.with_extension("new"), &target).unwrap();
     it.wait_for("a.xml", 3);
     fs::remove_file(&target).unwrap();
     it.wait_for_missing("a.xml");
-    fs::write(&target, document(4)).unwrap();
+    put(&target, 4);
     it.wait_for("a.xml", 4);
     // A plain file takes the link's place.
     fs::remove_file(it.root.join("a.xml")).unwrap();
-    it.write("a.xml", 5);
-    it.wait_for("a.xml", 5);
+    it.write_and_wait("a.xml", 5);
 }
 
 #[rstest]
@@ -118,8 +111,7 @@ fn loops_are_cut_and_logged_once(#[values(Inotify, Notify, Poll)] watch: WatchMo
         symlink("itself", root.join("itself")).unwrap();
         symlink(".", root.join("here.xml")).unwrap();
     });
-    it.write("a/b/x.xml", 1);
-    it.wait_for("a/b/x.xml", 1);
+    it.write_and_wait("a/b/x.xml", 1);
     it.wait_for_quiet();
     let is_loop = |notice: &&TreeNotice| matches!(notice, TreeNotice::Loop { .. });
     assert_eq!(
@@ -139,9 +131,8 @@ fn a_directory_that_stands_above_itself_is_cut_wherever_the_link_is(
     let mut it = Watched::start_on(watch, |root| {
         let beside = root.with_file_name("beside");
         fs::create_dir_all(root.join("a/b")).unwrap();
-        fs::create_dir_all(&beside).unwrap();
-        fs::write(beside.join("s.xml"), document(7)).unwrap();
-        fs::write(root.join("a/b/x.xml"), document(1)).unwrap();
+        put(beside.join("s.xml"), 7);
+        put(root.join("a/b/x.xml"), 1);
         symlink("..", root.join("up")).unwrap();
         // Through a link that lies outside of the tree.
         fs::create_dir(beside.join("d")).unwrap();
@@ -172,12 +163,10 @@ fn a_circle_that_is_none_any_more_is_entered(#[values(Inotify, Notify, Poll)] wa
     let over = it.place.path().join("over");
     fs::create_dir(&over).unwrap();
     symlink("../root", over.join("d")).unwrap();
-    it.write("x.xml", 1);
-    it.wait_for("x.xml", 1);
+    it.write_and_wait("x.xml", 1);
     it.wait_for_quiet();
     let plain = it.place.path().join("plain");
-    fs::create_dir(&plain).unwrap();
-    fs::write(plain.join("y.xml"), document(2)).unwrap();
+    put(plain.join("y.xml"), 2);
     fs::remove_file(over.join("d")).unwrap();
     fs::rename(&plain, over.join("d")).unwrap();
     it.wait_for("up/d/y.xml", 2);
@@ -199,8 +188,8 @@ fn a_dangling_link_is_seen_once_its_target_is_there(
     });
     let later = it.place.path().join("later");
     fs::create_dir_all(later.join("d")).unwrap();
-    fs::write(later.join("d/b.xml"), document(1)).unwrap();
-    fs::write(later.join("a.xml"), document(2)).unwrap();
+    put(later.join("d/b.xml"), 1);
+    put(later.join("a.xml"), 2);
     it.wait_for("d/b.xml", 1);
     it.wait_for("a.xml", 2);
     fs::remove_dir_all(&later).unwrap();
@@ -217,14 +206,12 @@ fn a_directory_reached_by_two_paths_is_watched_under_both(
         symlink("d", root.join("e")).unwrap();
     });
     for version in 1..3 {
-        it.write("d/a.xml", version);
-        it.wait_for("d/a.xml", version);
+        it.write_and_wait("d/a.xml", version);
         it.wait_for("e/a.xml", version);
     }
     fs::remove_file(it.root.join("e")).unwrap();
     it.wait_for_missing("e/a.xml");
-    it.write("d/a.xml", 3);
-    it.wait_for("d/a.xml", 3);
+    it.write_and_wait("d/a.xml", 3);
 }
 
 #[rstest]
@@ -235,7 +222,7 @@ fn links_are_followed_four_deep_and_no_file_behind_is_missing(
     let directory = |depth: usize| place.path().join(format!("{depth}"));
     for depth in 0..7 {
         fs::create_dir(directory(depth)).unwrap();
-        fs::write(directory(depth).join("a.xml"), document(depth)).unwrap();
+        put(directory(depth).join("a.xml"), depth);
         symlink(directory(depth + 1), directory(depth).join("n")).unwrap();
     }
     fs::rename(directory(0), place.path().join("root")).unwrap();
@@ -245,12 +232,9 @@ fn links_are_followed_four_deep_and_no_file_behind_is_missing(
         changed: Timestamp::MIN,
         inode: 0,
     };
-    let known = KnownFile {
-        path: path("n/n/n/n/n/a.xml"),
-        stat,
-        read_at: Timestamp::MIN,
-    };
-    let mut it = Watched::start_in(place, watch, vec![known]);
+    let mut known = KnownFiles::default();
+    known.add(path("n/n/n/n/n/a.xml"), &stat, Timestamp::MIN);
+    let mut it = Watched::start_in(place, watch, known);
     it.write("sentinel.xml", 1);
     it.wait_for("n/n/n/n/a.xml", 4);
     it.wait_for_quiet();
@@ -283,7 +267,7 @@ fn links_into_each_other_do_not_multiply_without_bound() {
     let root = place.path();
     for one in 0..12 {
         fs::create_dir(root.join(format!("{one}"))).unwrap();
-        fs::write(root.join(format!("{one}/a.xml")), document(one)).unwrap();
+        put(root.join(format!("{one}/a.xml")), one);
         for other in 0..12 {
             symlink(
                 format!("../{other}"),

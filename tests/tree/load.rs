@@ -9,7 +9,7 @@ use rsnotify::tree::TreeNotice;
 use rsnotify::tree::WatchMode::{self, Auto, Inotify, Notify, Poll};
 use rstest::rstest;
 
-use crate::harness::{Watched, document};
+use crate::harness::{Watched, document, put};
 use crate::namespace::was_run_again;
 
 #[rstest]
@@ -44,7 +44,7 @@ fn two_thousand_documents_rewritten_are_all_seen(
     let mut it = Watched::start_on(watch, |root| {
         for name in &names {
             fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
-            fs::write(root.join(name), document(1)).unwrap();
+            put(root.join(name), 1);
         }
     });
     for name in &names {
@@ -71,7 +71,7 @@ fn a_large_file_that_is_replaced_all_the_time_delays_no_sweep(
     let mut replacing = None;
     let mut it = Watched::start_on(watch, |root| {
         for n in 0..500 {
-            fs::write(root.join(format!("{n}.xml")), document(1)).unwrap();
+            put(root.join(format!("{n}.xml")), 1);
         }
         let (root, is_over) = (root.to_owned(), Arc::clone(&is_over));
         replacing = Some(std::thread::spawn(move || {
@@ -128,8 +128,7 @@ fn without_inotify_instances_auto_polls_and_names_the_sysctl() {
         return;
     }
     let mut it = Watched::start(Auto);
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
+    it.write_and_wait("a.xml", 1);
     assert!(it.notices.iter().any(|notice| {
         matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == "user.max_inotify_instances")
     }));
@@ -140,8 +139,7 @@ fn without_inotify_instances_auto_polls_and_names_the_sysctl() {
 #[rstest]
 fn hints_and_overflows_are_counted(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start(watch);
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
+    it.write_and_wait("a.xml", 1);
     it.wait_for_quiet();
     assert!(
         !it.is_unwatched,

@@ -10,16 +10,15 @@ use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{KnownFiles, Tree, TreeNotice};
 use rstest::rstest;
 
-use crate::harness::{DEADLINE, Watched, document, settings};
+use crate::harness::{DEADLINE, Watched, put, settings};
 use crate::namespace::was_run_again;
 
 #[rstest]
 fn a_mount_that_comes_late_is_found(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
-    let mut it = Watched::start_in(tempfile::tempdir().unwrap(), watch, Vec::new());
+    let mut it = Watched::start_in(tempfile::tempdir().unwrap(), watch, KnownFiles::default());
     it.wait("the loss", |it| it.lost.len() == 1);
     fs::create_dir(&it.root).unwrap();
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
+    it.write_and_wait("a.xml", 1);
     assert_eq!(it.found.len(), 1);
 }
 
@@ -36,13 +35,12 @@ fn a_root_that_goes_for_a_while_makes_nothing_missing(
     let away = it.place.path().join("away");
     fs::rename(&it.root, &away).unwrap();
     it.wait("the loss", |it| it.lost.len() == 1);
-    fs::write(away.join("a.xml"), document(2)).unwrap();
+    put(away.join("a.xml"), 2);
     fs::rename(&away, &it.root).unwrap();
     it.wait_for("a.xml", 2);
     it.wait("the sweep", |it| it.sweeps > 1);
     assert!(!it.is_missing_ever());
-    it.write("d/b.xml", 2);
-    it.wait_for("d/b.xml", 2);
+    it.write_and_wait("d/b.xml", 2);
 }
 
 #[rstest]
@@ -53,8 +51,7 @@ fn a_root_that_is_replaced_is_another_tree(#[values(Inotify, Notify, Poll)] watc
     it.wait_for("a.xml", 1);
     it.wait_for("b.xml", 1);
     let next = it.place.path().join("next");
-    fs::create_dir(&next).unwrap();
-    fs::write(next.join("a.xml"), document(2)).unwrap();
+    put(next.join("a.xml"), 2);
     let away = it.place.path().join("away");
     fs::rename(&it.root, &away).unwrap();
     fs::rename(&next, &it.root).unwrap();
@@ -63,15 +60,14 @@ fn a_root_that_is_replaced_is_another_tree(#[values(Inotify, Notify, Poll)] watc
     assert_eq!(it.found.len(), 2);
     assert_ne!(it.found[0], it.found[1]);
     let before = it.looks_at("a.xml").len();
-    fs::write(away.join("a.xml"), document(3)).unwrap();
+    put(away.join("a.xml"), 3);
     it.wait_for_quiet();
     assert_eq!(
         it.looks_at("a.xml").len(),
         before,
         "a removed file was reported"
     );
-    it.write("a.xml", 4);
-    it.wait_for("a.xml", 4);
+    it.write_and_wait("a.xml", 4);
 }
 
 #[rstest]
@@ -81,18 +77,16 @@ fn a_root_that_is_a_link_is_followed_when_it_is_swapped(
     let place = tempfile::tempdir().unwrap();
     for release in 1..=2 {
         let directory = place.path().join(format!("releases/{release}/d"));
-        fs::create_dir_all(&directory).unwrap();
-        fs::write(directory.join("a.xml"), document(release)).unwrap();
+        put(directory.join("a.xml"), release);
     }
     symlink("releases/1", place.path().join("root")).unwrap();
-    let mut it = Watched::start_in(place, watch, Vec::new());
+    let mut it = Watched::start_in(place, watch, KnownFiles::default());
     it.wait_for("d/a.xml", 1);
     symlink("releases/2", it.place.path().join("next")).unwrap();
     fs::rename(it.place.path().join("next"), &it.root).unwrap();
     it.wait_for("d/a.xml", 2);
     assert!(!it.is_missing_ever());
-    it.write("d/a.xml", 3);
-    it.wait_for("d/a.xml", 3);
+    it.write_and_wait("d/a.xml", 3);
     // Not in one step.
     fs::remove_file(&it.root).unwrap();
     symlink("releases/1", &it.root).unwrap();
@@ -106,14 +100,12 @@ fn a_root_that_is_a_link_is_followed_when_it_is_swapped(
 fn a_root_removed_and_made_again_is_found(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start(watch);
     for round in 1..4 {
-        it.write("a.xml", round);
-        it.wait_for("a.xml", round);
+        it.write_and_wait("a.xml", round);
         fs::remove_dir_all(&it.root).unwrap();
         it.wait("the loss", |it| it.lost.len() >= round);
         fs::create_dir(&it.root).unwrap();
     }
-    it.write("a.xml", 9);
-    it.wait_for("a.xml", 9);
+    it.write_and_wait("a.xml", 9);
 }
 
 #[rstest]
@@ -124,7 +116,7 @@ fn a_file_in_the_place_of_a_root_is_no_mount(#[values(Inotify, Poll)] watch: Wat
         "{}: it is not a directory",
         place.path().join("root").display()
     );
-    let mut it = Watched::start_in(place, watch, Vec::new());
+    let mut it = Watched::start_in(place, watch, KnownFiles::default());
     it.wait("the loss", |it| it.lost == [lost.as_str()]);
 }
 
@@ -136,16 +128,13 @@ fn a_root_that_is_mounted_over_is_another_tree_until_it_is_unmounted(
         return;
     }
     let mut it = Watched::start(watch);
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
+    it.write_and_wait("a.xml", 1);
     let over = it.place.path().join("over");
-    fs::create_dir(&over).unwrap();
-    fs::write(over.join("a.xml"), document(2)).unwrap();
+    put(over.join("a.xml"), 2);
     let run = |command: &mut Command| assert!(command.status().unwrap().success());
     run(Command::new("mount").arg("--bind").args([&over, &it.root]));
     it.wait_for("a.xml", 2);
-    it.write("a.xml", 3);
-    it.wait_for("a.xml", 3);
+    it.write_and_wait("a.xml", 3);
     run(Command::new("umount").arg(&it.root));
     it.wait_for("a.xml", 1);
     assert!(!it.is_missing_ever());
@@ -159,8 +148,7 @@ fn a_tree_at_rest_costs_next_to_nothing() {
     }
     let used = || rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let mut it = Watched::start(Inotify);
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
+    it.write_and_wait("a.xml", 1);
     let before = used();
     // Rest is what is measured: there is nothing to await.
     std::thread::sleep(std::time::Duration::from_secs(2)); // rest, not an event: no deadline
@@ -225,11 +213,11 @@ fn the_parent_of_a_root_is_watched_for_names_that_come_and_go_alone() {
         MODIFY_CLOSE_WRITE_ATTRIB
     );
     // A link that ends beside the root needs more, for as long as it is there.
-    fs::write(it.place.path().join("beside.txt"), document(1)).unwrap();
+    put(it.place.path().join("beside.txt"), 1);
     symlink("../beside.txt", it.root.join("a.xml")).unwrap();
     it.wait_for("a.xml", 1);
     let before = it.looks_at("a.xml").len();
-    fs::write(it.place.path().join("beside.txt"), document(2)).unwrap();
+    put(it.place.path().join("beside.txt"), 2);
     it.wait_for("a.xml", 2);
     assert!(it.looks_at("a.xml").len() > before);
     fs::remove_file(it.root.join("a.xml")).unwrap();

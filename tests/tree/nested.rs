@@ -7,11 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use rsnotify::announce::observation::Look;
-use rsnotify::tree::KnownFile;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
-use crate::harness::{Watched, document, path};
+use crate::harness::{Watched, path, put};
 use crate::namespace::was_run_again;
 
 const AGAIN: &str = "unshare --map-root-user --mount";
@@ -65,11 +64,10 @@ fn one_of_two_file_systems_that_goes_is_reported_before_what_is_missing_with_it(
                 false => mount_tmpfs(&root.join(name)),
             }
             fs::create_dir(root.join(name).join("sub")).unwrap();
-            fs::write(root.join(name).join("sub/a.xml"), document(1)).unwrap();
-            fs::write(root.join(name).join("a.xml"), document(1)).unwrap();
+            put(root.join(name).join("sub/a.xml"), 1);
+            put(root.join(name).join("a.xml"), 1);
         }
-        fs::create_dir(root.join("ordinary")).unwrap();
-        fs::write(root.join("ordinary/a.xml"), document(1)).unwrap();
+        put(root.join("ordinary/a.xml"), 1);
     });
     assert_eq!(it.nested, [["d", "e"]]);
     let kept = it.place.path().join("kept");
@@ -108,7 +106,7 @@ fn a_tree_is_swept_again_when_a_file_system_goes_and_not_because_one_is_there_at
     }
     let mut it = Watched::start_on(watch, |root| {
         mount_tmpfs(&root.join("d"));
-        fs::write(root.join("d/a.xml"), document(1)).unwrap();
+        put(root.join("d/a.xml"), 1);
     });
     assert_eq!(it.nested, [["d"]]);
     std::thread::sleep(Duration::from_millis(1_500)); // a second sweep would begin: no event, so no deadline
@@ -129,7 +127,7 @@ fn a_file_that_is_asked_for_is_missing_after_the_report_of_its_file_system(
     let elsewhere = tempfile::tempdir().unwrap();
     let mut it = Watched::start_on(watch, |root| {
         bind(elsewhere.path(), &root.join("d"));
-        fs::write(root.join("d/a.xml"), document(1)).unwrap();
+        put(root.join("d/a.xml"), 1);
     });
     it.wait_for("d/a.xml", 1);
     unmount(&it.root.join("d"));
@@ -145,22 +143,15 @@ fn a_tree_that_is_watched_before_its_file_system_is_mounted_says_that_there_is_n
     if was_run_again(AGAIN) {
         return;
     }
-    let it = Watched::start_on(watch, |root| {
+    let mut it = Watched::start_on(watch, |root| {
         mount_tmpfs(&root.join("d"));
-        fs::write(root.join("d/a.xml"), document(1)).unwrap();
+        put(root.join("d/a.xml"), 1);
     });
-    let Some(Look::Document { stat, .. }) = it.last("d/a.xml") else {
-        panic!("it was a document");
-    };
-    let known = KnownFile {
-        path: path("d/a.xml"),
-        stat: *stat,
-        read_at: stat.changed,
-    };
+    let known = it.known(&["d/a.xml"], |stat| stat.changed);
     let kept = it.place.path().join("kept");
     bind(&it.root.join("d"), &kept);
     unmount(&it.root.join("d"));
-    let mut it = Watched::start_in(it.stop(), watch, vec![known]);
+    let mut it = Watched::start_in(it.stop(), watch, known);
     it.wait_for_missing("d/a.xml");
     assert_eq!(nested_when_missing(&it, "d/a.xml"), NONE);
     bind(&kept, &it.root.join("d"));
@@ -179,12 +170,10 @@ fn a_link_to_another_file_system_is_reported_as_such(
     let volume = elsewhere.path().join("volume");
     mount_tmpfs(&volume);
     for release in ["1", "2"] {
-        fs::create_dir(volume.join(release)).unwrap();
-        fs::write(volume.join(release).join("a.xml"), document(1)).unwrap();
+        put(volume.join(release).join("a.xml"), 1);
     }
     let mut it = Watched::start_on(watch, |root| {
-        fs::create_dir(root.join("own")).unwrap();
-        fs::write(root.join("own/a.xml"), document(1)).unwrap();
+        put(root.join("own/a.xml"), 1);
         symlink(volume.join("1"), root.join("current")).unwrap();
     });
     assert_eq!(it.nested, [["current"]]);

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rsnotify::announce::event::Event;
-use rsnotify::announce::observation::Look;
+use rsnotify::announce::observation::{Look, Stat};
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{KnownFile, KnownFiles, Tree, TreeReport, TreeSettings, scan_once};
+use rsnotify::tree::{KnownFiles, Tree, TreeReport, TreeSettings, scan_once};
 use rstest::rstest;
 
-use crate::harness::{DEADLINE, Watched, document, excluding, path, settings, version_of};
+use crate::harness::{DEADLINE, Watched, excluding, path, place, put, settings, version_of};
 use crate::namespace::was_run_again;
 
 #[rstest]
@@ -22,23 +22,14 @@ fn known_files_are_read_only_if_they_changed(#[values(Inotify, Notify, Poll)] wa
     let mut it = Watched::start_on(watch, |root| {
         fs::create_dir(root.join("d")).unwrap();
         for name in ["same.xml", "d/changed.xml", "d/gone.xml", "late.xml"] {
-            fs::write(root.join(name), document(1)).unwrap();
+            put(root.join(name), 1);
         }
     });
-    let mut known = Vec::new();
-    for name in ["same.xml", "d/changed.xml", "d/gone.xml"] {
-        it.wait_for(name, 1);
-        if let Some(Look::Document { stat, .. }) = it.last(name) {
-            known.push(KnownFile {
-                path: path(name),
-                stat: *stat,
-                // As if it had been read long after it was written.
-                read_at: Timestamp::now() + Duration::from_secs(60),
-            });
-        }
-    }
+    // As if they had been read long after they were written.
+    let read_at = |_: &Stat| Timestamp::now() + Duration::from_secs(60);
+    let known = it.known(&["same.xml", "d/changed.xml", "d/gone.xml"], read_at);
     let place = it.stop();
-    fs::write(place.path().join("root/d/changed.xml"), document(2)).unwrap();
+    put(place.path().join("root/d/changed.xml"), 2);
     fs::remove_file(place.path().join("root/d/gone.xml")).unwrap();
     let mut it = Watched::start_in(place, watch, known);
     it.wait_for("d/changed.xml", 2);
@@ -54,23 +45,22 @@ fn what_is_excluded_is_not_missing(#[values(Inotify, Notify, Poll)] watch: Watch
     let mut it = Watched::start_on(watch, |root| {
         fs::create_dir_all(root.join("d/e")).unwrap();
         for name in names {
-            fs::write(root.join(name), document(1)).unwrap();
+            put(root.join(name), 1);
         }
-        fs::write(root.join("sentinel.xml"), document(1)).unwrap();
+        put(root.join("sentinel.xml"), 1);
     });
     it.wait_for("sentinel.xml", 1);
     let Some(Look::Document { stat, .. }) = it.last("sentinel.xml") else {
         panic!("it was a document");
     };
-    let known = names.map(|name| KnownFile {
-        path: path(name),
-        stat: *stat,
-        read_at: Timestamp::now(),
-    });
+    let mut known = KnownFiles::default();
+    for name in names {
+        known.add(path(name), stat, Timestamp::now());
+    }
     let root = it.root.clone();
     let mut settings = settings(&root, watch);
     settings.candidates = excluding(&["a.xml", "d/**"]);
-    let mut it = Watched::start_with(it.stop(), settings, known.into());
+    let mut it = Watched::start_knowing(it.stop(), settings, known);
     it.wait("the first sweep", |it| it.sweeps > 0);
     it.tree().look(names.map(path).into());
     it.wait_for_quiet();
@@ -85,18 +75,10 @@ fn known_files_of_an_absent_mount_are_not_missing(
 ) {
     let mut it = Watched::start(watch);
     it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
-    let Some(Look::Document { stat, .. }) = it.last("a.xml") else {
-        panic!("it was a document");
-    };
-    let known = KnownFile {
-        path: path("a.xml"),
-        stat: *stat,
-        read_at: Timestamp::now(),
-    };
+    let known = it.known(&["a.xml"], |_| Timestamp::now());
     let place = it.stop();
     fs::rename(place.path().join("root"), place.path().join("away")).unwrap();
-    let mut it = Watched::start_in(place, watch, vec![known]);
+    let mut it = Watched::start_in(place, watch, known);
     it.wait("the loss", |it| it.lost.len() == 1);
     assert!(it.looks.is_empty());
     fs::create_dir(&it.root).unwrap();
@@ -106,12 +88,11 @@ fn known_files_of_an_absent_mount_are_not_missing(
 #[rstest]
 fn a_sweep_that_is_asked_for_finds_what_no_event_told(#[values(Inotify, Notify)] watch: WatchMode) {
     let mut it = Watched::start(watch);
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
+    it.write_and_wait("a.xml", 1);
     // A hard link outside is written: no event names the file in the tree.
     let outside = it.place.path().join("outside.xml");
     fs::hard_link(it.root.join("a.xml"), &outside).unwrap();
-    fs::write(&outside, document(2)).unwrap();
+    put(&outside, 2);
     it.tree().sweep();
     it.wait_for("a.xml", 2);
 }
@@ -120,10 +101,9 @@ fn a_sweep_that_is_asked_for_finds_what_no_event_told(#[values(Inotify, Notify)]
 fn lost_events_are_made_up_for_by_a_sweep(#[values(Inotify, Notify)] watch: WatchMode) {
     let mut it = Watched::start(watch);
     let outside = it.place.path().join("outside.xml");
-    it.write("a.xml", 1);
-    it.wait_for("a.xml", 1);
+    it.write_and_wait("a.xml", 1);
     fs::hard_link(it.root.join("a.xml"), &outside).unwrap();
-    fs::write(&outside, document(2)).unwrap();
+    put(&outside, 2);
     it.tree().overflow();
     it.wait_for("a.xml", 2);
     assert!(it.notices.contains(&rsnotify::tree::TreeNotice::Overflow));
@@ -131,13 +111,11 @@ fn lost_events_are_made_up_for_by_a_sweep(#[values(Inotify, Notify)] watch: Watc
 
 #[test]
 fn a_survey_sees_every_candidate_and_ends() {
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path().join("root");
-    fs::create_dir_all(root.join("d")).unwrap();
-    fs::write(root.join("d/old.xml"), document(1)).unwrap();
+    let (place, root) = place();
+    put(root.join("d/old.xml"), 1);
     fs::write(root.join("d/other.xml"), "<other/>").unwrap();
     std::thread::sleep(crate::harness::SETTLE); // lets old.xml settle: there is no event, so no deadline
-    fs::write(root.join("new.xml"), document(2)).unwrap();
+    put(root.join("new.xml"), 2);
     let mut looks = Vec::new();
     let mut swept = false;
     scan_once(settings(&root, Inotify), |report| {
@@ -171,24 +149,13 @@ fn each_directory_has_the_times_of_its_own_file_system() {
         fs::create_dir(root.join("d")).unwrap();
         let mount = ["-t", "ramfs", "none"];
         run(Command::new("mount").args(mount).arg(root.join("d")));
-        fs::create_dir(root.join("d/e")).unwrap();
-        fs::write(root.join("d/e/a.xml"), document(1)).unwrap();
+        put(root.join("d/e/a.xml"), 1);
         symlink("d/e/a.xml", root.join("link.xml")).unwrap();
     });
     let names = ["d/e/a.xml", "link.xml"];
-    let known = names.map(|name| {
-        it.wait_for(name, 1);
-        let Some(Look::Document { stat, .. }) = it.last(name) else {
-            panic!("it was a document");
-        };
-        KnownFile {
-            path: path(name),
-            stat: *stat,
-            // It may have been written again in the same instant.
-            read_at: stat.changed,
-        }
-    });
-    let mut it = Watched::start_in(it.stop(), Poll, known.into());
+    // They may have been written again in the same instant.
+    let known = it.known(&names, |stat| stat.changed);
+    let mut it = Watched::start_in(it.stop(), Poll, known);
     for name in names {
         it.wait_for(name, 1);
     }
@@ -200,10 +167,8 @@ fn what_is_written_during_the_first_sweep_waits_alone(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,
 ) {
     const SETTLE: Duration = Duration::from_secs(3);
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path().join("root");
-    fs::create_dir_all(root.join("d")).unwrap();
-    fs::write(root.join("d/old.xml"), document(1)).unwrap();
+    let (place, root) = place();
+    put(root.join("d/old.xml"), 1);
     std::thread::sleep(SETTLE); // lets old.xml settle: there is no event, so no deadline
     let settings = TreeSettings {
         settle: SETTLE,
@@ -216,7 +181,7 @@ fn what_is_written_during_the_first_sweep_waits_alone(
         // Nothing is watched yet, so that no event tells of this.
         if matches!(report, TreeReport::Event(Event::MountFound { .. })) {
             std::thread::sleep(Duration::from_millis(50)); // lets the kernel's clock go on: no event, so no deadline
-            fs::write(&new, document(2)).unwrap();
+            put(&new, 2);
         }
         match sender.send(report) {
             Ok(()) => ControlFlow::Continue(()),

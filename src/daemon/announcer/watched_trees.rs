@@ -14,7 +14,7 @@ use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::report::figures::Hints;
 use crate::state::{self, Db};
-use crate::tree::{KnownFile, KnownFiles, RecentKeys, Tree, TreeReport, TreeSettings};
+use crate::tree::{KnownFiles, RecentKeys, Tree, TreeReport, TreeSettings};
 
 /// Maximum reports of trees that wait to be taken.
 const MAX_WAITING: usize = 8;
@@ -185,11 +185,7 @@ fn known(db: Db<'_>, source: &SourcePlan) -> state::Result<KnownFiles> {
         while let Some(row) = rows.next()? {
             let (below, stat, read_at) = state::read(row)?;
             let mount = mount.id;
-            known.add(KnownFile {
-                path: DocumentPath { mount, below },
-                stat,
-                read_at,
-            });
+            known.add(DocumentPath { mount, below }, &stat, read_at);
         }
     }
     Ok(known)
