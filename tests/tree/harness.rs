@@ -238,6 +238,20 @@ impl Watched {
         self.wait(&what, |it| it.last(below) == Some(&Look::Missing));
     }
 
+    /// Waits until a path was looked at last with this outcome.
+    #[track_caller]
+    pub fn wait_for_look(&mut self, below: &str, is_it: impl Fn(&Look) -> bool) {
+        let what = format!("a look at {below}");
+        self.wait(&what, |it| it.last(below).is_some_and(&is_it));
+    }
+
+    /// Counts the notices that there were of a kind.
+    #[track_caller]
+    pub fn noticed(&self, is_it: impl Fn(&TreeNotice) -> bool) -> usize {
+        let notices = self.notices.iter().inspect(|notice| println!("{notice}"));
+        notices.filter(|notice| is_it(notice)).count()
+    }
+
     /// Waits until all that was done before has been seen: a fresh look at a file is answered after.
     #[track_caller]
     pub fn wait_for_quiet(&mut self) {
@@ -253,6 +267,17 @@ impl Watched {
 
     pub fn last(&self, below: impl AsRef<[u8]>) -> Option<&Look> {
         self.looks.get(below.as_ref())?.last()
+    }
+
+    /// The paths that were looked at, but for the sentinel's.
+    pub fn paths(&self) -> Vec<String> {
+        let paths = self
+            .looks
+            .keys()
+            .map(|path| path.escape_ascii().to_string());
+        let mut paths: Vec<String> = paths.filter(|path| path != "sentinel.xml").collect();
+        paths.sort();
+        paths
     }
 
     pub fn version(&self, below: impl AsRef<[u8]>) -> Option<usize> {
@@ -271,31 +296,26 @@ impl Watched {
     }
 
     pub fn is_missing_ever(&self) -> bool {
-        self.looks
-            .values()
-            .flatten()
-            .any(|look| *look == Look::Missing)
+        let mut looks = self.looks.values().flatten();
+        looks.any(|look| *look == Look::Missing)
     }
 
     fn take(&mut self, report: TreeReport) {
         match report {
             TreeReport::Event(Event::Observed(batch)) => {
                 for it in batch {
+                    let below = it.path.below.to_vec();
                     if it.look == Look::Missing {
                         let nested = self.nested.last().cloned();
-                        self.nested_when_missing
-                            .insert(it.path.below.to_vec(), nested);
+                        self.nested_when_missing.insert(below.clone(), nested);
                     }
-                    self.looks
-                        .entry(it.path.below.to_vec())
-                        .or_default()
-                        .push(it.look);
+                    self.looks.entry(below).or_default().push(it.look);
                 }
             }
             TreeReport::Event(Event::Explained(explained)) => {
                 let explained = explained.into_iter();
-                self.explained
-                    .extend(explained.map(|(path, why)| (path.below.to_vec(), why)));
+                let explained = explained.map(|(path, why)| (path.below.to_vec(), why));
+                self.explained.extend(explained);
             }
             TreeReport::Event(Event::MountFound { identity, .. }) => self.found.push(identity),
             TreeReport::Event(Event::MountLost { reason, .. }) => self.lost.push(reason),

@@ -87,6 +87,10 @@ fn a_large_file_that_is_replaced_all_the_time_delays_no_sweep(
     replacing.unwrap().join().unwrap();
 }
 
+fn names(notice: &TreeNotice, sysctl: &str) -> bool {
+    matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == sysctl)
+}
+
 #[rstest]
 fn when_watches_run_out_the_tree_is_polled_and_the_sysctl_named(
     #[values(Auto, Inotify, Notify)] watch: WatchMode,
@@ -109,12 +113,9 @@ fn when_watches_run_out_the_tree_is_polled_and_the_sysctl_named(
             it.wait_for(format!("{n}/a.xml"), version);
         }
     }
-    let ran_out = |notice: &&TreeNotice| matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == "user.max_inotify_watches");
     assert_eq!(
-        it.notices.iter().filter(ran_out).count(),
-        1,
-        "{:?}",
-        it.notices
+        it.noticed(|notice| names(notice, "user.max_inotify_watches")),
+        1
     );
     it.wait_for_quiet();
     assert!(it.is_unwatched);
@@ -129,9 +130,10 @@ fn without_inotify_instances_auto_polls_and_names_the_sysctl() {
     }
     let mut it = Watched::start(Auto);
     it.write_and_wait("a.xml", 1);
-    assert!(it.notices.iter().any(|notice| {
-        matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == "user.max_inotify_instances")
-    }));
+    assert_eq!(
+        it.noticed(|notice| names(notice, "user.max_inotify_instances")),
+        1
+    );
     it.wait_for_quiet();
     assert!(it.is_unwatched);
 }
@@ -141,10 +143,7 @@ fn hints_and_overflows_are_counted(#[values(Inotify, Notify, Poll)] watch: Watch
     let mut it = Watched::start(watch);
     it.write_and_wait("a.xml", 1);
     it.wait_for_quiet();
-    assert!(
-        !it.is_unwatched,
-        "a tree that is to be polled lacks nothing"
-    );
+    assert!(!it.is_unwatched, "one that is to be polled lacks nothing");
     let hints = it.tree().hints();
     assert_eq!((hints.taken > 0, hints.overflows), (watch != Poll, 0));
     it.tree().overflow();

@@ -16,7 +16,7 @@ use crate::namespace::was_run_again;
 const AGAIN: &str = "unshare --map-root-user --mount";
 const NONE: [&str; 0] = [];
 
-fn run(command: &mut Command) {
+pub fn run(command: &mut Command) {
     assert!(command.status().unwrap().success(), "{command:?}");
 }
 

@@ -16,6 +16,7 @@ use rstest::rstest;
 
 use crate::harness::{DEADLINE, Watched, excluding, path, place, put, settings, version_of};
 use crate::namespace::was_run_again;
+use crate::nested::run;
 
 #[rstest]
 fn known_files_are_read_only_if_they_changed(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
@@ -111,7 +112,7 @@ fn lost_events_are_made_up_for_by_a_sweep(#[values(Inotify, Notify)] watch: Watc
 
 #[test]
 fn a_survey_sees_every_candidate_and_ends() {
-    let (place, root) = place();
+    let (_place, root) = place();
     put(root.join("d/old.xml"), 1);
     fs::write(root.join("d/other.xml"), "<other/>").unwrap();
     std::thread::sleep(crate::harness::SETTLE); // lets old.xml settle: there is no event, so no deadline
@@ -144,7 +145,6 @@ fn each_directory_has_the_times_of_its_own_file_system() {
     if was_run_again("unshare --map-root-user --mount") {
         return;
     }
-    let run = |command: &mut Command| assert!(command.status().unwrap().success());
     let mut it = Watched::start_on(Poll, |root| {
         fs::create_dir(root.join("d")).unwrap();
         let mount = ["-t", "ramfs", "none"];
@@ -167,7 +167,7 @@ fn what_is_written_during_the_first_sweep_waits_alone(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,
 ) {
     const SETTLE: Duration = Duration::from_secs(3);
-    let (place, root) = place();
+    let (_place, root) = place();
     put(root.join("d/old.xml"), 1);
     std::thread::sleep(SETTLE); // lets old.xml settle: there is no event, so no deadline
     let settings = TreeSettings {
