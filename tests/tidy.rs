@@ -117,14 +117,14 @@ const BUDGETS: [(&str, usize); 16] = [
     ("cli", 7_820),
     ("config", 2_890),
     ("control", 300),
-    ("daemon", 3_540),
+    ("daemon", 3_530),
     ("diagnostics", 910),
     ("lib", 20),
     ("main", 10),
     ("report", 2_200),
     ("resourcesync", 4_980),
     ("state", 1_000),
-    ("tree", 4_250),
+    ("tree", 4_210),
     ("websub", 8_220),
 ];
 

@@ -73,51 +73,40 @@ pub fn event_of(reader: &Reader<'_>, request: &ControlRequest) -> Result<Event, 
 
 /// Returns the answer to a command that acts: how much it concerned, by the effects of the step that executed it.
 pub fn outcome(request: &ControlRequest, effects: &[Effect]) -> ControlReply {
-    let facts = effects.iter().filter_map(|effect| match effect {
-        Effect::Tell(fact) => Some(fact),
-        _ => None,
-    });
-    match request {
-        ControlRequest::Accept { source } => {
-            let (mut documents, mut resources) = (0, 0);
-            for fact in facts {
-                if let Fact::Accepted {
-                    documents: of_source,
-                    resources: all,
-                    ..
-                } = fact
-                {
-                    documents += of_source;
-                    resources = *all;
-                }
-            }
-            ControlReply::Accepted {
-                source: source.clone(),
+    use ControlRequest::{Accept, Drop, Retry};
+    let (mut concerned, mut resources) = (0, 0);
+    for effect in effects {
+        let Effect::Tell(fact) = effect else { continue };
+        match fact {
+            Fact::Accepted {
                 documents,
-                resources,
+                resources: accepted,
+                ..
+            } if matches!(request, Accept { .. }) => {
+                concerned += documents;
+                resources = *accepted;
             }
-        }
-        ControlRequest::Drop { .. } => {
-            let cause = DropCause::Operator;
-            let dropped = facts.map(|fact| match fact {
-                Fact::Dropped {
-                    changes, cause: it, ..
-                } if *it == cause => *changes,
-                _ => 0,
-            });
-            ControlReply::Dropped {
-                changes: dropped.sum(),
+            Fact::Dropped {
+                changes,
+                cause: DropCause::Operator,
+                ..
+            } if matches!(request, Drop { .. }) => concerned += changes,
+            Fact::Retried { notifications } if matches!(request, Retry { .. }) => {
+                concerned += notifications
             }
+            _ => {}
         }
-        _ => {
-            let retried = facts.map(|fact| match fact {
-                Fact::Retried { notifications } => *notifications,
-                _ => 0,
-            });
-            ControlReply::Retried {
-                notifications: retried.sum(),
-            }
-        }
+    }
+    match request {
+        Accept { source } => ControlReply::Accepted {
+            source: source.clone(),
+            documents: concerned,
+            resources,
+        },
+        Drop { .. } => ControlReply::Dropped { changes: concerned },
+        _ => ControlReply::Retried {
+            notifications: concerned,
+        },
     }
 }
 
