@@ -14,7 +14,7 @@ use crate::support::hub::Manner;
 
 /// Short, but longer than it takes to remove a tree.
 const GRACE: Duration = Duration::from_secs(1);
-const KEYS: &str = "deletion_grace = \"1s\"";
+pub const KEYS: &str = "deletion_grace = \"1s\"";
 /// Changes that a hub receives when everything below the site is gone.
 const DELETED: [&str; 3] = [
     "deleted capabilitylist a/capabilitylist.xml",
@@ -60,8 +60,15 @@ fn is_suspended(story: &Story) -> bool {
 }
 
 /// Nothing tells that a grace is over in which nothing may happen.
-fn outlast_the_grace() {
+pub fn outlast_the_grace() {
     std::thread::sleep(GRACE + Duration::from_millis(200)); // the grace's deadline, with what is slow
+}
+
+/// The hub hears nothing, not even once the grace of a deletion is over.
+#[track_caller]
+pub fn stays_silent_for_good(story: &mut Story) {
+    outlast_the_grace();
+    story.stays_silent();
 }
 
 fn accept(story: &Story, source: &str) -> (Option<i32>, String, String) {
@@ -69,7 +76,7 @@ fn accept(story: &Story, source: &str) -> (Option<i32>, String, String) {
 }
 
 #[track_caller]
-fn accepts(story: &Story, said: &str) {
+pub fn accepts(story: &Story, said: &str) {
     let (code, out, err) = accept(story, "main");
     assert_eq!((code, out.trim_end()), (Some(0), said), "{err}");
 }
@@ -135,29 +142,6 @@ fn everyone_says_so(story: &Story) {
 }
 
 #[rstest]
-fn documents_that_return_unchanged_are_not_announced(#[values(Inotify, Poll)] watch: Watch) {
-    let (mut story, away) = emptied(watch);
-    outlast_the_grace();
-    bring_back(&story.site, &away);
-    story.await_log("are no longer suspended");
-    story.stays_silent();
-    accepts(&story, "no document of main is missing");
-    story.ends();
-}
-
-#[rstest]
-fn a_suspension_outlives_a_restart(#[values(Inotify, Poll)] watch: Watch) {
-    let (mut story, _away) = emptied(watch);
-    story.kill();
-    story.resume();
-    assert!(is_suspended(&story));
-    outlast_the_grace();
-    story.stays_silent();
-    accepts(&story, "accepted 24 missing documents of main as deleted");
-    story.ends_hearing(&DELETED);
-}
-
-#[rstest]
 fn a_tree_emptied_while_nobody_looked_is_suspended(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::begin(watch, large(), KEYS);
     story.stop();
@@ -168,8 +152,7 @@ fn a_tree_emptied_while_nobody_looked_is_suspended(#[values(Inotify, Poll)] watc
     );
     story.resume();
     assert!(is_suspended(&story));
-    outlast_the_grace();
-    story.stays_silent();
+    stays_silent_for_good(&mut story);
     bring_back(&story.site, &away);
     story.await_log("are no longer suspended");
     story.ends();
@@ -243,8 +226,7 @@ fn one_source_is_suspended_and_the_other_goes_on(#[values(Inotify, Poll)] watch:
         (code, out.as_str()),
         (Some(0), "no document of other is missing\n")
     );
-    outlast_the_grace();
-    story.stays_silent();
+    stays_silent_for_good(&mut story);
     let (code, _, err) = accept(&story, "another");
     assert_eq!(code, Some(1));
     assert!(

@@ -4,7 +4,7 @@ mod killed;
 mod starting;
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rstest::rstest;
 
@@ -24,8 +24,8 @@ fn changes_while_it_is_down(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let mut story = Story::begin(watch, site, "");
     story.stop();
     let site = &story.site;
-    site.write("a/changelist.xml", &list("a", "changelist", "22"));
-    site.write("a/changedump.xml", &list("a", "changedump", "1"));
+    site.write_list("a", "changelist", "22");
+    site.write_list("a", "changedump", "1");
     let all = ["resourcelist", "changelist", "changedump"];
     site.write("a/capabilitylist.xml", &capability_list("a", &all));
     site.remove("a/resourcelist.xml");
@@ -78,10 +78,9 @@ fn half_written_when_it_starts(#[values(Inotify, Poll)] watch: Watch) {
     story.site.write_in_place("a/changelist.xml", half);
     story.resume();
     story.stays_silent();
-    let moment = Instant::now();
-    story.site.write_in_place("a/changelist.xml", &text);
-    story.hears_after(moment, &[UPDATED]);
-    story.ends();
+    story.ends_hearing_after(&[UPDATED], |site| {
+        site.write_in_place("a/changelist.xml", &text)
+    });
 }
 
 #[rstest]
@@ -90,7 +89,7 @@ fn a_missing_state_file_is_a_baseline(#[values(Inotify, Poll)] watch: Watch) {
     story.stop();
     story.update("a/changelist.xml", "2");
     std::thread::sleep(Duration::from_millis(10)); // stall: the file is older than the daemon, for R13
-    let state = story.setup.state.path().join("state/state.sqlite");
+    let state = story.state_file();
     fs::remove_file(&state).unwrap();
     story.resume();
     story.ends_silent();
@@ -117,7 +116,7 @@ fn excluded_between_two_runs(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);
     story.stop();
     let keys = "deletion_grace = \"0s\"\nexclude = [\"a/changelist.xml\"]";
-    story.setup.config = story.setup.config.replace("deletion_grace = \"0s\"", keys);
+    story.edit("deletion_grace = \"0s\"", keys);
     story.resume();
     story.update("a/changelist.xml", "2");
     story.ends_silent();
@@ -149,7 +148,7 @@ fn included_between_two_runs(
     story.stays_silent();
     story.stop();
     let (of_before, of_after) = (format!("# keys\n{before}"), format!("# keys\n{after}"));
-    story.setup.config = story.setup.config.replace(&of_before, &of_after);
+    story.edit(&of_before, &of_after);
     story.resume();
     story.stays_silent();
     let capability = path[2..].split('.').next().unwrap();
@@ -162,7 +161,7 @@ fn started_while_nobody_listens_where_the_hub_was(#[values(Inotify, Poll)] watch
     let mut story = Story::over(watch, Site::new(), "");
     let address = ports::reserved();
     let url = format!("http://{address}/publish");
-    story.setup.config = story.setup.config.replace(&story.hub.url(), &url);
+    story.edit(&story.hub.url(), &url);
     story.resume();
     story.update("a/changelist.xml", "2");
     story.await_log("Connection refused");
@@ -182,7 +181,7 @@ fn the_state_file_is_lost_while_a_notification_is_in_flight(#[values(Inotify, Po
     assert_eq!(story.hub.request().changes(), [UPDATED]);
     story.stop();
     let _ = story.hub.heard();
-    fs::remove_file(story.setup.state.path().join("state/state.sqlite")).unwrap();
+    fs::remove_file(story.state_file()).unwrap();
     story.hub.behave(Manner::Accept);
     story.resume();
     story.stays_silent();

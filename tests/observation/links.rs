@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 
 use rstest::rstest;
 use tempfile::TempDir;
@@ -12,23 +11,18 @@ use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::support::documents::{Site, capability_list, list, replace};
 use crate::support::namespace::was_run_again;
+use crate::tools::run;
 
 const UPDATED: &str = "updated changelist b/changelist.xml";
 
 /// The documents of a set that are written elsewhere, and reached as `b/` by links.
-fn write_set(directory: &Path, version: &str) {
-    replace(
-        &directory.join("resourcelist.xml"),
-        &list("b", "resourcelist", "1"),
-    );
-    replace(
-        &directory.join("changelist.xml"),
-        &list("b", "changelist", version),
-    );
-    replace(
-        &directory.join("capabilitylist.xml"),
-        &capability_list("b", &["resourcelist", "changelist", "changedump"]),
-    );
+pub fn write_set(directory: &Path, version: &str) {
+    for (capability, version) in [("resourcelist", "1"), ("changelist", version)] {
+        let path = directory.join(format!("{capability}.xml"));
+        replace(&path, &list("b", capability, version));
+    }
+    let listed = capability_list("b", &["resourcelist", "changelist", "changedump"]);
+    replace(&directory.join("capabilitylist.xml"), &listed);
 }
 
 /// A link that takes the place of another in one step.
@@ -62,60 +56,6 @@ fn a_release_that_is_swapped(#[values(Inotify, Notify, Poll)] watch: Watch) {
         .write("releases/3/changedump.xml", &list("b", "changedump", "1"));
     swap("releases/3", &story.site.path("b"));
     story.ends_silent();
-}
-
-#[rstest]
-fn a_config_map_that_is_swapped(#[values(Inotify, Poll)] watch: Watch) {
-    let site = Site::new();
-    write_set(&site.path("b/..2026_01_01"), "1");
-    symlink("..2026_01_01", site.path("b/..data")).unwrap();
-    for capability in ["resourcelist", "changelist", "capabilitylist"] {
-        let name = format!("{capability}.xml");
-        symlink(format!("..data/{name}"), site.path(&format!("b/{name}"))).unwrap();
-    }
-    let mut story = Story::begin(watch, site, "");
-    for (old, new) in [("01", "02"), ("02", "03"), ("03", "04")] {
-        write_set(&story.site.path(&format!("b/..2026_01_{new}")), new);
-        swap(format!("..2026_01_{new}"), &story.site.path("b/..data"));
-        // Nothing but the link itself says so: the old documents are there still.
-        story.hears(&[UPDATED]);
-        fs::remove_dir_all(story.site.path(&format!("b/..2026_01_{old}"))).unwrap();
-        story.stays_silent();
-    }
-    write_set(&story.site.path("b/..2026_01_05"), "04");
-    swap("..2026_01_05", &story.site.path("b/..data"));
-    story.ends_silent();
-}
-
-#[rstest]
-fn circles(#[values(Inotify, Poll)] watch: Watch) {
-    let site = Site::new();
-    symlink("..", site.path("a/up")).unwrap();
-    symlink("self", site.path("a/self")).unwrap();
-    symlink("pong.xml", site.path("a/ping.xml")).unwrap();
-    symlink("ping.xml", site.path("a/pong.xml")).unwrap();
-    let mut story = Story::begin(watch, site, "");
-    let updated = "updated changelist a/changelist.xml";
-    story.update("a/changelist.xml", "2");
-    story.hears(&[updated]);
-    symlink(".", story.site.path("a/here")).unwrap();
-    story.update("a/changelist.xml", "3");
-    story.ends_hearing(&[updated]);
-}
-
-#[rstest]
-fn a_dangling_link_that_is_resolved_later(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let outside = TempDir::new().unwrap();
-    let target = outside.path().join("late/changelist.xml");
-    let site = Site::new();
-    write_set(&site.path("b"), "1");
-    site.remove("b/changelist.xml");
-    symlink(&target, site.path("b/changelist.xml")).unwrap();
-    let mut story = Story::begin(watch, site, "");
-    replace(&target, &list("b", "changelist", "1"));
-    story.hears(&["created changelist b/changelist.xml"]);
-    fs::write(&target, list("b", "changelist", "2")).unwrap();
-    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
@@ -171,11 +111,8 @@ fn a_file_that_is_mounted(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let mounted = elsewhere.path().join("mounted");
     site.add_set("b");
     fs::copy(site.path("b/changelist.xml"), &mounted).unwrap();
-    let mut mount = Command::new("mount");
-    mount
-        .arg("--bind")
-        .args([&mounted, &site.path("b/changelist.xml")]);
-    assert!(mount.status().unwrap().success());
+    let place = site.path("b/changelist.xml");
+    run("mount --bind $2 $3", &[elsewhere.path(), &mounted, &place]);
     let story = Story::begin(watch, site, "");
     rewritten_elsewhere(story, &mounted);
 }

@@ -37,8 +37,7 @@ fn told(change: &str, names: &[String]) -> Vec<String> {
 }
 
 fn hears(story: &mut Story, wanted: &[String]) {
-    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    for request in story.hears(&wanted) {
+    for request in story.hears(wanted) {
         assert!(request.changes().len() <= 1_000); // R21
     }
 }
@@ -105,7 +104,7 @@ fn more_events_than_the_kernel_keeps(#[values(Inotify, Notify)] watch: Watch) {
 fn a_hundred_thousand_files_in_new_directories(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::alone(watch, Site::new(), "");
     // Asking for 100,000 files takes a debug build longer than 100 ms: it would do nothing else.
-    story.setup.config = story.setup.config.replace("\"100ms\"", "\"1s\"");
+    story.edit("\"100ms\"", "\"1s\"");
     story.resume();
     let mut names = Vec::new();
     for directory in 0..1_000 {
@@ -127,7 +126,7 @@ fn a_hundred_thousand_files_in_new_directories(#[values(Inotify, Poll)] watch: W
     let mut wanted = told("created", &names);
     wanted.push(LISTED.to_owned());
     hears(&mut story, &wanted);
-    let file = story.setup.state.path().join("state/state.sqlite");
+    let file = story.state_file();
     let deadline = Instant::now() + DEADLINE;
     while others(&file) < 98_000 {
         assert!(Instant::now() < deadline, "{} were seen", others(&file));
@@ -155,7 +154,7 @@ fn the_next_change_after_five_thousand_directories_went(#[values(Inotify, Notify
         fs::write(below.join("other.xml"), "<other/>").unwrap();
     }
     let mut story = Story::alone(watch, site, "");
-    story.setup.config = story.setup.config.replace("\"20ms\"", "\"0s\"");
+    story.edit("\"20ms\"", "\"0s\"");
     story.resume();
     fs::remove_dir_all(story.site.path("old")).unwrap();
     let moment = Instant::now();

@@ -5,7 +5,6 @@ mod full_disk;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,7 @@ use crate::support::DEADLINE;
 use crate::support::daemon::output;
 use crate::support::documents::Site;
 use crate::support::namespace::was_run_again;
+use crate::tools::run;
 
 #[derive(Debug, Clone, Copy)]
 enum Damage {
@@ -42,7 +42,7 @@ fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
 ) {
     let mut story = Story::begin(Inotify, Site::new(), "");
     story.stop();
-    let path = story.setup.state.path().join("state/state.sqlite");
+    let path = story.state_file();
     let whole = fs::read(&path).unwrap();
     match damage {
         Damage::CutInTheHeader => fs::write(&path, &whole[..50]).unwrap(),
@@ -55,12 +55,7 @@ fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
         }
     }
     story.update("a/changelist.xml", "2");
-    let (code, error) = ends(&story);
-    assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains(path.to_str().unwrap()), "{error}");
-    assert!(error.contains("move"), "{error}");
-    assert!(!error.contains("panicked"), "{error}");
-    assert!(story.hub.heard().is_empty());
+    refuses(&story, &[path.to_str().unwrap(), "move"]);
 }
 
 #[test]
@@ -68,13 +63,7 @@ fn a_state_directory_that_cannot_be_written_is_refused_with_its_name() {
     // Even root cannot make a directory below a file.
     let story = Story::over(Inotify, Site::new(), "");
     fs::write(story.setup.state.path().join("state"), "").unwrap();
-    let (code, error) = ends(&story);
-    assert_eq!(code, Some(1), "{error}");
-    assert!(
-        error.contains("set state_dir to one that can be written"),
-        "{error}"
-    );
-    assert!(story.hub.heard().is_empty());
+    refuses(&story, &["set state_dir to one that can be written"]);
 }
 
 /// Without root's power, as the daemon should run.
@@ -96,12 +85,8 @@ fn a_state_directory_without_permission_is_refused_with_its_name(
     }
     story.update("a/changelist.xml", "2");
     fs::set_permissions(&directory, Permissions::from_mode(0o500)).unwrap();
-    let (code, error) = ends(&story);
+    refuses(&story, &[directory.to_str().unwrap()]);
     fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains(directory.to_str().unwrap()), "{error}");
-    assert!(!error.contains("panicked"), "{error}");
-    assert!(story.hub.heard().is_empty());
 }
 
 #[test]
@@ -109,19 +94,16 @@ fn a_read_only_file_system_is_refused_with_its_name() {
     if was_run_again("unshare --map-root-user --mount") {
         return;
     }
-    let mut story = Story::over(Inotify, Site::new(), "");
+    let (mut story, root) = (Story::over(Inotify, Site::new(), ""), Path::new("/"));
     let directory = story.setup.state.path().join("state");
     fs::create_dir(&directory).unwrap();
-    mount(&["-t", "tmpfs", "none"], &directory);
+    run("mount -t tmpfs none $2", &[root, &directory]);
     story.resume();
     story.stop();
     story.update("a/changelist.xml", "2");
-    mount(&["-o", "remount,bind,ro"], &directory);
-    let (code, error) = ends(&story);
-    assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains(directory.to_str().unwrap()), "{error}");
-    assert!(story.hub.heard().is_empty());
-    mount(&["-o", "remount,bind,rw"], &directory);
+    run("mount -o remount,bind,ro $2", &[root, &directory]);
+    refuses(&story, &[directory.to_str().unwrap()]);
+    run("mount -o remount,bind,rw $2", &[root, &directory]);
     story.resume();
     story.ends_hearing(&["updated changelist a/changelist.xml"]);
 }
@@ -135,11 +117,8 @@ fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
     story.stays_silent();
     let directory = story.setup.state.path().join("state");
     fs::remove_dir_all(&directory).unwrap();
-    let change = |story: &Story, content| {
-        story.update("a/changelist.xml", content);
-    };
     if !is_idle {
-        change(&story, "2");
+        story.update("a/changelist.xml", "2");
     }
     let entry = story.await_log("cannot save the state; nothing is sent");
     let said = entry["message"].as_str().unwrap();
@@ -150,13 +129,9 @@ fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
     assert!(metrics.contains("rsnotify_unsaved 1"), "{metrics}");
     assert!(metrics.contains("rsnotify_ready 0"), "{metrics}");
     if is_idle {
-        change(&story, "2");
+        story.update("a/changelist.xml", "2");
     }
-    let log = story.stop_and_tell();
-    assert!(
-        log.iter().any(|line| line.contains("has been restored")),
-        "{log:#?}"
-    );
+    assert_eq!(story.stop_and_count("has been restored"), 1);
     assert!(story.hub.heard().is_empty());
     story.resume();
     story.ends_hearing(&["updated changelist a/changelist.xml"]);
@@ -166,23 +141,20 @@ fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
 fn a_state_file_that_is_cut_while_it_runs_is_noticed_and_no_first_start() {
     let mut story = Story::begin(Inotify, Site::new(), "");
     story.stays_silent();
-    let path = story.setup.state.path().join("state/state.sqlite");
+    let path = story.state_file();
     fs::write(&path, "").unwrap();
     story.await_log("was cut to 0 bytes");
     full_disk::await_readiness(&story, "503");
     let (status, _) = story.daemon.take().unwrap().stop_and_tell();
     assert!(!status.success());
-    let (code, error) = ends(&story);
-    assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains("has zero bytes"), "{error}");
-    assert!(story.hub.heard().is_empty());
+    refuses(&story, &["has zero bytes"]);
 }
 
 #[test]
 fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
     let mut story = Story::begin(Inotify, Site::new(), "");
     story.stays_silent();
-    let path = story.setup.state.path().join("state/state.sqlite");
+    let path = story.state_file();
     let operator = Connection::open(&path).unwrap();
     operator
         .execute_batch(
@@ -209,16 +181,15 @@ fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
     story.ends_hearing(&["updated changelist a/changelist.xml"]);
 }
 
-fn mount(what: &[&str], directory: &Path) {
-    let status = Command::new("mount").args(what).arg(directory).status();
-    assert!(status.unwrap().success());
-}
-
-/// The exit code and standard error of a daemon that refuses to run.
-fn ends(story: &Story) -> (Option<i32>, String) {
+/// A daemon refuses to run with an error that has these words, and sends nothing.
+#[track_caller]
+fn refuses(story: &Story, words: &[&str]) {
     let mut command = story.setup.command("run");
     let (sender, ended) = channel();
     std::thread::spawn(move || sender.send(output(&mut command)));
     let (code, _, error) = ended.recv_timeout(DEADLINE).expect("it ends");
-    (code, error)
+    assert_eq!(code, Some(1), "{error}");
+    assert!(words.iter().all(|it| error.contains(it)), "{error}");
+    assert!(!error.contains("panicked"), "{error}");
+    assert!(story.hub.heard().is_empty());
 }

@@ -1,8 +1,10 @@
 //! A published tree, a daemon over it, and a hub that records its notifications.
 
+use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::daemon::{Daemon, Setup, TOPICS};
@@ -131,8 +133,26 @@ impl Story {
         self.daemon.as_ref().unwrap()
     }
 
-    pub fn await_log(&self, words: &str) -> serde_json::Value {
+    pub fn await_log(&self, words: &str) -> Value {
         self.daemon().await_log(words)
+    }
+
+    pub fn state_file(&self) -> PathBuf {
+        self.setup.state.path().join("state/state.sqlite")
+    }
+
+    /// Changes the configuration of the next start.
+    #[track_caller]
+    pub fn edit(&mut self, from: &str, to: &str) {
+        let config = &mut self.setup.config;
+        assert!(config.contains(from), "{from}: {config}");
+        *config = config.replace(from, to);
+    }
+
+    /// Waits until so many documents of the source are missing.
+    pub fn await_missing(&self, count: usize) {
+        let is_so = |status: &Value| status["sources"][0]["missing"] == count;
+        self.daemon().await_status(is_so);
     }
 
     /// Writes a document of the set and of the capability that its path says.
@@ -169,9 +189,9 @@ impl Story {
     /// The hub hears these changes, each once, in whatever order and notifications, and nothing else. A
     /// Source Description's change is heard on each channel: on the marker's too.
     #[track_caller]
-    pub fn hears(&mut self, wanted: &[&str]) -> Vec<Request> {
-        let mut requests = Vec::new();
-        let mut left: Vec<&str> = wanted.to_vec();
+    pub fn hears<S: AsRef<str>>(&mut self, wanted: &[S]) -> Vec<Request> {
+        let mut wanted: Vec<&str> = wanted.iter().map(S::as_ref).collect();
+        let (mut requests, mut left) = (Vec::new(), wanted.clone());
         while !left.is_empty() {
             let request = self.hub.request();
             for change in request.changes() {
@@ -185,7 +205,6 @@ impl Story {
         let mut heard: Vec<String> = requests.iter().flat_map(Request::changes).collect();
         heard.retain(|change| change != MARKER);
         heard.sort();
-        let mut wanted = wanted.to_vec();
         wanted.sort_unstable();
         assert_eq!(heard, wanted);
         requests
@@ -193,7 +212,7 @@ impl Story {
 
     /// As `hears`, and not before `moment`, which is when the last byte was written.
     #[track_caller]
-    pub fn hears_after(&mut self, moment: Instant, wanted: &[&str]) {
+    pub fn hears_after<S: AsRef<str>>(&mut self, moment: Instant, wanted: &[S]) {
         let requests = self.hears(wanted);
         let is_early = requests.iter().any(|request| request.at < moment);
         assert!(!is_early, "announced before it was complete");
@@ -202,7 +221,7 @@ impl Story {
     /// The hub hears nothing.
     #[track_caller]
     pub fn stays_silent(&mut self) {
-        self.hears(&[]);
+        self.hears(&[""; 0]);
     }
 
     /// Nothing is left to be said when the daemon stops, or by one that starts anew and looks again.
@@ -216,14 +235,23 @@ impl Story {
 
     /// The hub hears these changes, and nothing more when the daemon stops, or of one that starts anew.
     #[track_caller]
-    pub fn ends_hearing(mut self, wanted: &[&str]) {
+    pub fn ends_hearing<S: AsRef<str>>(mut self, wanted: &[S]) {
         self.hears(wanted);
+        self.ends();
+    }
+
+    /// As `ends_hearing`, and not before `finish` begins to write the last byte.
+    #[track_caller]
+    pub fn ends_hearing_after(mut self, wanted: &[&str], finish: impl FnOnce(&Site)) {
+        let moment = Instant::now();
+        finish(&self.site);
+        self.hears_after(moment, wanted);
         self.ends();
     }
 
     #[track_caller]
     pub fn ends_silent(self) {
-        self.ends_hearing(&[]);
+        self.ends_hearing(&[""; 0]);
     }
 
     /// Changes the marker, and waits until the hub hears it.

@@ -2,28 +2,21 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
 
 use rstest::rstest;
 use tempfile::TempDir;
 
+use crate::deletions::{KEYS, accepts, outlast_the_grace, stays_silent_for_good};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::support::daemon::{get, output};
-use crate::support::documents::{Site, URL, capability_list, list};
+use crate::support::documents::{Site, URL, capability_list, list, replace};
 use crate::support::namespace::was_run_again;
+use crate::tools::run;
 
-const GRACE: Duration = Duration::from_secs(1);
-const KEYS: &str = "deletion_grace = \"1s\"";
 const AGAIN: &str = "unshare --map-root-user --mount";
 const EMPTY: &str =
     "it is empty, and not the directory that held documents: is its file system mounted?";
-
-fn run(command: &mut Command) {
-    let status = command.status().unwrap();
-    assert!(status.success(), "{command:?}");
-}
 
 /// A file system of its own that holds a set with 7 documents, and the directory that it is mounted over.
 struct Volume {
@@ -39,55 +32,35 @@ impl Volume {
     /// The set's name is that of its directory in the site, which need not be that in the volume.
     fn with(place: &Path, directory: &str, set: &str) -> Volume {
         let volume = TempDir::new().unwrap();
-        run(Command::new("mount")
-            .args(["-t", "tmpfs", "none"])
-            .arg(volume.path()));
-        let capabilities = ["resourcelist", "changelist"];
-        let write = |name: &str, content: &str| {
-            let path = volume.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        };
-        write(
-            &format!("{directory}/capabilitylist.xml"),
-            &capability_list(set, &capabilities),
+        run(
+            "mount -t tmpfs none $2",
+            &[&std::env::temp_dir(), volume.path()],
         );
+        let capabilities = ["resourcelist", "changelist"];
+        let (place, below) = (place.to_owned(), volume.path().join(directory));
+        let write = |name, text: &str| replace(&below.join(format!("{name}.xml")), text);
+        write("capabilitylist", &capability_list(set, &capabilities));
         for capability in capabilities {
-            let name = format!("{directory}/{capability}.xml");
-            write(&name, &list(set, capability, "1"));
+            write(capability, &list(set, capability, "1"));
         }
-        for number in 0..4 {
-            let name = format!("{directory}/{number}.xml");
-            write(&name, &list(set, "changedump", "1"));
+        for number in ["0", "1", "2", "3"] {
+            write(number, &list(set, "changedump", "1"));
         }
-        Volume {
-            volume,
-            place: place.to_owned(),
-        }
+        Volume { volume, place }
     }
 
     fn mount(&self) {
-        run(Command::new("mount")
-            .arg("--bind")
-            .args([self.volume.path(), &self.place]));
+        run("mount --bind $1 $2", &[self.volume.path(), &self.place]);
     }
 
     /// Unmounts it, although a file in it may be open for a moment.
     fn unmount(&self) {
-        run(Command::new("umount").arg("--lazy").arg(&self.place));
+        run("umount --lazy $2", &[self.volume.path(), &self.place]);
     }
 
     fn write(&self, below: &str, content: &str) {
-        let path = self.volume.path().join(below);
-        let next = path.with_extension("next");
-        fs::write(&next, content).unwrap();
-        fs::rename(next, path).unwrap();
+        replace(&self.volume.path().join(below), content);
     }
-}
-
-/// Nothing tells that a grace is over in which nothing may happen.
-fn outlast_the_grace() {
-    std::thread::sleep(GRACE + Duration::from_millis(200)); // the grace's deadline, with what is slow
 }
 
 #[rstest]
@@ -104,8 +77,7 @@ fn a_file_system_that_is_unmounted_deletes_nothing(#[values(Inotify, Notify, Pol
         volume.unmount();
         let entry = story.await_log(EMPTY);
         assert_eq!(entry["level"], "WARN");
-        outlast_the_grace();
-        story.stays_silent();
+        stays_silent_for_good(&mut story);
         everyone_says_so(&story, &place);
         volume.mount();
         story.await_log("was replaced by another directory");
@@ -120,8 +92,7 @@ fn a_file_system_that_is_unmounted_deletes_nothing(#[values(Inotify, Notify, Pol
     story.kill();
     story.launch();
     story.await_log(EMPTY);
-    outlast_the_grace();
-    story.stays_silent();
+    stays_silent_for_good(&mut story);
     volume.mount();
     story.hears(&["updated changelist a/changelist.xml"]);
     let lines = story.stop_and_tell();
@@ -194,23 +165,18 @@ fn one_file_system_of_three_is_unmounted(#[values(Inotify, Poll)] watch: Watch) 
         volume
     });
     let mut story = Story::over(watch, Site::empty(), KEYS);
-    story.setup.config = story
-        .setup
-        .config
-        .replacen("mount = [", &format!("mount = [{mounts}"), 1);
+    story.edit("mount = [", &format!("mount = [{mounts}"));
     story.resume();
     volumes[1].unmount();
     story.await_log(EMPTY);
-    outlast_the_grace();
-    story.stays_silent();
+    stays_silent_for_good(&mut story);
     volumes[1].mount();
     story.await_log("was replaced by another directory");
     story.stays_silent();
     // Emptied in place, its documents are suspended, few as they are.
     fs::remove_dir_all(volumes[1].place.join("b")).unwrap();
     story.await_log("deletions are suspended");
-    outlast_the_grace();
-    story.stays_silent();
+    stays_silent_for_good(&mut story);
     let (code, out, err) = output(story.setup.command("accept").args(["main", "--dry-run"]));
     let wanted = format!(
         "7 missing documents of main would be accepted as deleted:\n  7 of 7 in {}/b\n",
@@ -218,16 +184,11 @@ fn one_file_system_of_three_is_unmounted(#[values(Inotify, Poll)] watch: Watch) 
     );
     assert_eq!((code, out), (Some(0), wanted), "{err}");
     story.stays_silent();
-    let (code, _, err) = output(story.setup.command("accept").arg("main"));
-    assert_eq!(code, Some(0), "{err}");
-    let mut heard = story
-        .hub
-        .changes_until(&["deleted capabilitylist b-mount/b/capabilitylist.xml"]);
+    accepts(&story, "accepted 7 missing documents of main as deleted");
+    let deleted = ["deleted capabilitylist b-mount/b/capabilitylist.xml"];
+    let mut heard = story.hub.changes_until(&deleted);
     heard.retain(|change| !change.contains("marker"));
-    assert_eq!(
-        heard,
-        ["deleted capabilitylist b-mount/b/capabilitylist.xml"]
-    );
+    assert_eq!(heard, deleted);
     story.stop();
 }
 
@@ -252,8 +213,7 @@ fn a_file_system_below_a_root_is_unmounted(#[values(Inotify, Notify, Poll)] watc
         volume.unmount();
         let entry = story.await_log(AWAY);
         assert_eq!(entry["level"], "ERROR");
-        outlast_the_grace();
-        story.stays_silent();
+        stays_silent_for_good(&mut story);
         let status = story.daemon().status();
         let source = &status["sources"][0];
         let suspension = source["suspension"].as_str().unwrap();
@@ -280,67 +240,15 @@ fn a_file_system_below_a_root_is_unmounted(#[values(Inotify, Notify, Poll)] watc
     story.kill();
     story.launch();
     story.await_log(AWAY);
-    outlast_the_grace();
-    story.stays_silent();
+    stays_silent_for_good(&mut story);
     volume.mount();
     story.hears(&["updated changelist z/in/changelist.xml"]);
     story.kill();
     volume.unmount();
     story.launch();
     story.await_log(AWAY);
-    outlast_the_grace();
-    story.stays_silent();
-    let (code, out, err) = output(story.setup.command("accept").arg("main"));
-    assert_eq!(code, Some(0), "{err}");
-    assert_eq!(out, "accepted 7 missing documents of main as deleted\n");
+    stays_silent_for_good(&mut story);
+    accepts(&story, "accepted 7 missing documents of main as deleted");
     story.hears(&["deleted capabilitylist z/in/capabilitylist.xml"]);
     story.stop();
-}
-
-/// The grace is counted while a daemon runs, and anew in each run.
-#[rstest]
-fn a_kill_and_a_downtime_longer_than_the_grace_shorten_no_grace(
-    #[values(Inotify, Poll)] watch: Watch,
-) {
-    let mut story = Story::begin(watch, Site::new(), "deletion_grace = \"3s\"");
-    story.site.remove("a/capabilitylist.xml");
-    story.stays_silent();
-    story.kill();
-    std::thread::sleep(Duration::from_millis(3_500)); // longer than the grace
-    let moment = Instant::now();
-    story.resume();
-    let deleted = "deleted capabilitylist a/capabilitylist.xml";
-    let requests = story.hears(&[deleted]);
-    // What was in flight when it was killed is said again.
-    let mut said = requests.iter();
-    let said = said.find(|request| request.changes().iter().any(|change| change == deleted));
-    assert!(said.unwrap().at >= moment + Duration::from_secs(3));
-    story.ends();
-}
-
-/// A file that appears at a path for a moment is no deletion.
-#[rstest]
-fn a_capability_list_that_is_something_else_for_a_moment(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::begin(watch, Site::new(), "deletion_grace = \"1m\"");
-    let before = fs::read_to_string(story.site.path("a/capabilitylist.xml")).unwrap();
-    let page =
-        "<?xml version=\"1.0\"?>\n<html xmlns=\"http://www.w3.org/1999/xhtml\"><body/></html>";
-    let wrong = before.replace("\"capabilitylist\"", "\"resourcelist\"");
-    assert_ne!(before, wrong);
-    for content in [page, &wrong] {
-        story.site.write("a/capabilitylist.xml", content);
-        story.stays_silent();
-        story.site.write("a/capabilitylist.xml", &before);
-        story.stays_silent();
-    }
-    let name = ".well-known/resourcesync";
-    let description = fs::read_to_string(story.site.path(name)).unwrap();
-    let index = description
-        .replace("urlset", "sitemapindex")
-        .replace("<url>", "<sitemap>")
-        .replace("</url>", "</sitemap>");
-    story.site.write(name, &index);
-    story.stays_silent();
-    story.site.write(name, &description);
-    story.ends_silent();
 }

@@ -27,28 +27,23 @@ fn long_list(content: &str) -> String {
 }
 
 /// Writes the first bytes, is silent for longer than any settle time, and writes the rest.
-fn write_with_a_stall(story: &mut Story, mut file: File, text: &str, at: usize) {
-    file.write_all(&text.as_bytes()[..at]).unwrap();
+fn write_with_a_stall(mut story: Story, mut file: File, text: &str, at: usize) {
+    let (first, rest) = text.as_bytes().split_at(at);
+    file.write_all(first).unwrap();
     story.stays_silent();
-    let moment = Instant::now();
-    file.write_all(&text.as_bytes()[at..]).unwrap();
-    drop(file);
-    story.hears_after(moment, &[UPDATED]);
+    story.ends_hearing_after(&[UPDATED], move |_| file.write_all(rest).unwrap());
 }
 
 #[rstest]
 fn in_place(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     let text = list("a", "changelist", "2");
-    let moment = Instant::now();
-    story.site.write_in_place(PATH, &text);
-    story.hears_after(moment, &[UPDATED]);
-    story.ends();
+    story.ends_hearing_after(&[UPDATED], |site| site.write_in_place(PATH, &text));
 }
 
 #[rstest]
 fn in_chunks(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     let text = long_list("2");
     let mut file = File::create(story.site.path(PATH)).unwrap();
     let chunks: Vec<&[u8]> = text.as_bytes().chunks(text.len() / 20).collect();
@@ -57,11 +52,7 @@ fn in_chunks(#[values(Inotify, Notify, Poll)] watch: Watch) {
         file.write_all(chunk).unwrap();
         std::thread::sleep(Duration::from_millis(50)); // a generator that stalls after each chunk
     }
-    let moment = Instant::now();
-    file.write_all(last).unwrap();
-    drop(file);
-    story.hears_after(moment, &[UPDATED]);
-    story.ends();
+    story.ends_hearing_after(&[UPDATED], move |_| file.write_all(last).unwrap());
 }
 
 #[rstest]
@@ -69,23 +60,21 @@ fn with_a_stall_anywhere(
     #[values(Inotify, Notify, Poll)] watch: Watch,
     #[values("", "<urlset", "</loc>", "</url>", "</urlset")] after: &str,
 ) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     let text = long_list("2");
     let at = text.find(after).unwrap() + after.len();
     let file = File::create(story.site.path(PATH)).unwrap();
-    write_with_a_stall(&mut story, file, &text, at);
-    story.ends();
+    write_with_a_stall(story, file, &text, at);
 }
 
 #[rstest]
 fn with_a_stall_of_seconds(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     let text = long_list("2");
     let mut file = File::create(story.site.path(PATH)).unwrap();
     file.write_all(&text.as_bytes()[..2000]).unwrap();
     std::thread::sleep(Duration::from_millis(2500)); // a stall that outlasts what is called racy
-    write_with_a_stall(&mut story, file, &text[2000..], 500);
-    story.ends();
+    write_with_a_stall(story, file, &text[2000..], 500);
 }
 
 #[rstest]

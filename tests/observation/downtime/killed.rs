@@ -129,12 +129,8 @@ fn what_lies_beside_the_state_file_is_lost(#[values("shm", "wal", "shm and wal")
     }
     story.kill();
     for suffix in what.split(" and ") {
-        let path = story
-            .setup
-            .state
-            .path()
-            .join(format!("state/state.sqlite-{suffix}"));
-        fs::remove_file(path).unwrap();
+        let name = format!("state.sqlite-{suffix}");
+        fs::remove_file(story.state_file().with_file_name(name)).unwrap();
     }
     story.update("a/resourcelist.xml", "2");
     story.resume();

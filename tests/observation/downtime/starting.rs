@@ -38,11 +38,10 @@ fn change_all(root: &Path) {
     }
 }
 
-fn hears_all(story: &mut Story) {
+fn ends_hearing_all(story: Story) {
     let told = |n| format!("updated changelist s{n}/changelist.xml");
     let wanted: Vec<String> = (0..SETS).map(told).collect();
-    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    story.hears(&wanted);
+    story.ends_hearing(&wanted);
 }
 
 #[rstest]
@@ -50,8 +49,7 @@ fn changed_during_the_first_sweep(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::over(watch, large_site(), "");
     story.launch();
     change_all(story.site.root.path());
-    hears_all(&mut story);
-    story.ends();
+    ends_hearing_all(story);
 }
 
 #[rstest]
@@ -60,8 +58,7 @@ fn changed_during_the_sweep_after_a_restart(#[values(Inotify, Poll)] watch: Watc
     story.kill();
     story.launch();
     change_all(story.site.root.path());
-    hears_all(&mut story);
-    story.ends();
+    ends_hearing_all(story);
 }
 
 /// The daemon has begun, and waits for its state file, which somebody has locked.

@@ -8,7 +8,7 @@ use rstest::rstest;
 use crate::oddities::{PATH, SIBLING, UPDATED};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Poll};
-use crate::support::documents::{Site, component, description, index, list};
+use crate::support::documents::{Site, component, description, index};
 use crate::support::needs;
 
 const PLAIN: &str = "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"/>";
@@ -20,21 +20,6 @@ fn a_document_that_becomes_a_plain_sitemap_has_ended(#[values(Inotify, Poll)] wa
     story.stays_silent();
     story.update(PATH, "1");
     story.ends_hearing(&["created changelist a/changelist.xml"]);
-}
-
-#[rstest]
-fn a_document_that_is_a_plain_sitemap_for_a_while_has_not_ended(
-    #[values(Inotify, Poll)] watch: Watch,
-) {
-    let mut story = Story::begin(watch, Site::new(), "deletion_grace = \"10m\"");
-    story.site.write(PATH, PLAIN);
-    story.stays_silent();
-    story.update(PATH, "1");
-    story.stays_silent();
-    story.site.write(PATH, PLAIN);
-    story.stays_silent();
-    story.update(PATH, "2");
-    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
@@ -52,15 +37,6 @@ fn a_directory_in_a_documents_place_is_gone_again_without_a_trace(
         story.hears(heard);
     }
     story.ends();
-}
-
-#[rstest]
-fn a_capability_changes_the_document(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
-    story.site.write(PATH, &list("a", "changedump", "1"));
-    story.hears(&["created changedump a/changelist.xml"]);
-    story.update(PATH, "1");
-    story.ends_hearing(&["created changelist a/changelist.xml"]);
 }
 
 /// As DSpace writes an index of Change Lists.

@@ -27,7 +27,7 @@ const SAID: [&str; 3] = [
 fn findings_are_logged_once(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::over(watch, Site::new(), "broken_after = \"100ms\"");
     let window = "[window]\nhold = \"0s\"\n";
-    story.setup.config = story.setup.config.replace("[window]\n", window);
+    story.edit("[window]\n", window);
     story.launch();
     story.await_log("ready");
     write_oddities(&story.site, "1");

@@ -1,7 +1,6 @@
 //! A document of fifty megabytes is announced like others.
 
 use std::fmt::Write;
-use std::time::Instant;
 
 use rstest::rstest;
 
@@ -29,8 +28,7 @@ fn fifty_megabytes_are_announced_once(#[values(Inotify, Poll)] watch: Watch) {
     story.site.write("a/resourcelist.xml", &large("2"));
     story.hears(&[SIBLING]);
     let text = large("3");
-    let moment = Instant::now();
-    story.site.write_in_place("a/resourcelist.xml", &text);
-    story.hears_after(moment, &[SIBLING]);
-    story.ends();
+    story.ends_hearing_after(&[SIBLING], |site| {
+        site.write_in_place("a/resourcelist.xml", &text)
+    });
 }

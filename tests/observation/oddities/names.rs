@@ -52,9 +52,8 @@ fn are_percent_encoded(#[values(Inotify, Notify, Poll)] watch: Watch) {
     story.site.write("a/capabilitylist.xml", &lists);
     let mut wanted = changes("created");
     wanted.push("updated capabilitylist a/capabilitylist.xml".to_owned());
-    story.hears(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
+    story.hears(&wanted);
 
     write(&story, "2");
-    let wanted = changes("updated");
-    story.ends_hearing(&wanted.iter().map(String::as_str).collect::<Vec<_>>());
+    story.ends_hearing(&changes("updated"));
 }

@@ -31,9 +31,8 @@ fn another_version_and_the_first_again(
 ) {
     let mut story = Story::over(watch, Site::new(), "");
     // The window closes when the other version has been seen and has gone, however long that takes.
-    let short = story.setup.config.clone();
-    let windows = "quiet = \"1h\"\nmax_wait = \"2h\"";
-    story.setup.config = short.replace("quiet = \"20ms\"", windows);
+    let (short, long) = ("quiet = \"20ms\"", "quiet = \"1h\"\nmax_wait = \"2h\"");
+    story.edit(short, long);
     story.resume();
     let first = fs::read_to_string(story.site.path(PATH)).unwrap();
     let write = |story: &Story, text: &str| match in_place {
@@ -44,21 +43,21 @@ fn another_version_and_the_first_again(
     story.daemon().await_status(|status| due(status) == 1);
     write(&story, &first);
     story.daemon().await_status(|status| due(status) == 0);
-    story.setup.config = short;
+    story.edit(long, short);
     story.ends();
 }
 
 #[rstest]
 fn another_version_and_the_first_again_within_a_window(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::over(watch, Site::new(), "");
-    let short = story.setup.config.clone();
-    story.setup.config = short.replace("quiet = \"20ms\"", "quiet = \"1s\"");
+    let (short, long) = ("quiet = \"20ms\"", "quiet = \"1s\"");
+    story.edit(short, long);
     story.resume();
     let first = fs::read_to_string(story.site.path(PATH)).unwrap();
     story.update(PATH, "2");
     story.site.write(PATH, &first);
     story.stays_silent();
-    story.setup.config = short;
+    story.edit(long, short);
     story.ends();
 }
 
@@ -80,14 +79,10 @@ fn deleted_and_created_again(#[values(Inotify, Notify, Poll)] watch: Watch) {
     for path in [PATH, "a/capabilitylist.xml", ".well-known/resourcesync"] {
         let text = fs::read_to_string(story.site.path(path)).unwrap();
         story.site.remove(path);
-        story
-            .daemon()
-            .await_status(|status| status["sources"][0]["missing"] == 1);
+        story.await_missing(1);
         story.stays_silent();
         story.site.write_in_place(path, &text);
-        story
-            .daemon()
-            .await_status(|status| status["sources"][0]["missing"] == 0);
+        story.await_missing(0);
         story.stays_silent();
     }
     story.ends();
@@ -113,9 +108,7 @@ fn renamed_away_and_back(
     let mut story = patient(watch);
     let (place, away) = (story.site.path(PATH), story.site.path(away));
     fs::rename(&place, &away).unwrap();
-    story
-        .daemon()
-        .await_status(|status| status["sources"][0]["missing"] == 1);
+    story.await_missing(1);
     story.stays_silent();
     fs::rename(&away, &place).unwrap();
     story.ends_silent();
@@ -126,9 +119,7 @@ fn a_directory_renamed_away_and_back(#[values(Inotify, Poll)] watch: Watch) {
     let story = patient(watch);
     let (place, away) = (story.site.path("a"), story.site.path(".away"));
     fs::rename(&place, &away).unwrap();
-    story
-        .daemon()
-        .await_status(|status| status["sources"][0]["missing"] == 3);
+    story.await_missing(3);
     fs::rename(&away, &place).unwrap();
     story.ends_silent();
 }

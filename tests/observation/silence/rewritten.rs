@@ -37,34 +37,6 @@ fn indented(#[values(Inotify, Notify, Poll)] watch: Watch) {
     });
 }
 
-#[rstest]
-#[case::ends_of_lines(&[("\n", "\r\n")])]
-#[case::on_one_line(&[("\n", "")])]
-#[case::quotes(&[("\"", "'")])]
-#[case::prefix(&[("<rs:", "<sync:"), ("xmlns:rs", "xmlns:sync")])]
-#[case::prefix_for_the_default(&[
-    ("xmlns=", "xmlns:sm="), ("<url", "<sm:url"), ("</url", "</sm:url"), ("<loc", "<sm:loc"), ("</loc", "</sm:loc"),
-])]
-#[case::order_of_attributes(&[(
-    "rel=\"up\" href=\"https://source.example/a/capabilitylist.xml\"",
-    "href=\"https://source.example/a/capabilitylist.xml\" rel=\"up\"",
-)])]
-#[case::comments(&[("<url>", "<!-- <url>an entry</url> --><url>"), ("</urlset>", "</urlset><!-- the end -->")])]
-#[case::instructions(&[("<urlset", "<?xml-stylesheet href=\"sitemap.xsl\"?><urlset")])]
-#[case::declaration(&[("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", "")])]
-#[case::byte_order_mark(&[("<?xml", "\u{feff}<?xml")])]
-#[case::references(&[("resource-1", "resource&#45;&#x31;")])]
-#[case::character_data(&[("<loc>", "<loc><![CDATA["), ("</loc>", "]]></loc>")])]
-#[case::empty_elements(&[("\"/>", "\"></rs:md>"), ("xml\"></rs:md>", "xml\"></rs:ln>")])]
-fn said_otherwise(#[values(Inotify, Poll)] watch: Watch, #[case] changes: &[(&str, &str)]) {
-    rewrite(watch, |text| {
-        changes.iter().fold(text.to_owned(), |text, (from, to)| {
-            assert!(text.contains(from), "{from} in {text}");
-            text.replace(from, to)
-        })
-    });
-}
-
 /// As generators do on every run.
 #[rstest]
 fn a_whole_site_as_it_was(#[values(Inotify, Poll)] watch: Watch) {

@@ -2,18 +2,15 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use rstest::rstest;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
-use rustix::io::Errno;
+use rustix::fs::{CWD, RenameFlags};
 
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::support::documents::{Site, archive, list};
-use crate::support::needs;
-use crate::writing::{PATH, UPDATED, long_list};
+use crate::writing::{PATH, UPDATED, long_list, write_with_a_stall};
 
 /// A site whose Capability List has these Change Lists, of which only those with a content are there yet.
 fn numbered(watch: Watch, contents: &[Option<&str>]) -> Story {
@@ -62,22 +59,13 @@ fn renamed_over_from_another_directory(#[values(Inotify, Poll)] watch: Watch) {
 
 #[rstest]
 fn renamed_while_it_is_open_and_written_on(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let story = Story::start(watch);
     let text = long_list("2");
     let temporary = story.site.path("a/changelist.tmp");
     let mut file = File::create(&temporary).unwrap();
     file.write_all(&text.as_bytes()[..3000]).unwrap();
     fs::rename(&temporary, story.site.path(PATH)).unwrap();
-    crate::writing::write_with_a_stall(&mut story, file, &text[3000..], 2000);
-    story.ends();
-}
-
-#[rstest]
-fn exchanged_with_a_file_that_is_no_document(#[values(Inotify, Poll)] watch: Watch) {
-    let story = Story::start(watch);
-    let (beside, place) = (beside(&story), story.site.path(PATH));
-    rustix::fs::renameat_with(CWD, beside, CWD, place, RenameFlags::EXCHANGE).unwrap();
-    story.ends_hearing(&[UPDATED]);
+    write_with_a_stall(story, file, &text[3000..], 2000);
 }
 
 #[rstest]
@@ -138,27 +126,6 @@ fn created_as_a_hard_link(#[values(Inotify, Poll)] watch: Watch) {
     let beside = beside(&story);
     fs::hard_link(beside, story.site.path("a/changelist-0.xml")).unwrap();
     story.ends_hearing(&["created changelist a/changelist-0.xml"]);
-}
-
-#[rstest]
-fn written_without_a_name_and_linked(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = numbered(watch, &[None]);
-    let flags = OFlags::TMPFILE | OFlags::WRONLY;
-    let mut file = match rustix::fs::open(story.site.path("a"), flags, Mode::from_raw_mode(0o644)) {
-        Ok(opened) => File::from(opened),
-        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
-            needs::skip("this file system has no unnamed files", "");
-            return;
-        }
-        Err(error) => panic!("{error}"),
-    };
-    file.write_all(long_list("2").as_bytes()).unwrap();
-    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let place = story.site.path("a/changelist-0.xml");
-    rustix::fs::linkat(CWD, unnamed, CWD, place, AtFlags::SYMLINK_FOLLOW).unwrap();
-    story.hears(&["created changelist a/changelist-0.xml"]);
-    drop(file);
-    story.ends_silent();
 }
 
 /// The old version becomes the backup, and the new one is written in its place.

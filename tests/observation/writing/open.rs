@@ -7,22 +7,9 @@ use std::time::Instant;
 use rstest::rstest;
 
 use crate::story::Story;
-use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::story::Watch::{self, Inotify, Poll};
 use crate::support::documents::list;
 use crate::writing::{PATH, UPDATED, long_list};
-
-/// By polling, a file that is whole and left alone counts as done, even if it is open.
-#[rstest]
-fn whole_but_still_open_it_is_waited_for(#[values(Inotify, Notify)] watch: Watch) {
-    let mut story = Story::start(watch);
-    let mut file = File::create(story.site.path(PATH)).unwrap();
-    file.write_all(long_list("2").as_bytes()).unwrap();
-    story.stays_silent();
-    let moment = Instant::now();
-    drop(file);
-    story.hears_after(moment, &[UPDATED]);
-    story.ends();
-}
 
 #[rstest]
 fn polling_tells_of_a_whole_file_that_is_open_and_nothing_when_it_is_closed() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rstest::rstest;
 
 use crate::story::Story;
-use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::story::Watch::{self, Inotify, Poll};
 use crate::support::documents::{Site, list};
 use crate::writing::{PATH, UPDATED, long_list};
 
@@ -24,21 +24,6 @@ fn rewrite(story: &Story, content: &str, modified: SystemTime) {
     file.write_all(list("a", "changelist", content).as_bytes())
         .unwrap();
     file.set_modified(modified).unwrap();
-}
-
-#[rstest]
-fn of_the_same_size_and_time(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
-    let before = modified(&story);
-    let size = story.site.path(PATH).metadata().unwrap().len();
-    for content in ["2", "3"] {
-        let moment = Instant::now();
-        rewrite(&story, content, before);
-        story.hears_after(moment, &[UPDATED]);
-    }
-    assert_eq!(modified(&story), before);
-    assert_eq!(story.site.path(PATH).metadata().unwrap().len(), size);
-    story.ends();
 }
 
 #[rstest]
@@ -79,8 +64,8 @@ fn with_a_time_that_goes_back_and_forth(#[values(Inotify, Poll)] watch: Watch) {
 #[rstest]
 fn rewritten_twice_within_one_window(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::over(watch, Site::new(), "");
-    let short = story.setup.config.clone();
-    story.setup.config = short.replace("quiet = \"20ms\"", "quiet = \"1s\"");
+    let (short, long) = ("quiet = \"20ms\"", "quiet = \"1s\"");
+    story.edit(short, long);
     story.resume();
     let text = long_list("2");
     story
@@ -89,6 +74,6 @@ fn rewritten_twice_within_one_window(#[values(Inotify, Poll)] watch: Watch) {
     let moment = Instant::now();
     story.site.write_in_place(PATH, &text);
     story.hears_after(moment, &[UPDATED]);
-    story.setup.config = short;
+    story.edit(long, short);
     story.ends();
 }

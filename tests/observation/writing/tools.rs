@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
-use crate::support::documents::{Site, list};
+use crate::support::documents::Site;
 use crate::support::needs;
 use crate::tools::run;
 use crate::writing::{PATH, UPDATED, long_list};
@@ -23,7 +23,7 @@ fn patient(watch: Watch, site: Site) -> Story {
 fn next() -> Site {
     let site = Site::new();
     site.write(PATH, &long_list("2"));
-    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    site.write_list("a", "resourcelist", "2");
     site
 }
 

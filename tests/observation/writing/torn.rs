@@ -12,7 +12,7 @@ use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::support::documents::{Site, archive, list};
 use crate::support::needs;
-use crate::writing::{PATH, UPDATED, long_list};
+use crate::writing::{PATH, UPDATED, long_list, write_with_a_stall};
 
 /// `text` with white space behind it, which says nothing.
 fn padded(text: &str, length: usize) -> String {
@@ -36,11 +36,7 @@ fn preallocated_with_a_hole(#[values(Inotify, Poll)] watch: Watch) {
     file.write_all_at(head, 0).unwrap();
     file.write_all_at(tail, 5500).unwrap();
     story.stays_silent();
-    let moment = Instant::now();
-    file.write_all_at(middle, 500).unwrap();
-    drop(file);
-    story.hears_after(moment, &[UPDATED]);
-    story.ends();
+    story.ends_hearing_after(&[UPDATED], move |_| file.write_all_at(middle, 500).unwrap());
 }
 
 #[rstest]
@@ -52,11 +48,9 @@ fn preallocated_generously_and_cut_at_the_end(#[values(Inotify, Poll)] watch: Wa
     fallocate(&file, FallocateFlags::empty(), 0, 65_536).unwrap();
     file.write_all(text.as_bytes()).unwrap();
     story.stays_silent();
-    let moment = Instant::now();
-    file.set_len(text.len() as u64).unwrap();
-    drop(file);
-    story.hears_after(moment, &[UPDATED]);
-    story.ends();
+    story.ends_hearing_after(&[UPDATED], move |_| {
+        file.set_len(text.len() as u64).unwrap()
+    });
 }
 
 #[rstest]
@@ -65,17 +59,10 @@ fn a_new_head_over_an_old_tail(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let old = list("a", "changelist", &"old".repeat(100));
     let new = padded(&list("a", "changelist", "2"), old.len());
     site.write(PATH, &old);
-    let mut story = Story::begin(watch, site, "");
+    let story = Story::begin(watch, site, "");
     // What the old version says behind this place is no markup.
-    let (head, tail) = new.as_bytes().split_at(new.rfind("url>").unwrap());
-    let mut file = opened(&story);
-    file.write_all(head).unwrap();
-    story.stays_silent();
-    let moment = Instant::now();
-    file.write_all(tail).unwrap();
-    drop(file);
-    story.hears_after(moment, &[UPDATED]);
-    story.ends();
+    let (file, at) = (opened(&story), new.rfind("url>").unwrap());
+    write_with_a_stall(story, file, &new, at);
 }
 
 /// By polling it cannot be told that this file is not done: it is well-formed and was left alone.
@@ -86,17 +73,10 @@ fn a_mixture_of_two_versions_that_is_well_formed(#[values(Inotify, Notify)] watc
     };
     let site = Site::new();
     site.write(PATH, &entries("a/old-1", "a/old-2"));
-    let mut story = Story::begin(watch, site, "");
+    let story = Story::begin(watch, site, "");
     let new = entries("a/new-1", "a/new-2");
-    let (head, tail) = new.as_bytes().split_at(new.rfind("<url>").unwrap());
-    let mut file = opened(&story);
-    file.write_all(head).unwrap();
-    story.stays_silent();
-    let moment = Instant::now();
-    file.write_all(tail).unwrap();
-    drop(file);
-    story.hears_after(moment, &[UPDATED]);
-    story.ends();
+    let (file, at) = (opened(&story), new.rfind("<url>").unwrap());
+    write_with_a_stall(story, file, &new, at);
 }
 
 #[rstest]
@@ -108,11 +88,9 @@ fn a_document_that_shrinks(#[values(Inotify, Poll)] watch: Watch) {
     let mut file = opened(&story);
     file.write_all(text.as_bytes()).unwrap();
     story.stays_silent();
-    let moment = Instant::now();
-    file.set_len(text.len() as u64).unwrap();
-    drop(file);
-    story.hears_after(moment, &[UPDATED]);
-    story.ends();
+    story.ends_hearing_after(&[UPDATED], move |_| {
+        file.set_len(text.len() as u64).unwrap()
+    });
 }
 
 /// Maps the file named first at the size of the one named second, and copies that one into it: half of it,
@@ -173,10 +151,7 @@ fn a_writer_that_crashes_midway_and_is_run_again(#[values(Inotify, Notify, Poll)
     let entry = story.await_log("cannot read a/changelist.xml");
     assert_eq!(entry["level"], "WARN", "{entry}");
     story.stays_silent();
-    let moment = Instant::now();
-    story.site.write_in_place(PATH, &text);
-    story.hears_after(moment, &[UPDATED]);
-    story.ends();
+    story.ends_hearing_after(&[UPDATED], |site| site.write_in_place(PATH, &text));
 }
 
 #[rstest]
@@ -188,8 +163,5 @@ fn what_a_crashed_writer_left_is_told_by_no_restart_either(#[values(Inotify, Pol
     story.kill();
     story.resume();
     story.stays_silent();
-    let moment = Instant::now();
-    story.site.write_in_place(PATH, &text);
-    story.hears_after(moment, &[UPDATED]);
-    story.ends();
+    story.ends_hearing_after(&[UPDATED], |site| site.write_in_place(PATH, &text));
 }
