@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rstest::rstest;
 use serde_json::Value;
 
-use crate::support::daemon::{Setup, assert_contains, assert_starts_with};
+use crate::support::daemon::{Setup, assert_contains};
 use crate::support::documents::{Site, capability_list, description, list};
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::ports;
@@ -22,39 +22,6 @@ fn a_refused_notification_is_sent_again_byte_for_byte(#[case] manner: Manner) {
     let accepted = hub.notification();
     assert_eq!(accepted.body, refused.body);
     assert_eq!(accepted.changes(), ["updated changelist a/changelist.xml"]);
-}
-
-#[test]
-fn a_hub_that_was_down_gets_one_exact_difference_and_the_other_noticed_nothing() {
-    let site = Site::new();
-    let good = FakeHub::start();
-    let bad = FakeHub::start();
-    bad.behave(Manner::Refuse(503));
-    let setup = Setup::new(&site, &[good.url(), bad.url()], "");
-    let _daemon = setup.start();
-    site.write_list("a", "changelist", "2");
-    good.assert_told(["updated changelist a/changelist.xml"]);
-    bad.request();
-    for version in ["3", "4", "5"] {
-        site.write_list("a", "changelist", version);
-        site.write_list("a", "resourcelist", version);
-        good.changes_until(&[
-            "updated changelist a/changelist.xml",
-            "updated resourcelist a/resourcelist.xml",
-        ]);
-    }
-    bad.behave(Manner::Accept);
-    // The one that was in flight, then one with all the rest.
-    bad.assert_told(["updated changelist a/changelist.xml"]);
-    let mut rest = bad.notification().changes();
-    rest.sort();
-    assert_eq!(
-        rest,
-        [
-            "updated changelist a/changelist.xml",
-            "updated resourcelist a/resourcelist.xml"
-        ]
-    );
 }
 
 #[test]
@@ -122,49 +89,6 @@ fn forty_channels_cost_a_failing_hub_fifteen_attempts_in_30_s_and_are_told_as_so
         lines.count() <= 2,
         "a line for the hub, not for each channel"
     );
-}
-
-#[test]
-fn a_hub_that_hangs_delays_no_other() {
-    let site = Site::new();
-    let good = FakeHub::start();
-    let bad = FakeHub::start();
-    bad.behave(Manner::Hang);
-    let setup = Setup::new(&site, &[good.url(), bad.url()], "");
-    let daemon = setup.start();
-    for version in ["2", "3"] {
-        site.write_list("a", "changelist", version);
-        good.assert_told(["updated changelist a/changelist.xml"]);
-    }
-    bad.request();
-    drop(daemon);
-}
-
-#[test]
-fn a_ping_hub_is_told_of_the_topic_which_holds_the_change() {
-    let site = Site::new();
-    let hub = FakeHub::start();
-    let setup = Setup::with_source(
-        &site,
-        "",
-        &format!("[[hub]]\nurl = \"{}\"\nmode = \"ping\"\n", hub.url()),
-    );
-    let daemon = setup.start();
-    let (_, empty) = daemon.get("/topics/main/a/capabilitylist/");
-    assert_contains(&empty, "framework-notification");
-    site.write_list("a", "changelist", "2");
-    let ping = hub.notification();
-    assert_eq!(
-        ping.headers["content-type"],
-        "application/x-www-form-urlencoded"
-    );
-    let form = String::from_utf8(ping.body).unwrap();
-    assert_starts_with(
-        &form,
-        "hub.mode=publish&hub.url=https%3A%2F%2Ftopics.example",
-    );
-    let (_, body) = daemon.get("/topics/main/a/capabilitylist/");
-    assert_contains(&body, "https://source.example/a/changelist.xml");
 }
 
 #[test]

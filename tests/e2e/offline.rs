@@ -4,53 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::daemon::{Setup, assert_contains, fail, output};
-use crate::support::documents::Site;
-use crate::support::hub::FakeHub;
-
-#[test]
-fn a_hub_added_between_runs_starts_at_now() {
-    let site = Site::new();
-    let first = FakeHub::start();
-    let second = FakeHub::start();
-    let mut setup = Setup::new(&site, &[first.url()], "");
-    assert!(setup.start().stop().success());
-    let both = Setup::new(&site, &[first.url(), second.url()], "");
-    setup.config = both.config;
-    let _daemon = setup.start();
-    site.write_list("a", "changelist", "2");
-    for hub in [&first, &second] {
-        hub.assert_told(["updated changelist a/changelist.xml"]);
-    }
-}
 
 #[test]
 fn a_second_daemon_on_the_same_state_says_so() {
     let (_site, _hub, setup, _daemon) = Setup::start_announcing("");
     let stderr = fail(&mut setup.command("run"), 1);
     assert_contains(&stderr, "another rsnotify uses the state directory");
-}
-
-#[test]
-fn a_document_that_is_excluded_is_forgotten_and_included_again_unannounced() {
-    let site = Site::new();
-    site.add_set("b");
-    let hub = FakeHub::start();
-    let mut setup = Setup::new(&site, &[hub.url()], "");
-    assert!(setup.start().stop().success());
-    let grace = "deletion_grace = \"0s\"";
-    let excluded = format!("{grace}\nexclude = [\"b/**\"]");
-    setup.replace(grace, &excluded);
-    let daemon = setup.start();
-    assert_eq!(setup.state_of("b/capabilitylist.xml"), "absent");
-    site.write_list("a", "changelist", "2");
-    hub.assert_told(["updated changelist a/changelist.xml"]);
-    assert!(daemon.stop().success());
-    setup.replace(&excluded, grace);
-    site.write_list("a", "changelist", "3");
-    let _daemon = setup.start();
-    hub.assert_told(["updated changelist a/changelist.xml"]);
-    site.write_list("b", "changelist", "2");
-    hub.assert_told(["updated changelist b/changelist.xml"]);
 }
 
 #[test]

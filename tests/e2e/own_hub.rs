@@ -419,11 +419,7 @@ fn of_head(request: &Request, other: &str) -> String {
 }
 
 /// Begins to publish without a token, and never sends the body.
-fn begin_to_publish(setup: &HubSetup, topic: &str) -> TcpStream {
-    begin_to_publish_from("127.0.0.1", setup, topic)
-}
-
-fn begin_to_publish_from(address: &str, setup: &HubSetup, topic: &str) -> TcpStream {
+fn begin_to_publish(address: &str, setup: &HubSetup, topic: &str) -> TcpStream {
     let forwarded = format!("X-Forwarded-For: {address}\r\n");
     let mut stream = TcpStream::connect(setup.address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -436,35 +432,7 @@ fn begin_to_publish_from(address: &str, setup: &HubSetup, topic: &str) -> TcpStr
     stream
 }
 
-#[test]
-fn an_address_without_a_token_takes_few_slots_of_a_publisher() {
-    let (setup, site) = with_open_site();
-    let hub = setup.start();
-    let topic = site.url("/t");
-    let mut begun: Vec<TcpStream> = (0..4).map(|_| begin_to_publish(&setup, &topic)).collect();
-    let deadline = Instant::now() + DEADLINE;
-    let refused = loop {
-        let answer = setup.ping(&topic, None);
-        if answer.status != 202 {
-            break answer;
-        }
-        assert!(Instant::now() < deadline, "never refused");
-        // The ping may have had the slot of one of them.
-        begun.push(begin_to_publish(&setup, &topic));
-        std::thread::sleep(Duration::from_millis(50)); // poll: nothing announces it
-    };
-    refused.assert_refused(429);
-    assert_contains(&refused.head, "retry-after: 1");
-    assert_eq!(setup.publish(TOPIC, TOKEN, "<a/>").status, 200);
-    drop(begun);
-    while setup.ping(&topic, None).status != 202 {
-        assert!(Instant::now() < deadline, "never accepted");
-        std::thread::sleep(Duration::from_millis(50)); // poll: nothing announces it
-    }
-    hub.stop();
-}
-
-/// A publisher is served, however many strangers send slowly.
+/// An address without a token has few slots of a publisher, and no others than its own.
 #[test]
 fn strangers_that_send_slowly_take_no_slots_of_a_publisher() {
     let (mut setup, site) = with_open_site();
@@ -472,24 +440,37 @@ fn strangers_that_send_slowly_take_no_slots_of_a_publisher() {
     let hub = setup.start();
     let topic = site.url("/t");
     let addresses: Vec<String> = (0..20).map(|at| format!("203.0.113.{at}")).collect();
-    let mut begun = Vec::new();
     let deadline = Instant::now() + DEADLINE;
     let form = format!("hub.mode=publish&hub.url={topic}");
+    let ping_from = |address: &str| {
+        let headers = [("Content-Type", FORM), ("X-Forwarded-For", address)];
+        setup.post("/hub", &headers, form.as_bytes())
+    };
+    let poll = |words: &str| {
+        assert!(Instant::now() < deadline, "{words}");
+        std::thread::sleep(Duration::from_millis(50)); // poll: nothing announces it
+    };
+    let mut begun = Vec::new();
     for address in &addresses {
-        let headers = [
-            ("Content-Type", FORM),
-            ("X-Forwarded-For", address.as_str()),
-        ];
-        begun.extend([(); 4].map(|()| begin_to_publish_from(address, &setup, &topic)));
-        while setup.post("/hub", &headers, form.as_bytes()).status != 429 {
-            assert!(Instant::now() < deadline, "never refused");
+        begun.extend([(); 4].map(|()| begin_to_publish(address, &setup, &topic)));
+        let refused = loop {
+            let answer = ping_from(address);
+            if answer.status != 202 {
+                break answer;
+            }
             // The ping may have had the slot of one of them.
-            begun.push(begin_to_publish_from(address, &setup, &topic));
-            std::thread::sleep(Duration::from_millis(50)); // poll: nothing announces it
-        }
+            begun.push(begin_to_publish(address, &setup, &topic));
+            poll("never refused");
+        };
+        refused.assert_refused(429);
+        assert_contains(&refused.head, "retry-after: 1");
     }
     assert_eq!(setup.ping(&topic, None).status, 202);
+    assert_eq!(setup.publish(TOPIC, TOKEN, "<a/>").status, 200);
     drop(begun);
+    while ping_from(&addresses[0]).status != 202 {
+        poll("never accepted");
+    }
     hub.stop();
 }
 
@@ -516,7 +497,7 @@ fn a_proxy_that_is_not_trusted_is_named() {
 fn a_publication_in_progress_is_answered_when_the_hub_stops() {
     let (setup, site) = with_open_site();
     let hub = setup.start();
-    let mut publishing = begin_to_publish(&setup, &site.url("/t"));
+    let mut publishing = begin_to_publish("127.0.0.1", &setup, &site.url("/t"));
     site.next("HEAD");
     let began = Instant::now();
     hub.signal(rustix::process::Signal::TERM);

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use crate::support::daemon::{Setup, TOPICS, assert_contains, body_of};
+use crate::support::daemon::{Setup, TOPICS, body_of};
 use crate::support::documents::{self, Site, archive, list};
 use crate::support::hub::FakeHub;
 
@@ -88,25 +88,6 @@ fn the_request_is_what_framework_notification_section_4_1_asks_for() {
 }
 
 #[test]
-fn a_truncated_document_keeps_its_last_good_version() {
-    let site = Site::new();
-    let hub = FakeHub::start();
-    let setup = Setup::with_source(
-        &site,
-        "broken_after = \"200ms\"",
-        &format!("[[hub]]\nurl = \"{}\"\n", hub.url()),
-    );
-    let daemon = setup.start();
-    let content = list("a", "changelist", "2");
-    site.write("a/changelist.xml", &content[..content.len() - 20]);
-    let entry = daemon.await_log("cannot read a/changelist.xml");
-    assert_contains(entry["message"].as_str().unwrap(), "line");
-    assert_eq!(setup.state_of("a/changelist.xml"), "broken");
-    site.write("a/changelist.xml", &content);
-    hub.assert_told(["updated changelist a/changelist.xml"]);
-}
-
-#[test]
 fn a_component_is_found_by_a_uri_that_should_have_been_escaped() {
     let site = Site::new();
     let (hub, _setup, _daemon) = started(&site);
@@ -116,32 +97,6 @@ fn a_component_is_found_by_a_uri_that_should_have_been_escaped() {
     site.write("a/lists.xml", &index);
     // Listed nowhere, it would be held.
     hub.assert_told(["created changelist a/lists/%5B1%5D%7B2%7D.xml"]);
-}
-
-#[test]
-fn a_change_of_the_source_description_goes_to_every_channel() {
-    let site = Site::new();
-    site.add_set("b");
-    let (hub, _setup, _daemon) = started(&site);
-    site.write_description(&["a", "b"]);
-    let mut topics = [hub.notification().topic(), hub.notification().topic()];
-    topics.sort();
-    assert!(topics[0].ends_with("/a/capabilitylist/"), "{topics:?}");
-    assert!(topics[1].ends_with("/b/capabilitylist/"), "{topics:?}");
-}
-
-#[test]
-fn a_new_set_opens_a_channel_that_is_told_of_all_its_documents() {
-    let site = Site::new();
-    let (hub, _setup, daemon) = started(&site);
-    site.add_set("b");
-    daemon.await_log("opened channel");
-    let heard = hub.changes_until(&[
-        "created capabilitylist b/capabilitylist.xml",
-        "created changelist b/changelist.xml",
-        "created resourcelist b/resourcelist.xml",
-    ]);
-    assert_eq!(heard.len(), 3, "{heard:?}");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, body_of, output};
-use crate::support::documents::{Site, URL, capability_list};
+use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, output};
+use crate::support::documents::{Site, capability_list};
 use crate::support::hub::FakeHub;
 
 /// Asks the daemon to look at what is configured now; what it says of it.
@@ -154,21 +154,6 @@ fn a_new_source_is_known_and_a_removed_one_forgotten() {
     hub.assert_told([CHANGE]);
     daemon.stop();
     assert!(hub.heard().is_empty());
-}
-
-#[test]
-fn a_channel_that_gets_another_topic_retires_the_first() {
-    let (site, hub, mut setup, daemon) = Setup::start_announcing("");
-    setup.config += &format!(
-        "[[channel]]\ncapability_list = \"{URL}a/capabilitylist.xml\"\ntopic = \"{URL}news/\"\n"
-    );
-    reload(&daemon, &setup);
-    daemon.await_log("retired channel https://topics.example/topics/main/a/capabilitylist/");
-    change(&site, "2");
-    let told = hub.notification();
-    assert_eq!(told.topic(), format!("{URL}news/"));
-    assert_eq!(told.changes(), [CHANGE]);
-    body_of(daemon.get("/topics/main/a/capabilitylist/"));
 }
 
 #[test]

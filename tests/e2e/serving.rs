@@ -82,8 +82,6 @@ fn change(site: &Site, version: usize) {
     site.write_list("a", "changelist", &version.to_string());
 }
 
-/// The number of the last notification, if the loop says so in time.
-
 #[test]
 fn a_topic_answers_what_was_saved_while_nothing_can_be() {
     let (site, hub, setup, daemon) = Setup::start_announcing("");

@@ -12,7 +12,7 @@ use crate::brokers::{Story, broker};
 use crate::support::changes::change_list;
 use crate::support::daemon::{assert_contains, fail};
 use crate::support::documents::URL;
-use crate::support::stomp::{FakeBroker, Manner, Place};
+use crate::support::stomp::FakeBroker;
 
 pub const ATOM: &str = "payload = \"atom\"\n";
 
@@ -183,23 +183,4 @@ fn feeds_are_for_changes_of_resources_only() {
         let story = Story::new(&broker(fake.address, more));
         assert_contains(&fail(&mut story.setup.run(), 78), want);
     }
-}
-
-#[test]
-fn a_repeat_has_the_same_feeds() {
-    let (fake, mut story) = Story::with_broker(ATOM);
-    let daemon = story.start();
-    fake.behave(Manner::DieAt(Place::Committed));
-    publish(
-        &mut story,
-        &["updated 1.txt 10:00:00", "updated 2.txt 10:00:01"],
-    );
-    let messages = fake.messages(4);
-    let parts = |message: &Frame| {
-        let id = message.header("messageId").unwrap().to_owned();
-        (id, message.body.clone())
-    };
-    let parts: Vec<_> = messages.iter().map(parts).collect();
-    assert_eq!(parts[..2], parts[2..]);
-    assert!(daemon.stop().success());
 }

@@ -120,47 +120,6 @@ fn a_resend_without_resource_lists_names_what_was_not_deleted_last() {
     assert_lacks(&said, "continuing after");
 }
 
-/// Returns a list with another root-level `rs:md`.
-fn declared(list: &str, times: &str) -> String {
-    let capability = ["changelist\"", "resourcelist\""];
-    capability.into_iter().fold(list.to_owned(), |list, one| {
-        list.replacen(one, &format!("{one} {times}"), 1)
-    })
-}
-
-#[test]
-fn a_resend_sends_what_the_lists_of_both_kinds_say_last() {
-    let (fake, story) = Story::with_broker(ATOM);
-    let resources = resource_list(
-        ["kept", "removed", "replaced"]
-            .map(str::to_owned)
-            .into_iter(),
-    );
-    let resources = declared(&resources, "at=\"2024-11-20T10:00:00Z\"");
-    let changes = change_list(
-        "a",
-        &[
-            "created old.txt 09:00:00",
-            "deleted kept.txt 09:30:00",
-            "deleted replaced.txt 11:00:00",
-            "deleted removed.txt",
-            "created new.txt 11:00:01",
-            "created replaced.txt 11:00:02",
-        ],
-    );
-    story.site.write("a/resourcelist.xml", &resources);
-    story.site.write("a/changelist.xml", &changes);
-    let capabilities = ["changelist", "resourcelist"];
-    story.site.write_capability_list("a", &capabilities);
-    succeed(&mut resend(&story, "1000"));
-    let mut sent = told(&fake.messages(3));
-    sent.sort();
-    assert_eq!(
-        sent,
-        ["ADD a/kept.txt", "ADD a/new.txt", "ADD a/replaced.txt"]
-    );
-}
-
 #[test]
 fn a_resend_sends_nothing_while_a_list_cannot_be_read() {
     let (fake, story) = Story::with_broker(ATOM);

@@ -1,15 +1,12 @@
 //! A notification is one transaction that all receipts confirm; anything else is repeated with the same ids (F2, F3,
 //! F4, F7).
 
-use std::process::Command;
-
 use resourcesync::payload::Payload;
 use rstest::rstest;
 use serde_json::Value;
 
 use crate::brokers::{Story, broker, distinct, view};
-use crate::support::daemon::{Daemon, assert_contains, assert_lacks, succeed};
-use crate::support::documents::list;
+use crate::support::daemon::{assert_contains, succeed};
 use crate::support::stomp::{FakeBroker, Manner, Place};
 
 #[test]
@@ -132,25 +129,6 @@ fn a_broker_that_sends_no_receipt_in_time_is_asked_again() {
     assert!(repeats > 0);
 }
 
-#[cfg(debug_assertions)]
-#[test]
-fn a_daemon_that_dies_before_it_saved_the_receipts_repeats_the_same_message() {
-    let (fake, mut story) = Story::with_broker("");
-    let mut command: Command = story.setup.run();
-    command.env("RSNOTIFY_FAILPOINT", "Answered:1");
-    let mut daemon = Daemon::spawn(command);
-    daemon.await_log("not announcing");
-    story.change();
-    fake.messages(1);
-    while daemon.ended().is_none() {
-        std::thread::sleep(std::time::Duration::from_millis(5)); // poll: it dies of a signal
-    }
-    let daemon = story.setup.start();
-    story.change();
-    assert_eq!(distinct(&fake.messages(3)), (story.changes(), 1));
-    assert!(daemon.stop().success());
-}
-
 #[rstest]
 #[case(
     Manner::RefuseLogin("User name [a] or password is invalid."),
@@ -202,19 +180,4 @@ fn a_broker_whose_password_is_corrected_is_told_at_once_after_a_reload() {
     let message = reloaded["message"].as_str().unwrap();
     assert_contains(message, "broker repository changed");
     assert_eq!(distinct(&other.messages(1)), (story.changes(), 0));
-}
-
-#[test]
-fn documents_are_told_to_a_broker_that_is_for_them() {
-    let (fake, story) = Story::with_broker("channels = [\"framework\"]");
-    let daemon = story.setup.start();
-    story
-        .site
-        .write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
-    let message = &fake.messages(1)[0];
-    let payload = Payload::parse(&message.body).unwrap();
-    assert_eq!(payload.entries.len(), 1);
-    assert!(daemon.stop().success());
-    let mut outbox = story.setup.command("outbox");
-    assert_lacks(&succeed(outbox.arg("list")), "failing");
 }

@@ -1,14 +1,13 @@
 //! Channels of changes: advertised, configured or by default, beside those of documents (C1, C9, C10, C12).
 
-use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
 use rstest::rstest;
 
-use crate::changes::story::{LIST, Story, until};
-use crate::support::changes::{Destination, change_list, topic};
-use crate::support::daemon::{TOPICS, assert_contains};
-use crate::support::documents::{URL, capability_list, description};
-use crate::support::hub::Request;
+use crate::changes::story::{Story, until};
+use crate::support::changes::{Destination, topic};
+use crate::support::daemon::{Daemon, TOPICS, assert_contains};
+use crate::support::documents::{URL, capability_list};
+use crate::support::hub::{FakeHub, Request};
 
 const ADVERTISED: &str = "https://topics.example/poems/changes/";
 const MOVED: &str = "https://topics.example/poems/changes-2/";
@@ -106,15 +105,11 @@ fn a_channel_of_changes_has_the_topic_that_is_advertised_or_configured(
 
 #[rstest]
 fn without_a_reason_there_is_no_channel_of_changes(
-    #[values(
-        ("change_notifications = true\n", ""),
-        ("change_notifications = true\n", "change_notifications = true\nunadvertised_channels = false\n")
-    )]
-    edit: (&str, &str),
+    #[values("", "change_notifications = true\nunadvertised_channels = false\n")] keys: &str,
 ) {
     let mut story = Story::new("");
     let list = capability_list("a", &["resourcelist", "changelist"]);
-    let (_, documents) = (edit.0, format!("{TOPICS}poems/documents/"));
+    let documents = format!("{TOPICS}poems/documents/");
     let advertised = format!(
         "<url><loc>{documents}</loc><rs:md capability=\"framework-notification\"/>\
          <rs:ln rel=\"hub\" href=\"{}\"/></url>\n</urlset>",
@@ -122,9 +117,7 @@ fn without_a_reason_there_is_no_channel_of_changes(
     );
     let list = list.replace("</urlset>", &advertised);
     story.site.write("a/capabilitylist.xml", &list);
-    let config = &mut story.setup.config;
-    assert!(config.contains(edit.0));
-    *config = config.replace(edit.0, edit.1);
+    story.setup.replace("change_notifications = true\n", keys);
     story.resume();
     story.add(&["created 1.txt 10:00:00"]);
     assert_eq!(story.hub.notification().topic(), documents);
@@ -136,74 +129,24 @@ fn without_a_reason_there_is_no_channel_of_changes(
 }
 
 #[test]
-fn a_moved_topic_begins_where_the_old_one_ended() {
-    let mut story = Story::new("");
-    let moved_to = |story: &Story, topic: &str| {
-        let list = advertising(topic, &story.hub.url());
-        story.site.write("a/capabilitylist.xml", &list);
-    };
-    moved_to(&story, ADVERTISED);
+fn the_embedded_hub_passes_changes_on_to_its_subscribers() {
+    let subscriber = FakeHub::start();
+    let mut story = Story::with_embedded_hub();
     story.resume();
     story.await_learned(1);
+    subscribe(story.daemon(), &topic("a"), &subscriber);
+    until(|| story.has_subscriber());
     story.add(&["created 1.txt 10:00:00"]);
-    // One Destination, which follows the topic.
-    let mut heard = Destination::default();
-    heard.listen(&story.hub, ADVERTISED, 1);
-    moved_to(&story, MOVED);
-    let moved = format!("SELECT count(*) FROM channel WHERE topic = '{MOVED}'");
-    story.await_count(&moved, 1);
-    story.add(&["updated 1.txt 10:05:00"]);
-    heard.listen(&story.hub, MOVED, 2);
-    assert_eq!(heard.told, ["created a/1.txt", "updated a/1.txt"]);
-    assert_eq!(heard.gaps, 0);
+    story.add(&["created 1.txt 10:00:00", "deleted 1.txt 10:00:01"]);
+    let mut relayed = Destination::default();
+    relayed.listen(&subscriber, &topic("a"), 3);
+    story.heard.listen(&story.hub, &topic("a"), 3);
+    assert_eq!(relayed.told, story.heard.told);
+    assert_eq!(relayed.until(), story.heard.until());
 }
 
-#[test]
-fn a_set_that_appears_is_learned_and_its_next_change_is_told() {
-    let story = Story::start();
-    let mut entries: Vec<String> = (0..50)
-        .map(|minute| format!("created {minute}.txt 10:{minute:02}:00"))
-        .collect();
-    // The Capability List last: what lists gain once the set is there is told.
-    story
-        .site
-        .write("b/changelist.xml", &change_list("b", &entries));
-    story.site.write_capability_list("b", &["changelist"]);
-    story
-        .site
-        .write(".well-known/resourcesync", &description(&["a", "b"]));
-    story.await_learned(2);
-    entries.push("deleted 0.txt 11:00:00".to_owned());
-    story
-        .site
-        .write("b/changelist.xml", &change_list("b", &entries));
-    let mut heard = Destination::default();
-    heard.listen(&story.hub, &topic("b"), 1);
-    assert_eq!(heard.told, ["deleted b/0.txt"]);
-}
-
-#[test]
-fn changes_of_a_list_of_two_sets_are_told_on_both_channels() {
-    let story = Story::start();
-    // The set `b` has the Change List of `a`, and none of its own.
-    let shared =
-        capability_list("a", &["changelist"]).replace("a/capabilitylist", "b/capabilitylist");
-    story.site.write("b/capabilitylist.xml", &shared);
-    story
-        .site
-        .write(".well-known/resourcesync", &description(&["a", "b"]));
-    story.await_learned(2);
-    let entries = ["updated before.txt 09:00:00", "created 1.txt 10:00:00"];
-    story.site.write(LIST, &change_list("a", &entries));
-    let mut left = vec![topic("a"), topic("b")];
-    until(|| {
-        for request in story.hub.heard() {
-            if ChangePayload::parse(&request.body).is_some() {
-                assert_eq!(request.changes(), ["created a/1.txt"]);
-                let at = left.iter().position(|topic| *topic == request.topic());
-                left.remove(at.unwrap());
-            }
-        }
-        left.is_empty()
-    });
+/// Subscribes to a topic of the embedded hub.
+pub fn subscribe(daemon: &Daemon, topic: &str, subscriber: &FakeHub) {
+    let callback = format!("http://{}/callback", subscriber.address);
+    crate::embedded::subscribe(daemon.public, topic, &callback);
 }

@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 
 use crate::changes::story::{LIST, Story};
 use crate::support::changes::change_list;
-use crate::support::documents::{capability_list, component, index};
+use crate::support::documents::capability_list;
 
 const FIRST: &str = "updated before.txt 09:00:00";
 
@@ -41,22 +41,6 @@ fn a_list_that_is_truncated_and_written_anew_tells_what_is_new() {
 }
 
 #[test]
-fn a_list_that_is_emptied_and_filled_again_tells_nothing_twice() {
-    let mut story = Story::start();
-    story.add(&["created 1.txt 10:00:00", "created 2.txt"]);
-    story.hears(&["created 1.txt", "created 2.txt"]);
-    let before = story.list();
-    let none: [&str; 0] = [];
-    story.site.write_in_place(LIST, &change_list("a", &none));
-    story.await_count("SELECT count(*) FROM change_list WHERE listed = 0", 1);
-    story.site.write_in_place(LIST, &before);
-    story.add(&["created 3.txt 10:05:00"]);
-    story.hears(&["created 3.txt"]);
-    assert_eq!(story.heard.gaps, 0);
-    story.ends();
-}
-
-#[test]
 fn a_list_that_is_renamed_and_a_new_one_tell_what_is_new() {
     let mut story = Story::start();
     for run in 0..3 {
@@ -75,41 +59,6 @@ fn a_list_that_is_renamed_and_a_new_one_tell_what_is_new() {
     }
     assert_eq!(story.heard.gaps, 0);
     story.ends();
-}
-
-#[test]
-fn a_list_that_becomes_an_index_tells_what_its_parts_have_besides() {
-    let mut story = Story::start();
-    story.add(&["created 1.txt 10:00:00"]);
-    story.hears(&["created 1.txt"]);
-    let part = |entries: &[&str]| {
-        let up = component("a", "changelist", LIST, "");
-        let (_, link) = up.split_once("\"/>\n<rs:ln rel=\"index\"").unwrap();
-        let link = link.lines().next().unwrap();
-        change_list("a", entries).replacen(
-            "<rs:md",
-            &format!("<rs:ln rel=\"index\"{link}\n<rs:md"),
-            1,
-        )
-    };
-    let parts = ["a/changelist00000.xml", "a/changelist00001.xml"];
-    story
-        .site
-        .write(parts[0], &part(&[FIRST, "created 1.txt 10:00:00"]));
-    story
-        .site
-        .write(parts[1], &part(&["created 2.txt 10:05:00"]));
-    let index = index("a", "changelist", &parts.map(str::to_owned));
-    story.site.write(LIST, &index);
-    story.hears(&["created 2.txt"]);
-    let entries = ["created 2.txt 10:05:00", "created 3.txt 10:10:00"];
-    story.site.write(parts[1], &part(&entries));
-    story.hears(&["created 3.txt"]);
-    story.stop();
-    story.resume();
-    let entries = [&entries[..], &["created 4.txt 10:15:00"]].concat();
-    story.site.write(parts[1], &part(&entries));
-    story.hears(&["created 4.txt"]);
 }
 
 /// Makes a release of the tree: a directory that `current` points to.
@@ -183,50 +132,4 @@ fn a_packed_list_tells_what_is_new() {
     story.set_entries(&[FIRST, "created 1.txt 10:00:00", "deleted 1.txt"]);
     packed(&story);
     story.hears(&["deleted 1.txt"]);
-}
-
-#[test]
-fn a_list_that_was_cut_off_tells_its_tail_once_it_is_whole() {
-    let mut story = Story::start();
-    story.add(&["created 1.txt 10:00:00"]);
-    story.hears(&["created 1.txt"]);
-    story.set_entries(&[FIRST, "created 1.txt 10:00:00", "created 2.txt 10:05:00"]);
-    let whole = story.list();
-    let (cut, _) = whole.split_at(whole.len() - 30);
-    story.site.write_in_place(LIST, cut);
-    story.daemon().await_log("cannot read");
-    story.site.write_in_place(LIST, &whole);
-    story.hears(&["created 2.txt"]);
-    story.ends();
-}
-
-#[test]
-fn a_list_without_datetimes_tells_its_changes_in_its_order() {
-    let mut story = Story::new("");
-    story.set_entries(&[]);
-    story.site.write(LIST, &story.list());
-    story.resume();
-    story.await_learned(1);
-    story.add(&["updated b.txt", "deleted c.txt", "created d.txt"]);
-    story.hears(&["updated b.txt", "deleted c.txt", "created d.txt"]);
-    // As resync-build does: each run lists what changed since the last.
-    story.set_entries(&["created e.txt"]);
-    story.site.write_in_place(LIST, &story.list());
-    story.hears(&["created e.txt"]);
-    assert_eq!(story.heard.gaps, 0);
-    story.ends();
-}
-
-#[test]
-fn entries_that_cannot_be_told_do_not_keep_the_others_back() {
-    let mut story = Story::start();
-    story.add(&[
-        "moved 1.txt 10:00:00",
-        "created 2.txt",
-        "created 3.txt yesterday",
-    ]);
-    let list = story.list().replace("2024-11-20TyesterdayZ", "yesterday");
-    story.site.write(LIST, &list);
-    story.hears(&["created 2.txt", "created 3.txt"]);
-    story.ends();
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use crate::changes::story::{LIST, Story};
 use crate::support::changes::{change_list, topic};
-use crate::support::documents::capability_list;
 
 /// C10: nothing that is published once the daemon says that it is ready counts as known.
 #[test]
@@ -33,49 +32,6 @@ fn what_is_published_once_the_daemon_is_ready_is_told() {
 }
 
 #[test]
-fn changes_of_the_downtime_are_told_in_order_of_time() {
-    let mut story = Story::start();
-    story.add(&["created 1.txt 10:00:00"]);
-    story.hears(&["created 1.txt"]);
-    story.stop();
-    // Three lists, closed meanwhile, the latest of which comes first by name.
-    let lists = [
-        (
-            "changelist-c",
-            ["created 2.txt 11:00:00", "updated 2.txt 11:30:00"],
-        ),
-        (
-            "changelist-b",
-            ["created 3.txt 12:00:00", "updated 2.txt 12:30:00"],
-        ),
-        (
-            "changelist-a",
-            ["deleted 3.txt 13:00:00", "deleted 2.txt 13:30:00"],
-        ),
-    ];
-    for (name, entries) in &lists {
-        story
-            .site
-            .write(&format!("a/{name}.xml"), &change_list("a", entries));
-    }
-    let mut names = lists.map(|(name, _)| name).to_vec();
-    names.extend(["changelist", "resourcelist"]);
-    let list = capability_list("a", &names);
-    story.site.write("a/capabilitylist.xml", &list);
-    story.resume();
-    story.hears(&[
-        "created 2.txt",
-        "updated 2.txt",
-        "created 3.txt",
-        "updated 2.txt",
-        "deleted 3.txt",
-        "deleted 2.txt",
-    ]);
-    assert_eq!(story.heard.gaps, 0);
-    story.ends();
-}
-
-#[test]
 fn a_hub_that_was_down_across_restarts_receives_everything() {
     let mut story = Story::start();
     story.hub_is_down();
@@ -97,22 +53,6 @@ fn a_hub_that_was_down_across_restarts_receives_everything() {
         [1, 2],
         "what was in flight does not grow (C20)"
     );
-    story.ends();
-}
-
-#[test]
-fn while_the_state_cannot_be_saved_no_change_is_sent() {
-    let mut story = Story::start();
-    let path = story.setup.state.path().join("state/state.sqlite");
-    let database = rusqlite::Connection::open(path).unwrap();
-    // Another program that writes to it.
-    database.execute_batch("BEGIN IMMEDIATE").unwrap();
-    story.add(&["created 1.txt 10:00:00"]);
-    story.daemon().await_log("cannot save");
-    let told = story.hub.heard();
-    assert!(told.is_empty(), "{told:?}");
-    database.execute_batch("ROLLBACK").unwrap();
-    story.hears(&["created 1.txt"]);
     story.ends();
 }
 

@@ -3,7 +3,7 @@
 
 use rstest::rstest;
 
-use crate::changes::hubs::subscribe;
+use crate::changes::channels::subscribe;
 use crate::changes::story::{Story, in_set, until};
 use crate::support::changes::{Destination, topic};
 use crate::support::hub::{FakeHub, Manner};
