@@ -180,21 +180,16 @@ fn folders_use_only_what_they_may() {
         for (number, code) in file.production() {
             for used in parts_used(code) {
                 if used.is_empty() {
-                    failures.push(format!(
-                        "{}:{number}: write crate::NAME, so that this test can read it",
-                        file.path
-                    ));
+                    let words = "write crate::NAME, so that this test can read it";
+                    failures.push(file.at(number, words));
                 } else if used != *folder && !may_use.contains(&used) {
-                    failures.push(format!("{}:{number}: {folder} uses {used}", file.path));
+                    failures.push(file.at(number, format!("{folder} uses {used}")));
                 }
             }
             let top = format!("src/{}", folder.replace("::", "/"));
             let is_top = file.path == format!("{top}/mod.rs") || file.path == format!("{top}.rs");
             if is_top && says(code, "super") && !code.contains("pub(super)") {
-                failures.push(format!(
-                    "{}:{number}: {folder} reaches out by super",
-                    file.path
-                ));
+                failures.push(file.at(number, format!("{folder} reaches out by super")));
             }
         }
     }
@@ -225,13 +220,10 @@ fn pure_folders_have_no_access_to_the_outside() {
             let is_banned =
                 |word: &str| says(code, word) && !(is_on_the_state && word == "rusqlite::");
             for word in IMPURE.iter().filter(|word| is_banned(word)) {
-                failures.push(format!("{}:{number}: {word}", file.path));
+                failures.push(file.at(number, word));
             }
             for group in code.split("std::{").skip(1) {
-                failures.push(format!(
-                    "{}:{number}: std::{{{group} hides what it uses",
-                    file.path
-                ));
+                failures.push(file.at(number, format!("std::{{{group} hides what it uses")));
             }
         }
     }
@@ -256,7 +248,7 @@ fn only_joining_parts_use_adaptors_of_crates() {
         }
         for (number, code) in file.production() {
             for module in adaptors.iter().filter(|module| says(code, module)) {
-                failures.push(format!("{}:{number}: {module}", file.path));
+                failures.push(file.at(number, module));
             }
         }
     }
@@ -276,7 +268,7 @@ fn the_published_tree_is_only_read() {
         }
         for (number, code) in file.production() {
             for word in TOUCHING.iter().filter(|word| says(code, word)) {
-                failures.push(format!("{}:{number}: {word}", file.path));
+                failures.push(file.at(number, word));
             }
         }
     }
@@ -285,12 +277,9 @@ fn the_published_tree_is_only_read() {
 
 #[test]
 fn every_file_begins_with_a_comment_on_its_purpose() {
-    let mut failures = Vec::new();
-    for file in source_files(&["src", "crates", "tests", "benches", "examples", "fuzz"]) {
-        if !file.text.starts_with("//! ") {
-            failures.push(file.path);
-        }
-    }
+    let mut files = source_files(&["src", "crates", "tests", "benches", "examples", "fuzz"]);
+    files.retain(|file| !file.text.starts_with("//! "));
+    let failures: Vec<String> = files.into_iter().map(|file| file.path).collect();
     report("The first line is not a //! comment", &failures);
 }
 
@@ -298,35 +287,25 @@ fn every_file_begins_with_a_comment_on_its_purpose() {
 fn banned_texts_are_absent() {
     let mut failures = Vec::new();
     for file in source_files(&["src", "crates", "tests", "benches"]) {
-        for (number, line) in file
-            .lines
-            .iter()
-            .enumerate()
-            .map(|(at, line)| (at + 1, line))
-        {
+        for (number, line) in (1..).zip(&file.lines) {
             let code = line.code.as_str();
             for (word, instead) in NOWHERE.iter().filter(|(word, _)| code.contains(word)) {
-                failures.push(format!("{}:{number}: {word}: {instead}", file.path));
+                failures.push(file.at(number, format!("{word}: {instead}")));
             }
             if code.contains("#[allow") || code.contains("#![allow") {
-                failures.push(format!(
-                    "{}:{number}: #[allow: write #[expect(.., reason = ..)]",
-                    file.path
-                ));
+                let words = "#[allow: write #[expect(.., reason = ..)]";
+                failures.push(file.at(number, words));
             }
             if line.is_test {
                 continue;
             }
             if code.contains(".unwrap()") {
-                failures.push(format!("{}:{number}: .unwrap() outside tests", file.path));
+                failures.push(file.at(number, ".unwrap() outside tests"));
             }
-            let is_use =
-                code.trim_start().starts_with("use ") || code.trim_start().starts_with("pub use ");
+            let item = code.trim_start();
+            let is_use = item.starts_with("use ") || item.starts_with("pub use ");
             if is_use && code.contains("::*") {
-                failures.push(format!(
-                    "{}:{number}: name what you use instead of *",
-                    file.path
-                ));
+                failures.push(file.at(number, "name what you use instead of *"));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Rust sources for the house rules: lines without comments and texts, with tests marked.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -48,6 +49,11 @@ impl SourceFile {
             "lib" => name.to_owned(),
             file => format!("{name}::{}", file.replace('/', "::")),
         })
+    }
+
+    /// Returns what is wrong in a line.
+    pub fn at(&self, line: usize, what: impl Display) -> String {
+        format!("{}:{line}: {what}", self.path)
     }
 
     /// The lines outside tests, numbered from 1.
