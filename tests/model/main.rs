@@ -30,6 +30,7 @@ mod world;
 
 use std::time::Duration;
 
+use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use rstest::rstest;
@@ -117,79 +118,64 @@ fn settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-#[rstest]
-fn every_hub_receives_the_difference_and_nothing_else(#[values(1, 2, 3, TESTS)] part: u64) {
+/// Tries so many cases of a strategy.
+fn try_cases<S: Strategy>(cases: u32, part: u64, strategy: &S, check: impl Fn(S::Value)) {
     let mut runner = TestRunner::new(Config {
-        cases: cases(),
+        cases,
         rng_seed: seed(part),
         failure_persistence: None,
         max_shrink_iters: 20_000,
         ..Config::default()
     });
+    let outcome = runner.run(strategy, |case| {
+        check(case);
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+#[rstest]
+fn every_hub_receives_the_difference_and_nothing_else(#[values(1, 2, 3, TESTS)] part: u64) {
     let document = proptest::option::of((0..4_u32, any::<u8>()));
-    let tree = proptest::collection::vec(document, DOCUMENTS.len());
-    let ops = proptest::collection::vec(op(), 0..60);
-    let outcome = runner.run(&(settings(), tree, ops), |(settings, tree, ops)| {
+    let tree = vec(document, DOCUMENTS.len());
+    let strategy = (settings(), tree, vec(op(), 0..60));
+    try_cases(cases(), part, &strategy, |(settings, tree, ops)| {
         let mut model = Model::new(&settings, &tree);
         for op in &ops {
             model.perform(op);
         }
         model.rest();
         model.check_the_end();
-        Ok(())
     });
-    if let Err(failure) = outcome {
-        panic!("{failure}");
-    }
 }
 
 #[rstest]
 fn every_hub_receives_each_fresh_change_once_and_in_order(#[values(1, 2)] part: u64) {
-    let mut runner = TestRunner::new(Config {
-        cases: cases().div_ceil(2),
-        rng_seed: seed(part),
-        failure_persistence: None,
-        max_shrink_iters: 20_000,
-        ..Config::default()
-    });
-    let list = proptest::collection::vec(0..14_usize, 0..4);
-    let lists = proptest::collection::vec(list, 0..3);
-    let ops = proptest::collection::vec(changes::op(), 0..40);
-    let outcome = runner.run(&(1..6_usize, lists, ops), |(max_entries, lists, ops)| {
+    let lists = vec(vec(0..14_usize, 0..4), 0..3);
+    let strategy = (1..6_usize, lists, vec(changes::op(), 0..40));
+    let cases = cases().div_ceil(2);
+    try_cases(cases, part, &strategy, |(max_entries, lists, ops)| {
         let mut model = changes::Model::new(max_entries, &lists);
         for op in &ops {
             model.perform(op);
         }
         model.rest();
         model.check_the_end();
-        Ok(())
     });
-    if let Err(failure) = outcome {
-        panic!("{failure}");
-    }
 }
 
 #[rstest]
 fn every_change_is_told_on_the_topic_that_its_set_had_or_dropped_with_it(
     #[values(1, 2)] part: u64,
 ) {
-    let mut runner = TestRunner::new(Config {
-        cases: cases().div_ceil(2),
-        rng_seed: seed(part),
-        failure_persistence: None,
-        max_shrink_iters: 20_000,
-        ..Config::default()
-    });
-    let ops = proptest::collection::vec(topics::op(), 0..30);
-    let outcome = runner.run(&ops, |ops| {
+    let ops = vec(topics::op(), 0..30);
+    try_cases(cases().div_ceil(2), part, &ops, |ops| {
         let mut model = topics::Model::new();
         for op in &ops {
             model.perform(op);
         }
         model.check_the_end();
-        Ok(())
     });
-    if let Err(failure) = outcome {
-        panic!("{failure}");
-    }
 }
