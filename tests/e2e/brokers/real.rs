@@ -1,7 +1,6 @@
 //! ActiveMQ and RabbitMQ: what is sent arrives whole and in order, also when a broker is killed meanwhile.
 
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use resourcesync::change_payload::ChangePayload;
 use serde_json::Value;
@@ -10,7 +9,8 @@ use crate::brokers::Story;
 use crate::brokers::listening::Listener;
 use crate::support::brokers::{ActiveMq, JmsConsumer, PASSWORD, RabbitMq, USER};
 use crate::support::changes::told;
-use crate::support::daemon::{assert_contains, output};
+use crate::support::daemon::{Daemon, assert_contains, output};
+use crate::support::documents::URL;
 
 /// A `[[broker]]` with a user and a password.
 fn broker(
@@ -44,6 +44,31 @@ impl Received {
             self.changes.extend(changes);
         }
     }
+
+    /// Takes what a listener prints, until so many changes came.
+    fn listen(&mut self, listener: &Listener, count: usize) {
+        while self.changes.len() < count {
+            let line = listener.next();
+            if line["event"] == "notification" && line["kind"] == "change" {
+                let entries = line["entries"].as_array().unwrap().iter();
+                let changes = entries.map(|entry| {
+                    let path = entry["loc"].as_str().unwrap().strip_prefix(URL);
+                    format!("{} {}", entry["change"].as_str().unwrap(), path.unwrap())
+                });
+                self.take(&line["messageId"], changes.collect());
+            }
+        }
+    }
+}
+
+/// Waits until a notification was refused by a broker for this kind of reason.
+fn await_refusal(daemon: &Daemon, broker: &str, kind: &str) {
+    daemon.await_status(|status| {
+        let channels = status["channels"].as_array().unwrap().iter();
+        let hubs = channels.flat_map(|channel| channel["hubs"].as_array().unwrap());
+        let mut meant = hubs.filter(|hub| hub["hub"] == broker);
+        meant.any(|hub| hub["last"]["refusal"]["kind"] == kind)
+    });
 }
 
 #[test]
@@ -78,17 +103,8 @@ fn activemq_gives_jms_consumers_every_change_in_order_although_it_is_killed() {
     );
     let daemon = story.start();
     story.change();
-    for (broker, kind) in [
-        ("locked", "not_allowed"),
-        ("forbidden", "destination_refused"),
-    ] {
-        daemon.await_status(|status| {
-            let channels = status["channels"].as_array().unwrap().iter();
-            let hubs = channels.flat_map(|channel| channel["hubs"].as_array().unwrap());
-            let mut meant = hubs.filter(|hub| hub["hub"] == broker);
-            meant.any(|hub| hub["last"]["refusal"]["kind"] == kind)
-        });
-    }
+    await_refusal(&daemon, "locked", "not_allowed");
+    await_refusal(&daemon, "forbidden", "destination_refused");
     let (mut by_jms, mut by_stomp) = (Received::default(), Received::default());
     let hear = |received: &mut Received, count: usize| {
         while received.changes.len() < count {
@@ -104,45 +120,21 @@ fn activemq_gives_jms_consumers_every_change_in_order_although_it_is_killed() {
             received.take(&message["messageId"], told(&payload));
         }
     };
-    let began = Instant::now();
-    let tell = |what: String| println!("{:6.1} s  {what}", began.elapsed().as_secs_f64());
-    tell("a wrong password and a refused destination are reported".to_owned());
     hear(&mut by_jms, 1);
     for round in 0..3 {
         for _ in 0..5 {
             story.change();
         }
-        tell(format!("{} changes published", story.changes().len()));
         if round == 1 {
             activemq.kill();
             story.change();
-            tell("ActiveMQ was killed, and a change published".to_owned());
             activemq.launch();
-            tell("ActiveMQ runs again".to_owned());
         }
     }
     hear(&mut by_jms, story.changes().len());
     assert_eq!(by_jms.changes, story.changes());
-    let received = by_jms.changes.len();
-    tell(format!(
-        "JMS, durable, with a selector: all {received} changes, in order"
-    ));
-    while by_stomp.changes.len() < story.changes().len() {
-        let line = listener.next();
-        if line["event"] == "notification" {
-            let entries = line["entries"].as_array().unwrap().iter();
-            let changes = entries.map(|entry| {
-                let path = entry["loc"].as_str().unwrap();
-                let path = path.strip_prefix("https://source.example/").unwrap();
-                format!("{} {path}", entry["change"].as_str().unwrap())
-            });
-            by_stomp.take(&line["messageId"], changes.collect());
-        }
-    }
+    by_stomp.listen(&listener, story.changes().len());
     assert_eq!(by_stomp.changes, story.changes());
-    tell(format!(
-        "listen --broker --durable: all {received} changes, in order"
-    ));
     let (_, checked, _) = output(&mut story.setup.command("check"));
     assert_contains(&checked, "repository: connected to ActiveMQ/");
     assert_contains(&checked, "locked: no connection to");
@@ -167,17 +159,8 @@ fn rabbitmq_has_every_change_in_order_although_it_is_killed() {
     let mut story = Story::new(&brokers.concat());
     let daemon = story.start();
     story.change();
-    for (broker, kind) in [
-        ("locked", "not_allowed"),
-        ("nowhere", "destination_refused"),
-    ] {
-        daemon.await_status(|status| {
-            let channels = status["channels"].as_array().unwrap().iter();
-            let hubs = channels.flat_map(|channel| channel["hubs"].as_array().unwrap());
-            let mut meant = hubs.filter(|hub| hub["hub"] == broker);
-            meant.any(|hub| hub["last"]["refusal"]["kind"] == kind)
-        });
-    }
+    await_refusal(&daemon, "locked", "not_allowed");
+    await_refusal(&daemon, "nowhere", "destination_refused");
     let listener = Listener::start(&story.setup, &[]);
     for round in 0..3 {
         for _ in 0..5 {
@@ -190,18 +173,7 @@ fn rabbitmq_has_every_change_in_order_although_it_is_killed() {
         }
     }
     let mut received = Received::default();
-    while received.changes.len() < story.changes().len() {
-        let line = listener.next();
-        if line["event"] == "notification" && line["kind"] == "change" {
-            let entries = line["entries"].as_array().unwrap().iter();
-            let changes = entries.map(|entry| {
-                let path = entry["loc"].as_str().unwrap();
-                let path = path.strip_prefix("https://source.example/").unwrap();
-                format!("{} {path}", entry["change"].as_str().unwrap())
-            });
-            received.take(&line["messageId"], changes.collect());
-        }
-    }
+    received.listen(&listener, story.changes().len());
     assert_eq!(received.changes, story.changes());
     assert!(daemon.stop().success());
 }

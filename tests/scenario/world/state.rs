@@ -25,9 +25,7 @@ pub struct KnownAccount {
     /// Documents with a change that is due, those in flight included.
     pub due: usize,
     pub in_flight: Option<u64>,
-    pub attempts: u32,
     pub sending: bool,
-    pub next_try: Option<Timestamp>,
     pub needs_operator: bool,
     pub fetch_confirmed: Option<bool>,
 }
@@ -135,24 +133,22 @@ impl World {
     pub fn account(&self, topic: &str, hub: &str) -> Option<KnownAccount> {
         let sql = "SELECT (SELECT count(*) FROM (SELECT document FROM owed o WHERE o.channel = a.channel AND o.hub = a.hub \
                    AND o.due IS NOT NULL UNION SELECT document FROM flight_entry f WHERE f.channel = a.channel \
-                   AND f.hub = a.hub)), a.seq, coalesce(a.attempts, 0), a.sending IS NOT NULL, a.retry_at, a.last, a.pinged, \
-                   a.fetched, a.unfetched_reported, a.hub FROM channel c JOIN account a ON a.channel = c.id \
+                   AND f.hub = a.hub)), a.seq, a.sending IS NOT NULL, a.last, a.pinged, a.fetched, a.unfetched_reported, \
+                   a.hub FROM channel c JOIN account a ON a.channel = c.id \
                    JOIN hub h ON h.id = a.hub WHERE c.topic = ?1 AND h.uri = ?2";
         let topic = tree::absolute(topic);
-        type Try = (Option<u64>, u32, bool, Option<Timestamp>, Option<Attempt>);
+        type Try = (Option<u64>, bool, Option<Attempt>);
         type Ping = (Option<Timestamp>, bool, bool);
         let account = self
             .db()
             .first::<(usize, Try, Ping, HubId)>(sql, (topic.as_str(), hub));
-        let (due, (in_flight, attempts, sending, retry_at, last), ping, hub) = account.unwrap()?;
+        let (due, (in_flight, sending, last), ping, hub) = account.unwrap()?;
         let refusal = last.and_then(|last| last.refusal);
         let outage = self.engine().live.hubs[&hub].queue.outage.as_ref();
         Some(KnownAccount {
             due,
             in_flight,
-            attempts,
             sending,
-            next_try: outage.map(|outage| outage.next_probe).or(retry_at),
             needs_operator: in_flight.is_some()
                 && refusal.is_some_and(|refusal| refusal.needs_operator)
                 || outage.is_some_and(|outage| outage.refusal.needs_operator),
