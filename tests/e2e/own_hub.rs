@@ -305,43 +305,6 @@ fn a_wrong_token_is_shown_by_its_beginning() {
 }
 
 #[test]
-fn a_host_that_hangs_delays_nobody_else() {
-    let setup = HubSetup::library();
-    let hub = setup.start();
-    let held = Arc::new(AtomicBool::new(true));
-    let hold = Arc::clone(&held);
-    let hanging = Callback::that(move |request| {
-        while request.method == "POST" && hold.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(10)); // it hangs
-        }
-        willing(request)
-    });
-    for number in 0..40 {
-        setup.subscribe(TOPIC, &hanging.url(&format!("/{number}")));
-    }
-    // Another host, as far as addresses tell.
-    let callback = Callback::start();
-    let elsewhere = callback.url("/").replace("127.0.0.1", "127.0.0.2");
-    let is_there = TcpStream::connect(("127.0.0.2", callback.address.port())).is_ok();
-    let elsewhere = if is_there {
-        elsewhere
-    } else {
-        callback.url("/")
-    };
-    setup.subscribe(TOPIC, &elsewhere);
-    let began = Instant::now();
-    for number in 0..3 {
-        let body = format!("<a{number}/>");
-        assert_eq!(setup.publish(TOPIC, TOKEN, &body).status, 200);
-        assert_eq!(next_bodies(&callback, 1), [body]);
-    }
-    let took = began.elapsed();
-    assert!(took < Duration::from_secs(30), "{took:?}");
-    held.store(false, Ordering::Relaxed);
-    hub.kill();
-}
-
-#[test]
 fn a_pinged_topic_is_fetched_and_delivered_once_for_each_content() {
     let mut setup = HubSetup::library();
     let content = Arc::new(Mutex::new("<a/>".to_owned()));

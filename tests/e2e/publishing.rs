@@ -1,7 +1,5 @@
 //! Changes published while the daemon runs.
 
-use rstest::rstest;
-
 use crate::support::daemon::{Setup, TOPICS, body_of};
 use crate::support::documents::{self, Site, archive, list};
 use crate::support::hub::FakeHub;
@@ -11,38 +9,6 @@ fn started(site: &Site) -> (FakeHub, Setup, crate::support::daemon::Daemon) {
     let setup = Setup::new(site, &[hub.url()], "");
     let daemon = setup.start();
     (hub, setup, daemon)
-}
-
-#[rstest]
-#[case("resourcelist", &["created", "updated"])]
-#[case("resourcedump", &["created", "created"])]
-#[case("changelist", &["created", "updated"])]
-#[case("changedump", &["created", "updated"])]
-#[case("resourcelist-archive", &["created", "updated"])]
-#[case("resourcedump-archive", &["created", "updated"])]
-#[case("changelist-archive", &["created", "updated"])]
-#[case("changedump-archive", &["created", "updated"])]
-fn a_capability_document_is_announced_as_table_2_has_it(
-    #[case] capability: &str,
-    #[case] kinds: &[&str],
-) {
-    let site = Site::empty();
-    site.write_capability_list("a", &[capability]);
-    let (hub, _setup, _daemon) = started(&site);
-    let path = format!("a/{capability}.xml");
-    for (version, kind) in kinds.iter().enumerate() {
-        site.write(&path, &list("a", capability, &version.to_string()));
-        hub.assert_told([format!("{kind} {capability} {path}")]);
-    }
-    // Its deletion is none that the table has; what comes after it is heard, and only that.
-    site.remove(&path);
-    site.write("a/other.xml", &list("a", "changelist", "9"));
-    site.write_capability_list("a", &[capability, "other"]);
-    let heard = hub.changes_until(&["updated capabilitylist a/capabilitylist.xml"]);
-    assert!(
-        !heard.iter().any(|change| change.starts_with("deleted")),
-        "{heard:?}"
-    );
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! A reload during deliveries: each change is announced once, and nothing waits for a hub that hangs.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use rstest::rstest;
 
 use crate::reload::{CHANGE, another_hub, change, change_window, reload};
 use crate::support::daemon::{Daemon, Setup, assert_ends_with, assert_none_contains};
-use crate::support::documents::{Site, capability_list};
+use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 
 /// Starts the daemon, whose hub refuses a change with this status.
@@ -35,35 +34,6 @@ fn a_new_hub_starts_at_now() {
 }
 
 #[test]
-fn changes_due_to_a_removed_hub_are_dropped_and_logged() {
-    let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
-    let without = setup.config.clone();
-    setup.config += &another_hub(&other);
-    let with = setup.config.clone();
-    let daemon = setup.start();
-    other.behave(Manner::Wait);
-    change(&site, "2");
-    hub.notification();
-    other.request();
-    setup.config = without;
-    reload(&daemon, &setup);
-    let dropped = daemon.await_log("is no longer configured");
-    assert_eq!(dropped["hub"], other.url(), "{dropped}");
-    // The answer to what was under way means nothing any more, and what comes later is not for it.
-    other.behave(Manner::Accept);
-    change(&site, "3");
-    hub.notification();
-    setup.config = with;
-    reload(&daemon, &setup);
-    change(&site, "4");
-    other.assert_told([CHANGE]);
-    hub.notification();
-    daemon.stop();
-    assert!(hub.heard().is_empty() && other.heard().is_empty());
-}
-
-#[test]
 fn a_rotated_secret_is_in_the_next_request() {
     let (site, hub, mut setup) = Setup::announcing("");
     setup.replace("[[hub]]\n", "[[hub]]\nbearer_token_file = \"token\"\n");
@@ -81,44 +51,6 @@ fn a_rotated_secret_is_in_the_next_request() {
     assert_eq!(authorization(&hub), "Bearer second-token");
     let (_, log) = daemon.stop_and_tell();
     assert_none_contains(&log, "-token\"");
-}
-
-#[test]
-fn a_burst_of_changes_is_told_once_through_many_reloads() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let sets: Vec<String> = (0..30).map(|number| format!("set{number}")).collect();
-    for set in &sets {
-        site.write(
-            &format!("{set}/capabilitylist.xml"),
-            &capability_list(set, &["changelist"]),
-        );
-        site.write_list(set, "changelist", "1");
-    }
-    let mut setup = Setup::new(&site, &[hub.url()], "");
-    let daemon = setup.start();
-    hub.answer_after(Duration::from_millis(50));
-    for (at, set) in sets.iter().enumerate() {
-        site.write_list(set, "changelist", "2");
-        if at % 3 == 0 {
-            change_window(&mut setup);
-            reload(&daemon, &setup);
-        }
-    }
-    let wanted: Vec<String> = sets
-        .iter()
-        .map(|set| format!("updated changelist {set}/changelist.xml"))
-        .collect();
-    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    let told = hub.changes_until(&wanted);
-    assert!(daemon.stop().success());
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    let late = hub.heard();
-    let late = late.iter().flat_map(|request| request.changes());
-    for change in told.into_iter().chain(late) {
-        *counts.entry(change).or_default() += 1;
-    }
-    assert_eq!(counts.len(), wanted.len(), "{counts:#?}");
-    assert!(counts.values().all(|count| *count == 1), "{counts:#?}");
 }
 
 #[test]
@@ -172,6 +104,7 @@ fn a_hub_that_replaces_another_and_takes_nothing_over_starts_now() {
     setup.replace("[[hub]]\n", "[[hub]]\nreplaces = \"nothing\"\n");
     reload(&daemon, &setup);
     let dropped = daemon.await_log("is no longer configured");
+    assert_eq!(dropped["hub"], hub.url(), "{dropped}");
     let words = dropped["message"].as_str().unwrap();
     assert!(words.contains("`replaces`"), "{dropped}");
     site.write_list("a", "resourcelist", "2");
@@ -193,48 +126,42 @@ fn a_hub_that_names_the_one_it_replaces_among_several_hears_what_that_was_due() 
     daemon.stop();
 }
 
-#[test]
-fn what_waited_for_another_address_is_tried_at_once() {
+/// The part of a hub's settings that a reload changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Corrected {
+    Address,
+    Mode,
+    Credentials,
+}
+
+#[rstest]
+fn what_a_hub_refused_is_tried_at_once_when_its_settings_are_corrected(
+    #[values(Corrected::Address, Corrected::Mode, Corrected::Credentials)] corrected: Corrected,
+) {
     let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
     let mut setup = Setup::new(&site, &["https://hub.example/".to_owned()], "");
-    let address = format!("publish_url = \"{}\"", hub.url());
-    setup.replace("[[hub]]\n", &format!("[[hub]]\n{address}\n"));
-    let daemon = start_refused(&site, &hub, &setup, 403);
-    daemon.await_log("did not accept notification");
-    setup.replace(&hub.url(), &other.url());
-    reload(&daemon, &setup);
-    other.assert_told([CHANGE]);
-    daemon.stop();
-}
-
-#[test]
-fn what_waited_in_another_mode_is_tried_at_once() {
-    let (site, hub, mut setup) = Setup::announcing("");
-    let daemon = start_refused(&site, &hub, &setup, 403);
-    daemon.await_log("did not accept notification");
-    hub.behave(Manner::Accept);
-    setup.replace("mode = \"content\"", "mode = \"ping\"");
-    reload(&daemon, &setup);
-    let ping = hub.request();
-    assert_eq!(
-        ping.headers["content-type"],
-        "application/x-www-form-urlencoded"
-    );
-    daemon.stop();
-}
-
-#[test]
-fn what_waited_for_other_credentials_is_tried_at_once() {
-    let (site, hub, mut setup) = Setup::announcing("");
-    setup.replace("[[hub]]\n", "[[hub]]\nbearer_token_file = \"token\"\n");
+    let publish_url = format!("publish_url = \"{}\"", hub.url());
+    let keys = format!("[[hub]]\n{publish_url}\nbearer_token_file = \"token\"\n");
+    setup.replace("[[hub]]\n", &keys);
     let token = setup.state.path().join("token");
-    std::fs::write(&token, "first-token").unwrap();
-    let daemon = start_refused(&site, &hub, &setup, 401);
+    std::fs::write(&token, "first").unwrap();
+    let (status, told, content_type, bearer) = match corrected {
+        Corrected::Address => (403, &other, "application/xml", "first"),
+        Corrected::Mode => (403, &hub, "application/x-www-form-urlencoded", "first"),
+        Corrected::Credentials => (401, &hub, "application/xml", "second"),
+    };
+    let daemon = start_refused(&site, &hub, &setup, status);
     daemon.await_log("did not accept notification");
     hub.behave(Manner::Accept);
-    std::fs::write(&token, "second-token").unwrap();
+    match corrected {
+        Corrected::Address => setup.replace(&hub.url(), &other.url()),
+        Corrected::Mode => setup.replace("mode = \"content\"", "mode = \"ping\""),
+        Corrected::Credentials => std::fs::write(&token, "second").unwrap(),
+    }
     reload(&daemon, &setup);
-    let request = hub.notification();
-    assert_eq!(request.headers["authorization"], "Bearer second-token");
+    let request = told.notification();
+    assert_eq!(request.headers["content-type"], content_type);
+    let authorization = format!("Bearer {bearer}");
+    assert_eq!(request.headers["authorization"], authorization);
     daemon.stop();
 }
