@@ -8,7 +8,8 @@ use rsnotify::announce::plan::Plan;
 use rsnotify::report::documents::DocumentState;
 
 use crate::world::{
-    HUB, NOTHING, SET_A, SET_B, World, capability_list, index, list, mount, other_source, plan,
+    HUB, NOTHING, SET_A, SET_B, World, all_deletions, capability_list, index, list, mount, plan,
+    two_sources,
 };
 
 const DELETED: &str = "d /a/capabilitylist.xml";
@@ -214,10 +215,7 @@ fn three_documents_that_are_all_missing_are_suspended() {
 
 #[test]
 fn two_sources_know_nothing_of_each_others_mounts() {
-    let mut plan = plan();
-    let other = other_source(&plan, "https://other.org/");
-    plan.sources.push(other);
-    let mut world = World::new(plan);
+    let mut world = World::new(two_sources("https://other.org/"));
     world.write_set("/a", &["changelist"]);
     world.write_set("https://other.org/b", &["changelist"]);
     world.wait(10).start().wait(100);
@@ -392,9 +390,7 @@ fn a_source_description_that_becomes_an_index_has_not_ended() {
 
 #[test]
 fn what_ends_aloud_by_configuration_has_its_grace_too() {
-    let mut plan = plan();
-    plan.sources[0].announce_all_deletions = true;
-    let mut world = World::with_two_sets(plan);
+    let mut world = World::with_two_sets(all_deletions());
     let dump = list("resourcedump").of("/a");
     world.write("/a/resourcelist.xml", dump).expect_nothing(290);
     let created = "c resourcedump /a/resourcelist.xml";

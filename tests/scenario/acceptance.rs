@@ -3,7 +3,7 @@
 use rsnotify::announce::event::Fact;
 use rsnotify::report::documents::DocumentState;
 
-use crate::world::{SET_A, SET_B, World, capability_list, list, other_source, plan};
+use crate::world::{SET_A, SET_B, World, capability_list, list, plan, two_sources};
 
 const DELETED: &str = "d /a/capabilitylist.xml";
 
@@ -122,10 +122,7 @@ fn an_acceptance_when_nothing_is_missing_does_nothing() {
 
 #[test]
 fn an_acceptance_is_about_one_source() {
-    let mut plan = plan();
-    let other = other_source(&plan, "https://other.org/");
-    plan.sources.push(other);
-    let mut world = World::new(plan);
+    let mut world = World::new(two_sources("https://other.org/"));
     let sets = ["https://example.org", "https://other.org"];
     for set in sets {
         for part in ["a", "b"] {

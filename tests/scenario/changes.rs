@@ -276,47 +276,42 @@ fn intervals(world: &mut World, hub: &str) -> Vec<(usize, String)> {
     intervals.collect()
 }
 
-#[test]
-fn many_changes_are_told_in_consecutive_notifications() {
-    let mut world = world_of(plan());
-    world.write_changes(LIST, &apart(2_500, 100)).wait(1);
-    let intervals: Vec<_> = intervals(&mut world, HUB);
-    let want = [
-        (1_000, "[00:00, 01:40.900000]".to_owned()),
-        (1_000, "[01:40.900000, 03:20.900000]".to_owned()),
-        (500, "[03:20.900000, 04:10.900000]".to_owned()),
-    ];
-    assert_eq!(intervals, want);
+/// Entries of one time.
+fn at_once(name: &str, count: usize, time: &str) -> Vec<String> {
+    let entries = (0..count).map(|number| format!("u {name}{number} {time}"));
+    entries.collect()
 }
 
-#[test]
-fn many_changes_of_one_time_are_told_in_consecutive_notifications() {
+#[rstest]
+#[case::of_many_times(
+    apart(2_500, 100),
+    &[
+        (1_000, "[00:00, 01:40.900000]"),
+        (1_000, "[01:40.900000, 03:20.900000]"),
+        (500, "[03:20.900000, 04:10.900000]"),
+    ]
+)]
+#[case::of_one_time(
+    at_once("r", 2_500, "05:00"),
+    &[
+        (1_000, "[00:00, 05:00]"),
+        (1_000, "[05:00, 05:00.001000]"),
+        (500, "[05:00.001000, 05:00.001500]"),
+    ]
+)]
+#[case::cut_between_two_times(
+    [at_once("r", 900, "05:00"), at_once("s", 400, "06:00")].concat(),
+    &[(900, "[00:00, 05:00]"), (400, "[05:00, 06:00]")]
+)]
+fn many_changes_are_told_in_consecutive_notifications(
+    #[case] entries: Vec<String>,
+    #[case] want: &[(usize, &str)],
+) {
     let mut world = world_of(plan());
-    let entries: Vec<String> = (0..2_500).map(|at| format!("u r{at} 05:00")).collect();
     world.write_changes(LIST, &entries).wait(1);
-    let intervals: Vec<_> = intervals(&mut world, HUB);
-    let want = [
-        (1_000, "[00:00, 05:00]".to_owned()),
-        (1_000, "[05:00, 05:00.001000]".to_owned()),
-        (500, "[05:00.001000, 05:00.001500]".to_owned()),
-    ];
-    assert_eq!(intervals, want);
-}
-
-#[test]
-fn a_cut_falls_between_two_times() {
-    let mut world = world_of(plan());
-    let entries = (0..900).map(|at| format!("u r{at} 05:00"));
-    let entries: Vec<String> = entries
-        .chain((0..400).map(|at| format!("u s{at} 06:00")))
-        .collect();
-    world.write_changes(LIST, &entries).wait(1);
-    let intervals: Vec<_> = intervals(&mut world, HUB);
-    let want = [
-        (900, "[00:00, 05:00]".to_owned()),
-        (400, "[05:00, 06:00]".to_owned()),
-    ];
-    assert_eq!(intervals, want);
+    let told = intervals(&mut world, HUB);
+    let told: Vec<(usize, &str)> = told.iter().map(|(count, it)| (*count, &**it)).collect();
+    assert_eq!(told, want);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use rsnotify::announce::event::Fact;
 
-use crate::world::{HUB, NOTHING, OTHER_HUB, Reply, SET_A, World, list, plan, two_hubs};
+use crate::world::{
+    HUB, NOTHING, OTHER_HUB, Reply, SET_A, World, all_deletions, list, plan, two_hubs,
+};
 
 #[test]
 fn a_hub_that_was_dead_gets_its_notification_again_byte_for_byte_and_then_one_difference() {
@@ -138,9 +140,7 @@ fn a_clock_that_was_set_back_delays_no_hub() {
 
 #[test]
 fn a_document_that_ended_and_began_is_too_large_without_haste() {
-    let mut plan = plan();
-    plan.sources[0].announce_all_deletions = true;
-    let mut world = World::with_two_sets(plan);
+    let mut world = World::with_two_sets(all_deletions());
     world.script(HUB, Reply::AtMost(1));
     world.write_list("/a/changelist.xml", "resourcedump");
     world.wait(400);

@@ -4,7 +4,9 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rstest::rstest;
 
-use crate::world::{Doc, NOTHING, SET_A, SET_B, World, capability_list, index, list, plan, told};
+use crate::world::{
+    Doc, NOTHING, SET_A, SET_B, World, all_deletions, capability_list, index, list, plan, told,
+};
 
 #[rstest]
 #[case("resourcelist", "c", "u")]
@@ -56,9 +58,7 @@ fn capability_lists_and_source_descriptions_are_deleted_aloud() {
 
 #[test]
 fn every_deletion_is_announced_if_asked_for() {
-    let mut plan = plan();
-    plan.sources[0].announce_all_deletions = true;
-    let mut world = World::with_two_sets(plan);
+    let mut world = World::with_two_sets(all_deletions());
     world.delete("/a/changelist.xml");
     world.expect(1_000, ["d /a/changelist.xml"]);
     assert!(!world.remembers("/a/changelist.xml"));
@@ -194,9 +194,7 @@ fn a_capability_that_is_never_announced_is_reported_once() {
 /// R14: the change list that it was ended, and the dump that it is began in another set.
 #[test]
 fn a_document_that_becomes_another_while_it_leaves_its_set_is_deleted_there() {
-    let mut plan = plan();
-    plan.sources[0].announce_all_deletions = true;
-    let mut world = World::with_two_sets(plan);
+    let mut world = World::with_two_sets(all_deletions());
     world.write_list("/a/x.xml", "changelist").wait(100).news();
     world.write("/a/x.xml", list("resourcedump").of("/b"));
     world.wait(400);

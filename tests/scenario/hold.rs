@@ -3,7 +3,9 @@
 use rsnotify::announce::event::Fact;
 use rsnotify::report::documents::DocumentState;
 
-use crate::world::{HUB, Reply, SET_A, World, advertise, capability_list, index, list, plan};
+use crate::world::{
+    HUB, Reply, SET_A, World, advertise, all_deletions, capability_list, index, list, plan,
+};
 
 const NEW: &str = "/a/changelist-2.xml";
 
@@ -109,9 +111,7 @@ fn a_document_without_a_capability_list_in_the_tree_waits_for_nobody() {
 
 #[test]
 fn what_returns_before_its_deletion_is_accepted_is_held_from_then_on() {
-    let mut plan = plan();
-    plan.sources[0].announce_all_deletions = true;
-    let mut world = World::with_two_sets(plan);
+    let mut world = World::with_two_sets(all_deletions());
     world.write_capability_list("/a", &["changelist"]).wait(10);
     world.news();
     world.script(HUB, Reply::Status(503));

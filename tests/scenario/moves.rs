@@ -9,8 +9,8 @@ use rstest::rstest;
 
 use crate::channels::configured;
 use crate::world::{
-    Doc, HUB, NOTHING, OTHER_HUB, Reply, SET_A, SET_B, World, advertise, capability_list, list,
-    mount, other_source, plan, set_hubs, two_hubs, uri,
+    Doc, HUB, NOTHING, OTHER_HUB, Reply, SET_A, SET_B, World, advertise, all_deletions,
+    capability_list, list, mount, other_source, plan, set_hubs, two_hubs, two_sources, uri,
 };
 
 const SET_N: &str = "/n/capabilitylist.xml";
@@ -143,10 +143,7 @@ const OTHER_SITE: &str = "https://other.example.org/";
 fn changes_of_another_source_are_dropped_with_its_topic() {
     let name = |name: &str| format!("{OTHER_SITE}{name}.xml");
     for is_sent in [false, true] {
-        let mut plan = plan();
-        let other = other_source(&plan, OTHER_SITE);
-        plan.sources.push(other);
-        let mut world = World::new(plan);
+        let mut world = World::new(two_sources(OTHER_SITE));
         world.write_set("/a", &["changelist"]);
         let changes = list("changelist").up(&name("cl"));
         world.write(&name("changes"), changes.clone());
@@ -526,9 +523,7 @@ fn a_hub_that_left_again_keeps_what_it_is_due_while_the_clock_is_wrong() {
 #[test]
 fn a_document_that_is_missing_while_its_topic_moves_is_told_deleted_on_the_new_one() {
     for is_restarted in [false, true] {
-        let mut plan = plan();
-        plan.sources[0].announce_all_deletions = true;
-        let mut world = World::with_two_sets(plan);
+        let mut world = World::with_two_sets(all_deletions());
         world.delete("/a/changelist.xml").wait(10);
         world.write(SET_A, moved("/a", "/new/")).wait(10);
         if is_restarted {

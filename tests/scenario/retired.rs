@@ -4,8 +4,8 @@ use rsnotify::announce::event::DropCause;
 
 use crate::moves::{moved, set_a};
 use crate::world::{
-    Doc, HUB, NOTHING, OTHER_HUB, Reply, SET_A, SET_B, World, altered, list, ping_hub, plan,
-    two_hubs,
+    Doc, HUB, NOTHING, OTHER_HUB, Reply, SET_A, SET_B, World, all_deletions, altered, list,
+    ping_hub, plan, two_hubs,
 };
 
 const CHANGE_LIST: &str = "/a/changelist.xml";
@@ -57,6 +57,13 @@ fn late_news_after(world: &mut World, seconds: u64) -> Vec<String> {
     let mut news = news.remove("/a/framework/").unwrap_or_default();
     news.retain(|change| change.ends_with(CHANGE_LIST));
     news
+}
+
+/// Asserts that nothing is created or deleted.
+#[track_caller]
+fn assert_updates(news: &[String]) {
+    let is_update = |change: &String| change.starts_with("u ");
+    assert!(news.iter().all(is_update), "{news:?}");
 }
 
 /// Changes the list once more, and asserts that nothing of it is announced late after a restart.
@@ -330,11 +337,7 @@ fn a_topic_that_moves_and_moves_back_while_a_hub_is_down_is_told_once() {
     told.sort();
     let all = ["capabilitylist", "changelist", "resourcelist"];
     assert_eq!(told, all.map(|name| format!("u /a/{name}.xml")));
-    let on_other = &news["/new/"];
-    assert!(
-        on_other.iter().all(|change| change.starts_with("u ")),
-        "{on_other:?}"
-    );
+    assert_updates(&news["/new/"]);
 }
 
 #[test]
@@ -345,12 +348,7 @@ fn a_set_that_returns_to_a_topic_that_another_one_had_creates_nothing() {
     move_b(&mut world, &["/a/framework/", "/other/"]);
     world.write(SET_A, set_a(&[]).version(3)).wait(100);
     world.script(HUB, Reply::Accept).wait(10_000);
-    for (topic, news) in world.news_by_topic() {
-        assert!(
-            news.iter().all(|change| change.starts_with("u ")),
-            "{topic} {news:?}"
-        );
-    }
+    assert_updates(&world.news());
     world.update(CHANGE_LIST).wait(100);
     let news = world.news_by_topic();
     assert_eq!(news["/a/framework/"], [UPDATED]);
@@ -405,9 +403,7 @@ fn a_set_that_takes_a_topic_over_with_fewer_hubs_creates_nothing_for_one_that_fo
             world.wait(100);
             world.script(OTHER_HUB, Reply::Accept).wait(10_000);
             for hub in [HUB, OTHER_HUB] {
-                let news = world.news_at(hub);
-                let is_known = |change: &String| change.starts_with("u ");
-                assert!(news.iter().all(is_known), "{hub} {news:?}");
+                assert_updates(&world.news_at(hub));
             }
             world.update("/b/changelist.xml").wait(100);
             let change = "u /b/changelist.xml";
@@ -432,9 +428,7 @@ fn a_topic_that_two_sets_swap_while_a_hub_is_down_creates_nothing() {
     }
     world.script(OTHER_HUB, Reply::Accept).wait(10_000);
     for hub in [HUB, OTHER_HUB] {
-        let news = world.news_at(hub);
-        let is_known = |change: &String| change.starts_with("u ");
-        assert!(news.iter().all(is_known), "{hub} {news:?}");
+        assert_updates(&world.news_at(hub));
     }
 }
 
@@ -453,9 +447,7 @@ fn what_was_dropped_with_a_hub_that_left_for_long_is_not_created_when_it_returns
 #[test]
 fn a_document_that_is_deleted_while_its_set_is_away_is_told_deleted_when_it_returns() {
     for is_away in [false, true] {
-        let mut plan = plan();
-        plan.sources[0].announce_all_deletions = true;
-        let mut world = World::with_two_sets(plan);
+        let mut world = World::with_two_sets(all_deletions());
         if is_away {
             world.delete(SET_A);
         } else {

@@ -5,7 +5,8 @@ use rsnotify::announce::finding::Finding;
 use rsnotify::report::documents::DocumentState;
 
 use crate::world::{
-    Doc, HUB, SET_A, SET_B, World, capability_list, index, list, mount, other_source, plan, uri,
+    Doc, HUB, SET_A, SET_B, World, capability_list, index, list, mount, other_source, plan,
+    two_sources, uri,
 };
 
 #[test]
@@ -30,10 +31,7 @@ fn a_capability_list_is_announced_on_its_own_channel() {
 
 #[test]
 fn a_source_description_is_announced_on_every_channel_of_its_source() {
-    let mut plan = plan();
-    let other = other_source(&plan, "https://other.example.org/");
-    plan.sources.push(other);
-    let mut world = World::new(plan);
+    let mut world = World::new(two_sources("https://other.example.org/"));
     world.write_set("/a", &["resourcelist"]);
     world.write_set("/b", &["resourcelist"]);
     world.write("/.well-known/resourcesync", list("description"));

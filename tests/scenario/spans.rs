@@ -6,11 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use resourcesync::payload::Payload;
 use rsnotify::announce::plan::Mode;
+use rstest::rstest;
 
 use crate::moves::moved;
 use crate::world::{
-    HUB, Heard, OTHER_HUB, Reply, SET_A, SET_B, World, altered, list, other_source, ping_hub, plan,
-    set_hubs, two_hubs,
+    HUB, Heard, OTHER_HUB, Reply, SET_A, SET_B, World, altered, list, ping_hub, plan, set_hubs,
+    two_hubs, two_sources,
 };
 
 /// The span in the root-level `rs:md` of a notification.
@@ -185,37 +186,29 @@ fn where_nothing_true_can_be_said_until_is_left_out() {
     assert_joined(&all);
 }
 
-#[test]
-fn until_is_not_later_than_what_is_held() {
-    let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml").wait(10);
-    let mut all = heard(&mut world, HUB);
+fn hold(world: &mut World) {
     world.write_list("/a/new.xml", "changelist");
-    let came = world.now;
-    world.wait(5);
-    world.update("/a/changelist.xml").wait(5);
-    let meanwhile = one(&mut world);
-    assert!(until(&meanwhile).unwrap() < came, "{meanwhile:?}");
-    all.push(meanwhile);
-    world.wait(100);
-    all.extend(heard(&mut world, HUB));
-    assert_eq!(all.len(), 3);
-    assert_joined(&all);
 }
 
-#[test]
-fn until_is_not_later_than_a_deletion_that_does_not_count_yet() {
+fn delete_description(world: &mut World) {
+    world.delete("/.well-known/resourcesync");
+}
+
+#[rstest]
+#[case::is_held(hold, 100)]
+#[case::is_a_deletion_that_does_not_count_yet(delete_description, 1_000)]
+fn until_is_not_later_than_what(#[case] happens: fn(&mut World), #[case] seconds: u64) {
     let mut world = World::with_two_sets(plan());
     world.update("/a/changelist.xml").wait(10);
     let mut all = heard(&mut world, HUB);
-    world.delete("/.well-known/resourcesync");
-    let left = world.now;
+    happens(&mut world);
+    let at = world.now;
     world.wait(5);
     world.update("/a/changelist.xml").wait(5);
     let meanwhile = one(&mut world);
-    assert!(until(&meanwhile).unwrap() < left, "{meanwhile:?}");
+    assert!(until(&meanwhile).unwrap() < at, "{meanwhile:?}");
     all.push(meanwhile);
-    world.wait(1_000);
+    world.wait(seconds);
     all.extend(heard(&mut world, HUB));
     assert_eq!(all.len(), 3);
     assert_joined(&all);
@@ -349,10 +342,7 @@ fn a_set_that_takes_a_topic_over_does_not_go_on_where_what_was_in_flight_ended()
 
 #[test]
 fn a_set_of_another_source_does_not_go_on_where_changes_were_dropped() {
-    let mut plan = plan();
-    let other = other_source(&plan, "https://other.example.org/");
-    plan.sources.push(other);
-    let mut world = World::new(plan);
+    let mut world = World::new(two_sources("https://other.example.org/"));
     world.write_set("/b", &["changelist"]);
     let of_a = "https://other.example.org/capabilitylist.xml";
     let lists_a = |topic: &str| {

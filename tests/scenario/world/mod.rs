@@ -28,6 +28,7 @@ use rsnotify::announce::observation::{
     DocumentPath, NestedFileSystem, Observation, Stat, UnreadableDirectory,
 };
 use rsnotify::announce::plan::Plan;
+use rsnotify::announce::steps::change_log::backlog;
 use rsnotify::announce::steps::engine::Engine;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
@@ -35,15 +36,14 @@ use rsnotify::report::outbox::AccountName;
 use rsnotify::report::outbox::AccountView;
 use rsnotify::state::open::StateFile;
 use rsnotify::state::{ChannelId, Db, HubId, StateError};
-use websub::answer::Answer;
 use websub::topics::TopicPage;
 
 pub use changes::{HeardChanges, change_list};
 pub use doc::{Doc, advertise, capability_list, index, list};
 pub use hub::{Heard, Reply, short};
 pub use plan::{
-    HUB, NOTHING, OTHER_HUB, SET_A, SET_B, altered, excluding, mount, other_source, ping_hub, plan,
-    set_hubs, two_hubs,
+    HUB, NOTHING, OTHER_HUB, SET_A, SET_B, all_deletions, altered, excluding, mount, other_source,
+    ping_hub, plan, set_hubs, two_hubs, two_sources,
 };
 pub use statements::plan as plan_of;
 pub use tree::{Aside, absolute, uri};
@@ -60,6 +60,11 @@ macro_rules! told {
     };
 }
 pub(crate) use told;
+
+/// What is expected: texts in their order.
+pub trait Texts: IntoIterator<Item: AsRef<str>> {}
+
+impl<T: IntoIterator<Item: AsRef<str>>> Texts for T {}
 
 /// Everything outside the engine, and the engine while it runs.
 pub struct World {
@@ -199,9 +204,7 @@ impl World {
 
     /// Writes a file; seen at once while the daemon runs.
     pub fn write(&mut self, name: &str, doc: Doc) -> &mut World {
-        let text = doc.render();
-        self.write_text(name, text.as_bytes());
-        self
+        self.write_text(name, doc.render().as_bytes())
     }
 
     /// Writes a list of the set whose directory it lies in.
@@ -218,8 +221,7 @@ impl World {
 
     pub fn write_text(&mut self, name: &str, text: &[u8]) -> &mut World {
         self.tree.write(name, Some(text), self.wall());
-        self.look_at(name);
-        self
+        self.see(name)
     }
 
     /// Leaves half of a file, as a writer does that is not done.
@@ -232,35 +234,31 @@ impl World {
     /// Makes a file unreadable: its permissions, or a directory's above it.
     pub fn deny(&mut self, name: &str) -> &mut World {
         self.tree.write(name, None, self.wall());
-        self.look_at(name);
-        self
+        self.see(name)
     }
 
     pub fn delete(&mut self, name: &str) -> &mut World {
         self.tree.delete(name);
-        self.look_at(name);
-        self
+        self.see(name)
     }
 
     /// Changes a document at once in a way that counts.
     pub fn update(&mut self, name: &str) -> &mut World {
         self.tree.update(name, self.wall());
-        self.look_at(name);
-        self
+        self.see(name)
     }
 
     /// Changes a document, and gives it another mtime.
     pub fn write_at(&mut self, name: &str, modified: &str) {
         self.tree.update(name, self.wall());
         self.tree.set_modified(name, modified.parse().unwrap());
-        self.look_at(name);
+        self.see(name);
     }
 
     /// Changes the stat data, and nothing else.
     pub fn touch(&mut self, name: &str) -> &mut World {
         self.tree.touch(name, self.wall());
-        self.look_at(name);
-        self
+        self.see(name)
     }
 
     /// Changes the tree unseen, until something looks.
@@ -272,7 +270,9 @@ impl World {
 
     /// The engine is told of a file as it is now.
     pub fn see(&mut self, name: &str) -> &mut World {
-        self.look_at(name);
+        if let Some(observation) = self.observation(name) {
+            self.step(Event::Observed(vec![observation]));
+        }
         self
     }
 
@@ -280,8 +280,7 @@ impl World {
     pub fn see_all(&mut self, names: impl IntoIterator<Item: AsRef<str>>) -> &mut World {
         let names = names.into_iter();
         let looks = names.filter_map(|name| self.observation(name.as_ref()));
-        let looks = looks.collect();
-        self.step(Event::Observed(looks));
+        self.step(Event::Observed(looks.collect()));
         self
     }
 
@@ -313,14 +312,12 @@ impl World {
 
     /// Something with this number is mounted at a directory of the first mount, which nobody is told.
     pub fn nest(&mut self, below: &str, device: u64) {
-        let is_link = false;
-        self.nest_as(below, device, is_link);
+        self.nest_as(below, device, false);
     }
 
     /// A directory of the first mount is a link to something with this number, which nobody is told.
     pub fn link_out(&mut self, below: &str, device: u64) {
-        let is_link = true;
-        self.nest_as(below, device, is_link);
+        self.nest_as(below, device, true);
     }
 
     fn nest_as(&mut self, below: &str, device: u64, is_link: bool) {
@@ -393,12 +390,6 @@ impl World {
         })
     }
 
-    fn look_at(&mut self, name: &str) {
-        if let Some(observation) = self.observation(name) {
-            self.step(Event::Observed(vec![observation]));
-        }
-    }
-
     /// A directory more is published in the plan's first source, which the daemon learns when it starts or reloads.
     pub fn add_mount(&mut self, directory: &str, prefix: &str) {
         let mounts = &mut self.plan.sources[0].mounts;
@@ -410,22 +401,19 @@ impl World {
     /// Starts the daemon and lets it sweep what is mounted.
     pub fn start(&mut self) -> &mut World {
         self.launch();
-        let mounts: usize = self
-            .plan
-            .sources
-            .iter()
-            .map(|source| source.mounts.len())
-            .sum();
-        for position in 0..mounts {
-            let mount = self.mount_at(position);
-            if self.tree.is_mounted(&mount.directory) {
+        let mounts = self.plan.sources.iter().flat_map(|source| &source.mounts);
+        let mounted: Vec<bool> = mounts
+            .map(|mount| self.tree.is_mounted(&mount.directory))
+            .collect();
+        for (position, is_mounted) in mounted.iter().enumerate() {
+            if *is_mounted {
                 self.find_mount(position);
             } else {
                 self.unmount(position);
             }
         }
-        for position in 0..mounts {
-            if self.tree.is_mounted(&self.mount_at(position).directory) {
+        for (position, is_mounted) in mounted.iter().enumerate() {
+            if *is_mounted {
                 self.sweep(position);
             }
         }
@@ -511,10 +499,10 @@ impl World {
 
     /// The plan that there is now takes over: by a reload, or by a restart.
     pub fn apply_plan(&mut self, is_reload: bool) -> &mut World {
-        match is_reload {
-            true => self.reload(),
-            false => self.crash_and_start(),
+        if is_reload {
+            return self.reload();
         }
+        self.crash_and_start()
     }
 
     pub fn find_mount(&mut self, position: usize) -> &mut World {
@@ -625,21 +613,19 @@ impl World {
     }
 
     fn account_of(&self, set: &str, hub: &str) -> Option<(ChannelId, Hub)> {
-        let topic = tree::absolute(&format!("{set}/framework/"));
-        report::outbox::account(&self.engine().reader(self.now), &names(&topic, hub)).ok()
+        let names = names(&tree::absolute(&format!("{set}/framework/")), hub);
+        report::outbox::account(&self.engine().reader(self.now), &names).ok()
     }
 
     /// Returns all that a hub is due on the channel of a set.
     pub fn outbox(&self, set: &str, hub: &str) -> AccountView {
-        let topic = tree::absolute(&format!("{set}/framework/"));
-        let reader = self.engine().reader(self.now);
-        rsnotify::report::outbox::account_view(&reader, &names(&topic, hub), true).unwrap()
+        let names = names(&tree::absolute(&format!("{set}/framework/")), hub);
+        report::outbox::account_view(&self.engine().reader(self.now), &names, true).unwrap()
     }
 
     fn channel(&self, topic: &str) -> Option<ChannelId> {
-        let topic = tree::absolute(topic);
         let sql = "SELECT id FROM channel WHERE topic = ?1";
-        let channel = self.engine().db().first(sql, topic);
+        let channel = self.engine().db().first(sql, tree::absolute(topic));
         channel.unwrap()
     }
 
@@ -779,7 +765,17 @@ impl World {
             ChannelKind::Framework => hub.take(&submission, at),
             ChannelKind::Change => hub.take_changes(&submission),
         };
-        self.answer(submission, answer);
+        let Some((after, answer)) = answer else {
+            return;
+        };
+        let event = Event::Answered {
+            channel: submission.channel,
+            hub: submission.hub,
+            seq: submission.seq,
+            answer,
+            jitter: self.chance.as_mut().map_or(1.0, fastrand::Rng::f64),
+        };
+        self.come(at + after, event);
     }
 
     fn take(&mut self, request: &TakeRequest) {
@@ -802,39 +798,26 @@ impl World {
         self.come(self.now + self.reading, Event::Taken(Box::new(taken)));
     }
 
-    fn answer(&mut self, submission: Submission, answer: Option<(Duration, Answer)>) {
-        let chance = self.chance.as_mut();
-        if let Some((after, answer)) = answer {
-            let event = Event::Answered {
-                channel: submission.channel,
-                hub: submission.hub,
-                seq: submission.seq,
-                answer,
-                jitter: chance.map_or(1.0, fastrand::Rng::f64),
-            };
-            self.come(self.now + after, event);
-        }
-    }
-
     // The hubs.
+
+    fn hub(&mut self, hub: &str) -> &mut FakeHub {
+        self.hubs.entry(Hub::new(hub)).or_default()
+    }
 
     /// Sets the behaviour of a hub from now on.
     pub fn script(&mut self, hub: &str, reply: Reply) -> &mut World {
-        let hub = self.hubs.entry(Hub::new(hub)).or_default();
-        hub.reply = reply;
+        self.hub(hub).reply = reply;
         self
     }
 
     /// Returns the notifications that a hub accepted since the last call.
     pub fn heard_by(&mut self, hub: &str) -> Vec<Heard> {
-        let hub = self.hubs.entry(Hub::new(hub)).or_default();
-        std::mem::take(&mut hub.accepted)
+        std::mem::take(&mut self.hub(hub).accepted)
     }
 
     /// Returns all submissions to a hub since the last call, accepted or not.
     pub fn attempts_at(&mut self, hub: &str) -> Vec<Heard> {
-        let hub = self.hubs.entry(Hub::new(hub)).or_default();
-        std::mem::take(&mut hub.attempts)
+        std::mem::take(&mut self.hub(hub).attempts)
     }
 
     /// Returns the changes that a hub accepted since the last call, such as `u /a/changelist.xml`.
@@ -862,9 +845,7 @@ impl World {
     /// Writes a Change List of the set whose directory it lies in, with entries like `u a 05:00`.
     pub fn write_changes(&mut self, name: &str, entries: &[impl AsRef<str>]) -> &mut World {
         let (set, _) = name.rsplit_once('/').unwrap();
-        let up = format!("{set}/capabilitylist.xml");
-        self.write_text(name, change_list(&up, entries).as_bytes());
-        self
+        self.write_changes_of(name, &format!("{set}/capabilitylist.xml"), entries)
     }
 
     /// Writes a Change List anew, with more entries at its end.
@@ -883,20 +864,17 @@ impl World {
         up: &str,
         entries: &[impl AsRef<str>],
     ) -> &mut World {
-        self.write_text(name, change_list(up, entries).as_bytes());
-        self
+        self.write_text(name, change_list(up, entries).as_bytes())
     }
 
     /// Returns the change notifications that a hub accepted since the last call.
     pub fn changes_heard_by(&mut self, hub: &str) -> Vec<HeardChanges> {
-        let hub = self.hubs.entry(Hub::new(hub)).or_default();
-        std::mem::take(&mut hub.accepted_changes)
+        std::mem::take(&mut self.hub(hub).accepted_changes)
     }
 
     /// Returns all submissions of change notifications to a hub since the last call, accepted or not.
     pub fn change_attempts_at(&mut self, hub: &str) -> Vec<HeardChanges> {
-        let hub = self.hubs.entry(Hub::new(hub)).or_default();
-        std::mem::take(&mut hub.attempted_changes)
+        std::mem::take(&mut self.hub(hub).attempted_changes)
     }
 
     /// Returns the change notifications that a hub accepted since the last call, such as
@@ -920,11 +898,7 @@ impl World {
     /// Waits, and compares all that the first hub accepted since it was last asked with changes like
     /// `u /a/changelist.xml`, in their order.
     #[track_caller]
-    pub fn expect(
-        &mut self,
-        seconds: u64,
-        want: impl IntoIterator<Item: AsRef<str>>,
-    ) -> &mut World {
+    pub fn expect(&mut self, seconds: u64, want: impl Texts) -> &mut World {
         self.expect_at(HUB, seconds, want)
     }
 
@@ -934,12 +908,7 @@ impl World {
     }
 
     #[track_caller]
-    pub fn expect_at(
-        &mut self,
-        hub: &str,
-        seconds: u64,
-        want: impl IntoIterator<Item: AsRef<str>>,
-    ) -> &mut World {
+    pub fn expect_at(&mut self, hub: &str, seconds: u64, want: impl Texts) -> &mut World {
         self.wait(seconds);
         assert_same(&self.news_at(hub), want);
         self
@@ -947,12 +916,7 @@ impl World {
 
     /// Compares like [`World::expect_at`], in any order.
     #[track_caller]
-    pub fn expect_sorted(
-        &mut self,
-        hub: &str,
-        seconds: u64,
-        want: impl IntoIterator<Item: AsRef<str>>,
-    ) -> &mut World {
+    pub fn expect_sorted(&mut self, hub: &str, seconds: u64, want: impl Texts) -> &mut World {
         self.wait(seconds);
         let mut heard = self.news_at(hub);
         let mut want: Vec<String> = want.into_iter().map(|it| it.as_ref().to_owned()).collect();
@@ -965,11 +929,7 @@ impl World {
     /// Waits, and compares the change notifications that the first hub accepted since it was last asked with texts like
     /// `[00:00, 05:31] u a 05:00; d b 05:31`.
     #[track_caller]
-    pub fn expect_changes(
-        &mut self,
-        seconds: u64,
-        want: impl IntoIterator<Item: AsRef<str>>,
-    ) -> &mut World {
+    pub fn expect_changes(&mut self, seconds: u64, want: impl Texts) -> &mut World {
         self.expect_changes_at(HUB, seconds, want)
     }
 
@@ -979,12 +939,7 @@ impl World {
     }
 
     #[track_caller]
-    pub fn expect_changes_at(
-        &mut self,
-        hub: &str,
-        seconds: u64,
-        want: impl IntoIterator<Item: AsRef<str>>,
-    ) -> &mut World {
+    pub fn expect_changes_at(&mut self, hub: &str, seconds: u64, want: impl Texts) -> &mut World {
         self.wait(seconds);
         assert_same(&self.changes_at(hub), want);
         self
@@ -999,11 +954,7 @@ impl World {
     }
 
     #[track_caller]
-    pub fn expect_by_topic(
-        &mut self,
-        seconds: u64,
-        want: impl IntoIterator<Item: AsRef<str>>,
-    ) -> &mut World {
+    pub fn expect_by_topic(&mut self, seconds: u64, want: impl Texts) -> &mut World {
         self.wait(seconds);
         assert_same(&self.changes_by_topic(), want);
         self
@@ -1011,11 +962,7 @@ impl World {
 
     /// Waits, and compares the entries of the change notifications that the first hub accepted since it was last asked.
     #[track_caller]
-    pub fn expect_entries(
-        &mut self,
-        seconds: u64,
-        want: impl IntoIterator<Item: AsRef<str>>,
-    ) -> &mut World {
+    pub fn expect_entries(&mut self, seconds: u64, want: impl Texts) -> &mut World {
         self.wait(seconds);
         let heard = self.changes_heard_by(HUB);
         let entries: Vec<String> = heard.iter().flat_map(HeardChanges::entries).collect();
@@ -1036,37 +983,30 @@ impl World {
         let sql = "SELECT coalesce(sum(CASE WHEN vanished IS NULL THEN length(keys) ELSE 0 END) / 16, 0), \
                    coalesce(sum(CASE WHEN vanished IS NOT NULL THEN length(keys) ELSE 0 END) / 16, 0) \
                    FROM change_key WHERE list = (SELECT id FROM document WHERE uri = ?1)";
-        let list = tree::absolute(list);
-        let keys = self.db().first::<(usize, usize)>(sql, list);
+        let keys = self.db().first(sql, tree::absolute(list));
         keys.unwrap().unwrap()
     }
 
     /// Returns the number of sets of which changes are taken.
     pub fn change_sets(&self) -> usize {
-        let sql = "SELECT count(*) FROM change_set";
-        let sets = self.db().first::<usize>(sql, ());
+        let sets = self.db().first("SELECT count(*) FROM change_set", ());
         sets.unwrap().unwrap()
     }
 
     /// Returns the numbers of the notifications of change channels that are kept.
     pub fn logged(&self) -> Vec<u64> {
         let sql = "SELECT seq FROM change_log ORDER BY channel, seq";
-        let logged = self.db().all::<Vec<i64>>(sql, ());
-        logged
-            .unwrap()
-            .into_iter()
-            .map(i64::cast_unsigned)
-            .collect()
+        let logged = self.db().all::<Vec<i64>>(sql, ()).unwrap().into_iter();
+        logged.map(i64::cast_unsigned).collect()
     }
 
     /// Returns the number of changes that each hub is due, in order.
     pub fn changes_due(&self) -> Vec<usize> {
         let sql = "SELECT p.channel, p.hub FROM log_position p JOIN hub h ON h.id = p.hub ORDER BY p.channel, h.uri";
-        let accounts = self.db().all::<Vec<(_, _)>>(sql, ());
-        let accounts: Vec<(ChannelId, HubId)> = accounts.unwrap();
-        let due = accounts.into_iter().map(|(channel, hub)| {
-            rsnotify::announce::steps::change_log::backlog(self.db(), (channel, hub))
-        });
+        let accounts: Vec<(ChannelId, HubId)> = self.db().all(sql, ()).unwrap();
+        let due = accounts
+            .into_iter()
+            .map(|account| backlog(self.db(), account));
         due.map(Result::unwrap).collect()
     }
 
@@ -1149,9 +1089,8 @@ impl World {
     pub fn state_of(&self, name: &str) -> Option<DocumentState> {
         let name = tree::absolute(name);
         let documents = report::documents::all(&self.engine().reader(self.now)).unwrap();
-        let document = documents
-            .iter()
-            .find(|document| document.uri.as_str() == name)?;
+        let mut documents = documents.iter();
+        let document = documents.find(|document| document.uri.as_str() == name)?;
         Some(document.state)
     }
 
@@ -1161,7 +1100,7 @@ impl World {
 }
 
 #[track_caller]
-fn assert_same(heard: &[String], want: impl IntoIterator<Item: AsRef<str>>) {
+fn assert_same(heard: &[String], want: impl Texts) {
     let want = want.into_iter().map(|text| text.as_ref().to_owned());
     assert_eq!(heard, want.collect::<Vec<_>>());
 }

@@ -59,6 +59,19 @@ pub fn altered(mut plan: Plan, alter: impl FnOnce(&mut Plan)) -> Plan {
     plan
 }
 
+/// The plan of a source whose deletions are announced, whatever is deleted.
+pub fn all_deletions() -> Plan {
+    altered(plan(), |plan| plan.sources[0].announce_all_deletions = true)
+}
+
+/// The plan of another source besides, with one mount.
+pub fn two_sources(prefix: &str) -> Plan {
+    let mut plan = plan();
+    let other = other_source(&plan, prefix);
+    plan.sources.push(other);
+    plan
+}
+
 pub fn two_hubs() -> Plan {
     let mut plan = plan();
     plan.hubs.push(hub(OTHER_HUB, Mode::Content));
