@@ -572,8 +572,6 @@ fn whether_publisher_and_hub_agree_is_found_out_without_publishing() {
     check(TOPIC, None).assert_refused(401);
     check("https://nobody.example/", Some(TOKEN)).assert_refused(403);
     // A source with the right token, whose topics nobody has configured.
-    let directory = tempfile::tempdir().unwrap();
-    let config = directory.path().join("c.toml");
     let source = |public_url: &str, token: &str| {
         let (root, url) = (site.root.path().display(), setup.url());
         let token = setup.directory.path().join(format!("{token}.token"));
@@ -600,6 +598,9 @@ fn whether_publisher_and_hub_agree_is_found_out_without_publishing() {
         );
         let channel = if is_muted { &channel } else { "</urlset>" };
         site.write("a/capabilitylist.xml", &list.replace("</urlset>", channel));
+        // With a state of its own, it knows what the tree has.
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("c.toml");
         std::fs::write(&config, source(public_url, token)).unwrap();
         let daemon = Daemon::ready(run_with(&config));
         let mut check = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
