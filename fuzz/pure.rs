@@ -5,10 +5,5 @@
 
 #[path = "../src/announce/mod.rs"]
 pub mod announce;
-#[path = "../src/broker"]
-pub mod broker {
-    pub mod feeds;
-    pub mod frame;
-}
 #[path = "../src/config/mod.rs"]
 pub mod config;

@@ -1,7 +1,8 @@
 //! rsnotify announces the changes of a ResourceSync Source to Destinations, from the files that it publishes.
 //!
-//! Two crates come before this one: [`resourcesync`] has the specification's terms and documents, pure; [`websub`] has
-//! publishing, the hub, topics and a subscriber, decisions apart from HTTP. Then, in reading order, each part of which
+//! Three crates come before this one: [`resourcesync`] has the specification's terms and documents, pure; [`websub`] has
+//! publishing, the hub, topics and a subscriber, decisions apart from HTTP; [`messaging`] has the messages of brokers and
+//! their transport, STOMP. Then, in reading order, each part of which
 //! describes itself further:
 //!
 //! | part | content |
@@ -11,7 +12,6 @@
 //! | [`diagnostics`] | the findings of `check`, derived from facts that adaptors bring; pure |
 //! | [`tree`] | the file system: mounts, watches, sweeps, complete reads |
 //! | [`state`] | the state, one SQLite database: what was seen, told, and is in flight |
-//! | [`broker`] | STOMP: sending messages to the site's message broker, and reading them; the feeds in them, pure |
 //! | [`admin`] | the admin listener: health, metrics, status page |
 //! | [`control`] | requests of commands to a running daemon, over a socket |
 //! | [`config`] | the configuration: one definition per key, then values that are valid |
@@ -19,7 +19,7 @@
 //! | [`cli`] | the commands, and what they share |
 //!
 //! Invariants, held by `tests/tidy.rs` where a machine can: the pure folders have no clock, disk,
-//! network, randomness or logging; adaptors (`tree`, `broker`, `admin`, `control`, and those of `websub`) never use
+//! network, randomness or logging; adaptors (`tree`, `admin`, `control`, and those of the crates) never use
 //! each other; nothing is sent before it is saved; the changes to announce are always the difference *seen − told*.
 //!
 //! A decision belongs in a pure folder, its input and output in an adaptor, and [`daemon`] joins them.
@@ -27,7 +27,6 @@
 
 pub mod admin;
 pub mod announce;
-pub mod broker;
 pub mod cli;
 pub mod config;
 pub mod control;

@@ -1,11 +1,11 @@
 //! What must hold of any input: tried on arbitrary ones by the fuzz targets, and on those in `corpus/` by
 //! `tests/corpus`. A check panics where it does not hold.
 
+use messaging::frame::{Decoder, Frame, FrameError};
+use messaging::message::{BrokerNotification, HashedPayload};
+use messaging::objects::{AtomForm, atom_messages};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::feed::Feed;
-use rsnotify::broker::feeds::message::{BrokerNotification, HashedPayload};
-use rsnotify::broker::feeds::objects::{AtomForm, atom_messages};
-use rsnotify::broker::frame::{Decoder, Frame, FrameError};
 use rsnotify::config::Config;
 use rsnotify::config::file::ConfigError;
 use rsnotify::config::overrides::Overrides;
@@ -79,7 +79,7 @@ pub fn message(bytes: &[u8]) {
         topic: "https://example.org/changes",
         kind: ChannelKind::Change,
         seq: 1,
-        body: HashedPayload::new(bytes),
+        body: HashedPayload::new(bytes, &[]),
     };
     let messages = atom_messages(&notification, &AtomForm::default());
     for message in messages.into_iter().flatten() {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use messaging::message::{BrokerNotification, HashedPayload};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::datetime::Datetime;
 use resourcesync::uri::{Hub, Topic, Uri};
@@ -50,6 +51,17 @@ impl Submission {
         HubRequest {
             in_query: (self.mode == Mode::ContentQuery).then(|| self.topic.clone()),
             ..HubRequest::content(hub, &self.topic, &self.capability_list, &self.body)
+        }
+    }
+
+    /// Returns what a message broker is sent.
+    pub fn notification(&self) -> BrokerNotification<'_> {
+        BrokerNotification {
+            source: &self.source,
+            topic: self.topic.as_str(),
+            kind: self.kind,
+            seq: self.seq,
+            body: HashedPayload::new(&self.body, &self.outside),
         }
     }
 

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use messaging::client::send_frames;
+use messaging::settings::BrokerSettings;
 use resourcesync::uri::Hub;
 use websub::hub::delivery::{headers, signature};
 use websub::hub::{Relay, RelayId, SavedHub, Subscription};
@@ -17,8 +19,6 @@ use crate::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
 use crate::announce::plan::Mode;
 use crate::announce::time::later;
-use crate::broker::client::send_frames;
-use crate::broker::settings::BrokerSettings;
 use crate::cli::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::output::{counted, print, say};
@@ -119,7 +119,8 @@ fn submitted(submission: &Submission, settings: &PublishSettings) -> String {
 /// Returns the messages that a broker would be sent, without the headers that identify the transaction.
 fn sent(submission: &Submission, broker: &BrokerSettings) -> String {
     let Submission { seq, topic, .. } = submission;
-    let frames = send_frames(submission, broker).into_iter().map(|frame| {
+    let frames = send_frames(&submission.notification(), broker);
+    let frames = frames.into_iter().map(|frame| {
         let headers = frame.headers.iter().map(|(name, value)| {
             let mut secret = broker.headers.iter().filter(|header| !header.is_public);
             let is_secret = secret.any(|header| *name == header.name);

@@ -98,7 +98,8 @@ fn filter(level: LogLevel) -> EnvFilter {
     // The `notify` crate warns of each removed directory, because it removes the watch twice. The certificate verifier
     // names no hub; its result is logged elsewhere with the hub's name.
     EnvFilter::new(format!(
-        "warn,notify=error,rustls_platform_verifier=off,rsnotify={level},websub={level}"
+        "warn,notify=error,rustls_platform_verifier=off,rsnotify={level},websub={level},\
+         messaging={level}"
     ))
 }
 

@@ -30,19 +30,16 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use messaging::settings::BrokerSettingsError;
 use resourcesync::escape::escaped_lines;
 use websub::publisher::settings::PublishSettingsError;
 
-use crate::broker::settings::BrokerSettingsError;
 use crate::cli::inference::NoUrl;
 use crate::cli::options::{Command, Options};
 use crate::config::Config;
 use crate::config::file::ConfigError;
 use crate::config::log::{Log, LogFormat, LogLevel};
 use crate::daemon::log::error_chain;
-
-/// Waits between attempts to reach a broker, or to hand its message to a command, in seconds.
-const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
 
 /// The result of a command. The argument parser itself exits with 2 for wrong usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,10 +6,12 @@ mod resources;
 
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use messaging::client::{Brokers, WAITS};
+use messaging::message::{BrokerNotification, HashedPayload, INITIAL};
+use messaging::settings::{BrokerHeader, BrokerSettings};
 use resourcesync::change::Change;
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
@@ -20,21 +22,15 @@ use tokio::runtime::Runtime;
 use websub::answer::{Answer, BrokerRefusal};
 use websub::secret::Secret;
 
-use crate::announce::delivery::Submission;
-use crate::announce::plan::Mode;
-use crate::broker::client::Brokers;
-use crate::broker::feeds::message::INITIAL;
-use crate::broker::settings::{BrokerHeader, BrokerSettings};
 use crate::cli::Exit;
+use crate::cli::no_broker;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
 use crate::cli::resend::position::{PositionFile, ResendRequest};
 use crate::cli::resend::resources::{Current, List, ListError, OpenList, Set, sets};
-use crate::cli::{WAITS, no_broker};
 use crate::config::Config;
 use crate::config::broker::Broker;
-use crate::state::ChannelId;
 
 /// Maximum resources of one transaction.
 const BATCH: usize = 50;
@@ -249,19 +245,15 @@ impl Resending<'_> {
                 until: began,
                 entries: std::mem::take(&mut self.batch),
             };
-            let submission = Submission {
-                channel: ChannelId(0),
-                hub: self.settings.name.clone(),
-                mode: Mode::Broker,
-                seq: self.file.position.transactions + 1,
-                source: set.source.clone(),
+            let body = payload.render();
+            let notification = BrokerNotification {
+                source: &set.source,
+                topic: set.topic.as_str(),
                 kind: ChannelKind::Change,
-                topic: set.topic.clone(),
-                capability_list: set.set.clone(),
-                body: Arc::from(payload.render()),
-                outside: Vec::new(),
+                seq: self.file.position.transactions + 1,
+                body: HashedPayload::new(&body, &[]),
             };
-            self.submit(&submission, count)?;
+            self.submit(&notification, count)?;
             self.file.position.transactions += 1;
             self.file.position.sent += count;
         }
@@ -270,13 +262,14 @@ impl Resending<'_> {
     }
 
     /// Sends a transaction of so many resources, not before the one before it allows that.
-    fn submit(&mut self, submission: &Submission, count: u64) -> anyhow::Result<()> {
+    fn submit(&mut self, notification: &BrokerNotification<'_>, count: u64) -> anyhow::Result<()> {
         let at = self.rate.next(count, Instant::now());
         self.runtime.block_on(async {
             tokio::time::sleep_until(at.into()).await;
             let mut waits = WAITS.into_iter();
             loop {
-                let (exit, wait, reason) = match self.brokers.submit(submission).await {
+                let answer = self.brokers.submit(&self.settings.name, notification);
+                let (exit, wait, reason) = match answer.await {
                     Answer::Receipts => return Ok(()),
                     Answer::BrokerError {
                         refusal: BrokerRefusal::Credentials | BrokerRefusal::Destination,

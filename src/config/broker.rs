@@ -3,6 +3,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use messaging::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
+use messaging::message::INITIAL;
+use messaging::objects::{AtomForm, object_glob};
+use messaging::settings::{
+    BrokerAddress, BrokerHeader, BrokerSettings, BrokerSettingsError, HEART_BEAT,
+};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, is_clean};
 use schemars::JsonSchema;
@@ -11,12 +17,6 @@ use smart_default::SmartDefault;
 use url::{Position, Url};
 
 use crate::announce::plan::EMBEDDED_NAME;
-use crate::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
-use crate::broker::feeds::message::INITIAL;
-use crate::broker::feeds::objects::{AtomForm, object_glob};
-use crate::broker::settings::{
-    BrokerAddress, BrokerHeader, BrokerSettings, BrokerSettingsError, HEART_BEAT,
-};
 use crate::config::address::NO_CREDENTIALS;
 use crate::config::check::suggested;
 use crate::config::duration::seconds;

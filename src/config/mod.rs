@@ -33,7 +33,6 @@ use std::path::{Path, PathBuf};
 
 use crate::announce::observation::MountId;
 use crate::announce::plan::{BrokerPlan, ChannelPlan, HubPlan, Mode, Plan, Replaces};
-use crate::broker::settings::{BrokerSettings, BrokerSettingsError};
 use crate::config::broker::Broker;
 use crate::config::check::suggested;
 use crate::config::environment::Environment;
@@ -49,6 +48,7 @@ use crate::config::server::ServerSettings;
 use crate::config::source::Source;
 use crate::config::text::Written;
 use crate::config::window::Window;
+use messaging::settings::{BrokerSettings, BrokerSettingsError};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 use schemars::JsonSchema;

@@ -14,8 +14,8 @@ mod transactions;
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
+use messaging::frame::Frame;
 use resourcesync::change_payload::ChangePayload;
-use rsnotify::broker::frame::Frame;
 use serde_json::Value;
 
 use crate::support::changes::{change_list, told};

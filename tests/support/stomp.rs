@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use rsnotify::broker::frame::{Decoder, Frame};
+use messaging::frame::{Decoder, Frame};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::DEADLINE;

@@ -5,9 +5,6 @@ use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders that have rules of their own, within others.
-pub const ROOMS: [(&str, &str); 1] = [("src/broker/feeds", "broker::feeds")];
-
 /// A Rust file, with comments and the content of texts blanked out, line by line.
 pub struct SourceFile {
     /// From the root of the repository, with `/`.
@@ -23,18 +20,11 @@ pub struct Line {
 }
 
 impl SourceFile {
-    /// The first folder below `src/`, one of [`ROOMS`], the name of a file directly in it, or the name of a crate.
+    /// The first folder below `src/`, the name of a file directly in it, or the name of a crate.
     pub fn part(&self) -> Option<&str> {
         if let Some(below) = self.path.strip_prefix("crates/") {
             let (name, file) = below.split_once('/')?;
             return file.starts_with("src/").then_some(name);
-        }
-        let is_in = |room: &str| {
-            let below = self.path.strip_prefix(room);
-            below.is_some_and(|below| below.starts_with(['/', '.']))
-        };
-        if let Some((_, part)) = ROOMS.iter().find(|(room, _)| is_in(room)) {
-            return Some(part);
         }
         let below = self.path.strip_prefix("src/")?;
         let name = below.split('/').next().unwrap_or(below);

@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use jiff::Timestamp;
+use messaging::frame::Frame;
+use messaging::refusal::BrokerError;
+use messaging::session::Session;
+use messaging::settings::BrokerSettings;
 use resourcesync::uri::Hub;
 use url::Url;
 use websub::probe::ProbeResult;
@@ -13,10 +17,6 @@ use websub::probe::http as probe;
 use websub::publisher::settings::PublishSettings;
 
 use crate::announce::plan::Mode;
-use crate::broker::frame::Frame;
-use crate::broker::refusal::BrokerError;
-use crate::broker::session::Session;
-use crate::broker::settings::BrokerSettings;
 use crate::cli::block_on;
 use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use messaging::identifier::ObjectType;
+use messaging::message::{BrokerNotification, HashedPayload, resourcesync_message};
+use messaging::objects::{AtomForm, atom_messages};
+use messaging::settings::BrokerAddress;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Uri;
 
 use crate::announce::plan::Mode;
-use crate::broker::feeds::identifier::ObjectType;
-use crate::broker::feeds::message::{BrokerNotification, HashedPayload, resourcesync_message};
-use crate::broker::feeds::objects::{AtomForm, atom_messages};
-use crate::broker::settings::BrokerAddress;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, assert_refused, message, read};
 
@@ -162,7 +162,7 @@ fn headers_and_properties_of_messages_are_reserved() {
         topic: "https://e.org/changes",
         kind: ChannelKind::Change,
         seq: 1,
-        body: HashedPayload::new(body),
+        body: HashedPayload::new(body, &[]),
     };
     let form = AtomForm {
         types: vec![ObjectType {
@@ -174,7 +174,8 @@ fn headers_and_properties_of_messages_are_reserved() {
     let mut messages = atom_messages(&notification, &form).unwrap();
     // It has every optional property.
     for name in ["parentUri", "objectTypes", "user"] {
-        assert!(messages[0].property(name).is_some(), "{name}");
+        let mut properties = messages[0].properties.iter();
+        assert!(properties.any(|(property, _)| property == name), "{name}");
     }
     messages.push(resourcesync_message(&notification));
     for message in messages {

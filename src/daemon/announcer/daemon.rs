@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
+use messaging::client::Brokers;
 use resourcesync::uri::{Hub, Uri};
 use tokio::runtime::Handle;
 use tracing::warn;
@@ -20,7 +21,6 @@ use websub::topics::http::Topics;
 use crate::announce::event::Event;
 use crate::announce::plan::Plan;
 use crate::announce::steps::engine::Engine;
-use crate::broker::client::Brokers;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::file::ConfigError;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use messaging::client::Brokers;
 use resourcesync::uri::Hub;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -13,7 +14,6 @@ use websub::probe::http as probe;
 use websub::publisher::settings::PublishSettings;
 
 use crate::announce::event::Event;
-use crate::broker::client::Brokers;
 use crate::report::status::UnreachedHub;
 
 /// Time until one that could not be reached is tried again.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use messaging::client::Brokers;
 use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
 use tracing::debug;
@@ -13,7 +14,6 @@ use websub::publisher::http::Submitter;
 use crate::announce::delivery::{Submission, SubmissionId};
 use crate::announce::event::Event;
 use crate::announce::plan::Mode;
-use crate::broker::client::Brokers;
 use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
@@ -44,7 +44,11 @@ impl Submissions {
         self.runtime.spawn(async move {
             failpoints.pass(Failpoint::Submitting);
             let answer = match submission.mode {
-                Mode::Broker => brokers.submit(&submission).await,
+                Mode::Broker => {
+                    brokers
+                        .submit(&submission.hub, &submission.notification())
+                        .await
+                }
                 _ => submitter.submit(&submission.request()).await,
             };
             failpoints.pass(Failpoint::Answered);

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
+use messaging::frame::Frame;
 use resourcesync::feed::{Feed, change_term};
-use rsnotify::broker::frame::Frame;
 use serde_json::json;
 
 use crate::brokers::listening::Listener;

@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use rsnotify::broker::frame::Frame;
+use messaging::frame::Frame;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -3,11 +3,11 @@
 use std::fs;
 use std::process::Command;
 
+use messaging::identifier::{Identifiers, ObjectKind, ObjectType};
+use messaging::message::{BrokerNotification, HashedPayload};
+use messaging::objects::{AtomForm, atom_messages};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::feed::{Feed, ItemChange, change_term};
-use rsnotify::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType};
-use rsnotify::broker::feeds::message::{BrokerNotification, HashedPayload};
-use rsnotify::broker::feeds::objects::{AtomForm, atom_messages};
 use serde_json::{Map, Value, json};
 
 use crate::support::daemon::{assert_contains, finish};
@@ -41,7 +41,7 @@ fn feeds() -> Vec<Feed> {
         topic: "https://e.org/changes",
         kind: ChannelKind::Change,
         seq: 1,
-        body: HashedPayload::new(NOTIFICATION.as_bytes()),
+        body: HashedPayload::new(NOTIFICATION.as_bytes(), &[]),
     };
     let mut feeds = Vec::new();
     for object in [ObjectKind::Resource, ObjectKind::Directory] {

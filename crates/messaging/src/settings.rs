@@ -6,8 +6,8 @@ use std::time::Duration;
 use resourcesync::uri::Hub;
 use websub::secret::{Mask, Secret};
 
-use crate::broker::feeds::objects::AtomForm;
-use crate::broker::tls;
+use crate::objects::AtomForm;
+use crate::tls;
 
 /// The time between two heart-beats, each way (F7).
 pub const HEART_BEAT: Duration = Duration::from_secs(10);
@@ -17,6 +17,7 @@ pub const HEART_BEAT: Duration = Duration::from_secs(10);
 pub struct BrokerSettings {
     /// The name, by which the plan identifies it as it does a hub by its address.
     pub name: Hub,
+    /// Where it listens.
     pub address: BrokerAddress,
     /// Certificates, in PEM, to trust besides the system's.
     pub ca_pem: Option<Secret>,
@@ -41,7 +42,9 @@ pub struct BrokerSettings {
 /// A header of each message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerHeader {
+    /// Its name, unescaped.
     pub name: String,
+    /// Its value, unescaped.
     pub value: Secret,
     /// True if reports may show the value, because the configuration has it in plain text.
     pub is_public: bool,
@@ -52,7 +55,9 @@ pub struct BrokerHeader {
 pub struct BrokerAddress {
     /// A name, or an IP address without brackets.
     pub host: String,
+    /// The port, of TCP.
     pub port: u16,
+    /// True for TLS from the beginning of the connection.
     pub is_tls: bool,
 }
 
@@ -71,7 +76,9 @@ impl fmt::Display for BrokerAddress {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot use the certificates or the key for broker {name}: {reason}")]
 pub struct BrokerSettingsError {
+    /// The name of the broker.
     pub name: Hub,
+    /// The reason, with the key that it is about.
     pub reason: String,
 }
 

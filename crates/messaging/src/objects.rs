@@ -8,10 +8,8 @@ use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::compared;
 
-use crate::broker::feeds::identifier::{
-    Identifiers, ObjectKind, ObjectType, Relocation, directory,
-};
-use crate::broker::feeds::message::{
+use crate::identifier::{Identifiers, ObjectKind, ObjectType, Relocation, directory};
+use crate::message::{
     BrokerNotification, LONGEST_PROPERTY, Message, MessagePosition, headers, message_id,
     properties, urn,
 };
@@ -20,9 +18,9 @@ use resourcesync::feed::{
 };
 
 /// Name of the server, and of the author where no user is known.
-const SERVER: &str = env!("CARGO_PKG_NAME");
+const SERVER: &str = "rsnotify";
 /// Name and version of the server.
-const SERVER_VERSION: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+const SERVER_VERSION: &str = concat!("rsnotify/", env!("CARGO_PKG_VERSION"));
 
 /// Longest feed of several changes, in bytes. A longer one becomes several: consumers and brokers have limits on messages.
 const LONGEST_FEED: usize = 900 << 10;
@@ -30,10 +28,13 @@ const LONGEST_FEED: usize = 900 << 10;
 /// The form of a broker's content change messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AtomForm {
+    /// What is one object.
     pub object: ObjectKind,
+    /// How objects and items are named.
     pub identifiers: Identifiers,
     /// Another location of the content than the resource's URI.
     pub location: Option<Relocation>,
+    /// Types of objects.
     pub types: Vec<ObjectType>,
 }
 
@@ -274,8 +275,8 @@ mod tests {
     use resourcesync::payload::ChangeKind;
 
     use super::{AtomForm, atom_messages};
-    use crate::broker::feeds::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
-    use crate::broker::feeds::message::{BrokerNotification, HashedPayload, Message};
+    use crate::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
+    use crate::message::{BrokerNotification, HashedPayload, Message};
     use resourcesync::feed::{Feed, change_term};
 
     fn change(loc: &str, kind: ChangeKind, datetime: Option<&str>) -> Change {
@@ -323,7 +324,7 @@ mod tests {
             topic: "https://e.org/changes",
             kind: ChannelKind::Change,
             seq,
-            body: HashedPayload::new(body),
+            body: HashedPayload::new(body, &[]),
         };
         atom_messages(&notification, form).unwrap()
     }
@@ -727,6 +728,7 @@ mod tests {
             seq: 1,
             body: HashedPayload::new(
                 b"<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>",
+                &[],
             ),
         };
         assert_eq!(atom_messages(&notification, &AtomForm::default()), None);

@@ -21,6 +21,7 @@ pub struct Message {
     pub headers: Vec<(String, String)>,
     /// Properties that consumers select by. Each name is a valid Java identifier, since JMS selectors take no other.
     pub properties: Vec<(String, String)>,
+    /// The payload, or a feed.
     pub body: Vec<u8>,
 }
 
@@ -31,9 +32,11 @@ pub struct BrokerNotification<'a> {
     pub source: &'a str,
     /// Topic of the channel.
     pub topic: &'a str,
+    /// Kind of the channel.
     pub kind: ChannelKind,
     /// Number of the notification on its channel, as the broker's account counts it.
     pub seq: u64,
+    /// The payload.
     pub body: HashedPayload<'a>,
 }
 
@@ -43,15 +46,17 @@ pub struct HashedPayload<'a> {
     bytes: &'a [u8],
     hash: blake3::Hash,
     /// Datetimes that the payload lacks because they lie outside its interval, with the positions of their entries.
-    pub outside: &'a [(usize, Datetime)],
+    outside: &'a [(usize, Datetime)],
 }
 
 impl<'a> HashedPayload<'a> {
-    pub fn new(bytes: &'a [u8]) -> HashedPayload<'a> {
+    /// Hashes a payload, which lacks these datetimes because they lie outside its interval; with the positions of their
+    /// entries.
+    pub fn new(bytes: &'a [u8], outside: &'a [(usize, Datetime)]) -> HashedPayload<'a> {
         HashedPayload {
             bytes,
             hash: blake3::hash(bytes),
-            outside: &[],
+            outside,
         }
     }
 
@@ -69,7 +74,7 @@ impl<'a> HashedPayload<'a> {
 
 /// Position of an id among those of one notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum MessagePosition {
+pub(crate) enum MessagePosition {
     /// The message that has the whole notification.
     Whole,
     /// The feed of this many changes of an object, by the number of the first. Both count, so that feeds of the same
@@ -202,7 +207,7 @@ mod tests {
             topic: "https://e.org/changes",
             kind: ChannelKind::Change,
             seq: 7,
-            body: HashedPayload::new(b"<urlset/>"),
+            body: HashedPayload::new(b"<urlset/>", &[]),
         }
     }
 
@@ -270,7 +275,7 @@ mod tests {
                 ..notification()
             },
             BrokerNotification {
-                body: HashedPayload::new(b"<urlset />"),
+                body: HashedPayload::new(b"<urlset />", &[]),
                 ..notification()
             },
             notification(),

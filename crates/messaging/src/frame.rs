@@ -8,9 +8,11 @@ pub const MAX_HEAD: usize = 64 << 10;
 /// A STOMP frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
+    /// The first line, such as `SEND`.
     pub command: String,
     /// Names and values, unescaped. Of several with one name, the first counts.
     pub headers: Vec<(String, String)>,
+    /// What comes after the headers.
     pub body: Vec<u8>,
     /// The error in a frame that was received only in part: without a body or header that is wrong or too long.
     pub damage: Option<FrameError>,
@@ -28,23 +30,31 @@ const NEEDED_HEADERS: [&str; 5] = [
 /// An error in received bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
+    /// More than what is read.
     #[error("a frame has more than {MAX_BODY} bytes, or headers of more than {MAX_HEAD}")]
     TooLarge,
+    /// An empty first line.
     #[error("a frame has no command")]
     Command,
+    /// A line that is no header.
     #[error("a header has no colon")]
     Header,
+    /// A backslash that escapes nothing.
     #[error("a header has an undefined escape")]
     Escape,
+    /// Bytes that are no text.
     #[error("a frame's command or headers are not UTF-8")]
     Encoding,
+    /// A length that is none.
     #[error("a frame's content-length is no number")]
     Length,
+    /// Other bytes than NUL after the body.
     #[error("a frame does not end where its content-length says")]
     End,
 }
 
 impl Frame {
+    /// Returns a frame of this command, with no header and no body.
     pub fn new(command: &str) -> Frame {
         Frame {
             command: command.to_owned(),

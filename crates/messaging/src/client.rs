@@ -15,13 +15,15 @@ use tokio::time::{Instant, sleep_until};
 use websub::answer::Answer;
 use websub::counts::Histogram;
 
-use crate::announce::delivery::Submission;
-use crate::broker::feeds::message::{BrokerNotification, HashedPayload, resourcesync_message};
-use crate::broker::feeds::objects::atom_messages;
-use crate::broker::frame::Frame;
-use crate::broker::refusal::BrokerError;
-use crate::broker::session::Session;
-use crate::broker::settings::BrokerSettings;
+use crate::frame::Frame;
+use crate::message::{BrokerNotification, resourcesync_message};
+use crate::objects::atom_messages;
+use crate::refusal::BrokerError;
+use crate::session::Session;
+use crate::settings::BrokerSettings;
+
+/// Waits between attempts to reach a broker, or to hand its message over, in seconds.
+pub const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
 
 /// Maximum transactions in flight on a connection (F7).
 const IN_FLIGHT: usize = 8;
@@ -82,16 +84,14 @@ impl Brokers {
         }
     }
 
-    /// Sends one notification, and waits for all its receipts.
-    pub async fn submit(&self, submission: &Submission) -> Answer {
-        let broker = lock(&self.brokers).get(&submission.hub).cloned();
-        let Some(broker) = broker else {
-            return Answer::Failed(format!("{} is not configured", submission.hub));
+    /// Sends one notification to a broker, and waits for all its receipts.
+    pub async fn submit(&self, name: &Hub, notification: &BrokerNotification<'_>) -> Answer {
+        let Some(broker) = lock(&self.brokers).get(name).cloned() else {
+            return Answer::Failed(format!("{name} is not configured"));
         };
         let began = Instant::now();
-        let sent = broker
-            .request(send_frames(submission, &broker.settings))
-            .await;
+        let frames = send_frames(notification, &broker.settings);
+        let sent = broker.request(frames).await;
         lock(&broker.durations).observe(began.elapsed());
         sent.map_or_else(BrokerError::answer, |()| Answer::Receipts)
     }
@@ -309,21 +309,12 @@ fn parse_receipt(id: &str) -> Option<(u64, usize)> {
 
 /// Returns the `SEND` frames of a notification, in the order in which they are sent, but for their transaction and receipts.
 /// A header of a message counts before a configured one.
-pub fn send_frames(submission: &Submission, settings: &BrokerSettings) -> Vec<Frame> {
-    let mut body = HashedPayload::new(&submission.body);
-    body.outside = &submission.outside;
-    let notification = BrokerNotification {
-        source: &submission.source,
-        topic: submission.topic.as_str(),
-        kind: submission.kind,
-        seq: submission.seq,
-        body,
-    };
+pub fn send_frames(notification: &BrokerNotification<'_>, settings: &BrokerSettings) -> Vec<Frame> {
     let form = settings.form.as_ref();
-    let feeds = form.and_then(|form| atom_messages(&notification, form));
+    let feeds = form.and_then(|form| atom_messages(notification, form));
     // A notification that yields no feeds was saved while the broker had other settings.
-    let messages = feeds.unwrap_or_else(|| vec![resourcesync_message(&notification)]);
-    let destination = settings.destination_of(&submission.source);
+    let messages = feeds.unwrap_or_else(|| vec![resourcesync_message(notification)]);
+    let destination = settings.destination_of(notification.source);
     let frames = messages.into_iter().map(|message| {
         let mut frame = Frame::new("SEND").with("destination", &destination);
         frame.headers.extend(message.headers);
@@ -348,7 +339,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::broker::frame::Decoder;
+    use crate::frame::Decoder;
 
     /// The other end of a connection.
     struct Broker {

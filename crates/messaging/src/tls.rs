@@ -12,7 +12,7 @@ use rustls_platform_verifier::Verifier;
 use tokio_rustls::TlsConnector;
 use websub::secret::Secret;
 
-use crate::broker::settings::BrokerSettings;
+use crate::settings::BrokerSettings;
 
 /// Checks certificates and key.
 ///

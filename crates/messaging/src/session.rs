@@ -14,10 +14,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use websub::secret::Mask;
 
-use crate::broker::frame::{Decoder, Frame};
-use crate::broker::refusal::BrokerError;
-use crate::broker::settings::BrokerSettings;
-use crate::broker::tls;
+use crate::frame::{Decoder, Frame};
+use crate::refusal::BrokerError;
+use crate::settings::BrokerSettings;
+use crate::tls;
 
 /// Bytes that are read or written at once.
 const CHUNK: usize = 16 << 10;
@@ -27,7 +27,9 @@ const MISSING_BEATS: u32 = 2;
 /// An open connection.
 #[derive(Debug)]
 pub struct Session {
+    /// Frames of the broker.
     pub reader: FrameReader,
+    /// Frames to the broker.
     pub writer: FrameWriter,
     /// Name and version of the broker, if it states them.
     pub server: Option<String>,

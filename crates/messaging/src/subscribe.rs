@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::broker::frame::Frame;
-use crate::broker::refusal::BrokerError;
-use crate::broker::session::Session;
-use crate::broker::settings::BrokerSettings;
+use crate::frame::Frame;
+use crate::refusal::BrokerError;
+use crate::session::Session;
+use crate::settings::BrokerSettings;
 
 /// The selection of messages to read.
 #[derive(Debug, Clone, PartialEq, Eq)]

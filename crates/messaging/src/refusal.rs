@@ -4,7 +4,7 @@ use resourcesync::escape::excerpt;
 use websub::answer::{Answer, BrokerRefusal};
 use websub::secret::Mask;
 
-use crate::broker::frame::{Frame, FrameError};
+use crate::frame::{Frame, FrameError};
 
 /// The maximum number of characters quoted of an `ERROR`.
 const EXCERPT_CHARS: usize = 500;
@@ -12,30 +12,42 @@ const EXCERPT_CHARS: usize = 500;
 /// A notification that was not accepted, or a connection that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BrokerError {
+    /// No address of the host.
     #[error("its host name cannot be resolved: {0}")]
     Resolve(String),
+    /// No connection over TCP.
     #[error("cannot connect: {0}")]
     Connect(String),
+    /// No connection over TLS.
     #[error("cannot connect over TLS: {0}")]
     Tls(String),
+    /// Silence while connecting.
     #[error("timed out")]
     Timeout,
+    /// Silence while receipts are pending.
     #[error("no receipt in time")]
     NoReceipt,
+    /// The end of the connection.
     #[error("it ended the connection")]
     Closed,
+    /// Any other failure of the connection.
     #[error("the connection failed: {0}")]
     Failed(String),
+    /// Heart-beats that are missing.
     #[error("it is silent: two heart-beats are missing")]
     Silent,
+    /// Bytes that are no frame.
     #[error("it does not answer in STOMP 1.2; is its address right? ({0})")]
     Frame(#[from] FrameError),
+    /// A version that the broker has chosen, other than 1.2.
     #[error("it speaks STOMP {0}, and not 1.2")]
     Version(String),
     /// An `ERROR`.
     #[error("{text}")]
     Refused {
+        /// Its meaning.
         refusal: BrokerRefusal,
+        /// What it says.
         text: String,
     },
 }
