@@ -1,8 +1,8 @@
 //! rsnotify announces the changes of a ResourceSync Source to Destinations, from the files that it publishes.
 //!
-//! Three crates come before this one: [`resourcesync`] has the specification's terms and documents, pure; [`websub`] has
+//! Four crates come before this one: [`resourcesync`] has the specification's terms and documents, pure; [`websub`] has
 //! publishing, the hub, topics and a subscriber, decisions apart from HTTP; [`messaging`] has the messages of brokers and
-//! their transport, STOMP. Then, in reading order, each part of which
+//! their transport, STOMP; [`destination`] is `listen`. Then, in reading order, each part of which
 //! describes itself further:
 //!
 //! | part | content |

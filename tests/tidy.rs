@@ -107,13 +107,14 @@ const TOUCHING: [&str; 18] = [
 
 /// Lines of code that the parts of `src/` and the crates may have, without comments, tests and the inside of long texts.
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
-const BUDGETS: [(&str, usize); 15] = [
+const BUDGETS: [(&str, usize); 16] = [
     ("admin", 1_180),
     ("announce", 9_840),
-    ("cli", 7_820),
-    ("config", 2_890),
+    ("cli", 5_040),
+    ("config", 2_860),
     ("control", 300),
     ("daemon", 3_530),
+    ("destination", 2_860),
     ("diagnostics", 910),
     ("lib", 20),
     ("main", 10),

@@ -24,8 +24,8 @@ use crate::cli::block_on;
 use crate::cli::options::HealthOptions;
 use crate::cli::output::print;
 use crate::config::address::Address;
-use crate::config::duration;
 use crate::config::environment::Environment;
+use resourcesync::duration;
 
 /// Maximum size of an answer; that of rsnotify is one short line.
 const LONGEST_ANSWER: usize = 4 * 1024;

@@ -1,450 +1,97 @@
 //! `listen`: subscribes to topics, or reads from a message broker, and prints each notification or runs a command.
 
-mod broker;
-mod change_key;
-mod change_lists;
-mod channels;
-mod command;
-mod exit;
-mod keeper;
-mod memory;
-mod missed;
-mod notification;
-mod receiver;
-mod reporter;
-mod state;
-mod watched;
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::net::Ipv4Addr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use resourcesync::uri::Topic;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::JoinSet;
-use tokio::time::Instant;
-use websub::subscriber::{CallbackKey, Destination};
+use destination::{ExecOptions, FailureKind, LEASE, Origin, OutputOptions, TopicOptions};
+use messaging::settings::BrokerSettings;
+use messaging::subscribe::MessageSelection;
 
-use crate::cli::Exit;
-use crate::cli::block_on;
-use crate::cli::listen::change_key::KeySet;
-use crate::cli::listen::channels::{ListenedChannel, channels};
-use crate::cli::listen::command::{KILL_AFTER, STOP_GRACE};
-use crate::cli::listen::exit::Failure;
-use crate::cli::listen::keeper::{FirstFailure, Keeper};
-use crate::cli::listen::memory::Memory;
-use crate::cli::listen::receiver::{Receiver, Retry, baseline};
-use crate::cli::listen::reporter::{Reporter, Text};
-use crate::cli::listen::state::{ListenState, SavedSubscription};
-use crate::cli::listen::watched::WatchedDocuments;
 use crate::cli::options::ListenOptions;
-
-/// Lease to request, unless another is given.
-const LEASE: Duration = Duration::from_secs(60 * 60);
-/// Time between two looks for channels that are advertised since.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
-/// Time until documents are read again of which some cannot be read. It doubles each time.
-const READ_AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Minimum time between them, however often the documents that advertise channels change.
-const MIN_LOOK: Duration = Duration::from_secs(2);
-const ALMOST_A_SECOND: Duration = Duration::from_millis(999);
-/// Time to end what is under way.
-const STOP_TIMEOUT: Duration = STOP_GRACE
-    .saturating_add(KILL_AFTER.saturating_mul(2))
-    .saturating_add(Duration::from_secs(1));
-/// Time to print what waits when it stops.
-const STOP_PRINTING_AFTER: Duration = Duration::from_secs(1);
-/// Timeout for the last answers to hubs.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+use crate::cli::output::say;
+use crate::cli::{Exit, block_on, no_broker};
+use crate::config::Config;
+use crate::daemon::log::error_chain;
 
 pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Exit> {
-    let reporter = Reporter::start(options.json).context("cannot start the thread that prints")?;
-    block_on(async {
-        let ended = match &options.broker {
-            Some(name) => broker::run(name, file, options, &reporter).await,
-            None => run(options, &reporter).await,
-        };
-        let exit = match ended {
-            Ok(()) => Exit::Fine,
-            Err(failure) => {
-                reporter.print_later(Text::Message(failure.reason));
-                failure.exit
+    let origin = match &options.broker {
+        Some(name) => match broker(name, file, options) {
+            Ok((settings, selection)) => Origin::Broker(settings, selection),
+            Err((exit, reason)) => {
+                say(reason);
+                return Ok(exit);
             }
-        };
-        reporter.finish().await;
-        exit
+        },
+        None => Origin::Topics(TopicOptions {
+            urls: options.urls.clone(),
+            kind: options.kind,
+            callback: options.callback.clone(),
+            callback_listen: options.callback_listen,
+            hub: options.hub.clone(),
+            state: options.state.clone(),
+            lease: (options.lease).map_or(LEASE, |lease| Duration::from_secs(lease.get())),
+        }),
+    };
+    let output = OutputOptions {
+        json: options.json,
+        xml: options.xml,
+        exec: options.exec.clone().map(|line| ExecOptions {
+            line,
+            is_batch: options.exec_batch,
+            timeout: options.exec_timeout,
+        }),
+    };
+    let failed = block_on(destination::listen(origin, output))??;
+    Ok(match failed {
+        None => Exit::Fine,
+        Some(FailureKind::Refused) => Exit::Refused,
+        Some(FailureKind::Temporary) => Exit::Temporary,
+        Some(FailureKind::NotVerified) => Exit::NotVerified,
+        Some(FailureKind::Denied) => Exit::Denied,
+        Some(FailureKind::Other) => Exit::Failure,
     })
 }
 
-async fn run(options: &ListenOptions, reporter: &Reporter) -> Result<(), Failure> {
-    let stop = stop_signals().context("cannot wait for signals")?;
-    let state = ListenState::load(options.state.as_deref())?;
-    let (channels, unusable) = wanted_channels(options, &state, reporter).await?;
-    let destination = bind(options, &state).await?;
-    save_subscriptions(&state, &channels, destination.address.port()).await?;
-
-    let (first, mut firsts) = mpsc::unbounded_channel();
-    let lease = options.lease;
-    let listening = Arc::new(Listening {
-        options: options.clone(),
-        lease: lease.map_or(LEASE, |seconds| Duration::from_secs(seconds.get())),
-        reporter: reporter.clone(),
-        state,
-        destination,
-        first,
-        look: Notify::new(),
-        stop: stop.subscribe(),
-    });
-    let destination = &listening.destination;
-    let mut watched = WatchedDocuments::new(&listening, &channels, unusable);
-    let mut receivers = JoinSet::new();
-    let mut keepers = Vec::new();
-    for channel in channels.into_values() {
-        keepers.extend(listening.open(channel, false, &mut receivers));
-    }
-    // All callbacks are known by now.
-    destination.serve();
-    let mut undecided = Undecided {
-        left: keepers.len(),
-        ..Undecided::default()
-    };
-    let mut subscriptions = JoinSet::new();
-    for keeper in keepers {
-        subscriptions.spawn(keeper.run());
-    }
-    let outcome = loop {
-        tokio::select! {
-            () = stopped(&listening.stop) => break Ok(()),
-            Some(first) = firsts.recv() => {
-                if let Some(failure) = undecided.decided(first, reporter) {
-                    break Err(failure);
-                }
-            }
-            Some(ended) = receivers.join_next() => match ended.context("a task ended")? {
-                // Its subscription was given up.
-                Ok(()) => {}
-                ended => break of_output(ended),
-            },
-            () = listening.look.notified() => watched.look_soon(),
-            found = watched.found() => {
-                for channel in found {
-                    undecided.left += 1;
-                    if let Some(keeper) = listening.open(channel, true, &mut receivers) {
-                        subscriptions.spawn(keeper.run());
-                    }
-                }
-            }
-        }
-    };
-    // After a failure, no signal has stopped the others.
-    stop.send_modify(|stops| *stops = (*stops).max(1));
-    let finish = async {
-        let ended = async {
-            while subscriptions.join_next().await.is_some() {}
-            while receivers.join_next().await.is_some() {}
-        };
-        // Longer than a command may take, but not than Change Lists may that are being read.
-        let _ = tokio::time::timeout(STOP_TIMEOUT, ended).await;
-        receivers.shutdown().await;
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, destination.close()).await;
-    };
-    tokio::select! {
-        () = finish => {}
-        () = second_signal(&listening.stop) => {}
-    }
-    outcome
-}
-
-/// The parts that all subscriptions share.
-#[derive(Debug)]
-struct Listening {
-    options: ListenOptions,
-    /// The lease to request.
-    lease: Duration,
-    reporter: Reporter,
-    state: ListenState,
-    destination: Destination,
-    /// Receives the outcome of each first request.
-    first: mpsc::UnboundedSender<Result<(), FirstFailure>>,
-    /// Notified when a document that advertises channels has changed.
-    look: Notify,
-    /// Number of signals; with the first one, nothing more is to be handed over.
-    stop: watch::Receiver<u32>,
-}
-
-impl Listening {
-    /// Opens the callback of a channel whose subscription is saved, and receives what comes there. Returns the keeper,
-    /// which is to be run.
-    fn open(
-        self: &Arc<Self>,
-        channel: ListenedChannel,
-        is_found_later: bool,
-        receivers: &mut JoinSet<io::Result<()>>,
-    ) -> Option<Keeper> {
-        let saved = self.state.saved();
-        let saved = saved.subscriptions.get(&channel.topic)?;
-        let key = CallbackKey {
-            id: saved.callback.clone(),
-            secret: saved.secret.clone(),
-        };
-        let (subscription, received) = self.destination.open(&key, &channel.topic);
-        let check = Arc::new(Notify::new());
-        let receiver = Receiver {
-            listening: Arc::clone(self),
-            topic: channel.topic.clone(),
-            received,
-            check: Arc::clone(&check),
-            memory: saved.memory.clone(),
-            heard: KeySet::default(),
-            retry: Retry::default(),
-        };
-        receivers.spawn(receiver.run());
-        Some(Keeper {
-            listening: Arc::clone(self),
-            subscription,
-            topic: channel.topic,
-            hub: channel.hub,
-            check,
-            is_verified: saved.is_verified,
-            is_found_later,
-        })
-    }
-}
-
-/// Finds the channels of all URLs, and the URLs of documents and topics that are reported as unusable, to be read again
-/// later. Channels that cannot be read now and were known before stay as they were.
-async fn wanted_channels(
+/// Returns the broker of the configuration, and the requested subscription.
+fn broker(
+    name: &str,
+    file: Option<&Path>,
     options: &ListenOptions,
-    state: &ListenState,
-    reporter: &Reporter,
-) -> Result<(BTreeMap<Topic, ListenedChannel>, BTreeSet<String>), Failure> {
-    let saved = state.saved().clone();
-    let (mut wanted, mut all_unusable) = (BTreeMap::new(), BTreeSet::new());
-    for asked in &options.urls {
-        let of_asked = saved.subscriptions.iter().filter(|(_, saved)| {
-            saved.is_verified && saved.asked == *asked && saved.is_wanted(options.kind)
-        });
-        let mut known: Vec<ListenedChannel> = of_asked
-            .map(|(topic, saved)| saved.channel(topic, options.hub.as_ref()))
-            .collect();
-        let (found, unusable) = match channels(asked, options).await {
-            Ok(found) => {
-                let is_unusable = |url: &str| found.unusable.iter().any(|(one, _)| one == url);
-                known.retain(|known| {
-                    let list = known.capability_list.as_deref();
-                    let is_unread = list.is_none_or(|list| !found.lists.contains(list));
-                    !found.unusable.is_empty() && (is_unread || is_unusable(known.topic.as_str()))
-                });
-                (found.channels, found.unusable)
-            }
-            Err(failure) if known.is_empty() => return Err(failure),
-            Err(failure) => (Vec::new(), vec![(asked.clone(), failure)]),
-        };
-        // A topic that was given itself is requested all the same, and not looked for again.
-        let is_topic = found.is_empty() && known.iter().all(|known| known.kind.is_none());
-        let wait = (!is_topic).then(|| wait_after(1).as_secs());
-        for (url, failure) in unusable {
-            reporter.no_channel(&url, &failure.reason, wait);
-            all_unusable.insert(url);
-        }
-        for channel in found.into_iter().chain(known) {
-            wanted.entry(channel.topic.clone()).or_insert(channel);
-        }
+) -> Result<(BrokerSettings, MessageSelection), (Exit, String)> {
+    let wrong = |reason| (Exit::Configuration, reason);
+    let config = Config::load_brokers(file).map_err(|error| wrong(error_chain(&error)))?;
+    let all = config.broker_settings();
+    let all = all.map_err(|error| wrong(error_chain(&error)))?;
+    let mut all = config.brokers.iter().zip(all);
+    let found = all.find(|(broker, _)| broker.name.as_str() == name);
+    let unknown = || (Exit::Failure, no_broker(&config, name).to_string());
+    let (broker, settings) = found.ok_or_else(unknown)?;
+    let sources = broker.sources.iter().flatten();
+    let mut sources: Vec<&str> = sources.map(String::as_str).collect();
+    if sources.is_empty() {
+        let all = config.sources.iter();
+        sources = all.map(|source| source.name.as_str()).collect();
     }
-    Ok((wanted, all_unusable))
-}
-
-/// Returns the wait before documents are read again of which some could not be read, several times in a row.
-fn wait_after(failures: u32) -> Duration {
-    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-    READ_AGAIN_AFTER
-        .saturating_mul(doubled)
-        .min(LOOK_AGAIN_AFTER)
-}
-
-/// Binds the callback server, at the same port as before.
-async fn bind(options: &ListenOptions, state: &ListenState) -> Result<Destination, Failure> {
-    let port = state.saved().port;
-    let on_loopback = || (Ipv4Addr::LOCALHOST, port.unwrap_or_default()).into();
-    let address = options.callback_listen.unwrap_or_else(on_loopback);
-    let bound = Destination::bind(address, options.callback.clone()).await;
-    if options.callback_listen.is_some() || port.is_none() {
-        return Ok(bound?);
+    // Without a source in its name, a destination is that of all.
+    if sources.is_empty() && !settings.destination.contains("{source}") {
+        sources.push("");
     }
-    Ok(bound.context(
-        "the port in the state file is in use: does another listen use that file? If not, name a port with \
-         --callback-listen",
-    )?)
-}
-
-/// Saves callback and secret of each subscription before a hub hears of them, and where each channel was found this time.
-async fn save_subscriptions(
-    state: &ListenState,
-    wanted: &BTreeMap<Topic, ListenedChannel>,
-    port: u16,
-) -> anyhow::Result<()> {
-    let mut all = Vec::new();
-    let saved = state.saved().clone();
-    for (topic, channel) in wanted {
-        let subscription = match saved.subscriptions.get(topic) {
-            Some(earlier) => earlier.clone().found(channel),
-            None => {
-                let memory = match saved.memory_of_moved(channel, wanted) {
-                    Some(memory) => memory,
-                    None if state.is_kept() => baseline(channel).await,
-                    None => Memory::default(),
-                };
-                SavedSubscription::new(channel, memory)
-            }
-        };
-        all.push((topic.clone(), subscription));
+    let of_sources = || sources.iter().map(|source| settings.destination_of(source));
+    let named = options.destination.as_ref();
+    let mut destinations = named.map_or_else(|| of_sources().collect(), |one| vec![one.clone()]);
+    destinations.dedup();
+    if destinations.is_empty() {
+        let (name, destination) = (&settings.name, &settings.destination);
+        return Err(wrong(format!(
+            "the destination of {name} is {destination}, and there is no [[source]]: name it with --destination, or the \
+             sources in [[broker]]"
+        )));
     }
-    state.add(port, all)
-}
-
-/// The subscriptions whose first request is not answered yet.
-#[derive(Default)]
-struct Undecided {
-    left: usize,
-    has_success: bool,
-    /// Failures that are not reported yet: if all fail, none is retried.
-    failures: Vec<FirstFailure>,
-}
-
-impl Undecided {
-    /// Notes the outcome of a first request. Returns the first failure once all have failed.
-    fn decided(&mut self, first: Result<(), FirstFailure>, reporter: &Reporter) -> Option<Failure> {
-        self.left = self.left.saturating_sub(1);
-        match first {
-            Ok(()) => self.has_success = true,
-            Err(failure) => self.failures.push(failure),
-        }
-        let report = |failed: &FirstFailure, retry_seconds| {
-            let (topic, reason) = (failed.topic.as_str(), &failed.failure.reason);
-            reporter.not_subscribed(topic, reason, None, retry_seconds);
-        };
-        if self.has_success {
-            for failed in self.failures.drain(..) {
-                let left = |at: Instant| at.saturating_duration_since(Instant::now());
-                let left = failed.retry_at.map(left);
-                // Rounded up, so that it is no sooner than stated.
-                report(&failed, left.map(|left| (left + ALMOST_A_SECOND).as_secs()));
-            }
-            return None;
-        }
-        if self.left > 0 || self.failures.is_empty() {
-            return None;
-        }
-        // As text, the first one is reported as the reason for the end.
-        let reported_later = usize::from(!reporter.is_json);
-        for failed in self.failures.iter().skip(reported_later) {
-            report(failed, None);
-        }
-        Some(self.failures.swap_remove(0).failure)
-    }
-}
-
-/// Counts a closed output as a regular end, like a signal.
-fn of_output(ended: io::Result<()>) -> Result<(), Failure> {
-    match ended {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(anyhow::Error::new(error).context("cannot print").into())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Counts the signals that stop it, from now on: SIGTERM, SIGINT and SIGHUP.
-fn stop_signals() -> io::Result<watch::Sender<u32>> {
-    let (stop, _) = watch::channel(0);
-    for kind in [
-        SignalKind::terminate(),
-        SignalKind::interrupt(),
-        SignalKind::hangup(),
-    ] {
-        let (mut signals, stop) = (signal(kind)?, stop.clone());
-        tokio::spawn(async move {
-            while signals.recv().await.is_some() {
-                stop.send_modify(|stops| *stops += 1);
-            }
-        });
-    }
-    Ok(stop)
-}
-
-/// Waits until it is to stop.
-async fn stopped(stop: &watch::Receiver<u32>) {
-    // An error means that the sender has ended, and so has everything else.
-    let _ = stop.clone().wait_for(|stops| *stops > 0).await;
-}
-
-/// Waits for a second signal. It does not wait for a command that is running: dropped, it is killed.
-async fn second_signal(stop: &watch::Receiver<u32>) {
-    let _ = stop.clone().wait_for(|stops| *stops > 1).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{
-        Duration, Exit, Failure, FirstFailure, Reporter, Topic, Undecided, stop_signals, stopped,
-        wait_after,
+    let selection = MessageSelection {
+        destinations,
+        selector: options.selector.clone(),
+        durable: options.durable.clone(),
+        leaves_damaged: options.strict,
     };
-
-    fn failed(exit: Exit) -> Result<(), FirstFailure> {
-        let reason = "no".to_owned();
-        Err(FirstFailure {
-            topic: Topic::new("https://e.org/t"),
-            failure: Failure { reason, exit },
-            retry_at: None,
-        })
-    }
-
-    #[test]
-    fn it_ends_only_if_every_first_request_fails() {
-        let reporter = Reporter::start(false).unwrap();
-        let two = || Undecided {
-            left: 2,
-            ..Undecided::default()
-        };
-        let mut undecided = two();
-        assert!(
-            undecided
-                .decided(failed(Exit::Refused), &reporter)
-                .is_none()
-        );
-        let failure = undecided
-            .decided(failed(Exit::Temporary), &reporter)
-            .unwrap();
-        assert_eq!(failure.exit, Exit::Refused);
-
-        let mut undecided = two();
-        assert!(
-            undecided
-                .decided(failed(Exit::Refused), &reporter)
-                .is_none()
-        );
-        assert!(undecided.decided(Ok(()), &reporter).is_none());
-        // After a denial, for example.
-        assert!(undecided.decided(Ok(()), &reporter).is_none());
-    }
-
-    #[test]
-    fn documents_that_cannot_be_read_are_read_again_less_and_less_often() {
-        let waits = [1, 2, 3, 4, 5, u32::MAX].map(|failures| wait_after(failures).as_secs());
-        assert_eq!(waits, [60, 120, 240, 480, 600, 600]);
-    }
-
-    #[tokio::test]
-    async fn a_closed_terminal_ends_it_like_ctrl_c() {
-        let stop = stop_signals().unwrap().subscribe();
-        let process = rustix::process::getpid();
-        rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();
-        let stopped = tokio::time::timeout(Duration::from_secs(10), stopped(&stop));
-        assert_eq!(stopped.await, Ok(()));
-    }
+    Ok((settings, selection))
 }

@@ -99,7 +99,7 @@ fn filter(level: LogLevel) -> EnvFilter {
     // names no hub; its result is logged elsewhere with the hub's name.
     EnvFilter::new(format!(
         "warn,notify=error,rustls_platform_verifier=off,rsnotify={level},websub={level},\
-         messaging={level}"
+         messaging={level},destination={level}"
     ))
 }
 

@@ -14,13 +14,13 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Hub;
 use url::Url;
 
-use crate::config::duration;
 use crate::config::overrides::{
     DaemonOptions, Overrides, SourceOptions, StateOptions, TreeOptions,
 };
 use crate::control::SubscriptionName;
 use crate::report::documents::DocumentState;
 use crate::report::status::Condition;
+use resourcesync::duration;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
 #[derive(Debug, Parser)]

@@ -8,7 +8,6 @@
 pub mod address;
 pub(crate) mod broker;
 pub mod check;
-pub(crate) mod duration;
 pub mod effective;
 pub(crate) mod environment;
 pub mod file;

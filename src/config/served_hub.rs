@@ -16,9 +16,8 @@ use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::limits::HubLimits;
 
 use crate::config::address::{Address, check_uri};
-use crate::config::duration::seconds;
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
-use crate::config::text::{Size, Written, values};
+use crate::config::text::{Size, Written, seconds, values};
 
 /// The largest notification that a key may permit.
 const MAX_BODY: u32 = 64 << 20;

@@ -10,9 +10,8 @@ use smart_default::SmartDefault;
 use url::{Host, Url};
 
 use crate::config::address::{Address, with_slash};
-use crate::config::duration::seconds;
 use crate::config::file::{Checked, ConfigFile};
-use crate::config::text::Written;
+use crate::config::text::{Written, seconds};
 
 /// The two listeners and the times that belong to them.
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -14,9 +14,8 @@ use crate::announce::finding::Acknowledgement;
 use crate::announce::observation::MountId;
 use crate::announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan};
 use crate::config::address::with_slash;
-use crate::config::duration::seconds;
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
-use crate::config::text::{Written, values};
+use crate::config::text::{Written, seconds, values};
 use crate::tree::{RecentKeys, TreeSettings, WatchMode};
 
 /// The silence of a writer that keeps a file open after which the file counts as complete (R3).

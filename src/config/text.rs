@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use ipnet::IpNet;
+use resourcesync::duration;
 use resourcesync::uri::Hub;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -57,6 +59,24 @@ impl<T: TextValue> JsonSchema for Written<T> {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "pattern": T::PATTERN, "x-number": T::NUMBER })
     }
+}
+
+impl TextValue for Duration {
+    const PATTERN: &'static str = "^[0-9]+(ms|s|m|h|d)$";
+    const NUMBER: &'static str = "{}s";
+
+    fn read(text: &str) -> Result<Duration, String> {
+        duration::parse(text)
+    }
+
+    fn write(&self) -> String {
+        duration::display(*self)
+    }
+}
+
+/// Returns a number of seconds as a value of a key.
+pub const fn seconds(seconds: u64) -> Written<Duration> {
+    Written(Duration::from_secs(seconds))
 }
 
 impl TextValue for MassDeletion {

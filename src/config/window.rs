@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use resourcesync::duration::display;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
 use crate::announce::plan::WindowPlan;
-use crate::config::duration::{display, seconds};
 use crate::config::file::{Checked, ConfigFile};
-use crate::config::text::Written;
+use crate::config::text::{Written, seconds};
 
 /// The largest payload (R21).
 const MAX_BYTES: usize = 1024 * 1024;

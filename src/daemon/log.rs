@@ -1,11 +1,10 @@
 //! Log lines of the loop.
 
-use std::error::Error;
-
 use resourcesync::listing::Listing;
 use resourcesync::receive::ReceivedChange;
 use resourcesync::uri::Topic;
 use tracing::{Level, debug, error, info, warn};
+pub use websub::http::failure::error_chain;
 
 use crate::announce::event::{DropCause, Fact};
 use crate::announce::plan::{Plan, is_broker_name};
@@ -32,18 +31,6 @@ pub fn log_report(report: &TreeReport, plan: &Plan) {
     } else {
         debug!(%mount, files, "sweeping {mount}, {found} so far");
     }
-}
-
-/// Returns an error with its causes, in one line.
-pub fn error_chain(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    line
 }
 
 /// Logs a fact of the engine.

@@ -99,7 +99,7 @@ fn blocks_and_their_marks_are_known() {
 /// A README cannot be tested: it has the example that its crate's documentation begins with, without what that hides.
 #[test]
 fn examples_of_the_crates_are_those_that_are_tested() {
-    for name in ["resourcesync", "websub"] {
+    for name in ["destination", "resourcesync", "websub"] {
         let text = |path| fs::read_to_string(format!("crates/{name}/{path}")).unwrap();
         let (library, readme) = (text("src/lib.rs"), text("README.md"));
         let documentation = library

@@ -56,6 +56,7 @@ pub mod channel_kind;
 mod characters;
 pub mod datetime;
 pub mod document;
+pub mod duration;
 pub mod escape;
 pub mod feed;
 mod file_spans;

@@ -9,10 +9,9 @@ use tokio::time::Instant;
 use websub::retry::backoff;
 use websub::subscriber::{CallbackSubscription, Decision, SubscribeError};
 
-use crate::cli::Exit;
-use crate::cli::listen::channels::current_hub;
-use crate::cli::listen::exit::Failure;
-use crate::cli::listen::{Listening, stopped};
+use crate::channels::current_hub;
+use crate::failure::{Failure, FailureKind};
+use crate::{Listening, stopped};
 
 /// Part of a lease after which it is renewed.
 const RENEWAL: f64 = 0.8;
@@ -106,7 +105,7 @@ impl Keeper {
                     &mut self.subscription,
                     &self.hub,
                     &self.topic,
-                    listening.lease,
+                    listening.options.lease,
                 )
                 .await;
             let mut next_at = match outcome {
@@ -197,7 +196,7 @@ impl Keeper {
         };
         let asked_for = error.retry_after();
         let failure = Failure::from(error);
-        let is_kept = self.is_verified || self.is_found_later || may_pass(failure.exit);
+        let is_kept = self.is_verified || self.is_found_later || may_pass(failure.kind);
         let wait = || asked_for.unwrap_or_else(|| backoff(attempts, fastrand::f64()));
         let wait = is_kept.then(wait);
         let is_first = attempts == 1 && !self.is_verified;
@@ -233,26 +232,26 @@ impl Keeper {
 
 /// Returns true for failures of a first request after which the same request may succeed: those of hubs that are busy, or
 /// that verify late. A hub that refuses or denies has decided.
-fn may_pass(exit: Exit) -> bool {
-    matches!(exit, Exit::Temporary | Exit::NotVerified)
+fn may_pass(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::Temporary | FailureKind::NotVerified)
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
-    use super::{Duration, Exit, Instant, Lease, may_pass};
+    use super::{Duration, FailureKind, Instant, Lease, may_pass};
 
     #[test]
     fn a_subscription_that_was_not_verified_is_requested_again() {
-        for (exit, want) in [
-            (Exit::Temporary, true),
-            (Exit::NotVerified, true),
-            (Exit::Refused, false),
-            (Exit::Denied, false),
-            (Exit::Failure, false),
+        for (kind, want) in [
+            (FailureKind::Temporary, true),
+            (FailureKind::NotVerified, true),
+            (FailureKind::Refused, false),
+            (FailureKind::Denied, false),
+            (FailureKind::Other, false),
         ] {
-            assert_eq!(may_pass(exit), want, "{exit:?}");
+            assert_eq!(may_pass(kind), want, "{kind:?}");
         }
     }
 

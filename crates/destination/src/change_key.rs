@@ -141,23 +141,29 @@ impl TryFrom<String> for KeySet {
 }
 
 #[cfg(test)]
-mod tests {
-    use resourcesync::payload::ChangeKind;
+pub mod tests {
+    use resourcesync::listing::ListedEntry;
 
     use super::{Key, KeySet, Occurrences, ReceivedChange};
 
-    fn change(loc: &str, datetime: Option<&str>) -> ReceivedChange {
-        ReceivedChange {
-            loc: loc.to_owned(),
-            change: ChangeKind::Updated,
+    pub fn change(loc: &str, datetime: Option<&str>) -> ReceivedChange {
+        let entry = ListedEntry {
+            loc: Some(loc.to_owned()),
+            change: Some("updated".to_owned()),
             datetime: datetime.map(str::to_owned),
-            lastmod: None,
-            hash: None,
-            length: None,
-            media_type: None,
-            encoding: None,
-            links: Vec::new(),
-        }
+            ..ListedEntry::default()
+        };
+        ReceivedChange::of(entry).unwrap()
+    }
+
+    /// Changes such as `a 10:05:00`, `a 2027-01-01T00:00:00`, or `b` without a time.
+    pub fn changes(text: &str) -> Vec<ReceivedChange> {
+        let changes = text.split(", ").map(|text| match text.split_once(' ') {
+            Some((loc, time)) if time.contains('-') => change(loc, Some(&format!("{time}Z"))),
+            Some((loc, time)) => change(loc, Some(&format!("2026-11-20T{time}Z"))),
+            None => change(text, None),
+        });
+        changes.collect()
     }
 
     #[test]

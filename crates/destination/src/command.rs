@@ -5,10 +5,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use resourcesync::duration::display;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::signal::unix::{SignalKind, signal};
-
-use crate::config::duration::display;
 
 /// Time that a running command has to end after the signal to stop.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);

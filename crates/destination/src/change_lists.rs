@@ -8,11 +8,11 @@ use resourcesync::capability::Capability;
 use resourcesync::listing::{ListedEntry, Listing};
 use resourcesync::receive::{ReceivedChange, time_span};
 use tokio::time::Instant;
+use websub::http::failure::error_chain;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
-use crate::cli::listen::memory::Memory;
-use crate::cli::listen::missed::{Following, Missed, MissedSelection};
-use crate::daemon::log::error_chain;
+use crate::memory::Memory;
+use crate::missed::{Following, Missed, MissedSelection};
 
 /// Lists and indexes read at most.
 const MAX_DOCUMENTS: usize = 1_000;

@@ -1,49 +1,62 @@
-//! Failures of subscribing, with the exit codes that tell them apart.
+//! Failures of subscribing, and what tells them apart.
 
+use websub::http::failure::error_chain;
 use websub::hub::request::Rejection;
 use websub::subscriber::SubscribeError;
 use websub::subscriber::retrieve::RetrieveError;
-
-use crate::cli::Exit;
-use crate::daemon::log::error_chain;
 
 /// A failure that ends `listen`, unless other subscriptions go on.
 #[derive(Debug)]
 pub struct Failure {
     /// The error with its causes.
     pub reason: String,
-    pub exit: Exit,
+    pub kind: FailureKind,
+}
+
+/// What a failure asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// A hub refuses a subscription request, or a broker the login or a destination.
+    Refused,
+    /// A hub, topic or broker fails in a way that may pass.
+    Temporary,
+    /// A hub does not verify a subscription.
+    NotVerified,
+    /// A hub denies a subscription.
+    Denied,
+    /// Anything else.
+    Other,
 }
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
         Failure {
             reason: error_chain(error.as_ref()),
-            exit: Exit::Failure,
+            kind: FailureKind::Other,
         }
     }
 }
 
 impl From<RetrieveError> for Failure {
     fn from(error: RetrieveError) -> Failure {
-        let exit = if error.is_temporary() {
-            Exit::Temporary
+        let kind = if error.is_temporary() {
+            FailureKind::Temporary
         } else {
-            Exit::Failure
+            FailureKind::Other
         };
         let reason = error_chain(&error);
-        Failure { reason, exit }
+        Failure { reason, kind }
     }
 }
 
 impl From<SubscribeError> for Failure {
     fn from(error: SubscribeError) -> Failure {
-        let exit = match &error {
-            error if error.is_temporary() => Exit::Temporary,
-            SubscribeError::Refused { .. } => Exit::Refused,
-            SubscribeError::Denied { .. } => Exit::Denied,
-            SubscribeError::NotVerified { .. } => Exit::NotVerified,
-            _ => Exit::Failure,
+        let kind = match &error {
+            error if error.is_temporary() => FailureKind::Temporary,
+            SubscribeError::Refused { .. } => FailureKind::Refused,
+            SubscribeError::Denied { .. } => FailureKind::Denied,
+            SubscribeError::NotVerified { .. } => FailureKind::NotVerified,
+            _ => FailureKind::Other,
         };
         let mut reason = error_chain(&error);
         let is_named = |rejection: Rejection| reason.contains(&rejection.to_string());
@@ -58,7 +71,7 @@ impl From<SubscribeError> for Failure {
                        rsnotify hub) needs allow_callback_networks = [\"127.0.0.0/8\", \"::1\"], or the network, and \
                        callback_ports only if that names ports";
         }
-        Failure { reason, exit }
+        Failure { reason, kind }
     }
 }
 
@@ -67,7 +80,7 @@ mod tests {
     use resourcesync::uri::Hub;
     use rstest::rstest;
 
-    use super::{Exit, Failure, Rejection, SubscribeError};
+    use super::{Failure, FailureKind, Rejection, SubscribeError};
 
     fn refused(status: u16, excerpt: &str) -> SubscribeError {
         SubscribeError::Refused {
@@ -96,23 +109,23 @@ mod tests {
     }
 
     #[rstest]
-    #[case(refused(400, ""), Exit::Refused)]
-    #[case(refused(403, ""), Exit::Refused)]
-    #[case(refused(429, ""), Exit::Temporary)]
-    #[case(refused(503, ""), Exit::Temporary)]
+    #[case(refused(400, ""), FailureKind::Refused)]
+    #[case(refused(403, ""), FailureKind::Refused)]
+    #[case(refused(429, ""), FailureKind::Temporary)]
+    #[case(refused(503, ""), FailureKind::Temporary)]
     #[case(
         SubscribeError::NoAnswer { hub: Hub::new("h"), reason: String::new() },
-        Exit::Temporary
+        FailureKind::Temporary
     )]
     #[case(
         SubscribeError::Denied { hub: Hub::new("h"), reason: String::new() },
-        Exit::Denied
+        FailureKind::Denied
     )]
     #[case(
         SubscribeError::NotVerified { hub: Hub::new("h"), callback: String::new() },
-        Exit::NotVerified
+        FailureKind::NotVerified
     )]
-    fn each_failure_has_its_exit_code(#[case] error: SubscribeError, #[case] want: Exit) {
-        assert_eq!(Failure::from(error).exit, want);
+    fn each_failure_has_its_kind(#[case] error: SubscribeError, #[case] want: FailureKind) {
+        assert_eq!(Failure::from(error).kind, want);
     }
 }

@@ -1,16 +1,15 @@
 //! Reports of events and notifications, printed on a thread of its own: a reader that pauses delays neither signals nor
 //! subscriptions.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
-use resourcesync::escape::escaped;
+use resourcesync::escape::{escaped, escaped_lines};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
+use websub::http::failure::error_chain;
 
-use crate::cli::listen::STOP_PRINTING_AFTER;
-use crate::cli::output::{Output, counted};
-use crate::daemon::log::error_chain;
+use crate::STOP_PRINTING_AFTER;
 
 /// Texts that wait at most. Further events are dropped, and further notifications wait to be handed over.
 const WAITING: usize = 1_024;
@@ -162,18 +161,14 @@ impl Reporter {
     /// Reports that missed changes could not be read.
     pub fn not_caught_up(&self, topic: &str, reason: &str) {
         let sentence = format!("cannot catch up with {topic}: {reason}");
-        self.report(
-            "not_caught_up",
-            topic,
-            json!({ "reason": reason }),
-            sentence,
-        );
+        self.failed("not_caught_up", topic, reason, sentence);
     }
 
     /// Reports that missed changes were read from Change Lists.
     pub fn caught_up(&self, topic: &str, changes: usize) {
-        let missed = counted(changes, "missed change");
-        let sentence = format!("caught up with {topic}: {missed} in its Change Lists");
+        let noun = if changes == 1 { "change" } else { "changes" };
+        let sentence =
+            format!("caught up with {topic}: {changes} missed {noun} in its Change Lists");
         self.report("caught_up", topic, json!({ "changes": changes }), sentence);
     }
 
@@ -200,43 +195,40 @@ impl Reporter {
             None => "it is not signed".to_owned(),
         };
         let sentence = format!("a notification of {topic} is ignored: {why}");
-        self.report(
-            "bad_signature",
-            topic,
-            json!({ "signature": signature }),
-            sentence,
-        );
+        let details = json!({ "signature": signature });
+        self.report("bad_signature", topic, details, sentence);
     }
 
     /// Reports a delivery that is no notification.
     pub fn invalid(&self, topic: &str, reason: &str) {
         let sentence = format!("the content delivered for {topic} is no notification: {reason}");
-        self.report("invalid", topic, json!({ "reason": reason }), sentence);
+        self.failed("invalid", topic, reason, sentence);
     }
 
     /// Reports entries of a change notification without `loc` or `change`, which were left out.
     pub fn skipped(&self, topic: &str, entries: usize) {
-        let skipped = counted(entries, "entry");
-        let sentence = format!("a notification of {topic} has {skipped} without loc or change");
+        let noun = if entries == 1 { "entry" } else { "entries" };
+        let sentence =
+            format!("a notification of {topic} has {entries} {noun} without loc or change");
         self.report("skipped", topic, json!({ "entries": entries }), sentence);
     }
 
     /// Reports that the command failed, so that the notification has to be delivered again.
     pub fn command_failed(&self, topic: &str, reason: &str) {
         let sentence = format!("the command failed for a notification of {topic}: {reason}");
-        self.report(
-            "command_failed",
-            topic,
-            json!({ "reason": reason }),
-            sentence,
-        );
+        self.failed("command_failed", topic, reason, sentence);
     }
 
     /// Reports that the state file could not be written.
     pub fn not_saved(&self, topic: &str, error: &anyhow::Error) {
         let reason = error_chain(error.as_ref());
         let sentence = format!("cannot save the state of {topic}: {reason}");
-        self.report("not_saved", topic, json!({ "reason": reason }), sentence);
+        self.failed("not_saved", topic, &reason, sentence);
+    }
+
+    /// Reports an event that has a reason.
+    fn failed(&self, event: &str, topic: &str, reason: &str, sentence: String) {
+        self.report(event, topic, json!({ "reason": reason }), sentence);
     }
 
     fn report(&self, event: &str, topic: &str, details: Value, sentence: String) {
@@ -258,14 +250,19 @@ impl Reporter {
 
 impl Text {
     fn print(&self) -> io::Result<()> {
-        let mut out = Output::new();
+        let mut out = io::stdout().lock();
         match self {
             Text::Message(text) => return writeln!(io::stderr(), "rsnotify: {}", escaped(text)),
             Text::Announcement(text) => return writeln!(io::stderr(), "{text}"),
-            Text::Line(text) => out.exact(format!("{text}\n").as_bytes())?,
-            Text::Lines(text) => out.write_all(text.as_bytes())?,
+            Text::Line(text) => out.write_all(format!("{text}\n").as_bytes())?,
+            // It cannot control a terminal, and JSON stays as it is.
+            Text::Lines(text) => out.write_all(escaped_lines(text).as_bytes())?,
+            Text::Document(text) if out.is_terminal() => {
+                let text = String::from_utf8_lossy(text);
+                out.write_all(format!("{}\n", escaped_lines(&text)).as_bytes())?;
+            }
             Text::Document(text) => {
-                out.foreign(text)?;
+                out.write_all(text)?;
                 writeln!(out)?;
             }
         }

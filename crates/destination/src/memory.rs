@@ -7,9 +7,9 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::receive::{ReceivedChange, time_span};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::listen::change_key::{Key, KeySet, Occurrences};
-use crate::cli::listen::missed::Missed;
-use crate::cli::listen::notification::Handed;
+use crate::change_key::{Key, KeySet, Occurrences};
+use crate::missed::Missed;
+use crate::notification::Handed;
 
 /// Digests of notifications kept to recognise repeats: more than a hub has in flight.
 const DIGESTS: usize = 32;
@@ -252,29 +252,19 @@ fn shorten<T>(kept: &mut VecDeque<T>, most: usize) {
 
 #[cfg(test)]
 mod tests {
-    use resourcesync::payload::ChangeKind;
     use rstest::rstest;
 
     use super::{ChannelKind, EDGE_KEYS, Handed, Key, Memory, Missed, ReceivedChange, Relation};
-    use crate::cli::listen::notification::Entries;
+    use crate::change_key::tests::{change, changes};
+    use crate::notification::Entries;
 
-    fn change(loc: &str, datetime: Option<&str>) -> ReceivedChange {
-        ReceivedChange {
-            loc: loc.to_owned(),
-            change: ChangeKind::Updated,
-            datetime: datetime.map(str::to_owned),
-            lastmod: None,
-            hash: None,
-            length: None,
-            media_type: None,
-            encoding: None,
-            links: Vec::new(),
-        }
-    }
-
-    /// A notification between two times without changes.
+    /// A notification between two times, such as `10:00:00Z`, without changes.
     fn notification(from: &str, until: &str, body: &str) -> Handed {
-        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let text = |time: &str| match time {
+            "" => None,
+            time if time.contains(':') => Some(format!("2026-11-20T{time}")),
+            other => Some(other.to_owned()),
+        };
         Handed {
             topic: "https://e.org/t".to_owned(),
             kind: ChannelKind::Change,
@@ -297,13 +287,9 @@ mod tests {
 
     /// A memory of one notification, up to 10:00:00.
     fn memory() -> Memory {
-        let first = notification("2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z", "first");
+        let first = notification("09:00:00Z", "10:00:00Z", "first");
         assert_eq!(Memory::default().relation(&first), Relation::Next);
-        after(
-            &Memory::default(),
-            &first,
-            &[change("a", Some("2026-11-20T10:00:00Z"))],
-        )
+        after(&Memory::default(), &first, &changes("a 10:00:00"))
     }
 
     fn is_missed(memory: &Memory, change: &ReceivedChange) -> bool {
@@ -321,28 +307,18 @@ mod tests {
         }
     }
 
-    /// Changes such as `a 10:05:00`, or `b` without a time.
-    fn changes(texts: &[&str]) -> Vec<ReceivedChange> {
-        let changes = texts.iter().map(|text| {
-            let (loc, time) = text.split_once(' ').unwrap_or((text, ""));
-            let time = (!time.is_empty()).then(|| format!("2026-11-20T{time}Z"));
-            change(loc, time.as_deref())
-        });
-        changes.collect()
-    }
-
     /// Changes from Change Lists.
-    fn missed(texts: &[&str]) -> Vec<Missed> {
-        changes(texts).into_iter().map(listed).collect()
+    fn missed(text: &str) -> Vec<Missed> {
+        changes(text).into_iter().map(listed).collect()
     }
 
     #[rstest]
-    #[case::the_next("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", Relation::Next)]
-    #[case::as_an_equal_time("2026-11-20T11:00:00+01:00", "2026-11-20T10:05:00Z", Relation::Next)]
-    #[case::later("2026-11-20T10:00:00.000001Z", "2026-11-20T10:05:00Z", Relation::Gap)]
-    #[case::overlapping("2026-11-20T09:00:00Z", "2026-11-20T10:05:00Z", Relation::Overlap)]
-    #[case::before("2026-11-20T08:00:00Z", "2026-11-20T09:00:00Z", Relation::Overlap)]
-    #[case::the_same_end("2026-11-20T09:30:00Z", "2026-11-20T10:00:00Z", Relation::Repeat)]
+    #[case::the_next("10:00:00Z", "10:05:00Z", Relation::Next)]
+    #[case::as_an_equal_time("11:00:00+01:00", "10:05:00Z", Relation::Next)]
+    #[case::later("10:00:00.000001Z", "10:05:00Z", Relation::Gap)]
+    #[case::overlapping("09:00:00Z", "10:05:00Z", Relation::Overlap)]
+    #[case::before("08:00:00Z", "09:00:00Z", Relation::Overlap)]
+    #[case::the_same_end("09:30:00Z", "10:00:00Z", Relation::Repeat)]
     #[case::without_times("", "", Relation::Next)]
     #[case::no_time("soon", "later", Relation::Next)]
     fn an_interval_has_a_relation_to_the_last(
@@ -370,9 +346,9 @@ mod tests {
     fn the_first_subscription_counts_until_there_is_a_notification() {
         let mut memory = Memory::new(None, None);
         memory.since = Some("2026-11-20T10:00:00Z".to_owned());
-        let before = notification("2026-11-20T08:00:00Z", "2026-11-20T09:00:00Z", "before");
+        let before = notification("08:00:00Z", "09:00:00Z", "before");
         assert_eq!(memory.relation(&before), Relation::Next);
-        let later = notification("2026-11-20T11:00:00Z", "2026-11-20T12:00:00Z", "later");
+        let later = notification("11:00:00Z", "12:00:00Z", "later");
         assert_eq!(memory.relation(&later), Relation::Gap);
         assert_eq!(memory.known_until(), Some("2026-11-20T10:00:00Z"));
         let at = |time| change("b", Some(time));
@@ -385,7 +361,7 @@ mod tests {
 
     #[test]
     fn an_earlier_notification_does_not_move_the_last_until_back() {
-        let late = notification("2026-11-20T08:00:00Z", "2026-11-20T09:00:00Z", "late");
+        let late = notification("08:00:00Z", "09:00:00Z", "late");
         let after = memory().after(&late);
         assert_eq!(after.until.as_deref(), Some("2026-11-20T10:00:00Z"));
     }
@@ -410,7 +386,7 @@ mod tests {
         for undated in [change("b", None), change("b", Some("yesterday"))] {
             let memory = memory();
             assert!(is_missed(&memory, &undated));
-            let next = notification("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", "next");
+            let next = notification("10:00:00Z", "10:05:00Z", "next");
             let told = after(&memory, &next, std::slice::from_ref(&undated));
             assert!(!is_missed(&told, &undated));
             let mut missed = [listed(undated.clone())];
@@ -424,67 +400,67 @@ mod tests {
 
     #[test]
     fn changes_from_lists_do_not_move_the_last_until() {
-        let mut memory = memory().after_missed(&missed(&["b 10:05:31", "c"]));
+        let mut memory = memory().after_missed(&missed("b 10:05:31, c"));
         assert_eq!(memory.until.as_deref(), Some("2026-11-20T10:00:00Z"));
-        for known in changes(&["b 10:05:31", "c"]) {
+        for known in changes("b 10:05:31, c") {
             assert!(!is_missed(&memory, &known), "{known:?}");
         }
         // A list that was written late has one of the same time, and the notification has them all.
-        assert!(is_missed(&memory, &changes(&["d 10:05:31"])[0]));
-        let all = notification("2026-11-20T10:00:00Z", "2026-11-20T10:05:31Z", "all");
+        assert!(is_missed(&memory, &changes("d 10:05:31")[0]));
+        let all = notification("10:00:00Z", "10:05:31Z", "all");
         assert_eq!(memory.relation(&all), Relation::Next);
-        let mut told = changes(&["b 10:05:31", "c", "d 10:05:31"]);
+        let mut told = changes("b 10:05:31, c, d 10:05:31");
         memory.remove_caught_up(&mut told);
-        assert_eq!(told, changes(&["d 10:05:31"]));
+        assert_eq!(told, changes("d 10:05:31"));
         // They count once.
-        let mut again = changes(&["b 10:05:31", "c"]);
+        let mut again = changes("b 10:05:31, c");
         memory.remove_caught_up(&mut again);
         assert_eq!(again.len(), 2);
         let after = after(&memory, &all, &told);
-        for known in changes(&["b 10:05:31", "c", "d 10:05:31"]) {
+        for known in changes("b 10:05:31, c, d 10:05:31") {
             assert!(!is_missed(&after, &known), "{known:?}");
         }
-        assert!(is_missed(&after, &changes(&["e 10:05:31"])[0]));
+        assert!(is_missed(&after, &changes("e 10:05:31")[0]));
     }
 
     #[test]
     fn what_follows_a_caught_up_change_of_the_same_key_is_kept() {
-        let mut memory = memory().after_missed(&missed(&["x"]));
-        let mut told = changes(&["x", "y", "x"]);
+        let mut memory = memory().after_missed(&missed("x"));
+        let mut told = changes("x, y, x");
         memory.remove_caught_up(&mut told);
-        assert_eq!(told, changes(&["y", "x"]));
+        assert_eq!(told, changes("y, x"));
     }
 
     #[test]
     fn a_notification_forgets_the_caught_up_changes_that_it_covers() {
-        let memory = memory().after_missed(&missed(&["b 10:04:00", "c 10:06:00", "d"]));
-        let next = notification("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", "next");
+        let memory = memory().after_missed(&missed("b 10:04:00, c 10:06:00, d"));
+        let next = notification("10:00:00Z", "10:05:00Z", "next");
         let mut memory = memory.after(&next);
-        let mut told = changes(&["b 10:04:00", "c 10:06:00", "d"]);
+        let mut told = changes("b 10:04:00, c 10:06:00, d");
         memory.remove_caught_up(&mut told);
-        assert_eq!(told, changes(&["b 10:04:00", "d"]));
+        assert_eq!(told, changes("b 10:04:00, d"));
     }
 
     #[test]
     fn our_own_time_never_becomes_the_last_until() {
         let mut memory = Memory::new(None, None);
         memory.since = Some("2026-11-20T10:00:00Z".to_owned());
-        let memory = memory.after_listed(&missed(&["a 10:00:00", "b"]));
-        for listed in changes(&["a 10:00:00", "b"]) {
+        let memory = memory.after_listed(&missed("a 10:00:00, b"));
+        for listed in changes("a 10:00:00, b") {
             assert!(!is_missed(&memory, &listed), "{listed:?}");
         }
-        assert!(is_missed(&memory, &changes(&["c"])[0]));
-        let memory = memory.after_missed(&missed(&["c"]));
+        assert!(is_missed(&memory, &changes("c")[0]));
+        let memory = memory.after_missed(&missed("c"));
         assert_eq!(memory.until, None);
-        let first = notification("2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z", "first");
+        let first = notification("09:00:00Z", "10:00:00Z", "first");
         assert_eq!(memory.relation(&first), Relation::Next);
     }
 
     #[test]
     fn a_listed_change_that_is_not_announced_yet_stays_missed() {
-        let memory = memory().after_listed(&missed(&["a 10:00:05", "b"]));
-        assert!(is_missed(&memory, &changes(&["a 10:00:05"])[0]));
-        assert!(!is_missed(&memory, &changes(&["b"])[0]));
+        let memory = memory().after_listed(&missed("a 10:00:05, b"));
+        assert!(is_missed(&memory, &changes("a 10:00:05")[0]));
+        assert!(!is_missed(&memory, &changes("b")[0]));
     }
 
     #[test]
@@ -505,7 +481,7 @@ mod tests {
             serde_json::from_str::<Memory>("{}").unwrap(),
             Memory::default()
         );
-        let caught_up = memory().after_missed(&missed(&["b 10:05:31", "c"]));
+        let caught_up = memory().after_missed(&missed("b 10:05:31, c"));
         let text = serde_json::to_string(&caught_up).unwrap();
         assert_eq!(serde_json::from_str::<Memory>(&text).unwrap(), caught_up);
     }

@@ -1,9 +1,8 @@
-//! `listen --broker`: the messages of a broker's destinations, each acknowledged once it was printed, or once the command
+//! The messages of a broker's destinations, each acknowledged once it was printed, or once the command
 //! has exited with 0.
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,21 +13,18 @@ use messaging::refusal::BrokerError;
 use messaging::settings::BrokerSettings;
 use messaging::subscribe::{BrokerSubscription, MessageSelection};
 use resourcesync::escape::escaped;
+use resourcesync::feed::{Feed, ItemChange, change_term};
 use resourcesync::receive::Notification;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::cli::Exit;
-use crate::cli::listen::command::Run;
-use crate::cli::listen::exit::Failure;
-use crate::cli::listen::notification::Handed;
-use crate::cli::listen::reporter::{Reporter, Text};
-use crate::cli::listen::{CLOSE_TIMEOUT, of_output, second_signal, stop_signals, stopped};
-use crate::cli::no_broker;
-use crate::cli::options::ListenOptions;
-use crate::config::Config;
-use crate::daemon::log::error_chain;
-use resourcesync::feed::{Feed, ItemChange, change_term};
+use crate::command::Run;
+use crate::failure::{Failure, FailureKind};
+use crate::notification::Handed;
+use crate::reporter::{Reporter, Text};
+use crate::{
+    CLOSE_TIMEOUT, ExecOptions, OutputOptions, of_output, second_signal, stop_signals, stopped,
+};
 
 /// Properties of messages that a line of JSON has beside what is read of the payload.
 const PROPERTIES: [&str; 6] = ["messageId", "format", "kind", "source", "topic", "user"];
@@ -43,17 +39,16 @@ enum MessageContent {
 
 /// Reads messages until a signal comes, or until the output is closed.
 pub async fn run(
-    name: &str,
-    file: Option<&Path>,
-    options: &ListenOptions,
+    settings: BrokerSettings,
+    wanted: MessageSelection,
+    output: &OutputOptions,
     reporter: &Reporter,
 ) -> Result<(), Failure> {
     let stop = stop_signals().context("cannot wait for signals")?;
-    let (settings, wanted) = wanted(name, file, options)?;
     let listener = BrokerListener {
         settings,
         wanted,
-        options,
+        output,
         reporter,
         stop: stop.subscribe(),
     };
@@ -63,57 +58,11 @@ pub async fn run(
     }
 }
 
-/// Returns the broker of the configuration, and the requested subscription.
-fn wanted(
-    name: &str,
-    file: Option<&Path>,
-    options: &ListenOptions,
-) -> Result<(BrokerSettings, MessageSelection), Failure> {
-    let wrong = |reason| Failure {
-        reason,
-        exit: Exit::Configuration,
-    };
-    let config = Config::load_brokers(file).map_err(|error| wrong(error_chain(&error)))?;
-    let all = config.broker_settings();
-    let all = all.map_err(|error| wrong(error_chain(&error)))?;
-    let mut all = config.brokers.iter().zip(all);
-    let found = all.find(|(broker, _)| broker.name.as_str() == name);
-    let (broker, settings) = found.ok_or_else(|| no_broker(&config, name))?;
-    let sources = broker.sources.iter().flatten();
-    let mut sources: Vec<&str> = sources.map(String::as_str).collect();
-    if sources.is_empty() {
-        let all = config.sources.iter();
-        sources = all.map(|source| source.name.as_str()).collect();
-    }
-    // Without a source in its name, a destination is that of all.
-    if sources.is_empty() && !settings.destination.contains("{source}") {
-        sources.push("");
-    }
-    let of_sources = || sources.iter().map(|source| settings.destination_of(source));
-    let named = options.destination.as_ref();
-    let mut destinations = named.map_or_else(|| of_sources().collect(), |one| vec![one.clone()]);
-    destinations.dedup();
-    if destinations.is_empty() {
-        let (name, destination) = (&settings.name, &settings.destination);
-        return Err(wrong(format!(
-            "the destination of {name} is {destination}, and there is no [[source]]: name it with --destination, or the \
-             sources in [[broker]]"
-        )));
-    }
-    let wanted = MessageSelection {
-        destinations,
-        selector: options.selector.clone(),
-        durable: options.durable.clone(),
-        leaves_damaged: options.strict,
-    };
-    Ok((settings, wanted))
-}
-
 /// A reader of a broker that hands changes over.
 struct BrokerListener<'a> {
     settings: BrokerSettings,
     wanted: MessageSelection,
-    options: &'a ListenOptions,
+    output: &'a OutputOptions,
     reporter: &'a Reporter,
     stop: watch::Receiver<u32>,
 }
@@ -189,7 +138,7 @@ impl BrokerListener<'_> {
     /// Hands a message over. Returns false if it was stopped before that.
     async fn hand_over(&self, message: &Frame) -> io::Result<bool> {
         let content = MessageContent::of(message);
-        if let Some(command) = &self.options.exec {
+        if let Some(command) = &self.output.exec {
             let json = content.json(message);
             let run = Run {
                 input: format!("{json}\n"),
@@ -200,9 +149,9 @@ impl BrokerListener<'_> {
             };
             return Ok(self.execute(run, command).await);
         }
-        let text = if self.options.json {
+        let text = if self.output.json {
             Text::Line(content.json(message).to_string())
-        } else if self.options.xml {
+        } else if self.output.xml {
             Text::Document(message.body.clone())
         } else {
             Text::Lines(content.text(message))
@@ -212,11 +161,10 @@ impl BrokerListener<'_> {
 
     /// Runs the command until it exits with 0: no message after this one is handed over before. Returns false if it was
     /// stopped before that.
-    async fn execute(&self, run: Run<'_>, command: &str) -> bool {
-        let timeout = self.options.exec_timeout;
+    async fn execute(&self, run: Run<'_>, command: &ExecOptions) -> bool {
         for failures in 0.. {
             let running = run.clone();
-            let outcome = running.execute(command, timeout, stopped(&self.stop));
+            let outcome = running.execute(&command.line, command.timeout, stopped(&self.stop));
             let Err(reason) = outcome.await else {
                 return true;
             };
@@ -314,12 +262,12 @@ fn wait(failures: usize) -> Duration {
 
 /// Returns the failure of the first attempt, which ends the command.
 fn failure(settings: &BrokerSettings, error: BrokerError) -> Failure {
-    let exit = match &error {
-        error if error.needs_operator() => Exit::Refused,
-        BrokerError::Version(_) | BrokerError::Frame(_) => Exit::Failure,
-        _ => Exit::Temporary,
+    let kind = match &error {
+        error if error.needs_operator() => FailureKind::Refused,
+        BrokerError::Version(_) | BrokerError::Frame(_) => FailureKind::Other,
+        _ => FailureKind::Temporary,
     };
     let (name, address) = (&settings.name, &settings.address);
     let reason = format!("cannot read from broker {name} at {address}: {error}");
-    Failure { reason, exit }
+    Failure { reason, kind }
 }

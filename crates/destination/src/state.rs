@@ -16,8 +16,8 @@ use smart_default::SmartDefault;
 use websub::secret::Secret;
 use websub::subscriber::CallbackKey;
 
-use crate::cli::listen::channels::ListenedChannel;
-use crate::cli::listen::memory::Memory;
+use crate::channels::ListenedChannel;
+use crate::memory::Memory;
 
 const VERSION: u32 = 1;
 /// Time to wait for the lock: a command that is just being started holds it until it runs, even if the `listen` that

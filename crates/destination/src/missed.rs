@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::receive::{ReceivedChange, time_span};
 
-use crate::cli::listen::change_key::{Key, Occurrences};
-use crate::cli::listen::memory::Memory;
+use crate::change_key::{Key, Occurrences};
+use crate::memory::Memory;
 
 /// Distance from now beyond which a change is dated in the future, so that its time says nothing.
 const AHEAD: SignedDuration = SignedDuration::from_mins(5);
@@ -117,34 +117,10 @@ impl<'a> MissedSelection<'a> {
 #[cfg(test)]
 mod tests {
     use resourcesync::channel_kind::ChannelKind;
-    use resourcesync::payload::ChangeKind;
 
-    use super::{Following, Key, Memory, MissedSelection, ReceivedChange, Timestamp};
-    use crate::cli::listen::notification::{Entries, Handed};
-
-    /// A list of changes such as `a 10:05:00`, or `b` without a time.
-    fn list(text: &str) -> Vec<ReceivedChange> {
-        let changes = text.split(", ").map(|change| {
-            let (loc, time) = change.split_once(' ').unwrap_or((change, ""));
-            let day = if time.contains('-') {
-                ""
-            } else {
-                "2026-11-20T"
-            };
-            ReceivedChange {
-                loc: loc.to_owned(),
-                change: ChangeKind::Updated,
-                datetime: (!time.is_empty()).then(|| format!("{day}{time}Z")),
-                lastmod: None,
-                hash: None,
-                length: None,
-                media_type: None,
-                encoding: None,
-                links: Vec::new(),
-            }
-        });
-        changes.collect()
-    }
+    use super::{Following, Key, Memory, MissedSelection, Timestamp};
+    use crate::change_key::tests::changes;
+    use crate::notification::{Entries, Handed};
 
     fn time(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -164,18 +140,18 @@ mod tests {
             until: Some("2026-11-20T10:00:00Z".to_owned()),
             up: None,
             caught_up: false,
-            entries: Entries::Change(list(told)),
+            entries: Entries::Change(changes(told)),
             digest: String::new(),
         };
         let memory = Memory::default().after(&told);
-        let following = following.map(|(from, changes)| Following {
+        let following = following.map(|(from, later)| Following {
             from: time(from),
-            keys: list(changes).iter().map(Key::of).collect(),
+            keys: changes(later).iter().map(Key::of).collect(),
         });
         let now = time("2026-11-20T12:00:00Z");
         let mut selection = MissedSelection::new(&memory, following.as_ref(), now);
         for text in lists {
-            selection.add(list(text));
+            selection.add(changes(text));
         }
         let missed = selection.in_order().into_iter();
         missed

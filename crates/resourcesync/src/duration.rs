@@ -1,8 +1,6 @@
-//! Durations as the file writes them: a whole number and a unit.
+//! Durations as people write them: a whole number and a unit.
 
 use std::time::Duration;
-
-use crate::config::text::{TextValue, Written};
 
 /// The longest duration that is accepted; more is surely a slip, and would overflow a calendar.
 const LONGEST_DAYS: u64 = 3650;
@@ -16,25 +14,11 @@ const UNITS: [(&str, u64); 5] = [
     ("ms", 1),
 ];
 
-impl TextValue for Duration {
-    const PATTERN: &'static str = "^[0-9]+(ms|s|m|h|d)$";
-    const NUMBER: &'static str = "{}s";
-
-    fn read(text: &str) -> Result<Duration, String> {
-        parse(text)
-    }
-
-    fn write(&self) -> String {
-        display(*self)
-    }
-}
-
-/// Returns a number of seconds as a value of a key.
-pub const fn seconds(seconds: u64) -> Written<Duration> {
-    Written(Duration::from_secs(seconds))
-}
-
 /// Reads `"100ms"`, `"2s"`, `"5m"`, `"12h"` or `"30d"`.
+///
+/// # Errors
+///
+/// If it is no duration, or too long, with the reason.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(0));
     let mut units = UNITS.iter();

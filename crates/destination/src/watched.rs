@@ -9,10 +9,10 @@ use resourcesync::uri::Topic;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cli::listen::channels::{FoundChannels, ListenedChannel, channels};
-use crate::cli::listen::memory::Memory;
-use crate::cli::listen::state::SavedSubscription;
-use crate::cli::listen::{LOOK_AGAIN_AFTER, Listening, MIN_LOOK, READ_AGAIN_AFTER, wait_after};
+use crate::channels::{FoundChannels, ListenedChannel, channels};
+use crate::memory::Memory;
+use crate::state::SavedSubscription;
+use crate::{LOOK_AGAIN_AFTER, Listening, MIN_LOOK, READ_AGAIN_AFTER, wait_after};
 
 /// The Capability Lists and Source Descriptions that were given, and the topics that they led to.
 pub struct WatchedDocuments {

@@ -11,9 +11,8 @@ use url::Url;
 use websub::subscriber::discover::{Discovery, discover};
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
-use crate::cli::Exit;
-use crate::cli::listen::exit::Failure;
-use crate::cli::options::ListenOptions;
+use crate::TopicOptions;
+use crate::failure::{Failure, FailureKind};
 
 /// The place of a Source Description on its host.
 const WELL_KNOWN: &str = "/.well-known/resourcesync";
@@ -56,7 +55,7 @@ pub struct FoundChannels {
 /// # Errors
 ///
 /// If there is none. Capability Lists that cannot be read are among the unusable if others could be.
-pub async fn channels(asked: &str, options: &ListenOptions) -> Result<FoundChannels, Failure> {
+pub async fn channels(asked: &str, options: &TopicOptions) -> Result<FoundChannels, Failure> {
     let found = channels_at(asked, options).await;
     let url = Url::parse(asked).ok();
     let host = url.filter(|url| url.path() == "/" && url.query().is_none());
@@ -71,7 +70,7 @@ pub async fn channels(asked: &str, options: &ListenOptions) -> Result<FoundChann
     Ok(found)
 }
 
-async fn channels_at(asked: &str, options: &ListenOptions) -> Result<FoundChannels, Failure> {
+async fn channels_at(asked: &str, options: &TopicOptions) -> Result<FoundChannels, Failure> {
     let (kind, hub) = (options.kind, options.hub.as_ref());
     // The channel of a topic that was given itself; none without a hub.
     let of_topic = |topic: &Discovery| {
@@ -144,7 +143,7 @@ async fn channels_at(asked: &str, options: &ListenOptions) -> Result<FoundChanne
         // A failure that may pass, if there is one.
         found
             .unusable
-            .sort_by_key(|(_, failure)| failure.exit != Exit::Temporary);
+            .sort_by_key(|(_, failure)| failure.kind != FailureKind::Temporary);
         let reason = found.unusable.into_iter().next();
         return Err(reason.map_or_else(|| no_channel(asked, kind).into(), |(_, failure)| failure));
     }

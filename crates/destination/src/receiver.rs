@@ -10,20 +10,20 @@ use resourcesync::receive::{Notification, time_span};
 use resourcesync::uri::Topic;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
+use websub::http::failure::error_chain;
 use websub::retry::backoff;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use websub::subscriber::{CallbackRequest, ReceivedNotification};
 
-use crate::cli::listen::change_key::{Key, KeySet};
-use crate::cli::listen::change_lists::{Patience, ReadChanges, Unreadable, missed};
-use crate::cli::listen::channels::ListenedChannel;
-use crate::cli::listen::command::Run;
-use crate::cli::listen::memory::{Memory, Relation};
-use crate::cli::listen::missed::{Following, Missed};
-use crate::cli::listen::notification::{Entries, Handed};
-use crate::cli::listen::reporter::Text;
-use crate::cli::listen::{Listening, stopped};
-use crate::daemon::log::error_chain;
+use crate::change_key::{Key, KeySet};
+use crate::change_lists::{Patience, ReadChanges, Unreadable, missed};
+use crate::channels::ListenedChannel;
+use crate::command::Run;
+use crate::memory::{Memory, Relation};
+use crate::missed::{Following, Missed};
+use crate::notification::{Entries, Handed};
+use crate::reporter::Text;
+use crate::{Listening, stopped};
 
 /// Missed changes handed over at a time.
 const CHANGES_AT_A_TIME: usize = 1_000;
@@ -83,8 +83,7 @@ impl Receiver {
     pub async fn run(mut self) -> io::Result<()> {
         let listening = Arc::clone(&self.listening);
         let check = Arc::clone(&self.check);
-        let is_batch = listening.options.exec_batch;
-        let limit = if is_batch { BATCH } else { 1 };
+        let limit = if listening.is_batch() { BATCH } else { 1 };
         loop {
             let mut requests = Vec::new();
             let retry_at = self.retry.at;
@@ -335,7 +334,7 @@ impl Receiver {
     /// Hands notifications over, each remembered when it is, or with a batch all together. Returns false if the command
     /// failed, or if it is to stop before the last one, and an error if the output is closed.
     async fn hand_over(&mut self, mut hand_overs: Vec<HandOver>) -> io::Result<bool> {
-        let is_batch = self.listening.options.exec_batch;
+        let is_batch = self.listening.is_batch();
         let together = if is_batch { usize::MAX } else { 1 };
         for part in hand_overs.chunks_mut(together) {
             if !self.hand_over_together(part).await? {
@@ -351,7 +350,7 @@ impl Receiver {
     /// Hands notifications over together; with anything but a command, one at a time.
     async fn hand_over_together(&self, part: &[HandOver]) -> io::Result<bool> {
         let listening = &*self.listening;
-        let (options, stop) = (&listening.options, &listening.stop);
+        let (output, stop) = (&listening.output, &listening.stop);
         let all = part.iter().filter_map(|one| one.handed.as_ref());
         let (Some(first), Some(last)) = (all.clone().next(), all.clone().next_back()) else {
             return Ok(true);
@@ -359,7 +358,7 @@ impl Receiver {
         if *stop.borrow() > 0 {
             return Ok(false);
         }
-        if let Some(command) = &options.exec {
+        if let Some(command) = &output.exec {
             let mut input = String::new();
             for handed in all {
                 input += &serde_json::to_string(handed)?;
@@ -372,16 +371,16 @@ impl Receiver {
                 from: first.from.as_deref(),
                 until: last.until.as_deref(),
             };
-            let outcome = run.execute(command, options.exec_timeout, stopped(stop));
+            let outcome = run.execute(&command.line, command.timeout, stopped(stop));
             let outcome = outcome.await;
             if let Err(reason) = &outcome {
                 listening.reporter.command_failed(&last.topic, reason);
             }
             return Ok(outcome.is_ok());
         }
-        let text = if options.json {
+        let text = if output.json {
             Text::Line(serde_json::to_string(first)?)
-        } else if options.xml {
+        } else if output.xml {
             Text::Document(part[0].body.clone())
         } else {
             Text::Lines(first.to_string())
