@@ -97,6 +97,10 @@ impl Brokers {
     }
 
     /// Connects to a broker, unless there is a connection.
+    ///
+    /// # Errors
+    ///
+    /// If the broker cannot be reached, or refuses the connection.
     pub async fn connect(&self, name: &Hub) -> Result<(), BrokerError> {
         let Some(broker) = lock(&self.brokers).get(name).cloned() else {
             return Ok(());

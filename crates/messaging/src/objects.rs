@@ -39,6 +39,10 @@ pub struct AtomForm {
 }
 
 /// Returns a glob of the URIs of objects, in which `*` does not match `/`.
+///
+/// # Errors
+///
+/// If the text is no glob.
 pub fn object_glob(text: &str) -> Result<Glob, globset::Error> {
     GlobBuilder::new(text).literal_separator(true).build()
 }
@@ -438,6 +442,36 @@ mod tests {
         "#);
     }
 
+    /// A property of the messages of some changes.
+    fn properties(messages: &[Message], name: &str) -> Vec<String> {
+        let values = messages.iter().map(|message| message.property(name));
+        values
+            .map(|value| value.unwrap_or("-").to_owned())
+            .collect()
+    }
+
+    /// The only feed of the messages of one change.
+    fn feed(change: Change, form: &AtomForm) -> Feed {
+        let [message] = &messages(&body(vec![change]), 1, form)[..] else {
+            panic!("one message");
+        };
+        Feed::parse(&message.body).unwrap()
+    }
+
+    fn info_fedora() -> AtomForm {
+        AtomForm {
+            identifiers: Identifiers::InfoFedora,
+            ..AtomForm::default()
+        }
+    }
+
+    fn relocated() -> Option<Relocation> {
+        Some(Relocation {
+            from: "http://fedora:8080/".to_owned(),
+            to: "https://repo.example.org/".to_owned(),
+        })
+    }
+
     #[test]
     fn a_resource_is_its_own_object_unless_told_otherwise() {
         let body = body(vec![
@@ -445,51 +479,34 @@ mod tests {
             change("https://e.org/a/2", ChangeKind::Created, None),
             change("https://E.org/a/1", ChangeKind::Updated, None),
         ]);
-        let objects = |form: &AtomForm| -> Vec<(String, String, String)> {
-            let messages = messages(&body, 1, form);
-            let property = |message: &Message, name| message.property(name).unwrap().to_owned();
-            let parts = messages.iter().map(|message| {
-                (
-                    property(message, "objectUri"),
-                    property(message, "parentUri"),
-                    property(message, "itemCount"),
-                )
-            });
-            parts.collect()
-        };
-        let of = |object: &str, parent: &str, count: &str| {
-            (object.to_owned(), parent.to_owned(), count.to_owned())
-        };
-        assert_eq!(
-            objects(&AtomForm::default()),
-            [
-                of("https://e.org/a/1", "https://e.org/a/", "2"),
-                of("https://e.org/a/2", "https://e.org/a/", "1"),
-            ]
-        );
-        assert_eq!(
-            objects(&directories()),
-            [of("https://e.org/a/", "https://e.org/", "3")]
-        );
+        let own = messages(&body, 1, &AtomForm::default());
+        let shared = messages(&body, 1, &directories());
+        for (name, of_own, of_shared) in [
+            (
+                "objectUri",
+                ["https://e.org/a/1", "https://e.org/a/2"],
+                "https://e.org/a/",
+            ),
+            (
+                "parentUri",
+                ["https://e.org/a/", "https://e.org/a/"],
+                "https://e.org/",
+            ),
+            ("itemCount", ["2", "1"], "3"),
+        ] {
+            assert_eq!(properties(&own, name), of_own);
+            assert_eq!(properties(&shared, name), [of_shared]);
+        }
     }
 
     #[test]
     fn identifiers_and_locations_are_as_configured() {
         let form = AtomForm {
-            object: ObjectKind::Resource,
-            identifiers: Identifiers::InfoFedora,
-            location: Some(Relocation {
-                from: "http://fedora:8080/".to_owned(),
-                to: "https://repo.example.org/".to_owned(),
-            }),
-            types: Vec::new(),
+            location: relocated(),
+            ..info_fedora()
         };
-        let body = body(vec![change(
-            "http://fedora:8080/rest/books/1",
-            ChangeKind::Updated,
-            None,
-        )]);
-        let feed = Feed::parse(&messages(&body, 1, &form)[0].body).unwrap();
+        let loc = "http://fedora:8080/rest/books/1";
+        let feed = feed(change(loc, ChangeKind::Updated, None), &form);
         assert_eq!(feed.object, "info:fedora/books/1");
         assert_eq!(feed.parent.as_deref(), Some("info:fedora/books"));
         assert_eq!(feed.items[0].item, "info:fedora/books/1");
@@ -499,54 +516,40 @@ mod tests {
 
     #[test]
     fn each_author_of_an_object_has_a_feed_and_changes_of_an_item_keep_their_order() {
-        let by = |author: Option<&str>, loc: &str, kind| Change {
-            links: author
-                .map(|author| link("author", author))
-                .into_iter()
-                .collect(),
-            ..change(&format!("https://e.org/a/{loc}"), kind, None)
+        let by = |author: &str, loc: &str, kind| {
+            let mut change = change(&format!("https://e.org/a/{loc}"), kind, None);
+            change
+                .links
+                .extend((author != "-").then(|| link("author", author)));
+            change
         };
-        let (ada, bob) = (Some("mailto:ada@e.org"), Some("mailto:bob@e.org"));
+        let (ada, bob) = ("mailto:ada@e.org", "mailto:bob@e.org");
         let body = body(vec![
             by(ada, "1", ChangeKind::Created),
             by(bob, "2", ChangeKind::Created),
             by(ada, "3", ChangeKind::Created),
-            by(None, "4", ChangeKind::Created),
+            by("-", "4", ChangeKind::Created),
             by(ada, "2", ChangeKind::Deleted),
             by(ada, "1", ChangeKind::Updated),
             by(bob, "2", ChangeKind::Created),
         ]);
         let messages = messages(&body, 1, &directories());
-        let feeds = messages.iter().map(|message| {
+        let items = messages.iter().map(|message| {
             let feed = Feed::parse(&message.body).unwrap();
             assert_eq!(feed.object, "https://e.org/a/");
             assert!(feed.items.iter().all(|item| item.author == feed.author));
-            let user = message.property("user").map(str::to_owned);
             let items = feed.items.iter();
             let items = items.map(|item| item.item.rsplit('/').next().unwrap());
-            (user, items.collect::<String>())
+            items.collect::<String>()
         });
-        let feed =
-            |author: Option<&str>, items: &str| (author.map(str::to_owned), items.to_owned());
-        assert_eq!(
-            feeds.collect::<Vec<_>>(),
-            [
-                feed(ada, "13"),
-                feed(bob, "2"),
-                feed(None, "4"),
-                feed(ada, "21"),
-                feed(bob, "2"),
-            ]
-        );
+        assert_eq!(items.collect::<Vec<_>>(), ["13", "2", "4", "21", "2"]);
+        assert_eq!(properties(&messages, "user"), [ada, bob, "-", ada, bob]);
     }
 
     #[test]
     fn content_is_the_version_that_the_list_names() {
         let form = AtomForm {
-            location: Some(Relocation {
-                from: "http://fedora:8080/".to_owned(),
-                to: "https://repo.example.org/".to_owned(),
-            }),
+            location: relocated(),
             ..AtomForm::default()
         };
         let mut updated = change("http://fedora:8080/rest/1", ChangeKind::Updated, None);
@@ -554,8 +557,7 @@ mod tests {
             link("memento timegate", "http://fedora:8080/rest/1?version=7"),
             link("memento", "http://fedora:8080/rest/1?version=6"),
         ];
-        let body = body(vec![updated]);
-        let feed = Feed::parse(&messages(&body, 1, &form)[0].body).unwrap();
+        let feed = feed(updated, &form);
         assert_eq!(feed.items[0].item, "http://fedora:8080/rest/1");
         let content = feed.items[0].content.as_ref().unwrap();
         assert_eq!(content.src, "https://repo.example.org/rest/1?version=7");
@@ -568,13 +570,12 @@ mod tests {
             ("https://e.org/*/", "Collection"),
             ("https://e.org/theses/*/", "info:e/Volume"),
         ];
+        let types = types.map(|(objects, name)| ObjectType {
+            objects: objects.to_owned(),
+            name: name.to_owned(),
+        });
         let form = AtomForm {
-            types: types
-                .map(|(objects, name)| ObjectType {
-                    objects: objects.to_owned(),
-                    name: name.to_owned(),
-                })
-                .to_vec(),
+            types: types.to_vec(),
             ..directories()
         };
         let picture = Change {
@@ -586,43 +587,26 @@ mod tests {
             change("https://e.org/theses/7/1", ChangeKind::Created, None),
             change("https://e.org/1", ChangeKind::Created, None),
         ]);
-        let messages = messages(&body, 1, &form);
-        let types = |number: usize| messages[number].property("objectTypes");
-        assert_eq!(types(0), Some("Collection"));
-        assert_eq!(types(1), Some("Thesis,info:e/Volume"));
-        assert_eq!(types(2), None);
+        let types = properties(&messages(&body, 1, &form), "objectTypes");
+        assert_eq!(types, ["Collection", "Thesis,info:e/Volume", "-"]);
     }
 
     #[test]
     fn resources_without_an_authority_are_objects_of_their_own() {
-        let form = AtomForm {
-            identifiers: Identifiers::InfoFedora,
-            ..AtomForm::default()
-        };
         let mut page = change("urn:x:page", ChangeKind::Updated, None);
         page.links.push(link("collection", "urn:x:books"));
-        let body = body(vec![change("urn:x:1", ChangeKind::Deleted, None), page]);
-        let messages = messages(&body, 1, &form);
-        let feeds: Vec<Feed> = messages
-            .iter()
-            .map(|message| Feed::parse(&message.body).unwrap())
-            .collect();
-        let objects: Vec<(&str, Option<&str>)> = feeds
-            .iter()
-            .map(|feed| (&*feed.object, feed.parent.as_deref()))
-            .collect();
-        assert_eq!(
-            objects,
-            [("urn:x:1", None), ("urn:x:page", Some("urn:x:books"))]
-        );
+        let part = change("urn:x:1", ChangeKind::Deleted, None);
+        for (change, object, parent) in [
+            (part, "urn:x:1", None),
+            (page, "urn:x:page", Some("urn:x:books")),
+        ] {
+            let feed = feed(change, &info_fedora());
+            assert_eq!((&*feed.object, feed.parent.as_deref()), (object, parent));
+        }
     }
 
     #[test]
     fn changes_of_one_identifier_are_one_feed_in_order() {
-        let form = AtomForm {
-            identifiers: Identifiers::InfoFedora,
-            ..AtomForm::default()
-        };
         let datastream = "http://e.org/objects/demo:1/datastreams/DC";
         let first = format!("{datastream}/content?asOfDateTime=1");
         let last = format!("{datastream}/content?asOfDateTime=2");
@@ -631,12 +615,11 @@ mod tests {
             change(datastream, ChangeKind::Deleted, None),
             change(&last, ChangeKind::Created, None),
         ]);
-        let messages = messages(&body, 1, &form);
-        assert_eq!(messages.len(), 1);
-        assert_eq!(messages[0].property("itemCount"), Some("3"));
+        let messages = messages(&body, 1, &info_fedora());
+        assert_eq!(properties(&messages, "itemCount"), ["3"]);
         assert_eq!(
-            messages[0].property("objectUri"),
-            Some("info:fedora/demo:1/DC")
+            properties(&messages, "objectUri"),
+            ["info:fedora/demo:1/DC"]
         );
     }
 
@@ -648,10 +631,9 @@ mod tests {
         };
         let in_query = change("https://e.org/list?path=/a/", ChangeKind::Updated, None);
         let messages = messages(&body(vec![in_collection, in_query]), 1, &directories());
-        let property = |number: usize, name| messages[number].property(name);
-        assert_eq!(property(0, "objectUri"), Some("https://e.org/reports/"));
-        assert_eq!(property(0, "parentUri"), Some("https://e.org/"));
-        assert_eq!(property(1, "objectUri"), Some("https://e.org/"));
+        let objects = properties(&messages, "objectUri");
+        assert_eq!(objects, ["https://e.org/reports/", "https://e.org/"]);
+        assert_eq!(properties(&messages, "parentUri")[0], "https://e.org/");
     }
 
     #[test]
