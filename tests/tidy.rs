@@ -110,7 +110,7 @@ const TOUCHING: [&str; 18] = [
 const BUDGETS: [(&str, usize); 16] = [
     ("admin", 1_180),
     ("announce", 9_840),
-    ("cli", 5_040),
+    ("cli", 5_020),
     ("config", 2_860),
     ("control", 300),
     ("daemon", 3_530),
@@ -120,7 +120,7 @@ const BUDGETS: [(&str, usize); 16] = [
     ("main", 10),
     ("messaging", 1_540),
     ("report", 2_200),
-    ("resourcesync", 4_980),
+    ("resourcesync", 5_020),
     ("state", 1_000),
     ("tree", 4_210),
     ("websub", 8_220),
