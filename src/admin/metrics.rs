@@ -51,7 +51,7 @@ fn age(since: Timestamp, status: &Status) -> u64 {
 fn expose_daemon(exposition: &mut Exposition, status: &Status, is_ready: bool) {
     let (counts, topics) = (&status.figures.counts, &status.figures.topics);
     exposition.define(METRICS);
-    let version = [("version", env!("CARGO_PKG_VERSION").to_owned())];
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
     exposition.add("build_info", &version, true);
     exposition.add("ready", &[], is_ready);
     exposition.add("unsaved", &[], status.unsaved.is_some());
@@ -75,7 +75,7 @@ fn expose_daemon(exposition: &mut Exposition, status: &Status, is_ready: bool) {
         ("3xx", topics.not_modified),
         ("4xx", topics.refused),
     ] {
-        exposition.add("topic_requests_total", &[("code", code.to_owned())], count);
+        exposition.add("topic_requests_total", &[("code", code)], count);
     }
 }
 

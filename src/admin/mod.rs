@@ -88,32 +88,41 @@ impl Admin {
             let message = "this host name is not served here\n";
             return plain(StatusCode::MISDIRECTED_REQUEST, message);
         }
-        let uri = request.uri();
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        if PAGES.contains(&uri.path()) && !is_read {
+        let path = request.uri().path();
+        let detail = match path {
+            "/healthz" | "/readyz" => None,
+            "/metrics" | "/configuration" => Some(Detail::Figures),
+            "/subscriptions" => Some(Detail::Subscriptions),
+            "/status.json" | "/" | "/channels" | "/channel" | "/payload" => {
+                Some(Detail::Everything)
+            }
+            _ => return empty(StatusCode::NOT_FOUND),
+        };
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut page = empty(StatusCode::METHOD_NOT_ALLOWED);
             let allowed = HeaderValue::from_static("GET,HEAD");
             page.headers_mut().insert(ALLOW, allowed);
             return page;
         }
-        let query = uri.query().unwrap_or_default();
-        let answered = match uri.path() {
-            "/healthz" => Some(plain(StatusCode::OK, "alive\n")),
-            "/readyz" => Some(self.ready()),
-            "/metrics" => self.metrics(request.headers()).await,
-            "/status.json" => self.status_json().await,
-            "/" => page::overview(self, query).await,
-            "/channels" => page::channels(self, query).await,
-            "/channel" => page::channel(self, query).await,
-            "/subscriptions" => page::subscriptions(self).await,
-            "/payload" => page::payload(self, query).await,
-            "/configuration" => page::configuration(self).await,
-            _ => Some(empty(StatusCode::NOT_FOUND)),
+        let status = match detail {
+            Some(detail) => self.status(detail).await,
+            None if path == "/healthz" => return plain(StatusCode::OK, "alive\n"),
+            None => return self.ready(),
         };
-        answered.unwrap_or_else(|| {
+        let Some(status) = status else {
             let message = "the event loop does not answer\n";
-            plain(StatusCode::SERVICE_UNAVAILABLE, message)
-        })
+            return plain(StatusCode::SERVICE_UNAVAILABLE, message);
+        };
+        match path {
+            "/metrics" => {
+                let format = ExpositionFormat::accepted(header(request.headers(), ACCEPT.as_str()));
+                let is_ready = self.readiness.not_ready().is_none();
+                let text = metrics::expose(&status, is_ready, format);
+                page_of(format.content_type(), text)
+            }
+            "/status.json" => status_json(&status),
+            _ => page::page(path, request.uri().query().unwrap_or_default(), &status),
+        }
     }
 
     /// Returns the status, unless the event loop does not answer in time.
@@ -130,41 +139,18 @@ impl Admin {
             Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
         }
     }
-
-    async fn metrics(&self, headers: &HeaderMap) -> Option<AdminResponse> {
-        let format = ExpositionFormat::accepted(header(headers, ACCEPT.as_str()));
-        let status = self.status(Detail::Figures).await?;
-        let is_ready = self.readiness.not_ready().is_none();
-        let text = metrics::expose(&status, is_ready, format);
-        Some(page_of(format.content_type(), text))
-    }
-
-    async fn status_json(&self) -> Option<AdminResponse> {
-        let status = self.status(Detail::Everything).await?;
-        let page = Versioned {
-            version: JSON_VERSION,
-            message: &status,
-        };
-        Some(match serde_json::to_string(&page) {
-            Ok(text) => page_of("application/json", escaped_lines(&text).into_owned()),
-            Err(_) => empty(StatusCode::INTERNAL_SERVER_ERROR),
-        })
-    }
 }
 
-/// The pages of the listener.
-const PAGES: [&str; 10] = [
-    "/healthz",
-    "/readyz",
-    "/metrics",
-    "/status.json",
-    "/",
-    "/channels",
-    "/channel",
-    "/subscriptions",
-    "/payload",
-    "/configuration",
-];
+fn status_json(status: &Status) -> AdminResponse {
+    let page = Versioned {
+        version: JSON_VERSION,
+        message: status,
+    };
+    match serde_json::to_string(&page) {
+        Ok(text) => page_of("application/json", escaped_lines(&text).into_owned()),
+        Err(_) => empty(StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
 
 /// A response whose body is in memory.
 pub type AdminResponse = Response<Full<Bytes>>;

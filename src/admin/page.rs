@@ -22,41 +22,49 @@ use websub::hub::subscriptions::view::SubscriptionView;
 
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
-use crate::admin::{Admin, AdminResponse, page_of, plain};
-use crate::announce::history::NotificationView;
-use crate::report::status::{Detail, Status};
+use crate::admin::{AdminResponse, page_of, plain};
+use crate::report::status::Status;
 
-/// Serves `/`, the status page, which renews itself unless the query is `refresh=no`.
-pub(super) async fn overview(admin: &Admin, query: &str) -> Option<AdminResponse> {
-    let status = admin.status(Detail::Everything).await?;
-    let is_still = parameter(&parameters(query), "refresh") == Some("no");
-    Some(html(&Overview::new(&status, is_still)))
-}
-
-/// Serves `/channels`, all channels page by page.
-pub(super) async fn channels(admin: &Admin, query: &str) -> Option<AdminResponse> {
-    let status = admin.status(Detail::Everything).await?;
-    let filter = ChannelFilter::from_query(&parameters(query));
-    Some(html(&ChannelsPage::new(&status, filter)))
-}
-
-/// Serves `/channel?topic=TOPIC`, one channel.
-pub(super) async fn channel(admin: &Admin, query: &str) -> Option<AdminResponse> {
-    let parameters = parameters(query);
-    let Some(topic) = parameter(&parameters, "topic") else {
-        return Some(not_found("parameter topic is missing"));
-    };
-    let status = admin.status(Detail::Everything).await?;
-    Some(match ChannelPage::new(&status, topic) {
-        Some(page) => html(&page),
-        None => not_found("no channel has this topic"),
-    })
-}
-
-/// Serves `/subscriptions`, those at the hub in this process.
-pub(super) async fn subscriptions(admin: &Admin) -> Option<AdminResponse> {
-    let status = admin.status(Detail::Subscriptions).await?;
-    Some(html(&SubscriptionsPage::new(&status)))
+/// Returns the page at a path. The status page renews itself unless the query is `refresh=no`; `/channels` has all channels,
+/// page by page, `/channel?topic=TOPIC` one of them, `/payload?topic=TOPIC&seq=NUMBER` the payload of one of the last
+/// notifications as it was sent, and `/configuration` the effective configuration with secrets masked.
+pub(super) fn page(path: &str, query: &str, status: &Status) -> AdminResponse {
+    let query: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect();
+    let topic = parameter(&query, "topic");
+    match path {
+        "/channels" => {
+            let filter = ChannelFilter::from_query(&query);
+            html(&ChannelsPage::new(status, filter))
+        }
+        "/channel" => match topic.map(|topic| ChannelPage::new(status, topic)) {
+            Some(Some(page)) => html(&page),
+            Some(None) => not_found("no channel has this topic"),
+            None => not_found("parameter topic is missing"),
+        },
+        "/subscriptions" => html(&SubscriptionsPage::new(status)),
+        "/payload" => {
+            let seq = parameter(&query, "seq").and_then(|seq| seq.parse::<u64>().ok());
+            let (Some(topic), Some(seq)) = (topic, seq) else {
+                return not_found("parameters topic and seq are missing");
+            };
+            let mut views = status.notifications.iter();
+            let found = views.find(|view| view.topic.as_str() == topic && view.seq == seq);
+            match found.and_then(|view| view.payload.as_ref()) {
+                Some(body) => text(body.as_text().into_owned()),
+                None => not_found("payload no longer kept"),
+            }
+        }
+        "/configuration" => match &status.configuration {
+            Some(configuration) => text(configuration.effective.clone()),
+            None => not_found("no configuration is known"),
+        },
+        _ => {
+            let is_still = parameter(&query, "refresh") == Some("no");
+            html(&Overview::new(status, is_still))
+        }
+    }
 }
 
 /// The subscriptions, failing ones first.
@@ -83,32 +91,6 @@ impl<'a> SubscriptionsPage<'a> {
             more: all.len() - listed.len() + status.subscriptions.more,
         }
     }
-}
-
-/// Serves `/payload?topic=TOPIC&seq=NUMBER`, the payload of one of the last notifications as it was sent.
-pub(super) async fn payload(admin: &Admin, query: &str) -> Option<AdminResponse> {
-    let parameters = parameters(query);
-    let topic = parameter(&parameters, "topic");
-    let seq = parameter(&parameters, "seq").and_then(|seq| seq.parse::<u64>().ok());
-    let (Some(topic), Some(seq)) = (topic, seq) else {
-        return Some(not_found("parameters topic and seq are missing"));
-    };
-    let is_meant = |view: &&NotificationView| view.topic.as_str() == topic && view.seq == seq;
-    let status = admin.status(Detail::Everything).await?;
-    let found = status.notifications.iter().find(is_meant);
-    Some(match found.and_then(|view| view.payload.as_ref()) {
-        Some(body) => text(body.as_text().into_owned()),
-        None => not_found("payload no longer kept"),
-    })
-}
-
-/// Serves `/configuration`, the effective configuration with secrets masked.
-pub(super) async fn configuration(admin: &Admin) -> Option<AdminResponse> {
-    let status = admin.status(Detail::Figures).await?;
-    Some(match status.configuration {
-        Some(configuration) => text(configuration.effective),
-        None => not_found("no configuration is known"),
-    })
 }
 
 fn html(page: &impl Template) -> AdminResponse {
@@ -145,12 +127,6 @@ fn secured(mut page: AdminResponse) -> AdminResponse {
         fixed(REFERRER_POLICY, "no-referrer"),
     ]);
     page
-}
-
-fn parameters(query: &str) -> Vec<(String, String)> {
-    form_urlencoded::parse(query.as_bytes())
-        .into_owned()
-        .collect()
 }
 
 fn parameter<'a>(parameters: &'a [(String, String)], name: &str) -> Option<&'a str> {

@@ -5,9 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::control::{
-    ControlReply, ControlRequest, MalformedMessage, SOCKET, from_line, reach, to_line,
-};
+use crate::control::{ControlReply, ControlRequest, SOCKET, from_line, reach, to_line};
 
 /// The timeout of a reply. The daemon replies between two steps of its loop; one that just started first loads its state.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -52,8 +50,7 @@ pub fn ask(state_dir: &Path, request: &ControlRequest) -> Result<ControlReply, C
     if !line.ends_with(b"\n") {
         return Err(ClientError::Ended);
     }
-    from_line(&line)
-        .map_err(|malformed: MalformedMessage| ClientError::Foreign(malformed.to_string()))
+    from_line(&line).map_err(ClientError::Foreign)
 }
 
 fn exchange(mut stream: UnixStream, request: &ControlRequest) -> io::Result<Vec<u8>> {

@@ -159,15 +159,6 @@ const SOCKET: &str = "control.sock";
 /// The maximum length of a socket address that all known systems accept.
 const MAX_ADDRESS_BYTES: usize = 100;
 
-/// An error in a message.
-#[derive(Debug, thiserror::Error)]
-enum MalformedMessage {
-    #[error("malformed message: {0}")]
-    Json(#[from] serde_json::Error),
-    #[error("unsupported protocol version {0}; this is version {VERSION}")]
-    Version(Value),
-}
-
 fn to_line<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let version = VERSION;
     let mut line = serde_json::to_vec(&Versioned { version, message })?;
@@ -175,13 +166,17 @@ fn to_line<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-fn from_line<T: DeserializeOwned>(line: &[u8]) -> Result<T, MalformedMessage> {
-    let mut message: Map<String, Value> = serde_json::from_slice(line)?;
+/// Reads a message, or returns what is wrong with it.
+fn from_line<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
+    let malformed = |error: serde_json::Error| format!("malformed message: {error}");
+    let mut message: Map<String, Value> = serde_json::from_slice(line).map_err(malformed)?;
     let version = message.remove("version").unwrap_or_default();
     if version != VERSION {
-        return Err(MalformedMessage::Version(version));
+        return Err(format!(
+            "unsupported protocol version {version}; this is version {VERSION}"
+        ));
     }
-    Ok(serde_json::from_value(Value::Object(message))?)
+    serde_json::from_value(Value::Object(message)).map_err(malformed)
 }
 
 /// Calls a function with a path of the socket that is short enough, on Linux however long the directory's path is.

@@ -120,9 +120,7 @@ async fn request(stream: &mut UnixStream) -> Result<Option<ControlRequest>, Stri
         Ok(_) if line.len() as u64 == MAX_REQUEST_BYTES => {
             Err("the request is too long".to_owned())
         }
-        Ok(_) => from_line(&line)
-            .map(Some)
-            .map_err(|malformed| malformed.to_string()),
+        Ok(_) => from_line(&line).map(Some),
         Err(error) => Err(error.to_string()),
     }
 }

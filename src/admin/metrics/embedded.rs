@@ -37,7 +37,7 @@ pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
     exposition.add("owed_deliveries", &[], hub.owed);
     exposition.add("backlog_bytes", &[], hub.backlog_bytes);
     for (topic, many) in &hub.topics {
-        let topic = [("topic", topic.to_string())];
+        let topic = [("topic", topic.as_str())];
         exposition.add("topic_subscriptions", &topic, *many);
     }
     for (answer, count) in [
@@ -45,8 +45,7 @@ pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
         ("refused", requests.refused),
         ("excess", requests.limited),
     ] {
-        let answer = [("answer", answer.to_owned())];
-        exposition.add("subscription_requests_total", &answer, count);
+        exposition.add("subscription_requests_total", &[("answer", answer)], count);
     }
     for (name, outcome, count) in [
         ("verifications_total", "confirmed", verifications.confirmed),
@@ -58,7 +57,7 @@ pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
         ("deliveries_total", "given_up", deliveries.abandoned),
         ("deliveries_total", "gone", deliveries.gone),
     ] {
-        exposition.add(name, &[("outcome", outcome.to_owned())], count);
+        exposition.add(name, &[("outcome", outcome)], count);
     }
     exposition.add("cut_off_subscriptions_total", &[], deliveries.cut_off);
     exposition.add("delivery_seconds", &[], &hub.counts.latency);
@@ -67,18 +66,18 @@ pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
 pub fn expose_publishers(exposition: &mut Exposition, status: &Status) {
     exposition.define(OF_PUBLISHERS);
     for unknown in &status.unknown_tokens {
-        let token = [("token", unknown.token.clone())];
+        let token = [("token", unknown.token.as_str())];
         exposition.add("unknown_token_requests_total", &token, unknown.times);
     }
     for publisher in &status.publishers {
-        let (label, counts) = (("publisher", publisher.name.clone()), &publisher.counts);
+        let (label, counts) = (("publisher", publisher.name.as_str()), &publisher.counts);
         for (outcome, count) in [
             ("accepted", counts.accepted - counts.repeated),
             ("repeated", counts.repeated),
             ("refused", counts.refused),
             ("excess", counts.limited),
         ] {
-            let labels = [label.clone(), ("outcome", outcome.to_owned())];
+            let labels = [label, ("outcome", outcome)];
             exposition.add("publications_total", &labels, count);
         }
         let label = [label];

@@ -38,7 +38,7 @@ impl ExpositionFormat {
 }
 
 /// A label's name and value.
-pub type Label = (&'static str, String);
+pub type Label<'a> = (&'static str, &'a str);
 
 /// A value of a metric.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ struct Family {
     name: &'static str,
     kind: MetricType,
     help: &'static str,
-    values: Vec<(Vec<Label>, Value)>,
+    values: Vec<(Vec<(&'static str, String)>, Value)>,
 }
 
 impl Exposition {
@@ -81,12 +81,15 @@ impl Exposition {
     }
 
     /// Adds a value of a metric that was defined, and is named without `rsnotify_`.
-    pub fn add(&mut self, name: &str, labels: &[Label], value: impl Into<Value>) {
+    pub fn add(&mut self, name: &str, labels: &[Label<'_>], value: impl Into<Value>) {
         let mut families = self.0.iter_mut();
         let family = families.find(|family| family.name.strip_prefix("rsnotify_") == Some(name));
         debug_assert!(family.is_some(), "{name} is not defined");
         if let Some(family) = family {
-            family.values.push((labels.to_vec(), value.into()));
+            let labels = labels
+                .iter()
+                .map(|(name, value)| (*name, (*value).to_owned()));
+            family.values.push((labels.collect(), value.into()));
         }
     }
 
@@ -215,7 +218,7 @@ mod tests {
     fn exposition() -> Exposition {
         let mut exposition = Exposition::default();
         exposition.define("rsnotify_a_total counter Told of a counter");
-        exposition.add("a_total", &[("path", "\"\\\n".to_owned())], 2_u64);
+        exposition.add("a_total", &[("path", "\"\\\n")], 2_u64);
         exposition.single("b gauge Not a counter", 1_u64);
         exposition
     }

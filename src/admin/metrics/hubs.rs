@@ -7,7 +7,7 @@ use resourcesync::uri::Hub;
 use websub::publisher::reason::RefusalKind;
 
 use crate::admin::metrics::age;
-use crate::admin::metrics::exposition::{Exposition, Label};
+use crate::admin::metrics::exposition::Exposition;
 use crate::announce::plan::Mode;
 use crate::report::figures::HubCounts;
 use crate::report::status::{Condition, Status};
@@ -40,14 +40,14 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     let hubs = status.hubs_by(|channel, hub| (&hub.hub, channel.kind));
     let uncounted = HubCounts::default();
     for ((hub, kind), sum) in &hubs {
-        let account = [of_hub(hub), ("kind", kind.to_string())];
-        let with = |name, value: &str| [&account[..], &[(name, value.to_owned())]].concat();
+        let (of_hub, of_kind) = (("hub", hub.as_str()), ("kind", kind.as_str()));
+        let account = [of_hub, of_kind];
         exposition.add("due_changes", &account, sum.due);
         let since = sum.oldest.unwrap_or(status.at);
         exposition.add("oldest_due_seconds", &account, age(since, status));
         exposition.add("in_flight_notifications", &account, sum.in_flight);
         for (reason, many) in &sum.refused {
-            let labels = with("reason", reason.as_str());
+            let labels = [of_hub, of_kind, ("reason", reason.as_str())];
             exposition.add("refused_notifications", &labels, *many);
         }
         let stuck = sum.states.get(&Condition::NeedsOperator);
@@ -63,16 +63,16 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
         let counts = &status.figures.counts.hubs;
         let counts = counts.get(&((*hub).clone(), *kind)).unwrap_or(&uncounted);
         if *kind == ChannelKind::Change {
-            let hub = [of_hub(hub)];
-            exposition.add("change_backlog_entries", &hub, sum.due);
-            exposition.add("change_entries_dropped_total", &hub, counts.dropped);
+            exposition.add("change_backlog_entries", &[of_hub], sum.due);
+            exposition.add("change_entries_dropped_total", &[of_hub], counts.dropped);
         }
-        let accepted = with("outcome", "accepted");
-        exposition.add("attempts_total", &accepted, counts.accepted);
+        let mut attempts = |outcome, count| {
+            let labels = [of_hub, of_kind, ("outcome", outcome)];
+            exposition.add("attempts_total", &labels, count);
+        };
+        attempts("accepted", counts.accepted);
         for (kind, name) in RefusalKind::ALL {
-            let refused = counts.refused.get(&kind).copied().unwrap_or(0);
-            let labels = with("outcome", name);
-            exposition.add("attempts_total", &labels, refused);
+            attempts(name, counts.refused.get(&kind).copied().unwrap_or(0));
         }
         exposition.add("retries_total", &account, counts.retries);
         exposition.add("notification_seconds", &account, &counts.took);
@@ -84,16 +84,13 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
             .failing_hubs
             .iter()
             .any(|failing| failing.hub == *hub);
-        exposition.add("hub_failing", &[of_hub(hub)], is_failing);
+        exposition.add("hub_failing", &[("hub", hub.as_str())], is_failing);
     }
     for (hub, took) in &status.figures.attempts {
-        exposition.add("attempt_seconds", &[of_hub(hub)], took);
+        exposition.add("attempt_seconds", &[("hub", hub.as_str())], took);
     }
 }
 
-fn of_hub(hub: &Hub) -> Label {
-    ("hub", hub.to_string())
-}
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;

@@ -1,7 +1,7 @@
 //! Metrics of the trees, of their sweeps, and of the changes of resources that were taken from their Change Lists.
 
 use crate::admin::metrics::age;
-use crate::admin::metrics::exposition::{Exposition, Label};
+use crate::admin::metrics::exposition::Exposition;
 use crate::report::figures::ChangeCounts;
 use crate::report::status::{SourceStatus, Status};
 
@@ -43,12 +43,12 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
         expose_changes(exposition, &source.name, counts);
     }
     for (source, holdings) in &figures.holdings {
-        let of_source = [source_label(source)];
+        let of_source = [("source", source.as_str())];
         for ((capability, state), many) in &holdings.documents {
             let labels = [
-                source_label(source),
-                ("capability", capability.as_str().to_owned()),
-                ("state", state.as_str().to_owned()),
+                ("source", source.as_str()),
+                ("capability", capability.as_str()),
+                ("state", state.as_str()),
             ];
             if *many > 0 {
                 exposition.add("documents", &labels, *many);
@@ -58,24 +58,24 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
         exposition.add("oldest_broken_seconds", &of_source, age(since, status));
         exposition.add("muted_sets", &of_source, holdings.muted);
         for (kind, many) in &holdings.findings {
-            let labels = [source_label(source), ("kind", (*kind).to_owned())];
+            let labels = [("source", source.as_str()), ("kind", kind)];
             exposition.add("findings", &labels, *many);
         }
     }
     for (state, is_retired) in [("live", false), ("retired", true)] {
         let channels = status.channels.iter();
         let many = channels.filter(|channel| channel.retired.is_some() == is_retired);
-        exposition.add("channels", &[("state", state.to_owned())], many.count());
+        exposition.add("channels", &[("state", state)], many.count());
     }
     for ((source, directory), sweeps) in &counts.mounts {
-        let mount = mount_labels(source, directory);
+        let mount = [("source", source.as_str()), ("mount", directory)];
         exposition.add("mount_unwatched", &mount, sweeps.unwatched);
         exposition.add("sweep_seconds", &mount, &sweeps.took);
         exposition.add("last_sweep_timestamp_seconds", &mount, sweeps.last);
         exposition.add("last_sweep_files", &mount, sweeps.files);
     }
     for (source, hints) in &figures.hints {
-        let of_source = [source_label(source)];
+        let of_source = [("source", source.as_str())];
         exposition.add("hints_total", &of_source, hints.taken);
         exposition.add("hint_overflows_total", &of_source, hints.overflows);
     }
@@ -83,7 +83,8 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
 }
 
 fn expose_source(exposition: &mut Exposition, source: &SourceStatus) {
-    let of_source = [source_label(&source.name)];
+    let name = source.name.as_str();
+    let of_source = [("source", name)];
     exposition.add("missing_documents", &of_source, source.missing);
     exposition.add("broken_documents", &of_source, source.broken);
     exposition.add("suspended", &of_source, source.suspended);
@@ -91,7 +92,7 @@ fn expose_source(exposition: &mut Exposition, source: &SourceStatus) {
         let Some(is_present) = mount.present else {
             continue;
         };
-        let labels = mount_labels(&source.name, &mount.directory);
+        let labels = [("source", name), ("mount", &mount.directory)];
         exposition.add("mount_present", &labels, is_present);
         let unreadable = mount.unreadable_count();
         exposition.add("unreadable_directories", &labels, unreadable);
@@ -101,7 +102,7 @@ fn expose_source(exposition: &mut Exposition, source: &SourceStatus) {
 fn expose_changes(exposition: &mut Exposition, source: &str, counts: &ChangeCounts) {
     let mut add = |name, label, values: &[&str], counts: &[u64]| {
         for (value, count) in values.iter().zip(counts) {
-            let labels = [source_label(source), (label, (*value).to_owned())];
+            let labels = [("source", source), (label, value)];
             exposition.add(name, &labels, *count);
         }
     };
@@ -111,14 +112,6 @@ fn expose_changes(exposition: &mut Exposition, source: &str, counts: &ChangeCoun
     add("changes_undated_total", "reason", &reasons, &counts.undated);
     let outcomes = ["learned", "taken", "stale"];
     add("change_reads_total", "how", &outcomes, &counts.reads);
-    let of_source = [source_label(source)];
+    let of_source = [("source", source)];
     exposition.add("change_entries_skipped_total", &of_source, counts.skipped);
-}
-
-fn source_label(name: &str) -> Label {
-    ("source", name.to_owned())
-}
-
-fn mount_labels(source: &str, directory: &str) -> [Label; 2] {
-    [source_label(source), ("mount", directory.to_owned())]
 }
