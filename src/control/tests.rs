@@ -1,15 +1,9 @@
 //! The protocol, line by line.
 
-use jiff::Timestamp;
-use resourcesync::capability::Capability;
-use resourcesync::channel_kind::ChannelKind;
-use resourcesync::uri::{Hub, Topic, Uri};
-use websub::publisher::reason::{Refusal, RefusalKind};
+use websub::publisher::reason::RefusalKind;
 
 use super::*;
-use crate::announce::delivery::attempt::Attempt;
-use crate::announce::plan::Mode;
-use crate::report::status::{BacklogView, Condition, HubView, WaitingView};
+use crate::report::tests::{channel_view, hub_view};
 
 fn accept() -> ControlRequest {
     ControlRequest::Accept {
@@ -45,121 +39,48 @@ fn the_protocol_reads_as_it_is_documented() {
 
 #[test]
 fn every_request_is_read_as_it_is_written() {
-    let account = AccountName {
-        channel: "https://e.org/t".to_owned(),
-        kind: None,
-        hub: "https://h.example/".to_owned(),
-    };
-    let name = "{\"channel\":\"https://e.org/t\",\"hub\":\"https://h.example/\"}";
-    for (request, text) in [
-        (ControlRequest::Status, "\"status\"".to_owned()),
+    const NAME: &str = r#"{"channel":"https://e.org/t","hub":"https://h.example/"}"#;
+    const ACCOUNT: &str =
+        r#"AccountName { channel: "https://e.org/t", kind: None, hub: "https://h.example/" }"#;
+    for (text, want) in [
+        (r#""status""#, "Status"),
         (
-            ControlRequest::Missing {
-                source: "main".to_owned(),
-            },
-            "\"missing\",\"source\":\"main\"".to_owned(),
+            r#""missing","source":"main""#,
+            r#"Missing { source: "main" }"#,
         ),
-        (ControlRequest::Outbox, "\"outbox\"".to_owned()),
+        (r#""outbox""#, "Outbox"),
         (
-            ControlRequest::Show {
-                account: account.clone(),
-                payload: true,
-            },
-            format!("\"show\",\"account\":{name},\"payload\":true"),
+            r#""show","account":NAME,"payload":true"#,
+            "Show { account: ACCOUNT, payload: true }",
         ),
+        (r#""retry","only":null"#, "Retry { only: None }"),
+        (r#""retry","only":NAME"#, "Retry { only: Some(ACCOUNT) }"),
+        (r#""drop","account":NAME"#, "Drop { account: ACCOUNT }"),
+        (r#""subscriptions","action":"list""#, "Subscriptions(List)"),
         (
-            ControlRequest::Retry { only: None },
-            "\"retry\",\"only\":null".to_owned(),
-        ),
-        (
-            ControlRequest::Retry {
-                only: Some(account.clone()),
-            },
-            format!("\"retry\",\"only\":{name}"),
-        ),
-        (
-            ControlRequest::Drop { account },
-            format!("\"drop\",\"account\":{name}"),
-        ),
-        (
-            ControlRequest::Subscriptions(SubscriptionsAction::List),
-            "\"subscriptions\",\"action\":\"list\"".to_owned(),
-        ),
-        (
-            ControlRequest::Subscriptions(SubscriptionsAction::Remove(SubscriptionName {
-                callback: "5b9efc35".to_owned(),
-                topic: None,
-            })),
-            "\"subscriptions\",\"action\":\"remove\",\"callback\":\"5b9efc35\",\"topic\":null"
-                .to_owned(),
+            r#""subscriptions","action":"remove","callback":"5b9efc35","topic":null"#,
+            r#"Subscriptions(Remove(SubscriptionName { callback: "5b9efc35", topic: None }))"#,
         ),
     ] {
-        let line = to_line(&request).unwrap();
-        let want = format!("{{\"version\":1,\"command\":{text}}}\n");
-        assert_eq!(String::from_utf8_lossy(&line), want);
-        assert_eq!(from_line::<ControlRequest>(&line).unwrap(), request);
+        let text = text.replace("NAME", NAME);
+        let line = format!("{{\"version\":1,\"command\":{text}}}\n");
+        let request: ControlRequest = from_line(line.as_bytes()).unwrap();
+        let want = want.replace("ACCOUNT", ACCOUNT);
+        assert_eq!(format!("{request:?}"), want);
+        assert_eq!(to_line(&request).unwrap(), line.as_bytes());
     }
 }
 
 #[test]
 fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
     let words = "ü".repeat(500);
-    let hub = |number: usize| HubView {
-        id: Default::default(),
-        waits: None,
-        has_left: false,
-        hub: Hub::new(format!("https://hub.example/{number}/{}", "h".repeat(200))),
-        mode: Mode::ContentQuery,
-        state: Condition::NeedsOperator,
-        due: usize::MAX,
-        backlog: Some(BacklogView {
-            notifications: usize::MAX,
-            changes: usize::MAX,
-            from: Some(Timestamp::MAX),
-            until: Some(Timestamp::MAX),
-            since: Some(Timestamp::MAX),
-            waits: Some(words.clone()),
-        }),
-        in_flight: Some(u64::MAX),
-        since: Some(Timestamp::MAX),
-        attempts: u32::MAX,
-        sending: true,
-        next_try: Some(Timestamp::MAX),
-        last_failure: Some(words.clone()),
-        hub_failure: None,
-        last: Some(Attempt {
-            at: Timestamp::MAX,
-            seq: u64::MAX,
-            status: Some(u16::MAX),
-            excerpt: words.clone(),
-            refusal: Some(Refusal::new(RefusalKind::Denied, &words, true)),
-        }),
-        accepted: Some(Timestamp::MAX),
-        fetch_confirmed: Some(false),
-    };
-    let waiting: Vec<WaitingView> = (0..10)
-        .map(|number| WaitingView {
-            uri: Uri::parse(&format!("https://e.org/{}/{number}", "d".repeat(200))).unwrap(),
-            capability: Capability::ResourceList,
-            since: Timestamp::MAX,
-            reason: "r".repeat(200),
-        })
-        .collect();
-    let channels = (0..1_000).map(|number| ChannelView {
-        id: Default::default(),
-        source: "main".to_owned(),
-        kind: ChannelKind::Change,
-        set: Uri::parse(&format!("https://e.org/{}/{number}", "s".repeat(200))).unwrap(),
-        topic: Topic::new(format!("https://e.org/{}/{number}", "t".repeat(200))),
-        retired: Some(Timestamp::MAX),
-        seq: u64::MAX,
-        hubs: vec![hub(1), hub(2)],
-        pending: waiting.clone(),
-        more_pending: usize::MAX,
-        held: waiting.clone(),
-        more_held: usize::MAX,
-    });
-    let answer = ControlReply::Outbox(channels.collect());
+    let names = "n".repeat(200);
+    let mut channel = channel_view(usize::MAX, &names);
+    for hub in &mut channel.hubs {
+        let loud = hub_view(RefusalKind::Denied, &words);
+        (hub.backlog, hub.last_failure, hub.last) = (loud.backlog, loud.last_failure, loud.last);
+    }
+    let answer = ControlReply::Outbox(vec![channel; 1_000]);
     let line = to_line(&answer).unwrap();
     assert!(
         line.len() as u64 * 4 < client::MAX_REPLY_BYTES,

@@ -13,6 +13,8 @@ pub mod outbox;
 pub mod sources;
 pub mod status;
 pub mod summary;
+#[cfg(test)]
+pub mod tests;
 
 use crate::announce::history::History;
 use crate::announce::plan::{Plan, SourcePlan};

@@ -94,40 +94,18 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use websub::publisher::reason::Refusal;
 
     use super::*;
-    use crate::announce::delivery::attempt::Attempt;
     use crate::report::status::HubView;
     use crate::report::status::hubs::HubSummary;
+    use crate::report::tests::hub_view;
 
     /// Returns a view of a hub whose notification waits since that second, refused for this reason.
     fn refused(kind: RefusalKind, since: i64) -> HubView {
         HubView {
-            id: Default::default(),
-            waits: None,
-            has_left: false,
-            hub: Hub::new("https://h.example/".to_owned()),
-            mode: Mode::Content,
             state: Condition::Due,
-            due: 1,
-            backlog: None,
-            in_flight: Some(1),
             since: Some(Timestamp::from_second(since).unwrap()),
-            attempts: 1,
-            sending: false,
-            next_try: None,
-            last_failure: None,
-            hub_failure: None,
-            last: Some(Attempt {
-                at: Timestamp::UNIX_EPOCH,
-                seq: 1,
-                status: None,
-                excerpt: String::new(),
-                refusal: Some(Refusal::new(kind, "words", false)),
-            }),
-            accepted: None,
-            fetch_confirmed: None,
+            ..hub_view(kind, "words")
         }
     }
 

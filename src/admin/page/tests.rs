@@ -2,27 +2,22 @@
 
 use askama::Template;
 use jiff::{SignedDuration, Timestamp};
-use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 use websub::hub::subscriptions::view::{
     HubStatus, LastAttempt, SubscriptionList, SubscriptionView,
 };
-use websub::publisher::reason::{Refusal, RefusalKind};
 
 use crate::admin::page::SubscriptionsPage;
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
-use crate::announce::delivery::attempt::Attempt;
 use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::observation::UnreadableDirectory;
-use crate::announce::plan::Mode;
-use crate::report::figures::Figures;
 use crate::report::status::{
-    BacklogView, BrokenView, ChannelView, Condition, ConfigurationStatus, DaemonView,
-    FellBehindView, FindingGroup, HubView, IntervalView, MountStatus, RefusedConfiguration,
-    SourceStatus, Status, UnreachedHub, WaitingView,
+    BrokenView, Condition, ConfigurationStatus, DaemonView, FellBehindView, FindingGroup,
+    IntervalView, MountStatus, RefusedConfiguration, SourceStatus, Status, UnreachedHub,
 };
+use crate::report::tests::channel_view;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 /// Markup that would escape from its context if it were not escaped.
@@ -32,60 +27,7 @@ const HOSTILE: &str =
 /// Returns a status in which every text is `words`.
 fn status(channels: usize, words: &str) -> Status {
     let uri = |path: &str| Uri::parse(&format!("https://e.org/{path}/{words}")).unwrap();
-    let hub = HubView {
-        id: Default::default(),
-        waits: None,
-        has_left: false,
-        hub: Hub::new(format!("https://h.example/{words}")),
-        mode: Mode::Content,
-        state: Condition::NeedsOperator,
-        due: 1,
-        backlog: Some(BacklogView {
-            notifications: 2,
-            changes: 1_204,
-            from: Some(NOW),
-            until: Some(NOW),
-            since: Some(NOW),
-            waits: Some(words.to_owned()),
-        }),
-        in_flight: Some(1),
-        since: Some(NOW),
-        attempts: 3,
-        sending: false,
-        next_try: Some(NOW),
-        last_failure: Some(words.to_owned()),
-        hub_failure: None,
-        last: Some(Attempt {
-            at: NOW,
-            seq: 1,
-            status: Some(401),
-            excerpt: words.to_owned(),
-            refusal: Some(Refusal::new(RefusalKind::NotAllowed, words, true)),
-        }),
-        accepted: Some(NOW),
-        fetch_confirmed: None,
-    };
-    let waiting = WaitingView {
-        uri: uri("waiting"),
-        capability: Capability::ResourceList,
-        since: NOW,
-        reason: words.to_owned(),
-    };
-    let channels = (0..channels).map(|number| ChannelView {
-        id: Default::default(),
-        source: words.to_owned(),
-        kind: ChannelKind::Framework,
-        set: uri("set"),
-        topic: Topic::new(format!("javascript:{number}//{words}")),
-        retired: None,
-        seq: 1,
-        hubs: vec![hub.clone(), hub.clone()],
-        pending: vec![waiting.clone(); 10],
-        more_pending: 5,
-        held: vec![waiting.clone(); 10],
-        more_held: 5,
-    });
-    let channels: Vec<ChannelView> = channels.collect();
+    let hub = Hub::new(format!("https://h.example/{words}"));
     let told = NotificationView {
         kind: ChannelKind::Framework,
         topic: Topic::new(format!("javascript:0//{words}")),
@@ -93,7 +35,7 @@ fn status(channels: usize, words: &str) -> Status {
         cut: NOW,
         changes: Some(1),
         hubs: vec![OutcomeView {
-            hub: hub.hub.clone(),
+            hub: hub.clone(),
             outcome: Outcome::Refused,
             at: Some(NOW),
             attempts: Some(3),
@@ -165,8 +107,9 @@ fn status(channels: usize, words: &str) -> Status {
                 reason: Some(words.to_owned()),
             }],
         }],
-        channels,
-        failing_hubs: Vec::new(),
+        channels: (0..channels)
+            .map(|number| channel_view(number, words))
+            .collect(),
         unreached: vec![UnreachedHub {
             hub: Hub::new(format!("javascript:1//{words}")),
             since: NOW,
@@ -174,13 +117,11 @@ fn status(channels: usize, words: &str) -> Status {
             is_refused: false,
         }],
         fell_behind: vec![FellBehindView {
-            hub: hub.hub.clone(),
+            hub,
             topic: Topic::new(format!("javascript:0//{words}")),
             changes: 1_000,
             last: NOW,
         }],
-        muted: Vec::new(),
-        more_muted: 0,
         embedded_hub: Some(HubStatus {
             subscriptions: 1_007,
             failing: 1_000,
@@ -207,8 +148,6 @@ fn status(channels: usize, words: &str) -> Status {
         ],
         notifications: vec![told; 50],
         last_day: vec![interval; 96],
-        publishers: Vec::new(),
-        unknown_tokens: Vec::new(),
         daemon: Some(DaemonView {
             host: words.to_owned(),
             version: "0.1.0".to_owned(),
@@ -222,11 +161,11 @@ fn status(channels: usize, words: &str) -> Status {
             }),
             effective: words.repeat(10_000),
         }),
-        figures: Figures::default(),
         subscriptions: SubscriptionList {
             subscriptions: vec![subscription; 1_000],
             more: 7,
         },
+        ..Status::default()
     }
 }
 
@@ -268,19 +207,25 @@ fn texts_of_files_and_hubs_are_never_markup() {
 }
 
 #[test]
-fn a_thousand_channels_and_fifty_payloads_of_a_mebibyte_are_pages_of_bounded_size() {
+fn a_thousand_channels_and_fifty_payloads_are_pages_of_bounded_size_which_count_what_they_omit() {
     let status = status(1_000, "words");
     for (name, page) in pages(&status) {
         assert!(page.len() < 700_000, "{name} has {} bytes", page.len());
     }
     let [(_, overview), (_, channels), _, (_, subscriptions)] = pages(&status);
     assert!(subscriptions.contains("907 more are not shown here"));
-    assert!(
-        overview.contains("All 1,000 channels</a>: 980 are not shown here"),
-        "{overview}"
-    );
+    for more in [
+        "All 1,000 channels</a>: 980 are not shown here",
+        "997 more of the kind",
+    ] {
+        assert!(overview.contains(more), "{overview}");
+    }
     assert!(channels.contains("Page 1 of 10"));
     assert!(channels.contains("page=2\" rel=\"next\""));
+    // What waits on several channels alike is shown once.
+    let few = self::status(3, "words");
+    let page = Overview::new(&few, false).render().unwrap();
+    assert!(page.contains("30 more are not shown here"), "{page}");
 }
 
 #[test]
@@ -342,15 +287,6 @@ fn a_retired_channel_does_not_hide_that_its_hub_refuses() {
 }
 
 #[test]
-fn omitted_items_are_counted() {
-    let page = Overview::new(&status(3, "words"), false).render().unwrap();
-    // What waits on several channels alike is shown once.
-    for more in ["30 more are not shown here", "997 more of the kind"] {
-        assert!(page.contains(more), "{page}");
-    }
-}
-
-#[test]
 fn the_last_day_is_a_picture_with_a_text() {
     let page = Overview::new(&status(1, "words"), false).render().unwrap();
     assert_eq!(page.matches("<rect class=\"delivered\"").count(), 96);
@@ -371,31 +307,19 @@ fn the_last_day_is_a_picture_with_a_text() {
 }
 
 #[test]
-fn every_page_names_host_version_and_uptime() {
-    for (name, page) in pages(&status(3, "words")) {
+fn every_page_names_its_daemon_and_is_accessible_and_only_the_status_page_refreshes_itself() {
+    let status = status(3, "words");
+    let refreshes = |page: &str| page.contains("<meta http-equiv=\"refresh\" content=\"60\">");
+    for (name, page) in pages(&status) {
         let (header, _) = page.split_once("</header>").unwrap();
         assert!(header.contains("words, version 0.1.0, up <time"), "{name}");
         assert!(header.contains(">2 h 5 min</time>"), "{name}: {header}");
-    }
-}
-
-#[test]
-fn only_the_status_page_refreshes_itself_unless_asked_not_to() {
-    let status = status(1, "words");
-    let refreshes = |page: &str| page.contains("<meta http-equiv=\"refresh\" content=\"60\">");
-    for (name, page) in pages(&status) {
-        assert_eq!(refreshes(&page), name == "status", "{name}");
-    }
-    assert!(!refreshes(&Overview::new(&status, true).render().unwrap()));
-}
-
-#[test]
-fn every_table_has_a_caption_and_every_header_a_scope() {
-    for (name, page) in pages(&status(3, "words")) {
         let count = |tag| page.matches(tag).count();
         assert!(count("<table") > 0, "{name}");
         assert_eq!(count("<table"), count("<caption"), "{name}");
         assert_eq!(count("<th "), count(" scope=\""), "{name}");
         assert_eq!(count("<h1"), 1, "{name}");
+        assert_eq!(refreshes(&page), name == "status", "{name}");
     }
+    assert!(!refreshes(&Overview::new(&status, true).render().unwrap()));
 }

@@ -122,20 +122,20 @@ mod tests {
 
     #[test]
     fn a_broker_answers_without_a_status() {
-        let answer = |answer: &Answer, refusal: Option<RefusalKind>| {
-            let refusal = refusal.map(|kind| Refusal::new(kind, "", false));
-            Attempt::new(1, answer, refusal, Timestamp::UNIX_EPOCH).answer()
-        };
-        let receipts = Answer::Receipts;
-        assert_eq!(answer(&receipts, None), "accepted");
         let refused = Answer::BrokerError {
             refusal: BrokerRefusal::Destination,
             excerpt: "no such queue".to_owned(),
         };
-        let kind = RefusalKind::DestinationRefused;
-        assert_eq!(answer(&refused, Some(kind)), "refused");
         let failed = Answer::Failed("timed out".to_owned());
-        assert_eq!(answer(&failed, Some(RefusalKind::NoAnswer)), "no answer");
+        for (answer, refusal, want) in [
+            (Answer::Receipts, None, "accepted"),
+            (refused, Some(RefusalKind::DestinationRefused), "refused"),
+            (failed, Some(RefusalKind::NoAnswer), "no answer"),
+        ] {
+            let refusal = refusal.map(|kind| Refusal::new(kind, "", false));
+            let attempt = Attempt::new(1, &answer, refusal, Timestamp::UNIX_EPOCH);
+            assert_eq!(attempt.answer(), want);
+        }
     }
 
     #[test]
