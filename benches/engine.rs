@@ -45,7 +45,7 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
         .map(|version| sweep(version, start, sets, documents_per_set))
         .collect();
     let state = in_memory().expect("a state in memory");
-    let (mut engine, _) = Engine::start(state, plan(), start.into(), None).expect("a start");
+    let (mut engine, _) = Engine::start(state, plan(), start.into()).expect("a start");
     let mut step = |event, now: Timestamp| engine.step(vec![event], now.into()).expect("a step");
     let mut notifications = 0;
     let mut now = start;

@@ -203,7 +203,7 @@ pub struct ChannelPlan {
     /// Notifications of the channel: of changed documents (`framework`), or of changed resources (`change`).
     ///
     /// A set may have one channel of each kind.
-    #[serde(default = "framework")]
+    #[serde(default)]
     #[schemars(with = "String", extend("enum" = ["framework", "change"]))]
     pub kind: ChannelKind,
     /// Topic of the channel, below `public_url` or a mount's `url`.
@@ -215,10 +215,6 @@ pub struct ChannelPlan {
     #[schemars(with = "Vec<String>", extend("x-form" = "uri"))]
     #[schemars(extend("examples" = [["https://hub.example.net/websub/"]]))]
     pub hubs: Vec<Hub>,
-}
-
-fn framework() -> ChannelKind {
-    ChannelKind::Framework
 }
 
 impl Plan {
@@ -235,11 +231,6 @@ impl Plan {
         destinations
             .find(|(configured, _)| *configured == hub)
             .map(|(_, mode)| mode)
-    }
-
-    /// Returns every hub. A broker is none.
-    pub fn all_hubs(&self) -> Vec<Hub> {
-        self.hubs.iter().map(|hub| hub.hub.clone()).collect()
     }
 
     /// Returns true if a hub is configured. A broker is none.

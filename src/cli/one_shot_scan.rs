@@ -117,7 +117,7 @@ pub fn scan_beside(
     let state = copy.map_or_else(in_memory, Ok)?;
     let clock = Clock::start(last_time_saved(&state)?);
     // Its effects are left to the daemon.
-    let (engine, _) = Engine::start(state, plan(config)?, clock.now().into(), None)?;
+    let (engine, _) = Engine::start(state, plan(config)?, clock.now().into())?;
     let mut scan = OneShotScan {
         engine,
         now: clock.now(),

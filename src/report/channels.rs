@@ -186,11 +186,10 @@ pub fn due_by_account(db: Db<'_>) -> Result<BTreeMap<AccountId, usize>> {
 
 /// Returns the number of channels that are not retired.
 pub fn count(db: Db<'_>) -> Result<usize> {
-    let count = db.first::<usize>(
+    db.value(
         "SELECT (SELECT count(*) FROM channel) - (SELECT count(*) FROM channel WHERE ends IS NOT NULL)",
         (),
-    )?;
-    Ok(count.unwrap_or_default())
+    )
 }
 
 /// Returns the hubs that fail on some channel, with the reason. Reads the accounts with something in flight, but not those

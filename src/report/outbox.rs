@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use crate::announce::steps::change_log;
 use crate::announce::steps::channels::channel;
 use crate::announce::steps::cut::announced;
-use crate::announce::steps::live::{Live, LiveSource};
 use crate::announce::steps::step::Step;
 use crate::report::status::{ChannelView, HubView, WaitingView};
 use crate::report::{MAX_LISTED, Reader, channels, limited};
@@ -97,8 +96,8 @@ pub fn account(
     reader: &Reader<'_>,
     name: &AccountName,
 ) -> Result<(ChannelId, Hub), UnknownAccount> {
-    let (channel, at) = named(reader, name)?;
-    Ok((channel.id, channel.hubs[at].hub.clone()))
+    let (channel, hub) = named(reader, name)?;
+    Ok((channel.id, hub.hub))
 }
 
 /// Returns the changes due to a hub on a channel, named as in [`account`], and the outcome of announcing them.
@@ -107,8 +106,7 @@ pub fn account_view(
     name: &AccountName,
     with_payload: bool,
 ) -> Result<AccountView, UnknownAccount> {
-    let (mut channel, at) = named(reader, name)?;
-    let hub = channel.hubs.swap_remove(at);
+    let (channel, hub) = named(reader, name)?;
     let changes = next_changes(reader, &channel, hub.id)?;
     let (changes, more_changes) = limited(changes, MAX_LISTED);
     let mut held = channels::held(reader, Some((channel.id, hub.id)))?;
@@ -132,8 +130,11 @@ pub fn account_view(
     })
 }
 
-/// Returns the channel that is meant, and the position of the hub there.
-fn named(reader: &Reader<'_>, name: &AccountName) -> Result<(ChannelView, usize), UnknownAccount> {
+/// Returns the channel that is meant, without the hub on it that is meant, and this.
+fn named(
+    reader: &Reader<'_>,
+    name: &AccountName,
+) -> Result<(ChannelView, HubView), UnknownAccount> {
     let AccountName { channel, kind, hub } = name;
     let set = Uri::parse(channel).ok();
     let is_topic = |view: &ChannelView| view.topic.as_str() == *channel;
@@ -159,7 +160,7 @@ fn named(reader: &Reader<'_>, name: &AccountName) -> Result<(ChannelView, usize)
     let meant = named
         .into_iter()
         .max_by_key(|view| (is_topic(view), view.id));
-    let Some(meant) = meant else {
+    let Some(mut meant) = meant else {
         let known = offer(&topics);
         return Err(UnknownAccount::Name(format!(
             "no channel has the topic or the Capability List \"{channel}\"; {known}"
@@ -169,7 +170,8 @@ fn named(reader: &Reader<'_>, name: &AccountName) -> Result<(ChannelView, usize)
         view.hub.as_str() == *hub || (hub == EMBEDDED_NAME && view.mode == Mode::Embedded)
     };
     if let Some(at) = meant.hubs.iter().position(is_meant) {
-        return Ok((meant, at));
+        let hub = meant.hubs.swap_remove(at);
+        return Ok((meant, hub));
     }
     let hubs = meant.hubs.iter().map(|view| view.hub.to_string());
     let (topic, known) = (&meant.topic, offer(&hubs.collect::<Vec<_>>()));
@@ -225,15 +227,7 @@ fn flight(
 /// Returns what would be announced to a hub next, once it has accepted what is in flight: what a step would cut that is
 /// never committed.
 fn next_changes(reader: &Reader<'_>, of: &ChannelView, hub: HubId) -> Result<Vec<Entry>> {
-    let sources = reader.live.sources.iter().map(|source| LiveSource {
-        id: source.id,
-        configured: source.configured.clone(),
-        ..LiveSource::default()
-    });
-    let mut live = Live {
-        sources: sources.collect(),
-        ..Live::default()
-    };
+    let mut live = reader.live.clone();
     let step = Step::new(reader.db, reader.plan, &mut live, Now::from(reader.now));
     let Some(channel) = channel(&step, of.id)? else {
         return Ok(Vec::new());

@@ -136,8 +136,7 @@ pub fn holdings(reader: &Reader<'_>, plan: &SourcePlan, live: &LiveSource) -> Re
     }
     holdings.documents.retain(|_, count| *count > 0);
     let sql = "SELECT count(*), min(since) FROM trouble WHERE source = ?1";
-    let broken = db.first(sql, live.id)?;
-    (holdings.broken, holdings.broken_since) = broken.unwrap_or_default();
+    (holdings.broken, holdings.broken_since) = db.value(sql, live.id)?;
     Ok(holdings)
 }
 

@@ -59,8 +59,7 @@ pub fn load(db: Db<'_>) -> Result<SavedHub> {
     }
     for topic in &mut topics {
         let last = topic.relays.last().map_or(0, |relay| relay.id.0);
-        let digest = db.first("SELECT digest FROM relay WHERE id = ?1", last)?;
-        topic.last = BodyDigest(digest.unwrap_or_default());
+        topic.last = BodyDigest(db.value("SELECT digest FROM relay WHERE id = ?1", last)?);
     }
     Ok(SavedHub {
         subscriptions,

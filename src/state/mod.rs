@@ -328,9 +328,9 @@ impl<'a> Db<'a> {
         Ok(rows.next()?.map(read).transpose()?)
     }
 
-    /// Reads the first row; the default if there is none.
-    pub fn value<T: FromRow + Default>(self, sql: &str, of: impl Parameters) -> Result<T> {
-        Ok(self.first(sql, of)?.unwrap_or_default())
+    /// Reads the first row; where there is none, the default.
+    pub fn value<T: FromRow + Default>(self, sql: &str, parameters: impl Parameters) -> Result<T> {
+        Ok(self.first(sql, parameters)?.unwrap_or_default())
     }
 
     pub fn exists(self, sql: &str, parameters: impl Parameters) -> Result<bool> {

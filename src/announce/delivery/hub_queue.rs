@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use websub::publisher::reason::{Refusal, RefusalKind};
 
-use crate::announce::time::later;
+use crate::announce::time::{elapsed, later};
 use crate::state::ChannelId;
 
 /// Submissions under way before the hub has accepted any of them.
@@ -378,8 +378,8 @@ impl Outage {
         if is_new {
             return FIRST_PROBE;
         }
-        let length = Duration::try_from(now.duration_since(self.since)).unwrap_or_default();
-        let longest = (length / PART_OF_OUTAGE).clamp(PROBES_APART, PROBES_APART_AT_MOST);
+        let longest =
+            (elapsed(self.since, now) / PART_OF_OUTAGE).clamp(PROBES_APART, PROBES_APART_AT_MOST);
         let jitter = if jitter.is_finite() {
             jitter.clamp(0.0, 1.0)
         } else {

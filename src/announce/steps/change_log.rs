@@ -363,7 +363,7 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u
             (!outside.is_empty()).then_some(outside),
         ),
     )?;
-    let hubs = listening(step, channel.id)?;
+    let hubs = listening(step.db, channel.id)?;
     step.note_made(channel, seq, entries, &body, hubs)?;
     Ok((seq, fresh))
 }
@@ -527,7 +527,7 @@ pub fn body(db: Db<'_>, account: AccountId, seq: u64, entries: usize) -> Result<
 /// Returns the datetimes that were left out of a logged notification, with the positions of their entries (C15).
 pub fn outside(db: Db<'_>, id: ChannelId, seq: u64) -> Result<Vec<(usize, Datetime)>> {
     let sql = "SELECT outside FROM change_log WHERE channel = ?1 AND seq = ?2";
-    let outside = db.value::<Option<String>>(sql, (id, seq))?;
+    let outside: Option<String> = db.value(sql, (id, seq))?;
     let lines = outside.iter().flat_map(|outside| outside.lines());
     let outside = lines.filter_map(|line| {
         let (position, datetime) = line.split_once(' ')?;

@@ -61,9 +61,9 @@ pub fn live_of_set(step: &Step<'_>, set: DocId, kind: ChannelKind) -> Result<Opt
 }
 
 /// Returns the hubs that are told of all changes of a channel.
-pub fn listening(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<HubId>> {
+pub fn listening(db: Db<'_>, id: ChannelId) -> Result<BTreeSet<HubId>> {
     let sql = "SELECT hub FROM account WHERE channel = ?1 AND left_at IS NULL";
-    step.db.all(sql, id)
+    db.all(sql, id)
 }
 
 /// Retires the channels of sets that have ended, before their documents leave them (R11).
@@ -86,12 +86,11 @@ pub fn due_changes(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<usi
     if channel.kind == ChannelKind::Change {
         return change_log::backlog(step.db, (channel.id, hub));
     }
-    let due = step.db.first::<usize>(
+    step.db.value(
         "SELECT count(*) FROM (SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL \
          UNION SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)",
         (channel.id, hub),
-    )?;
-    Ok(due.unwrap_or_default())
+    )
 }
 
 /// Reports what a hub is due on a channel, and is not told any more.
@@ -108,7 +107,7 @@ pub fn report_dropped(step: &mut Step<'_>, (id, hub): AccountId) -> Result<()> {
 pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     match channel.kind {
         ChannelKind::Framework => {
-            for hub in listening(step, channel.id)? {
+            for hub in listening(step.db, channel.id)? {
                 write_down(step, channel, hub)?;
             }
         }
@@ -182,7 +181,7 @@ pub fn open(
             step.db
                 .set_channel(channel.id, "retired = NULL, ends = NULL", ())?;
             if kind == ChannelKind::Framework {
-                for hub in listening(step, channel.id)? {
+                for hub in listening(step.db, channel.id)? {
                     wake(step, (channel.id, hub), set)?;
                 }
             }
@@ -220,7 +219,7 @@ pub fn open(
     };
     let hubs = hubs.iter().filter_map(|hub| step.live.hub_named(hub));
     let hubs: BTreeSet<HubId> = hubs.collect();
-    let before = listening(step, id)?;
+    let before = listening(step.db, id)?;
     let Some(channel) = channel(step, id)? else {
         return Ok(());
     };
@@ -407,15 +406,18 @@ fn end(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     step.db.set_channel(channel.id, columns, ())
 }
 
-/// Returns the channels of sources that are not configured.
-pub fn of_no_source(step: &Step<'_>) -> Result<Vec<Channel>> {
-    let mut channels: Vec<Channel> = step.db.all(COLUMNS, ())?;
-    channels.retain(|channel| step.live.position(channel.source).is_none());
-    Ok(channels)
+/// Removes the channels of sources that are not configured.
+pub fn remove_unconfigured(step: &mut Step<'_>) -> Result<()> {
+    for channel in step.db.all::<Vec<Channel>>(COLUMNS, ())? {
+        if step.live.position(channel.source).is_none() {
+            remove(step, &channel)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes a channel with all that is due on it.
-pub fn remove(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+fn remove(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     end(step, channel)?;
     step.db
         .run("DELETE FROM channel WHERE id = ?1", channel.id)?;
@@ -463,8 +465,7 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
 
 /// Returns true if the topic of a channel is only a name for brokers: it can neither be fetched nor subscribed to.
 pub fn is_name_only(db: Db<'_>, plan: &Plan, live: &Live, channel: &Channel) -> Result<bool> {
-    let sql = "SELECT hub FROM account WHERE channel = ?1 AND left_at IS NULL";
-    let hubs = db.all::<Vec<HubId>>(sql, channel.id)?;
+    let hubs = listening(db, channel.id)?;
     let mut modes = hubs.iter().map(|hub| Some(live.hubs.get(hub)?.mode));
     let is_for_brokers = !hubs.is_empty() && modes.all(|mode| mode == Some(Mode::Broker));
     let source = live.position(channel.source).filter(|_| is_for_brokers);

@@ -321,9 +321,9 @@ fn launch(
     let served = pinged.is_empty().then_some(&body);
     let sql = "UPDATE channel SET seq = seq + 1, untils = coalesce(?2, untils), body = coalesce(?3, body) WHERE id = ?1 \
                RETURNING seq";
-    let seq = step.db.first(sql, (channel.id, untils, served))?;
+    let seq = step.db.value(sql, (channel.id, untils, served))?;
     let flight = Flight {
-        seq: seq.unwrap_or_default(),
+        seq,
         entries: payload.entries.len(),
         bytes: body.len(),
         until: span.until,
@@ -373,7 +373,7 @@ pub fn next_span(
     open: Option<Timestamp>,
 ) -> Result<(Span, Option<Vec<u8>>)> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
-    let untils: Vec<u8> = step.db.first(sql, id)?.unwrap_or_default();
+    let untils: Vec<u8> = step.db.value(sql, id)?;
     let mut used = times(&untils);
     let span = span(step.wall, before, open, &used);
     used.extend(span.until);
@@ -397,13 +397,12 @@ pub fn bytes(times: &[Timestamp]) -> Vec<u8> {
 
 /// Returns the Source Description above a set: the one that lists it, else the one that its list names.
 fn source_description(step: &Step<'_>, set: DocId) -> Result<Option<Uri>> {
-    let description = step.db.first::<Option<Uri>>(
+    step.db.value(
         "SELECT coalesce((SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 \
          AND l.capability = 0 AND l.form = 0 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri LIMIT 1), \
          (SELECT u.uri FROM document d CROSS JOIN document u ON u.id = d.up WHERE d.id = ?1))",
         set,
-    )?;
-    Ok(description.flatten())
+    )
 }
 
 /// Returns the most bytes that a payload of a channel has besides its entries.

@@ -14,6 +14,7 @@ use crate::announce::plan::Mode;
 use crate::announce::time::{earlier, elapsed, later};
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Hub;
 use websub::answer::Answer;
 use websub::publisher::reason::{Refusal, RefusalKind};
 use websub::publisher::verdict::{Verdict, verdict};
@@ -272,6 +273,7 @@ pub fn retry_due(step: &mut Step<'_>) -> Result<()> {
 /// The answer to the notification in flight of an account.
 struct Answered<'a> {
     account: AccountId,
+    hub: Hub,
     channel: Channel,
     flight: Flight,
     answer: &'a Answer,
@@ -314,6 +316,7 @@ pub fn answered(
     let attempts = flight.attempts;
     let answered = Answered {
         account,
+        hub: step.hub_uri(hub)?,
         channel,
         flight,
         answer,
@@ -339,11 +342,10 @@ pub fn answered(
 fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
-    let uri = step.hub_uri(hub)?;
     let last = Attempt::new(answered.flight.seq, answered.answer, None, now);
     step.facts.push(Fact::Delivered {
         topic: answered.channel.topic.clone(),
-        hub: uri.clone(),
+        hub: answered.hub.clone(),
         seq: answered.flight.seq,
         changes: answered.flight.entries,
         attempts: answered.flight.attempts,
@@ -352,7 +354,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
     let accepted = OutcomeView {
         at: Some(now),
         attempts: Some(answered.flight.attempts),
-        ..OutcomeView::new(uri, Outcome::Accepted)
+        ..OutcomeView::new(answered.hub.clone(), Outcome::Accepted)
     };
     step.outcomes.push((id, answered.flight.seq, accepted));
     let is_pinged = step.mode(hub) == Some(Mode::Ping);
@@ -396,8 +398,8 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
 /// Returns half the number of entries of what is in flight, which is too large; nothing if it cannot be made smaller.
 fn half(step: &Step<'_>, answered: &Answered<'_>) -> Result<Option<usize>> {
     let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
-    let own = step.db.first(sql, answered.account)?;
-    let limit = entry_limit(step, answered.account.1, own.flatten());
+    let own: Option<usize> = step.db.value(sql, answered.account)?;
+    let limit = entry_limit(step, answered.account.1, own);
     let entries = answered.flight.entries;
     // One document may have two entries, which no limit parts.
     let is_divisible = entries > 2 || (entries == 2 && (limit > 1 || answered.flight.is_logged));
@@ -415,7 +417,6 @@ fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<(
         step.note_outcome(account, answered.flight.seq, Outcome::Withdrawn)?;
     }
     let hub = account.1;
-    let uri = step.hub_uri(hub)?;
     let Some(queue) = step.live.queue_mut(hub) else {
         return Ok(());
     };
@@ -423,7 +424,7 @@ fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<(
     let ended = queue.end_outage();
     step.facts.push(Fact::Halved {
         topic: answered.channel.topic.clone(),
-        hub: uri,
+        hub: answered.hub.clone(),
         seq: answered.flight.seq,
         attempts: answered.flight.attempts,
         limit,
@@ -441,7 +442,6 @@ fn refused(
 ) -> Result<()> {
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
-    let uri = step.hub_uri(hub)?;
     let attempt = note_attempt(step, answered, Some(refusal.clone()))?;
     let retries = step.db.first::<(bool, Option<i64>, bool)>(
         "SELECT is_answer_old, acceptances, is_at_fault FROM account WHERE channel = ?1 AND hub = ?2",
@@ -492,7 +492,7 @@ fn refused(
     )?;
     step.facts.push(Fact::Refused {
         topic: answered.channel.topic.clone(),
-        hub: uri,
+        hub: answered.hub.clone(),
         seq: answered.flight.seq,
         attempts: answered.flight.attempts,
         reason: refusal.reason,
@@ -597,7 +597,7 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
         return Ok(0);
     };
     let sql = "SELECT seq FROM account WHERE channel = ?1 AND hub = ?2";
-    let seq = step.db.first::<Option<u64>>(sql, account)?.flatten();
+    let seq: Option<u64> = step.db.value(sql, account)?;
     let (changes, documents) = match channel.kind {
         ChannelKind::Framework => drop_documents(step, account)?,
         ChannelKind::Change => (change_log::drop_due(step, account)?, BTreeSet::new()),

@@ -31,16 +31,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Puts a plan into effect over a database. What is under way goes on with `before`.
+    /// Puts a plan into effect over a database.
     pub fn start(
         mut connection: Connection,
         mut plan: Plan,
         now: Now,
-        before: Option<Live>,
     ) -> Result<(Engine, Vec<Effect>)> {
         let transaction = connection.transaction()?;
-        let (live, effects, wake) =
-            put_into_effect(Db(&transaction), &mut plan, now, before.as_ref())?;
+        let (live, effects, wake) = put_into_effect(Db(&transaction), &mut plan, now, None)?;
         let history = recalled(Db(&transaction))?;
         transaction.commit()?;
         let engine = Engine {
@@ -163,8 +161,7 @@ fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<Live> {
     let mut live = Live::default();
     for source in &plan.sources {
         let sql = "SELECT id, coalesce(routed = ?2, FALSE) FROM source WHERE name = ?1";
-        let row = db.first::<(i64, bool)>(sql, (&source.name, &plan_hash))?;
-        let (id, was_routed) = row.unwrap_or_default();
+        let (id, was_routed) = db.value::<(i64, bool)>(sql, (&source.name, &plan_hash))?;
         let mut configured = BTreeSet::new();
         for channel in &plan.channels {
             if plan.may_hold(source, &channel.capability_list) {
@@ -198,7 +195,6 @@ fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<Live> {
 /// Puts the plan of a step into effect: rows of what is not configured any more go, and nothing is announced (R13).
 fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
     let db = step.db;
-    let is_start = before.is_none();
     for plan in &step.plan.sources {
         let sql = "INSERT INTO source (name) VALUES (?1) ON CONFLICT (name) DO NOTHING";
         db.run(sql, &plan.name)?;
@@ -230,7 +226,9 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
             source.away.clone_from(&before.away);
         }
     }
-    if is_start {
+    if let Some(before) = before {
+        step.live.last_round = before.last_round;
+    } else {
         let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE presence IN (2, 3)";
         db.run(sql, ())?;
         // What ended while nobody ran is served and sent for a while first (R11).
@@ -252,10 +250,8 @@ fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
             let sql = "UPDATE trouble SET reported = 0, report_at = ?1 WHERE source = ?2";
             db.run(sql, (report_at, step.live.sources[position].id))?;
         }
-    } else if let Some(before) = before {
-        step.live.last_round = before.last_round;
     }
-    change_sets::restart(step, is_start)?;
+    change_sets::restart(step, before.is_none())?;
     let sql = "SELECT channel, hub, sending FROM account WHERE sending IS NOT NULL";
     let sending = db.all::<Vec<(AccountId, u64)>>(sql, ())?;
     for ((id, hub), seq) in sending {
@@ -384,9 +380,7 @@ fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
     if !is_of_plan || unchanged.count() < known.len() {
         forget_files(step)?;
     }
-    for channel in channels::of_no_source(step)? {
-        channels::remove(step, &channel)?;
-    }
+    channels::remove_unconfigured(step)?;
     // R13: one that is configured again is new.
     for mount in known {
         if step.plan.source_of(mount).is_none() {

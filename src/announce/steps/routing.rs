@@ -100,7 +100,7 @@ fn available(
     let brokers: Vec<Hub> = plan.brokers_of(&source.name, kind).cloned().collect();
     if let Some((topic, named)) = desired {
         let mut hubs = if named.is_empty() {
-            plan.all_hubs()
+            plan.hubs.iter().map(|hub| hub.hub.clone()).collect()
         } else if configured.is_some() {
             named
         } else {

@@ -12,7 +12,7 @@ use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use resourcesync::uri::Uri;
 use websub::topics::TopicPage;
 
-use crate::announce::steps::channels::{Channel, channel, is_name_only};
+use crate::announce::steps::channels::{Channel, channel, is_name_only, listening};
 use crate::announce::steps::cut::{Announced, announced, next_span, overhead, up, waiting_since};
 use crate::announce::steps::{Step, change_log};
 use crate::state::{ChannelId, HubId, Result, columns, from_row};
@@ -108,7 +108,7 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<Announced> {
         let entries = announced.into_iter().take(max).flat_map(|one| one.entries);
         foretold.extend(entries.map(|entry| (key(&entry), entry)));
         let sql = "SELECT until FROM account WHERE channel = ?1 AND hub = ?2";
-        untils.push(step.db.first(sql, (channel.id, hub))?.flatten());
+        untils.push(step.db.value::<Option<_>>(sql, (channel.id, hub))?);
     }
     let mut foretold: Vec<Entry> = foretold.into_values().collect();
     foretold.sort_by_key(|entry| entry.datetime);
@@ -219,17 +219,16 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
     if is_name_only(step.db, step.plan, step.live, &channel)? {
         return Ok(None);
     }
-    let sql = "SELECT hub, left_at IS NOT NULL FROM account WHERE channel = ?1";
-    let mut accounts = step.db.all::<Vec<(HubId, bool)>>(sql, id)?;
     let is_pinged = !pinged(step, id)?.is_empty();
     let body = match channel.kind {
         ChannelKind::Framework => framework_body(step, id, is_pinged)?,
         ChannelKind::Change => change_log::topic_body(step, id)?,
     };
     let mut hubs = Vec::new();
-    accounts.retain(|(hub, has_left)| !has_left && step.mode(*hub) != Some(Mode::Broker));
-    for (hub, _) in accounts {
-        hubs.push(step.hub_uri(hub)?);
+    for hub in listening(step.db, id)? {
+        if step.mode(hub) != Some(Mode::Broker) {
+            hubs.push(step.hub_uri(hub)?);
+        }
     }
     hubs.sort();
     Ok(Some(TopicPage {
@@ -243,7 +242,7 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
 
 fn framework_body(step: &Step<'_>, id: ChannelId, is_pinged: bool) -> Result<Arc<[u8]>> {
     let sql = "SELECT body FROM channel WHERE id = ?1";
-    let body: Arc<[u8]> = step.db.first(sql, id)?.unwrap_or_default();
+    let body: Arc<[u8]> = step.db.value(sql, id)?;
     // R25: some hubs never fetch an empty topic again.
     Ok(if body.is_empty() && is_pinged {
         Payload::default().render().into()

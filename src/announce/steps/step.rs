@@ -472,7 +472,7 @@ impl<'a> Step<'a> {
 
     /// Returns the time of the next deadline.
     pub fn next_deadline(&self) -> Result<Option<Timestamp>> {
-        let next: Option<Option<Timestamp>> = self.db.first(
+        let mut next: Option<Timestamp> = self.db.value(
             "SELECT min(at) FROM (SELECT min(ends) AS at FROM channel WHERE ends IS NOT NULL \
              UNION ALL SELECT min(retry_at) FROM account WHERE retry_at IS NOT NULL \
              UNION ALL SELECT min(ping_due) FROM account WHERE ping_due IS NOT NULL \
@@ -483,14 +483,13 @@ impl<'a> Step<'a> {
              UNION ALL SELECT min(tell_at) FROM finding WHERE tell_at IS NOT NULL)",
             (),
         )?;
-        let mut next = next.flatten();
         // The windows and rounds of the others wait until their sources are settled.
         for source in self.live.sources.iter().filter(|it| it.is_settled()) {
             let sql = "SELECT min(at) FROM (SELECT min(deadline) AS at FROM channel \
                        WHERE source = ?1 AND deadline IS NOT NULL \
                        UNION ALL SELECT min(wake) FROM change_set WHERE source = ?1 AND wake IS NOT NULL)";
-            let wake = self.db.first::<Option<_>>(sql, source.id)?;
-            next = next.into_iter().chain(wake.flatten()).min();
+            let wake: Option<_> = self.db.value(sql, source.id)?;
+            next = next.into_iter().chain(wake).min();
         }
         let told = self.live.sources.iter().flat_map(|it| it.told.values());
         let hubs = self.live.hubs.values();

@@ -59,7 +59,7 @@ impl Daemon<Announcer> {
         let saved = saved_subscriptions(&file, prepared_hub.is_some()).map_err(load_error)?;
         let clock = Clock::start(last_time_saved(&connection).map_err(load_error)?);
         let plan = config.plan(&public_url);
-        let (engine, effects) = Engine::start(connection, plan, moment(clock), None)
+        let (engine, effects) = Engine::start(connection, plan, moment(clock))
             .map_err(|error| file.save_error(error))?;
         let parts: RunParts = process.loop_parts(file, clock);
         let inputs = parts.inputs.clone();

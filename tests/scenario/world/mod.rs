@@ -442,7 +442,7 @@ impl World {
             None => {
                 let mut disk = self.disk.take().unwrap();
                 self.statements.collect(&mut disk);
-                let (engine, effects) = Engine::start(disk, plan, now, None).unwrap();
+                let (engine, effects) = Engine::start(disk, plan, now).unwrap();
                 self.engine = Some(engine);
                 effects
             }
