@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 use websub::hub::subscriptions::view::SubscriptionView;
 
-use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
+use crate::admin::page::channels::{ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
 use crate::admin::{AdminResponse, page_of, plain};
 use crate::report::status::Status;
@@ -34,10 +34,7 @@ pub(super) fn page(path: &str, query: &str, status: &Status) -> AdminResponse {
         .collect();
     let topic = parameter(&query, "topic");
     match path {
-        "/channels" => {
-            let filter = ChannelFilter::from_query(&query);
-            html(&ChannelsPage::new(status, filter))
-        }
+        "/channels" => html(&ChannelsPage::new(status, &query)),
         "/channel" => match topic.map(|topic| ChannelPage::new(status, topic)) {
             Some(Some(page)) => html(&page),
             Some(None) => not_found("no channel has this topic"),

@@ -40,8 +40,6 @@ struct StatusText<'a> {
     is_running: bool,
     /// All but that the state cannot be saved.
     alerts: Vec<Alert>,
-    pending: usize,
-    held: usize,
     /// The lines about hubs that fail on a channel, and their number.
     troubled: Vec<String>,
     all_troubled: usize,
@@ -49,8 +47,6 @@ struct StatusText<'a> {
     backlogs: Vec<(&'a ChannelView, &'a HubView, &'a BacklogView)>,
     waiting: Vec<(&'static str, &'a WaitingView)>,
     more_waiting: usize,
-    /// The number of acknowledged findings.
-    acknowledged: usize,
 }
 
 impl<'a> StatusText<'a> {
@@ -71,20 +67,15 @@ impl<'a> StatusText<'a> {
         let documents = channels().filter(|channel| channel.kind == ChannelKind::Framework);
         let untold = documents.map(|channel| channel.more_pending + channel.more_held);
         let troubled = rows(&status.channels, |hub| hub.state.is_trouble());
-        let groups = status.finding_groups.iter();
-        let known = groups.filter(|group| group.acknowledged);
         StatusText {
             status,
             is_running,
             alerts,
-            pending: channels().map(ChannelView::pending_count).sum(),
-            held: channels().map(ChannelView::held_count).sum(),
             troubled: table(&troubled[..troubled.len().min(MAX_LINES)], status.at),
             all_troubled: troubled.len(),
             backlogs,
             more_waiting: waiting.len().saturating_sub(MAX_LINES) + untold.sum::<usize>(),
             waiting,
-            acknowledged: known.map(|group| group.count).sum(),
         }
     }
 

@@ -100,6 +100,22 @@ impl Status {
         self.sources.is_empty()
     }
 
+    /// Returns the number of documents, or of changes of resources, that hubs are due, over all channels.
+    pub fn pending(&self) -> usize {
+        self.channels.iter().map(ChannelView::pending_count).sum()
+    }
+
+    /// Returns the number of held documents, over all channels.
+    pub fn held(&self) -> usize {
+        self.channels.iter().map(ChannelView::held_count).sum()
+    }
+
+    /// Returns the number of acknowledged findings.
+    pub fn acknowledged(&self) -> usize {
+        let known = self.finding_groups.iter().filter(|it| it.acknowledged);
+        known.map(|group| group.count).sum()
+    }
+
     /// Returns the channels, those with problems first, then those on which something waits.
     pub fn by_trouble(&self) -> Vec<&ChannelView> {
         let mut channels: Vec<&ChannelView> = self.channels.iter().collect();

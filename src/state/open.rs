@@ -287,9 +287,14 @@ impl StateFile {
 
 /// Opens the state file in `directory` for reading, while a daemon may be writing. Returns none if there is no file yet.
 pub fn open_to_read(directory: &Path) -> Result<Option<Connection>, StateFileError> {
-    let Some(path) = readable(directory)? else {
+    let path = state_file(directory);
+    if !exists(&path)? {
         return Ok(None);
-    };
+    }
+    // SQLite would not report the reason.
+    if rustix::fs::access(&path, Access::READ_OK) == Err(Errno::ACCESS) {
+        return Err(StateFileError::Denied(path, Errno::ACCESS.into()));
+    }
     let open_error = |source| StateFileError::Open(path.clone(), source);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -322,8 +327,7 @@ pub fn back_up(directory: &Path, to: &Path) -> Result<bool, StateFileError> {
 /// Copies a state to a file that is empty, or not there.
 fn copy_into(connection: &Connection, to: &Path) -> rusqlite::Result<()> {
     let name = ToSqlOutput::Borrowed(ValueRef::Text(to.as_os_str().as_bytes()));
-    let copied = connection.execute("VACUUM INTO ?1", [name]);
-    copied.map(|_| ())
+    connection.execute("VACUUM INTO ?1", [name]).map(drop)
 }
 
 /// Returns a copy in memory of the state in `directory`, for a look at what would come of it. It has no notifications of the
@@ -360,10 +364,8 @@ pub fn copy_to_memory(directory: &Path) -> Result<Option<Connection>, StateFileE
         prepare(&mut connection)?;
         Ok(connection)
     };
-    match copy() {
-        Ok(copy) => Ok(Some(copy)),
-        Err(source) => Err(StateFileError::Load(path, source)),
-    }
+    let copied = copy().map(Some);
+    copied.map_err(|source| StateFileError::Load(path, source))
 }
 
 /// Returns a new state in memory.
@@ -383,19 +385,6 @@ pub fn state_file(directory: &Path) -> PathBuf {
 pub fn read_only(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Ok(Connection::open_with_flags(path, flags)?)
-}
-
-/// Returns the path of a state file that can be read.
-fn readable(directory: &Path) -> Result<Option<PathBuf>, StateFileError> {
-    let path = state_file(directory);
-    if !exists(&path)? {
-        return Ok(None);
-    }
-    // SQLite would not report the reason.
-    match rustix::fs::access(&path, Access::READ_OK) {
-        Err(Errno::ACCESS) => Err(StateFileError::Denied(path, Errno::ACCESS.into())),
-        _ => Ok(Some(path)),
-    }
 }
 
 /// Returns true if there is a file; it is not empty then.

@@ -37,9 +37,6 @@ impl ExpositionFormat {
     }
 }
 
-/// A label's name and value.
-pub type Label<'a> = (&'static str, &'a str);
-
 /// A value of a metric.
 #[derive(Debug)]
 pub enum Value {
@@ -81,7 +78,7 @@ impl Exposition {
     }
 
     /// Adds a value of a metric that was defined, and is named without `rsnotify_`.
-    pub fn add(&mut self, name: &str, labels: &[Label<'_>], value: impl Into<Value>) {
+    pub fn add(&mut self, name: &str, labels: &[(&'static str, &str)], value: impl Into<Value>) {
         let mut families = self.0.iter_mut();
         let family = families.find(|family| family.name.strip_prefix("rsnotify_") == Some(name));
         debug_assert!(family.is_some(), "{name} is not defined");

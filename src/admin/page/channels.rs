@@ -8,16 +8,6 @@ use crate::admin::page::parts::{self, PER_PAGE};
 use crate::announce::history::NotificationView;
 use crate::report::status::{ChannelView, Status, WaitingView, waiting};
 
-/// Filter of the list of channels.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChannelFilter {
-    pub text: String,
-    /// State of the channels to list, as the query names it.
-    pub state: &'static str,
-    /// Page number, from 1.
-    pub page: usize,
-}
-
 /// States of channels in the query, and in words.
 const STATES: [(&str, &str); 4] = [
     ("", "any"),
@@ -26,79 +16,75 @@ const STATES: [(&str, &str); 4] = [
     ("retired", "retired"),
 ];
 
-impl ChannelFilter {
-    /// Reads the filter from a query; invalid values count as absent.
-    pub fn from_query(parameters: &[(String, String)]) -> ChannelFilter {
-        let state = parameter(parameters, "state").unwrap_or_default();
-        let state = STATES.into_iter().find(|(name, _)| *name == state);
-        let page = parameter(parameters, "page").and_then(|page| page.parse().ok());
-        ChannelFilter {
-            text: parameter(parameters, "text")
-                .unwrap_or_default()
-                .trim()
-                .to_owned(),
-            state: state.map_or("", |(name, _)| name),
-            page: page.unwrap_or(1),
-        }
-    }
-
-    pub fn at_page(&self, page: usize) -> String {
-        let page = page.to_string();
-        let parameters = [
-            ("text", &*self.text),
-            ("state", self.state),
-            ("page", &page),
-        ];
-        format!("/channels?{}", encode_form(&parameters))
-    }
-
-    fn matches(&self, channel: &ChannelView) -> bool {
-        let names = [channel.topic.as_str(), channel.set.as_str()];
-        let hubs = channel.hubs.iter().map(|hub| hub.hub.as_str());
-        let is_in_state = match self.state {
-            "trouble" => channel.worst().is_trouble(),
-            "waiting" => channel.pending_count() + channel.held_count() > 0,
-            "retired" => channel.retired.is_some(),
-            _ => true,
-        };
-        is_in_state
-            && names
-                .into_iter()
-                .chain(hubs)
-                .any(|name| name.contains(&self.text))
-    }
-}
-
 #[derive(Template)]
 #[template(path = "channels.html")]
 pub struct ChannelsPage<'a> {
     page: &'static str,
     address: String,
     status: &'a Status,
-    filter: ChannelFilter,
+    /// Text that the topic, the set or a hub contains.
+    text: &'a str,
+    /// State of the channels to list, as the query names it.
+    state: &'static str,
     found: usize,
     views: Vec<&'a ChannelView>,
+    /// Page number, from 1.
+    number: usize,
     last_page: usize,
 }
 
 impl<'a> ChannelsPage<'a> {
-    pub fn new(status: &'a Status, mut filter: ChannelFilter) -> ChannelsPage<'a> {
+    /// Lists the channels that a query asks for; invalid values count as absent.
+    pub fn new(status: &'a Status, query: &'a [(String, String)]) -> ChannelsPage<'a> {
+        let value = |name| parameter(query, name).unwrap_or_default();
+        let text = value("text").trim();
+        let mut states = STATES.iter().map(|(name, _)| *name);
+        let state = states.find(|name| *name == value("state"));
+        let state = state.unwrap_or_default();
         let mut views = status.by_trouble();
-        views.retain(|channel| filter.matches(channel));
+        views.retain(|channel| matches(channel, text, state));
         let found = views.len();
         let last_page = found.div_ceil(PER_PAGE).max(1);
-        filter.page = filter.page.clamp(1, last_page);
-        let before = (filter.page - 1) * PER_PAGE;
+        let number = value("page").parse().unwrap_or(1).clamp(1, last_page);
+        let before = (number - 1) * PER_PAGE;
         ChannelsPage {
             page: "channels",
-            address: filter.at_page(filter.page),
+            address: address(text, state, number),
             status,
+            text,
+            state,
             found,
             views: views.into_iter().skip(before).take(PER_PAGE).collect(),
+            number,
             last_page,
-            filter,
         }
     }
+
+    fn at_page(&self, number: usize) -> String {
+        address(self.text, self.state, number)
+    }
+}
+
+fn address(text: &str, state: &str, number: usize) -> String {
+    let number = number.to_string();
+    let parameters = [("text", text), ("state", state), ("page", &number)];
+    format!("/channels?{}", encode_form(&parameters))
+}
+
+fn matches(channel: &ChannelView, text: &str, state: &str) -> bool {
+    let names = [channel.topic.as_str(), channel.set.as_str()];
+    let hubs = channel.hubs.iter().map(|hub| hub.hub.as_str());
+    let is_in_state = match state {
+        "trouble" => channel.worst().is_trouble(),
+        "waiting" => channel.pending_count() + channel.held_count() > 0,
+        "retired" => channel.retired.is_some(),
+        _ => true,
+    };
+    is_in_state
+        && names
+            .into_iter()
+            .chain(hubs)
+            .any(|name| name.contains(text))
 }
 
 #[derive(Template)]

@@ -27,12 +27,8 @@ pub struct Overview<'a> {
     hubs: Vec<HubSummary<'a>>,
     channels: Vec<&'a ChannelView>,
     more_channels: usize,
-    pending: usize,
-    held: usize,
     waiting: Vec<(&'static str, &'a WaitingView)>,
     more_waiting: usize,
-    /// Number of acknowledged findings.
-    acknowledged: usize,
     /// The last 24 hours.
     day: DayPicture,
     /// True if the page does not renew itself.
@@ -43,17 +39,11 @@ impl<'a> Overview<'a> {
     pub fn new(status: &'a Status, is_still: bool) -> Overview<'a> {
         let (alerts, more_alerts) = limited(status.alerts(), MAX_ALERTS);
         let (channels, more_channels) = limited(status.by_trouble(), MAX_CHANNELS);
-        let pending = status.channels.iter().map(ChannelView::pending_count).sum();
-        let held = status.channels.iter().map(ChannelView::held_count).sum();
         let (waiting, beyond) = limited(waiting(&status.channels), MAX_WAITING);
         let not_listed = status
             .channels
             .iter()
             .map(|channel| channel.more_pending + channel.more_held);
-        let known = status
-            .finding_groups
-            .iter()
-            .filter(|group| group.acknowledged);
         Overview {
             page: "status",
             address: if is_still { "/?refresh=no" } else { "/" },
@@ -65,11 +55,8 @@ impl<'a> Overview<'a> {
             hubs: status.hubs(),
             channels,
             more_channels,
-            pending,
-            held,
             more_waiting: beyond + not_listed.sum::<usize>(),
             waiting,
-            acknowledged: known.map(|group| group.count).sum(),
             day: DayPicture::new(&status.last_day),
             is_still,
         }

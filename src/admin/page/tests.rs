@@ -9,7 +9,7 @@ use websub::hub::subscriptions::view::{
 };
 
 use crate::admin::page::SubscriptionsPage;
-use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
+use crate::admin::page::channels::{ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
 use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::observation::UnreadableDirectory;
@@ -172,13 +172,13 @@ fn status(channels: usize, words: &str) -> Status {
 /// Returns all pages of a status with their names.
 fn pages(status: &Status) -> [(&'static str, String); 4] {
     let topic = status.channels[0].topic.as_str().to_owned();
-    let filter = ChannelFilter::from_query(&[("text".to_owned(), status.sources[0].name.clone())]);
+    let query = [("text".to_owned(), status.sources[0].name.clone())];
     let channel = ChannelPage::new(status, &topic).unwrap();
     [
         ("status", Overview::new(status, false).render().unwrap()),
         (
             "channels",
-            ChannelsPage::new(status, filter).render().unwrap(),
+            ChannelsPage::new(status, &query).render().unwrap(),
         ),
         ("channel", channel.render().unwrap()),
         (
@@ -240,9 +240,7 @@ fn channels_are_filtered_by_text_and_by_state() {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let page = ChannelsPage::new(&status, ChannelFilter::from_query(&query))
-            .render()
-            .unwrap();
+        let page = ChannelsPage::new(&status, &query).render().unwrap();
         let rows = page.matches("scope=\"row\"").count();
         let (_, about) = page.split_once("</form>").unwrap();
         let (about, _) = about.split_once("</p>").unwrap();
@@ -275,7 +273,7 @@ fn channels_are_filtered_by_text_and_by_state() {
 fn a_retired_channel_does_not_hide_that_its_hub_refuses() {
     let mut status = status(1, "words");
     let is_shown = |status: &Status, state: &str| {
-        let page = ChannelsPage::new(status, ChannelFilter::from_query(&[]));
+        let page = ChannelsPage::new(status, &[]);
         page.render().unwrap().contains(&format!("{state}</span>"))
     };
     status.channels[0].retired = Some(NOW);
