@@ -217,12 +217,7 @@ pub struct MissingDirectory {
 
 impl fmt::Display for MissingDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MissingDirectory {
-            directory,
-            missing,
-            of,
-        } = self;
-        write!(f, "{missing} of {of} in {directory}")
+        write!(f, "{} of {} in {}", self.missing, self.of, self.directory)
     }
 }
 

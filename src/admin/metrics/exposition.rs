@@ -212,30 +212,22 @@ fn as_text(open_metrics: &str) -> String {
 mod tests {
     use super::*;
 
-    fn exposition() -> Exposition {
-        let mut exposition = Exposition::default();
-        exposition.define("rsnotify_a_total counter Told of a counter");
-        exposition.add("a_total", &[("path", "\"\\\n")], 2_u64);
-        exposition.single("b gauge Not a counter", 1_u64);
-        exposition
-    }
-
     #[test]
-    fn open_metrics_names_a_counter_without_its_suffix_and_marks_the_end() {
-        assert_eq!(
-            exposition().encode(ExpositionFormat::OpenMetrics),
-            "# HELP rsnotify_a Told of a counter.\n# TYPE rsnotify_a counter\nrsnotify_a_total{path=\"\\\"\\\\\\n\"} 2\n\
-             # HELP b Not a counter.\n# TYPE b gauge\nb 1\n# EOF\n"
-        );
-    }
-
-    #[test]
-    fn the_older_format_names_a_counter_as_its_values_are_named() {
-        assert_eq!(
-            exposition().encode(ExpositionFormat::Text),
-            "# HELP rsnotify_a_total Told of a counter.\n# TYPE rsnotify_a_total counter\nrsnotify_a_total{path=\"\\\"\\\\\\n\"} 2\n\
-             # HELP b Not a counter.\n# TYPE b gauge\nb 1\n"
-        );
+    fn only_open_metrics_names_a_counter_without_its_suffix_and_marks_the_end() {
+        for (format, name, end) in [
+            (ExpositionFormat::OpenMetrics, "rsnotify_a", "# EOF\n"),
+            (ExpositionFormat::Text, "rsnotify_a_total", ""),
+        ] {
+            let mut exposition = Exposition::default();
+            exposition.define("rsnotify_a_total counter Told of a counter");
+            exposition.add("a_total", &[("path", "\"\\\n")], 2_u64);
+            exposition.single("b gauge Not a counter", 1_u64);
+            let want = format!(
+                "# HELP {name} Told of a counter.\n# TYPE {name} counter\nrsnotify_a_total{{path=\"\\\"\\\\\\n\"}} 2\n\
+                 # HELP b Not a counter.\n# TYPE b gauge\nb 1\n{end}"
+            );
+            assert_eq!(exposition.encode(format), want);
+        }
     }
 
     #[test]
