@@ -37,8 +37,8 @@ pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
     exposition.add("owed_deliveries", &[], hub.owed);
     exposition.add("backlog_bytes", &[], hub.backlog_bytes);
     for (topic, many) in &hub.topics {
-        let topic = [("topic", topic.as_str())];
-        exposition.add("topic_subscriptions", &topic, *many);
+        let topic = topic.to_string();
+        exposition.add("topic_subscriptions", &[("topic", topic.as_str())], *many);
     }
     for (answer, count) in [
         ("accepted", requests.accepted),

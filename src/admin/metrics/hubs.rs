@@ -40,7 +40,9 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     let hubs = status.hubs_by(|channel, hub| (&hub.hub, channel.kind));
     let uncounted = HubCounts::default();
     for ((hub, kind), sum) in &hubs {
-        let (of_hub, of_kind) = (("hub", hub.as_str()), ("kind", kind.as_str()));
+        // Escaped, as everywhere.
+        let name = hub.to_string();
+        let (of_hub, of_kind) = (("hub", name.as_str()), ("kind", kind.as_str()));
         let account = [of_hub, of_kind];
         exposition.add("due_changes", &account, sum.due);
         let since = sum.oldest.unwrap_or(status.at);
@@ -84,10 +86,10 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
             .failing_hubs
             .iter()
             .any(|failing| failing.hub == *hub);
-        exposition.add("hub_failing", &[("hub", hub.as_str())], is_failing);
+        exposition.add("hub_failing", &[("hub", &*hub.to_string())], is_failing);
     }
     for (hub, took) in &status.figures.attempts {
-        exposition.add("attempt_seconds", &[("hub", hub.as_str())], took);
+        exposition.add("attempt_seconds", &[("hub", &*hub.to_string())], took);
     }
 }
 
@@ -96,9 +98,10 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::admin::metrics::exposition::ExpositionFormat;
     use crate::report::status::HubView;
     use crate::report::status::hubs::HubSummary;
-    use crate::report::tests::hub_view;
+    use crate::report::tests::{channel_view, hub_view};
 
     /// Returns a view of a hub whose notification waits since that second, refused for this reason.
     fn refused(kind: RefusalKind, since: i64) -> HubView {
@@ -117,5 +120,24 @@ mod tests {
         assert_eq!((sum.oldest, sum.due), (None, 1));
         let sum = HubSummary::of(&[&idle, &silent]);
         assert_eq!(sum.oldest, silent.since);
+    }
+
+    #[test]
+    fn a_hub_cannot_command_a_terminal_by_its_name() {
+        let mut channel = channel_view(0, "words");
+        channel.hubs = vec![hub_view(RefusalKind::NotAllowed, "\u{1b}[2J")];
+        let hub = channel.hubs[0].hub.clone();
+        let mut status = Status {
+            channels: vec![channel],
+            ..Status::default()
+        };
+        status.figures.attempts.insert(hub, Default::default());
+        let mut exposition = Exposition::default();
+        expose(&mut exposition, &status);
+        let text = exposition.encode(ExpositionFormat::Text);
+        assert!(
+            text.contains("hub=\"https://h.example/") && !text.contains('\u{1b}'),
+            "{text}"
+        );
     }
 }
