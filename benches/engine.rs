@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use resourcesync::document::Content;
 use resourcesync::parse::parse;
 use resourcesync::uri::{Hub, Uri};
-use rsnotify::announce::candidates::Candidates;
+use rsnotify::announce::candidates::CandidateGlobs;
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::event::{Effect, Event};
 use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
@@ -121,7 +121,7 @@ fn plan() -> Plan {
                 prefix: Uri::parse(URL).expect("a URI"),
                 aliases: Vec::new(),
             }],
-            candidates: Candidates::new(DEFAULT_INCLUDE.map(str::to_owned).into(), Vec::new())
+            candidates: CandidateGlobs::new(DEFAULT_INCLUDE.map(str::to_owned).into(), Vec::new())
                 .expect("globs"),
             broken_after: Duration::from_secs(10),
             deletion_grace: Duration::from_secs(300),

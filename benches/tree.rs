@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
-use rsnotify::announce::candidates::Candidates;
+use rsnotify::announce::candidates::CandidateGlobs;
 use rsnotify::announce::event::Event;
 use rsnotify::announce::observation::{Look, MountId};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
-use rsnotify::tree::{KnownFiles, RecentKeys, Tree, TreeReport, TreeSettings, WatchMode};
+use rsnotify::tree::{KnownFiles, RecentKeys, TreeHandle, TreeReport, TreeSettings, WatchMode};
 
 const DOCUMENTS: usize = 10_000;
 
@@ -154,7 +154,7 @@ fn build(root: &Path) {
     std::thread::sleep(Duration::from_secs(1)); // stall: what was written has to settle
 }
 
-fn watch(root: &Path, known: KnownFiles) -> (Tree, Receiver<TreeReport>) {
+fn watch(root: &Path, known: KnownFiles) -> (TreeHandle, Receiver<TreeReport>) {
     let (sender, reports) = channel();
     let settings = TreeSettings {
         mounts: vec![MountPlan {
@@ -163,7 +163,7 @@ fn watch(root: &Path, known: KnownFiles) -> (Tree, Receiver<TreeReport>) {
             prefix: Uri::parse("https://example.org/").expect("a URI"),
             aliases: Vec::new(),
         }],
-        candidates: Candidates::new(DEFAULT_INCLUDE.map(str::to_owned).into(), Vec::new())
+        candidates: CandidateGlobs::new(DEFAULT_INCLUDE.map(str::to_owned).into(), Vec::new())
             .expect("globs"),
         watch: WatchMode::Auto,
         rescan_interval: Duration::from_secs(3600),
@@ -172,7 +172,7 @@ fn watch(root: &Path, known: KnownFiles) -> (Tree, Receiver<TreeReport>) {
         open_writer: Duration::from_secs(30),
         recent_keys: RecentKeys::default(),
     };
-    let tree = Tree::watch(settings, known, move |report| {
+    let tree = TreeHandle::watch(settings, known, move |report| {
         let _ = sender.send(report);
         ControlFlow::Continue(())
     });

@@ -29,7 +29,7 @@ use crate::config::hub_config::HubConfig;
 use crate::config::log::LogLevel;
 use crate::config::reload::DaemonConfig;
 use crate::control::{ControlReply, ControlSocket};
-use crate::daemon::event_loop::{EventLoop, Input, Role};
+use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
 use crate::daemon::listen::ServedListener;
 use crate::daemon::log::error_chain;
 use crate::report::status::{ConfigurationStatus, RefusedConfiguration};
@@ -62,7 +62,7 @@ pub fn run_hub(
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// An event loop, and what runs beside it.
-struct Daemon<R: Role> {
+struct Daemon<R: DaemonRole> {
     runtime: Runtime,
     config: R::Config,
     event_loop: EventLoop<R>,
@@ -76,7 +76,7 @@ struct Daemon<R: Role> {
     tasks: JoinSet<()>,
 }
 
-impl<R: Role> Daemon<R> {
+impl<R: DaemonRole> Daemon<R> {
     /// Runs until it is told to stop.
     fn run(
         mut self,

@@ -108,22 +108,22 @@ const TOUCHING: [&str; 18] = [
 /// Lines of code that the parts of `src/` and the crates may have, without comments, tests and the inside of long texts.
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 16] = [
-    ("admin", 1_180),
-    ("announce", 9_840),
-    ("cli", 5_020),
+    ("admin", 1_130),
+    ("announce", 9_860),
+    ("cli", 5_040),
     ("config", 2_860),
-    ("control", 300),
+    ("control", 290),
     ("daemon", 3_530),
-    ("destination", 2_860),
+    ("destination", 2_880),
     ("diagnostics", 910),
     ("lib", 20),
     ("main", 10),
     ("messaging", 1_540),
-    ("report", 2_200),
+    ("report", 2_220),
     ("resourcesync", 5_020),
-    ("state", 1_000),
-    ("tree", 4_210),
-    ("websub", 8_220),
+    ("state", 990),
+    ("tree", 4_220),
+    ("websub", 8_250),
 ];
 
 /// Lines by which a part may stay below its budget.

@@ -11,7 +11,7 @@ use rsnotify::config::file::ConfigError;
 use rsnotify::config::overrides::Overrides;
 use url::form_urlencoded;
 use websub::hub::callback::CallbackPolicy;
-use websub::hub::request::{self, Action, SubscriptionRequest};
+use websub::hub::request::{self, RequestedAction, SubscriptionRequest};
 
 /// F7: how bytes arrive does not matter, nothing is read beyond its bounds, and a frame that was read is read the same
 /// again from what it is written as. The first byte says how the bytes arrive.
@@ -136,7 +136,7 @@ fn written(request: &SubscriptionRequest) -> String {
     form.append_pair("hub.mode", request.action.mode());
     form.append_pair("hub.topic", &request.topic);
     form.append_pair("hub.callback", request.callback.as_str());
-    let Action::Subscribe { lease, secret } = &request.action else {
+    let RequestedAction::Subscribe { lease, secret } = &request.action else {
         return form.finish();
     };
     form.append_pair("hub.lease_seconds", &lease.as_secs().to_string());

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::admin::metrics::exposition::{Exposition, Value};
+use crate::admin::metrics::exposition::{Exposition, MetricValue};
 use crate::report::status::Status;
 
 pub use crate::admin::metrics::exposition::ExpositionFormat;
@@ -90,7 +90,7 @@ fn expose_process(exposition: &mut Exposition, began: Timestamp) {
     if let Ok(spent) = Duration::try_from(spent) {
         exposition.single(
             "process_cpu_seconds_total counter Processor time used by the process",
-            Value::Seconds(spent.as_secs_f64()),
+            MetricValue::Seconds(spent.as_secs_f64()),
         );
     }
     if let Some(bytes) = resident() {

@@ -49,14 +49,14 @@ impl Readiness {
 }
 
 /// Requests the status from the event loop, which answers through the sender.
-type RequestStatus = dyn Fn(Detail, oneshot::Sender<Status>) + Send + Sync;
+type StatusRequester = dyn Fn(Detail, oneshot::Sender<Status>) + Send + Sync;
 
 /// The admin pages.
 #[derive(Clone)]
 pub struct Admin {
     readiness: Readiness,
     hosts: Arc<[String]>,
-    request_status: Arc<RequestStatus>,
+    request_status: Arc<StatusRequester>,
 }
 
 impl fmt::Debug for Admin {

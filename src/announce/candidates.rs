@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The include and exclude globs of a source. They see the path of a file below its mount, and the path of its URI.
 /// Two are equal if their globs are. By default, no file is one.
 #[derive(Clone, Default)]
-pub struct Candidates {
+pub struct CandidateGlobs {
     /// The globs as the operator wrote them, which the rest is made of.
     pub include: Vec<String>,
     pub exclude: Vec<String>,
@@ -55,15 +55,18 @@ struct Tail {
     anywhere: bool,
 }
 
-impl Candidates {
+impl CandidateGlobs {
     /// Makes candidates of globs. A file is one if one of its two paths matches one of `include`, and neither of them one of
     /// `exclude`; a directory that matches one of `exclude` is not entered.
-    pub fn new(include: Vec<String>, exclude: Vec<String>) -> Result<Candidates, globset::Error> {
+    pub fn new(
+        include: Vec<String>,
+        exclude: Vec<String>,
+    ) -> Result<CandidateGlobs, globset::Error> {
         let pruned: Vec<&str> = exclude
             .iter()
             .map(|glob| glob.strip_suffix("/**").unwrap_or(glob))
             .collect();
-        Ok(Candidates {
+        Ok(CandidateGlobs {
             tails: include.iter().map(|glob| Tail::of(glob)).collect(),
             included: globs(include.iter().map(String::as_str))?,
             excluded: globs(exclude.iter().map(String::as_str))?,
@@ -177,15 +180,15 @@ impl PublishedPath {
     }
 }
 
-impl PartialEq for Candidates {
-    fn eq(&self, other: &Candidates) -> bool {
+impl PartialEq for CandidateGlobs {
+    fn eq(&self, other: &CandidateGlobs) -> bool {
         (&self.include, &self.exclude) == (&other.include, &other.exclude)
     }
 }
 
-impl Eq for Candidates {}
+impl Eq for CandidateGlobs {}
 
-impl fmt::Debug for Candidates {
+impl fmt::Debug for CandidateGlobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (&self.include, &self.exclude).fmt(f)
     }
@@ -243,15 +246,15 @@ mod tests {
     use resourcesync::uri::Uri;
     use rstest::rstest;
 
-    use super::{Candidates, Exclusion, PublishedPath};
+    use super::{CandidateGlobs, Exclusion, PublishedPath};
     use crate::announce::plan::DEFAULT_INCLUDE;
 
     const DEFAULT_EXCLUDE: [&str; 2] = ["private/**", "**/old-*.xml"];
 
-    fn candidates(include: &[&str], exclude: &[&str]) -> Candidates {
+    fn candidates(include: &[&str], exclude: &[&str]) -> CandidateGlobs {
         let [include, exclude] =
             [include, exclude].map(|globs| globs.iter().map(|&glob| glob.to_owned()).collect());
-        Candidates::new(include, exclude).unwrap()
+        CandidateGlobs::new(include, exclude).unwrap()
     }
 
     #[test]
@@ -269,7 +272,7 @@ mod tests {
         for no in no.split(' ').chain([""]) {
             assert!(!is_accepted(no.as_bytes()), "{no}");
         }
-        assert!(!Candidates::default().accepts(&PublishedPath::default(), b"a.xml"));
+        assert!(!CandidateGlobs::default().accepts(&PublishedPath::default(), b"a.xml"));
     }
 
     #[rstest]

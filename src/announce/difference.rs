@@ -64,7 +64,7 @@ impl Version {
 
 /// The conditions, besides the versions, under which a change may be announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Permission {
+pub struct AnnounceConditions {
     /// Archived documents are routed, but silent (R7).
     pub archived: bool,
     /// True if deletions are announced that Framework Notification Table 2 does not have (R12).
@@ -77,7 +77,7 @@ pub struct Permission {
 pub fn difference(
     told: Option<&Version>,
     seen: Option<&Version>,
-    permission: Permission,
+    permission: AnnounceConditions,
 ) -> Vec<(ChangeKind, Capability)> {
     let known = told.filter(|told| seen.is_some_and(|seen| told.is_same_document(seen)));
     if known.is_some() && known == seen {
@@ -97,7 +97,7 @@ pub fn difference(
 
 /// Returns true if a document's deletion would be announced. R12, Framework Notification 1.0.1 Table 2: only that of a
 /// Capability List or a Source Description is foreseen.
-pub fn is_end_said(version: &Version, permission: Permission) -> bool {
+pub fn is_end_said(version: &Version, permission: AnnounceConditions) -> bool {
     let foreseen = matches!(
         version.capability,
         Capability::CapabilityList | Capability::SourceDescription
@@ -118,10 +118,10 @@ mod tests {
     use resourcesync::payload::ChangeKind::{self, *};
     use rstest::rstest;
 
-    use super::{Permission, difference};
+    use super::{AnnounceConditions, difference};
     use crate::announce::difference::Version;
 
-    const ORDINARY: Permission = Permission {
+    const ORDINARY: AnnounceConditions = AnnounceConditions {
         archived: false,
         all_deletions: false,
     };
@@ -166,7 +166,7 @@ mod tests {
     fn an_index_is_never_announced() {
         for capability in Capability::all() {
             let index = version(capability, Form::Index, 1);
-            let all = Permission {
+            let all = AnnounceConditions {
                 archived: false,
                 all_deletions: true,
             };
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn an_archived_document_is_silent() {
         let seen = version(ChangeList, Form::List, 2);
-        let archived = Permission {
+        let archived = AnnounceConditions {
             archived: true,
             all_deletions: true,
         };

@@ -11,7 +11,7 @@ use websub::answer::Answer;
 use websub::publisher::reason::RefusalKind;
 use websub::topics::TopicPage;
 
-use crate::announce::changes::round::{TakeRequest, TakenRound, UndatedChanges};
+use crate::announce::changes::round::{RoundAnswer, RoundRequest, UndatedChanges};
 use crate::announce::delivery::Submission;
 use crate::announce::finding::Finding;
 use crate::announce::observation::{
@@ -21,7 +21,7 @@ use crate::state::ChannelId;
 
 /// The moment of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
+pub struct StepTime {
     /// By the clock that nobody sets: whatever waits, lasts or ends counts in it.
     pub now: Timestamp,
     /// By the wall clock, for the times that are said, and what is compared with those of files and lists.
@@ -29,9 +29,9 @@ pub struct Now {
 }
 
 /// As if nobody ever set the wall clock: in a dry run nobody does.
-impl From<Timestamp> for Now {
-    fn from(now: Timestamp) -> Now {
-        Now { now, wall: now }
+impl From<Timestamp> for StepTime {
+    fn from(now: Timestamp) -> StepTime {
+        StepTime { now, wall: now }
     }
 }
 
@@ -77,7 +77,7 @@ pub enum Event {
         jitter: f64,
     },
     /// Change Lists were read, as [`Effect::Take`] asked.
-    Taken(Box<TakenRound>),
+    Taken(Box<RoundAnswer>),
     /// Somebody fetched a topic that asked for it to be reported.
     Fetched(Topic),
     /// The operator believes the deletions of a source (R15): of what is missing now, not of what will be.
@@ -103,7 +103,7 @@ pub enum Effect {
     /// Submit a notification, and report the answer.
     Submit(Submission),
     /// Read Change Lists and compare them with what was taken; report it as [`Event::Taken`].
-    Take(Box<TakeRequest>),
+    Take(Box<RoundRequest>),
     /// Look at files again, and report what is found, even if nothing changed.
     Look(Vec<DocumentPath>),
     /// Look why there is no document at these paths, and report it as [`Event::Explained`].

@@ -9,8 +9,8 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::announce::candidates::{Candidates, PublishedPath};
-use crate::announce::finding::{Acknowledgement, Finding};
+use crate::announce::candidates::{CandidateGlobs, PublishedPath};
+use crate::announce::finding::{AcknowledgedFindings, Finding};
 use crate::announce::observation::{DocumentPath, MountId};
 
 /// The globs of files that may be documents unless the configuration says otherwise (R1).
@@ -62,7 +62,7 @@ pub struct SourcePlan {
     pub name: String,
     pub mounts: Vec<MountPlan>,
     /// The files that may be documents below any of the mounts (R1).
-    pub candidates: Candidates,
+    pub candidates: CandidateGlobs,
     pub broken_after: Duration,
     pub deletion_grace: Duration,
     pub mass_deletion: MassDeletion,
@@ -76,7 +76,7 @@ pub struct SourcePlan {
     /// True if changes are taken from Resource Lists where a set has no Change List (C27).
     pub changes_from_resource_lists: bool,
     /// Findings that raise no alarm.
-    pub acknowledged: Vec<Acknowledgement>,
+    pub acknowledged: Vec<AcknowledgedFindings>,
 }
 
 /// A directory and what it is published as (R1): an entry of `mount`, of which these are the keys.

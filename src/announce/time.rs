@@ -25,7 +25,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// The `from` and `until` of one notification.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Span {
+pub struct NotificationSpan {
     /// The `until` of the notification before on the same account.
     pub from: Option<Timestamp>,
     pub until: Option<Timestamp>,
@@ -40,7 +40,7 @@ pub fn span(
     before: Option<Timestamp>,
     open: Option<Timestamp>,
     used: &[Timestamp],
-) -> Span {
+) -> NotificationSpan {
     let latest = open.map(|open| earlier(whole(open), MILLISECOND));
     let mut until = latest.map_or(whole(now), |latest| latest.min(whole(now)));
     // A statement that is true of a time is true of an earlier one.
@@ -50,15 +50,15 @@ pub fn span(
     // A clock that went back leaves nothing true to begin with.
     let from = before.filter(|before| *before <= now);
     if from.is_some_and(|from| until <= from) {
-        return Span::default();
+        return NotificationSpan::default();
     }
-    Span {
+    NotificationSpan {
         from,
         until: Some(until),
     }
 }
 
-impl Span {
+impl NotificationSpan {
     /// Dates what was found late after the time that the notification before spoke for.
     pub fn fit(&self, entries: &mut [Entry]) {
         let Some(earliest) = self.from.map(|from| later(from, MILLISECOND)) else {
@@ -81,7 +81,7 @@ mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
 
-    use super::{Span, span};
+    use super::{NotificationSpan, span};
 
     fn at(milliseconds: i64) -> Timestamp {
         Timestamp::from_millisecond(milliseconds).unwrap()
@@ -105,7 +105,7 @@ mod tests {
         #[case] (from, until): (Option<i64>, Option<i64>),
     ) {
         let used: Vec<Timestamp> = used.iter().map(|used| at(*used)).collect();
-        let wanted = Span {
+        let wanted = NotificationSpan {
             from: from.map(at),
             until: until.map(at),
         };

@@ -62,7 +62,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     if options.write {
         sets.iter_mut().for_each(AdvertisedSet::write);
     }
-    for reservation in reservations(&config, &sets) {
+    for reservation in local_url_warnings(&config, &sets) {
         say(reservation);
     }
     // If only entries are requested, the content of the list does not matter.
@@ -106,7 +106,7 @@ fn broken(scan: &OneShotScan) -> state::Result<Vec<String>> {
 }
 
 /// Returns a warning about addresses that only this host reaches.
-fn reservations(config: &Config, sets: &[AdvertisedSet]) -> BTreeSet<String> {
+fn local_url_warnings(config: &Config, sets: &[AdvertisedSet]) -> BTreeSet<String> {
     let channels = || sets.iter().flat_map(|set| &set.channels);
     let topics = channels().map(|channel| channel.topic.as_str());
     let hubs = channels().flat_map(|channel| &channel.hubs);

@@ -11,7 +11,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
 
 use crate::cli::Exit;
-use crate::cli::options::Options;
+use crate::cli::options::CommandLine;
 use crate::cli::output::print;
 use crate::config::check::nearest;
 use crate::config::overrides::Overrides;
@@ -25,7 +25,7 @@ const OTHERS: [&str; 5] = ["TOPIC", "KIND", "FROM", "UNTIL", "FAILPOINT"];
 const FOREIGN: [&str; 4] = ["SERVICE_", "PORT", "TEST_", "MODEL_"];
 
 pub fn config(file: Option<&Path>, options: &Overrides) -> anyhow::Result<Exit> {
-    let matches = Options::command().get_matches();
+    let matches = CommandLine::command().get_matches();
     let (_, given) = matches.subcommand().context("no command was given")?;
     let page = describe(file, options, &|origin| {
         let flags = origin.split(' ').filter_map(|flag| as_given(given, flag));
@@ -79,7 +79,7 @@ pub fn unknown_variable(environment: impl IntoIterator<Item = OsString>) -> Opti
 
 /// Returns the variables of all flags.
 fn of_flags() -> BTreeSet<String> {
-    let mut command = Options::command();
+    let mut command = CommandLine::command();
     command.build();
     let mut commands = vec![&command];
     let mut known = BTreeSet::new();

@@ -17,7 +17,7 @@ use websub::hub::subscriptions::Subscriptions;
 use crate::announce::steps::engine::Engine;
 use crate::cli::Exit;
 use crate::cli::one_shot_scan::plan;
-use crate::cli::options::RequestOptions;
+use crate::cli::options::DaemonQueryOptions;
 use crate::cli::output::{Output, print};
 use crate::config::Config;
 use crate::config::environment::Environment;
@@ -57,7 +57,7 @@ impl<'a> DaemonClient<'a> {
     /// daemon runs: the file may be invalid at the moment.
     pub fn new(
         file: Option<&'a Path>,
-        options: &RequestOptions,
+        options: &DaemonQueryOptions,
     ) -> anyhow::Result<DaemonClient<'a>> {
         let overrides = options.tree.overrides();
         Ok(DaemonClient {

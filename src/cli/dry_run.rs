@@ -15,7 +15,7 @@ use websub::publisher::settings::PublishSettings;
 use websub::retry::MAX_RETRY_AFTER;
 use websub::secret::MASKED;
 
-use crate::announce::changes::round::{Rounds, TakeRequest, TakenRound};
+use crate::announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
 use crate::announce::delivery::Submission;
 use crate::announce::plan::Mode;
 use crate::announce::time::later;
@@ -41,11 +41,11 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let now = scan.now;
     let until = later(now, horizon(config));
     let plan = scan.engine.plan.clone();
-    let take = |request: TakeRequest| {
+    let take = |request: RoundRequest| {
         state.as_ref()?;
         let keys = state_file(&config.state_dir);
         let job = ReadJob::new(request, &plan, keys, RecentKeys::default());
-        Some(TakenRound {
+        Some(RoundAnswer {
             outcome: take(&job, &Rounds::default()),
             set: job.request.set,
             round: job.request.round,
@@ -66,7 +66,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         }
     }
     for (at, submission) in &planned {
-        let wait = wait(*at, now);
+        let wait = wait_in_words(*at, now);
         if let Some(broker) = brokers.iter().find(|broker| broker.name == submission.hub) {
             shown.push(format!("# {wait}: {}", sent(submission, broker)));
             continue;
@@ -162,7 +162,7 @@ fn delivery(
     let signature = secret.map(|secret| signature(secret, &relay.body));
     let Relay { seq, topic, .. } = relay;
     let headers = headers(topic, &relay.headers, hub?, signature);
-    let (wait, callback) = (wait(at, now), &subscription.callback);
+    let (wait, callback) = (wait_in_words(at, now), &subscription.callback);
     let request = Preview::new(callback.as_str(), headers, &relay.body);
     Some(format!(
         "# {wait}: notification {seq} of {topic}, to the subscriber {callback}\n{request}"
@@ -170,7 +170,7 @@ fn delivery(
 }
 
 /// Returns the time until then in words.
-fn wait(at: Timestamp, now: Timestamp) -> String {
+fn wait_in_words(at: Timestamp, now: Timestamp) -> String {
     let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
     match wait.as_secs_f64() {
         seconds if seconds < 0.1 => "at once".to_owned(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::announce::steps::naming::Naming;
+use crate::announce::steps::naming::PrefixCounts;
 use crate::cli::one_shot_scan::scan_beside;
 use crate::cli::output::say;
 use crate::config::Config;
@@ -17,7 +17,7 @@ const MAX_OFFERED: usize = 5;
 /// The error if the prefix of the tree cannot be inferred.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct NoUrl(String);
+pub struct InferenceError(String);
 
 /// Returns the flags with the missing `--url`, and prints the prefix that was inferred.
 pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Overrides> {
@@ -34,19 +34,19 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
     if let Err(reason) = fs::read_dir(root) {
         let root = root.display();
         let error = format!("cannot read the directory {root}: {reason}; correct --root");
-        return Err(NoUrl(error).into());
+        return Err(InferenceError(error).into());
     }
     let scan = scan_beside(&config, None, false)?;
     let source = &scan.engine.plan.sources[0];
     let mut mounts = source.mounts.iter();
     let naming = mounts
         .next()
-        .map(|mount| Naming::of(scan.engine.db(), source, mount));
+        .map(|mount| PrefixCounts::of(scan.engine.db(), source, mount));
     let naming = naming.transpose()?.unwrap_or_default();
     let Some(prefix) = naming.majority() else {
         let (root, reason) = (root.display(), reason(&naming, &scan.notices));
         let error = format!("cannot tell what {root} is published as: {reason}; give --url URI");
-        return Err(NoUrl(error).into());
+        return Err(InferenceError(error).into());
     };
     say(format_args!(
         "without --url, {} is taken to be published as {prefix}: below that its Capability Lists name documents",
@@ -55,7 +55,7 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
     Ok(with(prefix.as_str()))
 }
 
-fn reason(naming: &Naming, notices: &[String]) -> String {
+fn reason(naming: &PrefixCounts, notices: &[String]) -> String {
     if naming.otherwise.is_empty() {
         return match notices.first() {
             Some(notice) => notice.clone(),

@@ -28,9 +28,9 @@ use crate::config::log::{Log, LogFormat, LogLevel, word};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A guard that writes the queued lines when it is dropped at the end of the process.
-pub struct Logging(Option<LineQueue>);
+pub struct LogGuard(Option<LineQueue>);
 
-impl Drop for Logging {
+impl Drop for LogGuard {
     fn drop(&mut self) {
         if let Some(queue) = &self.0 {
             queue.flush(PATIENCE);
@@ -42,7 +42,7 @@ impl Drop for Logging {
 static FILTER: OnceLock<Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Starts logging for this process.
-pub fn start(log: Log) -> Logging {
+pub fn start(log: Log) -> LogGuard {
     let is_journal = is_journal();
     let (filter, handle) = reload::Layer::new(filter(log.level));
     let _ = FILTER.set(handle);
@@ -82,7 +82,7 @@ pub fn start(log: Log) -> Logging {
             .init();
         }
     }
-    Logging(queue)
+    LogGuard(queue)
 }
 
 /// Changes the level from now on.

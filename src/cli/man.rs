@@ -11,7 +11,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use crate::cli::Exit;
-use crate::cli::options::Options;
+use crate::cli::options::CommandLine;
 use crate::cli::output::print;
 
 /// Exit codes of all commands; the argument parser has that of wrong usage too.
@@ -69,7 +69,7 @@ docs/how-it-decides.md what is announced and when.";
 
 pub fn man(directory: Option<&Path>) -> anyhow::Result<Exit> {
     // `help` repeats what each page says.
-    let mut command = Options::command().disable_help_subcommand(true);
+    let mut command = CommandLine::command().disable_help_subcommand(true);
     command.build();
     match directory {
         Some(directory) => {
@@ -87,7 +87,7 @@ pub fn man(directory: Option<&Path>) -> anyhow::Result<Exit> {
 
 pub fn completions(shell: Shell) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Options::command(), "rsnotify", &mut script);
+    clap_complete::generate(shell, &mut CommandLine::command(), "rsnotify", &mut script);
     print(|out| out.exact(&script))?;
     Ok(Exit::Fine)
 }

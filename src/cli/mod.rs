@@ -34,8 +34,8 @@ use messaging::settings::BrokerSettingsError;
 use resourcesync::escape::escaped_lines;
 use websub::publisher::settings::PublishSettingsError;
 
-use crate::cli::inference::NoUrl;
-use crate::cli::options::{Command, Options};
+use crate::cli::inference::InferenceError;
+use crate::cli::options::{Command, CommandLine};
 use crate::config::Config;
 use crate::config::file::ConfigError;
 use crate::config::log::{Log, LogFormat, LogLevel};
@@ -77,7 +77,7 @@ impl From<Exit> for ExitCode {
 
 /// Runs the command that the arguments name, and reports its error.
 pub fn main() -> Exit {
-    let options = Options::parse();
+    let options = CommandLine::parse();
     if let Some(error) = config::unknown_variable(std::env::vars_os().map(|(name, _)| name)) {
         eprintln!("rsnotify: {}", escaped_lines(&error));
         return Exit::Configuration;
@@ -120,7 +120,7 @@ pub fn main() -> Exit {
             eprintln!("rsnotify: {}", escaped_lines(&error_in_words));
             if is_about_configuration(&error) {
                 Exit::Configuration
-            } else if error.is::<NoUrl>() {
+            } else if error.is::<InferenceError>() {
                 Exit::Usage
             } else {
                 Exit::Failure

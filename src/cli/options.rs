@@ -19,13 +19,13 @@ use crate::config::overrides::{
 };
 use crate::control::SubscriptionName;
 use crate::report::documents::DocumentState;
-use crate::report::status::Condition;
+use crate::report::status::HubCondition;
 use resourcesync::duration;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
 #[derive(Debug, Parser)]
 #[command(name = "rsnotify", version, arg_required_else_help = true, mut_subcommands = with_variables)]
-pub struct Options {
+pub struct CommandLine {
     #[command(subcommand)]
     pub command: Command,
 
@@ -65,7 +65,7 @@ pub enum Command {
     /// Accept that the missing documents of a source are deleted
     Accept(AcceptOptions),
     /// Print the status of the daemon, with what requires action first
-    Status(RequestOptions),
+    Status(DaemonQueryOptions),
     /// Show pending changes of each hub; retry or drop them
     #[command(subcommand)]
     Outbox(OutboxCommand),
@@ -222,12 +222,12 @@ pub struct AcceptOptions {
     pub dry_run: bool,
 
     #[command(flatten)]
-    pub ask: RequestOptions,
+    pub ask: DaemonQueryOptions,
 }
 
 /// Flags of requests to a running daemon, or to the state that it left.
 #[derive(Debug, Clone, Args)]
-pub struct RequestOptions {
+pub struct DaemonQueryOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
@@ -419,11 +419,11 @@ pub enum OutboxCommand {
     /// Print one line for each channel and hub, failing ones first
     List {
         /// Print only hubs in these states, separated by commas
-        #[arg(long, value_parser = named(Condition::NAMES), value_delimiter = ',')]
-        state: Vec<Condition>,
+        #[arg(long, value_parser = named(HubCondition::NAMES), value_delimiter = ',')]
+        state: Vec<HubCondition>,
 
         #[command(flatten)]
-        ask: RequestOptions,
+        ask: DaemonQueryOptions,
     },
     /// Print the pending changes of a hub on a channel, and its last answer
     Show {
@@ -443,7 +443,7 @@ pub enum OutboxCommand {
         payload: bool,
 
         #[command(flatten)]
-        ask: RequestOptions,
+        ask: DaemonQueryOptions,
     },
     /// Retry now, without waiting for the next attempt
     Retry {
@@ -459,7 +459,7 @@ pub enum OutboxCommand {
         hub: Option<String>,
 
         #[command(flatten)]
-        ask: RequestOptions,
+        ask: DaemonQueryOptions,
     },
     /// Drop the pending changes of a hub on a channel: they count as told
     Drop {
@@ -478,21 +478,21 @@ pub enum OutboxCommand {
         yes: bool,
 
         #[command(flatten)]
-        ask: RequestOptions,
+        ask: DaemonQueryOptions,
     },
 }
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum SubscriptionsCommand {
     /// Print one line for each subscription, failing ones first
-    List(RequestOptions),
+    List(DaemonQueryOptions),
     /// Print the details of a subscription
     Show {
         #[command(flatten)]
         name: SubscriptionName,
 
         #[command(flatten)]
-        ask: RequestOptions,
+        ask: DaemonQueryOptions,
     },
     /// Remove a subscription, and notify its subscriber
     Remove {
@@ -504,7 +504,7 @@ pub enum SubscriptionsCommand {
         yes: bool,
 
         #[command(flatten)]
-        ask: RequestOptions,
+        ask: DaemonQueryOptions,
     },
 }
 

@@ -12,15 +12,15 @@ use serde_json::json;
 
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
-use crate::cli::options::{OutboxCommand, RequestOptions};
+use crate::cli::options::{DaemonQueryOptions, OutboxCommand};
 use crate::cli::outbox::text::{AccountText, DueText, rows, table};
 use crate::cli::output::counted;
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::outbox::{AccountName, AccountView};
-use crate::report::status::{ChannelView, Condition};
+use crate::report::status::{ChannelView, HubCondition};
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
-    let daemon = |ask: &RequestOptions| DaemonClient::new(file, ask);
+    let daemon = |ask: &DaemonQueryOptions| DaemonClient::new(file, ask);
     let named = named(command);
     match command {
         OutboxCommand::List { state, ask } => list(&mut daemon(ask)?, state),
@@ -79,7 +79,7 @@ fn channels(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Vec<ChannelView>> {
     }
 }
 
-fn list(daemon: &mut DaemonClient<'_>, states: &[Condition]) -> anyhow::Result<Exit> {
+fn list(daemon: &mut DaemonClient<'_>, states: &[HubCondition]) -> anyhow::Result<Exit> {
     let channels = channels(daemon)?;
     let is_all = states.is_empty();
     let rows = rows(&channels, |hub| is_all || states.contains(&hub.state));

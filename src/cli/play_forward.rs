@@ -7,7 +7,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 use websub::answer::Answer;
 
-use crate::announce::changes::round::{TakeRequest, TakenRound};
+use crate::announce::changes::round::{RoundAnswer, RoundRequest};
 use crate::announce::delivery::Submission;
 use crate::announce::event::{Effect, Event};
 use crate::announce::observation::{Look, Observation};
@@ -24,7 +24,7 @@ use crate::state::{ChannelId, Result};
 pub fn play_forward(
     engine: &mut Engine,
     begun: Vec<Effect>,
-    take: impl Fn(TakeRequest) -> Option<TakenRound>,
+    take: impl Fn(RoundRequest) -> Option<RoundAnswer>,
     now: Timestamp,
     until: Timestamp,
 ) -> Result<Vec<(Timestamp, Submission)>> {

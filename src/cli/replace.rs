@@ -40,7 +40,7 @@ pub fn create(path: &Path, content: &[u8], model: &Metadata, mode: u32) -> anyho
     let mut file = options.open(path).with_context(failed)?;
     let written = file.write_all(content).with_context(failed);
     let written = written.and_then(|()| {
-        own(&file, model, mode).map_err(|error| {
+        copy_owner(&file, model, mode).map_err(|error| {
             anyhow!(
                 "cannot give {shown} its owner and mode: {error}; run this as its owner, or as root"
             )
@@ -52,7 +52,7 @@ pub fn create(path: &Path, content: &[u8], model: &Metadata, mode: u32) -> anyho
     })
 }
 
-fn own(file: &File, model: &Metadata, mode: u32) -> io::Result<()> {
+fn copy_owner(file: &File, model: &Metadata, mode: u32) -> io::Result<()> {
     let present = file.metadata()?;
     if (present.uid(), present.gid()) != (model.uid(), model.gid()) {
         fchown(file, Some(model.uid()), Some(model.gid()))?;

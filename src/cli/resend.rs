@@ -28,7 +28,7 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
 use crate::cli::resend::position::{PositionFile, ResendRequest};
-use crate::cli::resend::resources::{Current, List, ListError, OpenList, Set, sets};
+use crate::cli::resend::resources::{LastEntries, ListError, OpenList, SetList, SetLists, sets};
 use crate::config::Config;
 use crate::config::broker::Broker;
 
@@ -86,7 +86,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         .enable_all()
         .build()
         .context("cannot start the network threads")?;
-    let mut resending = Resending {
+    let mut resending = ResendRun {
         brokers: Brokers::new(vec![settings.clone()], runtime.handle()),
         runtime: &runtime,
         settings: &settings,
@@ -108,7 +108,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         say(format_args!("sent {sent} of {sets} to {destination}"));
         return Ok(Exit::Fine);
     };
-    let NotTaken { exit, reason } = error.downcast()?;
+    let TransactionError { exit, reason } = error.downcast()?;
     let (name, address) = (&settings.name, &settings.address);
     say(format_args!(
         "broker {name} at {address} did not take the messages after {sent}: {reason}; the same command continues there"
@@ -133,14 +133,14 @@ fn settings_for(broker: &Broker, options: &ResendOptions) -> anyhow::Result<Brok
 /// The error if the broker did not take a transaction.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
-struct NotTaken {
+struct TransactionError {
     exit: Exit,
     reason: String,
 }
 
 /// A run that reads the lists one after the other, and sends their resources in transactions. In memory
 /// is a transaction, and the key of each resource of the Change Lists of a set.
-struct Resending<'a> {
+struct ResendRun<'a> {
     brokers: Brokers,
     runtime: &'a Runtime,
     settings: &'a BrokerSettings,
@@ -150,8 +150,8 @@ struct Resending<'a> {
     batch: Vec<Change>,
 }
 
-impl Resending<'_> {
-    fn run(&mut self, sets: &[Set]) -> anyhow::Result<()> {
+impl ResendRun<'_> {
+    fn run(&mut self, sets: &[SetLists]) -> anyhow::Result<()> {
         for set in sets {
             if set.lists.is_empty() {
                 say(format_args!(
@@ -171,7 +171,12 @@ impl Resending<'_> {
     }
 
     /// Sends the resources of a list. One that is replaced meanwhile is read again from its start.
-    fn send_list(&mut self, set: &Set, list: &List, current: &mut Current) -> anyhow::Result<()> {
+    fn send_list(
+        &mut self,
+        set: &SetLists,
+        list: &SetList,
+        current: &mut LastEntries,
+    ) -> anyhow::Result<()> {
         let mut stale = list.uri.clone();
         for _ in 0..READINGS {
             let Err(error) = self.send_version(set, list, current) else {
@@ -190,9 +195,9 @@ impl Resending<'_> {
     /// Sends the resources of the version of a list that is there now.
     fn send_version(
         &mut self,
-        set: &Set,
-        list: &List,
-        current: &mut Current,
+        set: &SetLists,
+        list: &SetList,
+        current: &mut LastEntries,
     ) -> anyhow::Result<()> {
         let mut file = list.open()?;
         let version = file.version();
@@ -217,7 +222,7 @@ impl Resending<'_> {
     }
 
     /// Takes the resource at a position of the list.
-    fn take(&mut self, set: &Set, at: u32, change: Change) -> anyhow::Result<()> {
+    fn take(&mut self, set: &SetLists, at: u32, change: Change) -> anyhow::Result<()> {
         let is_outside = |under: &Uri| rest_below(&change.loc, under.as_str()).is_none();
         if self.under.as_ref().is_some_and(is_outside) {
             return Ok(());
@@ -235,7 +240,7 @@ impl Resending<'_> {
     }
 
     /// Sends the taken resources, and saves the position of the next one.
-    fn flush(&mut self, set: &Set, next: u32) -> anyhow::Result<()> {
+    fn flush(&mut self, set: &SetLists, next: u32) -> anyhow::Result<()> {
         let count = self.batch.len() as u64;
         if count > 0 {
             let began = self.file.position.began;
@@ -284,7 +289,7 @@ impl Resending<'_> {
                     } => (Exit::Temporary, waits.next(), reason),
                 };
                 let Some(wait) = wait else {
-                    return Err(NotTaken { exit, reason }.into());
+                    return Err(TransactionError { exit, reason }.into());
                 };
                 say(format_args!(
                     "{}: {reason}; trying again in {wait} s",
@@ -297,7 +302,10 @@ impl Resending<'_> {
 }
 
 /// Reads the lists of a set, again if one is replaced meanwhile. One of them may be open.
-fn current<'a>(set: &'a Set, mut open: Option<&mut OpenList<'a>>) -> Result<Current, ListError> {
+fn current<'a>(
+    set: &'a SetLists,
+    mut open: Option<&mut OpenList<'a>>,
+) -> Result<LastEntries, ListError> {
     for _ in 1..READINGS {
         match set.current(open.as_deref_mut()) {
             Err(error) if error.is_stale() => {}

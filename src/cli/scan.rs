@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use resourcesync::escape::escaped;
 use serde_json::{Value, json};
 
-use crate::announce::candidates::{Candidates, PublishedPath};
+use crate::announce::candidates::{CandidateGlobs, PublishedPath};
 use crate::announce::finding::Finding;
 use crate::announce::observation::DocumentPath;
 use crate::announce::plan::Plan;
@@ -241,14 +241,14 @@ fn place(plan: &Plan, file: &Path) -> anyhow::Result<(usize, DocumentPath)> {
 
 /// Returns the first include glob that matches a file, if it is a candidate.
 fn matching(
-    candidates: &Candidates,
+    candidates: &CandidateGlobs,
     published: &PublishedPath,
     place: &DocumentPath,
 ) -> Option<String> {
     let mut globs = candidates.include.iter();
     let matches = |glob: &&String| {
         let exclude = candidates.exclude.clone();
-        let alone = Candidates::new(vec![(*glob).clone()], exclude);
+        let alone = CandidateGlobs::new(vec![(*glob).clone()], exclude);
         alone.is_ok_and(|alone| alone.accepts(published, &place.below))
     };
     globs.find(matches).cloned()

@@ -19,7 +19,7 @@ use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::WebServer;
 use crate::cli::output::{print, say};
-use crate::cli::snippet::passing::{Passing, Site, passing};
+use crate::cli::snippet::passing::{PassedPaths, Site, passing};
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
@@ -61,7 +61,7 @@ pub fn snippet(
     let public_url = public_url.context(
         "server.public_url is not set, so no web server is in front of rsnotify: set it to the URL of the web server",
     )?;
-    let behind = behind(&config.server.listen)?;
+    let behind = upstream_address(&config.server.listen)?;
     let scan = scan_once(&config)?;
     for notice in &scan.notices {
         say(notice);
@@ -84,7 +84,7 @@ pub fn snippet(
 
 /// Prints the lines for `rsnotify hub`, which serves nothing but the hub.
 fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
-    let behind = behind(&config.server.listen)?;
+    let behind = upstream_address(&config.server.listen)?;
     let passing = passing(&BTreeSet::new(), None, Some(&config.hub.url));
     let trust = trust("hub", &config.hub.trusted_proxies, &behind);
     write(&passing, server, &behind, trust)
@@ -92,7 +92,7 @@ fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
 
 /// Prints the lines, and on standard error what is special about them.
 fn write(
-    passing: &Passing,
+    passing: &PassedPaths,
     server: WebServer,
     behind: &Address,
     trust: Option<String>,
@@ -124,7 +124,7 @@ fn write(
 }
 
 /// Returns the address at which the web server reaches rsnotify, from the same machine.
-fn behind(listen: &Address) -> anyhow::Result<Address> {
+fn upstream_address(listen: &Address) -> anyhow::Result<Address> {
     match listen {
         Address::Tcp(address) => ensure!(
             address.port() != 0,

@@ -10,7 +10,7 @@ use resourcesync::channel_kind::ChannelKind;
 use crate::announce::plan::Mode;
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
-use crate::cli::options::RequestOptions;
+use crate::cli::options::DaemonQueryOptions;
 use crate::cli::outbox::text::{rows, table};
 use crate::cli::output;
 use crate::control::{ControlReply, ControlRequest};
@@ -22,7 +22,7 @@ const MAX_LINES: usize = 20;
 /// The number of last notifications that are printed.
 const MAX_NOTIFICATIONS: usize = 10;
 
-pub fn status(file: Option<&Path>, options: &RequestOptions) -> anyhow::Result<Exit> {
+pub fn status(file: Option<&Path>, options: &DaemonQueryOptions) -> anyhow::Result<Exit> {
     let mut daemon = DaemonClient::new(file, options)?;
     let ControlReply::Status(status) = daemon.ask(ControlRequest::Status)? else {
         return Err(unexpected_answer());
@@ -53,7 +53,7 @@ impl<'a> StatusText<'a> {
     fn new(status: &'a Status, is_running: bool) -> StatusText<'a> {
         let channels = || status.channels.iter();
         let mut alerts = status.alerts();
-        alerts.retain(|alert| alert.part != alerts::Part::State);
+        alerts.retain(|alert| alert.part != alerts::StatusPart::State);
         let due = channels().flat_map(|channel| {
             let hubs = channel.hubs.iter().filter(|hub| hub.due > 0);
             hubs.filter_map(move |hub| Some((channel, hub, hub.backlog.as_ref()?)))

@@ -10,12 +10,12 @@ use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
-use crate::cli::options::{RequestOptions, SubscriptionsCommand};
+use crate::cli::options::{DaemonQueryOptions, SubscriptionsCommand};
 use crate::cli::output::{self, aligned, counted, next_try, relative};
 use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
 
 pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> anyhow::Result<Exit> {
-    let daemon = |ask: &RequestOptions| DaemonClient::new(file, ask);
+    let daemon = |ask: &DaemonQueryOptions| DaemonClient::new(file, ask);
     match command {
         SubscriptionsCommand::List(ask) => list(&mut daemon(ask)?),
         SubscriptionsCommand::Show { name, ask } => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use messaging::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
+use messaging::identifier::{Identifiers, LocationRewrite, ObjectKind, ObjectType};
 use messaging::message::INITIAL;
 use messaging::objects::{AtomForm, object_glob};
 use messaging::settings::{
@@ -77,7 +77,7 @@ pub struct Broker {
     ///
     /// See below.
     #[schemars(extend("examples" = [{ "from": "http://fedora:8080/", "to": "https://repo.example.org/" }]))]
-    pub location: Option<Relocation>,
+    pub location: Option<LocationRewrite>,
     /// With `payload = "atom"`, the types of objects: each object has those of all globs that its URI matches.
     ///
     /// See below.

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use crate::announce::candidates::Candidates;
-use crate::announce::finding::Acknowledgement;
+use crate::announce::candidates::CandidateGlobs;
+use crate::announce::finding::AcknowledgedFindings;
 use crate::announce::observation::MountId;
 use crate::announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan};
 use crate::config::address::with_slash;
@@ -113,13 +113,13 @@ pub struct Source {
     pub changes_from_resource_lists: bool,
     /// Findings that are known and need no action: a kind such as `unrouted`, a URI (with `*` at its end: all that begin
     /// so), or a kind and a URI.
-    pub acknowledged: Vec<Written<Acknowledgement>>,
+    pub acknowledged: Vec<Written<AcknowledgedFindings>>,
 }
 
 impl Source {
     /// Returns what the engine needs of it. The ids of mounts go on over all sources.
     pub fn plan(&self, ids: &mut impl Iterator<Item = MountId>) -> SourcePlan {
-        let candidates = Candidates::new(self.include.clone(), self.exclude.clone());
+        let candidates = CandidateGlobs::new(self.include.clone(), self.exclude.clone());
         let mounts = self.mount.iter().cloned().zip(ids);
         let mounts = mounts.map(|(mount, id)| MountPlan { id, ..mount });
         SourcePlan {

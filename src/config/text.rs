@@ -13,7 +13,7 @@ use url::{Position, Url};
 use websub::hub::address::parse_network;
 use websub::publisher::settings::HubProxy;
 
-use crate::announce::finding::Acknowledgement;
+use crate::announce::finding::AcknowledgedFindings;
 use crate::announce::plan::{MassDeletion, Replaces};
 use crate::config::hub;
 
@@ -104,9 +104,9 @@ impl TextValue for MassDeletion {
     }
 }
 
-impl TextValue for Acknowledgement {
-    fn read(text: &str) -> Result<Acknowledgement, String> {
-        Acknowledgement::parse(text)
+impl TextValue for AcknowledgedFindings {
+    fn read(text: &str) -> Result<AcknowledgedFindings, String> {
+        AcknowledgedFindings::parse(text)
     }
 
     fn write(&self) -> String {

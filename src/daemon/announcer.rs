@@ -20,8 +20,8 @@ use websub::http::Clock;
 use websub::hub::Relay;
 use websub::topics::http::Topics;
 
-use crate::announce::changes::round::{TakeRequest, TakenRound};
-use crate::announce::event::{Effect, Event, Now};
+use crate::announce::changes::round::{RoundAnswer, RoundRequest};
+use crate::announce::event::{Effect, Event, StepTime};
 use crate::announce::observation::Observation;
 use crate::announce::plan::{Mode, MountPlan, Plan};
 use crate::announce::steps::change_sets;
@@ -30,16 +30,16 @@ use crate::announce::time::earlier;
 use crate::config::Config;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
-use crate::daemon::announcer::reach::Reach;
+use crate::daemon::announcer::reach::UnreachedHubs;
 use crate::daemon::announcer::submissions::Submissions;
 use crate::daemon::announcer::watched_trees::WatchedTrees;
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
 use crate::daemon::event_loop::commands::{answer, event_of, outcome};
-use crate::daemon::event_loop::{Input, Knowledge, LoopParts, Role};
+use crate::daemon::event_loop::{DaemonRole, Input, Knowledge, LoopParts};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
-use crate::report::figures::Counts;
+use crate::report::figures::LoopCounts;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{DaemonActivity, Summary};
 use crate::state::open::StateFileError;
@@ -56,7 +56,7 @@ const FELL_BEHIND_FOR: Duration = Duration::from_secs(24 * 3600);
 pub enum SourceInput {
     Event(Event),
     /// Change Lists were read, as was requested, in so much time.
-    Read(Box<TakenRound>, TakeRequest, Duration),
+    Read(Box<RoundAnswer>, RoundRequest, Duration),
     /// A report of a tree, with the number of its generation: one of an earlier generation is ignored.
     Tree(u64, TreeReport),
 }
@@ -75,7 +75,7 @@ pub struct Announcer {
     /// Topics served under the plan before, which this plan may not have: they are served until every tree is known.
     unclaimed: BTreeSet<Topic>,
     submissions: Submissions,
-    reach: Reach,
+    reach: UnreachedHubs,
     change_reader: ChangeReader,
     /// The lists of changes that were there at the start were read once.
     has_learned: bool,
@@ -119,7 +119,7 @@ impl Announcer {
     }
 
     /// Carries the counts under the plan before over to this one, but for mounts that it does not have.
-    fn carry_counts_over(&self, before: &Plan, counts: &mut Counts) {
+    fn carry_counts_over(&self, before: &Plan, counts: &mut LoopCounts) {
         let plan = &self.engine.plan;
         let hints = self.trees.hints(before, &counts.hints);
         counts.hints.extend(hints);
@@ -235,14 +235,14 @@ fn is_heard(effect: &Effect) -> bool {
 }
 
 /// Returns the moment of a step.
-fn moment(clock: Clock) -> Now {
-    Now {
+fn moment(clock: Clock) -> StepTime {
+    StepTime {
         now: clock.now(),
         wall: Timestamp::now(),
     }
 }
 
-impl Role for Announcer {
+impl DaemonRole for Announcer {
     type Input = SourceInput;
     type Config = Config;
 

@@ -15,7 +15,7 @@ use tracing::{error, warn};
 
 use crate::announce::changes::inventory::take_inventory;
 use crate::announce::changes::round::{
-    ListToRead, RoundFiles, Rounds, TakeOutcome, TakeRequest, Taken, TakenRound,
+    ListToRead, RoundAnswer, RoundFiles, RoundOutcome, RoundRequest, Rounds, Taken,
 };
 use crate::announce::changes::taken_keys::KeyRow;
 use crate::announce::observation::Stat;
@@ -29,7 +29,7 @@ use crate::tree::{RecentKeys, file_path};
 /// A request with the files of its lists, in order.
 #[derive(Debug)]
 pub struct ReadJob {
-    pub request: TakeRequest,
+    pub request: RoundRequest,
     pub paths: Vec<PathBuf>,
     /// The state file.
     pub keys: PathBuf,
@@ -39,7 +39,7 @@ pub struct ReadJob {
 impl ReadJob {
     /// Returns the job for a request.
     pub fn new(
-        request: TakeRequest,
+        request: RoundRequest,
         plan: &Plan,
         keys: PathBuf,
         recent_keys: RecentKeys,
@@ -55,7 +55,7 @@ impl ReadJob {
     }
 
     /// Opens a list of the request.
-    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, TakeOutcome> {
+    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, RoundOutcome> {
         let number = self.request.number(&list.list);
         let path = number.and_then(|number| self.paths.get(number));
         let path = path.ok_or_else(|| stale(list))?;
@@ -64,7 +64,7 @@ impl ReadJob {
 }
 
 /// Callback for an answer: the round, its request, and the time that it took.
-type TakenCallback = dyn Fn(TakenRound, TakeRequest, Duration) + Send + Sync;
+type TakenCallback = dyn Fn(RoundAnswer, RoundRequest, Duration) + Send + Sync;
 
 /// The time after which a job no longer keeps the others waiting: a file may hang, as on a dead network file system.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,7 +79,7 @@ impl ChangeReader {
     /// Starts the thread, which ends with this value. It hands its answers to `answer`, with the request and the time that
     /// it took.
     pub fn start(
-        answer: impl Fn(TakenRound, TakeRequest, Duration) + Send + Sync + 'static,
+        answer: impl Fn(RoundAnswer, RoundRequest, Duration) + Send + Sync + 'static,
     ) -> ChangeReader {
         let answer: Arc<TakenCallback> = Arc::new(answer);
         let answer_of_thread = Arc::clone(&answer);
@@ -110,7 +110,7 @@ impl ChangeReader {
         };
         if let Some(job) = refused {
             let reason = "the thread that reads Change Lists does not run".to_owned();
-            let round = answered(&job.request, TakeOutcome::Failed(reason));
+            let round = answered(&job.request, RoundOutcome::Failed(reason));
             (self.answer)(round, job.request, Duration::ZERO);
         }
     }
@@ -148,8 +148,8 @@ fn read_each<J: Send>(
     });
 }
 
-fn answered(request: &TakeRequest, outcome: TakeOutcome) -> TakenRound {
-    TakenRound {
+fn answered(request: &RoundRequest, outcome: RoundOutcome) -> RoundAnswer {
+    RoundAnswer {
         set: request.set.clone(),
         round: request.round,
         outcome,
@@ -157,34 +157,34 @@ fn answered(request: &TakeRequest, outcome: TakeOutcome) -> TakenRound {
 }
 
 /// Returns what `take` does, or that it failed if it panics: the round is repeated, and other sets are served.
-fn or_failed(take: impl FnOnce() -> TakeOutcome) -> TakeOutcome {
+fn or_failed(take: impl FnOnce() -> RoundOutcome) -> RoundOutcome {
     let outcome = catch_unwind(AssertUnwindSafe(take));
     outcome.unwrap_or_else(|_| {
-        TakeOutcome::Failed("the thread that reads Change Lists panicked".to_owned())
+        RoundOutcome::Failed("the thread that reads Change Lists panicked".to_owned())
     })
 }
 
 /// Takes what is fresh.
-pub fn take(job: &ReadJob, rounds: &Rounds) -> TakeOutcome {
+pub fn take(job: &ReadJob, rounds: &Rounds) -> RoundOutcome {
     match try_take(job, rounds) {
-        Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
-        Err(TakeOutcome::Stale(found)) => TakeOutcome::Stale(stale_lists(job, &found)),
+        Ok(taken) => RoundOutcome::Taken(Box::new(taken)),
+        Err(RoundOutcome::Stale(found)) => RoundOutcome::Stale(stale_lists(job, &found)),
         Err(outcome) => outcome,
     }
 }
 
 /// Returns the outcome of a round in which this list is another version now.
-fn stale(list: &ListToRead) -> TakeOutcome {
-    TakeOutcome::Stale(BTreeMap::from([(list.list.clone(), list.stat)]))
+fn stale(list: &ListToRead) -> RoundOutcome {
+    RoundOutcome::Stale(BTreeMap::from([(list.list.clone(), list.stat)]))
 }
 
 /// Returns a function that says why a list was refused.
-fn refused(list: &ListToRead) -> impl Fn(ChangeListFileError) -> TakeOutcome + Copy {
+fn refused(list: &ListToRead) -> impl Fn(ChangeListFileError) -> RoundOutcome + Copy {
     |error| match error {
         ChangeListFileError::Stale => stale(list),
         error => {
             let reason = format!("{}: {}", list.list, error_chain(&error));
-            TakeOutcome::Unreadable(BTreeMap::from([(list.list.clone(), list.stat)]), reason)
+            RoundOutcome::Unreadable(BTreeMap::from([(list.list.clone(), list.stat)]), reason)
         }
     }
 }
@@ -192,15 +192,15 @@ fn refused(list: &ListToRead) -> impl Fn(ChangeListFileError) -> TakeOutcome + C
 /// Returns the lists of a job that are other versions now, of which one was found to be.
 fn stale_lists(job: &ReadJob, found: &BTreeMap<Uri, Stat>) -> BTreeMap<Uri, Stat> {
     let is_stale = |list: &ListToRead| {
-        found.contains_key(&list.list) || matches!(job.open(list), Err(TakeOutcome::Stale(_)))
+        found.contains_key(&list.list) || matches!(job.open(list), Err(RoundOutcome::Stale(_)))
     };
     let stale = job.request.lists.iter().filter(|list| is_stale(list));
     stale.map(|list| (list.list.clone(), list.stat)).collect()
 }
 
-impl From<StateError> for TakeOutcome {
-    fn from(error: StateError) -> TakeOutcome {
-        TakeOutcome::Failed(error_chain(&error))
+impl From<StateError> for RoundOutcome {
+    fn from(error: StateError) -> RoundOutcome {
+        RoundOutcome::Failed(error_chain(&error))
     }
 }
 
@@ -211,9 +211,9 @@ struct JobFiles<'a> {
 }
 
 impl RoundFiles for JobFiles<'_> {
-    type Error = TakeOutcome;
+    type Error = RoundOutcome;
 
-    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, TakeOutcome> {
+    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, RoundOutcome> {
         let keys = self.job.open(list)?.take_keys(&self.job.recent_keys);
         keys.map_err(refused(list))
     }
@@ -223,25 +223,25 @@ impl RoundFiles for JobFiles<'_> {
         list: &ListToRead,
         span: &Range<u64>,
         places: &[EntryPlace],
-    ) -> Result<Vec<Change>, TakeOutcome> {
+    ) -> Result<Vec<Change>, RoundOutcome> {
         let changes = self.job.open(list)?.changes(span, places);
         changes.map_err(refused(list))
     }
 
-    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, TakeOutcome> {
+    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, RoundOutcome> {
         Ok(self.rows.keys_of_list(&self.job.request.set, list)?)
     }
 
-    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, TakeOutcome> {
+    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, RoundOutcome> {
         Ok(self.rows.last_keys_of_list(&self.job.request.set, list)?)
     }
 
-    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), TakeOutcome> {
+    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), RoundOutcome> {
         Ok(self.rows.each_key_row(&self.job.request.set, pass)?)
     }
 }
 
-fn try_take(job: &ReadJob, rounds: &Rounds) -> Result<Taken, TakeOutcome> {
+fn try_take(job: &ReadJob, rounds: &Rounds) -> Result<Taken, RoundOutcome> {
     let connection = read_only(&job.keys)?;
     let rows = Db(&connection);
     let Some(rules) = job.request.inventory else {
@@ -249,7 +249,7 @@ fn try_take(job: &ReadJob, rounds: &Rounds) -> Result<Taken, TakeOutcome> {
     };
     let lists = &job.request.lists;
     // One that is not the version that was seen is found before gigabytes of others are read.
-    let files: Result<Vec<_>, TakeOutcome> = lists.iter().map(|list| job.open(list)).collect();
+    let files: Result<Vec<_>, RoundOutcome> = lists.iter().map(|list| job.open(list)).collect();
     let mut files = files?;
     let mut listed = Vec::new();
     for (list, file) in lists.iter().zip(&mut files) {
@@ -270,13 +270,13 @@ mod tests {
     use std::time::Duration;
 
     use super::{or_failed, read_each};
-    use crate::announce::changes::round::{TakeOutcome, Taken};
+    use crate::announce::changes::round::{RoundOutcome, Taken};
 
     #[test]
     fn a_panic_fails_the_round_and_no_other() {
         let outcome = or_failed(|| panic!("of a test"));
-        assert!(matches!(outcome, TakeOutcome::Failed(reason) if reason.contains("panicked")));
-        let taken = TakeOutcome::Taken(Box::<Taken>::default());
+        assert!(matches!(outcome, RoundOutcome::Failed(reason) if reason.contains("panicked")));
+        let taken = RoundOutcome::Taken(Box::<Taken>::default());
         assert_eq!(or_failed(|| taken.clone()), taken);
     }
 

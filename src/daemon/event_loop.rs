@@ -1,7 +1,7 @@
 //! The only loop, of `rsnotify run` as of `rsnotify hub`: it takes inputs, steps, saves, and only then performs effects.
 //!
 //! One step takes the inputs that are waiting, so that a burst costs one commit. While the state cannot be saved, nothing
-//! is sent: the inputs of the step are kept, and it is retried. The two daemons differ in their [`Role`].
+//! is sent: the inputs of the step are kept, and it is retried. The two daemons differ in their [`DaemonRole`].
 
 pub mod commands;
 mod counting;
@@ -35,7 +35,7 @@ use crate::daemon::failpoints::Failpoints;
 use crate::daemon::log::error_chain;
 use crate::daemon::service_manager::ServiceManager;
 use crate::report;
-use crate::report::figures::Counts;
+use crate::report::figures::LoopCounts;
 use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalView, Status};
 use crate::report::summary::DaemonActivity;
 use crate::state::open::StateFileError;
@@ -79,9 +79,9 @@ const MAX_INPUTS: usize = 4_096;
 /// The work of a daemon, as its loop calls for it: [`Announcer`](crate::daemon::announcer::Announcer) or
 /// [`Intake`](crate::daemon::intake::Intake).
 ///
-/// Inputs are kept until [`Role::save`] takes them in one transaction; [`Role::perform`] follows the commit. Effects that wait
-/// for that stay with the role.
-pub trait Role: Sized {
+/// Inputs are kept until [`DaemonRole::save`] takes them in one transaction; [`DaemonRole::perform`] follows the commit.
+/// Effects that wait for that stay with the role.
+pub trait DaemonRole: Sized {
     type Input: Send + 'static;
     type Config: DaemonConfig;
 
@@ -165,12 +165,12 @@ pub trait Role: Sized {
     fn end(&mut self) {}
 }
 
-/// The parts of a loop that its [`Role`] uses.
+/// The parts of a loop that its [`DaemonRole`] uses.
 pub struct LoopParts<I> {
     pub clock: Clock,
     pub saver: StateSaver,
     pub hub: HubLink,
-    pub counts: Counts,
+    pub counts: LoopCounts,
     pub failpoints: Failpoints,
     pub inputs: Sender<Input<I>>,
     pub runtime: Handle,
@@ -186,7 +186,7 @@ impl<I> LoopParts<I> {
 }
 
 /// A role, the parts that act for it, and what probes, the service manager and the status are told.
-pub struct EventLoop<R: Role> {
+pub struct EventLoop<R: DaemonRole> {
     pub role: R,
     pub parts: LoopParts<R::Input>,
     pub readiness: Readiness,
@@ -206,7 +206,7 @@ pub struct EventLoop<R: Role> {
     asks: Vec<(Detail, oneshot::Sender<Status>)>,
 }
 
-impl<R: Role> EventLoop<R> {
+impl<R: DaemonRole> EventLoop<R> {
     /// Joins the parts. Must be called within a tokio runtime.
     pub fn new(
         mut role: R,

@@ -46,11 +46,11 @@ pub enum Failpoint {
 /// The failpoint at which this process dies, if any. Clones count together.
 #[derive(Debug, Clone)]
 pub struct Failpoints {
-    end: Option<Arc<End>>,
+    end: Option<Arc<ArmedFailpoint>>,
 }
 
 #[derive(Debug)]
-struct End {
+struct ArmedFailpoint {
     failpoint: String,
     passings_left: AtomicU32,
     is_ready: AtomicBool,
@@ -61,7 +61,7 @@ impl Failpoints {
         let asked = std::env::var("RSNOTIFY_FAILPOINT").ok();
         let end = asked.filter(|_| cfg!(debug_assertions)).and_then(|asked| {
             let (failpoint, passing) = asked.split_once(':')?;
-            Some(Arc::new(End {
+            Some(Arc::new(ArmedFailpoint {
                 failpoint: failpoint.to_owned(),
                 passings_left: AtomicU32::new(passing.parse().ok()?),
                 is_ready: AtomicBool::new(false),

@@ -13,14 +13,14 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 use websub::http::Clock;
 use websub::http::server::ServerLimits;
-use websub::hub::http::fetches::{FailedAttempt, FetchOutcome, FetchReport, Fetches};
+use websub::hub::http::fetches::{AttemptPosition, FetchOutcome, FetchReport, Fetches};
 use websub::hub::http::public::serve_hub;
 use websub::hub::http::settings::PreparedHub;
 use websub::hub::http::topic_client::TopicClient;
 use websub::hub::publication::PublicationRefusal;
-use websub::hub::publication::http::{AcceptedRequest, IntakeSettings, PublicHub};
+use websub::hub::publication::http::{AcceptedRequest, PublicHub, PublicHubSettings};
 use websub::hub::published_topics::directory::{HubTopics, TopicDirectory};
-use websub::hub::published_topics::{MAX_TOPICS, Publication, Published, PublishedTopics};
+use websub::hub::published_topics::{MAX_TOPICS, Publication, PublicationOutcome, PublishedTopics};
 use websub::hub::publisher::Publisher;
 use websub::hub::publisher_counts::views;
 use websub::hub::{HubRecord, Relay, RelayId};
@@ -30,8 +30,8 @@ use crate::announce::time::later;
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::event_loop::{EventLoop, Input, Knowledge, LoopParts, Role};
-use crate::daemon::process::Process;
+use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, Knowledge, LoopParts};
+use crate::daemon::process::StartingDaemon;
 use crate::daemon::{Daemon, configuration_status};
 use crate::report;
 use crate::report::status::{Detail, Status};
@@ -115,7 +115,7 @@ impl Intake {
         let unsaved = &mut parts.saver.unsaved;
         let (topic, publisher) = (publication.topic, publication.publisher);
         let is_repeat = match published {
-            Published::New(saved) => {
+            PublicationOutcome::New(saved) => {
                 let seq = saved.seq;
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
                 let owed = self.hub.embedded.relay_new(Relay {
@@ -129,7 +129,7 @@ impl Intake {
                 debug!(%topic, %publisher, seq, "accepted notification {seq} of {topic} from {publisher}");
                 false
             }
-            Published::Repeat(saved) => {
+            PublicationOutcome::Repeat(saved) => {
                 let saved = saved.map(|saved| HubRecord::Published(Box::new(saved)));
                 unsaved.records.extend(saved);
                 debug!(%topic, %publisher, "accepted a repeat on {topic} from {publisher}, which is not relayed");
@@ -154,11 +154,11 @@ impl Intake {
             }
             FetchOutcome::Failed(attempt, reason) => {
                 match attempt {
-                    FailedAttempt::First => {
+                    AttemptPosition::First => {
                         warn!(%topic, %publisher, "cannot fetch {topic} after a ping of {publisher}, will retry: {reason}");
                     }
-                    FailedAttempt::Again => {}
-                    FailedAttempt::Last => {
+                    AttemptPosition::Again => {}
+                    AttemptPosition::Last => {
                         warn!(%topic, %publisher, "giving up on fetching {topic} after a ping of {publisher}: {reason}");
                         self.end_ping(&topic, began, parts);
                     }
@@ -204,7 +204,7 @@ impl Intake {
     }
 }
 
-impl Role for Intake {
+impl DaemonRole for Intake {
     type Input = PublisherInput;
     type Config = HubConfig;
 
@@ -331,7 +331,7 @@ impl Role for Intake {
 impl Daemon<Intake> {
     /// Starts everything.
     pub fn relaying(config: HubConfig) -> anyhow::Result<Daemon<Intake>> {
-        let mut process = Process::begin()?;
+        let mut process = StartingDaemon::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
         let (file, connection) = StateFile::open(&config.state_dir)?;
@@ -401,8 +401,8 @@ impl Daemon<Intake> {
     }
 }
 
-fn intake_settings(config: &HubConfig) -> IntakeSettings {
-    IntakeSettings {
+fn intake_settings(config: &HubConfig) -> PublicHubSettings {
+    PublicHubSettings {
         hub: config.hub.url.clone(),
         max_body: config.hub.max_body.0 as usize,
         publications_per_minute: (config.hub.max_publications_per_minute)

@@ -19,16 +19,16 @@ use crate::control::{self, ControlRequest};
 use crate::daemon::Daemon;
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::state_saver::StateSaver;
-use crate::daemon::event_loop::{EventLoop, Input, LoopParts, Role};
+use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts};
 use crate::daemon::failpoints::Failpoints;
 use crate::daemon::listen::{
     BoundListener, ListenerRole, ServedListener, bind, passed_listeners, until_dropped,
 };
-use crate::report::figures::Counts;
+use crate::report::figures::LoopCounts;
 use crate::state::open::StateFile;
 
 /// A process that is to become a daemon: signals are handled, and inputs of its event loop are kept.
-pub struct Process<I> {
+pub struct StartingDaemon<I> {
     began: Timestamp,
     pub runtime: Runtime,
     signals: [Signal; 3],
@@ -37,9 +37,9 @@ pub struct Process<I> {
     pub tasks: JoinSet<()>,
 }
 
-impl<I: Send + 'static> Process<I> {
+impl<I: Send + 'static> StartingDaemon<I> {
     /// Raises the limit of open files, and begins to handle signals.
-    pub fn begin() -> anyhow::Result<Process<I>> {
+    pub fn begin() -> anyhow::Result<StartingDaemon<I>> {
         let began = Timestamp::now();
         raise_descriptor_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -57,7 +57,7 @@ impl<I: Send + 'static> Process<I> {
         ];
         drop(context);
         let (inputs, received) = mpsc::channel();
-        Ok(Process {
+        Ok(StartingDaemon {
             began,
             runtime,
             signals,
@@ -93,9 +93,9 @@ impl<I: Send + 'static> Process<I> {
             clock,
             saver: StateSaver::new(file),
             hub: HubLink::default(),
-            counts: Counts {
+            counts: LoopCounts {
                 began: self.began,
-                ..Counts::default()
+                ..LoopCounts::default()
             },
             failpoints,
             inputs: self.inputs.clone(),
@@ -105,7 +105,7 @@ impl<I: Send + 'static> Process<I> {
     }
 
     /// Serves the admin pages and commands, and forwards signals. Must be called within a tokio runtime.
-    pub fn into_daemon<R: Role<Input = I>>(
+    pub fn into_daemon<R: DaemonRole<Input = I>>(
         self,
         event_loop: EventLoop<R>,
         config: R::Config,

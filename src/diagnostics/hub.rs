@@ -10,7 +10,7 @@ use websub::publisher::verdict::next_hop;
 
 use crate::announce::plan::is_broker_name;
 use crate::diagnostics::Diagnostic;
-use crate::report::status::Condition;
+use crate::report::status::HubCondition;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
 
@@ -75,8 +75,8 @@ pub fn delivery_trouble(hub: &Hub, trouble: &HubTrouble<'_>) -> Diagnostic {
         .kind
         .map_or("", |kind| kind.usual_cause(is_broker_name(hub)));
     match trouble.state {
-        Condition::Failing => Diagnostic::note(message, remedy),
-        Condition::Unfetched => Diagnostic::finding(
+        HubCondition::Failing => Diagnostic::note(message, remedy),
+        HubCondition::Unfetched => Diagnostic::finding(
             format!("{hub}: it was pinged and did not fetch {channels}"),
             "check that the hub can reach the topic at its URI",
         ),

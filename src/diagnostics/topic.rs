@@ -58,7 +58,7 @@ pub fn diagnostics(topics: &[(ExpectedTopic, Option<TopicReplies>)]) -> Vec<Diag
 }
 
 /// Diagnoses whether hubs and subscribers elsewhere can reach the topics.
-pub fn reach<'a>(
+pub fn reachability<'a>(
     topics: impl IntoIterator<Item = &'a Topic>,
     hubs: &[HubPlan],
     mounts: &[&Uri],

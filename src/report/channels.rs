@@ -12,7 +12,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use crate::announce::steps::change_log;
 use crate::announce::steps::channels::{is_name_only, of_topic};
 use crate::announce::steps::fetches::next_ping;
-use crate::report::status::{ChannelView, Condition, FailingHub, HubView, WaitingView};
+use crate::report::status::{ChannelView, FailingHub, HubCondition, HubView, WaitingView};
 use crate::report::{Reader, limited};
 use crate::state::{AccountId, ChannelId, Db, HubId, Result};
 
@@ -67,7 +67,7 @@ pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
     // C21.
     for channel in of_changes.filter(|channel| channel.kind == ChannelKind::Change) {
         for hub in &mut channel.hubs {
-            hub.backlog = change_log::behind(reader.db, (channel.id, hub.id))?;
+            hub.backlog = change_log::backlog_view(reader.db, (channel.id, hub.id))?;
             if let Some(backlog) = &mut hub.backlog {
                 channel.more_pending = channel.more_pending.max(backlog.changes);
                 backlog.waits = hub.waits.clone().filter(|_| backlog.since.is_some());
@@ -144,7 +144,7 @@ fn accounts(
             has_left,
             hub,
             mode,
-            state: Condition::Fine,
+            state: HubCondition::Fine,
             due,
             backlog: None,
             in_flight,
@@ -158,7 +158,7 @@ fn accounts(
             accepted,
             fetch_confirmed,
         };
-        view.state = Condition::of(&view);
+        view.state = HubCondition::of(&view);
         view.last_failure = view.failure().map(|refusal| refusal.reason.clone());
         views.push((channel, view));
     }

@@ -27,14 +27,14 @@ pub struct DocumentView {
     pub sets: BTreeSet<Uri>,
     pub channels: BTreeSet<Topic>,
     /// Changes that were taken of a Change List on a change channel.
-    pub changes: Option<TakenChanges>,
+    pub changes: Option<TakenChangeCounts>,
     pub state: DocumentState,
     pub reason: Option<String>,
 }
 
 /// The entries of a Change List, and those of them that were taken to be told, or that count as such (C10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TakenChanges {
+pub struct TakenChangeCounts {
     /// In the version that was read for them last.
     pub listed: usize,
     pub taken: usize,
@@ -133,7 +133,7 @@ fn unreadable(
 }
 
 /// Returns how much of a Change List was taken; of several sets, for the one that has taken least.
-fn taken_changes(reader: &Reader<'_>, id: DocId) -> Result<Option<TakenChanges>> {
+fn taken_changes(reader: &Reader<'_>, id: DocId) -> Result<Option<TakenChangeCounts>> {
     let changes = reader.db.first::<(_, _, bool, _)>(
         "SELECT coalesce(l.listed, 0), coalesce(l.taken, 0), l.fingerprint IS NOT DISTINCT FROM d.fingerprint, \
          d.size, d.modified, d.changed, d.inode FROM document d CROSS JOIN member m ON m.document = d.id \
@@ -141,11 +141,13 @@ fn taken_changes(reader: &Reader<'_>, id: DocId) -> Result<Option<TakenChanges>>
          WHERE d.id = ?1 AND d.presence <> 4 AND s.learned > 0 ORDER BY 2 LIMIT 1",
         id,
     )?;
-    Ok(changes.map(|(listed, taken, is_read, stat)| TakenChanges {
-        listed,
-        taken,
-        unread: (!is_read).then_some(stat),
-    }))
+    Ok(
+        changes.map(|(listed, taken, is_read, stat)| TakenChangeCounts {
+            listed,
+            taken,
+            unread: (!is_read).then_some(stat),
+        }),
+    )
 }
 
 /// The columns of a document: what is known of an unreadable one, its number, index and kind, its presence, and the lines of

@@ -17,18 +17,18 @@ use crate::report::status::FellBehindView;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Figures {
     /// By source.
-    pub holdings: BTreeMap<String, Holdings>,
+    pub holdings: BTreeMap<String, SourceFigures>,
     /// Hints of each source's tree.
-    pub hints: BTreeMap<String, Hints>,
+    pub hints: BTreeMap<String, HintCounts>,
     /// The time that each hub took to answer a submission, or not to.
     pub attempts: BTreeMap<Hub, Histogram>,
     pub topics: TopicRequests,
-    pub counts: Counts,
+    pub counts: LoopCounts,
 }
 
 /// The documents and findings of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Holdings {
+pub struct SourceFigures {
     /// Documents by their state, whatever a hub is due of them.
     pub documents: BTreeMap<(Capability, DocumentState), usize>,
     /// Candidates that cannot be read.
@@ -42,17 +42,17 @@ pub struct Holdings {
 
 /// The kernel's events about a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Hints {
+pub struct HintCounts {
     /// Events that may mean a document or a directory.
     pub taken: u64,
     /// The number of times that events were lost.
     pub overflows: u64,
 }
 
-impl Hints {
+impl HintCounts {
     /// Returns the sum of these and others.
-    pub fn and(self, others: Hints) -> Hints {
-        Hints {
+    pub fn and(self, others: HintCounts) -> HintCounts {
+        HintCounts {
             taken: self.taken + others.taken,
             overflows: self.overflows + others.overflows,
         }
@@ -61,7 +61,7 @@ impl Hints {
 
 /// The counts of the event loop.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Counts {
+pub struct LoopCounts {
     pub began: Timestamp,
     /// The durations of saves.
     pub saves: Histogram,
@@ -74,9 +74,9 @@ pub struct Counts {
     /// Hubs that fell behind, by topic (C22).
     pub fell_behind: BTreeMap<(Hub, Topic), FellBehindView>,
     /// By source and directory.
-    pub mounts: BTreeMap<(String, String), Sweeps>,
+    pub mounts: BTreeMap<(String, String), SweepFigures>,
     /// By source, of trees that were replaced.
-    pub hints: BTreeMap<String, Hints>,
+    pub hints: BTreeMap<String, HintCounts>,
 }
 
 /// The changes of a source that were taken from its Change Lists.
@@ -111,7 +111,7 @@ pub struct HubCounts {
 
 /// The complete sweeps of a mount.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Sweeps {
+pub struct SweepFigures {
     pub took: Histogram,
     /// The end of the last one.
     pub last: Timestamp,

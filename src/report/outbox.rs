@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::announce::event::Now;
+use crate::announce::event::StepTime;
 use crate::announce::plan::{EMBEDDED_NAME, Mode};
 use jiff::Timestamp;
 use resourcesync::change_payload::ChangePayload;
@@ -228,7 +228,12 @@ fn flight(
 /// never committed.
 fn next_changes(reader: &Reader<'_>, of: &ChannelView, hub: HubId) -> Result<Vec<Entry>> {
     let mut live = reader.live.clone();
-    let step = Step::new(reader.db, reader.plan, &mut live, Now::from(reader.now));
+    let step = Step::new(
+        reader.db,
+        reader.plan,
+        &mut live,
+        StepTime::from(reader.now),
+    );
     let Some(channel) = channel(&step, of.id)? else {
         return Ok(Vec::new());
     };

@@ -16,7 +16,7 @@ use crate::announce::steps::live::LiveSource;
 use crate::announce::steps::mounts;
 use crate::announce::steps::mounts::MountState;
 use crate::report::documents::{DocumentState, state_alone};
-use crate::report::figures::Holdings;
+use crate::report::figures::SourceFigures;
 use crate::report::status::{BrokenView, MissingDirectory, MissingView, MountStatus, SourceStatus};
 use crate::report::{Reader, findings, limited};
 use crate::state::Result;
@@ -42,7 +42,7 @@ pub fn source(
     reader: &Reader<'_>,
     plan: &SourcePlan,
     live: &LiveSource,
-    holdings: &Holdings,
+    holdings: &SourceFigures,
 ) -> Result<SourceStatus> {
     let suspension = deletions::suspension(reader.db, plan, live)?;
     let documents = holdings.documents.iter();
@@ -82,11 +82,15 @@ pub fn source(
 
 /// Returns what a source holds, by the census: Prometheus asks every few seconds, and a tree may hold a hundred thousand
 /// documents.
-pub fn holdings(reader: &Reader<'_>, plan: &SourcePlan, live: &LiveSource) -> Result<Holdings> {
+pub fn holdings(
+    reader: &Reader<'_>,
+    plan: &SourcePlan,
+    live: &LiveSource,
+) -> Result<SourceFigures> {
     let db = reader.db;
-    let mut holdings = Holdings {
+    let mut holdings = SourceFigures {
         findings: findings::counts(reader, plan)?,
-        ..Holdings::default()
+        ..SourceFigures::default()
     };
     let mut count = |kind: (Capability, DocumentState), by: isize| {
         let documents: &mut usize = holdings.documents.entry(kind).or_default();

@@ -299,7 +299,7 @@ pub struct HubView {
     pub has_left: bool,
     pub hub: Hub,
     pub mode: Mode,
-    pub state: Condition,
+    pub state: HubCondition,
     /// The number of documents with a change that is due, or of changes of resources, those in flight included.
     pub due: usize,
     /// On a change channel, what it is due; nothing on another.
@@ -396,7 +396,7 @@ pub struct MutedSet {
 /// The condition of a hub on a channel; the worst comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Condition {
+pub enum HubCondition {
     /// No hub is told: none that is configured is advertised.
     Muted,
     /// It refuses what is in flight, and waiting alone will not help.
@@ -413,45 +413,47 @@ pub enum Condition {
     Fine,
 }
 
-impl Condition {
+impl HubCondition {
     /// Those of hubs, with their names in JSON and on the command line.
-    pub const NAMES: [(Condition, &str); 6] = [
-        (Condition::NeedsOperator, "needs_person"),
-        (Condition::Failing, "failing"),
-        (Condition::Unfetched, "unfetched"),
-        (Condition::NoSubscribers, "no_subscribers"),
-        (Condition::Due, "due"),
-        (Condition::Fine, "fine"),
+    pub const NAMES: [(HubCondition, &str); 6] = [
+        (HubCondition::NeedsOperator, "needs_person"),
+        (HubCondition::Failing, "failing"),
+        (HubCondition::Unfetched, "unfetched"),
+        (HubCondition::NoSubscribers, "no_subscribers"),
+        (HubCondition::Due, "due"),
+        (HubCondition::Fine, "fine"),
     ];
 
     /// Returns the condition of a hub that is told, as the rest of its view says.
-    pub fn of(view: &HubView) -> Condition {
+    pub fn of(view: &HubView) -> HubCondition {
         match view.failure() {
-            Some(refusal) if refusal.needs_operator => Condition::NeedsOperator,
-            Some(refusal) if refusal.kind != RefusalKind::NoSubscribersLikely => Condition::Failing,
-            _ if view.fetch_confirmed == Some(false) => Condition::Unfetched,
-            Some(_) => Condition::NoSubscribers,
-            None if view.due > 0 => Condition::Due,
-            None => Condition::Fine,
+            Some(refusal) if refusal.needs_operator => HubCondition::NeedsOperator,
+            Some(refusal) if refusal.kind != RefusalKind::NoSubscribersLikely => {
+                HubCondition::Failing
+            }
+            _ if view.fetch_confirmed == Some(false) => HubCondition::Unfetched,
+            Some(_) => HubCondition::NoSubscribers,
+            None if view.due > 0 => HubCondition::Due,
+            None => HubCondition::Fine,
         }
     }
 
     /// Returns the condition in words.
     pub fn in_words(self) -> &'static str {
         match self {
-            Condition::Muted => "muted",
-            Condition::NeedsOperator => "action required",
-            Condition::Failing => "failing",
-            Condition::Unfetched => "not fetched",
-            Condition::NoSubscribers => "no subscribers",
-            Condition::Due => "due",
-            Condition::Fine => "fine",
+            HubCondition::Muted => "muted",
+            HubCondition::NeedsOperator => "action required",
+            HubCondition::Failing => "failing",
+            HubCondition::Unfetched => "not fetched",
+            HubCondition::NoSubscribers => "no subscribers",
+            HubCondition::Due => "due",
+            HubCondition::Fine => "fine",
         }
     }
 
     /// Returns true if an operator should look at it.
     pub fn is_trouble(self) -> bool {
-        self <= Condition::Unfetched
+        self <= HubCondition::Unfetched
     }
 }
 
@@ -476,12 +478,12 @@ impl ChannelView {
     }
 
     /// Returns the worst condition of its hubs; a retired channel without hubs is fine.
-    pub fn worst(&self) -> Condition {
+    pub fn worst(&self) -> HubCondition {
         if self.is_muted() {
-            return Condition::Muted;
+            return HubCondition::Muted;
         }
         let states = self.hubs.iter().map(|hub| hub.state);
-        states.min().unwrap_or(Condition::Fine)
+        states.min().unwrap_or(HubCondition::Fine)
     }
 }
 

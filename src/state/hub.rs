@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use resourcesync::uri::Topic;
 use rusqlite::Connection;
 use websub::hub::publication::{BodyDigest, PublishedTopic};
-use websub::hub::request::{Action, SubscriptionRequest};
+use websub::hub::request::{RequestedAction, SubscriptionRequest};
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PART_BYTES, PendingRelay, Relay, RelayHeaders, RelayId,
     SavedHub, SavedTopic, StoredRelay, Subscription, SubscriptionKey,
@@ -189,8 +189,8 @@ impl FromRow for (SubscriptionKey, SubscriptionRequest) {
         let (requested, lease): (String, Option<u64>) = (row.read()?, row.read()?);
         let secret = row.read()?;
         let action = match lease.map(Duration::from_secs) {
-            Some(lease) => Action::Subscribe { lease, secret },
-            None => Action::Unsubscribe,
+            Some(lease) => RequestedAction::Subscribe { lease, secret },
+            None => RequestedAction::Unsubscribe,
         };
         let request = SubscriptionRequest {
             action,
@@ -271,8 +271,10 @@ fn write_unverified(db: Db<'_>, requests: &[(SubscriptionKey, SubscriptionReques
     db.run("DELETE FROM unverified", ())?;
     for (position, (key, request)) in (0_i64..).zip(requests) {
         let (lease, secret) = match &request.action {
-            Action::Subscribe { lease, secret } => (Some(lease.as_secs()), secret.as_ref()),
-            Action::Unsubscribe => (None, None),
+            RequestedAction::Subscribe { lease, secret } => {
+                (Some(lease.as_secs()), secret.as_ref())
+            }
+            RequestedAction::Unsubscribe => (None, None),
         };
         db.run(
             "INSERT INTO unverified VALUES (?1, ?2, ?3, ?4, ?5, ?6)",

@@ -29,12 +29,12 @@ pub struct Directory {
     /// True if something is mounted there, be it a part of the same file system.
     pub is_mount_point: bool,
     pub watch: Option<WatchKey>,
-    pub state: DirectoryState,
+    pub state: ListingOutcome,
 }
 
 /// Outcome of the last attempt to list a directory, which stands while its mount is away.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum DirectoryState {
+pub enum ListingOutcome {
     #[default]
     Readable,
     Denied,
@@ -81,7 +81,7 @@ impl Directory {
         self.entries.values().filter_map(|entry| entry.file())
     }
 
-    fn directories(&self) -> impl Iterator<Item = DirectoryId> {
+    fn subdirectories(&self) -> impl Iterator<Item = DirectoryId> {
         self.entries.values().filter_map(|entry| entry.directory())
     }
 
@@ -167,7 +167,7 @@ impl Model {
         while let Some(&id) = found.get(next) {
             next += 1;
             let directory = self.directory(id).into_iter();
-            found.extend(directory.flat_map(Directory::directories));
+            found.extend(directory.flat_map(Directory::subdirectories));
         }
         found
     }
@@ -188,7 +188,7 @@ impl Model {
 
     /// Returns the path of a directory below its mount, in bytes; empty for the mount itself.
     pub fn below(&self, id: DirectoryId) -> Vec<u8> {
-        let path = self.path_to(id).map(|(_, directory)| directory);
+        let path = self.self_and_ancestors(id).map(|(_, directory)| directory);
         let beneath_root = path.filter(|directory| directory.parent.is_some());
         let names: Vec<&[u8]> = beneath_root.map(|it| &*it.name).collect();
         let mut below = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
@@ -206,7 +206,10 @@ impl Model {
     }
 
     /// Returns a directory and those above it, nearest first.
-    fn path_to(&self, id: DirectoryId) -> impl Iterator<Item = (DirectoryId, &Directory)> {
+    fn self_and_ancestors(
+        &self,
+        id: DirectoryId,
+    ) -> impl Iterator<Item = (DirectoryId, &Directory)> {
         let known = |id: DirectoryId| Some((id, self.directory(id)?));
         std::iter::successors(known(id), move |(_, below)| known(below.parent?))
     }
@@ -214,18 +217,18 @@ impl Model {
     /// Returns the number of links that the path to a directory leads through. The root may be one, which does not count.
     pub fn links_on_path(&self, id: DirectoryId) -> usize {
         let is_link = |(_, it): &(DirectoryId, &Directory)| it.is_link && it.parent.is_some();
-        self.path_to(id).filter(is_link).count()
+        self.self_and_ancestors(id).filter(is_link).count()
     }
 
     /// Returns true if a link in this directory to another one leads back to it, or to one above it.
     pub fn leads_back(&self, id: DirectoryId, target: Identity) -> bool {
-        let mut path = self.path_to(id);
+        let mut path = self.self_and_ancestors(id);
         path.any(|(_, directory)| directory.identity == Some(target))
     }
 
     /// Returns the nearest directory above this one that has this identity.
     pub fn same_above(&self, id: DirectoryId, identity: Identity) -> Option<DirectoryId> {
-        let mut above = self.path_to(id).skip(1);
+        let mut above = self.self_and_ancestors(id).skip(1);
         let same = above.find(|(_, directory)| directory.identity == Some(identity));
         same.map(|(id, _)| id)
     }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-use crate::announce::candidates::{Candidates, PublishedPath};
+use crate::announce::candidates::{CandidateGlobs, PublishedPath};
 use crate::announce::observation::{Identity, Incomplete, Stat};
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::TreeNotice;
-use crate::tree::directories::{DirectoryState, TreeEntry, join, push_name};
+use crate::tree::directories::{ListingOutcome, TreeEntry, join, push_name};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::file_system;
 use crate::tree::model::DirectoryId;
@@ -136,8 +136,8 @@ impl Observer<'_> {
         let Some(directory) = self.model.directory_mut(listing.id) else {
             return false;
         };
-        let before = std::mem::replace(&mut directory.state, DirectoryState::Readable);
-        let was_denied = before == DirectoryState::Denied;
+        let before = std::mem::replace(&mut directory.state, ListingOutcome::Readable);
+        let was_denied = before == ListingOutcome::Denied;
         if was_denied {
             self.end_denial(listing.id, listing.mount);
             let directory = listing.path.clone();
@@ -164,13 +164,13 @@ impl Observer<'_> {
             let reason = unreadable_root(&self.mounts[at].directory, &error.into());
             return self.lose_mount(at, &reason);
         }
-        let before = std::mem::replace(&mut directory.state, DirectoryState::Denied);
+        let before = std::mem::replace(&mut directory.state, ListingOutcome::Denied);
         let reason = file_status::reason(error);
         let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
         let remedy = is_forbidden
             .then(|| remedy(path, AccessFailure::Denied))
             .flatten();
-        if before != DirectoryState::Denied {
+        if before != ListingOutcome::Denied {
             self.reports.notice(TreeNotice::Unreadable {
                 directory: path.to_owned(),
                 reason: remedy.map_or(reason.clone(), |remedy| format!("{reason}: {remedy}")),
@@ -246,7 +246,7 @@ impl Observer<'_> {
 
 /// The names in a directory that may be candidates or lead to some.
 struct NamesToLookAt<'a> {
-    candidates: &'a Candidates,
+    candidates: &'a CandidateGlobs,
     published: &'a PublishedPath,
     /// Path of the directory below its mount.
     below: Vec<u8>,
@@ -290,14 +290,14 @@ fn open(path: &Path, follow: bool) -> Result<(OwnedFd, Identity), Errno> {
 
 #[cfg(test)]
 mod tests {
-    use crate::announce::candidates::{Candidates, PublishedPath};
+    use crate::announce::candidates::{CandidateGlobs, PublishedPath};
     use crate::tree::directory_listing::NamesToLookAt;
     use crate::tree::file_status::FileKind;
 
     #[test]
     fn only_candidates_and_what_may_lead_to_some_are_looked_at() {
         let globs = (vec!["**/*.xml".into()], vec!["old/**".into()]);
-        let candidates = Candidates::new(globs.0, globs.1).unwrap();
+        let candidates = CandidateGlobs::new(globs.0, globs.1).unwrap();
         let published = PublishedPath::default();
         let is_taken = |below: &str, name: &str, kind| {
             let mut names = NamesToLookAt {

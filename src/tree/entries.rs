@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::tree::directories::{TreeEntry, join};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::model::{DirectoryId, FileId};
-use crate::tree::mount::UnmetFile;
+use crate::tree::mount::UnseenFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
 use crate::tree::work_queue::Depth;
@@ -144,7 +144,7 @@ impl Observer<'_> {
             self.queue.forget_file(removed.id);
             if removed.file.is_reported_or_requested() {
                 let path = self.mounts[removed.mount].path(&removed.below);
-                let unmet = UnmetFile::new(removed.file.last_read);
+                let unmet = UnseenFile::new(removed.file.last_read);
                 self.reports.observe_missing(path, unmet);
             }
         }

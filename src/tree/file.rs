@@ -27,12 +27,12 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// One path that is a candidate file, possibly by a link.
 #[derive(Debug)]
-pub struct File {
+pub struct CandidateFile {
     pub directory: DirectoryId,
     pub name: Arc<[u8]>,
     pub link: Option<Box<LinkTarget>>,
     pub last_read: Option<LastRead>,
-    reported: Reported,
+    reported: LastReport,
     activity: Activity,
     /// True if somebody waits for a report.
     is_requested: bool,
@@ -67,7 +67,7 @@ pub struct LinkTarget {
 
 /// The last report about a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Reported {
+enum LastReport {
     Nothing,
     Whole,
     Incomplete(Box<Incomplete>),
@@ -96,14 +96,14 @@ struct Writing {
     last: Instant,
 }
 
-impl File {
-    pub fn new(directory: DirectoryId, name: Arc<[u8]>) -> File {
-        File {
+impl CandidateFile {
+    pub fn new(directory: DirectoryId, name: Arc<[u8]>) -> CandidateFile {
+        CandidateFile {
             directory,
             name,
             link: None,
             last_read: None,
-            reported: Reported::Nothing,
+            reported: LastReport::Nothing,
             activity: Activity::None,
             is_requested: false,
             failures: 0,
@@ -113,7 +113,7 @@ impl File {
     /// Adopts the read of an earlier run: unchanged, the file is not read again.
     pub fn adopt(&mut self, last_read: LastRead) {
         self.last_read = Some(last_read);
-        self.reported = Reported::Whole;
+        self.reported = LastReport::Whole;
     }
 
     /// Takes note of events about this file, and returns after how long it is read; nothing if they do not tell. R3: until
@@ -186,18 +186,18 @@ impl File {
 
     /// Returns true if it was reported, or a report is awaited.
     pub fn is_reported_or_requested(&self) -> bool {
-        self.is_requested || self.reported != Reported::Nothing
+        self.is_requested || self.reported != LastReport::Nothing
     }
 
     /// Returns true if a report is due even though there is nothing to read: somebody waits for it, or the baseline of a
     /// sweep does.
     pub fn is_report_awaited(&self, is_in_sweep: bool) -> bool {
-        self.is_requested || is_in_sweep && self.reported == Reported::Nothing
+        self.is_requested || is_in_sweep && self.reported == LastReport::Nothing
     }
 
     /// Returns true if a listing that met it with this stat data must have it looked at.
     pub fn needs_look(&self, stat: &Stat, has_sharp_times: bool) -> bool {
-        self.reported != Reported::Whole || !self.is_unchanged(stat, has_sharp_times)
+        self.reported != LastReport::Whole || !self.is_unchanged(stat, has_sharp_times)
     }
 
     /// Returns true if this stat data says that the file is as it was read last.
@@ -229,12 +229,12 @@ impl File {
     pub fn is_known(&self, stat: &Stat, now: Timestamp, has_sharp_times: bool) -> bool {
         let may_be_mapped = |last_read: LastRead| may_be_mapped(stat, last_read.at, now);
         let was_read = match &self.reported {
-            Reported::Whole => true,
-            Reported::Incomplete(reason) => {
+            LastReport::Whole => true,
+            LastReport::Incomplete(reason) => {
                 matches!(**reason, Incomplete::Malformed(_))
                     && !self.last_read.is_some_and(may_be_mapped)
             }
-            Reported::Nothing => false,
+            LastReport::Nothing => false,
         };
         was_read
             && matches!(self.activity, Activity::None | Activity::Writing(_))
@@ -243,7 +243,7 @@ impl File {
 
     /// Returns true if the last report says that it is incomplete.
     pub fn is_incomplete(&self) -> bool {
-        matches!(self.reported, Reported::Incomplete(_))
+        matches!(self.reported, LastReport::Incomplete(_))
     }
 
     /// Returns how long the file must still be left alone, and whether its times lie in the past, as they do by a clock that
@@ -256,7 +256,7 @@ impl File {
         settle: Duration,
     ) -> Option<(Duration, bool)> {
         // A file that was read as it is now is not doubted for being looked at again.
-        let is_believed = self.reported == Reported::Whole && self.was_read_with(stat);
+        let is_believed = self.reported == LastReport::Whole && self.was_read_with(stat);
         if is_believed || matches!(self.activity, Activity::Closed) {
             return None;
         }
@@ -281,7 +281,7 @@ impl File {
     /// Takes note of a read that found the file complete.
     pub fn read_whole(&mut self, stat: Stat, now: Timestamp) {
         self.last_read = Some(LastRead::new(&stat, now));
-        self.reported = Reported::Whole;
+        self.reported = LastReport::Whole;
         self.activity = Activity::None;
         self.is_requested = false;
         self.failures = 0;
@@ -290,7 +290,7 @@ impl File {
     /// Takes note of a read that found the file incomplete, with its stat data if it was read to an end. Returns how long to
     /// wait before that is reported, if it is new and empty, and likely to be filled soon.
     pub fn read_incomplete(&mut self, stat: Option<Stat>, now: Timestamp) -> Option<Duration> {
-        let is_new_and_empty = self.reported == Reported::Nothing
+        let is_new_and_empty = self.reported == LastReport::Nothing
             && matches!(self.activity, Activity::Closed)
             && self.failures == 0
             && !self.is_requested
@@ -321,12 +321,12 @@ impl File {
     /// reason, and whenever somebody waits.
     pub fn report_incomplete(&mut self, reason: &Incomplete) -> bool {
         let is_reported =
-            matches!(&self.reported, Reported::Incomplete(before) if **before == *reason);
+            matches!(&self.reported, LastReport::Incomplete(before) if **before == *reason);
         if is_reported && !self.is_requested {
             return false;
         }
         self.is_requested = false;
-        self.reported = Reported::Incomplete(Box::new(reason.clone()));
+        self.reported = LastReport::Incomplete(Box::new(reason.clone()));
         true
     }
 }
@@ -361,16 +361,16 @@ mod tests {
     use jiff::Timestamp;
 
     use crate::announce::observation::{Incomplete, Stat};
-    use crate::tree::file::{EMPTY_GRACE, File};
+    use crate::tree::file::{CandidateFile, EMPTY_GRACE};
     use crate::tree::model::Model;
     use crate::tree::pending_hints::{Hint, NameEvent};
 
     const OPEN_WRITER: Duration = Duration::from_secs(30);
     const SETTLE: Duration = Duration::from_secs(1);
 
-    fn file() -> File {
+    fn file() -> CandidateFile {
         let root = Model::default().add_root(0);
-        File::new(root, b"a.xml".as_slice().into())
+        CandidateFile::new(root, b"a.xml".as_slice().into())
     }
 
     fn hint(events: &[NameEvent]) -> Hint {

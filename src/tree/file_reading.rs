@@ -11,7 +11,7 @@ use rustix::fs::CWD;
 
 use crate::announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
 use crate::tree::directories::join;
-use crate::tree::file::{File, is_racy};
+use crate::tree::file::{CandidateFile, is_racy};
 use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::model::FileId;
 use crate::tree::observer::Observer;
@@ -123,7 +123,7 @@ impl Observer<'_> {
 
     /// Reports what was read, if that still counts by the events that were read since.
     fn take(&mut self, job: FileReadJob, (look, status): (Look, Option<FileStatus>)) {
-        let is_same = |file: &File| Arc::ptr_eq(&file.name, &job.name);
+        let is_same = |file: &CandidateFile| Arc::ptr_eq(&file.name, &job.name);
         let is_there = self.mounts[job.mount].found.is_some();
         if !is_there || !self.model.file(job.id).is_some_and(is_same) {
             return;

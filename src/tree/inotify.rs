@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-use crate::announce::candidates::Candidates;
+use crate::announce::candidates::CandidateGlobs;
 use crate::tree::file_status;
 use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
 use crate::tree::watches::{WatchKey, WatchedEvents};
@@ -41,11 +41,14 @@ pub struct InotifyQueue {
     /// Room for events.
     buffer: Mutex<Vec<MaybeUninit<u8>>>,
     hints: Arc<PendingHints>,
-    candidates: Arc<Candidates>,
+    candidates: Arc<CandidateGlobs>,
 }
 
 impl Inotify {
-    pub fn start(hints: &Arc<PendingHints>, candidates: &Arc<Candidates>) -> io::Result<Inotify> {
+    pub fn start(
+        hints: &Arc<PendingHints>,
+        candidates: &Arc<CandidateGlobs>,
+    ) -> io::Result<Inotify> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let stop = Arc::new(rustix::event::eventfd(0, flags)?);
         let bell = Arc::new(rustix::event::eventfd(0, flags)?);
@@ -203,7 +206,7 @@ fn wait(ready: &OwnedFd, other: &OwnedFd, left: Option<Duration>) -> Result<bool
     }
 }
 
-fn merge(pending: &mut PendingBatch, candidates: &Candidates, event: &inotify::Event<'_>) {
+fn merge(pending: &mut PendingBatch, candidates: &CandidateGlobs, event: &inotify::Event<'_>) {
     let (key, happened) = (WatchKey(event.wd()), event.events());
     if happened.contains(ReadFlags::QUEUE_OVERFLOW) {
         return pending.overflow();

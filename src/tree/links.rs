@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::announce::observation::Identity;
 use crate::tree::TreeNotice;
-use crate::tree::directories::{DirectoryState, TreeEntry, join};
+use crate::tree::directories::{ListingOutcome, TreeEntry, join};
 use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::model::{DirectoryId, FileId, Model};
@@ -223,13 +223,13 @@ impl Observer<'_> {
             return;
         };
         let at = known.mount;
-        let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
+        let before = std::mem::replace(&mut known.state, ListingOutcome::Circle);
         let names: Vec<_> = known.entries.keys().cloned().collect();
         self.end_denial(id, at);
         for name in names {
             self.remove(id, &name);
         }
-        if before != DirectoryState::Circle {
+        if before != ListingOutcome::Circle {
             self.reports.notice(TreeNotice::Circle { directory, above });
         }
     }

@@ -52,7 +52,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::announce::candidates::Candidates;
+use crate::announce::candidates::CandidateGlobs;
 use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::{MountPlan, Plan};
@@ -60,7 +60,7 @@ use crate::report::figures;
 use crate::tree::directories::join;
 use crate::tree::file::LastRead;
 use crate::tree::file_system::FileSystem;
-use crate::tree::mount::UnmetFile;
+use crate::tree::mount::UnseenFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::{PendingBatch, PendingHints};
 use crate::tree::watches::Watches;
@@ -72,7 +72,7 @@ pub use crate::tree::system_limit::SystemLimit;
 #[derive(Debug, Clone)]
 pub struct TreeSettings {
     pub mounts: Vec<MountPlan>,
-    pub candidates: Candidates,
+    pub candidates: CandidateGlobs,
     pub watch: WatchMode,
     pub rescan_interval: Duration,
     pub poll_interval: Duration,
@@ -110,13 +110,13 @@ impl WatchMode {
 
 /// The files that earlier runs have read, and by what they are known. Unchanged, none is read again. There may be a million.
 #[derive(Debug, Default)]
-pub struct KnownFiles(HashMap<MountId, HashMap<Arc<[u8]>, UnmetFile>>);
+pub struct KnownFiles(HashMap<MountId, HashMap<Arc<[u8]>, UnseenFile>>);
 
 impl KnownFiles {
     pub fn add(&mut self, path: DocumentPath, stat: &Stat, read_at: Timestamp) {
         let last_read = LastRead::new(stat, read_at);
         let in_mount = self.0.entry(path.mount).or_default();
-        in_mount.insert(path.below, UnmetFile::new(Some(last_read)));
+        in_mount.insert(path.below, UnseenFile::new(Some(last_read)));
     }
 }
 
@@ -230,19 +230,19 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A source's tree that is watched until this is dropped.
 #[derive(Debug)]
-pub struct Tree {
+pub struct TreeHandle {
     hints: Arc<PendingHints>,
     observer: JoinHandle<()>,
 }
 
-impl Tree {
+impl TreeHandle {
     /// Starts to watch, and calls `report` on a thread of its own. `report` may block, hints are kept meanwhile; it
     /// returns `Break` to end the watching. Dropping the tree waits for it to return, but not for long.
     pub fn watch(
         settings: TreeSettings,
         known: KnownFiles,
         report: impl FnMut(TreeReport) -> ControlFlow<()> + Send + 'static,
-    ) -> Result<Tree, TreeError> {
+    ) -> Result<TreeHandle, TreeError> {
         let hints = Arc::new(PendingHints::default());
         let (watches, notice) = Watches::start(&settings, &hints)?;
         let observe = move || {
@@ -256,7 +256,7 @@ impl Tree {
             .name("tree".into())
             .spawn(observe);
         let observer = observer.map_err(|source| TreeError::Thread { source })?;
-        Ok(Tree { hints, observer })
+        Ok(TreeHandle { hints, observer })
     }
 
     /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed; but a
@@ -276,7 +276,7 @@ impl Tree {
     }
 
     /// Returns the hints of the kernel since the watching began.
-    pub fn hints(&self) -> figures::Hints {
+    pub fn hints(&self) -> figures::HintCounts {
         self.hints.counted()
     }
 
@@ -287,7 +287,7 @@ impl Tree {
     }
 }
 
-impl Drop for Tree {
+impl Drop for TreeHandle {
     fn drop(&mut self) {
         self.hints.ask(|batch| batch.stop = true);
         let end = Instant::now() + STOP_TIMEOUT;
@@ -321,7 +321,7 @@ mod tests {
 
     use resourcesync::uri::Uri;
 
-    use crate::announce::candidates::Candidates;
+    use crate::announce::candidates::CandidateGlobs;
     use crate::announce::observation::MountId;
     use crate::announce::plan::MountPlan;
     use crate::tree::{RecentKeys, TreeSettings, WatchMode};
@@ -336,7 +336,7 @@ mod tests {
                 prefix: Uri::parse("https://example.org/").unwrap(),
                 aliases: Vec::new(),
             }],
-            candidates: Candidates::new(vec!["**/*.xml".to_owned()], Vec::new()).unwrap(),
+            candidates: CandidateGlobs::new(vec!["**/*.xml".to_owned()], Vec::new()).unwrap(),
             watch: WatchMode::Poll,
             rescan_interval: hour,
             poll_interval: hour,

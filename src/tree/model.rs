@@ -5,7 +5,7 @@ use std::sync::Arc;
 use slab::Slab;
 
 use crate::tree::directories::{Directory, TreeEntry};
-use crate::tree::file::{File, LinkTarget};
+use crate::tree::file::{CandidateFile, LinkTarget};
 
 /// Number of a directory: queues and timers refer to it, and may outlive what it stands for. It is given to another then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,7 +21,7 @@ pub struct FileId(pub u32);
 #[derive(Debug, Default)]
 pub struct Model {
     pub directories: Slab<Directory>,
-    files: Slab<File>,
+    files: Slab<CandidateFile>,
 }
 
 /// A file that is gone.
@@ -32,15 +32,15 @@ pub struct RemovedFile {
     pub mount: usize,
     /// Path below the mount.
     pub below: Vec<u8>,
-    pub file: File,
+    pub file: CandidateFile,
 }
 
 impl Model {
-    pub fn file(&self, id: FileId) -> Option<&File> {
+    pub fn file(&self, id: FileId) -> Option<&CandidateFile> {
         self.files.get(id.0 as usize)
     }
 
-    pub fn file_mut(&mut self, id: FileId) -> Option<&mut File> {
+    pub fn file_mut(&mut self, id: FileId) -> Option<&mut CandidateFile> {
         self.files.get_mut(id.0 as usize)
     }
 
@@ -92,7 +92,7 @@ impl Model {
 
     pub fn add_file(&mut self, directory: DirectoryId, name: &[u8]) -> FileId {
         let name: Arc<[u8]> = name.into();
-        let file = File::new(directory, Arc::clone(&name));
+        let file = CandidateFile::new(directory, Arc::clone(&name));
         let id = FileId(number(self.files.insert(file)));
         self.set_entry(directory, name, TreeEntry::File(id));
         id

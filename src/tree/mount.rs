@@ -50,7 +50,7 @@ pub struct TreeMount {
     pub sweep: Option<Sweep>,
     next_sweep: Instant,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet, by their path below it.
-    pub unmet: HashMap<Arc<[u8]>, UnmetFile>,
+    pub unmet: HashMap<Arc<[u8]>, UnseenFile>,
     /// Paths to report on that a sweep may still meet.
     pub requested: HashSet<DocumentPath>,
 }
@@ -76,15 +76,15 @@ pub struct Absence {
 
 /// A file that was there before and that no sweep has met.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct UnmetFile {
+pub struct UnseenFile {
     pub last_read: Option<LastRead>,
     /// True if it was reported as unreachable.
     pub is_reported_denied: bool,
 }
 
-impl UnmetFile {
-    pub fn new(last_read: Option<LastRead>) -> UnmetFile {
-        UnmetFile {
+impl UnseenFile {
+    pub fn new(last_read: Option<LastRead>) -> UnseenFile {
+        UnseenFile {
             last_read,
             is_reported_denied: false,
         }
@@ -95,7 +95,7 @@ impl TreeMount {
     pub fn new(
         plan: &MountPlan,
         root: DirectoryId,
-        unmet: HashMap<Arc<[u8]>, UnmetFile>,
+        unmet: HashMap<Arc<[u8]>, UnseenFile>,
     ) -> TreeMount {
         TreeMount {
             id: plan.id,
@@ -217,7 +217,7 @@ impl TreeMount {
     pub fn take_unmet(
         &mut self,
         unseen: &HashMap<Vec<u8>, &'static str>,
-    ) -> Vec<(DocumentPath, Result<UnmetFile, &'static str>)> {
+    ) -> Vec<(DocumentPath, Result<UnseenFile, &'static str>)> {
         let mut taken = Vec::new();
         for (below, mut file) in std::mem::take(&mut self.unmet) {
             let ends = (0..below.len()).filter(|&end| below[end] == b'/');
@@ -371,7 +371,7 @@ mod tests {
     use crate::tree::TreeSettings;
     use crate::tree::file_system::FileSystem;
     use crate::tree::model::Model;
-    use crate::tree::mount::{SWAPPED_WITHIN, TICK, TreeMount, UnmetFile};
+    use crate::tree::mount::{SWAPPED_WITHIN, TICK, TreeMount, UnseenFile};
     use crate::tree::tests::settings;
 
     fn mount(unmet: &[&str]) -> TreeMount {
@@ -379,7 +379,7 @@ mod tests {
         let root = Model::default().add_root(0);
         let unmet = unmet
             .iter()
-            .map(|it| (it.as_bytes().into(), UnmetFile::default()));
+            .map(|it| (it.as_bytes().into(), UnseenFile::default()));
         TreeMount::new(plan, root, unmet.collect())
     }
 

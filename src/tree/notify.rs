@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::announce::candidates::Candidates;
+use crate::announce::candidates::CandidateGlobs;
 use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
 use crate::tree::watches::WatchKey;
 
@@ -21,25 +21,25 @@ const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 type Keys = HashMap<PathBuf, WatchKey>;
 
 #[derive(Debug)]
-pub struct Notify {
+pub struct NotifyBackend {
     watcher: RecommendedWatcher,
     keys: Arc<Mutex<Keys>>,
     paths: HashMap<WatchKey, PathBuf>,
     next: i32,
 }
 
-impl Notify {
+impl NotifyBackend {
     pub fn start(
         hints: &Arc<PendingHints>,
-        candidates: &Arc<Candidates>,
-    ) -> Result<Notify, notify::Error> {
+        candidates: &Arc<CandidateGlobs>,
+    ) -> Result<NotifyBackend, notify::Error> {
         let keys = Arc::new(Mutex::new(Keys::new()));
         let (hints, candidates) = (Arc::clone(hints), Arc::clone(candidates));
         let watcher = {
             let keys = Arc::clone(&keys);
             notify::recommended_watcher(move |event| merge(event, &hints, &candidates, &keys))?
         };
-        Ok(Notify {
+        Ok(NotifyBackend {
             watcher,
             keys,
             paths: HashMap::new(),
@@ -79,7 +79,7 @@ impl Notify {
 fn merge(
     event: notify::Result<notify::Event>,
     hints: &PendingHints,
-    candidates: &Candidates,
+    candidates: &CandidateGlobs,
     keys: &Mutex<Keys>,
 ) {
     let Ok(event) = event else {

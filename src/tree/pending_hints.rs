@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use crate::announce::candidates::{Candidates, is_hidden};
+use crate::announce::candidates::{CandidateGlobs, is_hidden};
 use crate::announce::observation::DocumentPath;
 use crate::report::figures;
-use crate::tree::watches::{WatchKey, Watched};
+use crate::tree::watches::{WatchKey, WatchTargets};
 
 /// Maximum names in one directory whose hints are kept singly, candidates aside; beyond it, the directory is listed.
 const MAX_STRANGERS: usize = 4096;
@@ -131,8 +131,8 @@ pub struct PendingBatch {
     is_news: bool,
     /// True if the observer waits, and must be woken.
     is_awaited: bool,
-    watched: HashMap<WatchKey, Watched>,
-    counted: figures::Hints,
+    watched: HashMap<WatchKey, WatchTargets>,
+    counted: figures::HintCounts,
 }
 
 impl PendingHints {
@@ -174,7 +174,7 @@ impl PendingHints {
     }
 
     /// Reads or changes the meaning of each watch, by which events are kept or not. Events of other watches are stale.
-    pub fn watched<T>(&self, act: impl FnOnce(&mut HashMap<WatchKey, Watched>) -> T) -> T {
+    pub fn watched<T>(&self, act: impl FnOnce(&mut HashMap<WatchKey, WatchTargets>) -> T) -> T {
         act(&mut self.pending().watched)
     }
 
@@ -195,7 +195,7 @@ impl PendingHints {
         batch
     }
 
-    pub fn counted(&self) -> figures::Hints {
+    pub fn counted(&self) -> figures::HintCounts {
         self.pending().counted
     }
 
@@ -231,7 +231,7 @@ impl PendingBatch {
     /// Adds an event about a name in a watched directory.
     pub fn name(
         &mut self,
-        candidates: &Candidates,
+        candidates: &CandidateGlobs,
         key: WatchKey,
         name: &[u8],
         happened: NameEvent,
@@ -269,7 +269,7 @@ impl PendingBatch {
 #[cfg(test)]
 mod tests {
     use super::{Hint, NameEvent, PendingHints, WriterState};
-    use crate::announce::candidates::Candidates;
+    use crate::announce::candidates::CandidateGlobs;
     use crate::announce::plan::DEFAULT_INCLUDE;
     use crate::tree::watches::WatchKey;
 
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn names_that_cannot_matter_leave_no_trace() {
         let include = DEFAULT_INCLUDE.map(str::to_owned).into();
-        let names = Candidates::new(include, Vec::new()).unwrap();
+        let names = CandidateGlobs::new(include, Vec::new()).unwrap();
         let (hints, key) = (PendingHints::default(), WatchKey(1));
         let add = |name: &[u8], happened| {
             hints.merge(|pending| pending.name(&names, key, name, happened, false));

@@ -28,10 +28,10 @@ const MAX_KEPT: usize = 1 << 17;
 
 /// Keys of Change Lists that were read with their documents, until they are compared.
 #[derive(Debug, Clone, Default)]
-pub struct RecentKeys(Arc<Mutex<Kept>>);
+pub struct RecentKeys(Arc<Mutex<RecentLists>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RecentLists {
     /// True once somebody has asked for any: where no channel tells changes of resources, nobody does.
     is_wanted: bool,
     /// By version of the file, in the order in which they were read.
@@ -66,7 +66,7 @@ impl RecentKeys {
         kept.lists.remove(at).map(|(_, listed)| listed)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, RecentLists> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

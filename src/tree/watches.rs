@@ -10,7 +10,7 @@ use std::time::Instant;
 #[cfg(target_os = "linux")]
 use crate::tree::inotify::Inotify;
 use crate::tree::model::{DirectoryId, FileId};
-use crate::tree::notify::Notify;
+use crate::tree::notify::NotifyBackend;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch, PendingHints};
 use crate::tree::{SystemLimit, TreeError, TreeNotice, TreeSettings, WatchMode};
 
@@ -40,14 +40,14 @@ pub enum WatchedEvents {
 
 /// The meaning of a watch. A directory that is reached by several paths has one watch.
 #[derive(Debug, Default)]
-pub struct Watched {
+pub struct WatchTargets {
     pub directories: Vec<DirectoryId>,
     pub named: HashMap<Box<[u8]>, Vec<WatchedName>>,
     /// Events that the backend was asked for; more than are needed, if some were given up.
     asked: Option<WatchedEvents>,
 }
 
-impl Watched {
+impl WatchTargets {
     /// Returns the hints about the names that matter for themselves. An event about the directory itself, or too many to
     /// tell apart, may concern each of them.
     fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(WatchedName, Hint)> {
@@ -82,7 +82,7 @@ enum Backend {
     None,
     #[cfg(target_os = "linux")]
     Inotify(Inotify),
-    Notify(Notify),
+    Notify(NotifyBackend),
 }
 
 impl Watches {
@@ -120,7 +120,7 @@ impl Watches {
             },
             #[cfg(not(target_os = "linux"))]
             WatchMode::Inotify => return failed("inotify", "this system has none".into()),
-            _ => match Notify::start(hints, candidates) {
+            _ => match NotifyBackend::start(hints, candidates) {
                 Ok(notify) => Backend::Notify(notify),
                 Err(source) => return failed("notify", source.into()),
             },
@@ -242,7 +242,7 @@ impl Watches {
     }
 
     /// Takes a meaning from a watch, and gives up a watch without any.
-    fn forget(&mut self, key: WatchKey, forget: impl FnOnce(&mut Watched)) {
+    fn forget(&mut self, key: WatchKey, forget: impl FnOnce(&mut WatchTargets)) {
         let is_unused = self.hints.watched(|all| {
             let Some(watched) = all.get_mut(&key) else {
                 return false;
@@ -297,12 +297,12 @@ impl Watches {
 #[cfg(test)]
 mod tests {
     use crate::tree::pending_hints::{DirectoryHints, Hint};
-    use crate::tree::watches::{Watched, WatchedName};
+    use crate::tree::watches::{WatchTargets, WatchedName};
 
     #[test]
     fn a_name_that_matters_is_doubted_with_its_directory() {
         let (root, link) = (WatchedName::Mount(0), WatchedName::Mount(1));
-        let mut watched = Watched::default();
+        let mut watched = WatchTargets::default();
         watched.named.insert(b"root".as_slice().into(), vec![root]);
         watched.named.insert(b"link".as_slice().into(), vec![link]);
         let mut hints = DirectoryHints::default();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use clap::CommandFactory;
-use rsnotify::cli::options::Options;
+use rsnotify::cli::options::CommandLine;
 
 use crate::{output, rsnotify};
 
@@ -192,7 +192,7 @@ fn a_flag_that_stands_for_tables_keeps_the_settings_of_the_one_it_names() {
 
 #[test]
 fn every_flag_of_run_that_says_what_a_key_says_is_tried_here() {
-    let command = Options::command();
+    let command = CommandLine::command();
     let flags = |name: &str| -> BTreeSet<String> {
         let command = command.find_subcommand(name).unwrap();
         let flags = command.get_arguments().filter_map(|flag| flag.get_long());

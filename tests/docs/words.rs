@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use clap::{Command, CommandFactory};
-use rsnotify::cli::options::Options;
+use rsnotify::cli::options::CommandLine;
 
 use crate::page::{Block, CARGO, Page, pages};
 use crate::sandbox::Sandbox;
@@ -23,7 +23,7 @@ const OTHER_VARIABLES: [&str; 9] = [
 ];
 
 fn program() -> Command {
-    let mut program = Options::command();
+    let mut program = CommandLine::command();
     program.build();
     program
 }

@@ -3,12 +3,12 @@
 use resourcesync::capability::Capability;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
-use rsnotify::report::figures::Holdings;
+use rsnotify::report::figures::SourceFigures;
 
 use crate::world::{HUB, Reply, World, index, list, plan};
 
 /// Returns the holdings of the only source, and the numbers of documents and missing ones in its status.
-fn holdings(world: &World) -> (Holdings, usize, usize) {
+fn holdings(world: &World) -> (SourceFigures, usize, usize) {
     let mut status = report::status(&world.engine().reader(world.now)).unwrap();
     let holdings = status.figures.holdings.pop_first().unwrap().1;
     let source = &status.sources[0];

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rsnotify::announce::event::Fact;
-use rsnotify::announce::finding::{Acknowledgement, Finding};
+use rsnotify::announce::finding::{AcknowledgedFindings, Finding};
 use rsnotify::announce::plan::Plan;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
@@ -173,7 +173,7 @@ fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
         let mut plan: Plan = plan();
         let acknowledged = texts
             .iter()
-            .map(|text| Acknowledgement::parse(text).unwrap());
+            .map(|text| AcknowledgedFindings::parse(text).unwrap());
         plan.sources[0].acknowledged = acknowledged.collect();
         let mut world = World::with_two_sets(plan);
         world.write("/orphan.xml", list("changelist"));
@@ -193,7 +193,7 @@ fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
         assert_eq!(told(&mut world).0.len(), left, "{text}");
     }
     for text in ["", "unruoted", "unrouted no_file", "https://a/ https://b/"] {
-        assert!(Acknowledgement::parse(text).is_err(), "{text}");
+        assert!(AcknowledgedFindings::parse(text).is_err(), "{text}");
     }
 }
 

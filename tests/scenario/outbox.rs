@@ -3,7 +3,7 @@
 use rsnotify::announce::event::DropCause;
 use rsnotify::report;
 use rsnotify::report::outbox::AccountView;
-use rsnotify::report::status::Condition;
+use rsnotify::report::status::HubCondition;
 use websub::publisher::reason::RefusalKind;
 
 use crate::operators::refused;
@@ -92,7 +92,7 @@ fn the_last_answer_is_known_whatever_it_was_and_after_a_restart() {
     let mut world = refused(plan(), 403);
     world.crash_and_start();
     let account = world.outbox("/a", HUB);
-    assert_eq!(account.hub.state, Condition::NeedsOperator);
+    assert_eq!(account.hub.state, HubCondition::NeedsOperator);
     let last = account.hub.last.unwrap();
     let want = (Some(403), "words", 1);
     assert_eq!((last.status, &*last.excerpt, last.seq), want);
@@ -100,7 +100,7 @@ fn the_last_answer_is_known_whatever_it_was_and_after_a_restart() {
     world.script(HUB, Reply::Accept);
     world.retry(None);
     let account = world.outbox("/a", HUB);
-    assert_eq!(account.hub.state, Condition::Fine);
+    assert_eq!(account.hub.state, HubCondition::Fine);
     let last = account.hub.last.unwrap();
     assert_eq!((last.status, last.refusal), (Some(202), None));
     assert_eq!(account.hub.last_failure, None);
@@ -109,9 +109,9 @@ fn the_last_answer_is_known_whatever_it_was_and_after_a_restart() {
 #[test]
 fn a_hub_without_subscribers_is_no_trouble() {
     for (status, state) in [
-        (400, Condition::NeedsOperator),
-        (503, Condition::Failing),
-        (500, Condition::NoSubscribers),
+        (400, HubCondition::NeedsOperator),
+        (503, HubCondition::Failing),
+        (500, HubCondition::NoSubscribers),
     ] {
         let mut world = World::with_two_sets(plan());
         world.script(HUB, Reply::Say(status, ""));

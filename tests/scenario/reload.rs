@@ -1,6 +1,6 @@
 //! A new plan takes over during submissions: each change is announced once.
 
-use rsnotify::announce::candidates::Candidates;
+use rsnotify::announce::candidates::CandidateGlobs;
 use rsnotify::announce::plan::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn what_a_plan_that_never_settled_made_known_is_forgotten() {
     let list = "/c/capabilitylist.xml";
     let wide = world.plan.clone();
     let globs = (vec!["**/*.xml".to_owned()], vec!["c/**".to_owned()]);
-    world.plan.sources[0].candidates = Candidates::new(globs.0, globs.1).unwrap();
+    world.plan.sources[0].candidates = CandidateGlobs::new(globs.0, globs.1).unwrap();
     let narrow = world.plan.clone();
     world.reload().wait(100);
     assert!(!world.remembers(list));

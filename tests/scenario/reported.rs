@@ -1,6 +1,6 @@
 //! Reports of findings: by kind, in words, and what is muted by them (R8).
 
-use rsnotify::announce::finding::Acknowledgement;
+use rsnotify::announce::finding::AcknowledgedFindings;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::status::alerts::Health;
@@ -81,7 +81,7 @@ fn muted_sets_beyond_those_that_are_listed_are_counted() {
 #[test]
 fn findings_that_are_acknowledged_are_a_group_apart() {
     let mut plan = plan();
-    let unrouted = Acknowledgement::parse("unrouted").unwrap();
+    let unrouted = AcknowledgedFindings::parse("unrouted").unwrap();
     plan.sources[0].acknowledged = vec![unrouted];
     let mut world = World::with_two_sets(plan);
     world.write("/orphan.xml", list("changelist"));

@@ -7,8 +7,8 @@ use resourcesync::uri::Topic;
 use rsnotify::announce::history::{NotificationView, Outcome};
 use rsnotify::announce::plan::{Plan, SourcePlan};
 use rsnotify::report;
-use rsnotify::report::status::alerts::{Health, Part};
-use rsnotify::report::status::{ChannelView, Condition, Status};
+use rsnotify::report::status::alerts::{Health, StatusPart};
+use rsnotify::report::status::{ChannelView, HubCondition, Status};
 
 use crate::world::{
     HUB, OTHER_HUB, Reply, SET_A, World, capability_list, list, mount, ping_hub, plan, two_hubs,
@@ -212,7 +212,7 @@ fn a_broken_document_is_told_with_path_line_and_since_when() {
     assert_eq!(known.since, since);
     assert_eq!((known.known, unknown.known), (true, false));
     let alerts = shown.alerts();
-    assert_eq!((alerts.len(), alerts[0].part), (1, Part::Broken));
+    assert_eq!((alerts.len(), alerts[0].part), (1, StatusPart::Broken));
     assert_eq!(alerts[0].what, "2 documents cannot be read");
     assert_eq!(shown.health(), Health::Look);
 }
@@ -321,7 +321,7 @@ fn a_set_whose_list_still_advertises_the_hub_before_is_muted_and_says_so_loudly(
     let want = "https://example.org/a/capabilitylist.xml";
     assert_eq!(muted.set.as_str(), want);
     assert_eq!(muted.kind, "foreign_hubs");
-    assert_eq!(first(&status).worst(), Condition::Muted);
+    assert_eq!(first(&status).worst(), HubCondition::Muted);
     assert_eq!(status.health(), Health::Act);
     let alerts = status.alerts();
     let what = format!(

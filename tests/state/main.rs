@@ -26,7 +26,7 @@ use rsnotify::state::{
 use rusqlite::Connection;
 use websub::http::Clock;
 use websub::hub::publication::{BodyDigest, PublishedTopic};
-use websub::hub::request::{Action, SubscriptionRequest};
+use websub::hub::request::{RequestedAction, SubscriptionRequest};
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedTopic,
     Subscription,
@@ -385,11 +385,11 @@ fn requests_that_were_not_verified_are_found_in_their_order_and_replaced() {
         };
         (subscription.key(), request)
     };
-    let subscribe = Action::Subscribe {
+    let subscribe = RequestedAction::Subscribe {
         lease: Duration::from_secs(300),
         secret: subscription.secret.clone(),
     };
-    let requests = vec![of(subscribe), of(Action::Unsubscribe)];
+    let requests = vec![of(subscribe), of(RequestedAction::Unsubscribe)];
     let saved = SavedRelays::new(file.path.clone());
     for requests in [requests, Vec::new()] {
         let record = HubRecord::Unverified(requests.clone());

@@ -6,7 +6,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use resourcesync::document::Malformed;
-use rsnotify::announce::candidates::Candidates;
+use rsnotify::announce::candidates::CandidateGlobs;
 use rsnotify::announce::observation::{Incomplete, Look};
 use rsnotify::announce::plan::DEFAULT_INCLUDE;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
@@ -128,7 +128,7 @@ fn a_compressed_document_is_read_if_it_is_included(#[values(Inotify, Poll)] watc
     let mut settings = settings(&root, watch);
     let include = DEFAULT_INCLUDE.iter().chain(&["**/*.xml.gz"]);
     let include = include.map(|glob| (*glob).to_owned()).collect();
-    settings.candidates = Candidates::new(include, Vec::new()).unwrap();
+    settings.candidates = CandidateGlobs::new(include, Vec::new()).unwrap();
     let mut it = Watched::start_with(place, settings);
     it.wait_for("list.xml.gz", 1);
     fs::write(root.join("list.xml.gz"), packed(&document(2))).unwrap();

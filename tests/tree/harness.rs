@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
-use rsnotify::announce::candidates::Candidates;
+use rsnotify::announce::candidates::CandidateGlobs;
 use rsnotify::announce::event::Event;
 use rsnotify::announce::observation::{
     DocumentPath, Identity, Look, MountId, NoDocument, Stat, UnreadableDirectory,
 };
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::tree::{
-    KnownFiles, RecentKeys, Tree, TreeNotice, TreeReport, TreeSettings, WatchMode,
+    KnownFiles, RecentKeys, TreeHandle, TreeNotice, TreeReport, TreeSettings, WatchMode,
 };
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ pub struct Watched {
     /// Holds `root`, the mount.
     pub place: TempDir,
     pub root: PathBuf,
-    tree: Option<Tree>,
+    tree: Option<TreeHandle>,
     reports: Receiver<TreeReport>,
     /// Every look at a path, in order.
     pub looks: HashMap<Vec<u8>, Vec<Look>>,
@@ -66,9 +66,9 @@ pub fn settings(root: &Path, watch: WatchMode) -> TreeSettings {
 }
 
 /// The usual candidates but for these.
-pub fn excluding(exclude: &[&str]) -> Candidates {
+pub fn excluding(exclude: &[&str]) -> CandidateGlobs {
     let exclude = exclude.iter().map(|glob| (*glob).to_owned()).collect();
-    Candidates::new(DEFAULT_INCLUDE.map(str::to_owned).into(), exclude).unwrap()
+    CandidateGlobs::new(DEFAULT_INCLUDE.map(str::to_owned).into(), exclude).unwrap()
 }
 
 /// A Change List; another `version` is another fingerprint.
@@ -138,7 +138,7 @@ impl Watched {
     pub fn start_knowing(place: TempDir, settings: TreeSettings, known: KnownFiles) -> Watched {
         let root = settings.mounts[0].directory.clone();
         let (sender, reports) = channel();
-        let tree = Tree::watch(settings, known, move |report| match sender.send(report) {
+        let tree = TreeHandle::watch(settings, known, move |report| match sender.send(report) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         });
@@ -160,7 +160,7 @@ impl Watched {
         }
     }
 
-    pub fn tree(&self) -> &Tree {
+    pub fn tree(&self) -> &TreeHandle {
         self.tree.as_ref().unwrap()
     }
 

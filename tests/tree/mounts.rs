@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{KnownFiles, Tree, TreeNotice};
+use rsnotify::tree::{KnownFiles, TreeHandle, TreeNotice};
 use rstest::rstest;
 
 use crate::harness::{DEADLINE, Watched, put, settings};
@@ -156,7 +156,7 @@ fn a_tree_at_rest_costs_next_to_nothing() {
 fn a_tree_that_hangs_is_left_behind() {
     let place = tempfile::tempdir().unwrap();
     let (hung, hangs) = channel();
-    let tree = Tree::watch(
+    let tree = TreeHandle::watch(
         settings(place.path(), Poll),
         KnownFiles::default(),
         move |_| {

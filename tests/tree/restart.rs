@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use rsnotify::announce::event::Event;
 use rsnotify::announce::observation::{Look, Stat};
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{KnownFiles, Tree, TreeReport, TreeSettings, scan_once};
+use rsnotify::tree::{KnownFiles, TreeHandle, TreeReport, TreeSettings, scan_once};
 use rstest::rstest;
 
 use crate::harness::{DEADLINE, Watched, excluding, path, place, put, settings, version_of};
@@ -177,7 +177,7 @@ fn what_is_written_during_the_first_sweep_waits_alone(
     let (sender, reports) = channel();
     let begun = Instant::now();
     let new = root.join("d/new.xml");
-    let _tree = Tree::watch(settings, KnownFiles::default(), move |report| {
+    let _tree = TreeHandle::watch(settings, KnownFiles::default(), move |report| {
         // Nothing is watched yet, so that no event tells of this.
         if matches!(report, TreeReport::Event(Event::MountFound { .. })) {
             std::thread::sleep(Duration::from_millis(50)); // lets the kernel's clock go on: no event, so no deadline

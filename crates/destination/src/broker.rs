@@ -18,10 +18,10 @@ use resourcesync::receive::Notification;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::command::Run;
+use crate::command::CommandInput;
 use crate::failure::{Failure, FailureKind};
 use crate::notification::Handed;
-use crate::reporter::{Reporter, Text};
+use crate::reporter::{PrintedText, Reporter};
 use crate::{
     CLOSE_TIMEOUT, ExecOptions, OutputOptions, of_output, second_signal, stop_signals, stopped,
 };
@@ -140,7 +140,7 @@ impl BrokerListener<'_> {
         let content = MessageContent::of(message);
         if let Some(command) = &self.output.exec {
             let json = content.json(message);
-            let run = Run {
+            let run = CommandInput {
                 input: format!("{json}\n"),
                 topic: message.header("topic").unwrap_or_default(),
                 kind: message.header("kind").unwrap_or_default(),
@@ -150,18 +150,18 @@ impl BrokerListener<'_> {
             return Ok(self.execute(run, command).await);
         }
         let text = if self.output.json {
-            Text::Line(content.json(message).to_string())
+            PrintedText::Line(content.json(message).to_string())
         } else if self.output.xml {
-            Text::Document(message.body.clone())
+            PrintedText::Document(message.body.clone())
         } else {
-            Text::Lines(content.text(message))
+            PrintedText::Lines(content.text(message))
         };
         self.reporter.print(text, stopped(&self.stop)).await
     }
 
     /// Runs the command until it exits with 0: no message after this one is handed over before. Returns false if it was
     /// stopped before that.
-    async fn execute(&self, run: Run<'_>, command: &ExecOptions) -> bool {
+    async fn execute(&self, run: CommandInput<'_>, command: &ExecOptions) -> bool {
         for failures in 0.. {
             let running = run.clone();
             let outcome = running.execute(&command.line, command.timeout, stopped(&self.stop));

@@ -11,10 +11,10 @@ const DIGITS: usize = 16;
 /// The key of a change: its resource, kind and time, or without a time the version of the resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Key(u64);
+pub struct ReceivedKey(u64);
 
-impl Key {
-    pub fn of(change: &ReceivedChange) -> Key {
+impl ReceivedKey {
+    pub fn of(change: &ReceivedChange) -> ReceivedKey {
         let mut hasher = blake3::Hasher::new();
         let mut part = |text: Option<&str>| {
             hasher.update(text.unwrap_or_default().as_bytes());
@@ -33,27 +33,27 @@ impl Key {
                 part(change.length.as_deref());
             }
         }
-        Key::first(&hasher.finalize())
+        ReceivedKey::first(&hasher.finalize())
     }
 
-    fn first(hash: &blake3::Hash) -> Key {
+    fn first(hash: &blake3::Hash) -> ReceivedKey {
         let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
-        Key(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+        ReceivedKey(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
     }
 }
 
-impl From<Key> for String {
-    fn from(key: Key) -> String {
+impl From<ReceivedKey> for String {
+    fn from(key: ReceivedKey) -> String {
         format!("{:016x}", key.0)
     }
 }
 
-impl TryFrom<String> for Key {
+impl TryFrom<String> for ReceivedKey {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Key, String> {
+    fn try_from(text: String) -> Result<ReceivedKey, String> {
         match u64::from_str_radix(&text, 16) {
-            Ok(key) if text.len() == DIGITS => Ok(Key(key)),
+            Ok(key) if text.len() == DIGITS => Ok(ReceivedKey(key)),
             _ => Err(format!("\"{text}\" is no key of a change")),
         }
     }
@@ -61,19 +61,19 @@ impl TryFrom<String> for Key {
 
 /// The changes without a time of one list or notification, counted: the second that is equal is another change.
 #[derive(Debug, Default)]
-pub struct Occurrences(HashMap<Key, u32>);
+pub struct Occurrences(HashMap<ReceivedKey, u32>);
 
 impl Occurrences {
     /// Returns the key of the next change, which after others depends on how many these are.
-    pub fn key(&mut self, change: &ReceivedChange) -> Key {
-        let key = Key::of(change);
+    pub fn key(&mut self, change: &ReceivedChange) -> ReceivedKey {
+        let key = ReceivedKey::of(change);
         let others = self.0.entry(key).or_default();
         *others += 1;
         match *others - 1 {
             0 => key,
             others => {
                 let parts = [key.0.to_be_bytes().as_slice(), &others.to_be_bytes()].concat();
-                Key::first(&blake3::hash(&parts))
+                ReceivedKey::first(&blake3::hash(&parts))
             }
         }
     }
@@ -83,8 +83,8 @@ impl Occurrences {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeySet {
-    keys: HashSet<Key>,
-    order: VecDeque<Key>,
+    keys: HashSet<ReceivedKey>,
+    order: VecDeque<ReceivedKey>,
 }
 
 impl KeySet {
@@ -92,7 +92,7 @@ impl KeySet {
     const MAX: usize = 100_000;
 
     /// Adds keys. The oldest are forgotten when there are too many.
-    pub fn add(&mut self, keys: impl IntoIterator<Item = Key>) {
+    pub fn add(&mut self, keys: impl IntoIterator<Item = ReceivedKey>) {
         for key in keys {
             if self.keys.insert(key) {
                 self.order.push_back(key);
@@ -105,11 +105,11 @@ impl KeySet {
         }
     }
 
-    pub fn contains(&self, key: Key) -> bool {
+    pub fn contains(&self, key: ReceivedKey) -> bool {
         self.keys.contains(&key)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Key> {
+    pub fn iter(&self) -> impl Iterator<Item = ReceivedKey> {
         self.order.iter().copied()
     }
 
@@ -132,10 +132,10 @@ impl TryFrom<String> for KeySet {
         let starts = (0..text.len()).step_by(DIGITS);
         let keys = starts.map(|start| {
             let key = text.get(start..start + DIGITS);
-            Key::try_from(key.unwrap_or_default().to_owned())
+            ReceivedKey::try_from(key.unwrap_or_default().to_owned())
         });
         let mut all = KeySet::default();
-        all.add(keys.collect::<Result<Vec<Key>, String>>()?);
+        all.add(keys.collect::<Result<Vec<ReceivedKey>, String>>()?);
         Ok(all)
     }
 }
@@ -144,7 +144,7 @@ impl TryFrom<String> for KeySet {
 pub mod tests {
     use resourcesync::listing::ListedEntry;
 
-    use super::{Key, KeySet, Occurrences, ReceivedChange};
+    use super::{KeySet, Occurrences, ReceivedChange, ReceivedKey};
 
     pub fn change(loc: &str, datetime: Option<&str>) -> ReceivedChange {
         let entry = ListedEntry {
@@ -168,14 +168,14 @@ pub mod tests {
 
     #[test]
     fn a_key_is_that_of_the_instant_or_of_the_version() {
-        let at = |datetime| Key::of(&change("a", Some(datetime)));
+        let at = |datetime| ReceivedKey::of(&change("a", Some(datetime)));
         assert_eq!(at("2026-11-20T10:00:00Z"), at("2026-11-20T11:00:00+01:00"));
         assert_ne!(at("2026-11-20T10:00:00Z"), at("2026-11-20T10:00:01Z"));
         let mut versions = change("a", None);
-        let without = Key::of(&versions);
+        let without = ReceivedKey::of(&versions);
         versions.lastmod = Some("2026".to_owned());
-        assert_ne!(without, Key::of(&versions));
-        assert_ne!(without, Key::of(&change("b", None)));
+        assert_ne!(without, ReceivedKey::of(&versions));
+        assert_ne!(without, ReceivedKey::of(&change("b", None)));
     }
 
     #[test]
@@ -183,14 +183,14 @@ pub mod tests {
         let (mut one, mut other) = (Occurrences::default(), Occurrences::default());
         let change = change("a", None);
         let keys = [one.key(&change), one.key(&change), one.key(&change)];
-        assert_eq!(keys[0], Key::of(&change));
+        assert_eq!(keys[0], ReceivedKey::of(&change));
         assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
         assert_eq!(keys[..2], [other.key(&change), other.key(&change)]);
     }
 
     #[test]
     fn as_many_keys_are_kept_as_there_is_room() {
-        let key = |number: usize| Key(number as u64);
+        let key = |number: usize| ReceivedKey(number as u64);
         let mut keys = KeySet::default();
         keys.add((0..=KeySet::MAX).chain([1]).map(key));
         assert!(!keys.contains(key(0)));
@@ -202,12 +202,15 @@ pub mod tests {
     #[test]
     fn keys_are_saved_and_loaded() {
         let mut keys = KeySet::default();
-        keys.add([Key(7), Key(u64::MAX)]);
+        keys.add([ReceivedKey(7), ReceivedKey(u64::MAX)]);
         let text = serde_json::to_string(&keys).unwrap();
         assert_eq!(text, "\"0000000000000007ffffffffffffffff\"");
         assert_eq!(serde_json::from_str::<KeySet>(&text).unwrap(), keys);
         for wrong in ["\"7\"", "\"00000000000000xx\"", "\"é00000000000000é\""] {
-            assert!(serde_json::from_str::<Key>(wrong).is_err(), "{wrong}");
+            assert!(
+                serde_json::from_str::<ReceivedKey>(wrong).is_err(),
+                "{wrong}"
+            );
             assert!(serde_json::from_str::<KeySet>(wrong).is_err(), "{wrong}");
         }
     }

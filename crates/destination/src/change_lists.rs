@@ -12,7 +12,7 @@ use websub::http::failure::error_chain;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 use crate::memory::Memory;
-use crate::missed::{Following, Missed, MissedSelection};
+use crate::missed::{MissedChange, MissedSelection, NextNotification};
 
 /// Lists and indexes read at most.
 const MAX_DOCUMENTS: usize = 1_000;
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// The reason why missed changes could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub enum CatchUpError {
     #[error("no notification has named the Capability List of the set")]
     NoCapabilityList,
     #[error("{0} names no Change List")]
@@ -45,17 +45,17 @@ pub enum Unreadable {
     #[error("given up after {attempts} attempts")]
     GivenUp {
         attempts: u32,
-        source: Box<Unreadable>,
+        source: Box<CatchUpError>,
     },
 }
 
 /// Missed changes, as far as they could be read.
 #[derive(Debug, Default)]
-pub struct ReadChanges {
+pub struct CatchUpResult {
     /// In order.
-    pub missed: Vec<Missed>,
+    pub missed: Vec<MissedChange>,
     /// Documents that can never be read, or were given up.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<CatchUpError>,
 }
 
 /// Reads the changes that are later than the last `until` in `memory`, and not left to the notification that follows, in
@@ -69,12 +69,12 @@ pub struct ReadChanges {
 pub async fn missed(
     topic: &str,
     memory: &Memory,
-    following: Option<&Following>,
-    patience: &mut Patience,
-) -> Result<ReadChanges, Unreadable> {
-    let mut read_changes = ReadChanges::default();
+    following: Option<&NextNotification>,
+    patience: &mut FailingDocuments,
+) -> Result<CatchUpResult, CatchUpError> {
+    let mut read_changes = CatchUpResult::default();
     let Some(up) = memory.up.as_deref() else {
-        read_changes.unreadable.push(Unreadable::NoCapabilityList);
+        read_changes.unreadable.push(CatchUpError::NoCapabilityList);
         return Ok(read_changes);
     };
     let retriever = Retriever::new(AllowedOrigins::of([topic, up]))?;
@@ -126,7 +126,7 @@ pub async fn missed(
         return Err(error);
     }
     if unread.is_cut {
-        read_changes.unreadable.push(Unreadable::TooMany);
+        read_changes.unreadable.push(CatchUpError::TooMany);
     }
     // One that does not say where it begins may have everything. Without a later notification, nothing may have happened.
     let starts: Option<Vec<_>> = starts.into_iter().collect();
@@ -135,7 +135,9 @@ pub async fn missed(
         && read_changes.unreadable.is_empty()
         && last.is_some_and(|(_, last)| start > last)
     {
-        read_changes.unreadable.push(Unreadable::BeginLater(start));
+        read_changes
+            .unreadable
+            .push(CatchUpError::BeginLater(start));
     }
     read_changes.missed = selection.in_order();
     Ok(read_changes)
@@ -185,23 +187,23 @@ impl UnreadLists {
 }
 
 /// Reads the entries of the Change Lists, indexes and archives that a Capability List names.
-async fn change_lists(retriever: &Retriever, up: &str) -> Result<Vec<ListedEntry>, Unreadable> {
+async fn change_lists(retriever: &Retriever, up: &str) -> Result<Vec<ListedEntry>, CatchUpError> {
     let mut lists = read(retriever, up).await?.entries;
     if lists.is_empty() {
-        return Err(Unreadable::document(up, "it has no entries"));
+        return Err(CatchUpError::document(up, "it has no entries"));
     }
     lists.retain(|entry| entry.loc.is_some() && names_changes(entry.known_capability()));
     if lists.is_empty() {
-        return Err(Unreadable::NoChangeList(up.to_owned()));
+        return Err(CatchUpError::NoChangeList(up.to_owned()));
     }
     Ok(lists)
 }
 
 /// Reads a Change List, an index or an archive of them.
-async fn read_list(retriever: &Retriever, url: &str) -> Result<Listing, Unreadable> {
+async fn read_list(retriever: &Retriever, url: &str) -> Result<Listing, CatchUpError> {
     let listing = read(retriever, url).await?;
     if !names_changes(listing.known_capability()) {
-        return Err(Unreadable::document(url, "it is no Change List"));
+        return Err(CatchUpError::document(url, "it is no Change List"));
     }
     Ok(listing)
 }
@@ -214,15 +216,15 @@ fn names_changes(capability: Option<Capability>) -> bool {
     )
 }
 
-async fn read(retriever: &Retriever, url: &str) -> Result<Listing, Unreadable> {
+async fn read(retriever: &Retriever, url: &str) -> Result<Listing, CatchUpError> {
     let listing = Listing::parse(&retriever.get(url).await?);
-    let listing = listing.map_err(|error| Unreadable::document(url, error_chain(&error)))?;
-    listing.ok_or_else(|| Unreadable::document(url, "it is no ResourceSync document"))
+    let listing = listing.map_err(|error| CatchUpError::document(url, error_chain(&error)))?;
+    listing.ok_or_else(|| CatchUpError::document(url, "it is no ResourceSync document"))
 }
 
-impl Unreadable {
-    fn document(url: &str, reason: impl Into<String>) -> Unreadable {
-        Unreadable::Document {
+impl CatchUpError {
+    fn document(url: &str, reason: impl Into<String>) -> CatchUpError {
+        CatchUpError::Document {
             url: url.to_owned(),
             reason: reason.into(),
         }
@@ -231,22 +233,22 @@ impl Unreadable {
     /// Returns the wait before the next request that the server asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Unreadable::Retrieve(error) => error.retry_after(),
+            CatchUpError::Retrieve(error) => error.retry_after(),
             _ => None,
         }
     }
 
     /// Returns true if the same may succeed later.
     pub fn is_temporary(&self) -> bool {
-        let is_retrieval = matches!(self, Unreadable::Retrieve(error) if error.is_temporary());
+        let is_retrieval = matches!(self, CatchUpError::Retrieve(error) if error.is_temporary());
         is_retrieval || self.may_return()
     }
 
     /// Returns true if a document is missing or not as expected, as it may be while a generator writes it again.
     fn may_return(&self) -> bool {
         match self {
-            Unreadable::Retrieve(error) => error.may_return(),
-            error => matches!(error, Unreadable::Document { .. }),
+            CatchUpError::Retrieve(error) => error.may_return(),
+            error => matches!(error, CatchUpError::Document { .. }),
         }
     }
 
@@ -255,7 +257,11 @@ impl Unreadable {
     /// # Errors
     ///
     /// If the document is to be read again.
-    fn given_up(self, url: &str, patience: &mut Patience) -> Result<Unreadable, Unreadable> {
+    fn given_up(
+        self,
+        url: &str,
+        patience: &mut FailingDocuments,
+    ) -> Result<CatchUpError, CatchUpError> {
         if !self.is_temporary() {
             return Ok(self);
         }
@@ -265,19 +271,19 @@ impl Unreadable {
             return Err(self);
         };
         let source = Box::new(self);
-        Ok(Unreadable::GivenUp { attempts, source })
+        Ok(CatchUpError::GivenUp { attempts, source })
     }
 }
 
 /// The documents that could not be used in the attempts so far, by URL. Each has its own time: one that is gone for good
 /// shortens that of no other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Patience {
+pub struct FailingDocuments {
     /// The first failure, and the number of attempts.
     failing: BTreeMap<String, (Instant, u32)>,
 }
 
-impl Patience {
+impl FailingDocuments {
     /// Notes that a document could not be used. Returns the number of attempts if it is given up now.
     pub fn failed(&mut self, url: &str, now: Instant) -> Option<u32> {
         let failing = self.failing.entry(url.to_owned());
@@ -303,8 +309,8 @@ mod tests {
     use rstest::rstest;
 
     use super::{
-        ATTEMPTS, Following, Instant, ListedEntry, MAX_DOCUMENTS, Memory, PATIENCE, Patience,
-        ReadChanges, UnreadLists, Unreadable, error_chain, missed,
+        ATTEMPTS, CatchUpError, CatchUpResult, FailingDocuments, Instant, ListedEntry,
+        MAX_DOCUMENTS, Memory, NextNotification, PATIENCE, UnreadLists, error_chain, missed,
     };
 
     /// Answers requests for these documents, of which `BASE` is the URL, and all others with 404. Returns the URL.
@@ -352,15 +358,18 @@ mod tests {
         ("/a.xml", document("changelist", entries))
     }
 
-    async fn read(base: &str, patience: &mut Patience) -> Result<ReadChanges, Unreadable> {
+    async fn read(
+        base: &str,
+        patience: &mut FailingDocuments,
+    ) -> Result<CatchUpResult, CatchUpError> {
         read_before(base, None, patience).await
     }
 
     async fn read_before(
         base: &str,
-        following: Option<&Following>,
-        patience: &mut Patience,
-    ) -> Result<ReadChanges, Unreadable> {
+        following: Option<&NextNotification>,
+        patience: &mut FailingDocuments,
+    ) -> Result<CatchUpResult, CatchUpError> {
         let up = format!("{base}/cl.xml");
         let mut memory = Memory::new(None, Some(&up));
         memory.until = Some("2026-11-20T10:00:00Z".to_owned());
@@ -384,12 +393,12 @@ mod tests {
         #[case] readable: usize,
     ) {
         let base = serve(documents);
-        let mut patience = Patience::default();
+        let mut patience = FailingDocuments::default();
         let error = read(&base, &mut patience).await.unwrap_err();
         assert!(error_chain(&error).contains(name), "{error:?}");
 
         let url = format!("{base}/{name}");
-        let mut patience = Patience::default();
+        let mut patience = FailingDocuments::default();
         let long_ago = Instant::now().checked_sub(Duration::from_secs(3600));
         for _ in 0..10 {
             patience.failed(&url, long_ago.unwrap());
@@ -412,7 +421,7 @@ mod tests {
     async fn a_capability_list_with_other_lists_only_is_not_waited_for() {
         let entry = "<url><loc>BASE/r.xml</loc><rs:md capability=\"resourcelist\"/></url>";
         let base = serve(vec![("/cl.xml", document("capabilitylist", entry))]);
-        let read = read(&base, &mut Patience::default()).await.unwrap();
+        let read = read(&base, &mut FailingDocuments::default()).await.unwrap();
         let reasons: Vec<String> = read.unreadable.iter().map(|e| error_chain(e)).collect();
         assert_eq!(reasons, [format!("{base}/cl.xml names no Change List")]);
     }
@@ -439,11 +448,11 @@ mod tests {
         });
         let names: Vec<&str> = names.iter().map(|name| &name[1..]).collect();
         let base = serve(lists.chain([capability_list(&names)]).collect());
-        let following = is_followed.then(|| Following {
+        let following = is_followed.then(|| NextNotification {
             from: "2026-11-20T10:05:00Z".parse().unwrap(),
             keys: HashSet::new(),
         });
-        let read = read_before(&base, following.as_ref(), &mut Patience::default()).await;
+        let read = read_before(&base, following.as_ref(), &mut FailingDocuments::default()).await;
         let reasons: Vec<String> = read
             .unwrap()
             .unreadable
@@ -459,7 +468,7 @@ mod tests {
             capability_list(&["b.xml", "c.xml", "a.xml"]),
             change_list(),
         ]);
-        let mut patience = Patience::default();
+        let mut patience = FailingDocuments::default();
         assert!(read(&base, &mut patience).await.is_err());
         let now = Instant::now();
         let many: Vec<_> = ["b.xml", "c.xml"]
@@ -525,7 +534,7 @@ mod tests {
     #[test]
     fn a_document_is_given_up_after_several_attempts_and_some_minutes() {
         let start = Instant::now();
-        let mut patience = Patience::default();
+        let mut patience = FailingDocuments::default();
         for attempt in 1..ATTEMPTS * 2 {
             let now = start + Duration::from_secs(u64::from(attempt));
             assert_eq!(patience.failed("a", now), None, "{attempt} attempts");
@@ -546,7 +555,7 @@ mod tests {
     #[test]
     fn a_document_that_was_back_meanwhile_has_all_its_time_again() {
         let start = Instant::now();
-        let mut patience = Patience::default();
+        let mut patience = FailingDocuments::default();
         for _ in 1..ATTEMPTS {
             assert_eq!(patience.failed("a", start), None);
         }

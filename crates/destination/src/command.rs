@@ -16,7 +16,7 @@ pub const KILL_AFTER: Duration = Duration::from_secs(2);
 
 /// The input and environment of one run.
 #[derive(Debug, Clone, Default)]
-pub struct Run<'a> {
+pub struct CommandInput<'a> {
     /// Lines of JSON, one per notification.
     pub input: String,
     pub topic: &'a str,
@@ -27,7 +27,7 @@ pub struct Run<'a> {
     pub until: Option<&'a str>,
 }
 
-impl Run<'_> {
+impl CommandInput<'_> {
     /// Runs a command by the shell, in a process group of its own. It is ended with that group when `timeout` is over, or
     /// [`STOP_GRACE`] after `stop`. An error says why it did not exit with 0.
     pub async fn execute(
@@ -36,7 +36,7 @@ impl Run<'_> {
         timeout: Duration,
         stop: impl Future<Output = ()>,
     ) -> Result<(), String> {
-        let running = Running::start(command, self);
+        let running = RunningCommand::start(command, self);
         let mut running = running.map_err(|error| format!("cannot run it: {error}"))?;
         let stopped = async {
             stop.await;
@@ -60,7 +60,7 @@ impl Run<'_> {
 }
 
 /// A running command and what it has started, killed when dropped.
-struct Running {
+struct RunningCommand {
     child: Child,
     /// The process group, which has the id of the child.
     group: Pid,
@@ -70,8 +70,8 @@ struct Running {
     is_over: bool,
 }
 
-impl Running {
-    fn start(command: &str, run: Run<'_>) -> io::Result<Running> {
+impl RunningCommand {
+    fn start(command: &str, run: CommandInput<'_>) -> io::Result<RunningCommand> {
         // Before the start, so that no end is missed.
         let children = signal(SignalKind::child())?;
         // No variable can have a NUL, which a header can.
@@ -94,7 +94,7 @@ impl Running {
                 let _ = stdin.write_all(run.input.as_bytes());
             });
         }
-        Ok(Running {
+        Ok(RunningCommand {
             group: Pid::from_child(&child),
             child,
             children,
@@ -137,7 +137,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
     }
@@ -154,16 +154,16 @@ async fn next(children: &mut tokio::signal::unix::Signal) {
 mod tests {
     use std::future::{pending, ready};
 
-    use super::{Duration, Run};
+    use super::{CommandInput, Duration};
 
     const LONG: Duration = Duration::from_secs(600);
 
-    fn run(input: &str) -> Run<'_> {
-        Run {
+    fn run(input: &str) -> CommandInput<'_> {
+        CommandInput {
             input: input.to_owned(),
             topic: "https://e.org/t",
             kind: "a\0b",
-            ..Run::default()
+            ..CommandInput::default()
         }
     }
 

@@ -7,11 +7,11 @@ use resourcesync::uri::{Hub, Topic};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use websub::retry::backoff;
-use websub::subscriber::{CallbackSubscription, Decision, SubscribeError};
+use websub::subscriber::{CallbackSubscription, HubDecision, SubscribeError};
 
 use crate::channels::current_hub;
 use crate::failure::{Failure, FailureKind};
-use crate::{Listening, stopped};
+use crate::{ListenContext, stopped};
 
 /// Part of a lease after which it is renewed.
 const RENEWAL: f64 = 0.8;
@@ -27,7 +27,7 @@ const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The keeper of one subscription.
 #[derive(Debug)]
 pub struct Keeper {
-    pub listening: Arc<Listening>,
+    pub listening: Arc<ListenContext>,
     pub subscription: CallbackSubscription,
     pub topic: Topic,
     /// The hub that the topic named last.
@@ -128,11 +128,11 @@ impl Keeper {
                 };
                 match decision {
                     // The hub verifies late, or once more.
-                    Some(Decision::Verified(granted)) => {
+                    Some(HubDecision::Verified(granted)) => {
                         attempts = 0;
                         next_at = self.verified(granted, Instant::now(), &mut lease);
                     }
-                    Some(Decision::Denied(reason)) => {
+                    Some(HubDecision::Denied(reason)) => {
                         lease = None;
                         attempts += 1;
                         next_at = Instant::now() + backoff(attempts, fastrand::f64());

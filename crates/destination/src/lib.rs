@@ -61,10 +61,10 @@ use crate::failure::Failure;
 pub use crate::failure::FailureKind;
 use crate::keeper::{FirstFailure, Keeper};
 use crate::memory::Memory;
-use crate::receiver::{Receiver, Retry, baseline};
-use crate::reporter::{Reporter, Text};
+use crate::receiver::{Retry, TopicReceiver, baseline};
+use crate::reporter::{PrintedText, Reporter};
 use crate::state::{ListenState, SavedSubscription};
-use crate::watched::WatchedDocuments;
+use crate::watched::NewChannelWatcher;
 
 /// Lease to request, unless another is wanted.
 pub const LEASE: Duration = Duration::from_secs(60 * 60);
@@ -147,7 +147,7 @@ pub async fn listen(origin: Origin, output: OutputOptions) -> anyhow::Result<Opt
         Origin::Broker(settings, wanted) => broker::run(settings, wanted, &output, &reporter).await,
     };
     let failed = ended.err().map(|failure| {
-        reporter.print_later(Text::Message(failure.reason));
+        reporter.print_later(PrintedText::Message(failure.reason));
         failure.kind
     });
     reporter.finish().await;
@@ -166,7 +166,7 @@ async fn run(
     save_subscriptions(&state, &channels, destination.address.port()).await?;
 
     let (first, mut firsts) = mpsc::unbounded_channel();
-    let listening = Arc::new(Listening {
+    let listening = Arc::new(ListenContext {
         options,
         output,
         reporter: reporter.clone(),
@@ -177,7 +177,7 @@ async fn run(
         stop: stop.subscribe(),
     });
     let destination = &listening.destination;
-    let mut watched = WatchedDocuments::new(&listening, &channels, unusable);
+    let mut watched = NewChannelWatcher::new(&listening, &channels, unusable);
     let mut receivers = JoinSet::new();
     let mut keepers = Vec::new();
     for channel in channels.into_values() {
@@ -185,9 +185,9 @@ async fn run(
     }
     // All callbacks are known by now.
     destination.serve();
-    let mut undecided = Undecided {
+    let mut undecided = PendingFirstRequests {
         left: keepers.len(),
-        ..Undecided::default()
+        ..PendingFirstRequests::default()
     };
     let mut subscriptions = JoinSet::new();
     for keeper in keepers {
@@ -238,7 +238,7 @@ async fn run(
 
 /// The parts that all subscriptions share.
 #[derive(Debug)]
-struct Listening {
+struct ListenContext {
     options: TopicOptions,
     output: OutputOptions,
     reporter: Reporter,
@@ -252,7 +252,7 @@ struct Listening {
     stop: watch::Receiver<u32>,
 }
 
-impl Listening {
+impl ListenContext {
     /// Returns true if notifications that are waiting are handed over together.
     fn is_batch(&self) -> bool {
         let exec = self.output.exec.as_ref();
@@ -275,7 +275,7 @@ impl Listening {
         };
         let (subscription, received) = self.destination.open(&key, &channel.topic);
         let check = Arc::new(Notify::new());
-        let receiver = Receiver {
+        let receiver = TopicReceiver {
             listening: Arc::clone(self),
             topic: channel.topic.clone(),
             received,
@@ -390,14 +390,14 @@ async fn save_subscriptions(
 
 /// The subscriptions whose first request is not answered yet.
 #[derive(Default)]
-struct Undecided {
+struct PendingFirstRequests {
     left: usize,
     has_success: bool,
     /// Failures that are not reported yet: if all fail, none is retried.
     failures: Vec<FirstFailure>,
 }
 
-impl Undecided {
+impl PendingFirstRequests {
     /// Notes the outcome of a first request. Returns the first failure once all have failed.
     fn decided(&mut self, first: Result<(), FirstFailure>, reporter: &Reporter) -> Option<Failure> {
         self.left = self.left.saturating_sub(1);
@@ -472,8 +472,8 @@ async fn second_signal(stop: &watch::Receiver<u32>) {
 #[cfg(test)]
 mod tests {
     use super::{
-        Duration, Failure, FailureKind, FirstFailure, Reporter, Topic, Undecided, stop_signals,
-        stopped, wait_after,
+        Duration, Failure, FailureKind, FirstFailure, PendingFirstRequests, Reporter, Topic,
+        stop_signals, stopped, wait_after,
     };
 
     fn failed(kind: FailureKind) -> Result<(), FirstFailure> {
@@ -488,9 +488,9 @@ mod tests {
     #[test]
     fn it_ends_only_if_every_first_request_fails() {
         let reporter = Reporter::start(false).unwrap();
-        let two = || Undecided {
+        let two = || PendingFirstRequests {
             left: 2,
-            ..Undecided::default()
+            ..PendingFirstRequests::default()
         };
         let mut undecided = two();
         assert!(

@@ -7,8 +7,8 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::receive::{ReceivedChange, time_span};
 use serde::{Deserialize, Serialize};
 
-use crate::change_key::{Key, KeySet, Occurrences};
-use crate::missed::Missed;
+use crate::change_key::{KeySet, Occurrences, ReceivedKey};
+use crate::missed::MissedChange;
 use crate::notification::Handed;
 
 /// Digests of notifications kept to recognise repeats: more than a hub has in flight.
@@ -48,14 +48,14 @@ pub struct Memory {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct EdgeKey {
-    key: Key,
+    key: ReceivedKey,
     /// End of its time.
     ends: Timestamp,
 }
 
 /// The relation of a notification to those that were handed over before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
+pub enum Continuity {
     /// The next one, or the first.
     Next,
     /// It was handed over before.
@@ -78,22 +78,22 @@ impl Memory {
 
     /// Returns the relation of a notification to those before it (Change Notification 1.0.1 section 3: intervals are
     /// consecutive and do not overlap).
-    pub fn relation(&self, new: &Handed) -> Relation {
+    pub fn relation(&self, new: &Handed) -> Continuity {
         if self.digests.contains(&new.digest) {
-            return Relation::Repeat;
+            return Continuity::Repeat;
         }
-        let Some(last) = start(self.known_until()) else {
-            return Relation::Next;
+        let Some(last) = span_start(self.known_until()) else {
+            return Continuity::Next;
         };
         // The interval of a framework notification ends at a time of the Source's own, and may be left out.
         let is_change = new.kind == ChannelKind::Change;
-        if is_change && self.until.is_some() && start(new.until.as_deref()) == Some(last) {
-            return Relation::Repeat;
+        if is_change && self.until.is_some() && span_start(new.until.as_deref()) == Some(last) {
+            return Continuity::Repeat;
         }
-        match start(new.from.as_deref()) {
-            Some(from) if from > last => Relation::Gap,
-            Some(from) if from < last && self.until.is_some() => Relation::Overlap,
-            Some(_) | None => Relation::Next,
+        match span_start(new.from.as_deref()) {
+            Some(from) if from > last => Continuity::Gap,
+            Some(from) if from < last && self.until.is_some() => Continuity::Overlap,
+            Some(_) | None => Continuity::Next,
         }
     }
 
@@ -113,12 +113,12 @@ impl Memory {
         if self.is_exceeded_by(new) {
             memory.until = new.until.clone();
         }
-        let last = start(memory.known_until());
+        let last = span_start(memory.known_until());
         let mut occurrences = Occurrences::default();
         let mut undated = Vec::new();
         for change in new.changes() {
-            let key = Key::of(change);
-            match end(change) {
+            let key = ReceivedKey::of(change);
+            match change_end(change) {
                 Some(ends) => memory.edge.push_back(EdgeKey { key, ends }),
                 None => undated.push(occurrences.key(change)),
             }
@@ -132,13 +132,15 @@ impl Memory {
     }
 
     /// Returns the memory after changes from Change Lists were handed over.
-    pub fn after_missed(&self, missed: &[Missed]) -> Memory {
+    pub fn after_missed(&self, missed: &[MissedChange]) -> Memory {
         let mut memory = self.clone();
-        let known = start(memory.known_until()).unwrap_or(Timestamp::MIN);
+        let known = span_start(memory.known_until()).unwrap_or(Timestamp::MIN);
         let remembered = || missed.iter().filter(|missed| !missed.is_ahead);
         let keys = remembered().map(|missed| EdgeKey {
-            key: Key::of(&missed.change),
-            ends: end(&missed.change).or(missed.effective).unwrap_or(known),
+            key: ReceivedKey::of(&missed.change),
+            ends: change_end(&missed.change)
+                .or(missed.effective)
+                .unwrap_or(known),
         });
         memory.caught_up.extend(keys);
         shorten(&mut memory.caught_up, EDGE_KEYS);
@@ -148,13 +150,13 @@ impl Memory {
 
     /// Returns the memory of a set whose lists had these changes before the first subscription, though nothing else says
     /// that they were not missed.
-    pub fn after_listed(&self, listed: &[Missed]) -> Memory {
+    pub fn after_listed(&self, listed: &[MissedChange]) -> Memory {
         let mut memory = self.clone();
         memory.undated.add(undated(listed.iter()));
         // Changes later than a notification are not announced yet.
         if memory.until.is_none() {
             let keys = listed.iter().filter_map(|listed| {
-                let (key, ends) = (listed.key, end(&listed.change)?);
+                let (key, ends) = (listed.key, change_end(&listed.change)?);
                 Some(EdgeKey { key, ends })
             });
             memory.edge.extend(keys);
@@ -164,7 +166,7 @@ impl Memory {
     }
 
     /// Returns the keys of changes that were handed over and are not known from the last `until`.
-    pub fn handed_over(&self) -> HashSet<Key> {
+    pub fn handed_over(&self) -> HashSet<ReceivedKey> {
         let dated = self.edge.iter().chain(&self.caught_up);
         dated
             .map(|edge| edge.key)
@@ -174,11 +176,16 @@ impl Memory {
 
     /// Returns true if a listed change is later than what was handed over, and not one of these keys. One whose time is
     /// missing, or cannot be read, is: nothing proves that it was.
-    pub fn is_missed(&self, change: &ReceivedChange, key: Key, handed_over: &HashSet<Key>) -> bool {
-        let Some(last) = start(self.known_until()) else {
+    pub fn is_missed(
+        &self,
+        change: &ReceivedChange,
+        key: ReceivedKey,
+        handed_over: &HashSet<ReceivedKey>,
+    ) -> bool {
+        let Some(last) = span_start(self.known_until()) else {
             return true;
         };
-        end(change).is_none_or(|end| end > last) && !handed_over.contains(&key)
+        change_end(change).is_none_or(|end| end > last) && !handed_over.contains(&key)
     }
 
     /// Removes the changes of a notification that were read from Change Lists and handed over before. Each of these removes
@@ -189,7 +196,7 @@ impl Memory {
             add_one(&mut left, edge.key);
         }
         changes.retain(|change| {
-            let key = Key::of(change);
+            let key = ReceivedKey::of(change);
             let is_caught_up = remove_one(&mut left, key);
             if is_caught_up {
                 add_one(&mut removed, key);
@@ -207,40 +214,43 @@ impl Memory {
     /// Returns true if a notification reaches beyond the last `until`: one that overlaps is then the content of a topic
     /// that has the notifications before it too, and not one of these that comes late.
     pub fn is_exceeded_by(&self, new: &Handed) -> bool {
-        start(new.until.as_deref()) > start(self.until.as_deref())
+        span_start(new.until.as_deref()) > span_start(self.until.as_deref())
     }
 
     /// Returns true if a change of a notification that overlaps has a time up to which all notifications were handed over,
     /// or is one of these keys.
-    pub fn has_had(&self, change: &ReceivedChange, handed_over: &HashSet<Key>) -> bool {
-        end(change).is_some() && !self.is_missed(change, Key::of(change), handed_over)
+    pub fn has_had(&self, change: &ReceivedChange, handed_over: &HashSet<ReceivedKey>) -> bool {
+        change_end(change).is_some()
+            && !self.is_missed(change, ReceivedKey::of(change), handed_over)
     }
 }
 
 /// Returns the keys of those without a time.
-fn undated<'a>(missed: impl Iterator<Item = &'a Missed>) -> impl Iterator<Item = Key> {
+fn undated<'a>(
+    missed: impl Iterator<Item = &'a MissedChange>,
+) -> impl Iterator<Item = ReceivedKey> {
     missed
-        .filter(|missed| end(&missed.change).is_none())
+        .filter(|missed| change_end(&missed.change).is_none())
         .map(|missed| missed.key)
 }
 
 /// Returns the end of the time of a change, if that can be read.
-fn end(change: &ReceivedChange) -> Option<Timestamp> {
+fn change_end(change: &ReceivedChange) -> Option<Timestamp> {
     Some(time_span(change.datetime.as_deref()?)?.1)
 }
 
 /// Returns the start of a time, if that can be read.
-fn start(text: Option<&str>) -> Option<Timestamp> {
+fn span_start(text: Option<&str>) -> Option<Timestamp> {
     Some(time_span(text?)?.0)
 }
 
 /// Counts one more of a key.
-fn add_one(counts: &mut HashMap<Key, u32>, key: Key) {
+fn add_one(counts: &mut HashMap<ReceivedKey, u32>, key: ReceivedKey) {
     *counts.entry(key).or_default() += 1;
 }
 
 /// Counts one less of a key. Returns false if there is none.
-fn remove_one(counts: &mut HashMap<Key, u32>, key: Key) -> bool {
+fn remove_one(counts: &mut HashMap<ReceivedKey, u32>, key: ReceivedKey) -> bool {
     let count = counts.get_mut(&key).filter(|count| **count > 0);
     count.map(|count| *count -= 1).is_some()
 }
@@ -254,9 +264,12 @@ fn shorten<T>(kept: &mut VecDeque<T>, most: usize) {
 mod tests {
     use rstest::rstest;
 
-    use super::{ChannelKind, EDGE_KEYS, Handed, Key, Memory, Missed, ReceivedChange, Relation};
+    use super::{
+        ChannelKind, Continuity, EDGE_KEYS, Handed, Memory, MissedChange, ReceivedChange,
+        ReceivedKey,
+    };
     use crate::change_key::tests::{change, changes};
-    use crate::notification::Entries;
+    use crate::notification::HandedEntries;
 
     /// A notification between two times, such as `10:00:00Z`, without changes.
     fn notification(from: &str, until: &str, body: &str) -> Handed {
@@ -272,7 +285,7 @@ mod tests {
             until: text(until),
             up: None,
             caught_up: false,
-            entries: Entries::Change(Vec::new()),
+            entries: HandedEntries::Change(Vec::new()),
             digest: body.to_owned(),
         }
     }
@@ -280,7 +293,7 @@ mod tests {
     /// The memory after a notification that has changes.
     fn after(memory: &Memory, notification: &Handed, changes: &[ReceivedChange]) -> Memory {
         memory.after(&Handed {
-            entries: Entries::Change(changes.to_vec()),
+            entries: HandedEntries::Change(changes.to_vec()),
             ..notification.clone()
         })
     }
@@ -288,19 +301,19 @@ mod tests {
     /// A memory of one notification, up to 10:00:00.
     fn memory() -> Memory {
         let first = notification("09:00:00Z", "10:00:00Z", "first");
-        assert_eq!(Memory::default().relation(&first), Relation::Next);
+        assert_eq!(Memory::default().relation(&first), Continuity::Next);
         after(&Memory::default(), &first, &changes("a 10:00:00"))
     }
 
     fn is_missed(memory: &Memory, change: &ReceivedChange) -> bool {
-        memory.is_missed(change, Key::of(change), &memory.handed_over())
+        memory.is_missed(change, ReceivedKey::of(change), &memory.handed_over())
     }
 
     /// A change from a Change List.
-    fn listed(change: ReceivedChange) -> Missed {
+    fn listed(change: ReceivedChange) -> MissedChange {
         let time = change.datetime.as_deref();
-        Missed {
-            key: Key::of(&change),
+        MissedChange {
+            key: ReceivedKey::of(&change),
             effective: time.and_then(|time| time.parse().ok()),
             change,
             is_ahead: false,
@@ -308,23 +321,23 @@ mod tests {
     }
 
     /// Changes from Change Lists.
-    fn missed(text: &str) -> Vec<Missed> {
+    fn missed(text: &str) -> Vec<MissedChange> {
         changes(text).into_iter().map(listed).collect()
     }
 
     #[rstest]
-    #[case::the_next("10:00:00Z", "10:05:00Z", Relation::Next)]
-    #[case::as_an_equal_time("11:00:00+01:00", "10:05:00Z", Relation::Next)]
-    #[case::later("10:00:00.000001Z", "10:05:00Z", Relation::Gap)]
-    #[case::overlapping("09:00:00Z", "10:05:00Z", Relation::Overlap)]
-    #[case::before("08:00:00Z", "09:00:00Z", Relation::Overlap)]
-    #[case::the_same_end("09:30:00Z", "10:00:00Z", Relation::Repeat)]
-    #[case::without_times("", "", Relation::Next)]
-    #[case::no_time("soon", "later", Relation::Next)]
+    #[case::the_next("10:00:00Z", "10:05:00Z", Continuity::Next)]
+    #[case::as_an_equal_time("11:00:00+01:00", "10:05:00Z", Continuity::Next)]
+    #[case::later("10:00:00.000001Z", "10:05:00Z", Continuity::Gap)]
+    #[case::overlapping("09:00:00Z", "10:05:00Z", Continuity::Overlap)]
+    #[case::before("08:00:00Z", "09:00:00Z", Continuity::Overlap)]
+    #[case::the_same_end("09:30:00Z", "10:00:00Z", Continuity::Repeat)]
+    #[case::without_times("", "", Continuity::Next)]
+    #[case::no_time("soon", "later", Continuity::Next)]
     fn an_interval_has_a_relation_to_the_last(
         #[case] from: &str,
         #[case] until: &str,
-        #[case] want: Relation,
+        #[case] want: Continuity,
     ) {
         assert_eq!(memory().relation(&notification(from, until, "new")), want);
     }
@@ -334,12 +347,12 @@ mod tests {
         let first = notification("", "", "first");
         let mut memory = memory();
         for number in 0..31 {
-            assert_eq!(memory.relation(&first), Relation::Repeat, "{number}");
+            assert_eq!(memory.relation(&first), Continuity::Repeat, "{number}");
             memory = memory.after(&notification("", "", &number.to_string()));
         }
-        assert_eq!(memory.relation(&first), Relation::Repeat);
+        assert_eq!(memory.relation(&first), Continuity::Repeat);
         memory = memory.after(&notification("", "", "last"));
-        assert_eq!(memory.relation(&first), Relation::Next);
+        assert_eq!(memory.relation(&first), Continuity::Next);
     }
 
     #[test]
@@ -347,9 +360,9 @@ mod tests {
         let mut memory = Memory::new(None, None);
         memory.since = Some("2026-11-20T10:00:00Z".to_owned());
         let before = notification("08:00:00Z", "09:00:00Z", "before");
-        assert_eq!(memory.relation(&before), Relation::Next);
+        assert_eq!(memory.relation(&before), Continuity::Next);
         let later = notification("11:00:00Z", "12:00:00Z", "later");
-        assert_eq!(memory.relation(&later), Relation::Gap);
+        assert_eq!(memory.relation(&later), Continuity::Gap);
         assert_eq!(memory.known_until(), Some("2026-11-20T10:00:00Z"));
         let at = |time| change("b", Some(time));
         assert!(!is_missed(&memory, &at("2026-11-20T09:00:00Z")));
@@ -408,7 +421,7 @@ mod tests {
         // A list that was written late has one of the same time, and the notification has them all.
         assert!(is_missed(&memory, &changes("d 10:05:31")[0]));
         let all = notification("10:00:00Z", "10:05:31Z", "all");
-        assert_eq!(memory.relation(&all), Relation::Next);
+        assert_eq!(memory.relation(&all), Continuity::Next);
         let mut told = changes("b 10:05:31, c, d 10:05:31");
         memory.remove_caught_up(&mut told);
         assert_eq!(told, changes("d 10:05:31"));
@@ -453,7 +466,7 @@ mod tests {
         let memory = memory.after_missed(&missed("c"));
         assert_eq!(memory.until, None);
         let first = notification("09:00:00Z", "10:00:00Z", "first");
-        assert_eq!(memory.relation(&first), Relation::Next);
+        assert_eq!(memory.relation(&first), Continuity::Next);
     }
 
     #[test]
@@ -467,7 +480,7 @@ mod tests {
     fn keys_of_caught_up_changes_are_bounded() {
         let many = (0..=EDGE_KEYS)
             .map(|number| listed(change(&number.to_string(), Some("2026-11-20T11:00:00Z"))));
-        let many: Vec<Missed> = many.collect();
+        let many: Vec<MissedChange> = many.collect();
         let memory = memory().after_missed(&many);
         assert!(is_missed(&memory, &many[0].change));
         assert!(!is_missed(&memory, &many[1].change));

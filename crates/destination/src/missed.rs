@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::receive::{ReceivedChange, time_span};
 
-use crate::change_key::{Key, Occurrences};
+use crate::change_key::{Occurrences, ReceivedKey};
 use crate::memory::Memory;
 
 /// Distance from now beyond which a change is dated in the future, so that its time says nothing.
@@ -13,9 +13,9 @@ const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 
 /// A missed change, with the time that orders it: its own, or that of the dated one before it in its list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missed {
+pub struct MissedChange {
     pub change: ReceivedChange,
-    pub key: Key,
+    pub key: ReceivedKey,
     pub effective: Option<Timestamp>,
     /// True if its place is after the start of the notification that follows, which does not have it: it is missed, or is
     /// in a later one, which is not to be without it. It is handed over and not remembered.
@@ -24,10 +24,10 @@ pub struct Missed {
 
 /// The notification that follows missed changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Following {
+pub struct NextNotification {
     /// Start of its interval: it has the later changes.
     pub from: Timestamp,
-    pub keys: HashSet<Key>,
+    pub keys: HashSet<ReceivedKey>,
 }
 
 /// The changes that were missed, list by list.
@@ -35,12 +35,12 @@ pub struct Following {
 pub struct MissedSelection<'a> {
     memory: &'a Memory,
     /// Keys that the memory has.
-    handed_over: HashSet<Key>,
-    following: Option<&'a Following>,
+    handed_over: HashSet<ReceivedKey>,
+    following: Option<&'a NextNotification>,
     now: Timestamp,
-    pub missed: Vec<Missed>,
+    pub missed: Vec<MissedChange>,
     /// Keys in the lists before: a change that was copied to another list is one change.
-    keys: HashSet<Key>,
+    keys: HashSet<ReceivedKey>,
 }
 
 impl<'a> MissedSelection<'a> {
@@ -48,7 +48,7 @@ impl<'a> MissedSelection<'a> {
     /// that follows.
     pub fn new(
         memory: &'a Memory,
-        following: Option<&'a Following>,
+        following: Option<&'a NextNotification>,
         now: Timestamp,
     ) -> MissedSelection<'a> {
         MissedSelection {
@@ -74,7 +74,7 @@ impl<'a> MissedSelection<'a> {
             let dated = written.filter(|dated| *dated <= ahead);
             last_dated = dated.or(last_dated);
             let key = match written {
-                Some(_) => Key::of(&change),
+                Some(_) => ReceivedKey::of(&change),
                 None => occurrences.key(&change),
             };
             // A change without a time that is known, such as a deletion, is another one if something else happened before.
@@ -86,7 +86,7 @@ impl<'a> MissedSelection<'a> {
             let is_ahead = match (self.following, last_dated) {
                 (Some(following), Some(effective)) if effective > following.from => {
                     // That notification has it, or by its time one that comes later.
-                    if dated.is_some() || following.keys.contains(&Key::of(&change)) {
+                    if dated.is_some() || following.keys.contains(&ReceivedKey::of(&change)) {
                         continue;
                     }
                     true
@@ -95,7 +95,7 @@ impl<'a> MissedSelection<'a> {
             };
             keys.push(key);
             resources.insert(change.loc.clone());
-            self.missed.push(Missed {
+            self.missed.push(MissedChange {
                 change,
                 key,
                 effective: last_dated,
@@ -107,7 +107,7 @@ impl<'a> MissedSelection<'a> {
 
     /// Returns the changes in order of time; those of one time keep the order of their lists, and those without any time
     /// come last.
-    pub fn in_order(mut self) -> Vec<Missed> {
+    pub fn in_order(mut self) -> Vec<MissedChange> {
         self.missed
             .sort_by_key(|missed| missed.effective.unwrap_or(Timestamp::MAX));
         self.missed
@@ -118,9 +118,9 @@ impl<'a> MissedSelection<'a> {
 mod tests {
     use resourcesync::channel_kind::ChannelKind;
 
-    use super::{Following, Key, Memory, MissedSelection, Timestamp};
+    use super::{Memory, MissedSelection, NextNotification, ReceivedKey, Timestamp};
     use crate::change_key::tests::changes;
-    use crate::notification::{Entries, Handed};
+    use crate::notification::{Handed, HandedEntries};
 
     fn time(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -140,13 +140,13 @@ mod tests {
             until: Some("2026-11-20T10:00:00Z".to_owned()),
             up: None,
             caught_up: false,
-            entries: Entries::Change(changes(told)),
+            entries: HandedEntries::Change(changes(told)),
             digest: String::new(),
         };
         let memory = Memory::default().after(&told);
-        let following = following.map(|(from, later)| Following {
+        let following = following.map(|(from, later)| NextNotification {
             from: time(from),
-            keys: changes(later).iter().map(Key::of).collect(),
+            keys: changes(later).iter().map(ReceivedKey::of).collect(),
         });
         let now = time("2026-11-20T12:00:00Z");
         let mut selection = MissedSelection::new(&memory, following.as_ref(), now);

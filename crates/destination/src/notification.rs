@@ -25,7 +25,7 @@ pub struct Handed {
     /// True if it was not delivered by the hub, but read from the topic or from Change Lists.
     #[serde(skip_serializing_if = "Not::not")]
     pub caught_up: bool,
-    pub entries: Entries,
+    pub entries: HandedEntries,
     /// Digest of the notification as received, by which it is recognised.
     #[serde(skip)]
     pub digest: String,
@@ -34,7 +34,7 @@ pub struct Handed {
 /// The entries of a notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Entries {
+pub enum HandedEntries {
     Framework(#[serde(serialize_with = "documents")] Vec<Entry>),
     Change(Vec<ReceivedChange>),
 }
@@ -48,10 +48,10 @@ impl Handed {
                 payload.from.map(with_milliseconds),
                 payload.until.map(with_milliseconds),
                 payload.up.map(|up| up.as_str().to_owned()),
-                Entries::Framework(payload.entries),
+                HandedEntries::Framework(payload.entries),
             ),
             Notification::Change(changes) => {
-                let entries = Entries::Change(changes.changes);
+                let entries = HandedEntries::Change(changes.changes);
                 (changes.from, changes.until, changes.up, entries)
             }
         };
@@ -70,14 +70,14 @@ impl Handed {
     /// Returns the changes of resources; none of a framework notification.
     pub fn changes(&self) -> &[ReceivedChange] {
         match &self.entries {
-            Entries::Framework(_) => &[],
-            Entries::Change(changes) => changes,
+            HandedEntries::Framework(_) => &[],
+            HandedEntries::Change(changes) => changes,
         }
     }
 
     /// Returns true if documents that advertise channels have changed.
     pub fn may_advertise(&self) -> bool {
-        let Entries::Framework(entries) = &self.entries else {
+        let HandedEntries::Framework(entries) = &self.entries else {
             return false;
         };
         let advertising = [Capability::CapabilityList, Capability::SourceDescription];
@@ -113,7 +113,7 @@ fn documents<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S
 impl fmt::Display for Handed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.entries {
-            Entries::Framework(entries) => {
+            HandedEntries::Framework(entries) => {
                 for entry in entries {
                     let datetime = entry.datetime.map(with_milliseconds).unwrap_or_default();
                     let (change, capability) = (entry.change.as_str(), entry.capability.as_str());
@@ -125,7 +125,7 @@ impl fmt::Display for Handed {
                     }
                 }
             }
-            Entries::Change(changes) => {
+            HandedEntries::Change(changes) => {
                 for change in changes {
                     let datetime = match &change.datetime {
                         Some(datetime) => escaped(datetime),

@@ -15,15 +15,15 @@ use websub::retry::backoff;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use websub::subscriber::{CallbackRequest, ReceivedNotification};
 
-use crate::change_key::{Key, KeySet};
-use crate::change_lists::{Patience, ReadChanges, Unreadable, missed};
+use crate::change_key::{KeySet, ReceivedKey};
+use crate::change_lists::{CatchUpError, CatchUpResult, FailingDocuments, missed};
 use crate::channels::ListenedChannel;
-use crate::command::Run;
-use crate::memory::{Memory, Relation};
-use crate::missed::{Following, Missed};
-use crate::notification::{Entries, Handed};
-use crate::reporter::Text;
-use crate::{Listening, stopped};
+use crate::command::CommandInput;
+use crate::memory::{Continuity, Memory};
+use crate::missed::{MissedChange, NextNotification};
+use crate::notification::{Handed, HandedEntries};
+use crate::reporter::PrintedText;
+use crate::{ListenContext, stopped};
 
 /// Missed changes handed over at a time.
 const CHANGES_AT_A_TIME: usize = 1_000;
@@ -36,8 +36,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// The receiver of one topic.
 #[derive(Debug)]
-pub struct Receiver {
-    pub listening: Arc<Listening>,
+pub struct TopicReceiver {
+    pub listening: Arc<ListenContext>,
     pub topic: Topic,
     pub received: mpsc::Receiver<CallbackRequest>,
     /// Signal that notifications may have been missed: at the start, and when a subscription had lapsed.
@@ -53,7 +53,7 @@ pub struct Receiver {
 pub struct Retry {
     at: Option<Instant>,
     attempts: u32,
-    patience: Patience,
+    patience: FailingDocuments,
     /// The last reason that was reported.
     reason: Option<String>,
     /// True if missed notifications are known that could not be handed over. Later ones wait for them.
@@ -73,12 +73,12 @@ struct HandOver {
 
 /// What is to be handed over, and the memory after all of it.
 #[derive(Debug)]
-struct Judged {
+struct JudgedNotification {
     memory: Memory,
     hand_overs: Vec<HandOver>,
 }
 
-impl Receiver {
+impl TopicReceiver {
     /// Receives until it is stopped. Ends with an error if the output is closed.
     pub async fn run(mut self) -> io::Result<()> {
         let listening = Arc::clone(&self.listening);
@@ -124,7 +124,7 @@ impl Receiver {
                 return Ok(());
             }
         }
-        let mut judged = Judged::after(self.memory.clone());
+        let mut judged = JudgedNotification::after(self.memory.clone());
         let mut answered = Vec::new();
         for notification in notifications {
             match self.judge(&mut judged, &notification.body, false).await {
@@ -142,7 +142,7 @@ impl Receiver {
                 .into_iter()
                 .for_each(ReceivedNotification::acknowledge);
             if !self.retry.has_pending && self.retry.at.is_none() {
-                (self.retry.patience, self.retry.reason) = (Patience::default(), None);
+                (self.retry.patience, self.retry.reason) = (FailingDocuments::default(), None);
             }
         }
         Ok(())
@@ -170,7 +170,7 @@ impl Receiver {
         // Without a notification that follows a gap, no later one has to wait: it begins where the last one ended, or there
         // is a gap, which is read then.
         let is_awaited = body.is_some();
-        let mut judged = Judged::after(self.memory.clone());
+        let mut judged = JudgedNotification::after(self.memory.clone());
         let read = match body {
             Some(body) => self.judge(&mut judged, &body, true).await,
             // The topic has nothing, or nobody may read it.
@@ -204,10 +204,10 @@ impl Receiver {
     /// If changes before it were missed and cannot be read now: handing it over would lose them for good.
     async fn judge(
         &mut self,
-        judged: &mut Judged,
+        judged: &mut JudgedNotification,
         body: &[u8],
         caught_up: bool,
-    ) -> Result<(), Unreadable> {
+    ) -> Result<(), CatchUpError> {
         let listening = Arc::clone(&self.listening);
         let (topic, reporter) = (self.topic.clone(), &listening.reporter);
         let topic = topic.as_str();
@@ -228,7 +228,7 @@ impl Receiver {
         judged.memory.up = handed.up.clone().or(judged.memory.up.take());
         let had_entries = !handed.changes().is_empty();
         let relation = judged.memory.relation(&handed);
-        if relation == Relation::Gap {
+        if relation == Continuity::Gap {
             let last = judged.memory.known_until().unwrap_or_default();
             reporter.gap(topic, last, handed.from.as_deref().unwrap_or_default());
             if listening.state.is_kept() && handed.kind == ChannelKind::Change {
@@ -237,25 +237,25 @@ impl Receiver {
         }
         let memory = &mut judged.memory;
         let is_page = memory.is_exceeded_by(&handed);
-        if let Entries::Change(changes) = &mut handed.entries
-            && relation != Relation::Repeat
+        if let HandedEntries::Change(changes) = &mut handed.entries
+            && relation != Continuity::Repeat
         {
             memory.remove_caught_up(changes);
-            if relation == Relation::Overlap {
+            if relation == Continuity::Overlap {
                 let handed_over = memory.handed_over();
                 changes.retain(|change| {
                     let is_known = is_page && memory.has_had(change, &handed_over);
-                    !is_known && !self.heard.contains(Key::of(change))
+                    !is_known && !self.heard.contains(ReceivedKey::of(change))
                 });
             }
         }
         let is_repeat =
-            relation == Relation::Repeat || (had_entries && handed.changes().is_empty());
+            relation == Continuity::Repeat || (had_entries && handed.changes().is_empty());
         // One that was read is no repeat: the topic often has the notification that was delivered last.
         if is_repeat && !caught_up {
             reporter.repeat(topic, handed.until.as_deref());
         }
-        if relation != Relation::Repeat {
+        if relation != Continuity::Repeat {
             *memory = memory.after(&handed);
             judged.hand_overs.push(HandOver {
                 handed: (!is_repeat).then_some(handed),
@@ -274,21 +274,23 @@ impl Receiver {
     /// have is added.
     async fn add_missed(
         &mut self,
-        judged: &mut Judged,
+        judged: &mut JudgedNotification,
         following: Option<&Handed>,
-    ) -> Result<(), Unreadable> {
+    ) -> Result<(), CatchUpError> {
         if judged.memory.known_until().is_none() {
             return Ok(());
         }
         let before = following.and_then(|following| following.from.clone());
         let from = before.as_deref().and_then(time_span);
-        let following = following.zip(from).map(|(following, (from, _))| Following {
-            from,
-            keys: following.changes().iter().map(Key::of).collect(),
-        });
+        let following = following
+            .zip(from)
+            .map(|(following, (from, _))| NextNotification {
+                from,
+                keys: following.changes().iter().map(ReceivedKey::of).collect(),
+            });
         let read = self.read_missed(&judged.memory, following.as_ref()).await;
         let (topic, reporter) = (self.topic.as_str(), &self.listening.reporter);
-        let ReadChanges { missed, unreadable } = match read {
+        let CatchUpResult { missed, unreadable } = match read {
             Ok(read) => read,
             Err(error) => {
                 let reason = error_chain(&error);
@@ -313,8 +315,8 @@ impl Receiver {
     async fn read_missed(
         &mut self,
         memory: &Memory,
-        following: Option<&Following>,
-    ) -> Result<ReadChanges, Unreadable> {
+        following: Option<&NextNotification>,
+    ) -> Result<CatchUpResult, CatchUpError> {
         let topic = self.topic.as_str();
         let mut waits = READ_AGAIN_AFTER.iter().filter(|_| following.is_some());
         loop {
@@ -364,7 +366,7 @@ impl Receiver {
                 input += &serde_json::to_string(handed)?;
                 input.push('\n');
             }
-            let run = Run {
+            let run = CommandInput {
                 input,
                 topic: &last.topic,
                 kind: last.kind.as_str(),
@@ -379,11 +381,11 @@ impl Receiver {
             return Ok(outcome.is_ok());
         }
         let text = if output.json {
-            Text::Line(serde_json::to_string(first)?)
+            PrintedText::Line(serde_json::to_string(first)?)
         } else if output.xml {
-            Text::Document(part[0].body.clone())
+            PrintedText::Document(part[0].body.clone())
         } else {
-            Text::Lines(first.to_string())
+            PrintedText::Lines(first.to_string())
         };
         listening.reporter.print(text, stopped(stop)).await
     }
@@ -392,7 +394,7 @@ impl Receiver {
     fn remember(&mut self, hand_over: &mut HandOver) {
         let listening = &*self.listening;
         if let Some(handed) = &hand_over.handed {
-            self.heard.add(handed.changes().iter().map(Key::of));
+            self.heard.add(handed.changes().iter().map(ReceivedKey::of));
             if handed.may_advertise() {
                 listening.look.notify_one();
             }
@@ -411,9 +413,9 @@ impl Receiver {
     }
 }
 
-impl Judged {
-    fn after(memory: Memory) -> Judged {
-        Judged {
+impl JudgedNotification {
+    fn after(memory: Memory) -> JudgedNotification {
+        JudgedNotification {
             memory,
             hand_overs: Vec::new(),
         }
@@ -421,7 +423,7 @@ impl Judged {
 
     /// Adds the hand-overs of changes that were missed since the last notification, up to `until` or the last of them, a
     /// limited number in each; the last one has the memory after all of them.
-    fn add_missed(&mut self, topic: &str, missed: &[Missed], until: Option<String>) {
+    fn add_missed(&mut self, topic: &str, missed: &[MissedChange], until: Option<String>) {
         let after = self.memory.after_missed(missed);
         let mut from = self.memory.known_until().map(str::to_owned);
         let mut parts = missed.chunks(CHANGES_AT_A_TIME);
@@ -442,7 +444,7 @@ impl Judged {
                 until: end.clone(),
                 up: self.memory.up.clone(),
                 caught_up: true,
-                entries: Entries::Change(changes),
+                entries: HandedEntries::Change(changes),
                 digest: String::new(),
             };
             self.hand_overs.push(HandOver {
@@ -457,7 +459,7 @@ impl Judged {
 }
 
 /// Returns the last time at which one of some changes took effect, if any has one.
-fn effective(changes: &[Missed]) -> Option<String> {
+fn effective(changes: &[MissedChange]) -> Option<String> {
     let last = changes.iter().rev().find_map(|missed| missed.effective);
     last.map(|last| last.to_string())
 }
@@ -478,7 +480,7 @@ pub async fn baseline(channel: &ListenedChannel) -> Memory {
     if memory.kind == Some(ChannelKind::Framework) {
         return memory;
     }
-    let mut patience = Patience::default();
+    let mut patience = FailingDocuments::default();
     match missed(topic.as_str(), &memory, None, &mut patience).await {
         Ok(read) => memory.after_listed(&read.missed),
         Err(_) => memory,

@@ -16,7 +16,7 @@ const WAITING: usize = 1_024;
 
 /// A text to print.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Text {
+pub enum PrintedText {
     /// A line for programs, on standard output.
     Line(String),
     /// Lines for people, on standard output.
@@ -30,7 +30,7 @@ pub enum Text {
 }
 
 /// A text, with the receiver of the outcome if it is awaited.
-type Job = (Text, Option<oneshot::Sender<io::Result<()>>>);
+type Job = (PrintedText, Option<oneshot::Sender<io::Result<()>>>);
 
 /// Prints texts in their order, and reports events: as lines of JSON on standard output, or as sentences on standard
 /// error.
@@ -59,7 +59,7 @@ impl Reporter {
     }
 
     /// Prints a text some time. It is dropped if too many are waiting.
-    pub fn print_later(&self, text: Text) {
+    pub fn print_later(&self, text: PrintedText) {
         let _ = self.jobs.try_send((text, None));
     }
 
@@ -68,7 +68,11 @@ impl Reporter {
     /// # Errors
     ///
     /// If it cannot be printed, because the reader has closed the output for example.
-    pub async fn print(&self, text: Text, stop: impl Future<Output = ()>) -> io::Result<bool> {
+    pub async fn print(
+        &self,
+        text: PrintedText,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<bool> {
         let stopped = async {
             stop.await;
             sleep(STOP_PRINTING_AFTER).await;
@@ -82,11 +86,11 @@ impl Reporter {
 
     /// Waits until all is printed, but no longer than the time for that.
     pub async fn finish(&self) {
-        let nothing = Text::Lines(String::new());
+        let nothing = PrintedText::Lines(String::new());
         let _ = tokio::time::timeout(STOP_PRINTING_AFTER, self.printed(nothing)).await;
     }
 
-    async fn printed(&self, text: Text) -> io::Result<()> {
+    async fn printed(&self, text: PrintedText) -> io::Result<()> {
         let (outcome, printed) = oneshot::channel();
         // Otherwise the outcome is dropped.
         let _ = self.jobs.send((text, Some(outcome))).await;
@@ -98,7 +102,8 @@ impl Reporter {
     pub fn subscribed(&self, topic: &str, hub: &str, lease_seconds: Option<u64>) {
         let (shown, by) = (escaped(topic), escaped(hub));
         // Awaited by scripts, as it was before there were others.
-        let text = Text::Announcement(format!("listening to {shown} by {by}; Ctrl-C ends it"));
+        let text =
+            PrintedText::Announcement(format!("listening to {shown} by {by}; Ctrl-C ends it"));
         let details = json!({ "hub": hub, "lease_seconds": lease_seconds });
         self.report_text("subscribed", topic, details, text);
     }
@@ -232,11 +237,11 @@ impl Reporter {
     }
 
     fn report(&self, event: &str, topic: &str, details: Value, sentence: String) {
-        self.report_text(event, topic, details, Text::Message(sentence));
+        self.report_text(event, topic, details, PrintedText::Message(sentence));
     }
 
     /// Reports an event. A closed standard output is noticed when a notification is printed.
-    fn report_text(&self, event: &str, topic: &str, details: Value, text: Text) {
+    fn report_text(&self, event: &str, topic: &str, details: Value, text: PrintedText) {
         if !self.is_json {
             return self.print_later(text);
         }
@@ -244,24 +249,26 @@ impl Reporter {
         for (name, value) in details.as_object().into_iter().flatten() {
             line[name] = value.clone();
         }
-        self.print_later(Text::Line(line.to_string()));
+        self.print_later(PrintedText::Line(line.to_string()));
     }
 }
 
-impl Text {
+impl PrintedText {
     fn print(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         match self {
-            Text::Message(text) => return writeln!(io::stderr(), "rsnotify: {}", escaped(text)),
-            Text::Announcement(text) => return writeln!(io::stderr(), "{text}"),
-            Text::Line(text) => out.write_all(format!("{text}\n").as_bytes())?,
+            PrintedText::Message(text) => {
+                return writeln!(io::stderr(), "rsnotify: {}", escaped(text));
+            }
+            PrintedText::Announcement(text) => return writeln!(io::stderr(), "{text}"),
+            PrintedText::Line(text) => out.write_all(format!("{text}\n").as_bytes())?,
             // It cannot control a terminal, and JSON stays as it is.
-            Text::Lines(text) => out.write_all(escaped_lines(text).as_bytes())?,
-            Text::Document(text) if out.is_terminal() => {
+            PrintedText::Lines(text) => out.write_all(escaped_lines(text).as_bytes())?,
+            PrintedText::Document(text) if out.is_terminal() => {
                 let text = String::from_utf8_lossy(text);
                 out.write_all(format!("{}\n", escaped_lines(&text)).as_bytes())?;
             }
-            Text::Document(text) => {
+            PrintedText::Document(text) => {
                 out.write_all(text)?;
                 writeln!(out)?;
             }

@@ -12,13 +12,13 @@ use tokio::time::Instant;
 use crate::channels::{FoundChannels, ListenedChannel, channels};
 use crate::memory::Memory;
 use crate::state::SavedSubscription;
-use crate::{LOOK_AGAIN_AFTER, Listening, MIN_LOOK, READ_AGAIN_AFTER, wait_after};
+use crate::{LOOK_AGAIN_AFTER, ListenContext, MIN_LOOK, READ_AGAIN_AFTER, wait_after};
 
 /// The Capability Lists and Source Descriptions that were given, and the topics that they led to.
-pub struct WatchedDocuments {
+pub struct NewChannelWatcher {
     /// Arguments of the command line that are no topics themselves.
     documents: BTreeSet<String>,
-    listening: Arc<Listening>,
+    listening: Arc<ListenContext>,
     topics: BTreeSet<Topic>,
     /// Time of the last look.
     looked: (Timestamp, Instant),
@@ -30,16 +30,16 @@ pub struct WatchedDocuments {
     failures: u32,
 }
 
-impl WatchedDocuments {
+impl NewChannelWatcher {
     /// Watches the documents that led to these channels, which were looked for just now, with what was unusable.
     pub fn new(
-        listening: &Arc<Listening>,
+        listening: &Arc<ListenContext>,
         wanted: &BTreeMap<Topic, ListenedChannel>,
         unusable: BTreeSet<String>,
-    ) -> WatchedDocuments {
+    ) -> NewChannelWatcher {
         let advertised = wanted.values().filter(|channel| channel.kind.is_some());
         let now = Instant::now();
-        let mut watched = WatchedDocuments {
+        let mut watched = NewChannelWatcher {
             documents: advertised.map(|channel| channel.asked.clone()).collect(),
             listening: Arc::clone(listening),
             topics: wanted.keys().cloned().collect(),

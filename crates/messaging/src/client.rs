@@ -138,7 +138,7 @@ async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<Se
     while let Some(first) = requests.recv().await {
         match Session::open(&settings, None).await {
             Ok(session) => {
-                let connection = Connection::new(session, &settings);
+                let connection = BrokerConnection::new(session, &settings);
                 connection.run(first, &mut requests).await;
             }
             Err(error) => {
@@ -153,7 +153,7 @@ async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<Se
 }
 
 /// An open connection with the transactions whose receipts are pending.
-struct Connection<'a> {
+struct BrokerConnection<'a> {
     session: Session,
     settings: &'a BrokerSettings,
     /// In the order in which they were sent.
@@ -171,9 +171,9 @@ struct PendingTransaction {
     answer: oneshot::Sender<Result<(), BrokerError>>,
 }
 
-impl<'a> Connection<'a> {
-    fn new(session: Session, settings: &'a BrokerSettings) -> Connection<'a> {
-        Connection {
+impl<'a> BrokerConnection<'a> {
+    fn new(session: Session, settings: &'a BrokerSettings) -> BrokerConnection<'a> {
+        BrokerConnection {
             session,
             settings,
             pending: BTreeMap::new(),
@@ -454,7 +454,7 @@ mod tests {
                 sleep(timeout / 4).await;
             }
         };
-        let connection = Connection::new(session, &settings);
+        let connection = BrokerConnection::new(session, &settings);
         tokio::select! {
             () = connection.run(first, &mut received) => {}
             () = broker => {}
@@ -486,7 +486,7 @@ mod tests {
             }
             std::future::pending::<()>().await;
         };
-        let connection = Connection::new(session, &settings);
+        let connection = BrokerConnection::new(session, &settings);
         tokio::select! {
             () = connection.run(request, &mut received) => {}
             () = broker => {}
@@ -502,7 +502,7 @@ mod tests {
             requests.send(request(1, Vec::new()).0).ok().unwrap();
         }
         let first = received.recv().await.unwrap();
-        let connection = Connection::new(session, &settings);
+        let connection = BrokerConnection::new(session, &settings);
         tokio::select! {
             () = connection.run(first, &mut received) => panic!("the connection ended"),
             () = async { for _ in 0..8 { broker.transaction().await; } } => {}

@@ -43,7 +43,7 @@ impl Identifiers {
 /// Another location of the content, for consumers that cannot use the published one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Relocation {
+pub struct LocationRewrite {
     /// Beginning of URIs that is replaced, by whole segments: `/rest` does not match `/restricted`.
     #[schemars(extend("x-form" = "location"))]
     pub from: String,
@@ -65,7 +65,7 @@ pub struct ObjectType {
     pub name: String,
 }
 
-impl Relocation {
+impl LocationRewrite {
     /// Returns the location of a resource's content. A URI that does not lie below the replaced ones stays unchanged.
     pub fn of(&self, uri: &str) -> String {
         // What follows is as it is written, where the beginning is: some servers take escapes for other characters.
@@ -143,7 +143,7 @@ fn object(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Identifiers, Relocation, directory};
+    use super::{Identifiers, LocationRewrite, directory};
 
     #[test]
     fn a_directory_ends_at_the_last_slash() {
@@ -229,7 +229,7 @@ mod tests {
             let to = "https://repo.example.org".to_owned();
             let from = from.to_owned();
             let to = if from.ends_with('/') { to + "/" } else { to };
-            let relocation = Relocation { from, to };
+            let relocation = LocationRewrite { from, to };
             let got = relocation.of(uri);
             assert_eq!(got, format!("https://repo.example.org{want}"), "{uri}");
         }
@@ -246,7 +246,7 @@ mod tests {
         ] {
             let to = "https://repo.example.org/".to_owned();
             let from = from.to_owned();
-            assert_eq!(Relocation { from, to }.of(uri), uri);
+            assert_eq!(LocationRewrite { from, to }.of(uri), uri);
         }
     }
 }

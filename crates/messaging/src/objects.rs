@@ -8,7 +8,7 @@ use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::compared;
 
-use crate::identifier::{Identifiers, ObjectKind, ObjectType, Relocation, directory};
+use crate::identifier::{Identifiers, LocationRewrite, ObjectKind, ObjectType, directory};
 use crate::message::{
     BrokerNotification, LONGEST_PROPERTY, Message, MessagePosition, headers, message_id,
     properties, urn,
@@ -33,7 +33,7 @@ pub struct AtomForm {
     /// How objects and items are named.
     pub identifiers: Identifiers,
     /// Another location of the content than the resource's URI.
-    pub location: Option<Relocation>,
+    pub location: Option<LocationRewrite>,
     /// Types of objects.
     pub types: Vec<ObjectType>,
 }
@@ -65,7 +65,7 @@ pub fn atom_messages(
         let count = object.changes.len();
         if message.body.len() > LONGEST_FEED && count > 1 {
             let changes = object.changes.split_off(count / 2);
-            objects.push(Object {
+            objects.push(ObjectChanges {
                 changes,
                 ..object.clone()
             });
@@ -79,7 +79,7 @@ pub fn atom_messages(
 
 /// The changes of one object by one author in one notification.
 #[derive(Debug, Clone)]
-struct Object<'a> {
+struct ObjectChanges<'a> {
     /// URI of the object.
     uri: &'a str,
     author: Option<&'a str>,
@@ -88,7 +88,7 @@ struct Object<'a> {
     changes: Vec<(u64, &'a Change)>,
 }
 
-impl Object<'_> {
+impl ObjectChanges<'_> {
     /// Returns its position among the ids of the notification.
     fn position(&self) -> MessagePosition {
         MessagePosition::Feed {
@@ -108,13 +108,13 @@ impl Object<'_> {
 
 /// Returns the objects that changed, in order of their first changes, each once for each author. If another one changed an
 /// item meanwhile, it comes once more, so that the changes of an item keep their order.
-fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<Object<'a>> {
+fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<ObjectChanges<'a>> {
     let types = form.types.iter().filter_map(|one| {
         let glob = object_glob(&one.objects).ok()?;
         Some((glob.compile_matcher(), &one.name))
     });
     let types: Vec<_> = types.collect();
-    let mut objects: Vec<Object<'_>> = Vec::new();
+    let mut objects: Vec<ObjectChanges<'_>> = Vec::new();
     // The last ones of objects and authors, and those with the last changes of items.
     let (mut known, mut changed) = (HashMap::new(), HashMap::new());
     for (number, change) in (0..).zip(changes) {
@@ -134,7 +134,7 @@ fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<Object<'a>> {
                     .iter()
                     .filter(|(glob, _)| glob.is_match(&*compared(uri)));
                 let its: BTreeSet<&String> = its.map(|(_, name)| *name).collect();
-                objects.push(Object {
+                objects.push(ObjectChanges {
                     uri,
                     author,
                     types: its.into_iter().cloned().collect(),
@@ -168,7 +168,7 @@ fn linked<'a>(change: &'a Change, relation: &str) -> Option<&'a str> {
 }
 
 fn feed(
-    object: &Object<'_>,
+    object: &ObjectChanges<'_>,
     until: Datetime,
     notification: &BrokerNotification<'_>,
     form: &AtomForm,
@@ -219,7 +219,7 @@ fn item(id: String, change: &Change, feed: &Feed, form: &AtomForm) -> ItemChange
 }
 
 /// Returns the description of an object's changes: `2 added, 1 deleted`.
-fn title(object: &Object<'_>) -> String {
+fn title(object: &ObjectChanges<'_>) -> String {
     // In the order of the words.
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, change) in &object.changes {
@@ -238,7 +238,11 @@ fn past(change: ChangeKind) -> &'static str {
     }
 }
 
-fn message(object: &Object<'_>, feed: &Feed, notification: &BrokerNotification<'_>) -> Message {
+fn message(
+    object: &ObjectChanges<'_>,
+    feed: &Feed,
+    notification: &BrokerNotification<'_>,
+) -> Message {
     let id = message_id(notification, object.position());
     let items = feed.items.iter();
     let types: BTreeSet<&str> = items
@@ -279,7 +283,7 @@ mod tests {
     use resourcesync::payload::ChangeKind;
 
     use super::{AtomForm, atom_messages};
-    use crate::identifier::{Identifiers, ObjectKind, ObjectType, Relocation};
+    use crate::identifier::{Identifiers, LocationRewrite, ObjectKind, ObjectType};
     use crate::message::{BrokerNotification, HashedPayload, Message};
     use resourcesync::feed::{Feed, change_term};
 
@@ -465,8 +469,8 @@ mod tests {
         }
     }
 
-    fn relocated() -> Option<Relocation> {
-        Some(Relocation {
+    fn relocated() -> Option<LocationRewrite> {
+        Some(LocationRewrite {
             from: "http://fedora:8080/".to_owned(),
             to: "https://repo.example.org/".to_owned(),
         })

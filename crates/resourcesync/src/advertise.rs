@@ -21,7 +21,7 @@ use crate::document::{Advertisement, Content, Document, Form};
 use crate::parse::{ReadError, parse};
 use crate::reader::Element;
 use crate::uri::{Hub, Uri};
-use crate::window::{Detected, detect};
+use crate::window::{DetectedEncoding, detect};
 
 /// The reason why an entry cannot be written into a Capability List.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +64,7 @@ pub fn advertise(
     if advertises(&before, wanted, former) {
         return Ok(None);
     }
-    let Detected { encoding, mark, .. } = detect(list);
+    let DetectedEncoding { encoding, mark, .. } = detect(list);
     let (mark, rest) = list.split_at(mark);
     let text = decoded(rest, encoding)?;
     let root = layout(&text).ok_or(Unpatchable::Markup)?;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::canonical::{push_string, write_beginning};
 use crate::characters::is_space;
 use crate::datetime::{Datetime, is_complete};
+use crate::fingerprint::{push_string, write_beginning};
 use crate::payload::ChangeKind;
-use crate::tag::Tag;
+use crate::tag::TagAttributes;
 use crate::uri::is_scheme;
 
 /// Longest fixity information that is passed on, in bytes.
@@ -81,7 +81,7 @@ pub struct RelatedLink {
 
 impl RelatedLink {
     /// Reads an `rs:ln`; `None` if it has no relation type, or no absolute URI.
-    pub(crate) fn read(tag: Tag<'_>) -> Option<RelatedLink> {
+    pub(crate) fn read(tag: TagAttributes<'_>) -> Option<RelatedLink> {
         let value = |name| tag.value(name);
         let filled = |name| tag.filled(name).map(String::into_boxed_str);
         let href = filled("href")?;

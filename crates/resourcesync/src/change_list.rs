@@ -18,8 +18,8 @@ use crate::namespaces::Namespace;
 use crate::outline::declared_span;
 use crate::parse::{ReadError, read};
 use crate::payload::ChangeKind;
-use crate::reader::{Element, Handler, Start};
-use crate::tag::Tag;
+use crate::reader::{Element, Handler, StartTag};
+use crate::tag::TagAttributes;
 use crate::uri::normal_resource;
 use crate::writer::{write_escaped, written_len};
 
@@ -46,7 +46,7 @@ pub enum ChangeListError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedChanges {
     /// The entries that count (C2), in order of the list.
-    pub entries: Vec<Listed>,
+    pub entries: Vec<ListedChange>,
     /// Number of entries that do not count.
     pub skipped: usize,
     /// The first entry that does not count.
@@ -61,7 +61,7 @@ pub struct ListedChanges {
 
 /// An entry of a Change List that counts (C2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedChange {
     /// Its place, and the identity of the change.
     pub place: EntryPlace,
     /// Time of the change, if it has a valid one.
@@ -254,7 +254,7 @@ pub(crate) fn read_entries<'a>(
     source: impl Read,
     entries: EntriesReader<'a>,
     take: impl FnMut(&mut EntriesReader<'a>, u32),
-) -> Result<Root, ChangeListError> {
+) -> Result<RootElement, ChangeListError> {
     match read(source, EntriesHandler { entries, take })? {
         Ok((EntriesHandler { entries, .. }, _)) if entries.is_it() => Ok(entries.root),
         _ => Err(ChangeListError::NotAChangeList),
@@ -268,7 +268,7 @@ struct EntriesHandler<'a, F> {
 }
 
 impl<'a, F: FnMut(&mut EntriesReader<'a>, u32)> Handler for EntriesHandler<'a, F> {
-    fn start(&mut self, start: &Start<'_>) {
+    fn start(&mut self, start: &StartTag<'_>) {
         self.entries.start(start);
     }
 
@@ -288,7 +288,7 @@ impl<'a, F: FnMut(&mut EntriesReader<'a>, u32)> Handler for EntriesHandler<'a, F
 pub(crate) struct EntriesReader<'a> {
     /// Capability of the document that is wanted.
     capability: &'a str,
-    root: Root,
+    root: RootElement,
     /// Positions of the entries that are wanted, which ascend; `None` if all are.
     wanted: Option<&'a [u32]>,
     /// Number of entries that have begun.
@@ -303,7 +303,7 @@ impl<'a> EntriesReader<'a> {
     pub(crate) fn new(capability: &'a str) -> EntriesReader<'a> {
         EntriesReader {
             capability,
-            root: Root::default(),
+            root: RootElement::default(),
             wanted: None,
             begun: 0,
             draft: Draft {
@@ -327,7 +327,7 @@ impl<'a> EntriesReader<'a> {
         self.root.is_urlset && self.root.capability.as_deref() == Some(self.capability)
     }
 
-    fn start(&mut self, start: &Start<'_>) {
+    fn start(&mut self, start: &StartTag<'_>) {
         match (start.depth, start.element) {
             (1, Element::Entry) => {
                 self.draft.clear();
@@ -363,7 +363,7 @@ impl<'a> EntriesReader<'a> {
 
 /// Root of a document with changes.
 #[derive(Debug, Default)]
-pub(crate) struct Root {
+pub(crate) struct RootElement {
     is_urlset: bool,
     capability: Option<String>,
     /// The first `rs:ln rel="up"` with an address.
@@ -371,8 +371,8 @@ pub(crate) struct Root {
     pub(crate) span: DeclaredSpan,
 }
 
-impl Root {
-    fn start(&mut self, start: &Start<'_>) {
+impl RootElement {
+    fn start(&mut self, start: &StartTag<'_>) {
         match (start.depth, start.element) {
             (0, _) => self.is_urlset = start.local == "urlset",
             (1, Element::Md) if self.capability.is_none() => {
@@ -422,7 +422,7 @@ impl Draft {
     }
 
     /// Takes an `rs:md`, if it is the first with a `change`: the others mean nothing (C2).
-    fn describe(&mut self, tag: Tag<'_>) {
+    fn describe(&mut self, tag: TagAttributes<'_>) {
         let change = tag.value("change").unwrap_or_default();
         let change = change.trim();
         let is_empty = change.is_empty() && !self.is_of_resources;
@@ -450,7 +450,7 @@ impl Draft {
         }
     }
 
-    fn link(&mut self, tag: Tag<'_>) {
+    fn link(&mut self, tag: TagAttributes<'_>) {
         // Beyond the limit no link is passed on, and none needs to be kept.
         if self.is_whole
             && self.links_len <= LONGEST_ENTRY
@@ -570,7 +570,7 @@ impl KeysHandler {
 }
 
 impl Handler for KeysHandler {
-    fn start(&mut self, start: &Start<'_>) {
+    fn start(&mut self, start: &StartTag<'_>) {
         if (start.depth, start.element) == (1, Element::Entry) {
             self.start = Some((start.offset, None));
         }
@@ -606,7 +606,7 @@ impl Handler for KeysHandler {
             offset: short(start.0),
             end: short(end),
         };
-        self.listed.entries.push(Listed { place, datetime });
+        self.listed.entries.push(ListedChange { place, datetime });
     }
 
     fn window_end(&mut self, line: &dyn Fn(u64) -> u64) {

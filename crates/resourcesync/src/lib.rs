@@ -47,7 +47,6 @@
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
 pub mod advertise;
-mod canonical;
 pub mod capability;
 pub mod change;
 pub mod change_list;

@@ -33,8 +33,8 @@ use crate::capability::Capability;
 use crate::document::Form;
 use crate::namespaces::Namespace;
 use crate::parse::{ReadError, read};
-use crate::reader::{Element, Handler, Start};
-use crate::tag::Tag;
+use crate::reader::{Element, Handler, StartTag};
+use crate::tag::TagAttributes;
 use crate::writer::{DocumentWriter, WrittenAttribute};
 
 /// The attributes of an `rs:ln` by name (core 1.1 section 14): `rel` and `href`, and what else is known of the target:
@@ -258,7 +258,7 @@ struct ListingHandler<F> {
 }
 
 impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
-    fn start(&mut self, start: &Start<'_>) {
+    fn start(&mut self, start: &StartTag<'_>) {
         let Some(listing) = &mut self.listing else {
             self.listing = Form::of_root(start.local).map(Listing::new);
             return;
@@ -321,7 +321,7 @@ impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
 }
 
 /// Reads an `rs:ln`.
-fn link(tag: Tag<'_>) -> ListedLink {
+fn link(tag: TagAttributes<'_>) -> ListedLink {
     let plain = tag.attributes.iter();
     let plain = plain.filter(|attribute| attribute.namespace == Namespace::None);
     let pairs = plain.filter_map(|attribute| {

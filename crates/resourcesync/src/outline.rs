@@ -9,7 +9,7 @@ use crate::document::{
     beginning, is_structural,
 };
 use crate::reader::Element;
-use crate::tag::Tag;
+use crate::tag::TagAttributes;
 use crate::uri::{Hub, Topic, Uri};
 
 /// Longest `loc` or link that is kept; nobody could request a longer one.
@@ -56,7 +56,7 @@ impl Outline {
     }
 
     /// Takes the start of a child of the root.
-    pub(crate) fn root_child(&mut self, element: Element, tag: Tag<'_>) {
+    pub(crate) fn root_child(&mut self, element: Element, tag: TagAttributes<'_>) {
         match element {
             Element::Entry => {
                 self.entries += 1;
@@ -78,14 +78,14 @@ impl Outline {
     }
 
     /// Takes the start of a child of the root that is called `md`, in another namespace than the ResourceSync terms.
-    pub(crate) fn foreign_terms(&mut self, namespace: &str, tag: Tag<'_>) {
+    pub(crate) fn foreign_terms(&mut self, namespace: &str, tag: TagAttributes<'_>) {
         if self.foreign_terms.is_none() && tag.filled("capability").is_some() {
             self.foreign_terms = Some(beginning(namespace));
         }
     }
 
     /// Takes the start of a child of an entry.
-    pub(crate) fn entry_child(&mut self, element: Element, tag: Tag<'_>) {
+    pub(crate) fn entry_child(&mut self, element: Element, tag: TagAttributes<'_>) {
         let Some(entry) = &mut self.entry else {
             return;
         };
@@ -185,7 +185,7 @@ impl Outline {
         }
     }
 
-    fn describe(&mut self, tag: Tag<'_>) {
+    fn describe(&mut self, tag: TagAttributes<'_>) {
         let Some(value) = tag.filled("capability") else {
             return;
         };
@@ -200,7 +200,7 @@ impl Outline {
 }
 
 /// Returns the times that a root-level `rs:md` declares.
-pub(crate) fn declared_span(tag: Tag<'_>) -> DeclaredSpan {
+pub(crate) fn declared_span(tag: TagAttributes<'_>) -> DeclaredSpan {
     let time = |name| tag.value(name).map(|time| beginning(time.trim()).into());
     DeclaredSpan {
         at: time("at"),
@@ -210,7 +210,7 @@ pub(crate) fn declared_span(tag: Tag<'_>) -> DeclaredSpan {
     }
 }
 
-fn target(tag: Tag<'_>) -> Option<Uri> {
+fn target(tag: TagAttributes<'_>) -> Option<Uri> {
     let href = tag.value("href").filter(|href| href.len() <= LONGEST_URI)?;
     Uri::parse(&href).ok()
 }

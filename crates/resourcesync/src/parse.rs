@@ -2,11 +2,11 @@
 
 use std::io::Read;
 
-use crate::canonical::Canonical;
 use crate::change_list::{KeysHandler, ListedChanges};
 use crate::document::{Content, Form, Malformed, NotADocument, Parsed};
+use crate::fingerprint::CanonicalHasher;
 use crate::outline::Outline;
-use crate::reader::{Element, Handler, Start, Stop, XmlReader};
+use crate::reader::{Element, Handler, StartTag, Stop, XmlReader};
 use crate::window::TextWindow;
 
 /// The first byte of gzip's magic number, and of no text.
@@ -54,7 +54,7 @@ fn parse_document(
 ) -> Result<(Content, Option<ListedChanges>), ReadError> {
     let handler = DocumentHandler {
         outline: None,
-        canonical: Canonical::new(),
+        canonical: CanonicalHasher::new(),
         keys,
     };
     Ok(match read(source, handler)? {
@@ -71,7 +71,7 @@ fn parse_document(
 struct DocumentHandler {
     /// `None` before the root.
     outline: Option<Outline>,
-    canonical: Canonical,
+    canonical: CanonicalHasher,
     /// `None` unless they are wanted.
     keys: Option<KeysHandler>,
 }
@@ -91,7 +91,7 @@ impl DocumentHandler {
 }
 
 impl Handler for DocumentHandler {
-    fn start(&mut self, start: &Start<'_>) {
+    fn start(&mut self, start: &StartTag<'_>) {
         match (&mut self.outline, start.depth) {
             (None, _) => self.outline = Form::of_root(start.local).map(Outline::new),
             (Some(outline), 1) if start.element == Element::Other && start.local == "md" => {

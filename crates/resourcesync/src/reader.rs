@@ -10,7 +10,7 @@ use crate::markup::{Markup, MarkupKind};
 use crate::namespaces::{Namespace, Namespaces, SITEMAP};
 use crate::reference::{BARE_AMPERSAND, is_bare, push_referenced};
 use crate::scan::{find, skip_space};
-use crate::tag::{Attribute, RawTag, Tag, local_name, undeclared};
+use crate::tag::{Attribute, RawTag, TagAttributes, local_name, undeclared};
 
 /// Deepest nesting of elements, to keep memory bounded.
 const DEEPEST: usize = 1_000;
@@ -34,14 +34,14 @@ pub enum Element {
 
 /// A start tag, with its namespaces resolved.
 #[derive(Debug)]
-pub struct Start<'a> {
+pub struct StartTag<'a> {
     /// Number of elements around it.
     pub depth: usize,
     pub element: Element,
     pub namespace: Namespace,
     pub prefix: &'a str,
     pub local: &'a str,
-    pub tag: Tag<'a>,
+    pub tag: TagAttributes<'a>,
     /// The declarations in scope within the element.
     pub namespaces: &'a Namespaces,
     /// Offset of the tag in the text of the document.
@@ -60,7 +60,7 @@ pub trait Handler {
     }
 
     /// Handles a start tag. An empty element's end follows at once.
-    fn start(&mut self, start: &Start<'_>);
+    fn start(&mut self, start: &StartTag<'_>);
 
     /// Handles a text up to the next tag, without the white space around it. `depth` is that of the element around it.
     fn text(&mut self, depth: usize, element: Element, text: &str);
@@ -220,7 +220,7 @@ impl<H: Handler> XmlReader<H> {
             // A malformed value matters to every reader.
             tag.text(attribute)?;
         }
-        self.handler.start(&Start {
+        self.handler.start(&StartTag {
             depth: self.open.len(),
             element,
             namespace,

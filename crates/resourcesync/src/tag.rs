@@ -34,7 +34,7 @@ pub(crate) struct RawTag<'a> {
 
 /// A start tag's attributes, in order of their resolved names.
 #[derive(Debug, Clone, Copy)]
-pub struct Tag<'a> {
+pub struct TagAttributes<'a> {
     text: &'a str,
     pub(crate) attributes: &'a [Attribute],
 }
@@ -82,7 +82,7 @@ impl<'a> RawTag<'a> {
         &self,
         attributes: &'a mut Vec<Attribute>,
         namespaces: &mut Namespaces,
-    ) -> Result<Tag<'a>, Stop> {
+    ) -> Result<TagAttributes<'a>, Stop> {
         let text = self.text;
         if !self.is_simple {
             declare(text, attributes, namespaces)?;
@@ -114,11 +114,11 @@ impl<'a> RawTag<'a> {
                 }
             }
         }
-        Ok(Tag { text, attributes })
+        Ok(TagAttributes { text, attributes })
     }
 }
 
-impl<'a> Tag<'a> {
+impl<'a> TagAttributes<'a> {
     /// Returns the local part of an attribute's name.
     pub(crate) fn local_name(self, attribute: &Attribute) -> &'a str {
         &self.text[attribute.local.clone()]

@@ -219,7 +219,7 @@ impl<R: Read> TextWindow<R> {
     fn begin(&mut self) {
         self.has_begun = true;
         let detected = detect(&self.buffer[..self.filled]);
-        let Detected { encoding, mark, .. } = detected;
+        let DetectedEncoding { encoding, mark, .. } = detected;
         self.unknown_encoding = detected.unknown.map(|name| Malformed::Syntax {
             line: 1,
             column: 1,
@@ -383,7 +383,7 @@ fn newlines(text: &[u8]) -> u64 {
 
 /// The encoding that the first bytes of a file name.
 #[derive(Debug)]
-pub(crate) struct Detected {
+pub(crate) struct DetectedEncoding {
     pub(crate) encoding: &'static Encoding,
     /// Length of the byte order mark.
     pub(crate) mark: usize,
@@ -392,7 +392,7 @@ pub(crate) struct Detected {
 }
 
 /// Detects the encoding by a byte order mark, the width of `<?`, the declaration, in this order.
-pub(crate) fn detect(head: &[u8]) -> Detected {
+pub(crate) fn detect(head: &[u8]) -> DetectedEncoding {
     let mut unknown = None;
     let (encoding, mark) = match head {
         [0xef, 0xbb, 0xbf, ..] => (UTF_8, 3),
@@ -410,7 +410,7 @@ pub(crate) fn detect(head: &[u8]) -> Detected {
             (encoding.output_encoding(), 0)
         }
     };
-    Detected {
+    DetectedEncoding {
         encoding,
         mark,
         unknown,

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use websub::http::Clock;
 use websub::http::server::{Listener, ServerLimits};
 use websub::hub::callback::CallbackPolicy;
-use websub::hub::delivery::bodies::RelayFile;
+use websub::hub::delivery::bodies::RelayStore;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::public::serve_public;
 use websub::hub::http::settings::{EmbeddedHubSettings, PreparedHub};
@@ -78,7 +78,7 @@ impl TopicHub {
         let hub = EmbeddedHub::start(
             PreparedHub::new(settings).map_err(io::Error::other)?,
             SavedHub::default(),
-            RelayFile::in_memory(&relays),
+            RelayStore::in_memory(&relays),
             HubTopics::Served(topics.clone()),
             Clock::start(None),
             move |records| {

@@ -27,14 +27,14 @@ pub fn next_try(
     after(now, wait)
 }
 
-/// Returns `time` plus `wait`, or the end of time.
+/// Returns `time` plus `parse_retry_after`, or the end of time.
 pub(crate) fn after(time: Timestamp, wait: Duration) -> Timestamp {
     time.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
 
 /// Returns the wait of a `Retry-After` header, clamped.
 pub fn asked_for(retry_after: &str, now: Timestamp) -> Option<Duration> {
-    let wait = wait(retry_after.trim(), now)?;
+    let wait = parse_retry_after(retry_after.trim(), now)?;
     Some(wait.clamp(MIN_WAIT, MAX_RETRY_AFTER))
 }
 
@@ -52,7 +52,7 @@ pub fn backoff(attempts: u32, jitter: f64) -> Duration {
 }
 
 /// Parses `Retry-After`, in seconds or as a date. Returns none for a past date or anything else.
-fn wait(text: &str, now: Timestamp) -> Option<Duration> {
+fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }

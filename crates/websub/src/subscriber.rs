@@ -87,7 +87,7 @@ impl ReceivedNotification {
 
 /// The decision of a hub on a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum HubDecision {
     /// With the lease, which some hubs do not state.
     Verified(Option<Duration>),
     /// With the reason. A hub may deny a subscription at any time (WebSub section 5.2).
@@ -192,7 +192,7 @@ struct CallbackEntry {
     secret: Secret,
     /// The mode that is to be verified.
     mode: &'static str,
-    decisions: mpsc::UnboundedSender<Decision>,
+    decisions: mpsc::UnboundedSender<HubDecision>,
     received: mpsc::Sender<CallbackRequest>,
 }
 
@@ -201,7 +201,7 @@ struct CallbackEntry {
 pub struct CallbackSubscription {
     key: CallbackKey,
     /// Decisions that no request of ours is waiting for: a denial, or another verification.
-    pub decisions: mpsc::UnboundedReceiver<Decision>,
+    pub decisions: mpsc::UnboundedReceiver<HubDecision>,
 }
 
 impl Destination {
@@ -381,8 +381,8 @@ impl Destination {
             }
         }
         match tokio::time::timeout(TIMEOUT, subscription.decisions.recv()).await {
-            Ok(Some(Decision::Verified(lease))) => Ok(lease),
-            Ok(Some(Decision::Denied(reason))) => Err(SubscribeError::Denied { hub, reason }),
+            Ok(Some(HubDecision::Verified(lease))) => Ok(lease),
+            Ok(Some(HubDecision::Denied(reason))) => Err(SubscribeError::Denied { hub, reason }),
             Ok(None) | Err(_) => Err(SubscribeError::NotVerified { hub, callback }),
         }
     }

@@ -39,7 +39,7 @@ impl ExpositionFormat {
 
 /// A value of a metric.
 #[derive(Debug)]
-pub enum Value {
+pub enum MetricValue {
     Whole(u64),
     Seconds(f64),
     Histogram(Histogram),
@@ -55,7 +55,7 @@ struct Family {
     name: &'static str,
     kind: MetricType,
     help: &'static str,
-    values: Vec<(Vec<(&'static str, String)>, Value)>,
+    values: Vec<(Vec<(&'static str, String)>, MetricValue)>,
 }
 
 impl Exposition {
@@ -78,7 +78,12 @@ impl Exposition {
     }
 
     /// Adds a value of a metric that was defined, and is named without `rsnotify_`.
-    pub fn add(&mut self, name: &str, labels: &[(&'static str, &str)], value: impl Into<Value>) {
+    pub fn add(
+        &mut self,
+        name: &str,
+        labels: &[(&'static str, &str)],
+        value: impl Into<MetricValue>,
+    ) {
         let mut families = self.0.iter_mut();
         let family = families.find(|family| family.name.strip_prefix("rsnotify_") == Some(name));
         debug_assert!(family.is_some(), "{name} is not defined");
@@ -91,7 +96,7 @@ impl Exposition {
     }
 
     /// Defines a metric without labels, and adds its value.
-    pub fn single(&mut self, metric: &'static str, value: impl Into<Value>) {
+    pub fn single(&mut self, metric: &'static str, value: impl Into<MetricValue>) {
         self.define(metric);
         if let Some(family) = self.0.last_mut() {
             family.values.push((Vec::new(), value.into()));
@@ -132,19 +137,19 @@ impl EncodeMetric for Family {
     }
 }
 
-impl Value {
+impl MetricValue {
     fn encode(&self, kind: MetricType, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
         let is_counter = matches!(kind, MetricType::Counter);
         match self {
-            Value::Whole(value) if is_counter => {
+            MetricValue::Whole(value) if is_counter => {
                 encoder.encode_counter::<NoLabelSet, _, f64>(value, None)
             }
-            Value::Whole(value) => encoder.encode_gauge(value),
-            Value::Seconds(value) if is_counter => {
+            MetricValue::Whole(value) => encoder.encode_gauge(value),
+            MetricValue::Seconds(value) if is_counter => {
                 encoder.encode_counter::<NoLabelSet, _, f64>(value, None)
             }
-            Value::Seconds(value) => encoder.encode_gauge(value),
-            Value::Histogram(histogram) => {
+            MetricValue::Seconds(value) => encoder.encode_gauge(value),
+            MetricValue::Histogram(histogram) => {
                 let buckets: Vec<(f64, u64)> = histogram.buckets().collect();
                 let (sum, count) = (histogram.sum, histogram.count());
                 encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
@@ -153,34 +158,34 @@ impl Value {
     }
 }
 
-impl From<u64> for Value {
-    fn from(value: u64) -> Value {
-        Value::Whole(value)
+impl From<u64> for MetricValue {
+    fn from(value: u64) -> MetricValue {
+        MetricValue::Whole(value)
     }
 }
 
-impl From<usize> for Value {
-    fn from(value: usize) -> Value {
-        Value::Whole(value as u64)
+impl From<usize> for MetricValue {
+    fn from(value: usize) -> MetricValue {
+        MetricValue::Whole(value as u64)
     }
 }
 
-impl From<bool> for Value {
-    fn from(value: bool) -> Value {
-        Value::Whole(value.into())
+impl From<bool> for MetricValue {
+    fn from(value: bool) -> MetricValue {
+        MetricValue::Whole(value.into())
     }
 }
 
 /// A Unix time in seconds, as Prometheus has it.
-impl From<Timestamp> for Value {
-    fn from(at: Timestamp) -> Value {
-        Value::Seconds(at.as_duration().as_secs_f64())
+impl From<Timestamp> for MetricValue {
+    fn from(at: Timestamp) -> MetricValue {
+        MetricValue::Seconds(at.as_duration().as_secs_f64())
     }
 }
 
-impl From<&Histogram> for Value {
-    fn from(histogram: &Histogram) -> Value {
-        Value::Histogram(histogram.clone())
+impl From<&Histogram> for MetricValue {
+    fn from(histogram: &Histogram) -> MetricValue {
+        MetricValue::Histogram(histogram.clone())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::admin::metrics::age;
 use crate::admin::metrics::exposition::Exposition;
 use crate::announce::plan::Mode;
 use crate::report::figures::HubCounts;
-use crate::report::status::{Condition, Status};
+use crate::report::status::{HubCondition, Status};
 
 const METRICS: &str = "\
 rsnotify_due_changes gauge Changes due to a hub
@@ -52,7 +52,7 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
             let labels = [of_hub, of_kind, ("reason", reason.as_str())];
             exposition.add("refused_notifications", &labels, *many);
         }
-        let stuck = sum.states.get(&Condition::NeedsOperator);
+        let stuck = sum.states.get(&HubCondition::NeedsOperator);
         exposition.add("needs_person", &account, stuck.copied().unwrap_or(0));
         if let Some(at) = sum.accepted {
             exposition.add("last_accepted_timestamp_seconds", &account, at);
@@ -106,7 +106,7 @@ mod tests {
     /// Returns a view of a hub whose notification waits since that second, refused for this reason.
     fn refused(kind: RefusalKind, since: i64) -> HubView {
         HubView {
-            state: Condition::Due,
+            state: HubCondition::Due,
             since: Some(Timestamp::from_second(since).unwrap()),
             ..hub_view(kind, "words")
         }

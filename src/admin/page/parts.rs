@@ -12,8 +12,8 @@ use websub::hub::subscriptions::view::SubscriptionView;
 use crate::announce::history::{NotificationView, Outcome};
 use crate::announce::plan::Mode;
 pub use crate::announce::plan::is_broker_name;
-use crate::report::status::alerts::{Health, Part};
-use crate::report::status::{Condition, HubView, MountStatus, SourceStatus, words};
+use crate::report::status::alerts::{Health, StatusPart};
+use crate::report::status::{HubCondition, HubView, MountStatus, SourceStatus, words};
 
 pub use crate::report::status::words::{Moment, elapsed, grouped, many as counted, relative};
 
@@ -115,12 +115,12 @@ pub fn mode(mode: &Mode) -> &'static str {
 }
 
 /// Returns the class of a condition in the style sheet.
-pub fn class(state: impl Borrow<Condition>) -> &'static str {
+pub fn class(state: impl Borrow<HubCondition>) -> &'static str {
     match state.borrow() {
-        Condition::Muted | Condition::NeedsOperator => "act",
-        Condition::Failing | Condition::Unfetched => "look",
-        Condition::NoSubscribers | Condition::Due => "busy",
-        Condition::Fine => "fine",
+        HubCondition::Muted | HubCondition::NeedsOperator => "act",
+        HubCondition::Failing | HubCondition::Unfetched => "look",
+        HubCondition::NoSubscribers | HubCondition::Due => "busy",
+        HubCondition::Fine => "fine",
     }
 }
 
@@ -151,14 +151,14 @@ pub fn verdict_class(verdict: &Health) -> &'static str {
 }
 
 /// Returns the address of the section or page with the details.
-pub fn details(part: &Part) -> &'static str {
+pub fn details(part: &StatusPart) -> &'static str {
     match part {
-        Part::State | Part::Sources => "#sources",
-        Part::Configuration => "#configuration",
-        Part::Hubs => "#hubs",
-        Part::Subscriptions => "/subscriptions",
-        Part::Broken => "#broken",
-        Part::Findings => "#findings",
+        StatusPart::State | StatusPart::Sources => "#sources",
+        StatusPart::Configuration => "#configuration",
+        StatusPart::Hubs => "#hubs",
+        StatusPart::Subscriptions => "/subscriptions",
+        StatusPart::Broken => "#broken",
+        StatusPart::Findings => "#findings",
     }
 }
 

@@ -9,7 +9,7 @@ use websub::hub::subscriptions::view::HubStatus;
 use crate::admin::page::SubscriptionsPage;
 use crate::admin::page::channels::{ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
-use crate::report::status::{Condition, Status};
+use crate::report::status::{HubCondition, Status};
 use crate::report::tests::channel_view;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -174,7 +174,7 @@ fn a_retired_channel_does_not_hide_that_its_hub_refuses() {
     status.channels[0].retired = Some(NOW);
     assert!(is_shown(&status, "retired") && is_shown(&status, "action required"));
     for hub in &mut status.channels[0].hubs {
-        hub.state = Condition::Fine;
+        hub.state = HubCondition::Fine;
     }
     assert!(is_shown(&status, "retired") && !is_shown(&status, "fine"));
 }

@@ -13,7 +13,7 @@ use crate::announce::changes::taken_keys::KeyMap;
 
 /// An entry that was not taken from its own list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Candidate {
+pub struct UntakenEntry {
     pub place: EntryPlace,
     /// Effective time (C13).
     pub time: Timestamp,
@@ -32,7 +32,7 @@ pub struct Candidate {
 /// one of them is kept, every other list's entry with its key is kept too, and is not taken for it.
 type Rank = (bool, Timestamp, u32, u32);
 
-impl Candidate {
+impl UntakenEntry {
     fn rank(&self) -> Rank {
         (self.is_silent, self.time, self.list, self.place.position)
     }
@@ -42,19 +42,19 @@ impl Candidate {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ComparedEntries {
     /// Entries that were taken from other lists.
-    pub taken: Vec<Candidate>,
+    pub taken: Vec<UntakenEntry>,
     /// Silent entries that no other list tells.
-    pub untold: Vec<Candidate>,
+    pub untold: Vec<UntakenEntry>,
     /// Fresh entries, in the order in which they are told.
-    pub fresh: Vec<Candidate>,
+    pub fresh: Vec<UntakenEntry>,
     /// Entries that other lists have too, which are told for them; in order of their keys and numbers.
-    pub copies: Vec<Candidate>,
+    pub copies: Vec<UntakenEntry>,
 }
 
 /// The comparison of some lists of a channel with everything that was taken on it.
 #[derive(Debug)]
 pub struct Comparison {
-    candidates: Vec<Candidate>,
+    candidates: Vec<UntakenEntry>,
     /// Candidates that are kept, beside half as many for a moment.
     max: usize,
     /// The first of those that were too late to be kept.
@@ -81,7 +81,7 @@ impl Comparison {
     }
 
     /// Adds an entry. If there are too many, hands the latest to `drop`, possibly this one.
-    pub fn add(&mut self, candidate: Candidate, mut drop: impl FnMut(&Candidate)) {
+    pub fn add(&mut self, candidate: UntakenEntry, mut drop: impl FnMut(&UntakenEntry)) {
         if self.bound.is_some_and(|bound| candidate.rank() >= bound) {
             drop(&candidate);
             return;
@@ -90,7 +90,7 @@ impl Comparison {
         if self.candidates.len() <= self.max.saturating_add(self.max / 2) {
             return;
         }
-        let rank = Candidate::rank;
+        let rank = UntakenEntry::rank;
         let (_, first, _) = self.candidates.select_nth_unstable_by_key(self.max, rank);
         self.bound = Some(first.rank());
         self.candidates
@@ -136,9 +136,9 @@ impl Comparison {
         let mut is_fresh = is_fresh.into_iter();
         self.candidates
             .retain(|_| is_fresh.next().unwrap_or_default());
-        self.candidates.sort_unstable_by_key(Candidate::rank);
+        self.candidates.sort_unstable_by_key(UntakenEntry::rank);
         compared.fresh = self.candidates;
-        let number = |entry: &Candidate| (entry.place.key, entry.copy, entry.list);
+        let number = |entry: &UntakenEntry| (entry.place.key, entry.copy, entry.list);
         compared.copies.sort_unstable_by_key(number);
         Ok(compared)
     }
@@ -163,7 +163,7 @@ struct Count {
 }
 
 impl KeyCounts {
-    fn new(candidates: &[Candidate]) -> KeyCounts {
+    fn new(candidates: &[UntakenEntry]) -> KeyCounts {
         let words = (candidates.len() / 4).next_power_of_two();
         let mut filter = vec![0; words];
         for entry in candidates {
@@ -177,7 +177,7 @@ impl KeyCounts {
     }
 
     /// Notes a key that was taken from a list.
-    fn pass(&mut self, candidates: &[Candidate], list: u32, key: ChangeKey) {
+    fn pass(&mut self, candidates: &[UntakenEntry], list: u32, key: ChangeKey) {
         let (word, bit) = place(key, self.filter.len());
         if self.filter[word] & bit == 0 {
             return;

@@ -13,7 +13,7 @@ use resourcesync::payload::ChangeKind;
 use resourcesync::resource_list::{ListedResources, ResourceKey, ResourceState};
 
 use crate::announce::changes::interval::FreshChange;
-use crate::announce::changes::round::{AHEAD, TakeRequest, Taken, TakenList, read_in_order};
+use crate::announce::changes::round::{AHEAD, RoundRequest, Taken, TakenList, read_in_order};
 use crate::announce::plan::MassDeletion;
 use crate::announce::time::later;
 
@@ -65,7 +65,7 @@ struct Resource {
 /// Compares Resource Lists with the inventory before, which is in order of its keys, and takes what differs. `read`
 /// returns the entries of a list at some positions, which ascend.
 pub fn take_inventory<E>(
-    request: &TakeRequest,
+    request: &RoundRequest,
     rules: DeletionRules,
     listed: Vec<ListedResources>,
     stored: impl IntoIterator<Item = Result<(ResourceKey, InventoryRow), E>>,
@@ -145,7 +145,7 @@ fn resources(listed: Vec<ListedResources>) -> Vec<Resource> {
 }
 
 /// Returns the time that the changes have: that of the latest list, if it can be true (C28).
-fn time(request: &TakeRequest, listed: &[ListedResources]) -> Timestamp {
+fn time(request: &RoundRequest, listed: &[ListedResources]) -> Timestamp {
     let times = listed.iter().filter_map(|list| list.span.at.as_deref());
     let times = times.filter_map(|at| Some(Datetime::parse(at)?.at()));
     let latest = times.max().filter(|at| *at <= later(request.at, AHEAD));
@@ -167,7 +167,7 @@ struct InventoryComparison {
 }
 
 fn compare<E>(
-    request: &TakeRequest,
+    request: &RoundRequest,
     rules: DeletionRules,
     resources: Vec<Resource>,
     stored: impl IntoIterator<Item = Result<(ResourceKey, InventoryRow), E>>,
@@ -253,7 +253,7 @@ mod tests {
 
     use super::{DeletionRules, InventoryRow, take_inventory};
     use crate::announce::changes::round::tests::{request, version};
-    use crate::announce::changes::round::{TakeRequest, Taken};
+    use crate::announce::changes::round::{RoundRequest, Taken};
     use crate::announce::plan::MassDeletion;
 
     fn time(text: &str) -> Timestamp {
@@ -318,7 +318,7 @@ mod tests {
                 mass_deletion: MassDeletion::Percent(50),
                 accepted: self.accepted,
             };
-            let request = TakeRequest {
+            let request = RoundRequest {
                 inventory: Some(rules),
                 ..request(versions.collect(), time(at), 100)
             };

@@ -31,7 +31,7 @@ pub const AHEAD: Duration = Duration::from_secs(5 * 60);
 
 /// A request to read Change Lists, and to compare them with what was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TakeRequest {
+pub struct RoundRequest {
     pub set: Uri,
     /// Number of the request, for the answer.
     pub round: u64,
@@ -50,7 +50,7 @@ pub struct TakeRequest {
     pub inventory: Option<DeletionRules>,
 }
 
-impl TakeRequest {
+impl RoundRequest {
     /// Returns the number of a list among those of the request.
     pub fn number(&self, list: &Uri) -> Option<usize> {
         self.lists.binary_search_by(|of| of.list.cmp(list)).ok()
@@ -122,17 +122,17 @@ impl ListToRead {
     }
 }
 
-/// The answer to a [`TakeRequest`].
+/// The answer to a [`RoundRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TakenRound {
+pub struct RoundAnswer {
     pub set: Uri,
     pub round: u64,
-    pub outcome: TakeOutcome,
+    pub outcome: RoundOutcome,
 }
 
 /// The outcome of a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TakeOutcome {
+pub enum RoundOutcome {
     /// These lists are not the versions that were asked for, which have this stat data: nothing was taken (C8).
     Stale(BTreeMap<Uri, Stat>),
     /// These lists, in the versions with this stat data, cannot be read for this reason: nothing was taken.
@@ -274,7 +274,7 @@ impl Rounds {
     /// Takes the earliest fresh entries of the lists that a request names (C13).
     pub fn take<F: RoundFiles>(
         &self,
-        request: &TakeRequest,
+        request: &RoundRequest,
         files: &mut F,
     ) -> Result<Taken, F::Error> {
         let kept = self.selections().remove(&request.set);

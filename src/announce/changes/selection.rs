@@ -9,10 +9,10 @@ mod selected_list;
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
-use crate::announce::changes::fresh::{Candidate, Comparison};
+use crate::announce::changes::fresh::{Comparison, UntakenEntry};
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::round::{
-    AHEAD, ListToRead, RoundFiles, TakeRequest, Taken, TakenList, read_in_order,
+    AHEAD, ListToRead, RoundFiles, RoundRequest, Taken, TakenList, read_in_order,
 };
 use crate::announce::changes::selection::fresh_entries::FreshEntries;
 use crate::announce::changes::selection::selected_list::{SelectedList, is_ahead};
@@ -37,7 +37,7 @@ pub struct Selection {
 impl Selection {
     /// Compares the lists of a request with what was taken, and keeps so many fresh entries.
     pub fn compare<F: RoundFiles>(
-        request: &TakeRequest,
+        request: &RoundRequest,
         max: usize,
         files: &mut F,
     ) -> Result<Selection, F::Error> {
@@ -91,7 +91,7 @@ impl Selection {
     /// Compares a list with what was taken from it.
     fn add_list<F: RoundFiles>(
         &mut self,
-        request: &TakeRequest,
+        request: &RoundRequest,
         list: &ListToRead,
         comparison: &mut Comparison,
         files: &mut F,
@@ -114,7 +114,7 @@ impl Selection {
             for entry in untaken {
                 let of = &listed.entries[entry.index];
                 let time = times[entry.index];
-                let candidate = Candidate {
+                let candidate = UntakenEntry {
                     place: of.place,
                     time,
                     list: number,
@@ -122,7 +122,7 @@ impl Selection {
                     is_ahead: is_ahead(of, request.at),
                     is_silent: list.is_silent(time),
                 };
-                let mut is_late = |late: &Candidate| {
+                let mut is_late = |late: &UntakenEntry| {
                     self.lists[late.list as usize].note_late(late);
                 };
                 match request.beyond {
@@ -137,7 +137,7 @@ impl Selection {
 
     /// Returns true if a comparison would find the same for a request: its lists are the same versions, and since the last
     /// round nothing else was done to the set.
-    pub fn is_for(&self, request: &TakeRequest) -> bool {
+    pub fn is_for(&self, request: &RoundRequest) -> bool {
         let age = request.at.duration_since(self.at).unsigned_abs();
         if request.after != Some(self.round) || (self.depends_on_time && age > AHEAD) {
             return false;
@@ -163,13 +163,13 @@ impl Selection {
             && has_all
             && tells
             && entries.all(|entry| {
-                let is_read = |entry: &Candidate| numbers[entry.list as usize].is_some();
+                let is_read = |entry: &UntakenEntry| numbers[entry.list as usize].is_some();
                 is_read(entry) && self.fresh.copies(entry).all(is_read)
             })
     }
 
     /// Returns the numbers of its lists in a request.
-    fn numbers(&self, request: &TakeRequest) -> Vec<Option<usize>> {
+    fn numbers(&self, request: &RoundRequest) -> Vec<Option<usize>> {
         let lists = self.lists.iter();
         lists
             .map(|list| request.number(&list.report.version.list))
@@ -179,7 +179,7 @@ impl Selection {
     /// Takes the earliest entries, and reads them.
     pub fn take<F: RoundFiles>(
         &mut self,
-        request: &TakeRequest,
+        request: &RoundRequest,
         files: &mut F,
     ) -> Result<Taken, F::Error> {
         self.round = request.round;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use resourcesync::change::ChangeKey;
-use resourcesync::change_list::Listed;
+use resourcesync::change_list::ListedChange;
 use resourcesync::uri::Uri;
 
 use crate::announce::changes::round::WatchedTime;
@@ -59,7 +59,7 @@ pub struct TakenKeys {
 
 /// An entry that was not taken from its list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Untaken {
+pub struct UntakenIndex {
     /// Its index among the entries that count.
     pub index: usize,
     /// Its number among the entries with its key, from 1, in order of their times; those that vanished come first.
@@ -96,10 +96,10 @@ impl TakenKeys {
     /// their effective times: of equal entries, the earliest were taken.
     pub fn compare(
         &mut self,
-        entries: &[Listed],
+        entries: &[ListedChange],
         times: &[Timestamp],
         at: Timestamp,
-    ) -> Vec<Untaken> {
+    ) -> Vec<UntakenIndex> {
         let before: Vec<ChangeKey> = self.present().collect();
         // Most lists only grow: what they begin with is what was stored.
         let keys = entries.iter().map(|entry| entry.place.key);
@@ -248,7 +248,7 @@ fn subtract(entries: &mut Vec<(ChangeKey, usize)>, keys: &[ChangeKey]) -> Vec<Ch
 fn number_copies(
     entries: Vec<(ChangeKey, usize)>,
     taken: impl Fn(&ChangeKey) -> u32,
-) -> Vec<Untaken> {
+) -> Vec<UntakenIndex> {
     let mut before: Option<(ChangeKey, u32)> = None;
     let numbered = entries.into_iter().map(|(key, index)| {
         let copy = match before {
@@ -256,9 +256,9 @@ fn number_copies(
             _ => taken(&key) + 1,
         };
         before = Some((key, copy));
-        Untaken { index, copy }
+        UntakenIndex { index, copy }
     });
-    let mut numbered: Vec<Untaken> = numbered.collect();
+    let mut numbered: Vec<UntakenIndex> = numbered.collect();
     numbered.sort_unstable_by_key(|entry| entry.index);
     numbered
 }

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::Uri;
 
-use crate::announce::candidates::{Candidates, PublishedPath};
-use crate::announce::steps::documents::Sighting;
+use crate::announce::candidates::{CandidateGlobs, PublishedPath};
+use crate::announce::steps::documents::ReadDocument;
 
 /// Complete sweeps of one mount, and the documents that were read first in the one under way.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +28,7 @@ pub struct Baseline {
 /// The candidates of the last complete sweep.
 #[derive(Debug, Clone)]
 pub struct SweptCandidates {
-    pub candidates: Candidates,
+    pub candidates: CandidateGlobs,
     /// The prefixes of others inside, below which it saw nothing.
     pub inside: Vec<Uri>,
     /// False if the configuration has other candidates, or prefixes inside. Until the mount was swept, what else there is
@@ -66,7 +66,7 @@ impl Baseline {
 
     /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it changed
     /// while the mount was swept.
-    pub fn first_look(&mut self, sighting: &Sighting) -> bool {
+    pub fn first_look(&mut self, sighting: &ReadDocument) -> bool {
         let (changed, at) = (sighting.stat.changed, sighting.at);
         // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
         let is_fresh = self.started <= changed && changed <= at;

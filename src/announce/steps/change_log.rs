@@ -13,14 +13,14 @@ use resourcesync::datetime::Datetime;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::steps::change_sets::ChangeSet;
-use crate::announce::steps::channels::{Channel, listening, live_of_set};
+use crate::announce::steps::channels::{Channel, active_hubs, live_of_set};
 use crate::announce::steps::delivery::{self, Flight};
 use crate::announce::steps::{Step, cut, served};
 use crate::state::{AccountId, ChannelId, Db, HubId, Result, from_row};
 
 /// A notification without its body.
 #[derive(Debug)]
-struct Logged {
+struct LoggedNotification {
     seq: i64,
     since: Timestamp,
     until: Timestamp,
@@ -31,7 +31,7 @@ struct Logged {
     cut: Timestamp,
 }
 
-impl Logged {
+impl LoggedNotification {
     fn before(&self) -> usize {
         self.total - self.entries
     }
@@ -99,22 +99,22 @@ fn save(step: &Step<'_>, position: &LogPosition) -> Result<()> {
 const COLUMNS: &str =
     "SELECT seq, since, until, entries, total, bytes, cut FROM change_log WHERE channel = ?1";
 
-from_row! { Logged { seq, since, until, entries, total, bytes, cut } }
+from_row! { LoggedNotification { seq, since, until, entries, total, bytes, cut } }
 
 /// Returns the first notification of the log with a number in this range.
-fn first(db: Db<'_>, id: ChannelId, from: i64, to: i64) -> Result<Option<Logged>> {
+fn first(db: Db<'_>, id: ChannelId, from: i64, to: i64) -> Result<Option<LoggedNotification>> {
     let sql = format!("{COLUMNS} AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT 1");
     db.first(&sql, (id, from, to))
 }
 
 /// Returns the last notification of the log with a number up to this one.
-fn last(db: Db<'_>, id: ChannelId, to: i64) -> Result<Option<Logged>> {
+fn last(db: Db<'_>, id: ChannelId, to: i64) -> Result<Option<LoggedNotification>> {
     let sql = format!("{COLUMNS} AND seq <= ?2 ORDER BY seq DESC LIMIT 1");
     db.first(&sql, (id, to))
 }
 
 /// Returns the notification after the last one that a hub at this position was told, if it is there.
-fn next(db: Db<'_>, position: &LogPosition) -> Result<Option<Logged>> {
+fn next(db: Db<'_>, position: &LogPosition) -> Result<Option<LoggedNotification>> {
     let next = position.heard + 1;
     match position.last {
         Some(last) if last < next => Ok(None),
@@ -123,7 +123,7 @@ fn next(db: Db<'_>, position: &LogPosition) -> Result<Option<Logged>> {
 }
 
 /// Returns the first notification that a hub at this position was not told.
-fn first_untold(db: Db<'_>, position: &LogPosition) -> Result<Option<Logged>> {
+fn first_untold(db: Db<'_>, position: &LogPosition) -> Result<Option<LoggedNotification>> {
     match next(db, position)? {
         Some(next) => Ok(Some(next)),
         None => first(
@@ -158,7 +158,7 @@ pub struct BacklogView {
 }
 
 /// Returns what the hub of an account was not told; nothing if the channel has no log.
-pub fn behind(db: Db<'_>, account: AccountId) -> Result<Option<BacklogView>> {
+pub fn backlog_view(db: Db<'_>, account: AccountId) -> Result<Option<BacklogView>> {
     let Some(position) = position(db, account)? else {
         return Ok(None);
     };
@@ -363,7 +363,7 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u
             (!outside.is_empty()).then_some(outside),
         ),
     )?;
-    let hubs = listening(step.db, channel.id)?;
+    let hubs = active_hubs(step.db, channel.id)?;
     step.note_made(channel, seq, entries, &body, hubs)?;
     Ok((seq, fresh))
 }
@@ -445,7 +445,7 @@ pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
         }
         wanted.extend([(next, next), (flying, flying), (position.first_later(), to)]);
     }
-    wanted.extend(page(step, id)?);
+    wanted.extend(served_range(step, id)?);
     wanted.retain(|(first, last)| first <= last);
     wanted.sort_unstable();
     let mut begin = 0;
@@ -571,9 +571,9 @@ pub fn drop_due(step: &Step<'_>, account: AccountId) -> Result<usize> {
 
 /// Returns the first and the last notification that a topic serves as one, because a hub fetches it: those cut within the
 /// topic's window, and those that such a hub is due. They are consecutive, and have no more entries than a notification.
-fn page(step: &Step<'_>, id: ChannelId) -> Result<Option<(i64, i64)>> {
+fn served_range(step: &Step<'_>, id: ChannelId) -> Result<Option<(i64, i64)>> {
     let mut heard: Option<i64> = None;
-    for hub in served::pinged(step, id)? {
+    for hub in served::fetching_hubs(step, id)? {
         let position = position(step.db, (id, hub))?.map(|position| position.heard);
         heard = heard.into_iter().chain(position).min();
     }
@@ -598,7 +598,7 @@ fn page(step: &Step<'_>, id: ChannelId) -> Result<Option<(i64, i64)>> {
 /// Returns what the topic of a change channel serves.
 pub fn topic_body(step: &Step<'_>, id: ChannelId) -> Result<Arc<[u8]>> {
     let newest = last(step.db, id, i64::MAX)?.map_or(0, |newest| newest.seq);
-    let (from, to) = page(step, id)?.unwrap_or((newest, newest));
+    let (from, to) = served_range(step, id)?.unwrap_or((newest, newest));
     let mut bodies = step.db.all::<Vec<Arc<[u8]>>>(
         "SELECT body FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq",
         (id, from, to),

@@ -61,7 +61,7 @@ pub fn live_of_set(step: &Step<'_>, set: DocId, kind: ChannelKind) -> Result<Opt
 }
 
 /// Returns the hubs that are told of all changes of a channel.
-pub fn listening(db: Db<'_>, id: ChannelId) -> Result<BTreeSet<HubId>> {
+pub fn active_hubs(db: Db<'_>, id: ChannelId) -> Result<BTreeSet<HubId>> {
     let sql = "SELECT hub FROM account WHERE channel = ?1 AND left_at IS NULL";
     db.all(sql, id)
 }
@@ -107,7 +107,7 @@ pub fn report_dropped(step: &mut Step<'_>, (id, hub): AccountId) -> Result<()> {
 pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     match channel.kind {
         ChannelKind::Framework => {
-            for hub in listening(step.db, channel.id)? {
+            for hub in active_hubs(step.db, channel.id)? {
                 write_down(step, channel, hub)?;
             }
         }
@@ -181,7 +181,7 @@ pub fn open(
             step.db
                 .set_channel(channel.id, "retired = NULL, ends = NULL", ())?;
             if kind == ChannelKind::Framework {
-                for hub in listening(step.db, channel.id)? {
+                for hub in active_hubs(step.db, channel.id)? {
                     wake(step, (channel.id, hub), set)?;
                 }
             }
@@ -219,7 +219,7 @@ pub fn open(
     };
     let hubs = hubs.iter().filter_map(|hub| step.live.hub_named(hub));
     let hubs: BTreeSet<HubId> = hubs.collect();
-    let before = listening(step.db, id)?;
+    let before = active_hubs(step.db, id)?;
     let Some(channel) = channel(step, id)? else {
         return Ok(());
     };
@@ -302,7 +302,7 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
     }
     // R13: a hub that the configuration adds starts at now.
     if others.is_empty() || (is_first && is_added) {
-        start(step, position, channel, hub)?;
+        begin_first_account(step, position, channel, hub)?;
         return weigh_account(step, account);
     }
     // Where the others were not told the same, the content that was told is unclear.
@@ -320,7 +320,12 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
 }
 
 /// R13: notes what counts as told to the first hub of a channel.
-fn start(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<()> {
+fn begin_first_account(
+    step: &mut Step<'_>,
+    position: usize,
+    channel: &Channel,
+    hub: HubId,
+) -> Result<()> {
     let set = step.db.document(channel.set)?;
     let is_new_set = set.is_some_and(|set| set.is_new_set);
     let account = (channel.id, hub);
@@ -465,7 +470,7 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
 
 /// Returns true if the topic of a channel is only a name for brokers: it can neither be fetched nor subscribed to.
 pub fn is_name_only(db: Db<'_>, plan: &Plan, live: &Live, channel: &Channel) -> Result<bool> {
-    let hubs = listening(db, channel.id)?;
+    let hubs = active_hubs(db, channel.id)?;
     let mut modes = hubs.iter().map(|hub| Some(live.hubs.get(hub)?.mode));
     let is_for_brokers = !hubs.is_empty() && modes.all(|mode| mode == Some(Mode::Broker));
     let source = live.position(channel.source).filter(|_| is_for_brokers);

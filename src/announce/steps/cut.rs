@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::announce::difference::{Version, is_end_said};
 use crate::announce::event::Fact;
 use crate::announce::plan::Mode;
-use crate::announce::time::{Span, later, span};
+use crate::announce::time::{NotificationSpan, later, span};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
@@ -16,7 +16,7 @@ use resourcesync::uri::Uri;
 use crate::announce::steps::channels::{Channel, channel};
 use crate::announce::steps::delivery::{self, Flight};
 use crate::announce::steps::documents::{COLUMNS, SeenDocument};
-use crate::announce::steps::owed::{self, Due};
+use crate::announce::steps::owed::{self, DueChange};
 use crate::announce::steps::{Step, change_log, fetches, served};
 use crate::state::{ChannelId, DocId, HubId, Result};
 
@@ -27,7 +27,7 @@ pub const CHANNELS_PER_STEP: usize = 64;
 
 /// Entries that are announced together: those of one document, of a notification, or of a topic.
 #[derive(Debug, Default, PartialEq)]
-pub struct Announced {
+pub struct AnnouncedEntries {
     pub entries: Vec<Entry>,
     /// The version that each document counts as told in once they are accepted; nothing for one that ended.
     pub covers: Vec<(DocId, Option<Version>)>,
@@ -102,7 +102,7 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
             .set_channel(id, "window_first = ?2, deadline = ?2", step.now)?;
         return Ok(());
     }
-    let mut cuts: Vec<(Announced, Vec<(HubId, bool)>)> = Vec::new();
+    let mut cuts: Vec<(AnnouncedEntries, Vec<(HubId, bool)>)> = Vec::new();
     for (hub, has_left, limit, before) in free_accounts(step, &channel)? {
         let Some(mut next) = next(step, &channel, hub, limit)? else {
             continue;
@@ -153,7 +153,12 @@ pub fn entry_limit(step: &Step<'_>, hub: HubId, own: Option<usize>) -> usize {
 }
 
 /// Returns the next notification of an account, of so many entries at most.
-fn next(step: &Step<'_>, channel: &Channel, hub: HubId, max: usize) -> Result<Option<Announced>> {
+fn next(
+    step: &Step<'_>,
+    channel: &Channel,
+    hub: HubId,
+    max: usize,
+) -> Result<Option<AnnouncedEntries>> {
     let size = step.live.hubs.get(&hub);
     let size = size.and_then(|hub| hub.queue.size_limit(step.now));
     let window = &step.plan.window;
@@ -161,9 +166,9 @@ fn next(step: &Step<'_>, channel: &Channel, hub: HubId, max: usize) -> Result<Op
     let max = max.min(window.max_entries);
     let (announced, beyond) = announced(step, channel, hub, Some(max))?;
     let mut bytes = overhead(step, channel)?;
-    let mut next = Announced {
+    let mut next = AnnouncedEntries {
         open: beyond,
-        ..Announced::default()
+        ..AnnouncedEntries::default()
     };
     let mut is_full = false;
     for one in announced {
@@ -193,7 +198,7 @@ pub fn announced(
     channel: &Channel,
     hub: HubId,
     max: Option<usize>,
-) -> Result<(Vec<Announced>, Option<Timestamp>)> {
+) -> Result<(Vec<AnnouncedEntries>, Option<Timestamp>)> {
     let rows = max.map_or(usize::MAX, |max| max.saturating_mul(4).saturating_add(1));
     let (told, flown) = match max {
         Some(_) => ("o.told_capability, o.told_form, o.told_fingerprint", ""),
@@ -223,7 +228,7 @@ pub fn announced(
             break;
         }
         let of = (channel.set, is_member);
-        if let Due::Announce(changes, becomes) = owed::due(step, of, &document, told)? {
+        if let DueChange::Announce(changes, becomes) = owed::due(step, of, &document, told)? {
             let entries = changes.into_iter().map(|(change, capability)| Entry {
                 uri: document.uri.clone(),
                 change,
@@ -231,7 +236,7 @@ pub fn announced(
                 datetime: time,
                 index: index.clone(),
             });
-            announced.push(Announced {
+            announced.push(AnnouncedEntries {
                 entries: entries.collect(),
                 covers: vec![(document.id, becomes)],
                 before: None,
@@ -247,9 +252,9 @@ pub fn announced(
 }
 
 // R18, Framework Notification 1.0.1 section 2: of several components of one index, one is announced.
-fn newest_components(announced: Vec<Announced>) -> Vec<Announced> {
+fn newest_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedEntries> {
     let mut known: BTreeMap<(Uri, Capability, ChangeKind), usize> = BTreeMap::new();
-    let mut kept: Vec<Announced> = Vec::with_capacity(announced.len());
+    let mut kept: Vec<AnnouncedEntries> = Vec::with_capacity(announced.len());
     // Newest first, so that the first of its kind is the one to keep.
     for one in announced.into_iter().rev() {
         let kind = match &one.entries[..] {
@@ -299,14 +304,14 @@ pub fn waiting_since(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<O
 fn launch(
     step: &mut Step<'_>,
     channel: &Channel,
-    mut next: Announced,
+    mut next: AnnouncedEntries,
     hubs: &[(HubId, bool)],
 ) -> Result<()> {
     // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
-    let pinged = served::pinged(step, channel.id)?;
+    let pinged = served::fetching_hubs(step, channel.id)?;
     let are_pinged = hubs.iter().all(|(hub, _)| pinged.contains(hub));
     let (span, untils) = if are_pinged {
-        (Span::default(), None)
+        (NotificationSpan::default(), None)
     } else {
         next_span(step, channel.id, next.before, next.open)?
     };
@@ -353,9 +358,9 @@ fn launch(
             .run("DELETE FROM said WHERE channel = ?1", channel.id)?;
     } else {
         if hubs.iter().any(|(hub, _)| pinged.contains(hub)) {
-            served::say(step, channel.id, &payload.entries)?;
+            served::add_recent_entries(step, channel.id, &payload.entries)?;
         }
-        served::forget_said(step, channel.id)?;
+        served::forget_old_entries(step, channel.id)?;
         served::write_page(step, channel)?;
     }
     step.serve.insert(channel.id);
@@ -371,7 +376,7 @@ pub fn next_span(
     id: ChannelId,
     before: Option<Timestamp>,
     open: Option<Timestamp>,
-) -> Result<(Span, Option<Vec<u8>>)> {
+) -> Result<(NotificationSpan, Option<Vec<u8>>)> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
     let untils: Vec<u8> = step.db.value(sql, id)?;
     let mut used = times(&untils);

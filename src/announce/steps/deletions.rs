@@ -29,7 +29,7 @@ pub fn end_graces(step: &mut Step<'_>) -> Result<()> {
     let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.look_at <= ?1 ORDER BY d.look_at");
     for document in step.db.all::<Vec<SeenDocument>>(&sql, step.now)? {
         step.db.set_document(document.id, "look_at = NULL", ())?;
-        verify(step, &document)?;
+        request_look(step, &document)?;
     }
     Ok(())
 }
@@ -47,7 +47,7 @@ fn may_be_deleted(step: &Step<'_>, document: &SeenDocument) -> bool {
 }
 
 /// Asks for a look at a document whose grace is over: a deletion counts only after a look that follows the grace.
-fn verify(step: &mut Step<'_>, document: &SeenDocument) -> Result<()> {
+fn request_look(step: &mut Step<'_>, document: &SeenDocument) -> Result<()> {
     if !may_be_deleted(step, document) {
         return Ok(());
     }
@@ -63,7 +63,7 @@ pub fn look_at_missing(step: &mut Step<'_>, position: usize, swept: Option<Mount
         if Some(document.path.mount) == swept && document.grace_ends.is_none() {
             step.look.insert(document.path);
         } else {
-            verify(step, &document)?;
+            request_look(step, &document)?;
         }
     }
     Ok(())

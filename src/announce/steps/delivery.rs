@@ -66,7 +66,7 @@ pub fn launch(
 /// Notes what came of an attempt.
 fn note_attempt(
     step: &Step<'_>,
-    answered: &Answered<'_>,
+    answered: &AnsweredFlight<'_>,
     refusal: Option<Refusal>,
 ) -> Result<Attempt> {
     let attempt = Attempt::new(answered.flight.seq, answered.answer, refusal, step.now);
@@ -271,7 +271,7 @@ pub fn retry_due(step: &mut Step<'_>) -> Result<()> {
 // Answers.
 
 /// The answer to the notification in flight of an account.
-struct Answered<'a> {
+struct AnsweredFlight<'a> {
     account: AccountId,
     hub: Hub,
     channel: Channel,
@@ -314,7 +314,7 @@ pub fn answered(
         return Ok(());
     };
     let attempts = flight.attempts;
-    let answered = Answered {
+    let answered = AnsweredFlight {
         account,
         hub: step.hub_uri(hub)?,
         channel,
@@ -339,7 +339,7 @@ pub fn answered(
 }
 
 /// R22: takes what was in flight as told, and lets the next notification be cut from what is due now.
-fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
+fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
     let last = Attempt::new(answered.flight.seq, answered.answer, None, now);
@@ -396,7 +396,7 @@ fn accepted(step: &mut Step<'_>, answered: &Answered<'_>) -> Result<()> {
 }
 
 /// Returns half the number of entries of what is in flight, which is too large; nothing if it cannot be made smaller.
-fn half(step: &Step<'_>, answered: &Answered<'_>) -> Result<Option<usize>> {
+fn half(step: &Step<'_>, answered: &AnsweredFlight<'_>) -> Result<Option<usize>> {
     let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
     let own: Option<usize> = step.db.value(sql, answered.account)?;
     let limit = entry_limit(step, answered.account.1, own);
@@ -407,7 +407,7 @@ fn half(step: &Step<'_>, answered: &Answered<'_>) -> Result<Option<usize>> {
 }
 
 /// Withdraws a notification that is too large, so that half of it is cut.
-fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<()> {
+fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>, limit: usize) -> Result<()> {
     let (account, now) = (answered.account, step.now);
     let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
     note_attempt(step, answered, Some(refusal))?;
@@ -436,7 +436,7 @@ fn halve(step: &mut Step<'_>, answered: &Answered<'_>, limit: usize) -> Result<(
 /// Plans the retry of a notification that was not accepted: by whether the hub fails as a whole or the notification does.
 fn refused(
     step: &mut Step<'_>,
-    answered: &Answered<'_>,
+    answered: &AnsweredFlight<'_>,
     at: Timestamp,
     refusal: Refusal,
 ) -> Result<()> {

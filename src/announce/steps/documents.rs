@@ -68,7 +68,7 @@ pub struct SeenDocument {
     pub is_new_set: bool,
     /// R13: whether its first version counts as told, and whether its content is known.
     pub baseline: u8,
-    pub touched: Touched,
+    pub touched: TouchedPart,
     /// What was seen of it when its source last settled, if it has another version since; of a baseline, what counts as
     /// told.
     pub was: Option<Version>,
@@ -76,7 +76,7 @@ pub struct SeenDocument {
 
 /// What changed in a document since its source last settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Touched {
+pub enum TouchedPart {
     Nothing = 0,
     Relations = 1,
     Presence = 2,
@@ -98,8 +98,8 @@ integers! {
     Presence: |presence| *presence as i64,
         |number| nth(&[Presence::Present, Presence::Missing, Presence::Accepted, Presence::Gone], number - 1);
     Hold: |hold| *hold as i64, |number| nth(&[Hold::Free, Hold::Waiting, Hold::Expired], number);
-    Touched: |touched| *touched as i64,
-        |number| nth(&[Touched::Nothing, Touched::Relations, Touched::Presence, Touched::Version], number);
+    TouchedPart: |touched| *touched as i64,
+        |number| nth(&[TouchedPart::Nothing, TouchedPart::Relations, TouchedPart::Presence, TouchedPart::Version], number);
 }
 
 impl SeenDocument {
@@ -113,7 +113,7 @@ impl SeenDocument {
 
     /// Returns the version that was seen when its source last settled.
     fn settled(&self) -> Option<Version> {
-        if self.touched == Touched::Version {
+        if self.touched == TouchedPart::Version {
             self.was
         } else {
             self.seen()
@@ -185,7 +185,7 @@ impl<'a> Db<'a> {
 
 /// A complete document, as a look found it.
 #[derive(Debug)]
-pub struct Sighting {
+pub struct ReadDocument {
     pub id: DocId,
     pub known: KnownCandidate,
     pub parsed: Arc<Parsed>,
@@ -193,7 +193,7 @@ pub struct Sighting {
     pub at: Timestamp,
 }
 
-impl Sighting {
+impl ReadDocument {
     pub fn version(&self) -> Version {
         Version {
             capability: self.parsed.document.capability,
@@ -229,7 +229,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     }
     match look {
         Look::Document { parsed, stat } => {
-            let sighting = Sighting {
+            let sighting = ReadDocument {
                 id: known.id.map_or_else(|| step.db.add_row(&known.uri), Ok)?,
                 known,
                 parsed,
@@ -237,7 +237,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
                 at,
             };
             let is_another = |before: &&SeenDocument| {
-                !is_expected(before) && ends_aloud(step, before, &sighting.version())
+                !is_expected(before) && replaces_announced(step, before, &sighting.version())
             };
             match sighting.known.document.as_ref().filter(is_another) {
                 Some(before) => {
@@ -288,7 +288,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
 
 /// R14, R15: returns true if a version lies in the place of another document whose deletion is announced, so that that one
 /// gets the grace of what is missing. An index of several Source Descriptions is no other document.
-fn ends_aloud(step: &Step<'_>, before: &SeenDocument, found: &Version) -> bool {
+fn replaces_announced(step: &Step<'_>, before: &SeenDocument, found: &Version) -> bool {
     let mut ended = before.version;
     let was_description = ended.capability == Capability::SourceDescription;
     if was_description {
@@ -302,7 +302,7 @@ fn ends_aloud(step: &Step<'_>, before: &SeenDocument, found: &Version) -> bool {
 }
 
 /// Takes in a complete document.
-pub fn seen(step: &mut Step<'_>, sighting: Sighting) -> Result<()> {
+pub fn seen(step: &mut Step<'_>, sighting: ReadDocument) -> Result<()> {
     let known = &sighting.known;
     troubles::forget(step, known)?;
     troubles::forget_other_file(step, known)?;
@@ -315,7 +315,7 @@ pub fn seen(step: &mut Step<'_>, sighting: Sighting) -> Result<()> {
     if let Some(before) = &known.document {
         step.successors.remove(&before.id);
         if !before.is_gone() && before.version == sighting.version() {
-            return met(step, before, &sighting);
+            return confirm_version(step, before, &sighting);
         }
     } else {
         let source = &mut step.live.sources[position];
@@ -327,12 +327,12 @@ pub fn seen(step: &mut Step<'_>, sighting: Sighting) -> Result<()> {
             baseline = 2;
         }
     }
-    put(step, sighting, baseline)?;
+    take_new_version(step, sighting, baseline)?;
     step.live.sources[position].hold_document(step.db, mount)
 }
 
 /// Takes in a document in the version that is known.
-fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()> {
+fn confirm_version(step: &Step<'_>, before: &SeenDocument, sighting: &ReadDocument) -> Result<()> {
     let is_racy = later(before.stat.changed, RACY) >= before.looked;
     if before.stat == sighting.stat
         && !is_racy
@@ -351,7 +351,7 @@ fn met(step: &Step<'_>, before: &SeenDocument, sighting: &Sighting) -> Result<()
 }
 
 /// Takes in a document that is new or changed.
-fn put(step: &mut Step<'_>, sighting: Sighting, baseline: u8) -> Result<()> {
+fn take_new_version(step: &mut Step<'_>, sighting: ReadDocument, baseline: u8) -> Result<()> {
     let db = step.db;
     let version = sighting.version();
     let (id, stat, at) = (sighting.id, sighting.stat, sighting.at);
@@ -515,7 +515,7 @@ pub fn vanished(
         if before.version.is_set() {
             step.sets.entry(position).or_default().insert(before.id);
         }
-        return forget_aloud(step, &[before.id]);
+        return forget_and_report(step, &[before.id]);
     }
     let grace = step.plan.sources[position].deletion_grace;
     step.db.set_document(
@@ -574,7 +574,7 @@ fn is_expected(document: &SeenDocument) -> bool {
 
 /// Forgets documents that are no longer configured, and reports the changes of them that were due; what is in flight is
 /// still sent, unless its channel goes with its source.
-pub fn forget_aloud(step: &mut Step<'_>, documents: &[DocId]) -> Result<()> {
+pub fn forget_and_report(step: &mut Step<'_>, documents: &[DocId]) -> Result<()> {
     let mut dropped: BTreeMap<AccountId, usize> = BTreeMap::new();
     for id in documents {
         let due = step.db.all::<Vec<(AccountId, i64, bool)>>(

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::mem::take;
 
-use crate::announce::event::{Effect, Event, Fact, Now};
+use crate::announce::event::{Effect, Event, Fact, StepTime};
 use crate::announce::history::{History, recalled};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{Mode, Plan, Replaces, SourcePlan};
@@ -35,7 +35,7 @@ impl Engine {
     pub fn start(
         mut connection: Connection,
         mut plan: Plan,
-        now: Now,
+        now: StepTime,
     ) -> Result<(Engine, Vec<Effect>)> {
         let transaction = connection.transaction()?;
         let (live, effects, wake) = put_into_effect(Db(&transaction), &mut plan, now, None)?;
@@ -55,7 +55,7 @@ impl Engine {
     pub fn change_plan<T, E: From<StateError>>(
         &mut self,
         mut plan: Plan,
-        now: Now,
+        now: StepTime,
         prepare: impl FnOnce(Db<'_>, &Plan) -> Result<T, E>,
     ) -> Result<(T, Vec<Effect>), E> {
         let transaction = self.connection.transaction().map_err(StateError)?;
@@ -70,7 +70,7 @@ impl Engine {
     }
 
     /// Returns an engine for a look at a state that is left as it is: it may be read only.
-    pub fn read(connection: Connection, mut plan: Plan, now: Now) -> Result<Engine> {
+    pub fn read(connection: Connection, mut plan: Plan, now: StepTime) -> Result<Engine> {
         let db = Db(&connection);
         mounts::number(db, &mut plan)?;
         let mut live = load(db, &plan, now.wall)?;
@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// Takes a batch of events. If it fails, nothing happened, and it is to be tried again.
-    pub fn step(&mut self, events: Vec<Event>, now: Now) -> Result<Vec<Effect>> {
+    pub fn step(&mut self, events: Vec<Event>, now: StepTime) -> Result<Vec<Effect>> {
         self.step_with(events, now, |_, _| Ok(()))
     }
 
@@ -96,7 +96,7 @@ impl Engine {
     pub fn step_with(
         &mut self,
         events: Vec<Event>,
-        now: Now,
+        now: StepTime,
         beside: impl FnOnce(Db<'_>, &[Effect]) -> Result<()>,
     ) -> Result<Vec<Effect>> {
         let mut live = self.live.clone();
@@ -121,7 +121,7 @@ impl Engine {
 
     /// Takes an operator's command, and nothing that follows from it: on a state that no daemon works on, that is for the
     /// next daemon to do, and to report.
-    pub fn amend(&mut self, event: Event, now: Now) -> Result<Vec<Effect>> {
+    pub fn amend(&mut self, event: Event, now: StepTime) -> Result<Vec<Effect>> {
         let mut live = self.live.clone();
         let transaction = self.connection.transaction()?;
         let mut step = Step::new(Db(&transaction), &self.plan, &mut live, now);
@@ -141,7 +141,7 @@ impl Engine {
 fn put_into_effect(
     db: Db<'_>,
     plan: &mut Plan,
-    now: Now,
+    now: StepTime,
     before: Option<&Live>,
 ) -> Result<(Live, Vec<Effect>, Option<Timestamp>)> {
     let mut live = Live::default();
@@ -422,7 +422,7 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
             None => forgotten.push(id),
         }
     }
-    documents::forget_aloud(step, &forgotten)?;
+    documents::forget_and_report(step, &forgotten)?;
     for table in ["other_file", "trouble"] {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {

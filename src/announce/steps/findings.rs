@@ -14,7 +14,7 @@ use resourcesync::capability::Capability;
 use resourcesync::document::{Form, NotADocument};
 use resourcesync::uri::{Topic, Uri};
 
-use crate::announce::steps::documents::{SeenDocument, Touched};
+use crate::announce::steps::documents::{SeenDocument, TouchedPart};
 use crate::announce::steps::relations::{self, Lister};
 use crate::announce::steps::{Step, naming};
 use crate::state::{Db, Result};
@@ -41,14 +41,14 @@ pub enum FindingPart {
 
 /// The findings of one kind that the operator was told of lately.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ToldLately {
+pub struct RecentFindings {
     since: Timestamp,
     examples: usize,
     untold: usize,
     is_summed_up: bool,
 }
 
-impl ToldLately {
+impl RecentFindings {
     /// Returns when those that were only counted are told.
     pub fn wake(&self) -> Option<Timestamp> {
         (self.untold > 0).then(|| later(self.since, COUNTED_FOR))
@@ -207,7 +207,7 @@ fn about_members(
         }
         named += 1;
         let before = known.get(&uri).and_then(|said| parse(said));
-        if before.is_none() || list.touched == Touched::Version {
+        if before.is_none() || list.touched == TouchedPart::Version {
             step.explain.extend(plan.path_of(&uri));
         }
         let set = list.uri.clone();
@@ -257,7 +257,7 @@ pub fn without_topic(step: &Step<'_>, position: usize, free: &BTreeSet<Topic>) -
 
 /// Tells the operator of findings and broken documents that have lasted: three examples of each kind and the number of the
 /// others, and then nothing of that kind for a while.
-pub fn tell(step: &mut Step<'_>) -> Result<()> {
+pub fn report_lasting(step: &mut Step<'_>) -> Result<()> {
     let broken = std::mem::take(&mut step.broken).into_iter();
     let broken = broken.map(|(position, fact)| (position, "broken", 1, fact));
     let mut found: Vec<(usize, &str, usize, Fact)> = broken.collect();
@@ -296,9 +296,9 @@ pub fn tell(step: &mut Step<'_>) -> Result<()> {
         let told = told.or_default();
         // It is new, or its time is over.
         if later(told.since, COUNTED_FOR) <= step.now && told.untold == 0 {
-            *told = ToldLately {
+            *told = RecentFindings {
                 since: step.now,
-                ..ToldLately::default()
+                ..RecentFindings::default()
             };
         }
         if told.examples < EXAMPLES && count == 1 {

@@ -56,7 +56,7 @@ impl FromRow for Option<LeftEntries> {
 
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
 /// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
-pub fn compared(step: &Step<'_>, set: &ChangeSet) -> Result<ListKind> {
+pub fn next_list_kind(step: &Step<'_>, set: &ChangeSet) -> Result<ListKind> {
     let plan = step.plan_of(set.source);
     if !plan.is_some_and(|plan| plan.changes_from_resource_lists) {
         return Ok(ListKind::ChangeLists);
@@ -229,7 +229,7 @@ fn has_other_inventory(step: &Step<'_>, set: &ChangeSet, lists: &[ListToRead]) -
 
 /// Returns true if something may be fresh in the lists of a set.
 pub fn has_fresh(step: &Step<'_>, set: &ChangeSet) -> Result<bool> {
-    match compared(step, set)? {
+    match next_list_kind(step, set)? {
         ListKind::ChangeLists => Ok(!change_lists(step, set)?.is_empty()),
         ListKind::ResourceLists => match inventory(step, set)? {
             Some(lists) => has_other_inventory(step, set, &lists),
@@ -312,7 +312,12 @@ pub fn take(step: &Step<'_>, set: &ChangeSet, taken: &TakenList, is_partial: boo
 
 /// Notes what is wrong with the entries of a list that was read. What rounds find in one version of it adds up; entries that
 /// do not count are reported as far as they are more than in the version before: most of them stand there in every version.
-pub fn find_odd(step: &mut Step<'_>, position: usize, set: DocId, taken: &TakenList) -> Result<()> {
+pub fn note_entry_findings(
+    step: &mut Step<'_>,
+    position: usize,
+    set: DocId,
+    taken: &TakenList,
+) -> Result<()> {
     let list = taken.version.id;
     let sql = "SELECT skipped FROM change_list WHERE set_id = ?1 AND list = ?2";
     let skipped: usize = step.db.value(sql, (set, list))?;
@@ -362,7 +367,7 @@ pub fn find_odd(step: &mut Step<'_>, position: usize, set: DocId, taken: &TakenL
 }
 
 /// Forgets the Resource Lists that an inventory does not have any more.
-pub fn keep_only(step: &Step<'_>, set: DocId, lists: &[TakenList]) -> Result<()> {
+pub fn forget_other_lists(step: &Step<'_>, set: DocId, lists: &[TakenList]) -> Result<()> {
     let kept = lists.iter().map(|taken| taken.version.id).collect();
     for list in known_inventory(step, set)?.difference(&kept) {
         let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
@@ -393,7 +398,7 @@ pub fn note_seen(step: &mut Step<'_>, position: usize, affected: &BTreeSet<DocId
     let mut known = Vec::new();
     if !step.live.sources[position].has_settled {
         for id in step.db.all::<Vec<DocId>>(sets, source)? {
-            note_first(step, position, id)?;
+            make_round_due(step, position, id)?;
         }
         known = step.db.all::<Vec<DocId>>(
             "SELECT DISTINCT l.list FROM change_set s CROSS JOIN change_list l ON l.set_id = s.id WHERE s.source = ?1",
@@ -407,7 +412,7 @@ pub fn note_seen(step: &mut Step<'_>, position: usize, affected: &BTreeSet<DocId
 }
 
 /// Makes a round of a set due when its source settles first.
-fn note_first(step: &mut Step<'_>, position: usize, id: DocId) -> Result<()> {
+fn make_round_due(step: &mut Step<'_>, position: usize, id: DocId) -> Result<()> {
     let Some(mut set) = change_sets::load(step, id)? else {
         return Ok(());
     };

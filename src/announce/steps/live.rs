@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use resourcesync::document::NotADocument;
 use resourcesync::uri::Hub;
 
-use crate::announce::steps::findings::ToldLately;
-use crate::announce::steps::mounts::KnownMount;
+use crate::announce::steps::findings::RecentFindings;
+use crate::announce::steps::mounts::LiveMount;
 use crate::state::{DocId, HubId};
 
 #[derive(Debug, Clone, Default)]
@@ -50,7 +50,7 @@ pub struct LiveSource {
     /// The number of its row.
     pub id: i64,
     /// Shared with the state before the step until the step changes one.
-    pub mounts: BTreeMap<MountId, Arc<KnownMount>>,
+    pub mounts: BTreeMap<MountId, Arc<LiveMount>>,
     /// True while so much is missing that no deletion is believed.
     pub is_mass: bool,
     /// Documents that are missing with a file system that is not mounted, and its directories.
@@ -65,7 +65,7 @@ pub struct LiveSource {
     /// Capability Lists that the configuration names (R7).
     pub configured: Arc<BTreeSet<DocId>>,
     /// The kinds of findings that the operator was told of lately.
-    pub told: BTreeMap<&'static str, ToldLately>,
+    pub told: BTreeMap<&'static str, RecentFindings>,
     /// The wrong `url`s of mounts that it was told of.
     pub wrong_urls: BTreeSet<Finding>,
     /// The first file that was read in this run and is no document, and why.
@@ -73,7 +73,7 @@ pub struct LiveSource {
 }
 
 impl LiveSource {
-    pub fn mount_mut(&mut self, id: MountId) -> Option<&mut KnownMount> {
+    pub fn mount_mut(&mut self, id: MountId) -> Option<&mut LiveMount> {
         self.mounts.get_mut(&id).map(Arc::make_mut)
     }
 }
@@ -101,7 +101,7 @@ impl Live {
     }
 
     /// Returns a mount, with the position of its source.
-    pub fn mount_mut(&mut self, id: MountId) -> Option<(usize, &mut KnownMount)> {
+    pub fn mount_mut(&mut self, id: MountId) -> Option<(usize, &mut LiveMount)> {
         let mut sources = self.sources.iter_mut().enumerate();
         sources.find_map(|(position, source)| Some((position, source.mount_mut(id)?)))
     }

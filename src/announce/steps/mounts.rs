@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use crate::announce::candidates::Candidates;
+use crate::announce::candidates::CandidateGlobs;
 use crate::announce::event::Fact;
 use crate::announce::observation::{
     DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, UnreadableDirectory,
@@ -16,7 +16,7 @@ use resourcesync::uri::Uri;
 
 use crate::announce::steps::baseline::{Baseline, SweptCandidates};
 use crate::announce::steps::live::LiveSource;
-use crate::announce::steps::nested::{Below, NestedFileSystems, tops_of};
+use crate::announce::steps::nested::{BelowState, NestedFileSystems, tops_of};
 use crate::announce::steps::{Step, change_sets, deletions, documents};
 use crate::state::{Db, DocId, Result};
 
@@ -24,7 +24,7 @@ use crate::state::{Db, DocId, Result};
 ///
 /// Once its root held documents, another directory in its place is taken for the mount only if it holds something.
 #[derive(Debug, Clone)]
-pub struct KnownMount {
+pub struct LiveMount {
     pub plan: MountPlan,
     /// The number of its source's row.
     source: i64,
@@ -53,7 +53,7 @@ pub enum MountState {
     Absent,
 }
 
-impl KnownMount {
+impl LiveMount {
     /// Returns true if a directory is there in its place, but is empty, so that the mount is absent.
     pub fn is_empty(&self) -> bool {
         self.doubt.is_some() && self.state == MountState::Absent
@@ -134,7 +134,7 @@ pub fn load(
     source: &SourcePlan,
     source_id: i64,
     wall: Timestamp,
-) -> Result<BTreeMap<MountId, Arc<KnownMount>>> {
+) -> Result<BTreeMap<MountId, Arc<LiveMount>>> {
     let mut mounts = BTreeMap::new();
     for plan in &source.mounts {
         let (identity, (baselined, held_document, swept), globs, unseen) =
@@ -149,7 +149,7 @@ pub fn load(
             "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1",
             plan.id,
         )?;
-        let mount = KnownMount {
+        let mount = LiveMount {
             plan: plan.clone(),
             source: source_id,
             identity,
@@ -180,12 +180,12 @@ pub fn load(
 fn swept_candidates(
     globs: Option<(String, String)>,
     unseen: Option<String>,
-    configured: (&Candidates, &Vec<Uri>),
+    configured: (&CandidateGlobs, &Vec<Uri>),
 ) -> Option<SweptCandidates> {
     let (include, exclude) = globs?;
     let include = serde_json::from_str(&include).ok()?;
     let exclude = serde_json::from_str(&exclude).ok()?;
-    let candidates = Candidates::new(include, exclude).ok()?;
+    let candidates = CandidateGlobs::new(include, exclude).ok()?;
     let (inside, unread) = serde_json::from_str(&unseen?).ok()?;
     Some(SweptCandidates {
         are_configured: (&candidates, &inside) == configured,
@@ -401,14 +401,14 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
 }
 
 /// Returns what is known of the documents below a directory of a mount.
-fn below(db: Db<'_>, id: MountId, top: &[u8]) -> Result<Below> {
+fn below(db: Db<'_>, id: MountId, top: &[u8]) -> Result<BelowState> {
     let [from, to] = [b'/', b'0'].map(|end| [top, &[end]].concat());
     let found = db.all::<Vec<(u8, bool)>>(
         "SELECT d.presence, EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) FROM document d \
          WHERE d.mount = ?1 AND d.path >= ?2 AND d.path < ?3 AND d.presence BETWEEN 1 AND 3",
         (id, from, to),
     )?;
-    Ok(Below {
+    Ok(BelowState {
         is_any_known: !found.is_empty(),
         is_any_seen: found.contains(&(1, false)),
         are_missing: found.iter().any(|(presence, _)| *presence == 2),

@@ -17,7 +17,7 @@ const MAX_MEMBERS: usize = 2_000;
 /// The numbers of entries of Capability Lists and Source Descriptions that name a document of one mount, by the prefix
 /// that they name it by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Naming {
+pub struct PrefixCounts {
     /// Entries that name one as the mount is configured.
     pub as_configured: usize,
     /// Entries whose end is the path of one, by what comes before that.
@@ -28,7 +28,7 @@ pub struct Naming {
 pub fn wrong_urls(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeMap<MountId, Finding>> {
     let mut wrong = BTreeMap::new();
     for mount in &plan.mounts {
-        if let Some(named) = Naming::of(db, plan, mount)?.contradiction() {
+        if let Some(named) = PrefixCounts::of(db, plan, mount)?.contradiction() {
             let (url, named) = (mount.prefix.clone(), named.clone());
             wrong.insert(mount.id, Finding::WrongUrl { url, named });
         }
@@ -36,15 +36,15 @@ pub fn wrong_urls(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeMap<MountId, Fin
     Ok(wrong)
 }
 
-impl Naming {
+impl PrefixCounts {
     /// Counts the entries of the lists of a mount.
-    pub fn of(db: Db<'_>, plan: &SourcePlan, mount: &MountPlan) -> Result<Naming> {
+    pub fn of(db: Db<'_>, plan: &SourcePlan, mount: &MountPlan) -> Result<PrefixCounts> {
         let lists = db.all::<Vec<(DocId, Uri)>>(
             "SELECT d.id, d.uri FROM source s CROSS JOIN document d ON d.source = s.id WHERE s.name = ?1 \
              AND d.capability IN (0, 1) AND d.presence BETWEEN 1 AND 3 LIMIT ?2",
             (&plan.name, MAX_LISTS),
         )?;
-        let mut naming = Naming::default();
+        let mut naming = PrefixCounts::default();
         let mut members = 0;
         let lists = lists.into_iter();
         for (list, _) in lists.filter(|(_, uri)| uri.is_below(&mount.prefix)) {

@@ -22,19 +22,19 @@ pub struct NestedRow {
 from_row! { NestedRow { device, is_link, is_away } }
 
 /// The stored rows of one mount.
-pub type Rows = BTreeMap<Arc<[u8]>, NestedRow>;
+pub type NestedRows = BTreeMap<Arc<[u8]>, NestedRow>;
 /// The file systems below the root of one mount, by their paths from there.
-pub type Found = BTreeMap<Arc<[u8]>, NestedFileSystem>;
+pub type FoundFileSystems = BTreeMap<Arc<[u8]>, NestedFileSystem>;
 
 /// The file systems below the root of one mount: those that held documents, and those that this run found.
 #[derive(Debug, Clone, Default)]
 pub struct NestedFileSystems {
     /// File systems that held documents.
-    pub rows: Rows,
+    pub rows: NestedRows,
     /// True if a sweep noted them: those that are not among them came later.
     pub are_noted: bool,
     /// Nothing until the tree has told of them.
-    pub found: Option<Found>,
+    pub found: Option<FoundFileSystems>,
     /// Paths of file systems that differ from their rows since the last sweep. Until the next one has ended, they count
     /// as away.
     pub undecided: BTreeSet<Arc<[u8]>>,
@@ -42,7 +42,7 @@ pub struct NestedFileSystems {
 
 /// State of the documents below one directory.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Below {
+pub struct BelowState {
     pub is_any_known: bool,
     /// True if one of them is there, and can be read.
     pub is_any_seen: bool,
@@ -55,7 +55,7 @@ impl NestedFileSystems {
     /// none came.
     pub fn find(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
         let found = found.into_iter().map(|it| (Arc::clone(&it.below), it));
-        let found: Found = found.collect();
+        let found: FoundFileSystems = found.collect();
         let mut undecided: BTreeSet<Arc<[u8]>> = differing(&self.rows, &found).collect();
         if self.are_noted {
             // A link may lead elsewhere at any time: it hides nothing.
@@ -80,7 +80,7 @@ impl NestedFileSystems {
 
     /// Decides which are away, once everything below the root was looked at: `below` says what lies below a directory.
     /// Before the first time, the rows are not complete: nobody noted where file systems begin.
-    pub fn decide<E>(&mut self, below: impl Fn(&[u8]) -> Result<Below, E>) -> Result<(), E> {
+    pub fn decide<E>(&mut self, below: impl Fn(&[u8]) -> Result<BelowState, E>) -> Result<(), E> {
         let is_first = !std::mem::replace(&mut self.are_noted, true);
         let Some(found) = &self.found else {
             return Ok(());
@@ -99,7 +99,7 @@ impl NestedFileSystems {
         for (top, row) in std::mem::take(&mut self.rows) {
             let there = found.get(&top);
             let below = if row.device == there.map(|there| there.device) {
-                Below::default()
+                BelowState::default()
             } else {
                 below(&top)?
             };
@@ -126,14 +126,18 @@ impl NestedFileSystems {
 }
 
 /// Returns the directories where another file system is than the one of their row, or none.
-fn differing(rows: &Rows, found: &Found) -> impl Iterator<Item = Arc<[u8]>> {
+fn differing(rows: &NestedRows, found: &FoundFileSystems) -> impl Iterator<Item = Arc<[u8]>> {
     let device = |top: &[u8]| found.get(top).map(|found| found.device);
     let differs = move |top: &&Arc<[u8]>| rows[*top].device != device(top);
     rows.keys().filter(differs).cloned()
 }
 
 /// Returns the row of a directory after a sweep; nothing if there is nothing to keep of it.
-fn decided(row: NestedRow, found: Option<&NestedFileSystem>, below: Below) -> Option<NestedRow> {
+fn decided(
+    row: NestedRow,
+    found: Option<&NestedFileSystem>,
+    below: BelowState,
+) -> Option<NestedRow> {
     let away = NestedRow {
         is_away: true,
         ..row

@@ -6,7 +6,7 @@ use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::documents::{self, COLUMNS, SeenDocument, Touched};
+use crate::announce::steps::documents::{self, COLUMNS, SeenDocument, TouchedPart};
 use crate::announce::steps::findings::{self, FindingPart};
 use crate::announce::steps::{Step, lists, owed};
 use crate::state::{DocId, Result, from_row};
@@ -152,7 +152,7 @@ fn rejoin(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
     for id in all {
         let document = step.db.document(id)?;
         // What has not settled is decided with the rest of its step.
-        documents.extend(document.filter(|it| !it.is_gone() && it.touched == Touched::Nothing));
+        documents.extend(document.filter(|it| !it.is_gone() && it.touched == TouchedPart::Nothing));
         documents::touch(step, id)?;
     }
     documents.sort_by_key(|document| document.version.form != Form::Index);

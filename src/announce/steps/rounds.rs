@@ -2,7 +2,7 @@
 //! C11, C20, C27).
 
 use crate::announce::changes::inventory::DeletionRules;
-use crate::announce::changes::round::{ROUND, TakeOutcome, TakeRequest, Taken, TakenRound};
+use crate::announce::changes::round::{ROUND, RoundAnswer, RoundOutcome, RoundRequest, Taken};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
 use jiff::Timestamp;
@@ -60,7 +60,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
         set.skip(now);
         return Ok(set.triggers.map(|_| now));
     };
-    let kind = lists::compared(step, set)?;
+    let kind = lists::next_list_kind(step, set)?;
     let window = &step.plan.window;
     let due = set.due_at(kind, window).unwrap_or(now);
     if due > now {
@@ -102,7 +102,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
     step.live.last_round += 1;
     set.round = Some(step.live.last_round);
     (set.triggers, set.not_before) = (None, None);
-    step.take.push(TakeRequest {
+    step.take.push(RoundRequest {
         set: step.db.uri_of(set.id)?,
         round: step.live.last_round,
         after: set.last_round,
@@ -121,7 +121,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
 }
 
 /// Ends a round with what it found.
-pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
+pub fn end(step: &mut Step<'_>, answer: RoundAnswer) -> Result<()> {
     let now = step.now;
     let id = step.db.id_of(&answer.set)?;
     let set = id.map(|id| change_sets::load(step, id)).transpose()?;
@@ -141,24 +141,24 @@ pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
         return set.save(step);
     };
     let reason = match answer.outcome {
-        TakeOutcome::Taken(taken) => {
+        RoundOutcome::Taken(taken) => {
             (set.last_round, set.delays) = (Some(answer.round), 0);
-            log(step, position, &mut set, &channel, *taken)?;
+            save_round(step, position, &mut set, &channel, *taken)?;
             return set.save(step);
         }
-        TakeOutcome::Stale(stale) => {
+        RoundOutcome::Stale(stale) => {
             let reported = lists::note_stale(step, &mut set, stale)?;
             reported.first().map(|list| {
                 format!("{list} changes whenever it is read, or is not the version that was seen")
             })
         }
-        TakeOutcome::Unreadable(stale, reason) => {
+        RoundOutcome::Unreadable(stale, reason) => {
             // Lists that could not be read were not seen either.
             set.watched_since = None;
             lists::note_stale(step, &mut set, stale)?;
             Some(reason)
         }
-        TakeOutcome::Failed(reason) => {
+        RoundOutcome::Failed(reason) => {
             set.watched_since = None;
             Some(reason)
         }
@@ -175,7 +175,7 @@ pub fn end(step: &mut Step<'_>, answer: TakenRound) -> Result<()> {
 }
 
 /// Saves what a round took, and cuts what is fresh into notifications on a channel.
-fn log(
+fn save_round(
     step: &mut Step<'_>,
     position: usize,
     set: &mut ChangeSet,
@@ -200,7 +200,7 @@ fn log(
     }
     let has_more = taken.has_more || set.learned.is_none();
     if is_inventory {
-        lists::keep_only(step, set.id, &taken.lists)?;
+        lists::forget_other_lists(step, set.id, &taken.lists)?;
     }
     for list in &taken.lists {
         // Of one that is still learned only that it is there.
@@ -246,7 +246,7 @@ fn log(
         change_log::cut(step, channel, &mut taken)?;
     }
     for list in &taken.lists {
-        lists::find_odd(step, position, set.id, list)?;
+        lists::note_entry_findings(step, position, set.id, list)?;
     }
     Ok(())
 }

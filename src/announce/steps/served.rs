@@ -12,20 +12,22 @@ use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use resourcesync::uri::Uri;
 use websub::topics::TopicPage;
 
-use crate::announce::steps::channels::{Channel, channel, is_name_only, listening};
-use crate::announce::steps::cut::{Announced, announced, next_span, overhead, up, waiting_since};
+use crate::announce::steps::channels::{Channel, active_hubs, channel, is_name_only};
+use crate::announce::steps::cut::{
+    AnnouncedEntries, announced, next_span, overhead, up, waiting_since,
+};
 use crate::announce::steps::{Step, change_log};
 use crate::state::{ChannelId, HubId, Result, columns, from_row};
 
 /// Returns the hubs of a channel that fetch its topic.
-pub fn pinged(step: &Step<'_>, id: ChannelId) -> Result<Vec<HubId>> {
+pub fn fetching_hubs(step: &Step<'_>, id: ChannelId) -> Result<Vec<HubId>> {
     let sql = "SELECT hub FROM account WHERE channel = ?1";
     let mut hubs: Vec<HubId> = step.db.all(sql, id)?;
     hubs.retain(|hub| step.mode(*hub) == Some(Mode::Ping));
     Ok(hubs)
 }
 
-pub fn say(step: &Step<'_>, id: ChannelId, entries: &[Entry]) -> Result<()> {
+pub fn add_recent_entries(step: &Step<'_>, id: ChannelId, entries: &[Entry]) -> Result<()> {
     for entry in entries {
         step.db.run(
             "INSERT INTO said VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (channel, uri, change, capability) DO UPDATE SET \
@@ -36,7 +38,7 @@ pub fn say(step: &Step<'_>, id: ChannelId, entries: &[Entry]) -> Result<()> {
     Ok(())
 }
 
-fn said(step: &Step<'_>, id: ChannelId) -> Result<Vec<(Timestamp, Entry)>> {
+fn recent_entries(step: &Step<'_>, id: ChannelId) -> Result<Vec<(Timestamp, Entry)>> {
     step.db.all(
         "SELECT at, uri, change, capability, datetime, index_uri FROM said WHERE channel = ?1 ORDER BY datetime, uri",
         id,
@@ -56,7 +58,7 @@ columns! {
 /// Returns the documents in flight to hubs that fetch the topic, and those of accepted pings which they have not fetched.
 fn flying(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<Uri>> {
     let mut flying = BTreeSet::new();
-    for hub in pinged(step, id)? {
+    for hub in fetching_hubs(step, id)? {
         flying.extend(step.db.all::<Vec<Uri>>(
             "SELECT d.uri FROM flight_entry f CROSS JOIN document d ON d.id = f.document WHERE f.channel = ?1 AND f.hub = ?2 \
              UNION SELECT d.uri FROM unfetched u CROSS JOIN document d ON d.id = u.document WHERE u.channel = ?1 AND u.hub = ?2",
@@ -67,10 +69,10 @@ fn flying(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<Uri>> {
 }
 
 /// Forgets entries that were announced before the topic's window, and those beyond the limit, unless they are on their way.
-pub fn forget_said(step: &Step<'_>, id: ChannelId) -> Result<()> {
+pub fn forget_old_entries(step: &Step<'_>, id: ChannelId) -> Result<()> {
     let owed = flying(step, id)?;
     let oldest = earlier(step.now, step.plan.topic_window);
-    let all = said(step, id)?;
+    let all = recent_entries(step, id)?;
     let is_kept = |(at, entry): &&(_, Entry)| *at >= oldest || owed.contains(&entry.uri);
     let kept = all.iter().filter(is_kept).count();
     let mut beyond = kept.saturating_sub(step.plan.window.max_entries);
@@ -93,9 +95,9 @@ fn key(entry: &Entry) -> (Uri, ChangeKind, Capability) {
 }
 
 /// Returns the content of a topic that is fetched, and the time until which the hubs that fetch it have all.
-fn content(step: &Step<'_>, channel: &Channel) -> Result<Announced> {
+fn content(step: &Step<'_>, channel: &Channel) -> Result<AnnouncedEntries> {
     let window = &step.plan.window;
-    let hubs = pinged(step, channel.id)?;
+    let hubs = fetching_hubs(step, channel.id)?;
     let max = window.max_entries;
     let mut open: Option<Timestamp> = None;
     let mut foretold: BTreeMap<(Uri, ChangeKind, Capability), Entry> = BTreeMap::new();
@@ -113,7 +115,7 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<Announced> {
     let mut foretold: Vec<Entry> = foretold.into_values().collect();
     foretold.sort_by_key(|entry| entry.datetime);
     let flying = flying(step, channel.id)?;
-    let said = said(step, channel.id)?;
+    let said = recent_entries(step, channel.id)?;
     let newest_first = said.iter().rev().map(|(_, entry)| entry);
     let (on_their_way, before): (Vec<&Entry>, Vec<&Entry>) =
         newest_first.partition(|entry| flying.contains(&entry.uri));
@@ -129,11 +131,11 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<Announced> {
     let remembered = earlier(step.now, step.plan.topic_window);
     let fetched: Option<Vec<Timestamp>> = untils.into_iter().collect();
     let fetched = fetched.and_then(|untils| untils.into_iter().min());
-    Ok(Announced {
+    Ok(AnnouncedEntries {
         entries,
         before: fetched.filter(|before| has_all_said && *before >= remembered),
         open,
-        ..Announced::default()
+        ..AnnouncedEntries::default()
     })
 }
 
@@ -179,7 +181,7 @@ pub fn write_page(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 /// Serves what a hub that fetches is due and cannot be told yet, if its topic does not have it.
 pub fn serve_what_waits(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let mut is_due = false;
-    for hub in pinged(step, channel.id)? {
+    for hub in fetching_hubs(step, channel.id)? {
         is_due |= step.db.exists(
             "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL",
             (channel.id, hub),
@@ -219,13 +221,13 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
     if is_name_only(step.db, step.plan, step.live, &channel)? {
         return Ok(None);
     }
-    let is_pinged = !pinged(step, id)?.is_empty();
+    let is_pinged = !fetching_hubs(step, id)?.is_empty();
     let body = match channel.kind {
         ChannelKind::Framework => framework_body(step, id, is_pinged)?,
         ChannelKind::Change => change_log::topic_body(step, id)?,
     };
     let mut hubs = Vec::new();
-    for hub in listening(step.db, id)? {
+    for hub in active_hubs(step.db, id)? {
         if step.mode(hub) != Some(Mode::Broker) {
             hubs.push(step.hub_uri(hub)?);
         }

@@ -5,10 +5,10 @@ use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::announce::changes::round::TakeRequest;
+use crate::announce::changes::round::RoundRequest;
 use crate::announce::delivery::Submission;
-use crate::announce::difference::Permission;
-use crate::announce::event::{DropCause, Effect, Event, Fact, Now};
+use crate::announce::difference::AnnounceConditions;
+use crate::announce::event::{DropCause, Effect, Event, Fact, StepTime};
 use crate::announce::history::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::announce::observation::DocumentPath;
 use crate::announce::plan::{Mode, Plan, SourcePlan};
@@ -17,8 +17,8 @@ use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::announce::steps::channels::Channel;
-use crate::announce::steps::documents::{COLUMNS, SeenDocument, Sighting, Touched};
-use crate::announce::steps::findings::ToldLately;
+use crate::announce::steps::documents::{COLUMNS, ReadDocument, SeenDocument, TouchedPart};
+use crate::announce::steps::findings::RecentFindings;
 use crate::announce::steps::live::{Live, LiveSource};
 use crate::announce::steps::{
     change_sets, channels, cut, deletions, delivery, documents, fetches, findings, lists, mounts,
@@ -38,7 +38,7 @@ pub struct Step<'a> {
     pub now: Timestamp,
     pub wall: Timestamp,
     /// Documents that looks did not find, with those that were found at their paths (R14).
-    pub successors: BTreeMap<DocId, Option<Sighting>>,
+    pub successors: BTreeMap<DocId, Option<ReadDocument>>,
     /// Documents to weigh at the end of the settling, besides those that are touched.
     pub weigh: BTreeSet<DocId>,
     /// Sets that lacked a topic which is free now, or are no longer configured.
@@ -61,13 +61,13 @@ pub struct Step<'a> {
     pub serve: BTreeSet<ChannelId>,
     pub withdraw: BTreeSet<Topic>,
     pub submit: Vec<Submission>,
-    pub take: Vec<TakeRequest>,
+    pub take: Vec<RoundRequest>,
     pub look: BTreeSet<DocumentPath>,
     pub explain: BTreeSet<DocumentPath>,
 }
 
 impl<'a> Step<'a> {
-    pub fn new(db: Db<'a>, plan: &'a Plan, live: &'a mut Live, now: Now) -> Step<'a> {
+    pub fn new(db: Db<'a>, plan: &'a Plan, live: &'a mut Live, now: StepTime) -> Step<'a> {
         Step {
             db,
             plan,
@@ -106,9 +106,9 @@ impl<'a> Step<'a> {
     }
 
     /// Returns what may be announced of a document of a source.
-    pub fn permission(&self, source: i64, archived: bool) -> Permission {
+    pub fn permission(&self, source: i64, archived: bool) -> AnnounceConditions {
         let plan = self.plan_of(source);
-        Permission {
+        AnnounceConditions {
             archived,
             all_deletions: plan.is_some_and(|plan| plan.announce_all_deletions),
         }
@@ -214,7 +214,7 @@ impl<'a> Step<'a> {
         cut::open_windows(self)?;
         cut::cut_ready(self)?;
         if is_due {
-            findings::tell(self)?;
+            findings::report_lasting(self)?;
         }
         delivery::dispatch(self)?;
         save_time(self.db, self.now, self.wall)
@@ -366,7 +366,7 @@ impl<'a> Step<'a> {
         relations::each_touched(self, position, may_be_due, |step, touched| {
             let document = touched.document;
             step.weigh.remove(&document.id);
-            let is_changed = document.touched >= Touched::Presence;
+            let is_changed = document.touched >= TouchedPart::Presence;
             owed::weigh(step, document, is_changed)
         })?;
         for document in take(&mut self.weigh) {
@@ -494,7 +494,7 @@ impl<'a> Step<'a> {
         let told = self.live.sources.iter().flat_map(|it| it.told.values());
         let hubs = self.live.hubs.values();
         let wakes = hubs.filter_map(|live| live.queue.wake(self.now));
-        let wakes = wakes.chain(told.filter_map(ToldLately::wake));
+        let wakes = wakes.chain(told.filter_map(RecentFindings::wake));
         Ok(next.into_iter().chain(wakes).min())
     }
 }

@@ -31,7 +31,7 @@ use crate::state::{self, lock};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Replies of topics and hubs.
-struct Answers {
+struct ProbeReplies {
     topics: Vec<(ExpectedTopic, Option<TopicReplies>)>,
     hubs: Vec<hub::HubProbe>,
     brokers: Vec<Diagnostic>,
@@ -52,7 +52,7 @@ pub(super) fn sections(
     let mounts = plan.sources.iter().flat_map(|source| &source.mounts);
     let mounts: Vec<_> = mounts.map(|mount| &mount.prefix).collect();
     let topics = channels.iter().map(|channel| &channel.topic);
-    let mut of_topics = topic::reach(topics, &plan.hubs, &mounts);
+    let mut of_topics = topic::reachability(topics, &plan.hubs, &mounts);
 
     let (is_running, note) = is_running(&config.state_dir);
     of_topics.extend(note);
@@ -75,7 +75,7 @@ pub(super) fn sections(
     let embedded = embedded.map(|embedded| embedded.hub.clone());
     let embedded = embedded.filter(|hub| is_running && is_known(hub.as_str()));
     let agreements = if is_running {
-        agreements(&expected, &hubs)?
+        acceptance_problems(&expected, &hubs)?
     } else {
         Vec::new()
     };
@@ -86,7 +86,7 @@ pub(super) fn sections(
     let mut of_hubs = unverified;
     let judged = answers.hubs.iter();
     of_hubs.extend(judged.filter_map(|asked| hub::diagnostic(asked, &configured)));
-    of_hubs.extend(told(scan)?);
+    of_hubs.extend(delivery_problems(scan)?);
     of_hubs.extend(agreements);
     let judged = answers.embedded.iter();
     of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get, "public_url")));
@@ -100,7 +100,7 @@ pub(super) fn sections(
 }
 
 /// Finds out if hubs that are `rsnotify hub` would accept the notifications of these topics.
-fn agreements(
+fn acceptance_problems(
     expected: &[ExpectedTopic],
     hubs: &[PublishSettings],
 ) -> anyhow::Result<Vec<Diagnostic>> {
@@ -117,7 +117,7 @@ fn agreements(
         let topics = topics.map(|topic| topic.topic.clone()).collect();
         (settings.clone(), topics)
     });
-    let answers = block_on(probe::agreements(asked.collect()))?;
+    let answers = block_on(probe::topic_check_replies(asked.collect()))?;
     let answers = hubs.iter().zip(answers).filter_map(|(settings, answer)| {
         let probe::Agreement { status, reason } = answer?;
         let is_certain = status == 401 || is_advertised(&settings.hub);
@@ -179,7 +179,7 @@ fn ask(
     brokers: Vec<BrokerSettings>,
     embedded: Option<Hub>,
     channels: &[ChannelView],
-) -> anyhow::Result<Answers> {
+) -> anyhow::Result<ProbeReplies> {
     let topics = expected
         .iter()
         .map(|expected| expected.topic.clone())
@@ -207,7 +207,7 @@ fn ask(
             head,
         });
     let prepared = "cannot prepare requests";
-    Ok(Answers {
+    Ok(ProbeReplies {
         topics: expected
             .into_iter()
             .zip(replies.context(prepared)?)
@@ -244,7 +244,7 @@ async fn probed(brokers: Vec<BrokerSettings>) -> Vec<Diagnostic> {
 }
 
 /// Diagnoses the delivery of the last notifications, by the saved state.
-fn told(scan: &OneShotScan) -> state::Result<Vec<Diagnostic>> {
+fn delivery_problems(scan: &OneShotScan) -> state::Result<Vec<Diagnostic>> {
     let status = report::outline(&scan.reader())?;
     let hubs = status.hubs();
     let troubles = hubs.iter().flat_map(|summary| {
@@ -255,7 +255,7 @@ fn told(scan: &OneShotScan) -> state::Result<Vec<Diagnostic>> {
 }
 
 /// Compares the clocks of all that answered with ours.
-fn clocks(answers: &Answers) -> Vec<Diagnostic> {
+fn clocks(answers: &ProbeReplies) -> Vec<Diagnostic> {
     let of_topics = answers.topics.iter().flat_map(|(expected, replies)| {
         let replies = replies.iter();
         let answered = replies.flat_map(|replies| [Some(&replies.head), replies.get.as_ref()]);

@@ -2,18 +2,18 @@
 
 use clap::{CommandFactory, Parser};
 
-use super::{Command, Options};
+use super::{Command, CommandLine};
 use crate::config::log::{LogFormat, LogLevel};
 use crate::config::overrides::Overrides;
 
 #[test]
 fn the_command_line_is_consistent() {
-    Options::command().debug_assert();
+    CommandLine::command().debug_assert();
 }
 
 #[test]
 fn every_flag_has_the_environment_variable_of_its_name() {
-    let mut command = Options::command();
+    let mut command = CommandLine::command();
     command.build();
     let mut commands = vec![&command];
     while let Some(command) = commands.pop() {
@@ -43,7 +43,7 @@ fn every_flag_has_the_environment_variable_of_its_name() {
 fn flags_become_overrides() {
     let line = "rsnotify run --root a --url http://e.org/ --hub http://h.example/ --state-dir s \
                 --listen l --admin-listen al --public-url p --log-format json --config c --log-level debug --dry-run";
-    let options = Options::try_parse_from(line.split_whitespace()).unwrap();
+    let options = CommandLine::try_parse_from(line.split_whitespace()).unwrap();
     assert_eq!(options.config, Some("c".into()));
 
     let Command::Run(run) = options.command else {
@@ -98,7 +98,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify --config c listen --broker b --destination d --selector s --durable n --strict --json --exec cat",
     ] {
         assert!(
-            Options::try_parse_from(line.split_whitespace()).is_ok(),
+            CommandLine::try_parse_from(line.split_whitespace()).is_ok(),
             "{line}"
         );
     }
@@ -127,7 +127,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify listen t --xml --json",
         "rsnotify listen t --xml --state f",
     ] {
-        let error = Options::try_parse_from(line.split_whitespace()).unwrap_err();
+        let error = CommandLine::try_parse_from(line.split_whitespace()).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{line}");
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::resend::resources::{List, ListVersion, Set};
+use crate::cli::resend::resources::{ListVersion, SetList, SetLists};
 use crate::state::open::create_directory;
 
 const VERSION: u32 = 1;
@@ -51,7 +51,7 @@ pub struct PositionFile {
 
 impl ResendPosition {
     /// Returns true if a list is done.
-    pub fn is_after(&self, set: &Set, list: &List) -> bool {
+    pub fn is_after(&self, set: &SetLists, list: &SetList) -> bool {
         self.list.as_ref().is_some_and(|sent| {
             let key = key(set, list);
             *sent > key || (*sent == key && self.next == u32::MAX)
@@ -59,7 +59,7 @@ impl ResendPosition {
     }
 
     /// Begins a version of a list, or goes on with it. Returns the position of the next resource.
-    pub fn start_in(&mut self, set: &Set, list: &List, version: &ListVersion) -> u32 {
+    pub fn start_in(&mut self, set: &SetLists, list: &SetList, version: &ListVersion) -> u32 {
         let key = key(set, list);
         let is_same = self.list.as_ref() == Some(&key) && self.version.as_ref() == Some(version);
         if !is_same {
@@ -71,7 +71,7 @@ impl ResendPosition {
     }
 }
 
-fn key(set: &Set, list: &List) -> (String, String, String) {
+fn key(set: &SetLists, list: &SetList) -> (String, String, String) {
     (
         set.source.clone(),
         set.set.as_str().to_owned(),

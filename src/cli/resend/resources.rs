@@ -28,19 +28,19 @@ use crate::tree::file_path;
 
 /// A set of resources with the lists that name them.
 #[derive(Debug)]
-pub struct Set {
+pub struct SetLists {
     pub source: String,
     /// Its Capability List.
     pub set: Uri,
     /// The topic of its changes.
     pub topic: Topic,
     /// Resource Lists and Change Lists, in order of their URIs.
-    pub lists: Vec<List>,
+    pub lists: Vec<SetList>,
 }
 
 /// A list of a set.
 #[derive(Debug)]
-pub struct List {
+pub struct SetList {
     pub uri: Uri,
     /// Its position among the lists of its set, in order of the numbers in their URIs.
     pub number: usize,
@@ -59,7 +59,7 @@ pub struct ListVersion {
 /// An open list.
 #[derive(Debug)]
 pub struct OpenList<'a> {
-    list: &'a List,
+    list: &'a SetList,
     file: ChangeListFile,
     stat: Stat,
 }
@@ -82,7 +82,7 @@ impl ListError {
 /// The last things that the Change Lists of a set say of resources since its Resource Lists were made, by 128 bits of blake3
 /// over their URIs. What no Change List has is as the Resource Lists say.
 #[derive(Debug, Default)]
-pub struct Current {
+pub struct LastEntries {
     last: HashMap<[u8; 16], LastEntry>,
     /// The versions of the lists that were read, by number.
     pub versions: HashMap<usize, ListVersion>,
@@ -110,7 +110,7 @@ struct ShortEntry {
     is_deletion: bool,
 }
 
-impl Current {
+impl LastEntries {
     fn add(&mut self, file: &OpenList<'_>, span: &DeclaredSpan, mut entries: Vec<ShortEntry>) {
         let (list, modified) = (file.list, file.stat.modified);
         // A deletion may have the datetime of the version that it deletes.
@@ -153,7 +153,7 @@ impl Current {
     }
 
     /// Returns true if the entry at a position of a list describes a current resource.
-    pub fn is_current(&self, list: &List, position: u32, change: &Change) -> bool {
+    pub fn is_current(&self, list: &SetList, position: u32, change: &Change) -> bool {
         match self.last.get(&key(&change.loc)) {
             Some(last) => last.place == (list.number, position) && !last.is_deletion,
             None => list.capability == Capability::ResourceList,
@@ -178,7 +178,7 @@ fn key(loc: &str) -> [u8; 16] {
 /// # Errors
 ///
 /// If a list of one of them cannot be read: without it, what is there now is not known.
-pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<Set>> {
+pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<SetLists>> {
     let documents = report::documents::all(reader)?;
     let channels = report::channels::outline(reader)?.into_iter();
     let is_told = |source: &String| {
@@ -225,7 +225,7 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<Set>> {
                     }
                 }
             } else {
-                lists.push(List {
+                lists.push(SetList {
                     uri: document.uri.clone(),
                     number: 0,
                     capability,
@@ -234,7 +234,7 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<Set>> {
             }
         }
         number(&mut lists);
-        sets.push(Set {
+        sets.push(SetLists {
             lists,
             source: channel.source,
             set: channel.set,
@@ -284,7 +284,7 @@ fn listed(path: &Path, capability: Capability) -> anyhow::Result<Vec<Uri>> {
 }
 
 /// Numbers lists, and puts them in order of their URIs.
-fn number(lists: &mut [List]) {
+fn number(lists: &mut [SetList]) {
     lists.sort_by(|a, b| natural(a.uri.as_str()).cmp(&natural(b.uri.as_str())));
     for (number, list) in lists.iter_mut().enumerate() {
         list.number = number;
@@ -304,15 +304,15 @@ fn natural(text: &str) -> Vec<(usize, &str, &str)> {
     parts.collect()
 }
 
-impl Set {
+impl SetLists {
     /// Reads all its lists, and the last entries of resources in its Change Lists. One of them may be open in the version
     /// that counts.
     pub fn current<'a>(
         &'a self,
         mut open: Option<&mut OpenList<'a>>,
-    ) -> Result<Current, ListError> {
-        let mut current = Current::default();
-        let mut lists: Vec<&List> = self.lists.iter().collect();
+    ) -> Result<LastEntries, ListError> {
+        let mut current = LastEntries::default();
+        let mut lists: Vec<&SetList> = self.lists.iter().collect();
         lists.sort_by_key(|list| list.capability != Capability::ResourceList);
         for list in lists {
             let mut opened;
@@ -346,7 +346,7 @@ impl Set {
     }
 }
 
-impl List {
+impl SetList {
     /// Opens the current version.
     pub fn open(&self) -> Result<OpenList<'_>, ListError> {
         let opened = ChangeListFile::open_latest(&self.path);
@@ -390,7 +390,7 @@ mod tests {
     /// `created a 09:00`. Files of later ones are newer, unless `is_same_time`.
     fn current(lists: &str, is_same_time: bool) -> String {
         let directory = tempfile::tempdir().unwrap();
-        let mut set = Set {
+        let mut set = SetLists {
             source: "main".to_owned(),
             set: Uri::parse("https://e.org/capabilitylist.xml").unwrap(),
             topic: Topic::new("https://e.org/topic"),
@@ -434,7 +434,7 @@ mod tests {
             let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_732_100_400 - 60 * age);
             let file = fs::File::options().write(true).open(&path).unwrap();
             file.set_modified(modified).unwrap();
-            set.lists.push(List {
+            set.lists.push(SetList {
                 uri: Uri::parse(&format!("https://e.org/{name}")).unwrap(),
                 number: 0,
                 capability,

@@ -9,7 +9,7 @@ use url::Url;
 
 /// Paths that the web server is to pass on.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Passing {
+pub struct PassedPaths {
     pub sites: Vec<Site>,
     /// Addresses that cannot be passed on, with reasons.
     pub refused: Vec<(String, &'static str)>,
@@ -37,7 +37,7 @@ pub struct RequestPath {
 
 /// Returns the paths to pass on for these topics and this embedded hub. `home` is the public URL, if rsnotify makes
 /// topics below it: of either kind, since change notifications may be turned on later.
-pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> Passing {
+pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> PassedPaths {
     let below = |home: &Uri| ["topics/", "changes/"].map(|name| format!("{home}{name}"));
     let homes = home.into_iter().flat_map(below);
     let mut sites: BTreeMap<String, Site> = BTreeMap::new();
@@ -62,7 +62,7 @@ pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) 
     let sites = sites
         .into_iter()
         .map(|(origin, site)| Site { origin, ..site });
-    Passing {
+    PassedPaths {
         sites: sites.collect(),
         refused,
     }

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use resourcesync::uri::{Hub, Topic, Uri};
 
-use crate::cli::snippet::passing::{Passing, RequestPath, passing, pattern};
+use crate::cli::snippet::passing::{PassedPaths, RequestPath, passing, pattern};
 use crate::cli::snippet::{WebServer, servers};
 use crate::config::address::Address;
 
 const ESCAPED_SLASH: &str = "web servers do not agree what an escaped slash means";
 
-fn passed(topics: &[&str], home: Option<&str>, hub: Option<&str>) -> Passing {
+fn passed(topics: &[&str], home: Option<&str>, hub: Option<&str>) -> PassedPaths {
     let topics: BTreeSet<Topic> = topics.iter().map(|topic| Topic::new(*topic)).collect();
     let home = home.map(|home| Uri::parse(home).unwrap());
     passing(&topics, home.as_ref(), hub.map(Hub::new).as_ref())

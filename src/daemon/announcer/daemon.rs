@@ -13,7 +13,7 @@ use tracing::warn;
 use url::Url;
 use websub::http::Clock;
 use websub::hub::SavedHub;
-use websub::hub::http::settings::{EmbeddedHubSettings, HubError, PreparedHub};
+use websub::hub::http::settings::{EmbeddedHubSettings, HubStartError, PreparedHub};
 use websub::hub::published_topics::directory::HubTopics;
 use websub::publisher::http::{HubClients, Submitter};
 use websub::topics::http::Topics;
@@ -24,15 +24,15 @@ use crate::announce::steps::engine::Engine;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::file::ConfigError;
-use crate::daemon::announcer::reach::Reach;
+use crate::daemon::announcer::reach::UnreachedHubs;
 use crate::daemon::announcer::submissions::Submissions;
 use crate::daemon::announcer::watched_trees::{WatchedTrees, covers};
 use crate::daemon::announcer::{Announcer, RunParts, SourceInput, moment};
 use crate::daemon::change_reader::ChangeReader;
-use crate::daemon::event_loop::{EventLoop, Input, Role};
+use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
-use crate::daemon::process::{Process, admin_pages};
+use crate::daemon::process::{StartingDaemon, admin_pages};
 use crate::daemon::{Daemon, configuration_status};
 use crate::state::open::StateFile;
 use crate::state::{self, last_time_saved};
@@ -41,7 +41,7 @@ impl Daemon<Announcer> {
     /// Starts everything. All that can fail for want of permission or a free address does so before the first file is
     /// read.
     pub fn announcing(config: Config) -> anyhow::Result<Daemon<Announcer>> {
-        let mut process = Process::begin()?;
+        let mut process = StartingDaemon::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
         let hubs = config.publish_settings()?;
@@ -89,7 +89,7 @@ impl Daemon<Announcer> {
             topics: topics.clone(),
             unclaimed: BTreeSet::new(),
             submissions,
-            reach: Reach::default(),
+            reach: UnreachedHubs::default(),
             change_reader: ChangeReader::start(taken),
             has_learned: false,
             inputs: VecDeque::new(),
@@ -268,7 +268,7 @@ fn saved_subscriptions(file: &StateFile, is_wanted: bool) -> state::Result<Saved
     state::hub::load_from(&file.path)
 }
 
-fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>, HubError> {
+fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>, HubStartError> {
     let embedded = config.embedded_hub.as_ref();
     let settings = embedded.map(|embedded| {
         // Without a file, requests must name a host of ours: a browser on this machine may be led to it.

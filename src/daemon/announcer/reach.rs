@@ -21,12 +21,12 @@ const AGAIN: Duration = Duration::from_secs(60);
 
 /// The hubs and brokers that could not be reached since the start.
 #[derive(Debug, Default)]
-pub struct Reach {
+pub struct UnreachedHubs {
     unreached: Arc<Mutex<BTreeMap<Hub, UnreachedHub>>>,
     attempts: JoinSet<()>,
 }
 
-impl Reach {
+impl UnreachedHubs {
     /// Tries to reach all of these, each until it was reached once. Must be called within a tokio runtime.
     pub fn begin(&mut self, hubs: Vec<PublishSettings>, brokers: &Arc<Brokers>) {
         let names: Vec<Hub> = brokers.durations().into_keys().collect();

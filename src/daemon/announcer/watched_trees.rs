@@ -12,9 +12,9 @@ use crate::announce::plan::{Plan, SourcePlan};
 use crate::config::Config;
 use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
-use crate::report::figures::Hints;
+use crate::report::figures::HintCounts;
 use crate::state::{self, Db};
-use crate::tree::{KnownFiles, RecentKeys, Tree, TreeReport, TreeSettings};
+use crate::tree::{KnownFiles, RecentKeys, TreeHandle, TreeReport, TreeSettings};
 
 /// Maximum reports of trees that wait to be taken.
 const MAX_WAITING: usize = 8;
@@ -26,7 +26,7 @@ pub struct Generation {
     /// One for each report that waits to be taken: a tree that is read faster than it is saved waits itself. Dropped before the
     /// trees, which end with it.
     waiting: Receiver<()>,
-    trees: Vec<Tree>,
+    trees: Vec<TreeHandle>,
 }
 
 /// The trees that are in use.
@@ -80,7 +80,7 @@ impl WatchedTrees {
             };
             let known = known(db, &plan.sources[source])?;
             let (inputs, ahead) = (self.inputs.clone(), ahead.clone());
-            trees.push(Tree::watch(tree, known, move |report| {
+            trees.push(TreeHandle::watch(tree, known, move |report| {
                 let input = SourceInput::Tree(number, report);
                 let is_wanted = ahead.send(()).is_ok() && inputs.send(Input::Work(input)).is_ok();
                 if is_wanted {
@@ -137,12 +137,16 @@ impl WatchedTrees {
     }
 
     /// Returns the trees that are in use.
-    pub fn trees(&self) -> impl Iterator<Item = &Tree> {
+    pub fn trees(&self) -> impl Iterator<Item = &TreeHandle> {
         self.current.iter().flat_map(|current| &current.trees)
     }
 
     /// Returns the hints that each source's tree got, those of earlier trees included.
-    pub fn hints(&self, plan: &Plan, before: &BTreeMap<String, Hints>) -> BTreeMap<String, Hints> {
+    pub fn hints(
+        &self,
+        plan: &Plan,
+        before: &BTreeMap<String, HintCounts>,
+    ) -> BTreeMap<String, HintCounts> {
         let counted = plan.sources.iter().zip(self.trees());
         counted
             .map(|(source, tree)| {

@@ -7,12 +7,12 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
 use websub::publisher::reason::RefusalKind;
 
-use crate::announce::changes::round::{TakeOutcome, TakeRequest};
+use crate::announce::changes::round::{RoundOutcome, RoundRequest};
 use crate::announce::event::{DropCause, Fact};
-use crate::report::figures::{Counts, HubCounts};
+use crate::report::figures::{HubCounts, LoopCounts};
 use crate::report::status::FellBehindView;
 
-impl Counts {
+impl LoopCounts {
     /// Counts a fact that the operator is told. `kind` returns the kind of a channel.
     pub fn tell(&mut self, fact: &Fact, kind: impl Fn(&Topic) -> ChannelKind, now: Timestamp) {
         match fact {
@@ -94,21 +94,21 @@ impl Counts {
     pub fn read_changes(
         &mut self,
         source: &str,
-        request: &TakeRequest,
-        outcome: &TakeOutcome,
+        request: &RoundRequest,
+        outcome: &RoundOutcome,
         took: Duration,
     ) {
         self.rounds.observe(took);
         let counts = self.changes.entry(source.to_owned()).or_default();
         match outcome {
-            TakeOutcome::Taken(_) => {
+            RoundOutcome::Taken(_) => {
                 let lists = request.lists.iter();
                 let learned = lists.filter(|list| list.is_learned || list.is_archived);
                 let learned = learned.count();
                 let taken = request.lists.len() - learned;
                 add(&mut counts.reads, [learned, taken, 0]);
             }
-            TakeOutcome::Stale(_) | TakeOutcome::Unreadable(..) | TakeOutcome::Failed(_) => {
+            RoundOutcome::Stale(_) | RoundOutcome::Unreadable(..) | RoundOutcome::Failed(_) => {
                 add(&mut counts.reads, [0, 0, request.lists.len()]);
             }
         }
@@ -157,7 +157,7 @@ mod tests {
             needs_operator: false,
             is_news: true,
         };
-        let mut counts = Counts::default();
+        let mut counts = LoopCounts::default();
         for fact in [
             refused(1, RefusalKind::NoAnswer),
             refused(2, RefusalKind::NoAnswer),
@@ -232,7 +232,7 @@ mod tests {
             hub: hub.clone(),
             changes: 5,
         };
-        let mut counts = Counts::default();
+        let mut counts = LoopCounts::default();
         for fact in [&took, &took, &behind, &behind] {
             counts.tell(fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
         }

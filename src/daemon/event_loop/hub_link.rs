@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tracing::warn;
 use websub::http::Hook;
-use websub::hub::delivery::bodies::RelayFile;
+use websub::hub::delivery::bodies::RelayStore;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::settings::PreparedHub;
 use websub::hub::published_topics::directory::HubTopics;
@@ -113,7 +113,7 @@ impl<I: Send + 'static> LoopParts<I> {
             Vec::new()
         });
         let parts = Arc::clone(&relays);
-        let relays = RelayFile {
+        let relays = RelayStore {
             next: Hook(Box::new(move |topic, heard| {
                 relays.next(topic, heard).map_err(in_words)
             })),

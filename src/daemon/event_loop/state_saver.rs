@@ -7,7 +7,7 @@ use tracing::{error, info, warn};
 use websub::hub::{HubRecord, Relay};
 
 use crate::daemon::log::error_chain;
-use crate::report::figures::Counts;
+use crate::report::figures::LoopCounts;
 use crate::state::open::{StateFile, StateFileError};
 use crate::state::{self, Db};
 
@@ -111,7 +111,7 @@ impl StateSaver {
     }
 
     /// Takes note that a step, a probe or a check failed.
-    pub fn failed(&mut self, error: &StateFileError, counts: &mut Counts) {
+    pub fn failed(&mut self, error: &StateFileError, counts: &mut LoopCounts) {
         counts.save_failures += 1;
         let trouble = error_chain(error);
         if self.trouble.as_ref() != Some(&trouble) {

@@ -285,7 +285,7 @@ fn reached(topics: &[&str], hub: &str, mode: Mode, mount: &str) -> Vec<Diagnosti
         mode,
         replaces: Replaces::Automatic,
     };
-    reach(&topics, &[hub], &[&Uri::parse(mount).unwrap()])
+    reachability(&topics, &[hub], &[&Uri::parse(mount).unwrap()])
 }
 
 #[rstest]

@@ -9,8 +9,8 @@ use crate::announce::plan::is_broker_name;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
 use crate::report::status::{
-    ChannelView, Condition, FellBehindView, MissingDirectory, MountStatus, MutedSet, SourceStatus,
-    Status, UnreachedHub,
+    ChannelView, FellBehindView, HubCondition, MissingDirectory, MountStatus, MutedSet,
+    SourceStatus, Status, UnreachedHub,
 };
 
 /// A condition that an operator should know of.
@@ -18,7 +18,7 @@ use crate::report::status::{
 pub struct Alert {
     /// [`Act`](Health::Act) if it does not pass by itself; [`Look`](Health::Look) if it may, and the rest goes on.
     pub urgency: Health,
-    pub part: Part,
+    pub part: StatusPart,
     pub what: String,
     pub since: Option<Timestamp>,
     /// The usual cause, or the remedy.
@@ -27,7 +27,7 @@ pub struct Alert {
 
 /// The part of the status that says more about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum StatusPart {
     State,
     Configuration,
     Sources,
@@ -38,7 +38,7 @@ pub enum Part {
 }
 
 impl Alert {
-    fn new(urgency: Health, part: Part, what: String, advice: &str) -> Alert {
+    fn new(urgency: Health, part: StatusPart, what: String, advice: &str) -> Alert {
         Alert {
             urgency,
             part,
@@ -95,13 +95,13 @@ impl Status {
         if let Some(trouble) = &self.unsaved {
             let advice = "pending notifications are sent once the state can be saved again";
             let what = format!("Nothing is sent: {trouble}");
-            alerts.push(Alert::new(Health::Act, Part::State, what, advice));
+            alerts.push(Alert::new(Health::Act, StatusPart::State, what, advice));
         }
         let configuration = self.configuration.as_ref();
         if let Some(refused) = configuration.and_then(|loaded| loaded.refused.as_ref()) {
             let advice = "the previous one stays in effect; correct the file and reload";
             let what = format!("The configuration was not reloaded: {}", refused.error);
-            let alert = Alert::new(Health::Act, Part::Configuration, what, advice);
+            let alert = Alert::new(Health::Act, StatusPart::Configuration, what, advice);
             alerts.push(alert.since(Some(refused.at)));
         }
         self.sources
@@ -129,7 +129,12 @@ impl Status {
                 (Some(reason), _) => format!("{count} fail, one of them for this reason: {reason}"),
             };
             let advice = "deliveries are retried; `rsnotify subscriptions list` names them, and `remove` ends one";
-            alerts.push(Alert::new(Health::Look, Part::Subscriptions, what, advice));
+            alerts.push(Alert::new(
+                Health::Look,
+                StatusPart::Subscriptions,
+                what,
+                advice,
+            ));
         }
         // Lasting ones come first, so the others that are only counted are lasting only if all in the list are.
         let lasting = self.broken.iter().take_while(|broken| broken.lasting);
@@ -140,7 +145,7 @@ impl Status {
             let what = format!("{} cannot be read", counted(count, "document"));
             let advice = "their last good versions are kept";
             let since = self.broken.first().map(|broken| broken.since);
-            alerts.push(Alert::new(Health::Look, Part::Broken, what, advice).since(since));
+            alerts.push(Alert::new(Health::Look, StatusPart::Broken, what, advice).since(since));
         }
         if !self.findings.is_empty() {
             let count = counted(self.findings.len() + self.more_findings, "problem");
@@ -149,7 +154,7 @@ impl Status {
             let what = format!("{count} in the published tree");
             alerts.push(Alert {
                 advice: wrong_url.and_then(|group| group.examples.first().cloned()),
-                ..Alert::new(Health::Look, Part::Findings, what, "")
+                ..Alert::new(Health::Look, StatusPart::Findings, what, "")
             });
         }
         alerts.sort_by_key(|alert| alert.urgency);
@@ -174,13 +179,18 @@ impl Status {
             };
             let MutedSet { set, reason, .. } = muted;
             let what = format!("NOTHING IS SENT of {set}{others}: {reason}");
-            alerts.push(Alert::new(Health::Act, Part::Findings, what, &muted.remedy));
+            alerts.push(Alert::new(
+                Health::Act,
+                StatusPart::Findings,
+                what,
+                &muted.remedy,
+            ));
         }
         if self.more_muted > 0 {
             let sets = counted(self.more_muted, "more set");
             let what = format!("NOTHING IS SENT of {sets}");
             let advice = "`rsnotify check` reports the reason for each";
-            alerts.push(Alert::new(Health::Act, Part::Findings, what, advice));
+            alerts.push(Alert::new(Health::Act, StatusPart::Findings, what, advice));
         }
     }
 }
@@ -195,12 +205,12 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
             .strip_prefix(mount.directory.as_str())
             .unwrap_or(reason);
         let what = format!("{} ({}) is not there{reason}", mount.directory, source.name);
-        alerts.push(Alert::new(Health::Act, Part::Sources, what, advice));
+        alerts.push(Alert::new(Health::Act, StatusPart::Sources, what, advice));
     }
     if let Some(reason) = &source.without_document {
         let what = format!("nothing is announced of {}: {reason}", source.name);
         let advice = "`rsnotify scan FILE` explains one file";
-        alerts.push(Alert::new(Health::Look, Part::Sources, what, advice));
+        alerts.push(Alert::new(Health::Look, StatusPart::Sources, what, advice));
     }
     if let Some(suspension) = &source.suspension {
         let missing_in = &source.missing_in;
@@ -209,7 +219,7 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
         let is_any = !missing_in.is_empty();
         alerts.push(Alert {
             advice: is_any.then(|| missing(named, more)),
-            ..Alert::new(Health::Act, Part::Sources, suspension.clone(), "")
+            ..Alert::new(Health::Act, StatusPart::Sources, suspension.clone(), "")
         });
     }
     alerts.extend(mounts().filter_map(|mount| of_unreadable(source, mount)));
@@ -251,7 +261,7 @@ fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
         advice = format!("{remedy}; {advice}");
     }
     let since = mount.unreadable.iter().map(|directory| directory.since);
-    Some(Alert::new(Health::Act, Part::Sources, what, &advice).since(since.min()))
+    Some(Alert::new(Health::Act, StatusPart::Sources, what, &advice).since(since.min()))
 }
 
 fn of_fallen_behind(behind: &FellBehindView) -> Alert {
@@ -261,7 +271,7 @@ fn of_fallen_behind(behind: &FellBehindView) -> Alert {
         format!("{hub} fell behind on {topic}: {changes} that it was never sent, counted as told");
     let advice = "its Destinations see the gap, and have to read the Change Lists; raise window.change_backlog if that \
                   is too early";
-    Alert::new(Health::Look, Part::Hubs, what, advice).since(Some(behind.last))
+    Alert::new(Health::Look, StatusPart::Hubs, what, advice).since(Some(behind.last))
 }
 
 fn of_unreached(unreached: &UnreachedHub) -> Alert {
@@ -270,11 +280,11 @@ fn of_unreached(unreached: &UnreachedHub) -> Alert {
         let what = format!("{hub} refuses the login: {reason}");
         let advice =
             "nothing is lost; correct the user, the password or the virtual host, and reload";
-        Alert::new(Health::Act, Part::Hubs, what, advice)
+        Alert::new(Health::Act, StatusPart::Hubs, what, advice)
     } else {
         let what = format!("{hub} cannot be reached: {reason}");
         let advice = "nothing is lost, and all is sent once it can be; `rsnotify check` tries too";
-        Alert::new(Health::Look, Part::Hubs, what, advice)
+        Alert::new(Health::Look, StatusPart::Hubs, what, advice)
     };
     alert.since(Some(unreached.since))
 }
@@ -282,14 +292,14 @@ fn of_unreached(unreached: &UnreachedHub) -> Alert {
 fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
     let channels = counted(trouble.channels, "channel");
     let what = match trouble.state {
-        Condition::Unfetched => format!("{hub} is pinged and does not fetch {channels}"),
+        HubCondition::Unfetched => format!("{hub} is pinged and does not fetch {channels}"),
         _ => format!(
             "{hub} does not accept notifications of {channels}: {}",
             trouble.reason
         ),
     };
     let urgency = match trouble.state {
-        Condition::NeedsOperator => Health::Act,
+        HubCondition::NeedsOperator => Health::Act,
         _ => Health::Look,
     };
     let cause = trouble.kind.map_or(
@@ -300,5 +310,5 @@ fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
         Some(words) => format!("it said: {words}; usually: {cause}"),
         None => format!("usually: {cause}"),
     };
-    Alert::new(urgency, Part::Hubs, what, &advice).since(trouble.since)
+    Alert::new(urgency, StatusPart::Hubs, what, &advice).since(trouble.since)
 }

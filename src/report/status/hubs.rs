@@ -8,7 +8,7 @@ use websub::publisher::reason::RefusalKind;
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::plan::Mode;
-use crate::report::status::{ChannelView, Condition, HubView, Status};
+use crate::report::status::{ChannelView, HubCondition, HubView, Status};
 
 /// One hub over all channels.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,7 +16,7 @@ pub struct HubSummary<'a> {
     pub hub: &'a Hub,
     pub mode: Mode,
     /// The number of channels in each condition; the worst comes first.
-    pub states: BTreeMap<Condition, usize>,
+    pub states: BTreeMap<HubCondition, usize>,
     pub due: usize,
     pub in_flight: usize,
     /// The time since when the oldest notification is in flight. A topic without subscribers pages no operator, and does
@@ -36,7 +36,7 @@ pub struct HubSummary<'a> {
 /// A failure of a hub on some channels, with the reason on one of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubTrouble<'a> {
-    pub state: Condition,
+    pub state: HubCondition,
     /// Nothing where it accepts.
     pub kind: Option<RefusalKind>,
     pub reason: &'a str,
@@ -53,9 +53,9 @@ impl HubSummary<'_> {
     }
 
     /// Returns its worst condition.
-    pub fn worst(&self) -> Condition {
+    pub fn worst(&self) -> HubCondition {
         let worst = self.states.keys().next();
-        worst.copied().unwrap_or(Condition::Fine)
+        worst.copied().unwrap_or(HubCondition::Fine)
     }
 
     /// Returns the number of channels in each condition, such as "2 failing, 40 fine".
@@ -86,7 +86,7 @@ impl<'a> HubSummary<'a> {
             unfetched: unfetched.count(),
             accepted: all().filter_map(|view| view.accepted).max(),
             last: last.max_by_key(|last| last.at),
-            troubles: troubles(all()),
+            troubles: grouped_failures(all()),
         }
     }
 }
@@ -125,7 +125,7 @@ impl Status {
     }
 }
 
-fn troubles<'a>(views: impl Iterator<Item = &'a HubView>) -> Vec<HubTrouble<'a>> {
+fn grouped_failures<'a>(views: impl Iterator<Item = &'a HubView>) -> Vec<HubTrouble<'a>> {
     let mut troubles: Vec<HubTrouble<'a>> = Vec::new();
     for view in views.filter(|view| view.state.is_trouble()) {
         let Some(reason) = view.trouble() else {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::{CommandFactory, Parser};
-use rsnotify::cli::options::{Command, Options};
+use rsnotify::cli::options::{Command, CommandLine};
 use rsnotify::config::Config;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -70,8 +70,8 @@ pub fn command(arguments: &[&str], variables: &BTreeMap<String, String>) -> Comm
             line.push(value.clone());
         }
     }
-    Options::command().debug_assert();
-    match Options::try_parse_from(&line) {
+    CommandLine::command().debug_assert();
+    match CommandLine::try_parse_from(&line) {
         Ok(options) => options.command,
         Err(error) => panic!("{line:?}: {error}"),
     }

@@ -16,7 +16,7 @@ use resourcesync::resource_list::{read_resource_entries, read_resources};
 use resourcesync::uri::Uri;
 use rsnotify::announce::changes::inventory::take_inventory;
 use rsnotify::announce::changes::round::{
-    ListToRead, RoundFiles, Rounds, TakeOutcome, TakeRequest, Taken,
+    ListToRead, RoundFiles, RoundOutcome, RoundRequest, Rounds, Taken,
 };
 use rsnotify::announce::changes::taken_keys::KeyRow;
 use rsnotify::announce::observation::Stat;
@@ -45,11 +45,11 @@ impl From<StateError> for NotTaken {
 /// Reads the lists of a request as they are now, with what the database says was taken.
 pub fn take(
     rounds: &mut Rounds,
-    request: &TakeRequest,
+    request: &RoundRequest,
     tree: &FakeTree,
     plan: &Plan,
     db: Db<'_>,
-) -> TakeOutcome {
+) -> RoundOutcome {
     let taken = texts(request, tree, plan).and_then(|texts| match request.inventory {
         Some(_) => inventory(request, &texts, db),
         None => {
@@ -62,17 +62,17 @@ pub fn take(
         }
     });
     match taken {
-        Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
-        Err(NotTaken::Stale(lists)) => TakeOutcome::Stale(lists),
+        Ok(taken) => RoundOutcome::Taken(Box::new(taken)),
+        Err(NotTaken::Stale(lists)) => RoundOutcome::Stale(lists),
         Err(NotTaken::Unreadable(list, stat, reason)) => {
-            TakeOutcome::Unreadable(BTreeMap::from([(list, stat)]), reason)
+            RoundOutcome::Unreadable(BTreeMap::from([(list, stat)]), reason)
         }
-        Err(NotTaken::Failed(reason)) => TakeOutcome::Failed(reason),
+        Err(NotTaken::Failed(reason)) => RoundOutcome::Failed(reason),
     }
 }
 
 /// Compares Resource Lists with those before.
-fn inventory(request: &TakeRequest, texts: &[&[u8]], rows: Db<'_>) -> Result<Taken, NotTaken> {
+fn inventory(request: &RoundRequest, texts: &[&[u8]], rows: Db<'_>) -> Result<Taken, NotTaken> {
     let listed = texts.iter().map(|text| read_resources(*text).unwrap());
     let listed = listed.collect();
     let rules = request.inventory.unwrap();
@@ -85,7 +85,7 @@ fn inventory(request: &TakeRequest, texts: &[&[u8]], rows: Db<'_>) -> Result<Tak
 
 /// Returns the lists of a request, if each is the version that was asked for and can be read.
 fn texts<'a>(
-    request: &TakeRequest,
+    request: &RoundRequest,
     tree: &'a FakeTree,
     plan: &Plan,
 ) -> Result<Vec<&'a [u8]>, NotTaken> {
@@ -117,7 +117,7 @@ fn texts<'a>(
 
 /// The lists of a request, and what was taken of all sets.
 struct Files<'a> {
-    request: &'a TakeRequest,
+    request: &'a RoundRequest,
     texts: Vec<&'a [u8]>,
     rows: Db<'a>,
 }

@@ -20,9 +20,9 @@ use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::Payload;
 use resourcesync::uri::{Hub, Topic};
-use rsnotify::announce::changes::round::{Rounds, TakeRequest, TakenRound};
+use rsnotify::announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
 use rsnotify::announce::delivery::Submission;
-use rsnotify::announce::event::{DropCause, Effect, Event, Fact, Now};
+use rsnotify::announce::event::{DropCause, Effect, Event, Fact, StepTime};
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::observation::{
     DocumentPath, NestedFileSystem, Observation, Stat, UnreadableDirectory,
@@ -667,8 +667,8 @@ impl World {
         self
     }
 
-    fn moment(&self) -> Now {
-        Now {
+    fn moment(&self) -> StepTime {
+        StepTime {
             now: self.now,
             wall: self.wall(),
         }
@@ -778,7 +778,7 @@ impl World {
         self.come(at + after, event);
     }
 
-    fn take(&mut self, request: &TakeRequest) {
+    fn take(&mut self, request: &RoundRequest) {
         let (tree, plan, rounds) = (&self.tree, &self.plan, &mut self.rounds);
         let outcome = match &self.file {
             Some(file) => {
@@ -790,7 +790,7 @@ impl World {
                 changes::take(rounds, request, tree, plan, db)
             }
         };
-        let taken = TakenRound {
+        let taken = RoundAnswer {
             set: request.set.clone(),
             round: request.round,
             outcome,
@@ -1118,7 +1118,7 @@ pub fn names(channel: &str, hub: &str) -> AccountName {
 fn try_step(
     engine: &mut Engine,
     event: Event,
-    now: Now,
+    now: StepTime,
     chance: Option<&mut fastrand::Rng>,
 ) -> Result<Vec<Effect>, StateError> {
     // The number of instructions of a step ranges from hundreds to hundreds of thousands: a quarter of the steps fail.

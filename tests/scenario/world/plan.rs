@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use resourcesync::uri::{Hub, Uri};
-use rsnotify::announce::candidates::Candidates;
+use rsnotify::announce::candidates::CandidateGlobs;
 use rsnotify::announce::observation::MountId;
 use rsnotify::announce::plan::{
     DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
@@ -89,9 +89,9 @@ pub fn set_hubs(plan: &mut Plan, hubs: &[(&str, Mode)]) {
 }
 
 /// The usual candidates but for these.
-pub fn excluding(exclude: &[&str]) -> Candidates {
+pub fn excluding(exclude: &[&str]) -> CandidateGlobs {
     let exclude = exclude.iter().map(|glob| (*glob).to_owned()).collect();
-    Candidates::new(DEFAULT_INCLUDE.map(str::to_owned).into(), exclude).unwrap()
+    CandidateGlobs::new(DEFAULT_INCLUDE.map(str::to_owned).into(), exclude).unwrap()
 }
 
 pub fn mount(directory: &str, prefix: &str) -> MountPlan {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::namespaces::Namespace;
-use crate::reader::{Element, Handler, Start, Stop, XmlReader};
+use crate::reader::{Element, Handler, StartTag, Stop, XmlReader};
 
 /// The depth of an entry's children.
 const DEEPEST: usize = 2;
@@ -57,7 +57,7 @@ struct Layout {
 }
 
 impl Handler for Layout {
-    fn start(&mut self, start: &Start<'_>) {
+    fn start(&mut self, start: &StartTag<'_>) {
         if start.depth > DEEPEST {
             return;
         }

@@ -386,7 +386,7 @@ fn other_documents_have_no_changes() {
 
 #[test]
 fn an_entry_is_small() {
-    assert_eq!(size_of::<super::Listed>(), 48);
+    assert_eq!(size_of::<super::ListedChange>(), 48);
 }
 
 /// Parts of lists, good and bad.

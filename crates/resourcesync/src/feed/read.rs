@@ -3,8 +3,8 @@
 use crate::datetime::Datetime;
 use crate::parse::{ReadError, read};
 use crate::payload::ChangeKind;
-use crate::reader::{Element, Handler, Start};
-use crate::tag::Tag;
+use crate::reader::{Element, Handler, StartTag};
+use crate::tag::TagAttributes;
 
 use crate::feed::{
     AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, ContentLocation, FORMAT_SCHEME, Feed,
@@ -84,7 +84,7 @@ impl AtomParts {
         Some(term.clone())
     }
 
-    fn link(&mut self, tag: Tag<'_>) {
+    fn link(&mut self, tag: TagAttributes<'_>) {
         let Some(href) = tag.filled("href") else {
             return;
         };
@@ -98,7 +98,7 @@ impl AtomParts {
         target.get_or_insert(href);
     }
 
-    fn category(&mut self, tag: Tag<'_>) {
+    fn category(&mut self, tag: TagAttributes<'_>) {
         if let Some(term) = tag.filled("term") {
             let scheme = tag.filled("scheme").unwrap_or_default();
             self.categories.push((scheme, term));
@@ -142,7 +142,7 @@ impl Handler for FeedHandler {
         local == "feed"
     }
 
-    fn start(&mut self, start: &Start<'_>) {
+    fn start(&mut self, start: &StartTag<'_>) {
         if start.depth == 0 || start.namespaces.uri(start.namespace) != ATOM {
             return;
         }

@@ -55,7 +55,7 @@ const fn v6(bits: u128, prefix_length: u8) -> Ipv6Net {
 
 /// Returns true if an address belongs to the public internet.
 pub fn is_public(address: IpAddr) -> bool {
-    match destination(address) {
+    match routed_address(address) {
         IpAddr::V4(address) => !SPECIAL_V4.iter().any(|network| network.contains(&address)),
         IpAddr::V6(address) => {
             UNICAST_V6.contains(&address)
@@ -65,7 +65,7 @@ pub fn is_public(address: IpAddr) -> bool {
 }
 
 /// Returns the address to which packets go in the end: the embedded IPv4 address, if there is one.
-pub fn destination(address: IpAddr) -> IpAddr {
+pub fn routed_address(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else {
         return address;
     };
@@ -91,7 +91,7 @@ pub const LOOPBACK: [IpNet; 2] = [
 
 /// An error in the text of a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NetworkError {
+pub enum NetworkSyntaxError {
     /// The text is no network.
     #[error("\"{0}\" is not a network: write \"10.0.0.0/8\", \"fd00::/8\" or a single IP address")]
     Form(String),
@@ -105,16 +105,16 @@ pub enum NetworkError {
 /// # Errors
 ///
 /// If it is neither, or has bits beyond its prefix.
-pub fn parse_network(text: &str) -> Result<IpNet, NetworkError> {
+pub fn parse_network(text: &str) -> Result<IpNet, NetworkSyntaxError> {
     let parsed = if text.contains('/') {
         text.parse().ok()
     } else {
         text.parse().ok().map(IpAddr::into)
     };
-    let network: IpNet = parsed.ok_or_else(|| NetworkError::Form(text.to_owned()))?;
+    let network: IpNet = parsed.ok_or_else(|| NetworkSyntaxError::Form(text.to_owned()))?;
     match network.trunc() {
         truncated if truncated == network => Ok(network),
-        truncated => Err(NetworkError::HostBits(text.to_owned(), truncated)),
+        truncated => Err(NetworkSyntaxError::HostBits(text.to_owned(), truncated)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::hub::limits::{HubLimits, LimitExceeded, LimitScope, Quota};
 use crate::hub::rate_limiter::RateLimiter;
-use crate::hub::usage::{Bucket, QuotaKey, Usage};
+use crate::hub::usage::{BucketKey, QuotaKey, Usage};
 
 /// `Retry-After` where verifications are exceeded: most end within this time.
 const VERIFICATION: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ pub enum VerificationKind {
 #[derive(Debug)]
 pub struct Admission {
     limits: HubLimits,
-    rate: RateLimiter<Bucket>,
+    rate: RateLimiter<BucketKey>,
     verifications: Usage,
     /// Verifications of existing subscriptions.
     renewals: Usage,
@@ -121,7 +121,7 @@ impl Admission {
     /// The limit that they exceed.
     pub fn acquire(
         &mut self,
-        buckets: &[(Bucket, u32)],
+        buckets: &[(BucketKey, u32)],
         count: u32,
         now: Duration,
     ) -> Result<(), LimitExceeded> {

@@ -12,7 +12,7 @@ use resourcesync::uri::is_clean;
 use url::{Host, Url};
 
 use crate::hub::Callback;
-use crate::hub::address::{LOOPBACK, destination, is_public};
+use crate::hub::address::{LOOPBACK, is_public, routed_address};
 use crate::hub::request::Rejection;
 
 #[cfg(feature = "hub")]
@@ -84,7 +84,7 @@ impl CallbackPolicy {
 
     /// Returns true if a callback may be called at an address. `is_local` tells if an address is this machine's.
     pub fn permits(&self, address: IpAddr, is_local: impl Fn(IpAddr) -> bool) -> bool {
-        self.allows(address) || (is_public(address) && !is_local(destination(address)))
+        self.allows(address) || (is_public(address) && !is_local(routed_address(address)))
     }
 
     /// Returns true if a callback may have this port at an address, or under a name, which may stand for an address in an
@@ -100,7 +100,7 @@ impl CallbackPolicy {
     }
 
     fn allows(&self, address: IpAddr) -> bool {
-        let destination = destination(address);
+        let destination = routed_address(address);
         let mut allowed = self.allowed.iter();
         allowed.any(|network| network.contains(&address) || network.contains(&destination))
     }

@@ -21,7 +21,7 @@ const MAX_IDLE_HOSTS: usize = 10_000;
 
 /// A request that waits for a slot or has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(u64);
+pub struct RequestNumber(u64);
 
 /// The priority of a request among those of all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,11 +44,11 @@ pub struct FairQueue {
     /// be none.
     next_prune: usize,
     /// Hosts with a request waiting, in round-robin order: by a number that is renewed with each turn.
-    rings: BTreeMap<Class, BTreeMap<u64, String>>,
+    rings: BTreeMap<RequestClass, BTreeMap<u64, String>>,
     /// The requests that have a slot.
-    running: HashMap<Ticket, RunningRequest>,
-    busy: BTreeSet<(Duration, Ticket)>,
-    slow: BTreeSet<(Duration, Ticket)>,
+    running: HashMap<RequestNumber, RunningRequest>,
+    busy: BTreeSet<(Duration, RequestNumber)>,
+    slow: BTreeSet<(Duration, RequestNumber)>,
     /// Busy requests to hosts that hang.
     in_trouble: usize,
     last: u64,
@@ -67,9 +67,9 @@ struct HostState {
 
 #[derive(Debug, Default)]
 struct HostQueue {
-    tickets: VecDeque<Ticket>,
+    tickets: VecDeque<RequestNumber>,
     /// The class of its ring, and its number there.
-    entry: Option<(Class, u64)>,
+    entry: Option<(RequestClass, u64)>,
 }
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ struct RunningRequest {
 
 /// Requests that are treated alike; the classes are in order of priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Class {
+struct RequestClass {
     /// Beyond its window a host gets only slots that no other needs.
     is_beyond_window: bool,
     priority: Priority,
@@ -100,8 +100,8 @@ impl Default for HostState {
 }
 
 impl HostState {
-    fn class(&self, priority: Priority) -> Class {
-        Class {
+    fn class(&self, priority: Priority) -> RequestClass {
+        RequestClass {
             is_beyond_window: self.running >= self.window,
             priority,
             is_in_trouble: self.window < INITIAL_WINDOW,
@@ -124,9 +124,9 @@ impl FairQueue {
     }
 
     /// Queues a request to a host.
-    pub fn enqueue(&mut self, host: &str, priority: Priority) -> Ticket {
+    pub fn enqueue(&mut self, host: &str, priority: Priority) -> RequestNumber {
         self.last += 1;
-        let ticket = Ticket(self.last);
+        let ticket = RequestNumber(self.last);
         if self.hosts.len() >= self.next_prune && !self.hosts.contains_key(host) {
             self.hosts.retain(|_, host| !host.is_idle());
             self.next_prune = MAX_IDLE_HOSTS.max(2 * self.hosts.len());
@@ -156,7 +156,7 @@ impl FairQueue {
     }
 
     /// Gives the free slots to waiting requests and returns those.
-    pub fn admit(&mut self, now: Duration) -> Vec<Ticket> {
+    pub fn admit(&mut self, now: Duration) -> Vec<RequestNumber> {
         self.reclassify_slow(now);
         let mut admitted = Vec::new();
         while let Some((host, priority)) = self.next_host() {
@@ -214,14 +214,14 @@ impl FairQueue {
         // Half of all slots are for hosts within their window, three quarters for hosts that answer.
         let is_spare = self.running.len() < self.capacity.div_ceil(2);
         let has_room = self.in_trouble < self.capacity.div_ceil(4);
-        let is_open = |class: &Class| {
+        let is_open = |class: &RequestClass| {
             (!class.is_beyond_window || is_spare) && (!class.is_in_trouble || has_room)
         };
         let mut rings = self.rings.iter_mut().filter(|(class, _)| is_open(class));
         rings.find_map(|(class, ring)| Some((ring.pop_first()?.1, class.priority)))
     }
 
-    fn remove_entry(&mut self, entry: Option<(Class, u64)>) {
+    fn remove_entry(&mut self, entry: Option<(RequestClass, u64)>) {
         if let Some((class, number)) = entry
             && let Some(ring) = self.rings.get_mut(&class)
         {
@@ -246,14 +246,14 @@ impl FairQueue {
 
     /// Returns the requests to cut off because others wait and the limit of slow requests is reached: of the hosts with
     /// most slow requests, the longest. Each still has to [leave](FairQueue::leave).
-    pub fn to_cut_off(&self, now: Duration) -> Vec<Ticket> {
-        let is_stuck = |(since, _): &&(Duration, Ticket)| now.saturating_sub(*since) >= SLOW;
+    pub fn to_cut_off(&self, now: Duration) -> Vec<RequestNumber> {
+        let is_stuck = |(since, _): &&(Duration, RequestNumber)| now.saturating_sub(*since) >= SLOW;
         let stuck = self.busy.iter().take_while(|key| is_stuck(key)).count();
         if self.waiting == 0 || self.slow.len() < self.capacity || stuck == 0 {
             return Vec::new();
         }
         let mut of_hosts: HashMap<&str, usize> = HashMap::new();
-        let mut slow: Vec<(usize, Ticket)> = self
+        let mut slow: Vec<(usize, RequestNumber)> = self
             .slow
             .iter()
             .rev()
@@ -270,7 +270,7 @@ impl FairQueue {
     }
 
     /// Ends a request that has a slot. `was_answered` is true if anything came back.
-    pub fn leave(&mut self, ticket: Ticket, was_answered: bool, now: Duration) {
+    pub fn leave(&mut self, ticket: RequestNumber, was_answered: bool, now: Duration) {
         let Some(ended) = self.running.remove(&ticket) else {
             return;
         };
@@ -298,7 +298,7 @@ impl FairQueue {
     }
 
     /// Removes a waiting request.
-    pub fn cancel(&mut self, host: &str, priority: Priority, ticket: Ticket) {
+    pub fn cancel(&mut self, host: &str, priority: Priority, ticket: RequestNumber) {
         let state = self.hosts.get_mut(host);
         let Some(queue) = state.and_then(|state| state.waiting.get_mut(&priority)) else {
             return;

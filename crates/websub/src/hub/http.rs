@@ -10,14 +10,14 @@ use resourcesync::uri::Topic;
 use tracing::warn;
 
 use crate::http::{Clock, lock};
-use crate::hub::delivery::bodies::RelayFile;
+use crate::hub::delivery::bodies::RelayStore;
 use crate::hub::delivery::http::Deliveries;
 use crate::hub::http::settings::PreparedHub;
 use crate::hub::http::state::{HubState, expire};
 use crate::hub::published_topics::directory::HubTopics;
 use crate::hub::request::SubscriptionRequest;
 use crate::hub::subscriptions::Subscriptions;
-use crate::hub::subscriptions::backlog::Extent;
+use crate::hub::subscriptions::backlog::BacklogSize;
 use crate::hub::subscriptions::view::HubStatus;
 use crate::hub::verification::{TOPIC_ENDED, Verifications};
 use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
@@ -47,7 +47,7 @@ impl EmbeddedHub {
     pub fn start(
         prepared: PreparedHub,
         mut saved: SavedHub,
-        relays: RelayFile,
+        relays: RelayStore,
         topics: HubTopics,
         clock: Clock,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
@@ -137,7 +137,7 @@ impl EmbeddedHub {
         let max = self.state.settings.get().settings.limits.backlog_bytes;
         // Not locked while they end.
         let debt = || self.state.subscriptions().largest_debt(max);
-        while let Some((keys, Extent { count, bytes })) = debt() {
+        while let Some((keys, BacklogSize { count, bytes })) = debt() {
             for key in keys {
                 let SubscriptionKey { topic, callback } = &key;
                 lock(&self.state.counts).deliveries.cut_off += 1;

@@ -41,7 +41,7 @@ pub struct Publication {
 
 /// The meaning of a publication for its topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Published {
+pub enum PublicationOutcome {
     /// To be relayed, with the number of this entry, once it is saved.
     New(PublishedTopic),
     /// The body is the topic's last one: to be accepted and not relayed. The entry, if any, is to be saved.
@@ -103,7 +103,7 @@ impl PublishedTopics {
     }
 
     /// Takes a publication.
-    pub fn publish(&mut self, publication: &Publication, now: Timestamp) -> Published {
+    pub fn publish(&mut self, publication: &Publication, now: Timestamp) -> PublicationOutcome {
         let etag = &publication.etag;
         let digest = Some(BodyDigest::of(&publication.body));
         let entry = self.entry(&publication.topic, &publication.publisher, now);
@@ -120,14 +120,14 @@ impl PublishedTopics {
                 entry.published = now;
             }
             let is_changed = is_old || was_pinged || entry.etag != before;
-            return Published::Repeat(is_changed.then(|| entry.clone()));
+            return PublicationOutcome::Repeat(is_changed.then(|| entry.clone()));
         }
         // The content that was fetched earlier is not the last any more.
         entry.etag.clone_from(etag);
         entry.digest = digest;
         entry.seq += 1;
         entry.published = now;
-        Published::New(entry.clone())
+        PublicationOutcome::New(entry.clone())
     }
 
     /// Takes note of a ping, whose fetch follows. Returns the entry to save.
@@ -227,10 +227,10 @@ mod tests {
         }
     }
 
-    fn seq(published: &Published) -> Option<u64> {
+    fn seq(published: &PublicationOutcome) -> Option<u64> {
         match published {
-            Published::New(saved) => Some(saved.seq),
-            Published::Repeat(_) => None,
+            PublicationOutcome::New(saved) => Some(saved.seq),
+            PublicationOutcome::Repeat(_) => None,
         }
     }
 
@@ -254,14 +254,14 @@ mod tests {
     fn a_repeat_is_recognised_after_a_restart_and_saved_once_a_day() {
         let mut topics = PublishedTopics::default();
         let published = topics.publish(&publication("a"), at("2026-01-01T00:00:00Z"));
-        let Published::New(saved) = published else {
+        let PublicationOutcome::New(saved) = published else {
             panic!("{published:?}")
         };
         let mut topics = PublishedTopics::restore(vec![saved]);
         let repeat = topics.publish(&publication("a"), at("2026-01-01T23:00:00Z"));
-        assert_eq!(repeat, Published::Repeat(None));
+        assert_eq!(repeat, PublicationOutcome::Repeat(None));
         let repeat = topics.publish(&publication("a"), at("2026-01-02T00:00:01Z"));
-        let Published::Repeat(Some(saved)) = repeat else {
+        let PublicationOutcome::Repeat(Some(saved)) = repeat else {
             panic!("{repeat:?}")
         };
         assert_eq!(saved.published, at("2026-01-02T00:00:01Z"));

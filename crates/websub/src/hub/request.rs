@@ -26,7 +26,7 @@ const SECRET_BYTES: usize = 199;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionRequest {
     /// The requested action.
-    pub action: Action,
+    pub action: RequestedAction,
     /// The topic as given, which verification repeats.
     pub topic: String,
     /// The callback.
@@ -35,7 +35,7 @@ pub struct SubscriptionRequest {
 
 /// The value of `hub.mode` with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub enum RequestedAction {
     /// `subscribe`, also to renew.
     Subscribe {
         /// Duration of the lease.
@@ -47,12 +47,12 @@ pub enum Action {
     Unsubscribe,
 }
 
-impl Action {
+impl RequestedAction {
     /// Returns the value of `hub.mode`.
     pub fn mode(&self) -> &'static str {
         match self {
-            Action::Subscribe { .. } => "subscribe",
-            Action::Unsubscribe => "unsubscribe",
+            RequestedAction::Subscribe { .. } => "subscribe",
+            RequestedAction::Unsubscribe => "unsubscribe",
         }
     }
 }
@@ -107,11 +107,11 @@ pub fn parse(form: &[u8], policy: &CallbackPolicy) -> Result<SubscriptionRequest
     let value = |name| form_value(form, name).filter(|value| !value.is_empty());
     let need = |wanted: &'static str| value(wanted).ok_or(Rejection::Missing(wanted));
     let action = match need("hub.mode")?.as_str() {
-        "subscribe" => Action::Subscribe {
+        "subscribe" => RequestedAction::Subscribe {
             lease: lease(value("hub.lease_seconds").as_deref())?,
             secret: secret(form)?,
         },
-        "unsubscribe" => Action::Unsubscribe,
+        "unsubscribe" => RequestedAction::Unsubscribe,
         "publish" => return Err(Rejection::Publish),
         _ => return Err(Rejection::Mode),
     };
@@ -191,7 +191,7 @@ mod tests {
         let lease = Duration::from_secs(seconds);
         assert_eq!(
             request.action,
-            Action::Subscribe {
+            RequestedAction::Subscribe {
                 lease,
                 secret: None
             }
@@ -223,7 +223,8 @@ mod tests {
             )
         };
         assert_eq!(parse_text(&form(200)), Err(Rejection::Secret));
-        let Action::Subscribe { secret, .. } = parse_text(&form(199)).unwrap().action else {
+        let RequestedAction::Subscribe { secret, .. } = parse_text(&form(199)).unwrap().action
+        else {
             panic!("it subscribes");
         };
         assert_eq!(secret.map(|secret| secret.reveal().len()), Some(199));
@@ -236,7 +237,7 @@ mod tests {
     #[case("", None)]
     fn a_secret_is_bytes(#[case] given: &str, #[case] want: Option<&[u8]>) {
         let form = format!("hub.mode=subscribe&{BASE}&hub%2Esecret={given}");
-        let Action::Subscribe { secret, .. } = parse_text(&form).unwrap().action else {
+        let RequestedAction::Subscribe { secret, .. } = parse_text(&form).unwrap().action else {
             panic!("it subscribes");
         };
         assert_eq!(secret.as_ref().map(Secret::bytes), want);

@@ -13,7 +13,7 @@ use crate::hub::client_address::Requester;
 use crate::hub::delivery::DeliveryOutcome;
 use crate::hub::fair_queue::Priority;
 use crate::hub::publication::BodyDigest;
-use crate::hub::subscriptions::backlog::{Extent, TopicBacklog};
+use crate::hub::subscriptions::backlog::{BacklogCounts, BacklogSize};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::usage::{QuotaKey, Usage};
 use crate::hub::{
@@ -42,7 +42,7 @@ pub struct Subscriptions {
 #[derive(Debug)]
 struct TopicSubscribers {
     subscribers: HashMap<Callback, Subscriber>,
-    backlog: TopicBacklog,
+    backlog: BacklogCounts,
     /// The notification that was relayed last, where repeats are recognised here; after a start, the last one that was
     /// pending.
     last: Option<BodyDigest>,
@@ -118,7 +118,7 @@ impl Subscriptions {
             let saved = pending.remove(topic);
             let relays = saved.as_ref().map_or(&[][..], |saved| &saved.relays);
             let heard = on_topic.subscribers.values().map(|known| known.heard);
-            let (backlog, obsolete) = TopicBacklog::restore(relays, heard.collect());
+            let (backlog, obsolete) = BacklogCounts::restore(relays, heard.collect());
             restored.backlog_bytes += backlog.size().bytes;
             records.extend(obsolete.map(|id| HubRecord::Ended(topic.clone(), id)));
             on_topic.backlog = backlog;
@@ -261,7 +261,7 @@ impl Subscriptions {
 
     /// Returns the subscriptions for which most bytes are pending, if all topics together have more than `max`. A
     /// subscription for which only the last notification of its topic is pending is none of them.
-    pub fn largest_debt(&self, max: u64) -> Option<(Vec<SubscriptionKey>, Extent)> {
+    pub fn largest_debt(&self, max: u64) -> Option<(Vec<SubscriptionKey>, BacklogSize)> {
         if self.backlog_bytes <= max {
             return None;
         }
@@ -378,7 +378,7 @@ impl Subscriptions {
     fn assigned(
         &mut self,
         assignment: &Assignment,
-    ) -> Option<(&mut Subscriber, &mut TopicBacklog)> {
+    ) -> Option<(&mut Subscriber, &mut BacklogCounts)> {
         let on_topic = self.topics.get_mut(&assignment.key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&assignment.key.callback)?;
         let is_current = subscriber.assigned() == Some(assignment.number);
@@ -390,7 +390,7 @@ impl TopicSubscribers {
     fn new(last: RelayId) -> TopicSubscribers {
         TopicSubscribers {
             subscribers: HashMap::new(),
-            backlog: TopicBacklog::new(last),
+            backlog: BacklogCounts::new(last),
             last: None,
         }
     }
@@ -437,7 +437,7 @@ impl Subscriber {
     }
 
     /// Returns true if something is pending for it and not being delivered.
-    fn is_idle(&self, backlog: &TopicBacklog) -> bool {
+    fn is_idle(&self, backlog: &BacklogCounts) -> bool {
         self.assigned().is_none() && backlog.has_saved(self.heard)
     }
 

@@ -9,13 +9,13 @@ use ipnet::IpNet;
 use url::{Host, Url};
 
 use crate::hub::Callback;
-use crate::hub::address::{counted, destination};
+use crate::hub::address::{counted, routed_address};
 use crate::hub::client_address::Requester;
 use crate::hub::limits::LimitScope;
 
 /// One counter or token bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Bucket {
+pub enum BucketKey {
     /// Requesters, by address.
     Requester(IpNet),
     /// A callback host, by name.
@@ -24,12 +24,12 @@ pub enum Bucket {
     HostAddress(IpNet),
 }
 
-impl Bucket {
+impl BucketKey {
     /// Returns what the bucket is of.
     pub fn scope(&self) -> LimitScope {
         match self {
-            Bucket::Requester(_) => LimitScope::Requester,
-            Bucket::HostName(_) | Bucket::HostAddress(_) => LimitScope::Host,
+            BucketKey::Requester(_) => LimitScope::Requester,
+            BucketKey::HostName(_) | BucketKey::HostAddress(_) => LimitScope::Host,
         }
     }
 }
@@ -38,16 +38,17 @@ impl Bucket {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaKey {
     /// Those of the callback host as the URL has it.
-    pub hosts: Vec<(Bucket, u32)>,
+    pub hosts: Vec<(BucketKey, u32)>,
     /// None behind a proxy that does not forward the requester, and for subscriptions of an earlier run.
-    pub requesters: Vec<(Bucket, u32)>,
+    pub requesters: Vec<(BucketKey, u32)>,
 }
 
 impl QuotaKey {
     /// Returns the buckets of a callback and a requester.
     pub fn new(callback: &Callback, requester: Option<Requester>) -> QuotaKey {
         let url = Url::parse(callback.as_str()).ok();
-        let of_name = |name: &str| vec![(Bucket::HostName(name.trim_end_matches('.').into()), 1)];
+        let of_name =
+            |name: &str| vec![(BucketKey::HostName(name.trim_end_matches('.').into()), 1)];
         QuotaKey {
             hosts: match url.as_ref().and_then(Url::host) {
                 Some(Host::Domain(name)) => of_name(name),
@@ -59,25 +60,25 @@ impl QuotaKey {
         }
     }
 
-    fn buckets(&self) -> impl Iterator<Item = &Bucket> {
+    fn buckets(&self) -> impl Iterator<Item = &BucketKey> {
         let buckets = self.requesters.iter().chain(&self.hosts);
         buckets.map(|(bucket, _)| bucket)
     }
 }
 
 /// Returns the buckets of a requester, if it is known.
-pub fn requester_buckets(requester: Option<Requester>) -> Vec<(Bucket, u32)> {
+pub fn requester_buckets(requester: Option<Requester>) -> Vec<(BucketKey, u32)> {
     requester.map_or_else(Vec::new, |requester| {
-        buckets(requester.networks(), Bucket::Requester)
+        buckets(requester.networks(), BucketKey::Requester)
     })
 }
 
 /// Returns the buckets of an address that is connected to, whatever its notation.
-pub fn address_buckets(address: IpAddr) -> Vec<(Bucket, u32)> {
-    buckets(counted(destination(address)), Bucket::HostAddress)
+pub fn address_buckets(address: IpAddr) -> Vec<(BucketKey, u32)> {
+    buckets(counted(routed_address(address)), BucketKey::HostAddress)
 }
 
-fn buckets(networks: Vec<(IpNet, u32)>, bucket: fn(IpNet) -> Bucket) -> Vec<(Bucket, u32)> {
+fn buckets(networks: Vec<(IpNet, u32)>, bucket: fn(IpNet) -> BucketKey) -> Vec<(BucketKey, u32)> {
     let networks = networks.into_iter();
     networks
         .map(|(network, times)| (bucket(network), times))
@@ -89,7 +90,7 @@ fn buckets(networks: Vec<(IpNet, u32)>, bucket: fn(IpNet) -> Bucket) -> Vec<(Buc
 pub struct Usage {
     /// Count in total.
     pub total: u32,
-    by_bucket: BTreeMap<Bucket, u32>,
+    by_bucket: BTreeMap<BucketKey, u32>,
 }
 
 impl Usage {
@@ -110,7 +111,7 @@ impl Usage {
     }
 
     /// Returns the count of one bucket.
-    pub fn of(&self, bucket: &Bucket) -> u32 {
+    pub fn of(&self, bucket: &BucketKey) -> u32 {
         self.by_bucket.get(bucket).copied().unwrap_or(0)
     }
 }

@@ -25,7 +25,7 @@ use crate::hub::http::settings::PreparedHub;
 use crate::hub::http::state::HubState;
 use crate::hub::limits::LimitExceeded;
 use crate::hub::published_topics::directory::HubTopics;
-use crate::hub::request::{Action, SubscriptionRequest};
+use crate::hub::request::{RequestedAction, SubscriptionRequest};
 use crate::hub::usage::{QuotaKey, address_buckets};
 use crate::hub::{Callback, Subscription, SubscriptionKey};
 use crate::retry::{after, backoff};
@@ -98,7 +98,8 @@ impl Verifications {
             VerificationKind::New
         };
         let mut admission = self.state.admission();
-        if let (VerificationKind::New, Action::Subscribe { .. }) = (kind, &request.action) {
+        if let (VerificationKind::New, RequestedAction::Subscribe { .. }) = (kind, &request.action)
+        {
             admission.may_subscribe(&quota_key, &subscriptions.usage)?;
         }
         admission.begin(&quota_key, kind, self.state.clock.elapsed())?;
@@ -148,10 +149,12 @@ impl Verifications {
             let requester = pending.requester;
             if let Some((sent_at, _slot)) = confirmed {
                 match pending.request.action {
-                    Action::Subscribe { .. } if self.topics.find(key.topic.as_str()).is_none() => {
+                    RequestedAction::Subscribe { .. }
+                        if self.topics.find(key.topic.as_str()).is_none() =>
+                    {
                         self.deny(key.clone(), TOPIC_ENDED);
                     }
-                    Action::Subscribe { lease, secret } => {
+                    RequestedAction::Subscribe { lease, secret } => {
                         let subscription = Subscription {
                             topic: key.topic.clone(),
                             callback: key.callback.clone(),
@@ -163,7 +166,7 @@ impl Verifications {
                         // Its lease may have ended with something pending.
                         self.deliveries.begin_one(&key);
                     }
-                    Action::Unsubscribe => {
+                    RequestedAction::Unsubscribe => {
                         self.state.end("it unsubscribed", |subscriptions| {
                             subscriptions.unsubscribe(&key)
                         });
@@ -331,8 +334,8 @@ async fn send(
 /// Returns the URL of a verification request: the callback's own query stays, the parameters are appended.
 pub fn verification_url(request: &SubscriptionRequest, challenge: &str) -> String {
     let lease = match &request.action {
-        Action::Subscribe { lease, .. } => Some(lease.as_secs().to_string()),
-        Action::Unsubscribe => None,
+        RequestedAction::Subscribe { lease, .. } => Some(lease.as_secs().to_string()),
+        RequestedAction::Unsubscribe => None,
     };
     let mut parameters = vec![
         ("hub.mode", request.action.mode()),
@@ -371,7 +374,7 @@ mod tests {
     #[test]
     fn the_callback_s_own_query_is_kept() {
         let subscribe = SubscriptionRequest {
-            action: Action::Subscribe {
+            action: RequestedAction::Subscribe {
                 lease: Duration::from_secs(300),
                 secret: None,
             },
@@ -384,7 +387,7 @@ mod tests {
              &hub.topic=http%3A%2F%2Fe.org%2Ft%3Fa%26b&hub.challenge=42&hub.lease_seconds=300"
         );
         let unsubscribe = SubscriptionRequest {
-            action: Action::Unsubscribe,
+            action: RequestedAction::Unsubscribe,
             topic: "t".to_owned(),
             callback: Callback::new("http://[::1]/"),
         };

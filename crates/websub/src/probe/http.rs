@@ -111,12 +111,14 @@ pub struct Agreement {
 /// Asks hubs that are `rsnotify hub`, which name themselves as a hub in the answer to a `HEAD`, if they would accept
 /// publications of these topics, with the configured credentials. Nothing is published. Returns the first answer that
 /// is no acceptance; nothing of another hub, or of one that cannot be reached.
-pub async fn agreements(hubs: Vec<(PublishSettings, Vec<Topic>)>) -> Vec<Option<Agreement>> {
+pub async fn topic_check_replies(
+    hubs: Vec<(PublishSettings, Vec<Topic>)>,
+) -> Vec<Option<Agreement>> {
     let hubs = hubs.into_iter();
-    all_at_once(hubs.map(|(settings, topics)| agreement(settings, topics))).await
+    all_at_once(hubs.map(|(settings, topics)| topic_check_reply(settings, topics))).await
 }
 
-async fn agreement(mut settings: PublishSettings, topics: Vec<Topic>) -> Option<Agreement> {
+async fn topic_check_reply(mut settings: PublishSettings, topics: Vec<Topic>) -> Option<Agreement> {
     settings.timeout = settings.timeout.min(HUB_TIMEOUT);
     let client = settings.client().ok()?;
     let head = client.head(settings.publish_url.clone());

@@ -14,7 +14,7 @@ use crate::http::client::header_values;
 use crate::http::lock;
 use crate::http::server::{FullResponse, small_body, text};
 use crate::hub::delivery::is_signed;
-use crate::subscriber::{CallbackRequest, Callbacks, Decision, ReceivedNotification};
+use crate::subscriber::{CallbackRequest, Callbacks, HubDecision, ReceivedNotification};
 
 /// Maximum size of a notification.
 const BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -48,11 +48,14 @@ fn verification(callbacks: &Callbacks, id: &str, query: &str) -> FullResponse {
         (Some(mode), Some(challenge)) if mode == callback.mode => {
             let lease = value("hub.lease_seconds").and_then(|seconds| seconds.parse().ok());
             let lease = lease.map(Duration::from_secs);
-            (Decision::Verified(lease), text(StatusCode::OK, challenge))
+            (
+                HubDecision::Verified(lease),
+                text(StatusCode::OK, challenge),
+            )
         }
         (Some("denied"), _) => {
             let reason = value("hub.reason").unwrap_or_else(|| "no reason given".to_owned());
-            (Decision::Denied(reason), text(StatusCode::OK, ""))
+            (HubDecision::Denied(reason), text(StatusCode::OK, ""))
         }
         _ => return not_ours(),
     };

@@ -10,7 +10,7 @@ use resourcesync::uri::{Hub, Topic};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use websub::hub::callback::CallbackPolicy;
-use websub::hub::delivery::bodies::RelayFile;
+use websub::hub::delivery::bodies::RelayStore;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::settings::{EmbeddedHubSettings, PreparedHub};
 use websub::hub::publication::BodyDigest;
@@ -109,7 +109,7 @@ async fn start_with(restored: Restored, set: impl Fn(&mut EmbeddedHubSettings)) 
     let hub = EmbeddedHub::start(
         prepared,
         restored,
-        RelayFile::in_memory(&saved),
+        RelayStore::in_memory(&saved),
         HubTopics::Served(topics.clone()),
         websub::http::Clock::start(None),
         record,

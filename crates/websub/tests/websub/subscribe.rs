@@ -8,7 +8,7 @@ use websub::secret::Secret;
 use websub::subscriber::discover::discover;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use websub::subscriber::{
-    CallbackKey, CallbackRequest, CallbackSubscription, Decision, Destination, SubscribeError,
+    CallbackKey, CallbackRequest, CallbackSubscription, Destination, HubDecision, SubscribeError,
 };
 use websub::topics::http::Topics;
 
@@ -322,7 +322,7 @@ async fn a_hub_that_refuses_or_denies_is_reported() {
     // At any time later too.
     assert_eq!(call(&callback, "GET", &query, "", "").await.0, 200);
     let decision = soon(this.subscription.decisions.recv()).await;
-    assert_eq!(decision, Some(Decision::Denied("too many".to_owned())));
+    assert_eq!(decision, Some(HubDecision::Denied("too many".to_owned())));
 }
 
 #[tokio::test]

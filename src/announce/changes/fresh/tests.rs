@@ -9,15 +9,15 @@ use resourcesync::change::ChangeKey;
 use resourcesync::change_list::EntryPlace;
 use rstest::rstest;
 
-use super::{Candidate, ComparedEntries, Comparison};
+use super::{ComparedEntries, Comparison, UntakenEntry};
 
 fn key(letter: char) -> ChangeKey {
     ChangeKey([letter as u8; 16])
 }
 
 /// Entries, each by its list and its letter.
-fn letters(entries: &[Candidate]) -> Vec<(u32, char)> {
-    let letter = |entry: &Candidate| (entry.list, char::from(entry.place.key.0[0]));
+fn letters(entries: &[UntakenEntry]) -> Vec<(u32, char)> {
+    let letter = |entry: &UntakenEntry| (entry.list, char::from(entry.place.key.0[0]));
     entries.iter().map(letter).collect()
 }
 
@@ -35,7 +35,7 @@ fn compare(words: &[&str], taken: &[&str], max: usize) -> (ComparedEntries, Vec<
                 comparison.learn(key(letter), *copy);
                 continue;
             }
-            let candidate = Candidate {
+            let candidate = UntakenEntry {
                 place: EntryPlace {
                     position,
                     key: key(letter),

@@ -9,14 +9,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use resourcesync::change::{Change, ChangeKey};
-use resourcesync::change_list::{EntryPlace, Listed, ListedChanges};
+use resourcesync::change_list::{EntryPlace, ListedChange, ListedChanges};
 use resourcesync::datetime::Datetime;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::Uri;
 use rstest::rstest;
 
-use super::{ListToRead, RoundFiles, Rounds, TakeRequest, Taken, WatchedTime};
+use super::{ListToRead, RoundFiles, RoundRequest, Rounds, Taken, WatchedTime};
 use crate::announce::changes::taken_keys::{KEYS_PER_ROW, KeyRow};
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::state::DocId;
@@ -40,15 +40,18 @@ fn datetime(letter: char) -> Option<Datetime> {
 
 /// Entries of a list, each of so many MiB.
 fn listed(word: &str, size: u32) -> ListedChanges {
-    let entries = word.chars().zip(0..).map(|(letter, position)| Listed {
-        place: EntryPlace {
-            position,
-            key: ChangeKey([letter as u8; 16]),
-            offset: position * (size << 20),
-            end: (position + 1) * (size << 20),
-        },
-        datetime: datetime(letter),
-    });
+    let entries = word
+        .chars()
+        .zip(0..)
+        .map(|(letter, position)| ListedChange {
+            place: EntryPlace {
+                position,
+                key: ChangeKey([letter as u8; 16]),
+                offset: position * (size << 20),
+                end: (position + 1) * (size << 20),
+            },
+            datetime: datetime(letter),
+        });
     ListedChanges {
         entries: entries.collect(),
         ..ListedChanges::default()
@@ -133,7 +136,7 @@ impl TakingChannel {
     fn take(&mut self, lists: &[(&str, &str)], limit: usize, seconds: u64) -> (String, Taken) {
         let round = self.last.map_or(1, |last| last + 1);
         let versions = lists.iter().map(|(name, word)| version(name, word));
-        let request = TakeRequest {
+        let request = RoundRequest {
             round,
             after: self.last,
             beyond: self.beyond,
@@ -188,8 +191,8 @@ impl TakingChannel {
 }
 
 /// A request to take at most `limit` changes of some lists.
-pub fn request(lists: Vec<ListToRead>, at: Timestamp, limit: usize) -> TakeRequest {
-    TakeRequest {
+pub fn request(lists: Vec<ListToRead>, at: Timestamp, limit: usize) -> RoundRequest {
+    RoundRequest {
         set: uri("set"),
         round: 1,
         after: None,

@@ -2,23 +2,23 @@
 
 use std::ops::Range;
 
-use crate::announce::changes::fresh::Candidate;
-use crate::announce::changes::round::{ROUND_BYTES, TakeRequest};
+use crate::announce::changes::fresh::UntakenEntry;
+use crate::announce::changes::round::{ROUND_BYTES, RoundRequest};
 
 /// Fresh entries, with the same ones in other lists.
 #[derive(Debug, Default)]
 pub struct FreshEntries {
     /// In the order in which they are told.
-    entries: Vec<Candidate>,
+    entries: Vec<UntakenEntry>,
     /// Number of these that were taken.
     next: usize,
     /// Entries that are taken with the same ones in other lists, in order of their keys; and whether they were.
-    copies: Vec<(Candidate, bool)>,
+    copies: Vec<(UntakenEntry, bool)>,
 }
 
 impl FreshEntries {
     /// Returns entries in the order in which they are told, with their copies in order of their keys.
-    pub fn new(entries: Vec<Candidate>, copies: Vec<Candidate>) -> FreshEntries {
+    pub fn new(entries: Vec<UntakenEntry>, copies: Vec<UntakenEntry>) -> FreshEntries {
         FreshEntries {
             entries,
             next: 0,
@@ -37,7 +37,7 @@ impl FreshEntries {
     }
 
     /// Returns those that were not taken, copies among them.
-    pub fn left(&self) -> impl Iterator<Item = &Candidate> {
+    pub fn left(&self) -> impl Iterator<Item = &UntakenEntry> {
         let copies = self.copies.iter().filter(|(_, is_taken)| !is_taken);
         self.entries[self.next..]
             .iter()
@@ -45,12 +45,13 @@ impl FreshEntries {
     }
 
     /// Returns the entries that a round tells.
-    pub fn next(&self, request: &TakeRequest) -> &[Candidate] {
+    pub fn next(&self, request: &RoundRequest) -> &[UntakenEntry] {
         let left = &self.entries[self.next..];
-        let is_before = |entry: &Candidate| request.beyond.is_none_or(|beyond| entry.time < beyond);
+        let is_before =
+            |entry: &UntakenEntry| request.beyond.is_none_or(|beyond| entry.time < beyond);
         let left = &left[..left.partition_point(is_before).min(request.limit)];
         let mut bytes = 0;
-        let is_beyond = |entry: &Candidate| {
+        let is_beyond = |entry: &UntakenEntry| {
             bytes += u64::from(entry.place.end.saturating_sub(entry.place.offset));
             bytes > ROUND_BYTES
         };
@@ -59,13 +60,13 @@ impl FreshEntries {
     }
 
     /// Returns the copies that are taken with an entry.
-    pub fn copies(&self, entry: &Candidate) -> impl Iterator<Item = &Candidate> {
+    pub fn copies(&self, entry: &UntakenEntry) -> impl Iterator<Item = &UntakenEntry> {
         let copies = self.copies[self.copies_of(entry)].iter();
         copies.map(|(copy, _)| copy)
     }
 
     /// Takes so many entries, and hands over each, followed by its copies.
-    pub fn take(&mut self, count: usize, mut taken: impl FnMut(&Candidate)) {
+    pub fn take(&mut self, count: usize, mut taken: impl FnMut(&UntakenEntry)) {
         for number in self.next..self.next + count {
             let entry = self.entries[number];
             taken(&entry);
@@ -82,8 +83,8 @@ impl FreshEntries {
     }
 
     /// Returns the range of an entry's copies.
-    fn copies_of(&self, entry: &Candidate) -> Range<usize> {
-        let number = |entry: &Candidate| (entry.place.key, entry.copy);
+    fn copies_of(&self, entry: &UntakenEntry) -> Range<usize> {
+        let number = |entry: &UntakenEntry| (entry.place.key, entry.copy);
         let wanted = number(entry);
         let begin = self
             .copies

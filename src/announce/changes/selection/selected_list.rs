@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use jiff::Timestamp;
 use resourcesync::change::ChangeKey;
-use resourcesync::change_list::{Listed, ListedChanges};
+use resourcesync::change_list::{ListedChange, ListedChanges};
 
-use crate::announce::changes::fresh::Candidate;
+use crate::announce::changes::fresh::UntakenEntry;
 use crate::announce::changes::round::{AHEAD, LeftEntries, ListToRead, TakenList};
 use crate::announce::time::later;
 
@@ -82,7 +82,7 @@ impl SelectedList {
     }
 
     /// Returns true if this entry has no time of its own, nor has one before it: then it has that of the comparison.
-    pub fn is_head(&self, entry: &Candidate) -> bool {
+    pub fn is_head(&self, entry: &UntakenEntry) -> bool {
         self.dated.is_none_or(|dated| entry.place.position < dated)
     }
 
@@ -93,7 +93,7 @@ impl SelectedList {
 
     /// Returns the earlier one of a time and that of an entry. One with the time of the comparison, which the next comparison
     /// changes, is the earliest of all.
-    pub fn earlier(&self, time: Option<Timestamp>, entry: &Candidate) -> Option<Timestamp> {
+    pub fn earlier(&self, time: Option<Timestamp>, entry: &UntakenEntry) -> Option<Timestamp> {
         let own = if self.is_head(entry) {
             Timestamp::MIN
         } else {
@@ -103,7 +103,7 @@ impl SelectedList {
     }
 
     /// Notes an entry that is not among those of the selection.
-    pub fn note_late(&mut self, entry: &Candidate) {
+    pub fn note_late(&mut self, entry: &UntakenEntry) {
         if self.report.version.waits && entry.is_silent {
             self.report.waiting += 1;
         } else {
@@ -112,7 +112,7 @@ impl SelectedList {
     }
 
     /// Notes an entry that no list tells now. Returns true if it is taken nevertheless.
-    pub fn note_untold(&mut self, entry: &Candidate, told_until: Option<Timestamp>) -> bool {
+    pub fn note_untold(&mut self, entry: &UntakenEntry, told_until: Option<Timestamp>) -> bool {
         if self.report.version.waits {
             self.report.waiting += 1;
             return false;
@@ -161,12 +161,12 @@ impl SelectedList {
 }
 
 /// Returns true if the datetime of an entry is too far ahead to be believed.
-pub fn is_ahead(entry: &Listed, at: Timestamp) -> bool {
+pub fn is_ahead(entry: &ListedChange, at: Timestamp) -> bool {
     entry.datetime.is_some() && believed(entry, at).is_none()
 }
 
 /// Returns the datetime of an entry that is not too far ahead.
-fn believed(entry: &Listed, at: Timestamp) -> Option<Timestamp> {
+fn believed(entry: &ListedChange, at: Timestamp) -> Option<Timestamp> {
     let time = entry.datetime?.at();
     (time <= later(at, AHEAD)).then_some(time)
 }

@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::http::client;
 use crate::hub::Callback;
-use crate::hub::address::{around, destination};
+use crate::hub::address::{around, routed_address};
 use crate::hub::callback::{CallbackPolicy, literal_address};
 use crate::hub::fair_queue::Priority;
 use crate::hub::http::settings::EmbeddedHubSettings;
@@ -137,7 +137,7 @@ impl CallbackClient {
 
 /// Returns the host under which requests to an address are queued: of IPv6, the /56.
 fn host_of(address: IpAddr) -> String {
-    let address = destination(address);
+    let address = routed_address(address);
     let length = if address.is_ipv4() { 32 } else { 56 };
     around(address, length).to_string()
 }

@@ -29,7 +29,7 @@ type ReadPart = dyn Fn(RelayId, u64) -> Result<Option<Vec<u8>>, String> + Send +
 
 /// The notifications of the state file. Both functions may block, and may be called at the same time.
 #[derive(Debug)]
-pub struct RelayFile {
+pub struct RelayStore {
     /// Reads the notification that follows one of the same topic.
     pub next: Hook<ReadNext>,
     /// Reads part of a body, by its number: each has [`PART_BYTES`], the last one may have fewer.
@@ -39,7 +39,7 @@ pub struct RelayFile {
 /// Reads notifications, each once for all its deliveries at the same time.
 #[derive(Debug)]
 pub struct RelayReader {
-    file: Arc<RelayFile>,
+    file: Arc<RelayStore>,
     loaded: Mutex<HashMap<Topic, BTreeMap<RelayId, Weak<LoadedRelay>>>>,
     /// Held while a notification is read.
     reading: tokio::sync::Mutex<()>,
@@ -50,17 +50,17 @@ pub struct RelayReader {
 pub struct LoadedRelay {
     /// The notification without the rest of its body.
     pub stored: StoredRelay,
-    file: Arc<RelayFile>,
+    file: Arc<RelayStore>,
     /// The parts that are being sent, but for the first.
     parts: Mutex<HashMap<u64, Weak<[u8]>>>,
 }
 
-impl RelayFile {
+impl RelayStore {
     /// Reads notifications from memory, for a hub without a state file. The caller puts them there before it dispatches
     /// them, and removes those that [`HubRecord::Ended`](crate::hub::HubRecord::Ended) names.
-    pub fn in_memory(relays: &Arc<Mutex<BTreeMap<RelayId, Relay>>>) -> RelayFile {
+    pub fn in_memory(relays: &Arc<Mutex<BTreeMap<RelayId, Relay>>>) -> RelayStore {
         let (relays, bodies) = (Arc::clone(relays), Arc::clone(relays));
-        RelayFile {
+        RelayStore {
             next: Hook(Box::new(move |topic, heard| {
                 let relays = lock(&relays);
                 let mut of_topic = relays.values().filter(|relay| relay.topic == *topic);
@@ -91,7 +91,7 @@ fn part(body: &[u8], number: u64) -> Option<&[u8]> {
 
 impl RelayReader {
     /// Returns a reader that has read nothing yet.
-    pub fn new(file: RelayFile) -> RelayReader {
+    pub fn new(file: RelayStore) -> RelayReader {
         RelayReader {
             file: Arc::new(file),
             loaded: Mutex::default(),

@@ -13,7 +13,7 @@ use tracing::{debug, error, warn};
 use crate::answer::Answer;
 use crate::http::{client, lock};
 use crate::hub::callback::http::{CallbackError, CallbackLocation};
-use crate::hub::delivery::bodies::{BodyProgress, LoadedRelay, RelayFile, RelayReader};
+use crate::hub::delivery::bodies::{BodyProgress, LoadedRelay, RelayReader, RelayStore};
 use crate::hub::delivery::{DeliveryOutcome, headers, outcome, timeout};
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 use crate::hub::http::settings::PreparedHub;
@@ -44,7 +44,7 @@ pub struct Deliveries {
 
 impl Deliveries {
     /// Must be called within a tokio runtime.
-    pub fn new(state: Arc<HubState>, relays: RelayFile) -> Deliveries {
+    pub fn new(state: Arc<HubState>, relays: RelayStore) -> Deliveries {
         let count = state.settings.get().settings.concurrent_deliveries;
         Deliveries {
             state,

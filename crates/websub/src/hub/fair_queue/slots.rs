@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use crate::http::lock;
-use crate::hub::fair_queue::{FairQueue, Priority, SLOW, Ticket};
+use crate::hub::fair_queue::{FairQueue, Priority, RequestNumber, SLOW};
 
 /// Slots of one kind.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub struct FairSlots {
 struct SlotState {
     queue: FairQueue,
     /// Signals that a slot was granted.
-    waiting: HashMap<Ticket, oneshot::Sender<()>>,
+    waiting: HashMap<RequestNumber, oneshot::Sender<()>>,
     /// Signals that a slot must be released.
-    holders: HashMap<Ticket, oneshot::Sender<()>>,
+    holders: HashMap<RequestNumber, oneshot::Sender<()>>,
     is_draining: bool,
     /// True while a task looks for slow requests.
     is_watched: bool,
@@ -34,7 +34,7 @@ struct SlotState {
 /// A slot, or the wait for one; released when dropped.
 pub struct FairSlot {
     slots: Arc<FairSlots>,
-    ticket: Ticket,
+    ticket: RequestNumber,
     host: String,
     priority: Priority,
     /// True if the host has answered, which raises its number of slots.

@@ -76,7 +76,7 @@ impl PreparedHub {
     /// # Errors
     ///
     /// If the HTTP client cannot be built.
-    pub fn new(settings: EmbeddedHubSettings) -> Result<PreparedHub, HubError> {
+    pub fn new(settings: EmbeddedHubSettings) -> Result<PreparedHub, HubStartError> {
         let client = CallbackClient::new(&settings)?;
         let (_, target) = host_and_target(settings.hub.as_str());
         Ok(PreparedHub {
@@ -90,4 +90,4 @@ impl PreparedHub {
 /// An error that prevents the hub from starting.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot build the HTTP client of the embedded hub")]
-pub struct HubError(#[from] reqwest::Error);
+pub struct HubStartError(#[from] reqwest::Error);

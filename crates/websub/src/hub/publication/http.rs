@@ -58,7 +58,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Settings that a reload may change.
 #[derive(Debug, Clone)]
-pub struct IntakeSettings {
+pub struct PublicHubSettings {
     /// URI of this hub as it is advertised.
     pub hub: Hub,
     /// Maximum size of a notification, in bytes.
@@ -101,7 +101,7 @@ pub struct PublicHub {
     /// The part that serves subscribers.
     pub embedded: EmbeddedHub,
     /// The settings in effect.
-    pub settings: Replaceable<IntakeSettings>,
+    pub settings: Replaceable<PublicHubSettings>,
     directory: Arc<TopicDirectory>,
     client: Arc<TopicClient>,
     accept: Hook<Accept>,
@@ -110,7 +110,7 @@ pub struct PublicHub {
     publishers: Mutex<HashMap<Arc<str>, PublisherCounts>>,
     unknown_tokens: Mutex<Vec<UnknownToken>>,
     /// Publications under way.
-    under_way: Mutex<BTreeMap<Slots, u32>>,
+    under_way: Mutex<BTreeMap<SlotOwner, u32>>,
     lines: LogLimit,
     /// The start of the interval of `lines`.
     lines_since: Mutex<Instant>,
@@ -119,7 +119,7 @@ pub struct PublicHub {
 
 /// The publisher or address whose rate limit a request counts against.
 #[derive(Debug)]
-enum Payer {
+enum RateLimitKey {
     /// The publisher whose token the request has.
     Publisher(Arc<str>),
     /// The address of any other request: a stranger cannot use up the quota of the publisher.
@@ -129,44 +129,47 @@ enum Payer {
 /// What publications under way are counted for: the publisher whose token they have, else the networks of the address that
 /// they come from. Strangers take no slots of a publisher.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Slots {
+enum SlotOwner {
     Publisher(Arc<str>),
     Network(IpNet),
 }
 
-impl Payer {
+impl RateLimitKey {
     /// Returns the slots of its publications under way, each with their number.
-    fn slots(&self) -> Vec<(Slots, u32)> {
+    fn slots(&self) -> Vec<(SlotOwner, u32)> {
         let networks = match self {
-            Payer::Publisher(name) => {
-                return vec![(Slots::Publisher(Arc::clone(name)), CONCURRENT_PUBLICATIONS)];
+            RateLimitKey::Publisher(name) => {
+                return vec![(
+                    SlotOwner::Publisher(Arc::clone(name)),
+                    CONCURRENT_PUBLICATIONS,
+                )];
             }
-            Payer::Address(Some(requester)) => requester.networks(),
+            RateLimitKey::Address(Some(requester)) => requester.networks(),
             // All of these together.
-            Payer::Address(None) => vec![(Ipv6Net::default().into(), TIMES_OF_UNKNOWN)],
+            RateLimitKey::Address(None) => vec![(Ipv6Net::default().into(), TIMES_OF_UNKNOWN)],
         };
         let slots = networks.into_iter();
         slots
-            .map(|(network, times)| (Slots::Network(network), CONCURRENT_OF_ADDRESS * times))
+            .map(|(network, times)| (SlotOwner::Network(network), CONCURRENT_OF_ADDRESS * times))
             .collect()
     }
 }
 
 /// The sender of a request, with what a refusal is counted and logged for, as far as it is known.
-struct Sender {
+struct PublicationSender {
     token: Option<String>,
-    payer: Payer,
+    payer: RateLimitKey,
     publisher: Option<Arc<str>>,
     topic: Option<Topic>,
 }
 
 /// A publication under way, counted until this is dropped.
-struct UnderWay {
+struct PublicationGuard {
     hub: Arc<PublicHub>,
-    slots: Vec<(Slots, u32)>,
+    slots: Vec<(SlotOwner, u32)>,
 }
 
-impl Drop for UnderWay {
+impl Drop for PublicationGuard {
     fn drop(&mut self) {
         free(&mut lock(&self.hub.under_way), &self.slots);
     }
@@ -176,7 +179,7 @@ impl PublicHub {
     /// Joins a hub for subscribers with the publishers of a directory. `accept` must not block.
     pub fn new(
         embedded: EmbeddedHub,
-        settings: IntakeSettings,
+        settings: PublicHubSettings,
         directory: Arc<TopicDirectory>,
         client: Arc<TopicClient>,
         accept: impl Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>)
@@ -202,7 +205,7 @@ impl PublicHub {
     }
 
     /// Applies other settings and publishers. Requests under way go on.
-    pub fn apply(&self, settings: IntakeSettings, publishers: Publishers) {
+    pub fn apply(&self, settings: PublicHubSettings, publishers: Publishers) {
         if settings.publications_per_minute != self.settings.get().publications_per_minute {
             *lock(&self.rate) = RateLimiter::new(settings.publications_per_minute);
         }
@@ -275,18 +278,18 @@ impl PublicHub {
         }
     }
 
-    fn sender(&self, request: &Request<Incoming>) -> Sender {
+    fn sender(&self, request: &Request<Incoming>) -> PublicationSender {
         let token = token_of(request.headers());
         let publishers = self.directory.publishers.get();
         let publisher = token
             .as_deref()
             .and_then(|token| publishers.with_token(token));
         let publisher = publisher.map(|publisher| Arc::clone(&publisher.name));
-        Sender {
+        PublicationSender {
             token,
             payer: match &publisher {
-                Some(name) => Payer::Publisher(Arc::clone(name)),
-                None => Payer::Address(self.embedded.requester(request)),
+                Some(name) => RateLimitKey::Publisher(Arc::clone(name)),
+                None => RateLimitKey::Address(self.embedded.requester(request)),
             },
             publisher,
             topic: None,
@@ -296,7 +299,7 @@ impl PublicHub {
     /// Finds the publisher of a topic that has these credentials.
     fn authorize<'p>(
         &self,
-        sender: &mut Sender,
+        sender: &mut PublicationSender,
         publishers: &'p Publishers,
         topic: &Topic,
     ) -> Result<&'p Publisher, PublicationRefusal> {
@@ -311,9 +314,9 @@ impl PublicHub {
     }
 
     /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
-    fn charge(&self, payer: &Payer, count: u32) -> Result<(), PublicationRefusal> {
+    fn charge(&self, payer: &RateLimitKey, count: u32) -> Result<(), PublicationRefusal> {
         match payer {
-            Payer::Publisher(name) => {
+            RateLimitKey::Publisher(name) => {
                 let key = [(Arc::clone(name), 1)];
                 let acquired = lock(&self.rate).acquire(&key, count, self.started.elapsed());
                 acquired.map_err(|(_, retry_after)| {
@@ -324,7 +327,7 @@ impl PublicHub {
                     }
                 })
             }
-            Payer::Address(requester) => {
+            RateLimitKey::Address(requester) => {
                 let admitted = self.embedded.admit(*requester, count);
                 admitted.map_err(PublicationRefusal::Limit)
             }
@@ -333,7 +336,7 @@ impl PublicHub {
 
     async fn take_content(
         self: &Arc<Self>,
-        sender: &mut Sender,
+        sender: &mut PublicationSender,
         request: &mut Request<Incoming>,
     ) -> Result<(), PublicationRefusal> {
         let publishers = self.directory.publishers.get();
@@ -349,7 +352,7 @@ impl PublicHub {
         }
         sender.publisher = Some(Arc::clone(&publisher.name));
         let _under_way = self.begin(&sender.payer)?;
-        let IntakeSettings { hub, max_body, .. } = &*self.settings.get();
+        let PublicHubSettings { hub, max_body, .. } = &*self.settings.get();
         verify_hub(topic, &links, hub)?;
         let too_large = || PublicationRefusal::TooLarge { max: *max_body };
         let announced = text_of(request.headers(), CONTENT_LENGTH);
@@ -388,7 +391,7 @@ impl PublicHub {
 
     async fn answer_form(
         self: &Arc<Self>,
-        mut sender: Sender,
+        mut sender: PublicationSender,
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
@@ -410,7 +413,7 @@ impl PublicHub {
     /// publishes nothing.
     async fn take_topics(
         self: &Arc<Self>,
-        sender: &mut Sender,
+        sender: &mut PublicationSender,
         topics: Vec<Topic>,
         is_check: bool,
     ) -> Result<FullResponse, PublicationRefusal> {
@@ -506,17 +509,20 @@ impl PublicHub {
     }
 
     /// Counts a publication that begins, and refuses one too many.
-    fn begin(self: &Arc<Self>, payer: &Payer) -> Result<UnderWay, PublicationRefusal> {
+    fn begin(
+        self: &Arc<Self>,
+        payer: &RateLimitKey,
+    ) -> Result<PublicationGuard, PublicationRefusal> {
         let slots = payer.slots();
         if !occupy(&mut lock(&self.under_way), &slots) {
             return Err(PublicationRefusal::Busy);
         }
         let hub = Arc::clone(self);
-        Ok(UnderWay { hub, slots })
+        Ok(PublicationGuard { hub, slots })
     }
 
     /// Counts and logs a refusal, unless it is for a limit on strangers or a body that broke off. Returns the answer.
-    fn refuse(&self, sender: &Sender, refusal: &PublicationRefusal) -> FullResponse {
+    fn refuse(&self, sender: &PublicationSender, refusal: &PublicationRefusal) -> FullResponse {
         let mut answer = plain_text(refusal.status(), refusal, refusal.retry_after());
         if let PublicationRefusal::Limit(_) | PublicationRefusal::Unread { .. } = refusal {
             return answer;
@@ -586,9 +592,9 @@ impl PublicHub {
 }
 
 /// Takes one of each of these slots, or none if one kind of them is used up.
-fn occupy(under_way: &mut BTreeMap<Slots, u32>, slots: &[(Slots, u32)]) -> bool {
+fn occupy(under_way: &mut BTreeMap<SlotOwner, u32>, slots: &[(SlotOwner, u32)]) -> bool {
     let has_one =
-        |(slots, max): &(Slots, u32)| under_way.get(slots).is_none_or(|count| count < max);
+        |(slots, max): &(SlotOwner, u32)| under_way.get(slots).is_none_or(|count| count < max);
     let has_all = slots.iter().all(has_one);
     if has_all {
         for (slots, _) in slots {
@@ -599,7 +605,7 @@ fn occupy(under_way: &mut BTreeMap<Slots, u32>, slots: &[(Slots, u32)]) -> bool 
 }
 
 /// Releases one of each of these slots.
-fn free(under_way: &mut BTreeMap<Slots, u32>, slots: &[(Slots, u32)]) {
+fn free(under_way: &mut BTreeMap<SlotOwner, u32>, slots: &[(SlotOwner, u32)]) {
     for (slots, _) in slots {
         decrement(under_way, slots);
     }
@@ -624,13 +630,16 @@ mod tests {
     #[test]
     fn requests_without_an_address_have_slots_together() {
         let mut under_way = BTreeMap::new();
-        let unknown = Payer::Address(None).slots();
+        let unknown = RateLimitKey::Address(None).slots();
         for _ in 0..64 {
             assert!(occupy(&mut under_way, &unknown));
         }
         assert!(!occupy(&mut under_way, &unknown));
         let known = Requester::new("2001:db8::1".parse().unwrap());
-        assert!(occupy(&mut under_way, &Payer::Address(Some(known)).slots()));
+        assert!(occupy(
+            &mut under_way,
+            &RateLimitKey::Address(Some(known)).slots()
+        ));
         free(&mut under_way, &unknown);
         assert!(occupy(&mut under_way, &unknown));
     }
@@ -638,7 +647,8 @@ mod tests {
     #[test]
     fn a_publisher_has_slots_of_its_own() {
         let mut under_way = BTreeMap::new();
-        let [one, other] = ["one", "other"].map(|name| Payer::Publisher(name.into()).slots());
+        let [one, other] =
+            ["one", "other"].map(|name| RateLimitKey::Publisher(name.into()).slots());
         for _ in 0..64 {
             assert!(occupy(&mut under_way, &one));
         }
@@ -653,7 +663,7 @@ mod tests {
         let mut under_way = BTreeMap::new();
         let networks = |address: &str| {
             let requester = Requester::new(address.parse().unwrap());
-            Payer::Address(Some(requester)).slots()
+            RateLimitKey::Address(Some(requester)).slots()
         };
         let (one, other) = (networks("203.0.113.1"), networks("203.0.113.2"));
         for _ in 0..4 {

@@ -10,7 +10,7 @@ const ROW_BYTES: u64 = 256;
 
 /// A number of notifications, and their size in the state file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct BacklogSize {
     /// Number of notifications.
     pub count: u64,
     /// Their size in bytes.
@@ -19,12 +19,12 @@ pub struct Extent {
 
 /// The notifications relayed on a topic, and how far its subscriptions are. Sums count from any one start.
 #[derive(Debug)]
-pub struct TopicBacklog {
+pub struct BacklogCounts {
     /// The last notification before the sums.
     begun: RelayId,
     /// The last notification that was numbered.
     last: RelayId,
-    relayed: Extent,
+    relayed: BacklogSize,
     /// The number of notifications that are saved.
     saved: u64,
     /// In order, each with at least one subscription.
@@ -38,34 +38,34 @@ pub struct Position {
     pub heard: RelayId,
     subscriptions: usize,
     /// The sum of what was relayed up to there.
-    relayed: Extent,
+    relayed: BacklogSize,
 }
 
-impl Extent {
+impl BacklogSize {
     fn add(&mut self, relay: PendingRelay) {
         self.count += 1;
         self.bytes += relay.size + ROW_BYTES;
     }
 }
 
-impl Sub for Extent {
-    type Output = Extent;
+impl Sub for BacklogSize {
+    type Output = BacklogSize;
 
-    fn sub(self, other: Extent) -> Extent {
-        Extent {
+    fn sub(self, other: BacklogSize) -> BacklogSize {
+        BacklogSize {
             count: self.count.saturating_sub(other.count),
             bytes: self.bytes.saturating_sub(other.bytes),
         }
     }
 }
 
-impl TopicBacklog {
+impl BacklogCounts {
     /// Returns the backlog of a topic without subscriptions, where notifications up to `last` concern nobody.
-    pub fn new(last: RelayId) -> TopicBacklog {
-        TopicBacklog {
+    pub fn new(last: RelayId) -> BacklogCounts {
+        BacklogCounts {
             begun: last,
             last,
-            relayed: Extent::default(),
+            relayed: BacklogSize::default(),
             saved: 0,
             positions: Vec::new(),
         }
@@ -76,13 +76,13 @@ impl TopicBacklog {
     pub fn restore(
         relays: &[PendingRelay],
         mut heard: Vec<RelayId>,
-    ) -> (TopicBacklog, Option<RelayId>) {
+    ) -> (BacklogCounts, Option<RelayId>) {
         heard.sort_unstable();
         let last = relays
             .last()
             .map(|relay| relay.id)
             .max(heard.last().copied());
-        let mut backlog = TopicBacklog::new(last.unwrap_or_default());
+        let mut backlog = BacklogCounts::new(last.unwrap_or_default());
         let mut relays = relays.iter().peekable();
         for heard in heard {
             while let Some(relay) = relays.next_if(|relay| relay.id <= heard) {
@@ -148,7 +148,7 @@ impl TopicBacklog {
     }
 
     /// Returns what is pending for the subscriptions that received this notification last, saved or not.
-    pub fn owed(&self, heard: RelayId) -> Extent {
+    pub fn owed(&self, heard: RelayId) -> BacklogSize {
         self.relayed - self.relayed_up_to(heard)
     }
 
@@ -164,12 +164,12 @@ impl TopicBacklog {
     }
 
     /// Returns what is in the state file: all that is pending for the subscriptions that are furthest behind.
-    pub fn size(&self) -> Extent {
+    pub fn size(&self) -> BacklogSize {
         let lowest = self.positions.first();
-        lowest.map_or_else(Extent::default, |lowest| self.relayed - lowest.relayed)
+        lowest.map_or_else(BacklogSize::default, |lowest| self.relayed - lowest.relayed)
     }
 
-    fn join(&mut self, heard: RelayId, relayed: Extent) {
+    fn join(&mut self, heard: RelayId, relayed: BacklogSize) {
         match self.index(heard) {
             Ok(index) => self.positions[index].subscriptions += 1,
             Err(index) => {
@@ -183,7 +183,7 @@ impl TopicBacklog {
         }
     }
 
-    fn relayed_up_to(&self, heard: RelayId) -> Extent {
+    fn relayed_up_to(&self, heard: RelayId) -> BacklogSize {
         let index = self.index(heard).ok();
         index.map_or(self.relayed, |index| self.positions[index].relayed)
     }
