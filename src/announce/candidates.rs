@@ -139,7 +139,7 @@ impl CandidateGlobs {
     }
 
     /// Returns true if the file at this path below its mount is a candidate, given that its name
-    /// [may be](Candidates::may_be) one.
+    /// [may be](CandidateGlobs::may_be) one.
     pub fn is_candidate(&self, published: &PublishedPath, below: &[u8]) -> bool {
         self.includes(published, below) && published.matching(&self.excluded, below).is_none()
     }

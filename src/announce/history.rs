@@ -23,7 +23,7 @@ const MAX_BYTES: usize = 4 << 20;
 
 /// The last notifications, over all channels.
 #[derive(Debug, Default)]
-pub struct History {
+pub struct NotificationHistory {
     /// In the order in which they were made. What is in flight may not be any more: the hub's account says
     /// more.
     pub notifications: VecDeque<(ChannelId, NotificationView)>,
@@ -134,7 +134,7 @@ impl From<PayloadText> for String {
     }
 }
 
-impl History {
+impl NotificationHistory {
     /// Adds a notification, and forgets the oldest beyond the limits.
     pub fn push(&mut self, channel: ChannelId, notification: NotificationView) {
         let size = |payload: Option<PayloadText>| payload.map_or(0, |payload| payload.0.len());
@@ -215,7 +215,7 @@ fn by_account(db: Db<'_>, channel: ChannelId, seq: u64, hub: Hub) -> Result<Outc
 
 /// Returns what a state holds of the last notifications: what is in flight, the last notification of each channel without
 /// a log, and the end of each log.
-pub fn recalled(db: Db<'_>) -> Result<History> {
+pub fn recalled(db: Db<'_>) -> Result<NotificationHistory> {
     let sql = format!(
         "SELECT 0, a.channel, c.topic, a.seq, a.cut, NULL, length(a.body), a.body, h.uri, a.last, NULL, TRUE, c.kind \
          FROM account a CROSS JOIN channel c ON c.id = a.channel CROSS JOIN hub h ON h.id = a.hub WHERE a.body IS NOT NULL \
@@ -275,7 +275,7 @@ pub fn recalled(db: Db<'_>) -> Result<History> {
         known.push((channel, view));
     }
     known.sort_by_key(|(channel, known)| (known.cut, *channel, known.seq));
-    let mut history = History::default();
+    let mut history = NotificationHistory::default();
     for (channel, mut notification) in
         known.split_off(known.len().saturating_sub(MAX_NOTIFICATIONS))
     {

@@ -42,14 +42,17 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
         }),
     };
     let failed = block_on(destination::listen(origin, output))??;
-    Ok(match failed {
-        None => Exit::Fine,
-        Some(FailureKind::Refused) => Exit::Refused,
-        Some(FailureKind::Temporary) => Exit::Temporary,
-        Some(FailureKind::NotVerified) => Exit::NotVerified,
-        Some(FailureKind::Denied) => Exit::Denied,
-        Some(FailureKind::Other) => Exit::Failure,
-    })
+    Ok(failed.map_or(Exit::Fine, exit_of))
+}
+
+fn exit_of(failure: FailureKind) -> Exit {
+    match failure {
+        FailureKind::Refused => Exit::Refused,
+        FailureKind::Temporary => Exit::Temporary,
+        FailureKind::NotVerified => Exit::NotVerified,
+        FailureKind::Denied => Exit::Denied,
+        FailureKind::Other => Exit::Failure,
+    }
 }
 
 /// Returns the broker of the configuration, and the requested subscription.
@@ -94,4 +97,24 @@ fn broker(
         leaves_damaged: options.strict,
     };
     Ok((settings, selection))
+}
+
+#[cfg(test)]
+mod tests {
+    use destination::FailureKind;
+
+    use crate::cli::listen::exit_of;
+
+    #[test]
+    fn each_failure_has_its_exit_code() {
+        for (failure, code) in [
+            (FailureKind::Other, 1),
+            (FailureKind::Refused, 69),
+            (FailureKind::Temporary, 75),
+            (FailureKind::NotVerified, 76),
+            (FailureKind::Denied, 77),
+        ] {
+            assert_eq!(exit_of(failure).code(), code);
+        }
+    }
 }

@@ -268,7 +268,7 @@ fn one_line(text: &str) -> Result<(), String> {
 }
 
 /// Checks the beginning of a URI.
-pub fn check_location(text: &str) -> Result<(), String> {
+pub fn check_uri_prefix(text: &str) -> Result<(), String> {
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
     let (scheme, rest) = text.split_once(':').unwrap_or_default();
     let is_absolute = scheme.starts_with(|c: char| c.is_ascii_alphabetic())

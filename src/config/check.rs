@@ -46,7 +46,7 @@ pub const FORMS: [TextForm; 14] = [
     (
         "location",
         r"^[A-Za-z][A-Za-z0-9+.\-]*:\S+$",
-        broker::check_location,
+        broker::check_uri_prefix,
     ),
     ("glob of uris", "", broker::check_object_glob),
     ("object type", "^[^,]+$", broker::check_object_type),

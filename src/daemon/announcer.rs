@@ -375,7 +375,10 @@ impl DaemonRole for Announcer {
             return answer(&self.engine.reader(now), request);
         }
         let executed = self.commanded.take();
-        executed.map_or_else(|| outcome(&request, &[]), |(_, answer)| answer)
+        executed.map_or_else(
+            || ControlReply::Error("nothing was done".to_owned()),
+            |(_, answer)| answer,
+        )
     }
 
     fn status(

@@ -46,14 +46,14 @@ const FORGET_INTERVAL: Duration = Duration::from_secs(600);
 pub type PublicationReply = oneshot::Sender<Result<(), PublicationRefusal>>;
 
 /// Inputs of `rsnotify hub` alone.
-pub enum PublisherInput {
+pub enum IntakeInput {
     /// A publication or pings, answered once they are saved.
     Accept(AcceptedRequest, PublicationReply),
     Fetched(Box<FetchReport>),
 }
 
 /// The parts of the loop of `rsnotify hub`.
-pub type HubParts = LoopParts<PublisherInput>;
+pub type HubParts = LoopParts<IntakeInput>;
 
 /// The hub for many Sources, and its publications of this step.
 pub struct Intake {
@@ -205,7 +205,7 @@ impl Intake {
 }
 
 impl DaemonRole for Intake {
-    type Input = PublisherInput;
+    type Input = IntakeInput;
     type Config = HubConfig;
 
     const UNSAVED_CHANGES: &'static str = "; deliveries may be repeated at the next start";
@@ -222,10 +222,10 @@ impl DaemonRole for Intake {
         Ok(())
     }
 
-    fn input(&mut self, input: PublisherInput, parts: &mut HubParts) {
+    fn input(&mut self, input: IntakeInput, parts: &mut HubParts) {
         match input {
-            PublisherInput::Accept(request, reply) => self.accept(request, reply, parts),
-            PublisherInput::Fetched(report) => self.fetched(*report, parts),
+            IntakeInput::Accept(request, reply) => self.accept(request, reply, parts),
+            IntakeInput::Fetched(report) => self.fetched(*report, parts),
         }
     }
 
@@ -361,13 +361,13 @@ impl Daemon<Intake> {
             Arc::clone(&client),
             move |request, reply| {
                 // A stopped loop answers by dropping the reply.
-                let input = PublisherInput::Accept(request, reply);
+                let input = IntakeInput::Accept(request, reply);
                 let _ = accept_inputs.send(Input::Work(input));
             },
         );
         let fetched = parts.inputs.clone();
         let fetches = Fetches::new(client, Arc::clone(&directory), clock, move |outcome| {
-            let input = PublisherInput::Fetched(Box::new(outcome));
+            let input = IntakeInput::Fetched(Box::new(outcome));
             let _ = fetched.send(Input::Work(input));
         });
         end_foreign_topics(&hub, &directory);

@@ -16,7 +16,7 @@ pub mod summary;
 #[cfg(test)]
 pub mod tests;
 
-use crate::announce::history::History;
+use crate::announce::history::NotificationHistory;
 use crate::announce::plan::{Plan, SourcePlan};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -49,7 +49,7 @@ pub struct Reader<'a> {
     /// Its mounts have the [numbers](crate::announce::steps::mounts::number) of the state.
     pub plan: &'a Plan,
     pub live: &'a Live,
-    pub history: &'a History,
+    pub history: &'a NotificationHistory,
     pub now: Timestamp,
 }
 

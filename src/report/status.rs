@@ -249,7 +249,7 @@ pub struct MountStatus {
 
 impl MountStatus {
     /// Returns the number of directories in it that may not be read.
-    pub fn unreadable_count(&self) -> usize {
+    pub fn unreadable_directory_count(&self) -> usize {
         self.unreadable.len() + self.more_unreadable
     }
 }

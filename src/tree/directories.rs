@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::announce::observation::Identity;
-use crate::tree::file_system::FileSystem;
+use crate::tree::file_system::FileSystemTraits;
 use crate::tree::model::{DirectoryId, FileId, Model, number};
 use crate::tree::watches::WatchKey;
 
@@ -24,7 +24,7 @@ pub struct Directory {
     /// Identity of the directory that was listed last; of a link, of its target.
     pub identity: Option<Identity>,
     /// File system that it lies in, which need not be that of the mount's root.
-    pub file_system: FileSystem,
+    pub file_system: FileSystemTraits,
     pub is_link: bool,
     /// True if something is mounted there, be it a part of the same file system.
     pub is_mount_point: bool,
@@ -244,7 +244,7 @@ impl Model {
     }
 
     /// Returns the file system of the directory above, if this one lies on the same device.
-    pub fn file_system_above(&self, id: DirectoryId, device: u64) -> Option<FileSystem> {
+    pub fn file_system_above(&self, id: DirectoryId, device: u64) -> Option<FileSystemTraits> {
         let parent = self.directory(self.directory(id)?.parent?)?;
         (parent.device() == Some(device)).then_some(parent.file_system)
     }
@@ -271,7 +271,7 @@ pub fn join(directory: &Path, below: &[u8]) -> PathBuf {
 mod tests {
     use crate::announce::observation::Identity;
     use crate::tree::directories::TreeEntry;
-    use crate::tree::file_system::FileSystem;
+    use crate::tree::file_system::FileSystemTraits;
     use crate::tree::model::{DirectoryId, Model};
 
     fn identity(device: u64, inode: u64) -> Option<Identity> {
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn a_directory_on_another_device_is_remote_unless_it_is_known_to_be_local() {
         let (mut model, [_, a, b]) = tree();
-        let same = Some(FileSystem::default());
+        let same = Some(FileSystemTraits::default());
         assert!(!model.is_on_remote_device(b));
         assert_eq!(model.file_system_above(b, 1), same);
         model.directory_mut(a).unwrap().identity = identity(2, 2);

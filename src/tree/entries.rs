@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::tree::directories::{TreeEntry, join};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::model::{DirectoryId, FileId};
-use crate::tree::mount::UnseenFile;
+use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
 use crate::tree::work_queue::Depth;
@@ -88,7 +88,7 @@ impl Observer<'_> {
                     self.remove(id, name);
                 }
                 let child = self.model.add_below(id, name)?;
-                self.links.reach_below(id, child, at);
+                self.links.inherit_reached(id, child, at);
                 (child, depth.max(Some(Depth::Subtree)))
             }
         };
@@ -144,7 +144,7 @@ impl Observer<'_> {
             self.queue.forget_file(removed.id);
             if removed.file.is_reported_or_requested() {
                 let path = self.mounts[removed.mount].path(&removed.below);
-                let unmet = UnseenFile::new(removed.file.last_read);
+                let unmet = UnmetFile::new(removed.file.last_read);
                 self.reports.observe_missing(path, unmet);
             }
         }

@@ -159,7 +159,7 @@ impl CandidateFile {
     }
 
     /// Takes note that a writer is done, by an event elsewhere.
-    pub fn close(&mut self) {
+    pub fn writer_closed(&mut self) {
         if !matches!(self.activity, Activity::Writing(_)) {
             self.activity = Activity::Closed;
         }

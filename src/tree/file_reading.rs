@@ -165,30 +165,31 @@ impl Observer<'_> {
             return true;
         };
         let (now, wall) = (Instant::now(), Timestamp::now());
-        let (after, reason) =
-            if let Some((after, is_long)) = file.writer_wait(now, self.settings.open_writer) {
-                let is_reported = is_long || file.is_report_awaited(is_in_sweep);
-                (after, is_reported.then_some(Incomplete::BeingWritten))
-            } else if file.is_known(stat, wall, has_sharp_times) {
-                if !file.is_incomplete() {
-                    return true;
-                }
-                (file.retry_after(), None)
-            } else if let Some((left, has_age)) =
-                file.settle_wait(stat, (now, wall), self.settings.settle)
-            {
-                let mount = &mut self.mounts[at];
-                // A file that was written since the mount was found is no part of its baseline: nothing else waits for it.
-                let is_new = !self.is_one_shot && has_age && mount.is_changed_since_found(stat);
-                let is_in_baseline = is_in_sweep && !mount.was_swept() && !is_new;
-                if let Some(sweep) = mount.sweep.as_mut().filter(|_| is_in_baseline) {
-                    sweep.unsettled.push_back((id, now + left));
-                    return true;
-                }
-                (left, Some(Incomplete::Unsettled))
-            } else {
-                return false;
-            };
+        let (after, reason) = if let Some((after, is_long)) =
+            file.writer_wait(now, self.settings.open_writer)
+        {
+            let is_reported = is_long || file.is_report_awaited(is_in_sweep);
+            (after, is_reported.then_some(Incomplete::BeingWritten))
+        } else if file.is_known(stat, wall, has_sharp_times) {
+            if !file.is_incomplete() {
+                return true;
+            }
+            (file.retry_after(), None)
+        } else if let Some((left, has_age)) =
+            file.settle_wait(stat, (now, wall), self.settings.settle)
+        {
+            let mount = &mut self.mounts[at];
+            // A file that was written since the mount was found is no part of its baseline: nothing else waits for it.
+            let is_new = !self.is_one_shot && has_age && mount.is_changed_since_mount_found(stat);
+            let is_in_baseline = is_in_sweep && !mount.was_swept() && !is_new;
+            if let Some(sweep) = mount.sweep.as_mut().filter(|_| is_in_baseline) {
+                sweep.unsettled.push_back((id, now + left));
+                return true;
+            }
+            (left, Some(Incomplete::Unsettled))
+        } else {
+            return false;
+        };
         if let Some(reason) = reason {
             self.report_incomplete(id, reason);
         }

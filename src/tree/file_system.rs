@@ -8,7 +8,7 @@ pub const ALL_WRITE_HERE: &str =
 
 /// Properties that decide how a tree is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FileSystem {
+pub struct FileSystemTraits {
     /// True if all its changes pass through this kernel, so that it can tell of them.
     pub is_local: bool,
     /// True if a file that was looked at gets another `ctime` with the next change, however soon.
@@ -17,7 +17,7 @@ pub struct FileSystem {
 
 /// Returns the properties of the file system at this path. An unknown one is taken for remote.
 #[cfg(target_os = "linux")]
-pub fn file_system(path: &Path) -> FileSystem {
+pub fn file_system(path: &Path) -> FileSystemTraits {
     const EXT: u32 = 0xEF53;
     const XFS: u32 = 0x5846_5342;
     const BTRFS: u32 = 0x9123_683E;
@@ -42,13 +42,13 @@ pub fn file_system(path: &Path) -> FileSystem {
         0x7371_7368, // squashfs
     ];
     let Ok(found) = rustix::fs::statfs(path) else {
-        return FileSystem::default();
+        return FileSystemTraits::default();
     };
     // The field is signed on some systems, and the number 32 bits wide on all.
     let Ok(magic) = u32::try_from(found.f_type as u64 & 0xFFFF_FFFF) else {
-        return FileSystem::default();
+        return FileSystemTraits::default();
     };
-    FileSystem {
+    FileSystemTraits {
         is_local: LOCAL.contains(&magic),
         has_sharp_times: [EXT, XFS, BTRFS, TMPFS].contains(&magic) && has_multigrain_timestamps(),
     }
@@ -56,8 +56,8 @@ pub fn file_system(path: &Path) -> FileSystem {
 
 /// Returns the properties of the file system at this path. Other systems than Linux leave it to `notify`.
 #[cfg(not(target_os = "linux"))]
-pub fn file_system(_: &Path) -> FileSystem {
-    FileSystem {
+pub fn file_system(_: &Path) -> FileSystemTraits {
+    FileSystemTraits {
         is_local: true,
         has_sharp_times: false,
     }

@@ -65,7 +65,8 @@ impl Inotify {
             let read = move || loop {
                 if !is_to_read.load(Ordering::Relaxed) {
                     thread::park();
-                } else if wait(&queue.inotify, &stop, None) != Ok(false) || !queue.read() {
+                } else if wait_for_either(&queue.inotify, &stop, None) != Ok(false) || !queue.read()
+                {
                     return;
                 }
             };
@@ -92,7 +93,7 @@ impl Inotify {
             if !hints.begin_waiting() {
                 return;
             }
-            let waited = wait(&self.queue.inotify, &self.bell, Some(left));
+            let waited = wait_for_either(&self.queue.inotify, &self.bell, Some(left));
             hints.end_waiting();
             match waited {
                 Ok(false) => {}
@@ -192,7 +193,11 @@ impl InotifyQueue {
 }
 
 /// Waits until one of two descriptors can be read, or for no longer than `left`. Returns true if the other can.
-fn wait(ready: &OwnedFd, other: &OwnedFd, left: Option<Duration>) -> Result<bool, Errno> {
+fn wait_for_either(
+    ready: &OwnedFd,
+    other: &OwnedFd,
+    left: Option<Duration>,
+) -> Result<bool, Errno> {
     let mut both = [
         PollFd::from_borrowed_fd(ready.as_fd(), PollFlags::IN),
         PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN),

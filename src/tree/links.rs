@@ -87,7 +87,7 @@ impl LinkedDirectories {
     }
 
     /// Counts a new directory as reached through a link, if the one above it is.
-    pub fn reach_below(&mut self, parent: DirectoryId, id: DirectoryId, mount: usize) {
+    pub fn inherit_reached(&mut self, parent: DirectoryId, id: DirectoryId, mount: usize) {
         if let Some(reached) = self.reached.get_mut(&mount)
             && reached.contains(&parent)
         {
@@ -278,7 +278,7 @@ impl Observer<'_> {
                 if let Some(file) = self.model.file_mut(id)
                     && by_event
                 {
-                    file.close();
+                    file.writer_closed();
                 }
                 self.queue.push_file(id);
             }
@@ -350,9 +350,11 @@ mod tests {
         // What lies below a directory counts as reached if that does.
         links.reach(linked, 0);
         let below = (3..).map(DirectoryId).take(MAX_LINKED - 1);
-        below.clone().for_each(|id| links.reach_below(plain, id, 0));
+        below
+            .clone()
+            .for_each(|id| links.inherit_reached(plain, id, 0));
         assert!(!is_full(&links));
-        below.for_each(|id| links.reach_below(linked, id, 0));
+        below.for_each(|id| links.inherit_reached(linked, id, 0));
         assert!(is_full(&links));
         assert_eq!(links.refusal(1, 0, "l".as_ref()), None);
         links.forget(linked, 0);

@@ -59,8 +59,8 @@ use crate::announce::plan::{MountPlan, Plan};
 use crate::report::figures;
 use crate::tree::directories::join;
 use crate::tree::file::LastRead;
-use crate::tree::file_system::FileSystem;
-use crate::tree::mount::UnseenFile;
+use crate::tree::file_system::FileSystemTraits;
+use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::{PendingBatch, PendingHints};
 use crate::tree::watches::Watches;
@@ -99,7 +99,7 @@ pub enum WatchMode {
 
 impl WatchMode {
     /// Returns true if the kernel may be asked to report the changes of a mount in this file system.
-    fn trusts(self, file_system: FileSystem) -> bool {
+    fn trusts(self, file_system: FileSystemTraits) -> bool {
         match self {
             WatchMode::Auto => file_system.is_local,
             WatchMode::Inotify | WatchMode::Notify => true,
@@ -110,13 +110,13 @@ impl WatchMode {
 
 /// The files that earlier runs have read, and by what they are known. Unchanged, none is read again. There may be a million.
 #[derive(Debug, Default)]
-pub struct KnownFiles(HashMap<MountId, HashMap<Arc<[u8]>, UnseenFile>>);
+pub struct KnownFiles(HashMap<MountId, HashMap<Arc<[u8]>, UnmetFile>>);
 
 impl KnownFiles {
     pub fn add(&mut self, path: DocumentPath, stat: &Stat, read_at: Timestamp) {
         let last_read = LastRead::new(stat, read_at);
         let in_mount = self.0.entry(path.mount).or_default();
-        in_mount.insert(path.below, UnseenFile::new(Some(last_read)));
+        in_mount.insert(path.below, UnmetFile::new(Some(last_read)));
     }
 }
 
@@ -260,7 +260,7 @@ impl TreeHandle {
     }
 
     /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed; but a
-    /// path that is [no candidate](Candidates::accepts) is not answered.
+    /// path that is [no candidate](CandidateGlobs::accepts) is not answered.
     pub fn look(&self, paths: Vec<DocumentPath>) {
         self.hints.ask(|batch| batch.requested.extend(paths));
     }

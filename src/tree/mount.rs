@@ -16,7 +16,7 @@ use crate::announce::plan::MountPlan;
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::file_system::{FileSystem, file_system};
+use crate::tree::file_system::{FileSystemTraits, file_system};
 use crate::tree::model::DirectoryId;
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Sweep;
@@ -38,9 +38,9 @@ pub struct TreeMount {
     pub root: DirectoryId,
     pub found: Option<FoundRoot>,
     /// While none is found.
-    pub absence: Absence,
+    pub absence: RootAbsence,
     /// File system of the root that was found last.
-    pub file_system: FileSystem,
+    pub file_system: FileSystemTraits,
     /// The watch of the root's name in the directory that holds it.
     pub parent_watch: Option<NameWatch>,
     /// True if some directory of it gives no hints, so that it is swept at the shorter interval.
@@ -50,7 +50,7 @@ pub struct TreeMount {
     pub sweep: Option<Sweep>,
     next_sweep: Instant,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet, by their path below it.
-    pub unmet: HashMap<Arc<[u8]>, UnseenFile>,
+    pub unmet: HashMap<Arc<[u8]>, UnmetFile>,
     /// Paths to report on that a sweep may still meet.
     pub requested: HashSet<DocumentPath>,
 }
@@ -67,7 +67,7 @@ pub struct FoundRoot {
 
 /// The absence of a mount's root.
 #[derive(Debug, Default)]
-pub struct Absence {
+pub struct RootAbsence {
     pub reason: String,
     is_reported: bool,
     /// Time when the root went that was there.
@@ -76,15 +76,15 @@ pub struct Absence {
 
 /// A file that was there before and that no sweep has met.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct UnseenFile {
+pub struct UnmetFile {
     pub last_read: Option<LastRead>,
     /// True if it was reported as unreachable.
     pub is_reported_denied: bool,
 }
 
-impl UnseenFile {
-    pub fn new(last_read: Option<LastRead>) -> UnseenFile {
-        UnseenFile {
+impl UnmetFile {
+    pub fn new(last_read: Option<LastRead>) -> UnmetFile {
+        UnmetFile {
             last_read,
             is_reported_denied: false,
         }
@@ -95,7 +95,7 @@ impl TreeMount {
     pub fn new(
         plan: &MountPlan,
         root: DirectoryId,
-        unmet: HashMap<Arc<[u8]>, UnseenFile>,
+        unmet: HashMap<Arc<[u8]>, UnmetFile>,
     ) -> TreeMount {
         TreeMount {
             id: plan.id,
@@ -103,8 +103,8 @@ impl TreeMount {
             published: plan.published(),
             root,
             found: None,
-            absence: Absence::default(),
-            file_system: FileSystem::default(),
+            absence: RootAbsence::default(),
+            file_system: FileSystemTraits::default(),
             parent_watch: None,
             is_polled: true,
             has_unwatched: false,
@@ -136,14 +136,14 @@ impl TreeMount {
     }
 
     /// Takes note that its root is there.
-    pub fn find(&mut self, identity: Identity, at: Timestamp, file_system: FileSystem) {
+    pub fn find(&mut self, identity: Identity, at: Timestamp, file_system: FileSystemTraits) {
         let was_swept = false;
         self.found = Some(FoundRoot {
             identity,
             at,
             was_swept,
         });
-        self.absence = Absence::default();
+        self.absence = RootAbsence::default();
         self.file_system = file_system;
     }
 
@@ -187,7 +187,7 @@ impl TreeMount {
     }
 
     /// Returns true if a file changed after this mount was found, as far as its clock is ours and tells.
-    pub fn is_changed_since_found(&self, stat: &Stat) -> bool {
+    pub fn is_changed_since_mount_found(&self, stat: &Stat) -> bool {
         let found = self.found.as_ref().filter(|_| self.file_system.is_local);
         found.is_some_and(|found| stat.changed.duration_since(found.at) > TICK)
     }
@@ -217,7 +217,7 @@ impl TreeMount {
     pub fn take_unmet(
         &mut self,
         unseen: &HashMap<Vec<u8>, &'static str>,
-    ) -> Vec<(DocumentPath, Result<UnseenFile, &'static str>)> {
+    ) -> Vec<(DocumentPath, Result<UnmetFile, &'static str>)> {
         let mut taken = Vec::new();
         for (below, mut file) in std::mem::take(&mut self.unmet) {
             let ends = (0..below.len()).filter(|&end| below[end] == b'/');
@@ -369,9 +369,9 @@ mod tests {
 
     use crate::announce::observation::{Identity, Stat};
     use crate::tree::TreeSettings;
-    use crate::tree::file_system::FileSystem;
+    use crate::tree::file_system::FileSystemTraits;
     use crate::tree::model::Model;
-    use crate::tree::mount::{SWAPPED_WITHIN, TICK, TreeMount, UnseenFile};
+    use crate::tree::mount::{SWAPPED_WITHIN, TICK, TreeMount, UnmetFile};
     use crate::tree::tests::settings;
 
     fn mount(unmet: &[&str]) -> TreeMount {
@@ -379,14 +379,14 @@ mod tests {
         let root = Model::default().add_root(0);
         let unmet = unmet
             .iter()
-            .map(|it| (it.as_bytes().into(), UnseenFile::default()));
+            .map(|it| (it.as_bytes().into(), UnmetFile::default()));
         TreeMount::new(plan, root, unmet.collect())
     }
 
     fn find(mount: &mut TreeMount, found: Timestamp, is_local: bool) {
-        let file_system = FileSystem {
+        let file_system = FileSystemTraits {
             is_local,
-            ..FileSystem::default()
+            ..FileSystemTraits::default()
         };
         mount.find(
             Identity {
@@ -430,12 +430,12 @@ mod tests {
             inode: 1,
         };
         let mut mount = mount(&[]);
-        assert!(!mount.is_changed_since_found(&stat(TICK * 2)));
+        assert!(!mount.is_changed_since_mount_found(&stat(TICK * 2)));
         find(&mut mount, found, true);
-        assert!(mount.is_changed_since_found(&stat(TICK * 2)));
-        assert!(!mount.is_changed_since_found(&stat(TICK)));
+        assert!(mount.is_changed_since_mount_found(&stat(TICK * 2)));
+        assert!(!mount.is_changed_since_mount_found(&stat(TICK)));
         find(&mut mount, found, false);
-        assert!(!mount.is_changed_since_found(&stat(TICK * 2)));
+        assert!(!mount.is_changed_since_mount_found(&stat(TICK * 2)));
     }
 
     #[test]

@@ -24,7 +24,7 @@ const TABLE: &str = "/proc/self/mountinfo";
 const SWEEP_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub struct NestedDirectories {
+pub struct NestedMountPoints {
     directories: BTreeMap<DirectoryId, Nested>,
     /// Positions of mounts of which the last report may be outdated, and whether one is to be sent even if it is the same.
     outdated: BTreeMap<usize, bool>,
@@ -44,9 +44,9 @@ struct Nested {
     is_link: bool,
 }
 
-impl NestedDirectories {
-    pub fn new() -> NestedDirectories {
-        NestedDirectories {
+impl NestedMountPoints {
+    pub fn new() -> NestedMountPoints {
+        NestedMountPoints {
             directories: BTreeMap::new(),
             outdated: BTreeMap::new(),
             reported: BTreeMap::new(),
@@ -233,7 +233,7 @@ fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use crate::announce::observation::{Identity, NestedFileSystem};
     use crate::tree::model::{DirectoryId, Model};
-    use crate::tree::nested_directories::{NestedDirectories, mount_point};
+    use crate::tree::nested_directories::{NestedMountPoints, mount_point};
 
     /// A root and a directory in it, on these devices.
     fn tree(device: u64, below: u64) -> (Model, DirectoryId) {
@@ -264,7 +264,7 @@ mod tests {
         ] {
             let (mut model, id) = tree(1, device);
             model.directory_mut(id).unwrap().is_mount_point = is_mount_point;
-            let mut nested = NestedDirectories::new();
+            let mut nested = NestedMountPoints::new();
             nested.note(id, &model);
             nested.announce(0);
             assert_eq!(nested.pop_report(&model, |_| true), Some((0, want, true)));
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn nothing_is_reported_before_the_end_of_the_first_sweep() {
         let (model, id) = tree(1, 2);
-        let mut nested = NestedDirectories::new();
+        let mut nested = NestedMountPoints::new();
         nested.note(id, &model);
         assert_eq!(nested.pop_report(&model, |_| false), None);
         nested.announce(0);
@@ -285,9 +285,9 @@ mod tests {
     #[test]
     fn a_report_is_sent_again_only_if_it_differs() {
         let (model, id) = tree(1, 2);
-        let mut nested = NestedDirectories::new();
+        let mut nested = NestedMountPoints::new();
         nested.note(id, &model);
-        let reported = |nested: &mut NestedDirectories| nested.pop_report(&model, |_| true);
+        let reported = |nested: &mut NestedMountPoints| nested.pop_report(&model, |_| true);
         assert_eq!(reported(&mut nested), Some((0, vec![inner(2)], false)));
         nested.remove(id);
         nested.note(id, &model);

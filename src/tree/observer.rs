@@ -12,7 +12,7 @@ use crate::tree::file_status::{self, FileKind};
 use crate::tree::links::LinkedDirectories;
 use crate::tree::model::{DirectoryId, FileId, Model};
 use crate::tree::mount::TreeMount;
-use crate::tree::nested_directories::NestedDirectories;
+use crate::tree::nested_directories::NestedMountPoints;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
 use crate::tree::read_file::explain;
 use crate::tree::reports::Reports;
@@ -43,7 +43,7 @@ pub struct Observer<'a> {
     pub heartbeat: Instant,
     pub queue: WorkQueue,
     pub unreadable: UnreadableDirectories,
-    pub nested: NestedDirectories,
+    pub nested: NestedMountPoints,
     pub reports: Reports<'a>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Observer<'a> {
             heartbeat: Instant::now(),
             queue: WorkQueue::default(),
             unreadable: UnreadableDirectories::default(),
-            nested: NestedDirectories::new(),
+            nested: NestedMountPoints::new(),
             reports: Reports::new(report),
         }
     }

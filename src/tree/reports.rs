@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, Look, NoDocument, Observation};
 use crate::tree::file_status;
-use crate::tree::mount::{TreeMount, UnseenFile};
+use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::{TreeNotice, TreeReport};
 
 /// Maximum observations in one report.
@@ -22,7 +22,7 @@ pub struct Reports<'a> {
     observations: Vec<Observation>,
     explained: Vec<(DocumentPath, NoDocument)>,
     /// The files that `observations` call missing, in case their mount is.
-    pub missing: HashMap<DocumentPath, UnseenFile>,
+    pub missing: HashMap<DocumentPath, UnmetFile>,
 }
 
 impl<'a> Reports<'a> {
@@ -50,7 +50,7 @@ impl<'a> Reports<'a> {
         });
     }
 
-    pub fn observe_missing(&mut self, path: DocumentPath, unmet: UnseenFile) {
+    pub fn observe_missing(&mut self, path: DocumentPath, unmet: UnmetFile) {
         self.observe(path.clone(), Look::Missing);
         self.missing.insert(path, unmet);
     }

@@ -99,7 +99,7 @@ pub struct TopicOptions {
     pub hub: Option<Hub>,
     /// The file that makes a restart the same subscriber.
     pub state: Option<PathBuf>,
-    /// The lease to request.
+    /// The lease to request, such as [`LEASE`].
     pub lease: Duration,
 }
 

@@ -18,7 +18,7 @@ const LONGEST_URI: usize = 8 << 10;
 const LONGEST_HUBS: usize = 1 << 20;
 
 #[derive(Debug, Default)]
-pub(crate) struct Outline {
+pub(crate) struct OutlineBuilder {
     form: Form,
     capability: Option<Result<Capability, UnknownCapability>>,
     /// Namespace of an `md` with a capability outside the ResourceSync terms.
@@ -47,11 +47,11 @@ struct OutlineEntry {
     hubs: Vec<Hub>,
 }
 
-impl Outline {
-    pub(crate) fn new(form: Form) -> Outline {
-        Outline {
+impl OutlineBuilder {
+    pub(crate) fn new(form: Form) -> OutlineBuilder {
+        OutlineBuilder {
             form,
-            ..Outline::default()
+            ..OutlineBuilder::default()
         }
     }
 

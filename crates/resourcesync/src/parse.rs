@@ -5,7 +5,7 @@ use std::io::Read;
 use crate::change_list::{KeysHandler, ListedChanges};
 use crate::document::{Content, Form, Malformed, NotADocument, Parsed};
 use crate::fingerprint::CanonicalHasher;
-use crate::outline::Outline;
+use crate::outline::OutlineBuilder;
 use crate::reader::{Element, Handler, StartTag, Stop, XmlReader};
 use crate::window::TextWindow;
 
@@ -70,7 +70,7 @@ fn parse_document(
 #[derive(Debug)]
 struct DocumentHandler {
     /// `None` before the root.
-    outline: Option<Outline>,
+    outline: Option<OutlineBuilder>,
     canonical: CanonicalHasher,
     /// `None` unless they are wanted.
     keys: Option<KeysHandler>,
@@ -93,7 +93,7 @@ impl DocumentHandler {
 impl Handler for DocumentHandler {
     fn start(&mut self, start: &StartTag<'_>) {
         match (&mut self.outline, start.depth) {
-            (None, _) => self.outline = Form::of_root(start.local).map(Outline::new),
+            (None, _) => self.outline = Form::of_root(start.local).map(OutlineBuilder::new),
             (Some(outline), 1) if start.element == Element::Other && start.local == "md" => {
                 outline.foreign_terms(start.namespaces.uri(start.namespace), start.tag);
             }

@@ -176,7 +176,7 @@ impl<R: Read> TextWindow<R> {
             } else {
                 self.fill()?;
                 if !self.has_begun {
-                    self.begin();
+                    self.detect_encoding();
                 }
                 if self.decoder.is_none() {
                     self.validate();
@@ -216,7 +216,7 @@ impl<R: Read> TextWindow<R> {
     }
 
     /// Detects the encoding.
-    fn begin(&mut self) {
+    fn detect_encoding(&mut self) {
         self.has_begun = true;
         let detected = detect(&self.buffer[..self.filled]);
         let DetectedEncoding { encoding, mark, .. } = detected;

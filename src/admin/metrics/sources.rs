@@ -94,7 +94,7 @@ fn expose_source(exposition: &mut Exposition, source: &SourceStatus) {
         };
         let labels = [("source", name), ("mount", &mount.directory)];
         exposition.add("mount_present", &labels, is_present);
-        let unreadable = mount.unreadable_count();
+        let unreadable = mount.unreadable_directory_count();
         exposition.add("unreadable_directories", &labels, unreadable);
     }
 }

@@ -78,7 +78,7 @@ pub fn source_state(source: &SourceStatus) -> (&'static str, &'static str) {
         ("act", "deletions suspended")
     } else if is_any(|mount| mount.present == Some(false)) {
         ("act", "mount absent")
-    } else if is_any(|mount| mount.unreadable_count() > 0) {
+    } else if is_any(|mount| mount.unreadable_directory_count() > 0) {
         ("act", "directories unreadable")
     } else if !source.settled {
         ("busy", "reading")

@@ -74,7 +74,7 @@ impl Selection {
         })?;
         let mut taken = compared.taken;
         taken.extend(compared.untold.into_iter().filter(|entry| {
-            selection.lists[entry.list as usize].note_untold(entry, request.told_until)
+            selection.lists[entry.list as usize].take_untold(entry, request.told_until)
         }));
         taken.sort_unstable_by_key(|entry| (entry.list, entry.place.position));
         for entry in taken {

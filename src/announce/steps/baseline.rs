@@ -15,7 +15,7 @@ pub struct Baseline {
     pub swept: Option<Timestamp>,
     /// The candidates of that sweep, if they were stored. What is added to them later was there before, as far as anybody
     /// knows (R13).
-    pub candidates: Option<SweptCandidates>,
+    pub candidates: Option<SweepScope>,
     /// A time before the sweep under way, or the next one, begins. By the file system's clock if the mount was just
     /// found.
     pub started: Timestamp,
@@ -27,7 +27,7 @@ pub struct Baseline {
 
 /// The candidates of the last complete sweep.
 #[derive(Debug, Clone)]
-pub struct SweptCandidates {
+pub struct SweepScope {
     pub candidates: CandidateGlobs,
     /// The prefixes of others inside, below which it saw nothing.
     pub inside: Vec<Uri>,
@@ -42,7 +42,7 @@ impl Baseline {
     /// Returns true if `below` was never looked at in a mount with this prefix: what lies there was there before, as far as
     /// anybody knows.
     pub fn is_new_ground(&self, prefix: &Uri, below: &[u8]) -> bool {
-        let is_new = |swept: &SweptCandidates| {
+        let is_new = |swept: &SweepScope| {
             let uri = Uri::below(prefix, below);
             let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
             let is_candidate = || swept.candidates.accepts(&PublishedPath::of(prefix), below);
@@ -66,15 +66,15 @@ impl Baseline {
 
     /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it changed
     /// while the mount was swept.
-    pub fn first_look(&mut self, sighting: &ReadDocument) -> bool {
-        let (changed, at) = (sighting.stat.changed, sighting.at);
+    pub fn first_look(&mut self, read: &ReadDocument) -> bool {
+        let (changed, at) = (read.stat.changed, read.at);
         // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
         let is_fresh = self.started <= changed && changed <= at;
         self.has_other_clock |= changed > at;
         let Some(fresh) = self.fresh.as_mut().filter(|_| is_fresh) else {
             return true;
         };
-        fresh.push((sighting.known.uri.clone(), sighting.parsed.fingerprint));
+        fresh.push((read.known.uri.clone(), read.parsed.fingerprint));
         false
     }
 
@@ -82,11 +82,7 @@ impl Baseline {
     /// this configuration, belongs to the baseline once it can (R13). Returns the documents whose first version counts
     /// as told after all: where the file system's clock is not ours, nothing tells that a file changed while its mount
     /// was swept.
-    pub fn end_sweep(
-        &mut self,
-        mut swept: SweptCandidates,
-        at: Timestamp,
-    ) -> Vec<(Uri, Fingerprint)> {
+    pub fn end_sweep(&mut self, mut swept: SweepScope, at: Timestamp) -> Vec<(Uri, Fingerprint)> {
         let before = self.candidates.take();
         if let Some(before) = before.filter(|it| self.is_complete && it.are_configured) {
             let was_unread =

@@ -302,7 +302,7 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
     }
     // R13: a hub that the configuration adds starts at now.
     if others.is_empty() || (is_first && is_added) {
-        begin_first_account(step, position, channel, hub)?;
+        owe_from_now(step, position, channel, hub)?;
         return weigh_account(step, account);
     }
     // Where the others were not told the same, the content that was told is unclear.
@@ -319,13 +319,8 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
     weigh_account(step, account)
 }
 
-/// R13: notes what counts as told to the first hub of a channel.
-fn begin_first_account(
-    step: &mut Step<'_>,
-    position: usize,
-    channel: &Channel,
-    hub: HubId,
-) -> Result<()> {
+/// R13: notes what counts as told to a hub that is told of a channel from now on.
+fn owe_from_now(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> Result<()> {
     let set = step.db.document(channel.set)?;
     let is_new_set = set.is_some_and(|set| set.is_new_set);
     let account = (channel.id, hub);

@@ -293,8 +293,8 @@ pub fn waiting_since(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<O
         (channel.id, hub, channel.source, channel.set, channel.is_retired),
     )?;
     let ended = missing.into_iter().filter(|(told, archived, _)| {
-        let permission = step.permission(channel.source, *archived);
-        told.is_some_and(|told| is_end_said(&told, permission))
+        let conditions = step.conditions(channel.source, *archived);
+        told.is_some_and(|told| is_end_said(&told, conditions))
     });
     let times = ended.filter_map(|(.., since)| since);
     Ok(times.chain(held.flatten()).min())

@@ -229,7 +229,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     }
     match look {
         Look::Document { parsed, stat } => {
-            let sighting = ReadDocument {
+            let read = ReadDocument {
                 id: known.id.map_or_else(|| step.db.add_row(&known.uri), Ok)?,
                 known,
                 parsed,
@@ -237,14 +237,14 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
                 at,
             };
             let is_another = |before: &&SeenDocument| {
-                !is_expected(before) && replaces_announced(step, before, &sighting.version())
+                !is_expected(before) && replaces_announced(step, before, &read.version())
             };
-            match sighting.known.document.as_ref().filter(is_another) {
+            match read.known.document.as_ref().filter(is_another) {
                 Some(before) => {
                     vanished(step, position, before, at, true)?;
-                    step.successors.insert(sighting.id, Some(sighting));
+                    step.successors.insert(read.id, Some(read));
                 }
-                None => seen(step, sighting)?,
+                None => seen(step, read)?,
             }
         }
         Look::Other { stat, reason } => {
@@ -297,13 +297,13 @@ fn replaces_announced(step: &Step<'_>, before: &SeenDocument, found: &Version) -
     }
     let is_same =
         found.capability == ended.capability && (was_description || found.form == ended.form);
-    let permission = step.permission(before.source, before.archived);
-    !before.is_gone() && !is_same && is_end_said(&ended, permission)
+    let conditions = step.conditions(before.source, before.archived);
+    !before.is_gone() && !is_same && is_end_said(&ended, conditions)
 }
 
 /// Takes in a complete document.
-pub fn seen(step: &mut Step<'_>, sighting: ReadDocument) -> Result<()> {
-    let known = &sighting.known;
+pub fn seen(step: &mut Step<'_>, read: ReadDocument) -> Result<()> {
+    let known = &read.known;
     troubles::forget(step, known)?;
     troubles::forget_other_file(step, known)?;
     if known.is_reported == Some(true) {
@@ -314,30 +314,30 @@ pub fn seen(step: &mut Step<'_>, sighting: ReadDocument) -> Result<()> {
     let mut baseline = 0;
     if let Some(before) = &known.document {
         step.successors.remove(&before.id);
-        if !before.is_gone() && before.version == sighting.version() {
-            return confirm_version(step, before, &sighting);
+        if !before.is_gone() && before.version == read.version() {
+            return confirm_version(step, before, &read);
         }
     } else {
         let source = &mut step.live.sources[position];
         if !step.plan.sources[position].announce_existing && source.is_new_ground(&known.path) {
             let mount = source.mount_mut(mount);
-            let is_known = mount.is_some_and(|mount| mount.baseline.first_look(&sighting));
+            let is_known = mount.is_some_and(|mount| mount.baseline.first_look(&read));
             baseline = if is_known { 1 } else { 2 };
         } else if known.predates == Some(true) {
             baseline = 2;
         }
     }
-    take_new_version(step, sighting, baseline)?;
+    take_new_version(step, read, baseline)?;
     step.live.sources[position].hold_document(step.db, mount)
 }
 
 /// Takes in a document in the version that is known.
-fn confirm_version(step: &Step<'_>, before: &SeenDocument, sighting: &ReadDocument) -> Result<()> {
+fn confirm_version(step: &Step<'_>, before: &SeenDocument, read: &ReadDocument) -> Result<()> {
     let is_racy = later(before.stat.changed, RACY) >= before.looked;
-    if before.stat == sighting.stat
+    if before.stat == read.stat
         && !is_racy
         && before.presence == Presence::Present
-        && before.path == sighting.known.path
+        && before.path == read.known.path
     {
         return Ok(());
     }
@@ -346,19 +346,19 @@ fn confirm_version(step: &Step<'_>, before: &SeenDocument, sighting: &ReadDocume
         "mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
          presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
          touched = max(touched, CASE WHEN presence IN (2, 3) THEN 2 ELSE 0 END)",
-        (&sighting.known.path, &sighting.stat, sighting.at),
+        (&read.known.path, &read.stat, read.at),
     )
 }
 
 /// Takes in a document that is new or changed.
-fn take_new_version(step: &mut Step<'_>, sighting: ReadDocument, baseline: u8) -> Result<()> {
+fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Result<()> {
     let db = step.db;
-    let version = sighting.version();
-    let (id, stat, at) = (sighting.id, sighting.stat, sighting.at);
-    let (path, before) = (sighting.known.path, sighting.known.document);
+    let version = read.version();
+    let (id, stat, at) = (read.id, read.stat, read.at);
+    let (path, before) = (read.known.path, read.known.document);
     let previous = before.as_ref().filter(|before| !before.is_gone());
-    let (live, plan) = step.source(sighting.known.position);
-    let (source, document) = (live.id, &sighting.parsed.document);
+    let (live, plan) = step.source(read.known.position);
+    let (source, document) = (live.id, &read.parsed.document);
     let row_of = |uri: &Option<Uri>| {
         let uri = uri.as_ref().map(|uri| plan.canonical(uri));
         uri.map(|uri| db.row_of(&uri)).transpose()
@@ -552,8 +552,8 @@ pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
     let Some(document) = step.db.document(id)? else {
         return Ok(());
     };
-    let permission = step.permission(document.source, document.archived);
-    let is_told_later = !document.version.is_set() && permission.all_deletions;
+    let conditions = step.conditions(document.source, document.archived);
+    let is_told_later = !document.version.is_set() && conditions.all_deletions;
     let is_done = step.db.exists(
         "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
          AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND (o.dormant = 0 OR ?2)) \

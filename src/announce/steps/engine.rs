@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::mem::take;
 
 use crate::announce::event::{Effect, Event, Fact, StepTime};
-use crate::announce::history::{History, recalled};
+use crate::announce::history::{NotificationHistory, recalled};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::{Mode, Plan, Replaces, SourcePlan};
 use crate::announce::time::later;
@@ -25,7 +25,7 @@ pub struct Engine {
     pub connection: Connection,
     pub plan: Plan,
     pub live: Live,
-    pub history: History,
+    pub history: NotificationHistory,
     /// The time for a [`Event::Tick`], if nothing else happens before.
     pub wake: Option<Timestamp>,
 }

@@ -14,7 +14,7 @@ use crate::announce::plan::{MountPlan, Plan, SourcePlan};
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
-use crate::announce::steps::baseline::{Baseline, SweptCandidates};
+use crate::announce::steps::baseline::{Baseline, SweepScope};
 use crate::announce::steps::live::LiveSource;
 use crate::announce::steps::nested::{BelowState, NestedFileSystems, tops_of};
 use crate::announce::steps::{Step, change_sets, deletions, documents};
@@ -181,13 +181,13 @@ fn swept_candidates(
     globs: Option<(String, String)>,
     unseen: Option<String>,
     configured: (&CandidateGlobs, &Vec<Uri>),
-) -> Option<SweptCandidates> {
+) -> Option<SweepScope> {
     let (include, exclude) = globs?;
     let include = serde_json::from_str(&include).ok()?;
     let exclude = serde_json::from_str(&exclude).ok()?;
     let candidates = CandidateGlobs::new(include, exclude).ok()?;
     let (inside, unread) = serde_json::from_str(&unseen?).ok()?;
-    Some(SweptCandidates {
+    Some(SweepScope {
         are_configured: (&candidates, &inside) == configured,
         candidates,
         inside,
@@ -361,7 +361,7 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
     (mount.nested).decide(|top| below(step.db, id, top))?;
     let unreadable = mount.unreadable.0.iter();
     let uri_of = |below: &[u8]| Uri::below(&mount.plan.prefix, &[below, b"/"].concat());
-    let swept = SweptCandidates {
+    let swept = SweepScope {
         candidates: plan.candidates.clone(),
         inside: plan.prefixes_inside(&mount.plan),
         are_configured: true,

@@ -110,8 +110,8 @@ pub fn due(
     } else {
         None
     };
-    let permission = step.permission(document.source, document.archived);
-    let changes = difference(told.as_ref(), seen, permission);
+    let conditions = step.conditions(document.source, document.archived);
+    let changes = difference(told.as_ref(), seen, conditions);
     if changes.is_empty() {
         return Ok(DueChange::Nothing);
     }

@@ -106,7 +106,7 @@ impl<'a> Step<'a> {
     }
 
     /// Returns what may be announced of a document of a source.
-    pub fn permission(&self, source: i64, archived: bool) -> AnnounceConditions {
+    pub fn conditions(&self, source: i64, archived: bool) -> AnnounceConditions {
         let plan = self.plan_of(source);
         AnnounceConditions {
             archived,

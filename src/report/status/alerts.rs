@@ -246,7 +246,7 @@ pub fn more_directories(more: usize) -> String {
 fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
     let first = mount.unreadable.first()?;
     let name = &source.name;
-    let what = match mount.unreadable_count() {
+    let what = match mount.unreadable_directory_count() {
         1 => format!(
             "the directory {} ({name}) cannot be read: {}",
             first.directory, first.reason

@@ -185,7 +185,7 @@ pub fn capability_list(links: &Links) -> Option<Uri> {
 
 /// Request of a form to the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FormRequest {
+pub enum HubFormRequest {
     /// To subscribe or unsubscribe, or anything else.
     Subscription,
     /// To fetch these topics.
@@ -199,12 +199,12 @@ pub enum FormRequest {
 ///
 /// # Errors
 /// 400 without a topic, or with one that is no plain URI.
-pub fn form_request(form: &[u8]) -> Result<FormRequest, PublicationRefusal> {
+pub fn form_request(form: &[u8]) -> Result<HubFormRequest, PublicationRefusal> {
     let mode = form_value(form, "hub.mode");
-    let request: fn(Vec<Topic>) -> FormRequest = match mode.as_deref() {
-        Some("publish") => FormRequest::Ping,
-        Some(CHECK_MODE) => FormRequest::Check,
-        _ => return Ok(FormRequest::Subscription),
+    let request: fn(Vec<Topic>) -> HubFormRequest = match mode.as_deref() {
+        Some("publish") => HubFormRequest::Ping,
+        Some(CHECK_MODE) => HubFormRequest::Check,
+        _ => return Ok(HubFormRequest::Subscription),
     };
     let mut topics = Vec::new();
     for (name, value) in form_urlencoded::parse(form) {
@@ -397,10 +397,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case("hub.mode=subscribe", Ok(FormRequest::Subscription))]
-    #[case("", Ok(FormRequest::Subscription))]
-    #[case("hub.mode=publish&{named}", Ok(FormRequest::Ping(topics())))]
-    #[case("hub.mode=check&{named}", Ok(FormRequest::Check(topics())))]
+    #[case("hub.mode=subscribe", Ok(HubFormRequest::Subscription))]
+    #[case("", Ok(HubFormRequest::Subscription))]
+    #[case("hub.mode=publish&{named}", Ok(HubFormRequest::Ping(topics())))]
+    #[case("hub.mode=check&{named}", Ok(HubFormRequest::Check(topics())))]
     #[case("hub.mode=publish", Err(PublicationRefusal::NoTopic))]
     #[case(
         "hub.mode=publish&hub.url=https://e.org/../t",
@@ -408,7 +408,7 @@ mod tests {
     )]
     fn a_form_subscribes_pings_or_asks(
         #[case] form: &str,
-        #[case] want: Result<FormRequest, PublicationRefusal>,
+        #[case] want: Result<HubFormRequest, PublicationRefusal>,
     ) {
         let named = "hub.url=https://e.org/t&hub.topic=https://e.org/t&hub.url=https://e.org/u";
         let form = form.replace("{named}", named);

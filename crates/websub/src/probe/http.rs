@@ -220,7 +220,7 @@ fn failure(error: reqwest::Error, mask: &Mask) -> ProbeError {
 
 #[cfg(test)]
 mod tests {
-    use crate::hub::publication::{FormRequest, form_request};
+    use crate::hub::publication::{HubFormRequest, form_request};
 
     use super::*;
 
@@ -236,7 +236,7 @@ mod tests {
             for form in &forms {
                 assert!(form.len() <= FORM_BYTES, "{}", form.len());
                 match form_request(form.as_bytes()) {
-                    Ok(FormRequest::Check(topics)) => named.extend(topics),
+                    Ok(HubFormRequest::Check(topics)) => named.extend(topics),
                     other => panic!("{other:?}"),
                 }
             }

@@ -112,7 +112,7 @@ impl SelectedList {
     }
 
     /// Notes an entry that no list tells now. Returns true if it is taken nevertheless.
-    pub fn note_untold(&mut self, entry: &UntakenEntry, told_until: Option<Timestamp>) -> bool {
+    pub fn take_untold(&mut self, entry: &UntakenEntry, told_until: Option<Timestamp>) -> bool {
         if self.report.version.waits {
             self.report.waiting += 1;
             return false;

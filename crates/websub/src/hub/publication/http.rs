@@ -28,7 +28,7 @@ use crate::hub::http::EmbeddedHub;
 use crate::hub::http::topic_client::TopicClient;
 use crate::hub::limits::LogLimit;
 use crate::hub::publication::{
-    FormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, RequestKind, bearer_token,
+    HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, RequestKind, bearer_token,
     capability_list, form_request, is_plain, kind, published_topic, verify_hub,
 };
 use crate::hub::published_topics::Publication;
@@ -401,9 +401,9 @@ impl PublicHub {
             Err((status, words)) => return text(status, words),
         };
         let taken = match form_request(&form) {
-            Ok(FormRequest::Subscription) => return self.embedded.answer_form(&form, requester),
-            Ok(FormRequest::Ping(topics)) => self.take_topics(&mut sender, topics, false).await,
-            Ok(FormRequest::Check(topics)) => self.take_topics(&mut sender, topics, true).await,
+            Ok(HubFormRequest::Subscription) => return self.embedded.answer_form(&form, requester),
+            Ok(HubFormRequest::Ping(topics)) => self.take_topics(&mut sender, topics, false).await,
+            Ok(HubFormRequest::Check(topics)) => self.take_topics(&mut sender, topics, true).await,
             Err(refusal) => Err(refusal),
         };
         taken.unwrap_or_else(|refusal| self.refuse(&sender, &refusal))
