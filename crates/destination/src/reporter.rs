@@ -104,23 +104,27 @@ impl Reporter {
         // Awaited by scripts, as it was before there were others.
         let text =
             PrintedText::Announcement(format!("listening to {shown} by {by}; Ctrl-C ends it"));
-        let details = json!({ "hub": hub, "lease_seconds": lease_seconds });
-        self.report_text("subscribed", topic, details, text);
+        let event = json!({
+            "event": "subscribed", "topic": topic, "hub": hub, "lease_seconds": lease_seconds
+        });
+        self.report_text(event, text);
     }
 
     /// Reports a later verification, which is expected: as JSON only.
     pub fn renewed(&self, topic: &str, hub: &str, lease_seconds: Option<u64>) {
         if self.is_json {
-            let details = json!({ "hub": hub, "lease_seconds": lease_seconds });
-            self.report("renewed", topic, details, String::new());
+            let event = json!({
+                "event": "renewed", "topic": topic, "hub": hub, "lease_seconds": lease_seconds
+            });
+            self.report(event, String::new());
         }
     }
 
     /// Reports that the hub denied the subscription, now or long after it had verified it.
     pub fn denied(&self, topic: &str, hub: &str, reason: &str) {
         let sentence = format!("hub {hub} denies the subscription to {topic}: {reason}");
-        let details = json!({ "hub": hub, "reason": reason });
-        self.report("denied", topic, details, sentence);
+        let event = json!({ "event": "denied", "topic": topic, "hub": hub, "reason": reason });
+        self.report(event, sentence);
     }
 
     /// Reports a subscription that could not be made or renewed; it is tried again, unless no time is given. The lease is
@@ -140,10 +144,11 @@ impl Reporter {
         };
         let retry = retry_seconds.map(|wait| format!(", retrying in {wait} s"));
         let sentence = format!("{what}{}: {reason}", retry.unwrap_or_default());
-        let details = json!({
-            "reason": reason, "lease_seconds": lease_seconds, "retry_seconds": retry_seconds
+        let event = json!({
+            "event": "not_subscribed", "topic": topic, "reason": reason,
+            "lease_seconds": lease_seconds, "retry_seconds": retry_seconds
         });
-        self.report("not_subscribed", topic, details, sentence);
+        self.report(event, sentence);
     }
 
     /// Reports a URL that was given, or that a document names, and that leads to no channel now. Subscriptions that it
@@ -152,21 +157,24 @@ impl Reporter {
         let retry = retry_seconds.map(|wait| format!(", looking again in {wait} s"));
         let retry = retry.unwrap_or_default();
         let sentence = format!("no channel found at {url}{retry}; subscriptions go on: {reason}");
-        let details = json!({ "reason": reason, "retry_seconds": retry_seconds });
-        self.report("no_channel", url, details, sentence);
+        let event = json!({ "event": "no_channel", "topic": url, "reason": reason, "retry_seconds": retry_seconds });
+        self.report(event, sentence);
     }
 
     /// Reports that notifications are missing between the last `until` and this `from`.
     pub fn gap(&self, topic: &str, until: &str, from: &str) {
         let sentence = format!("gap: notifications of {topic} from {until} to {from} are missing");
-        let details = json!({ "until": until, "from": from });
-        self.report("gap", topic, details, sentence);
+        let event = json!({ "event": "gap", "topic": topic, "until": until, "from": from });
+        self.report(event, sentence);
     }
 
     /// Reports that missed changes could not be read.
     pub fn not_caught_up(&self, topic: &str, reason: &str) {
         let sentence = format!("cannot catch up with {topic}: {reason}");
-        self.failed("not_caught_up", topic, reason, sentence);
+        self.report(
+            json!({ "event": "not_caught_up", "topic": topic, "reason": reason }),
+            sentence,
+        );
     }
 
     /// Reports that missed changes were read from Change Lists.
@@ -174,7 +182,8 @@ impl Reporter {
         let noun = if changes == 1 { "change" } else { "changes" };
         let sentence =
             format!("caught up with {topic}: {changes} missed {noun} in its Change Lists");
-        self.report("caught_up", topic, json!({ "changes": changes }), sentence);
+        let event = json!({ "event": "caught_up", "topic": topic, "changes": changes });
+        self.report(event, sentence);
     }
 
     /// Reports a notification that was delivered again.
@@ -184,7 +193,8 @@ impl Reporter {
             |until| format!("the notification of {topic} until {until}"),
         );
         let sentence = format!("repeat: {which} was delivered again");
-        self.report("repeat", topic, json!({ "until": until }), sentence);
+        let event = json!({ "event": "repeat", "topic": topic, "until": until });
+        self.report(event, sentence);
     }
 
     /// Reports a notification without the right signature. Of the signature, the method and the first digits are shown.
@@ -200,14 +210,17 @@ impl Reporter {
             None => "it is not signed".to_owned(),
         };
         let sentence = format!("a notification of {topic} is ignored: {why}");
-        let details = json!({ "signature": signature });
-        self.report("bad_signature", topic, details, sentence);
+        let event = json!({ "event": "bad_signature", "topic": topic, "signature": signature });
+        self.report(event, sentence);
     }
 
     /// Reports a delivery that is no notification.
     pub fn invalid(&self, topic: &str, reason: &str) {
         let sentence = format!("the content delivered for {topic} is no notification: {reason}");
-        self.failed("invalid", topic, reason, sentence);
+        self.report(
+            json!({ "event": "invalid", "topic": topic, "reason": reason }),
+            sentence,
+        );
     }
 
     /// Reports entries of a change notification without `loc` or `change`, which were left out.
@@ -215,41 +228,40 @@ impl Reporter {
         let noun = if entries == 1 { "entry" } else { "entries" };
         let sentence =
             format!("a notification of {topic} has {entries} {noun} without loc or change");
-        self.report("skipped", topic, json!({ "entries": entries }), sentence);
+        let event = json!({ "event": "skipped", "topic": topic, "entries": entries });
+        self.report(event, sentence);
     }
 
     /// Reports that the command failed, so that the notification has to be delivered again.
     pub fn command_failed(&self, topic: &str, reason: &str) {
         let sentence = format!("the command failed for a notification of {topic}: {reason}");
-        self.failed("command_failed", topic, reason, sentence);
+        self.report(
+            json!({ "event": "command_failed", "topic": topic, "reason": reason }),
+            sentence,
+        );
     }
 
     /// Reports that the state file could not be written.
     pub fn not_saved(&self, topic: &str, error: &anyhow::Error) {
         let reason = error_chain(error.as_ref());
         let sentence = format!("cannot save the state of {topic}: {reason}");
-        self.failed("not_saved", topic, &reason, sentence);
+        self.report(
+            json!({ "event": "not_saved", "topic": topic, "reason": reason }),
+            sentence,
+        );
     }
 
-    /// Reports an event that has a reason.
-    fn failed(&self, event: &str, topic: &str, reason: &str, sentence: String) {
-        self.report(event, topic, json!({ "reason": reason }), sentence);
-    }
-
-    fn report(&self, event: &str, topic: &str, details: Value, sentence: String) {
-        self.report_text(event, topic, details, PrintedText::Message(sentence));
+    fn report(&self, event: Value, sentence: String) {
+        self.report_text(event, PrintedText::Message(sentence));
     }
 
     /// Reports an event. A closed standard output is noticed when a notification is printed.
-    fn report_text(&self, event: &str, topic: &str, details: Value, text: PrintedText) {
-        if !self.is_json {
-            return self.print_later(text);
-        }
-        let mut line = json!({ "event": event, "topic": topic });
-        for (name, value) in details.as_object().into_iter().flatten() {
-            line[name] = value.clone();
-        }
-        self.print_later(PrintedText::Line(line.to_string()));
+    fn report_text(&self, event: Value, text: PrintedText) {
+        self.print_later(if self.is_json {
+            PrintedText::Line(event.to_string())
+        } else {
+            text
+        });
     }
 }
 

@@ -7,21 +7,21 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// IANA's registry of special-purpose IPv4 addresses.
 const SPECIAL_V4: [Ipv4Net; 15] = [
-    v4(0, 0, 0, 0, 8),       // this network, and unspecified
-    v4(10, 0, 0, 0, 8),      // private
-    v4(100, 64, 0, 0, 10),   // shared by a provider's customers
-    v4(127, 0, 0, 0, 8),     // loopback
-    v4(169, 254, 0, 0, 16),  // link-local; cloud metadata services
-    v4(172, 16, 0, 0, 12),   // private
-    v4(192, 0, 0, 0, 24),    // protocols
-    v4(192, 0, 2, 0, 24),    // documentation
-    v4(192, 88, 99, 0, 24),  // 6to4 relays
-    v4(192, 168, 0, 0, 16),  // private
-    v4(198, 18, 0, 0, 15),   // benchmarks
-    v4(198, 51, 100, 0, 24), // documentation
-    v4(203, 0, 113, 0, 24),  // documentation
-    v4(224, 0, 0, 0, 4),     // multicast
-    v4(240, 0, 0, 0, 4),     // reserved, and broadcast
+    v4([0, 0, 0, 0], 8),       // this network, and unspecified
+    v4([10, 0, 0, 0], 8),      // private
+    v4([100, 64, 0, 0], 10),   // shared by a provider's customers
+    v4([127, 0, 0, 0], 8),     // loopback
+    v4([169, 254, 0, 0], 16),  // link-local; cloud metadata services
+    v4([172, 16, 0, 0], 12),   // private
+    v4([192, 0, 0, 0], 24),    // protocols
+    v4([192, 0, 2, 0], 24),    // documentation
+    v4([192, 88, 99, 0], 24),  // 6to4 relays
+    v4([192, 168, 0, 0], 16),  // private
+    v4([198, 18, 0, 0], 15),   // benchmarks
+    v4([198, 51, 100, 0], 24), // documentation
+    v4([203, 0, 113, 0], 24),  // documentation
+    v4([224, 0, 0, 0], 4),     // multicast
+    v4([240, 0, 0, 0], 4),     // reserved, and broadcast
 ];
 
 /// Global unicast IPv6. Loopback, link-local, unique local, multicast and unassigned addresses are outside it.
@@ -45,8 +45,8 @@ const CARRIERS: [(Ipv6Net, u32); 4] = [
 /// Teredo, which inverts the bits of the IPv4 address.
 const TEREDO: Ipv6Net = v6(0x2001 << 112, 32);
 
-const fn v4(a: u8, b: u8, c: u8, d: u8, prefix_length: u8) -> Ipv4Net {
-    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix_length)
+const fn v4(bytes: [u8; 4], prefix_length: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::from_octets(bytes), prefix_length)
 }
 
 const fn v6(bits: u128, prefix_length: u8) -> Ipv6Net {

@@ -49,13 +49,6 @@ pub struct TopicClient {
 #[derive(Debug, Clone, Default)]
 struct TopicHosts(Arc<Mutex<HashMap<String, CallbackPolicy>>>);
 
-/// An error that prevents a request to a topic. It may reach strangers, and does not tell the address.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "{0} has an address that is not public, or is the hub's own, and is in no network of allow_topic_networks"
-)]
-struct ForbiddenTopicHost(String);
-
 impl Resolve for TopicHosts {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().to_owned();
@@ -65,7 +58,12 @@ impl Resolve for TopicHosts {
             let found: Vec<SocketAddr> = found.collect();
             let mut addresses = found.iter().map(SocketAddr::ip);
             if !addresses.all(|address| policy.permits(address, is_local)) {
-                return Err(ForbiddenTopicHost(host).into());
+                // It may reach strangers, and does not tell the address.
+                let reason = format!(
+                    "{host} has an address that is not public, or is the hub's own, and is in no network of \
+                     allow_topic_networks"
+                );
+                return Err(reason.into());
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })
