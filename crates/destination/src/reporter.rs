@@ -157,7 +157,9 @@ impl Reporter {
         let retry = retry_seconds.map(|wait| format!(", looking again in {wait} s"));
         let retry = retry.unwrap_or_default();
         let sentence = format!("no channel found at {url}{retry}; subscriptions go on: {reason}");
-        let event = json!({ "event": "no_channel", "topic": url, "reason": reason, "retry_seconds": retry_seconds });
+        let event = json!({
+            "event": "no_channel", "topic": url, "reason": reason, "retry_seconds": retry_seconds
+        });
         self.report(event, sentence);
     }
 
@@ -171,10 +173,8 @@ impl Reporter {
     /// Reports that missed changes could not be read.
     pub fn not_caught_up(&self, topic: &str, reason: &str) {
         let sentence = format!("cannot catch up with {topic}: {reason}");
-        self.report(
-            json!({ "event": "not_caught_up", "topic": topic, "reason": reason }),
-            sentence,
-        );
+        let event = json!({ "event": "not_caught_up", "topic": topic, "reason": reason });
+        self.report(event, sentence);
     }
 
     /// Reports that missed changes were read from Change Lists.
@@ -217,10 +217,8 @@ impl Reporter {
     /// Reports a delivery that is no notification.
     pub fn invalid(&self, topic: &str, reason: &str) {
         let sentence = format!("the content delivered for {topic} is no notification: {reason}");
-        self.report(
-            json!({ "event": "invalid", "topic": topic, "reason": reason }),
-            sentence,
-        );
+        let event = json!({ "event": "invalid", "topic": topic, "reason": reason });
+        self.report(event, sentence);
     }
 
     /// Reports entries of a change notification without `loc` or `change`, which were left out.
@@ -235,20 +233,16 @@ impl Reporter {
     /// Reports that the command failed, so that the notification has to be delivered again.
     pub fn command_failed(&self, topic: &str, reason: &str) {
         let sentence = format!("the command failed for a notification of {topic}: {reason}");
-        self.report(
-            json!({ "event": "command_failed", "topic": topic, "reason": reason }),
-            sentence,
-        );
+        let event = json!({ "event": "command_failed", "topic": topic, "reason": reason });
+        self.report(event, sentence);
     }
 
     /// Reports that the state file could not be written.
     pub fn not_saved(&self, topic: &str, error: &anyhow::Error) {
         let reason = error_chain(error.as_ref());
         let sentence = format!("cannot save the state of {topic}: {reason}");
-        self.report(
-            json!({ "event": "not_saved", "topic": topic, "reason": reason }),
-            sentence,
-        );
+        let event = json!({ "event": "not_saved", "topic": topic, "reason": reason });
+        self.report(event, sentence);
     }
 
     fn report(&self, event: Value, sentence: String) {
@@ -257,11 +251,8 @@ impl Reporter {
 
     /// Reports an event. A closed standard output is noticed when a notification is printed.
     fn report_text(&self, event: Value, text: PrintedText) {
-        self.print_later(if self.is_json {
-            PrintedText::Line(event.to_string())
-        } else {
-            text
-        });
+        let line = (self.is_json).then(|| PrintedText::Line(event.to_string()));
+        self.print_later(line.unwrap_or(text));
     }
 }
 
