@@ -13,7 +13,7 @@ pub struct Failure {
     pub kind: FailureKind,
 }
 
-/// What a failure asks for.
+/// Kind of a failure, by who must act on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// A hub refuses a subscription request, or a broker the login or a destination.

@@ -103,7 +103,7 @@ pub struct TopicOptions {
     pub lease: Duration,
 }
 
-/// How notifications are handed over: printed as lines of text, unless something else is named.
+/// Form in which notifications are handed over: printed as lines of text, unless something else is named.
 #[derive(Debug, Clone, Default)]
 pub struct OutputOptions {
     /// True to print a line of JSON for each notification and event.

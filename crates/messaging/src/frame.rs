@@ -12,7 +12,7 @@ pub struct Frame {
     pub command: String,
     /// Names and values, unescaped. Of several with one name, the first counts.
     pub headers: Vec<(String, String)>,
-    /// What comes after the headers.
+    /// Content after the headers.
     pub body: Vec<u8>,
     /// The error in a frame that was received only in part: without a body or header that is wrong or too long.
     pub damage: Option<FrameError>,

@@ -28,9 +28,9 @@ const LONGEST_FEED: usize = 900 << 10;
 /// The form of a broker's content change messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AtomForm {
-    /// What is one object.
+    /// Kind of thing that is one object.
     pub object: ObjectKind,
-    /// How objects and items are named.
+    /// Identifiers of objects and items.
     pub identifiers: Identifiers,
     /// Another location of the content than the resource's URI.
     pub location: Option<LocationRewrite>,
@@ -289,15 +289,8 @@ mod tests {
 
     fn change(loc: &str, kind: ChangeKind, datetime: Option<&str>) -> Change {
         Change {
-            loc: loc.into(),
-            lastmod: None,
-            kind,
             datetime: datetime.map(|datetime| Datetime::parse(datetime).unwrap()),
-            hash: None,
-            length: None,
-            mime_type: None,
-            encoding: None,
-            links: Vec::new(),
+            ..Change::new(loc.into(), kind)
         }
     }
 

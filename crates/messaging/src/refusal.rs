@@ -47,7 +47,7 @@ pub enum BrokerError {
     Refused {
         /// Its meaning.
         refusal: BrokerRefusal,
-        /// What it says.
+        /// Its text.
         text: String,
     },
 }

@@ -61,7 +61,7 @@ macro_rules! told {
 }
 pub(crate) use told;
 
-/// What is expected: texts in their order.
+/// Expected texts, in their order.
 pub trait Texts: IntoIterator<Item: AsRef<str>> {}
 
 impl<T: IntoIterator<Item: AsRef<str>>> Texts for T {}

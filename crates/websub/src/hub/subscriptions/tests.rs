@@ -11,7 +11,7 @@ use crate::hub::RelayHeaders;
 
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    /// Who, and the lease in seconds.
+    /// Number of the subscriber, and the lease in seconds.
     Subscribe(usize, i64),
     Unsubscribe(usize),
     Relay(usize),
