@@ -5,19 +5,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use announce::candidates::CandidateGlobs;
+use announce::delivery::Submission;
+use announce::event::{Effect, Event};
+use announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
+use announce::plan::{
+    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
+};
+use announce::state::open::in_memory;
+use announce::steps::engine::Engine;
 use jiff::Timestamp;
 use resourcesync::document::Content;
 use resourcesync::parse::parse;
 use resourcesync::uri::{Hub, Uri};
-use rsnotify::announce::candidates::CandidateGlobs;
-use rsnotify::announce::delivery::Submission;
-use rsnotify::announce::event::{Effect, Event};
-use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
-use rsnotify::announce::plan::{
-    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
-};
-use rsnotify::announce::steps::engine::Engine;
-use rsnotify::state::open::in_memory;
 use websub::answer::Answer;
 
 const URL: &str = "https://source.example/";

@@ -13,12 +13,12 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use announce::candidates::CandidateGlobs;
+use announce::event::Event;
+use announce::observation::{Look, MountId};
+use announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
-use rsnotify::announce::candidates::CandidateGlobs;
-use rsnotify::announce::event::Event;
-use rsnotify::announce::observation::{Look, MountId};
-use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::tree::{KnownFiles, RecentKeys, TreeHandle, TreeReport, TreeSettings, WatchMode};
 
 const DOCUMENTS: usize = 10_000;

@@ -14,30 +14,32 @@ use std::fs;
 
 use source::{code_files, feature_modules, repository, source_files};
 
-/// The folders of `src/` that may use only some of the others. What the crates may use is in their `Cargo.toml`.
-const MAY_USE: [(&str, &[&str]); 8] = [
-    ("announce", &["state"]),
-    ("report", &["announce", "state"]),
-    ("diagnostics", &["announce", "report"]),
+/// The folders of `src/` that may use only some of the others, and of them those that may use the [state](STATE). What the
+/// crates may use is in their `Cargo.toml`.
+const MAY_USE: [(&str, &[&str]); 6] = [
+    ("report", &[STATE]),
+    ("diagnostics", &["report"]),
     ("tree", &PURE),
-    ("state", &["announce"]),
     ("admin", &PURE),
     ("control", &PURE),
     // It makes the settings of the others.
-    ("config", &["announce", "tree"]),
+    ("config", &["tree"]),
 ];
+
+/// The module of a pure crate that is no pure one: it opens the database, and has its statements.
+const STATE: &str = "announce::state";
 
 /// The parts of `src/` that join the others, and may use all of them.
 const JOINING: [&str; 4] = ["cli", "daemon", "lib", "main"];
 
 /// The folders of `src/` that know no clock, disk, network, randomness or logging.
-const PURE: [&str; 3] = ["announce", "report", "diagnostics"];
+const PURE: [&str; 2] = ["report", "diagnostics"];
 
-/// Those of them that work on the state: on the transaction that they are given, not on its file.
+/// Pure parts that work on the state: on the transaction that they are given, not on its file.
 const ON_THE_STATE: [&str; 2] = ["announce", "report"];
 
-/// The crates that know none either, but for modules that a feature adds.
-const PURE_CRATES: [&str; 3] = ["messaging", "resourcesync", "websub"];
+/// The crates that know none either, but for the state and for modules that a feature adds.
+const PURE_CRATES: [&str; 4] = ["announce", "messaging", "resourcesync", "websub"];
 
 /// Paths, types and macros of the outside world, banned in pure folders.
 const IMPURE: [&str; 39] = [
@@ -107,10 +109,10 @@ const TOUCHING: [&str; 18] = [
 
 /// Lines of code that the parts of `src/` and the crates may have, without comments, tests and the inside of long texts.
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
-const BUDGETS: [(&str, usize); 16] = [
+const BUDGETS: [(&str, usize); 15] = [
     ("admin", 1_130),
-    ("announce", 9_860),
-    ("cli", 5_040),
+    ("announce", 10_870),
+    ("cli", 5_050),
     ("config", 2_860),
     ("control", 290),
     ("daemon", 3_530),
@@ -121,7 +123,6 @@ const BUDGETS: [(&str, usize); 16] = [
     ("messaging", 1_540),
     ("report", 2_220),
     ("resourcesync", 5_020),
-    ("state", 990),
     ("tree", 4_220),
     ("websub", 8_250),
 ];
@@ -175,7 +176,8 @@ fn folders_use_only_what_they_may() {
             continue;
         };
         for (number, code) in file.production() {
-            for used in parts_used(code) {
+            let state = says(code, STATE).then_some(STATE);
+            for used in parts_used(code).chain(state) {
                 if used.is_empty() {
                     let words = "write crate::NAME, so that this test can read it";
                     failures.push(file.at(number, words));
@@ -200,7 +202,8 @@ fn folders_use_only_what_they_may() {
 fn pure_folders_have_no_access_to_the_outside() {
     let mut failures = Vec::new();
     let files = code_files();
-    let adaptors = feature_modules(&files);
+    let mut adaptors = feature_modules(&files);
+    adaptors.insert(STATE.to_owned());
     for file in files {
         let is_adaptor = file.crate_module().is_some_and(|module| {
             let is_within = |adaptor: &String| says(&module, adaptor);

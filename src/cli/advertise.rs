@@ -25,8 +25,9 @@ use crate::daemon::log::error_chain;
 use crate::diagnostics::{is_local, origin};
 use crate::report::documents::DocumentState;
 use crate::report::{self, JSON_VERSION};
-use crate::state::open::{StateFileError, copy_to_memory};
-use crate::{state, tree};
+use crate::tree;
+use announce::state;
+use announce::state::open::{StateFileError, copy_to_memory};
 
 /// A placeholder for a Destination's callback.
 const CALLBACK: &str = "https://destination.example.net/callback/";

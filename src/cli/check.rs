@@ -16,8 +16,6 @@ use serde_json::json;
 use websub::probe::http as probe;
 use websub::publisher::settings::PublishSettings;
 
-use crate::announce::finding::Finding;
-use crate::announce::steps::findings::EXAMPLES;
 use crate::cli::Exit;
 use crate::cli::block_on;
 use crate::cli::inference::with_url;
@@ -32,8 +30,10 @@ use crate::diagnostics::hub as about_hub;
 use crate::diagnostics::{Diagnostic, Severity, clock, topic};
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION, limited};
-use crate::state;
-use crate::state::open::{StateFileError, copy_to_memory};
+use announce::finding::Finding;
+use announce::state;
+use announce::state::open::{StateFileError, copy_to_memory};
+use announce::steps::findings::EXAMPLES;
 
 /// Diagnostics of one subject.
 struct CheckSection {

@@ -14,7 +14,6 @@ use websub::hub::published_topics::PublishedTopics;
 use websub::hub::publisher_counts::{PublisherCounts, views};
 use websub::hub::subscriptions::Subscriptions;
 
-use crate::announce::steps::engine::Engine;
 use crate::cli::Exit;
 use crate::cli::one_shot_scan::plan;
 use crate::cli::options::DaemonQueryOptions;
@@ -29,8 +28,9 @@ use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
 use crate::daemon::log::error_chain;
 use crate::daemon::{answer, ask_subscriptions, event_of, no_embedded_hub, no_sources, outcome};
 use crate::report::{self, JSON_VERSION};
-use crate::state::open::{StateFile, StateFileError, in_memory, open_to_read};
-use crate::state::{self, Db, hub, last_time_saved, lock};
+use announce::state::open::{StateFile, StateFileError, in_memory, open_to_read};
+use announce::state::{self, Db, hub, last_time_saved, lock};
+use announce::steps::engine::Engine;
 
 /// A daemon, by its state directory.
 #[derive(Debug)]

@@ -15,19 +15,19 @@ use websub::publisher::settings::PublishSettings;
 use websub::retry::MAX_RETRY_AFTER;
 use websub::secret::MASKED;
 
-use crate::announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
-use crate::announce::delivery::Submission;
-use crate::announce::plan::Mode;
-use crate::announce::time::later;
 use crate::cli::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::output::{counted, print, say};
 use crate::cli::play_forward::play_forward;
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
-use crate::state::open::{open_to_read, state_file};
-use crate::state::{Db, hub};
 use crate::tree::RecentKeys;
+use announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
+use announce::delivery::Submission;
+use announce::plan::Mode;
+use announce::state::open::{open_to_read, state_file};
+use announce::state::{Db, hub};
+use announce::time::later;
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = config.publish_settings()?;

@@ -7,19 +7,19 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use websub::http::Clock;
 
-use crate::announce::event::{Effect, Event};
-use crate::announce::observation::{DocumentPath, Incomplete, Look, Observation};
-use crate::announce::plan::Plan;
-use crate::announce::steps::engine::Engine;
-use crate::announce::steps::mounts;
 use crate::cli::progress::Progress;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::report::status::alerts::missing;
-use crate::report::{self, Reader, sources};
-use crate::state::open::{copy_to_memory, in_memory};
-use crate::state::{self, last_time_saved};
+use crate::report::{self, sources};
 use crate::tree::{self, TreeNotice, TreeReport, TreeSettings};
+use announce::event::{Effect, Event};
+use announce::observation::{DocumentPath, Incomplete, Look, Observation};
+use announce::plan::Plan;
+use announce::state::open::{copy_to_memory, in_memory};
+use announce::state::{self, last_time_saved};
+use announce::steps::engine::{Engine, Reader};
+use announce::steps::mounts;
 
 /// A one-shot scan, and what it found.
 pub struct OneShotScan {

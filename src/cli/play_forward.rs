@@ -7,13 +7,13 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 use websub::answer::Answer;
 
-use crate::announce::changes::round::{RoundAnswer, RoundRequest};
-use crate::announce::delivery::Submission;
-use crate::announce::event::{Effect, Event};
-use crate::announce::observation::{Look, Observation};
-use crate::announce::plan::Mode;
-use crate::announce::steps::engine::Engine;
-use crate::state::{ChannelId, Result};
+use announce::changes::round::{RoundAnswer, RoundRequest};
+use announce::delivery::Submission;
+use announce::event::{Effect, Event};
+use announce::observation::{Look, Observation};
+use announce::plan::Mode;
+use announce::state::{ChannelId, Result};
+use announce::steps::engine::Engine;
 
 /// Plays an engine forward from `now` to `until`: every hub accepts at once, every ping is fetched, and what is
 /// missing stays away. `begun` are the effects that are still to be performed; `take` takes what is fresh in Change Lists, and

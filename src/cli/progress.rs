@@ -2,8 +2,8 @@
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
-use crate::announce::event::Event;
 use crate::tree::TreeReport;
+use announce::event::Event;
 
 /// Template if an earlier run knew the approximate number of files.
 const OF_KNOWN: &str = "reading the tree [{bar:24}] {human_pos} of about {human_len} files";

@@ -19,8 +19,8 @@ use crate::config::hub_config::HubConfig;
 use crate::config::overrides::StateOptions;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon;
-use crate::state::lock;
-use crate::state::open::back_up;
+use announce::state::lock;
+use announce::state::open::back_up;
 
 pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
     let overrides = with_url(file, options.keys.clone())?;

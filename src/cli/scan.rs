@@ -11,10 +11,6 @@ use jiff::Timestamp;
 use resourcesync::escape::escaped;
 use serde_json::{Value, json};
 
-use crate::announce::candidates::{CandidateGlobs, PublishedPath};
-use crate::announce::finding::Finding;
-use crate::announce::observation::DocumentPath;
-use crate::announce::plan::Plan;
 use crate::cli::Exit;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_once};
@@ -23,10 +19,14 @@ use crate::cli::output::{grouped, print, say};
 use crate::config::Config;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
-use crate::state::Db;
-use crate::state::open::open_to_read;
 use crate::tree::change_list::ChangeListFile;
 use crate::tree::{self, file_path};
+use announce::candidates::{CandidateGlobs, PublishedPath};
+use announce::finding::Finding;
+use announce::observation::DocumentPath;
+use announce::plan::Plan;
+use announce::state::Db;
+use announce::state::open::open_to_read;
 
 pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &with_url(file, options.tree.overrides())?)?;

@@ -7,7 +7,6 @@ use std::path::Path;
 use askama::Template;
 use resourcesync::channel_kind::ChannelKind;
 
-use crate::announce::plan::Mode;
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::DaemonQueryOptions;
@@ -16,6 +15,7 @@ use crate::cli::output;
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::alerts::{self, Alert, Health};
 use crate::report::status::{BacklogView, ChannelView, HubView, Status, WaitingView, waiting};
+use announce::plan::Mode;
 
 /// The maximum number of lines of one kind; for the others, the command that prints them is named.
 const MAX_LINES: usize = 20;

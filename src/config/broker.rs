@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use url::{Position, Url};
 
-use crate::announce::plan::EMBEDDED_NAME;
 use crate::config::address::NO_CREDENTIALS;
 use crate::config::check::suggested;
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
 use crate::config::secret::{Held, content_of, read_credentials, read_headers};
 use crate::config::text::{TextValue, Written, seconds};
+use announce::plan::EMBEDDED_NAME;
 
 /// A message broker.
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

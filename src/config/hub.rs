@@ -14,13 +14,13 @@ use websub::publisher::settings::{
 };
 use websub::secret::{MASKED, Secret};
 
-use crate::announce::plan::{Mode, Replaces};
 use crate::config::address::{NO_CREDENTIALS, check_uri};
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
 use crate::config::secret::{
     Held, content_of, mask_headers, read_credentials, read_headers, read_secret,
 };
 use crate::config::text::{Written, seconds};
+use announce::plan::{Mode, Replaces};
 
 /// A hub outside this process.
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -30,8 +30,6 @@ pub(crate) mod window;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::announce::observation::MountId;
-use crate::announce::plan::{BrokerPlan, ChannelPlan, HubPlan, Mode, Plan, Replaces};
 use crate::config::broker::Broker;
 use crate::config::check::suggested;
 use crate::config::environment::Environment;
@@ -47,6 +45,8 @@ use crate::config::server::ServerSettings;
 use crate::config::source::Source;
 use crate::config::text::Written;
 use crate::config::window::Window;
+use announce::observation::MountId;
+use announce::plan::{BrokerPlan, ChannelPlan, HubPlan, Mode, Plan, Replaces};
 use messaging::settings::{BrokerSettings, BrokerSettingsError};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use resourcesync::channel_kind::ChannelKind;
 
-use crate::announce::plan::ChannelPlan;
 use crate::config::Config;
 use crate::config::effective::{Comment, page};
 use crate::config::file::{Checked, ConfigError};
@@ -17,6 +16,7 @@ use crate::config::log::Log;
 use crate::config::schema::DaemonKind;
 use crate::config::secret::mask_headers;
 use crate::config::server::ServerSettings;
+use announce::plan::ChannelPlan;
 
 /// Maximum names of one kind; beyond it they are counted instead.
 const MAX_NAMES: usize = 3;

@@ -9,14 +9,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use crate::announce::candidates::CandidateGlobs;
-use crate::announce::finding::AcknowledgedFindings;
-use crate::announce::observation::MountId;
-use crate::announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan};
 use crate::config::address::with_slash;
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
 use crate::config::text::{Written, seconds, values};
 use crate::tree::{RecentKeys, TreeSettings, WatchMode};
+use announce::candidates::CandidateGlobs;
+use announce::finding::AcknowledgedFindings;
+use announce::observation::MountId;
+use announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan};
 
 /// The silence of a writer that keeps a file open after which the file counts as complete (R3).
 const OPEN_WRITER: Duration = Duration::from_secs(30);

@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use resourcesync::uri::Uri;
 
-use crate::announce::observation::MountId;
-use crate::announce::plan::Mode;
 use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::file::{Checked, ConfigFile};
 use crate::config::overrides::Overrides;
+use announce::observation::MountId;
+use announce::plan::Mode;
 
 const SOURCE: &str = r#"
 [[source]]

@@ -13,9 +13,9 @@ use url::{Position, Url};
 use websub::hub::address::parse_network;
 use websub::publisher::settings::HubProxy;
 
-use crate::announce::finding::AcknowledgedFindings;
-use crate::announce::plan::{MassDeletion, Replaces};
 use crate::config::hub;
+use announce::finding::AcknowledgedFindings;
+use announce::plan::{MassDeletion, Replaces};
 
 /// A value with its form as a text.
 pub trait TextValue: Sized {

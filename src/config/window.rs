@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use crate::announce::plan::WindowPlan;
 use crate::config::file::{Checked, ConfigFile};
 use crate::config::text::{Written, seconds};
+use announce::plan::WindowPlan;
 
 /// The largest payload (R21).
 const MAX_BYTES: usize = 1024 * 1024;

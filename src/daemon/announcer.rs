@@ -20,13 +20,6 @@ use websub::http::Clock;
 use websub::hub::Relay;
 use websub::topics::http::Topics;
 
-use crate::announce::changes::round::{RoundAnswer, RoundRequest};
-use crate::announce::event::{Effect, Event, StepTime};
-use crate::announce::observation::Observation;
-use crate::announce::plan::{Mode, MountPlan, Plan};
-use crate::announce::steps::change_sets;
-use crate::announce::steps::engine::Engine;
-use crate::announce::time::earlier;
 use crate::config::Config;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
@@ -42,9 +35,16 @@ use crate::report;
 use crate::report::figures::LoopCounts;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{DaemonActivity, Summary};
-use crate::state::open::StateFileError;
-use crate::state::{self, StateError};
 use crate::tree::TreeReport;
+use announce::changes::round::{RoundAnswer, RoundRequest};
+use announce::event::{Effect, Event, StepTime};
+use announce::observation::Observation;
+use announce::plan::{Mode, MountPlan, Plan};
+use announce::state::open::StateFileError;
+use announce::state::{self, StateError};
+use announce::steps::change_sets;
+use announce::steps::engine::Engine;
+use announce::time::earlier;
 
 /// Observations that one step takes, so that the loop never stalls.
 const MAX_OBSERVATIONS: usize = 1024;
@@ -470,8 +470,8 @@ mod tests {
     use websub::topics::TopicPage;
 
     use super::{is_answer, is_heard};
-    use crate::announce::event::{Effect, Event};
-    use crate::state::ChannelId;
+    use announce::event::{Effect, Event};
+    use announce::state::ChannelId;
 
     #[test]
     fn what_somebody_outside_learns_may_not_be_lost_with_the_power() {

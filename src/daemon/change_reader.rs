@@ -13,18 +13,18 @@ use resourcesync::change_list::{EntryPlace, ListedChanges};
 use resourcesync::uri::Uri;
 use tracing::{error, warn};
 
-use crate::announce::changes::inventory::take_inventory;
-use crate::announce::changes::round::{
-    ListToRead, RoundAnswer, RoundFiles, RoundOutcome, RoundRequest, Rounds, Taken,
-};
-use crate::announce::changes::taken_keys::KeyRow;
-use crate::announce::observation::Stat;
-use crate::announce::plan::Plan;
 use crate::daemon::log::error_chain;
-use crate::state::open::read_only;
-use crate::state::{Db, StateError};
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
 use crate::tree::{RecentKeys, file_path};
+use announce::changes::inventory::take_inventory;
+use announce::changes::round::{
+    ListToRead, RoundAnswer, RoundFiles, RoundOutcome, RoundRequest, Rounds, Taken,
+};
+use announce::changes::taken_keys::KeyRow;
+use announce::observation::Stat;
+use announce::plan::Plan;
+use announce::state::Db;
+use announce::state::open::read_only;
 
 /// A request with the files of its lists, in order.
 #[derive(Debug)]
@@ -198,12 +198,6 @@ fn stale_lists(job: &ReadJob, found: &BTreeMap<Uri, Stat>) -> BTreeMap<Uri, Stat
     stale.map(|list| (list.list.clone(), list.stat)).collect()
 }
 
-impl From<StateError> for RoundOutcome {
-    fn from(error: StateError) -> RoundOutcome {
-        RoundOutcome::Failed(error_chain(&error))
-    }
-}
-
 /// The files of a job.
 struct JobFiles<'a> {
     job: &'a ReadJob,
@@ -270,7 +264,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{or_failed, read_each};
-    use crate::announce::changes::round::{RoundOutcome, Taken};
+    use announce::changes::round::{RoundOutcome, Taken};
 
     #[test]
     fn a_panic_fails_the_round_and_no_other() {

@@ -23,7 +23,6 @@ use websub::http::Clock;
 use websub::hub::{HubRecord, Relay};
 
 use crate::admin::Readiness;
-use crate::announce::time::elapsed;
 use crate::config::reload::DaemonConfig;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
@@ -38,8 +37,9 @@ use crate::report;
 use crate::report::figures::LoopCounts;
 use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalView, Status};
 use crate::report::summary::DaemonActivity;
-use crate::state::open::StateFileError;
-use crate::state::{self, Db, StateError};
+use announce::state::open::StateFileError;
+use announce::state::{self, Db, StateError};
+use announce::time::elapsed;
 
 /// Time that requests in flight may take to end when rsnotify stops. Service managers kill it after 30 s or more.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use rustix::process::{Signal, getpid, kill_process};
 use websub::hub::HubRecord;
 
-use crate::announce::event::{Effect, Event, Fact};
-use crate::announce::observation::{Look, Observation};
+use announce::event::{Effect, Event, Fact};
+use announce::observation::{Look, Observation};
 
 /// A point in the life of a delivery. At some of them a change is about to be saved; once it is, `Saved` follows in the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

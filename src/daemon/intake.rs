@@ -26,7 +26,6 @@ use websub::hub::publisher_counts::views;
 use websub::hub::{HubRecord, Relay, RelayId};
 use websub::retry::end_of;
 
-use crate::announce::time::later;
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher;
 use crate::control::{ControlReply, ControlRequest};
@@ -36,8 +35,9 @@ use crate::daemon::{Daemon, configuration_status};
 use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::DaemonActivity;
-use crate::state::open::{StateFile, StateFileError};
-use crate::state::{self, Db, StateError, hub, last_time_saved};
+use announce::state::open::{StateFile, StateFileError};
+use announce::state::{self, Db, StateError, hub, last_time_saved};
+use announce::time::later;
 
 /// Time between two searches for topics to forget.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);

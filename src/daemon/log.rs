@@ -4,12 +4,12 @@ use resourcesync::listing::Listing;
 use resourcesync::receive::ReceivedChange;
 use resourcesync::uri::Topic;
 use tracing::{Level, debug, error, info, warn};
-pub use websub::http::failure::error_chain;
+pub use websub::publisher::reason::error_chain;
 
-use crate::announce::event::{DropCause, Fact};
-use crate::announce::plan::{Plan, is_broker_name};
 use crate::report::status::words::{counted, missing_in_words};
 use crate::tree::TreeReport;
+use announce::event::{DropCause, Fact};
+use announce::plan::{Plan, is_broker_name};
 
 /// Logs the reports of a tree that are no events.
 pub fn log_report(report: &TreeReport, plan: &Plan) {

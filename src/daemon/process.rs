@@ -25,7 +25,7 @@ use crate::daemon::listen::{
     BoundListener, ListenerRole, ServedListener, bind, passed_listeners, until_dropped,
 };
 use crate::report::figures::LoopCounts;
-use crate::state::open::StateFile;
+use announce::state::open::StateFile;
 
 /// A process that is to become a daemon: signals are handled, and inputs of its event loop are kept.
 pub struct StartingDaemon<I> {

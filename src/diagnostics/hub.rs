@@ -8,11 +8,11 @@ use websub::hub::request::HUB_GREETING;
 use websub::probe::{FailureCause, ProbeReply, ProbeResult};
 use websub::publisher::verdict::next_hop;
 
-use crate::announce::plan::is_broker_name;
 use crate::diagnostics::Diagnostic;
 use crate::report::status::HubCondition;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
+use announce::plan::is_broker_name;
 
 /// A hub with its reply at the address for notifications, which may be secret.
 #[derive(Debug, Clone)]

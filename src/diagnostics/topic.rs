@@ -11,9 +11,9 @@ use url::Url;
 use websub::probe::{ProbeReply, ReplyBody, TopicReplies};
 use websub::topics::NO_SUCH_TOPIC;
 
-use crate::announce::plan::{HubPlan, Mode};
 use crate::diagnostics::topic::problem::{RedirectTarget, TopicReplyProblem};
 use crate::diagnostics::{Diagnostic, is_local, is_private, origin};
+use announce::plan::{HubPlan, Mode};
 
 /// Number of topics that a diagnostic names; others are counted.
 const NAMED: usize = 3;

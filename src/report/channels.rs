@@ -2,19 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::announce::delivery::attempt::Attempt;
-use crate::announce::plan::Mode;
+use announce::delivery::attempt::Attempt;
+use announce::plan::Mode;
+use announce::steps::engine::Reader;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 
-use crate::announce::steps::change_log;
-use crate::announce::steps::channels::{is_name_only, of_topic};
-use crate::announce::steps::fetches::next_ping;
+use crate::report::limited;
 use crate::report::status::{ChannelView, FailingHub, HubCondition, HubView, WaitingView};
-use crate::report::{Reader, limited};
-use crate::state::{AccountId, ChannelId, Db, HubId, Result};
+use announce::state::{AccountId, ChannelId, Db, HubId, Result};
+use announce::steps::change_log;
+use announce::steps::channels::{is_name_only, of_topic};
+use announce::steps::fetches::next_ping;
 
 /// Documents of each channel that are reported; of others, their number.
 const MAX_REPORTED: usize = 10;

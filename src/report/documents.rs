@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use crate::announce::observation::{DocumentPath, Stat};
-use crate::announce::plan::SourcePlan;
-use crate::announce::time::earlier;
+use announce::observation::{DocumentPath, Stat};
+use announce::plan::SourcePlan;
+use announce::steps::engine::Reader;
+use announce::time::earlier;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 use resourcesync::uri::{Topic, Uri};
 
-use crate::announce::steps::live::LiveSource;
-use crate::report::Reader;
 use crate::report::sources::{HAS_HUB, IS_TOLD};
-use crate::state::{DocId, Result};
+use announce::state::{DocId, Result};
+use announce::steps::live::LiveSource;
 
 /// A document, or a candidate that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]

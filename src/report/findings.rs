@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::announce::finding::Finding;
-use crate::announce::plan::SourcePlan;
+use announce::finding::Finding;
+use announce::plan::SourcePlan;
+use announce::steps::engine::Reader;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 
-use crate::announce::steps::findings::{self, EXAMPLES, FindingPart};
-use crate::announce::steps::naming::wrong_urls;
-use crate::report::Reader;
 use crate::report::status::{FindingGroup, MutedSet};
-use crate::state::Result;
+use announce::state::Result;
+use announce::steps::findings::{self, EXAMPLES, FindingPart};
+use announce::steps::naming::wrong_urls;
 
 /// Findings that are reported in words; of others, their number.
 const MAX_FINDINGS: usize = 100;

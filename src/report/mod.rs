@@ -16,16 +16,13 @@ pub mod summary;
 #[cfg(test)]
 pub mod tests;
 
-use crate::announce::history::NotificationHistory;
-use crate::announce::plan::{Plan, SourcePlan};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::announce::steps::engine::Engine;
-use crate::announce::steps::live::{Live, LiveSource};
 use crate::report::status::Status;
 use crate::report::summary::Summary;
-use crate::state::{Db, Result};
+use announce::state::{Db, Result};
+use announce::steps::engine::Reader;
 
 /// The version of the shape of JSON output: `version` in each object that programs read.
 pub const JSON_VERSION: u64 = 1;
@@ -40,38 +37,6 @@ pub struct Versioned<'a, T> {
 
 /// Items of a list that are reported; of others, their number.
 const MAX_LISTED: usize = 1_000;
-
-/// What reports are made from: the database, and what is in memory alone. Where no daemon runs, that is
-/// [at rest](Live::is_at_rest).
-#[derive(Debug, Clone, Copy)]
-pub struct Reader<'a> {
-    pub db: Db<'a>,
-    /// Its mounts have the [numbers](crate::announce::steps::mounts::number) of the state.
-    pub plan: &'a Plan,
-    pub live: &'a Live,
-    pub history: &'a NotificationHistory,
-    pub now: Timestamp,
-}
-
-impl Engine {
-    /// Returns what reports are made from.
-    pub fn reader(&self, now: Timestamp) -> Reader<'_> {
-        Reader {
-            db: self.db(),
-            plan: &self.plan,
-            live: &self.live,
-            history: &self.history,
-            now,
-        }
-    }
-}
-
-impl<'a> Reader<'a> {
-    /// Returns the sources, in the order of the plan.
-    pub fn sources(&self) -> impl Iterator<Item = (&'a SourcePlan, &'a LiveSource)> {
-        self.plan.sources.iter().zip(&self.live.sources)
-    }
-}
 
 /// Returns the daemon's status. It reads what waits, and where documents are missing, each of them.
 pub fn status(reader: &Reader<'_>) -> Result<Status> {

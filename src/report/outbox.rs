@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::announce::event::StepTime;
-use crate::announce::plan::{EMBEDDED_NAME, Mode};
+use announce::event::StepTime;
+use announce::plan::{EMBEDDED_NAME, Mode};
+use announce::steps::engine::Reader;
 use jiff::Timestamp;
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
@@ -11,13 +12,13 @@ use resourcesync::payload::{Entry, Payload};
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
 
-use crate::announce::steps::change_log;
-use crate::announce::steps::channels::channel;
-use crate::announce::steps::cut::announced;
-use crate::announce::steps::step::Step;
 use crate::report::status::{ChannelView, HubView, WaitingView};
-use crate::report::{MAX_LISTED, Reader, channels, limited};
-use crate::state::{ChannelId, HubId, Result, StateError};
+use crate::report::{MAX_LISTED, channels, limited};
+use announce::state::{ChannelId, HubId, Result, StateError};
+use announce::steps::change_log;
+use announce::steps::channels::channel;
+use announce::steps::cut::announced;
+use announce::steps::step::Step;
 
 /// Maximum names that are suggested for an unknown one.
 const MAX_NAMES: usize = 10;

@@ -5,21 +5,22 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::announce::observation::DocumentPath;
-use crate::announce::plan::SourcePlan;
-use crate::announce::time::later;
+use announce::observation::DocumentPath;
+use announce::plan::SourcePlan;
+use announce::steps::engine::Reader;
+use announce::time::later;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 
-use crate::announce::steps::deletions;
-use crate::announce::steps::live::LiveSource;
-use crate::announce::steps::mounts;
-use crate::announce::steps::mounts::MountState;
 use crate::report::documents::{DocumentState, state_alone};
 use crate::report::figures::SourceFigures;
 use crate::report::status::{BrokenView, MissingDirectory, MissingView, MountStatus, SourceStatus};
-use crate::report::{Reader, findings, limited};
-use crate::state::Result;
+use crate::report::{findings, limited};
+use announce::state::Result;
+use announce::steps::deletions;
+use announce::steps::live::LiveSource;
+use announce::steps::mounts;
+use announce::steps::mounts::MountState;
 
 /// Candidates that cannot be read and are reported; of others, their number.
 const MAX_BROKEN: usize = 100;
@@ -180,7 +181,7 @@ pub fn broken(reader: &Reader<'_>) -> Result<(Vec<BrokenView>, usize)> {
     Ok((all, more))
 }
 
-/// Returns what [`Event::Accept`](crate::announce::event::Event::Accept) would accept of the source at this position in
+/// Returns what [`Event::Accept`](announce::event::Event::Accept) would accept of the source at this position in
 /// the plan (R15).
 pub fn acceptable(reader: &Reader<'_>, position: usize) -> Result<MissingView> {
     let (plan, live) = (

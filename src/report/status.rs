@@ -18,15 +18,15 @@ use websub::hub::publisher_counts::{PublisherView, UnknownToken};
 use websub::hub::subscriptions::view::{HubStatus, SubscriptionList};
 use websub::publisher::reason::{Refusal, RefusalKind};
 
-use crate::announce::delivery::attempt::Attempt;
-use crate::announce::history::NotificationView;
-use crate::announce::observation::UnreadableDirectory;
-use crate::announce::plan::Mode;
 use crate::report::figures::Figures;
+use announce::delivery::attempt::Attempt;
+use announce::history::NotificationView;
+use announce::observation::UnreadableDirectory;
+use announce::plan::Mode;
 
-use crate::state::{ChannelId, HubId};
+use announce::state::{ChannelId, HubId};
 
-pub use crate::announce::steps::change_log::BacklogView;
+pub use announce::steps::change_log::BacklogView;
 
 /// Intervals of a day.
 pub const INTERVALS: usize = 96;

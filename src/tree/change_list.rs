@@ -17,10 +17,10 @@ use resourcesync::document::DeclaredSpan;
 use resourcesync::gzip::unpacked;
 use resourcesync::resource_list::{ListedResources, read_resource_entries, read_resources};
 
-use crate::announce::observation::Stat;
 use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::read_file::RecentKeys;
 use crate::tree::read_file::{is_packed, open};
+use announce::observation::Stat;
 
 /// An open Change List, in the version that was asked for.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::announce::observation::Identity;
 use crate::tree::file_system::FileSystemTraits;
 use crate::tree::model::{DirectoryId, FileId, Model, number};
 use crate::tree::watches::WatchKey;
+use announce::observation::Identity;
 
 /// One path that is a directory, possibly by a link.
 #[derive(Debug, Default)]
@@ -269,10 +269,10 @@ pub fn join(directory: &Path, below: &[u8]) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use crate::announce::observation::Identity;
     use crate::tree::directories::TreeEntry;
     use crate::tree::file_system::FileSystemTraits;
     use crate::tree::model::{DirectoryId, Model};
+    use announce::observation::Identity;
 
     fn identity(device: u64, inode: u64) -> Option<Identity> {
         Some(Identity { device, inode })

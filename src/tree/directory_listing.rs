@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-use crate::announce::candidates::{CandidateGlobs, PublishedPath};
-use crate::announce::observation::{Identity, Incomplete, Stat};
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::TreeNotice;
 use crate::tree::directories::{ListingOutcome, TreeEntry, join, push_name};
@@ -17,6 +15,8 @@ use crate::tree::model::DirectoryId;
 use crate::tree::mount::unreadable_root;
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
+use announce::candidates::{CandidateGlobs, PublishedPath};
+use announce::observation::{Identity, Incomplete, Stat};
 
 /// A directory that is open to be listed.
 struct OpenDirectory {
@@ -290,9 +290,9 @@ fn open(path: &Path, follow: bool) -> Result<(OwnedFd, Identity), Errno> {
 
 #[cfg(test)]
 mod tests {
-    use crate::announce::candidates::{CandidateGlobs, PublishedPath};
     use crate::tree::directory_listing::NamesToLookAt;
     use crate::tree::file_status::FileKind;
+    use announce::candidates::{CandidateGlobs, PublishedPath};
 
     #[test]
     fn only_candidates_and_what_may_lead_to_some_are_looked_at() {

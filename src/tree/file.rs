@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::announce::observation::{Identity, Incomplete, RACY, Stat};
 use crate::tree::model::DirectoryId;
 use crate::tree::pending_hints::{Hint, WriterState};
 use crate::tree::watches::NameWatch;
+use announce::observation::{Identity, Incomplete, RACY, Stat};
 
 /// Wait for the first write to a new file, which tells it from one that is made without being written (a hard link,
 /// `O_TMPFILE`).
@@ -360,10 +360,10 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use crate::announce::observation::{Incomplete, Stat};
     use crate::tree::file::{CandidateFile, EMPTY_GRACE};
     use crate::tree::model::Model;
     use crate::tree::pending_hints::{Hint, NameEvent};
+    use announce::observation::{Incomplete, Stat};
 
     const OPEN_WRITER: Duration = Duration::from_secs(30);
     const SETTLE: Duration = Duration::from_secs(1);

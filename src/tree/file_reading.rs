@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::fs::CWD;
 
-use crate::announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
 use crate::tree::directories::join;
 use crate::tree::file::{CandidateFile, is_racy};
 use crate::tree::file_status::{self, FileKind, FileStatus};
@@ -18,6 +17,7 @@ use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::RecentKeys;
 use crate::tree::read_file::read;
+use announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
 
 /// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all
 /// are read.

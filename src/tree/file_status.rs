@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use crate::announce::observation::{Identity, Stat};
+use announce::observation::{Identity, Stat};
 
 /// Status of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

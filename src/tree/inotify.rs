@@ -15,10 +15,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-use crate::announce::candidates::CandidateGlobs;
 use crate::tree::file_status;
 use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
 use crate::tree::watches::{WatchKey, WatchedEvents};
+use announce::candidates::CandidateGlobs;
 
 /// Room for some ten thousand events.
 const BUFFER: usize = 512 * 1024;

@@ -7,7 +7,6 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::announce::observation::Identity;
 use crate::tree::TreeNotice;
 use crate::tree::directories::{ListingOutcome, TreeEntry, join};
 use crate::tree::file::LinkTarget;
@@ -15,6 +14,7 @@ use crate::tree::file_status::{self, FileKind};
 use crate::tree::model::{DirectoryId, FileId, Model};
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
+use announce::observation::Identity;
 
 /// Maximum links that are rechecked each second.
 const MAX_RECHECKED: usize = 4096;

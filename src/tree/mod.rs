@@ -52,10 +52,6 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::announce::candidates::CandidateGlobs;
-use crate::announce::event::Event;
-use crate::announce::observation::{DocumentPath, MountId, Stat};
-use crate::announce::plan::{MountPlan, Plan};
 use crate::report::figures;
 use crate::tree::directories::join;
 use crate::tree::file::LastRead;
@@ -64,6 +60,10 @@ use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::{PendingBatch, PendingHints};
 use crate::tree::watches::Watches;
+use announce::candidates::CandidateGlobs;
+use announce::event::Event;
+use announce::observation::{DocumentPath, MountId, Stat};
+use announce::plan::{MountPlan, Plan};
 
 pub use crate::tree::read_file::{RecentKeys, content, explain};
 pub use crate::tree::system_limit::SystemLimit;
@@ -321,10 +321,10 @@ mod tests {
 
     use resourcesync::uri::Uri;
 
-    use crate::announce::candidates::CandidateGlobs;
-    use crate::announce::observation::MountId;
-    use crate::announce::plan::MountPlan;
     use crate::tree::{RecentKeys, TreeSettings, WatchMode};
+    use announce::candidates::CandidateGlobs;
+    use announce::observation::MountId;
+    use announce::plan::MountPlan;
 
     /// Settings of a tree of XML files that nothing settles in, and that is looked at once an hour.
     pub fn settings(directory: &Path) -> TreeSettings {

@@ -9,10 +9,6 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::announce::candidates::PublishedPath;
-use crate::announce::event::Event;
-use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
-use crate::announce::plan::MountPlan;
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileKind};
@@ -22,6 +18,10 @@ use crate::tree::observer::Observer;
 use crate::tree::sweep::Sweep;
 use crate::tree::watches::{NameWatch, WatchedName};
 use crate::tree::{TreeNotice, TreeReport, TreeSettings};
+use announce::candidates::PublishedPath;
+use announce::event::Event;
+use announce::observation::{DocumentPath, Identity, MountId, Stat};
+use announce::plan::MountPlan;
 
 /// Maximum time that the kernel's coarse clock stands still.
 const TICK: SignedDuration = SignedDuration::from_millis(10);
@@ -367,12 +367,12 @@ mod tests {
 
     use jiff::{SignedDuration, Timestamp};
 
-    use crate::announce::observation::{Identity, Stat};
     use crate::tree::TreeSettings;
     use crate::tree::file_system::FileSystemTraits;
     use crate::tree::model::Model;
     use crate::tree::mount::{SWAPPED_WITHIN, TICK, TreeMount, UnmetFile};
     use crate::tree::tests::settings;
+    use announce::observation::{Identity, Stat};
 
     fn mount(unmet: &[&str]) -> TreeMount {
         let plan = &settings("/srv".as_ref()).mounts[0];

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::announce::event::Event;
-use crate::announce::observation::{Identity, MountId, NestedFileSystem};
 use crate::tree::TreeReport;
 use crate::tree::directories::join;
 use crate::tree::file_status;
 use crate::tree::model::{DirectoryId, Model};
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
+use announce::event::Event;
+use announce::observation::{Identity, MountId, NestedFileSystem};
 
 const TABLE: &str = "/proc/self/mountinfo";
 
@@ -231,9 +231,9 @@ fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::announce::observation::{Identity, NestedFileSystem};
     use crate::tree::model::{DirectoryId, Model};
     use crate::tree::nested_directories::{NestedMountPoints, mount_point};
+    use announce::observation::{Identity, NestedFileSystem};
 
     /// A root and a directory in it, on these devices.
     fn tree(device: u64, below: u64) -> (Model, DirectoryId) {

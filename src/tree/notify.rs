@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::announce::candidates::CandidateGlobs;
 use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
 use crate::tree::watches::WatchKey;
+use announce::candidates::CandidateGlobs;
 
 /// True if the system says when a file that was written is closed.
 const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));

@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::announce::observation::{DocumentPath, Incomplete, Look};
 use crate::tree::directories::{TreeEntry, join};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::links::LinkedDirectories;
@@ -21,6 +20,7 @@ use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
 use crate::tree::work_queue::{Depth, Task, WorkQueue};
 use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings};
+use announce::observation::{DocumentPath, Incomplete, Look};
 
 /// Maximum duration of one round, before the next hints are taken.
 const TIME_SLICE: Duration = Duration::from_millis(5);

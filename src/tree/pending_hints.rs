@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use crate::announce::candidates::{CandidateGlobs, is_hidden};
-use crate::announce::observation::DocumentPath;
 use crate::report::figures;
 use crate::tree::watches::{WatchKey, WatchTargets};
+use announce::candidates::{CandidateGlobs, is_hidden};
+use announce::observation::DocumentPath;
 
 /// Maximum names in one directory whose hints are kept singly, candidates aside; beyond it, the directory is listed.
 const MAX_STRANGERS: usize = 4096;
@@ -269,9 +269,9 @@ impl PendingBatch {
 #[cfg(test)]
 mod tests {
     use super::{Hint, NameEvent, PendingHints, WriterState};
-    use crate::announce::candidates::CandidateGlobs;
-    use crate::announce::plan::DEFAULT_INCLUDE;
     use crate::tree::watches::WatchKey;
+    use announce::candidates::CandidateGlobs;
+    use announce::plan::DEFAULT_INCLUDE;
 
     #[test]
     fn the_last_of_written_and_closed_wins() {

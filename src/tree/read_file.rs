@@ -17,11 +17,11 @@ use resourcesync::parse::{ReadError, parse, parse_with_keys};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::announce::candidates::Exclusion;
-use crate::announce::observation::{DocumentPath, Incomplete, Look, NoDocument};
 use crate::tree::TreeSettings;
 use crate::tree::directories::join;
 use crate::tree::file_status::{self, FileKind, FileStatus};
+use announce::candidates::Exclusion;
+use announce::observation::{DocumentPath, Incomplete, Look, NoDocument};
 
 /// Entries that are kept at most, of 48 bytes each. A list of which none are kept is read again.
 const MAX_KEPT: usize = 1 << 17;
@@ -224,8 +224,8 @@ mod tests {
     use rstest::rstest;
 
     use super::{MAX_KEPT, RecentKeys, read};
-    use crate::announce::observation::{Identity, Stat};
     use crate::tree::file_status::{FileKind, FileStatus};
+    use announce::observation::{Identity, Stat};
 
     fn version(inode: u64, size: u64) -> FileStatus {
         FileStatus {

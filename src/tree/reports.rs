@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::announce::event::Event;
-use crate::announce::observation::{DocumentPath, Look, NoDocument, Observation};
 use crate::tree::file_status;
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::{TreeNotice, TreeReport};
+use announce::event::Event;
+use announce::observation::{DocumentPath, Look, NoDocument, Observation};
 
 /// Maximum observations in one report.
 const BATCH: usize = 512;

@@ -4,12 +4,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::announce::event::Event;
 use crate::tree::TreeReport;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::mount::TreeMount;
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
+use announce::event::Event;
 
 /// Shortest time between two reports of a sweep's progress: often enough for somebody who watches a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);

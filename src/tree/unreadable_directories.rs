@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::announce::event::Event;
-use crate::announce::observation::UnreadableDirectory;
 use crate::tree::directories::join;
 use crate::tree::model::{DirectoryId, Model};
 use crate::tree::mount::TreeMount;
+use announce::event::Event;
+use announce::observation::UnreadableDirectory;
 
 /// Delay of the first retry, doubled each time, and the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(1);

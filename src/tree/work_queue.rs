@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::announce::observation::DocumentPath;
 use crate::tree::model::{DirectoryId, FileId};
+use announce::observation::DocumentPath;
 
 /// Extent of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

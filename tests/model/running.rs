@@ -1,8 +1,8 @@
 //! Starts and stops of daemons, and the uncertainty that they leave.
 
+use announce::plan::Mode;
 use jiff::Timestamp;
 use resourcesync::payload::{Entry, Payload};
-use rsnotify::announce::plan::Mode;
 
 use crate::documents::{DESCRIPTION, DOCUMENTS, capability_list_of, is_component};
 use crate::model::{File, Model, is_heard, topic};

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use announce::event::{DropCause, Fact};
 use jiff::Timestamp;
 use proptest::prelude::{Just, Strategy, prop_oneof};
 use resourcesync::payload::ChangeKind;
-use rsnotify::announce::event::{DropCause, Fact};
 
 use crate::documents::{SETS, set_of};
 use crate::running::flights;

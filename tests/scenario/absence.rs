@@ -2,9 +2,9 @@
 
 mod nested;
 
+use announce::event::Fact;
+use announce::plan::Plan;
 use jiff::SignedDuration;
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::plan::Plan;
 use rsnotify::report::documents::DocumentState;
 
 use crate::world::{

@@ -1,6 +1,6 @@
 //! The operator confirms the deletions of a source: of the documents missing then, and of no others (R15).
 
-use rsnotify::announce::event::Fact;
+use announce::event::Fact;
 use rsnotify::report::documents::DocumentState;
 
 use crate::world::{SET_A, SET_B, World, capability_list, list, plan, two_sources};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use announce::plan::Plan;
 use jiff::Timestamp;
-use rsnotify::announce::plan::Plan;
 
 use crate::world::{HUB, NOTHING, Reply, SET_A, World, altered, index, list, plan};
 

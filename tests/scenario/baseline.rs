@@ -1,7 +1,7 @@
 //! The baseline of a tree (R13).
 
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::plan::Plan;
+use announce::event::Fact;
+use announce::plan::Plan;
 use rstest::rstest;
 
 use crate::world::{

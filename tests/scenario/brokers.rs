@@ -1,9 +1,9 @@
 //! Message brokers: told like hubs, and advertised by nothing (F1, F7).
 
+use announce::event::Fact;
+use announce::plan::{BrokerPlan, Plan};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Hub;
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::plan::{BrokerPlan, Plan};
 use websub::answer::BrokerRefusal;
 use websub::publisher::reason::RefusalKind;
 

@@ -14,10 +14,10 @@ mod lists;
 
 use std::time::Duration;
 
+use announce::event::{DropCause, Fact};
+use announce::finding::Finding;
+use announce::plan::Plan;
 use jiff::Timestamp;
-use rsnotify::announce::event::{DropCause, Fact};
-use rsnotify::announce::finding::Finding;
-use rsnotify::announce::plan::Plan;
 use rstest::rstest;
 
 use crate::world::{

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use announce::event::Fact;
+use announce::finding::Finding;
+use announce::plan::{ChannelPlan, Plan};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Topic;
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::finding::Finding;
-use rsnotify::announce::plan::{ChannelPlan, Plan};
 
 use crate::world::{
     HUB, OTHER_HUB, Reply, SET_A, SET_B, World, absolute, advertise, capability_list, list, plan,

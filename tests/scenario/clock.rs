@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use announce::event::Fact;
+use announce::plan::Plan;
 use jiff::{SignedDuration, Timestamp};
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::plan::Plan;
 
 use crate::world::{HUB, Reply, SET_B, World, ping_hub, plan};
 

@@ -1,9 +1,9 @@
 //! A change of the configuration announces nothing (R13).
 
+use announce::event::{DropCause, Fact};
+use announce::finding::Finding;
+use announce::plan::{Mode, Plan};
 use resourcesync::uri::Uri;
-use rsnotify::announce::event::{DropCause, Fact};
-use rsnotify::announce::finding::Finding;
-use rsnotify::announce::plan::{Mode, Plan};
 use rstest::rstest;
 
 use crate::channels::configured;

@@ -1,6 +1,6 @@
 //! Deletions: when they count (R15).
 
-use rsnotify::announce::event::{Fact, Suspension};
+use announce::event::{Fact, Suspension};
 use rsnotify::report::documents::DocumentState;
 
 use crate::world::{NOTHING, SET_A, SET_B, World, capability_list, list, plan, told};

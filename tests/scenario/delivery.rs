@@ -1,6 +1,6 @@
 //! The changes due to each hub are a difference, not a queue (R22, R23).
 
-use rsnotify::announce::event::Fact;
+use announce::event::Fact;
 
 use crate::world::{
     HUB, NOTHING, OTHER_HUB, Reply, SET_A, World, all_deletions, list, plan, two_hubs,

@@ -1,7 +1,7 @@
 //! Changes of documents: which are announced, and with which change type (R2, R3, R4, R6, R8, R12, R14).
 
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::finding::Finding;
+use announce::event::Fact;
+use announce::finding::Finding;
 use rstest::rstest;
 
 use crate::world::{

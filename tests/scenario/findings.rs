@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::finding::{AcknowledgedFindings, Finding};
-use rsnotify::announce::plan::Plan;
+use announce::event::Fact;
+use announce::finding::{AcknowledgedFindings, Finding};
+use announce::plan::Plan;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 

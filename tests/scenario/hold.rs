@@ -1,6 +1,6 @@
 //! Documents that are held until they are listed (R17).
 
-use rsnotify::announce::event::Fact;
+use announce::event::Fact;
 use rsnotify::report::documents::DocumentState;
 
 use crate::world::{

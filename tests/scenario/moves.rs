@@ -1,10 +1,10 @@
 //! Sets, topics and hubs that move: no due change is lost, and none is announced twice (R11, R13).
 
+use announce::event::DropCause;
+use announce::finding::Finding;
+use announce::plan::{Mode, Plan};
 use jiff::SignedDuration;
 use resourcesync::uri::Hub;
-use rsnotify::announce::event::DropCause;
-use rsnotify::announce::finding::Finding;
-use rsnotify::announce::plan::{Mode, Plan};
 use rstest::rstest;
 
 use crate::channels::configured;
@@ -352,7 +352,7 @@ fn of(prefix: &str) -> String {
     format!("{prefix}capabilitylist.xml")
 }
 
-fn mounts(prefixes: &[&str]) -> Vec<rsnotify::announce::plan::MountPlan> {
+fn mounts(prefixes: &[&str]) -> Vec<announce::plan::MountPlan> {
     let each = prefixes.iter();
     each.map(|prefix| mount(&format!("/srv/{}", prefix.replace('/', "-")), prefix))
         .collect()

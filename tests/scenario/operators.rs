@@ -1,7 +1,7 @@
 //! Operator commands for a hub that does not accept: retry, drop (R23).
 
-use rsnotify::announce::event::{DropCause, Fact};
-use rsnotify::announce::plan::Plan;
+use announce::event::{DropCause, Fact};
+use announce::plan::Plan;
 
 use crate::world::{HUB, NOTHING, OTHER_HUB, Reply, SET_A, World, plan, two_hubs};
 

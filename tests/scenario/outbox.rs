@@ -1,6 +1,6 @@
 //! Operator commands for a hub that does not accept: inspect, retry, drop (R23).
 
-use rsnotify::announce::event::DropCause;
+use announce::event::DropCause;
 use rsnotify::report;
 use rsnotify::report::outbox::AccountView;
 use rsnotify::report::status::HubCondition;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use announce::event::Fact;
+use announce::plan::{Mode, Plan};
 use jiff::Timestamp;
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::plan::{Mode, Plan};
 use rstest::rstest;
 
 use crate::world::{HUB, Heard, NOTHING, Reply, World, index, list, ping_hub, plan, set_hubs};

@@ -1,7 +1,7 @@
 //! A new plan takes over during submissions: each change is announced once.
 
-use rsnotify::announce::candidates::CandidateGlobs;
-use rsnotify::announce::plan::Mode;
+use announce::candidates::CandidateGlobs;
+use announce::plan::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Reports of findings: by kind, in words, and what is muted by them (R8).
 
-use rsnotify::announce::finding::AcknowledgedFindings;
+use announce::finding::AcknowledgedFindings;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::status::alerts::Health;

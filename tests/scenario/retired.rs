@@ -1,6 +1,6 @@
 //! Retired channels, hubs that left, and topics that another set takes: what was due stays due, and nothing is added (R11).
 
-use rsnotify::announce::event::DropCause;
+use announce::event::DropCause;
 
 use crate::moves::{moved, set_a};
 use crate::world::{

@@ -1,7 +1,7 @@
 //! Routing of documents to channels (R1, R5, R7, R10).
 
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::finding::Finding;
+use announce::event::Fact;
+use announce::finding::Finding;
 use rsnotify::report::documents::DocumentState;
 
 use crate::world::{

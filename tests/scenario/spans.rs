@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use announce::plan::Mode;
 use jiff::Timestamp;
 use resourcesync::payload::Payload;
-use rsnotify::announce::plan::Mode;
 use rstest::rstest;
 
 use crate::moves::moved;

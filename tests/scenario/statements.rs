@@ -4,7 +4,7 @@ use crate::world::{NOTHING, plan_of};
 
 #[test]
 fn no_deletion_scans_what_may_refer_to_the_row() {
-    let connection = rsnotify::state::open::in_memory().unwrap();
+    let connection = announce::state::open::in_memory().unwrap();
     let sql = "SELECT t.name, k.\"table\", group_concat(k.\"from\" || ' = 1', ' AND ') FROM sqlite_schema t \
                JOIN pragma_foreign_key_list(t.name) k WHERE t.type = 'table' \
                AND k.\"table\" NOT IN ('source', 'hub', 'mount') GROUP BY t.name, k.id";
@@ -28,7 +28,7 @@ fn no_deletion_scans_what_may_refer_to_the_row() {
 /// Each of thousands of lists that are written anew after a full disk ends the grace of all sets, of which most have none.
 #[test]
 fn sets_that_are_not_watched_are_not_passed_over() {
-    let connection = rsnotify::state::open::in_memory().unwrap();
+    let connection = announce::state::open::in_memory().unwrap();
     let sql =
         "UPDATE change_set SET watched_since = NULL WHERE source = 1 AND watched_since IS NOT NULL";
     let plan = plan_of(&connection, sql);

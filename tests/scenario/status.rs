@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use announce::history::{NotificationView, Outcome};
+use announce::plan::{Plan, SourcePlan};
 use resourcesync::payload::Payload;
 use resourcesync::uri::Topic;
-use rsnotify::announce::history::{NotificationView, Outcome};
-use rsnotify::announce::plan::{Plan, SourcePlan};
 use rsnotify::report;
 use rsnotify::report::status::alerts::{Health, StatusPart};
 use rsnotify::report::status::{ChannelView, HubCondition, Status};

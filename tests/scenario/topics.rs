@@ -1,8 +1,8 @@
 //! Content of topics, and the retries of hubs that fetch them (R20, R25, R26).
 
+use announce::event::Fact;
+use announce::plan::Mode;
 use resourcesync::payload::Payload;
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::plan::Mode;
 
 use crate::world::{
     HUB, NOTHING, OTHER_HUB, Reply, SET_A, World, altered, list, ping_hub, plan, set_hubs, told,

@@ -4,7 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rsnotify::state::open::{StateFile, StateFileError, open_to_read};
+use announce::state::open::{StateFile, StateFileError, open_to_read};
 use rusqlite::Connection;
 use tempfile::TempDir;
 

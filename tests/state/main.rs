@@ -7,22 +7,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use announce::delivery::attempt::Attempt;
+use announce::observation::MountId;
+use announce::state::hub::SavedRelays;
+use announce::state::lock::is_in_use;
+use announce::state::open::{StateFile, StateFileError, copy_to_memory, open_to_read};
+use announce::state::{
+    ChannelId, Db, DocId, FromColumn, HubId, ToColumn, hub, last_day, last_time_saved,
+    save_last_day, save_time,
+};
+use announce::steps::cut::{bytes, times};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::document::Form;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::{Hub, Topic, Uri};
-use rsnotify::announce::delivery::attempt::Attempt;
-use rsnotify::announce::observation::MountId;
-use rsnotify::announce::steps::cut::{bytes, times};
-use rsnotify::state::hub::SavedRelays;
-use rsnotify::state::lock::is_in_use;
-use rsnotify::state::open::{StateFile, StateFileError, copy_to_memory, open_to_read};
-use rsnotify::state::{
-    ChannelId, Db, DocId, FromColumn, HubId, ToColumn, hub, last_day, last_time_saved,
-    save_last_day, save_time,
-};
 use rusqlite::Connection;
 use websub::http::Clock;
 use websub::hub::publication::{BodyDigest, PublishedTopic};
@@ -96,7 +96,7 @@ fn filled(directory: &Path) -> (StateFile, Connection) {
 }
 
 /// Writes something, as a step does.
-fn write(connection: &Connection, second: i64) -> rsnotify::state::Result<()> {
+fn write(connection: &Connection, second: i64) -> announce::state::Result<()> {
     save_time(Db(connection), time(second), time(second))
 }
 

@@ -28,6 +28,7 @@ const PACKAGED: [&str; 15] = [
 #[test]
 fn packages_have_what_is_built_and_read_and_nothing_else() {
     for (package, more) in [
+        ("announce", None),
         ("destination", None),
         ("messaging", None),
         ("resourcesync", Some("examples")),

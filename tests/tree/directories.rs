@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rsnotify::announce::observation::Look;
+use announce::observation::Look;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 

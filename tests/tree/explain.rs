@@ -3,12 +3,12 @@
 use std::fs;
 use std::io::Write;
 
+use announce::candidates::CandidateGlobs;
+use announce::observation::{Incomplete, Look};
+use announce::plan::DEFAULT_INCLUDE;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use resourcesync::document::Malformed;
-use rsnotify::announce::candidates::CandidateGlobs;
-use rsnotify::announce::observation::{Incomplete, Look};
-use rsnotify::announce::plan::DEFAULT_INCLUDE;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::explain;
 use rstest::rstest;

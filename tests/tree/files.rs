@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
+use announce::observation::{Incomplete, Look};
 use resourcesync::uri::Uri;
-use rsnotify::announce::observation::{Incomplete, Look};
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{TreeNotice, TreeSettings};
 use rstest::rstest;

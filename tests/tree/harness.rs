@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-use resourcesync::uri::Uri;
-use rsnotify::announce::candidates::CandidateGlobs;
-use rsnotify::announce::event::Event;
-use rsnotify::announce::observation::{
+use announce::candidates::CandidateGlobs;
+use announce::event::Event;
+use announce::observation::{
     DocumentPath, Identity, Look, MountId, NoDocument, Stat, UnreadableDirectory,
 };
-use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
+use announce::plan::{DEFAULT_INCLUDE, MountPlan};
+use jiff::Timestamp;
+use resourcesync::uri::Uri;
 use rsnotify::tree::{
     KnownFiles, RecentKeys, TreeHandle, TreeNotice, TreeReport, TreeSettings, WatchMode,
 };

@@ -6,9 +6,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
+use announce::event::Event;
+use announce::observation::{Look, Stat};
 use jiff::Timestamp;
-use rsnotify::announce::event::Event;
-use rsnotify::announce::observation::{Look, Stat};
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{KnownFiles, TreeNotice, TreeReport, scan_once};
 use rstest::rstest;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use rsnotify::announce::observation::Look;
+use announce::observation::Look;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use announce::event::Event;
+use announce::observation::{Look, Stat};
 use jiff::Timestamp;
-use rsnotify::announce::event::Event;
-use rsnotify::announce::observation::{Look, Stat};
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{KnownFiles, TreeHandle, TreeReport, TreeSettings, scan_once};
 use rstest::rstest;

@@ -8,7 +8,7 @@ use resourcesync::capability::Capability;
 use resourcesync::listing::{ListedEntry, Listing};
 use resourcesync::receive::{ReceivedChange, time_span};
 use tokio::time::Instant;
-use websub::http::failure::error_chain;
+use websub::publisher::reason::error_chain;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 use crate::memory::Memory;

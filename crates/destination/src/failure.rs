@@ -1,7 +1,7 @@
 //! Failures of subscribing, and what tells them apart.
 
-use websub::http::failure::error_chain;
 use websub::hub::request::Rejection;
+use websub::publisher::reason::error_chain;
 use websub::subscriber::SubscribeError;
 use websub::subscriber::retrieve::RetrieveError;
 

@@ -7,7 +7,7 @@ use resourcesync::escape::{escaped, escaped_lines};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
-use websub::http::failure::error_chain;
+use websub::publisher::reason::error_chain;
 
 use crate::STOP_PRINTING_AFTER;
 

@@ -8,9 +8,9 @@ use websub::publisher::reason::RefusalKind;
 
 use crate::admin::metrics::age;
 use crate::admin::metrics::exposition::Exposition;
-use crate::announce::plan::Mode;
 use crate::report::figures::HubCounts;
 use crate::report::status::{HubCondition, Status};
+use announce::plan::Mode;
 
 const METRICS: &str = "\
 rsnotify_due_changes gauge Changes due to a hub

@@ -5,8 +5,8 @@ use websub::headers::encode_form;
 
 use crate::admin::page::parameter;
 use crate::admin::page::parts::{self, PER_PAGE};
-use crate::announce::history::NotificationView;
 use crate::report::status::{ChannelView, Status, WaitingView, waiting};
+use announce::history::NotificationView;
 
 /// States of channels in the query, and in words.
 const STATES: [(&str, &str); 4] = [

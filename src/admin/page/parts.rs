@@ -9,11 +9,11 @@ use resourcesync::uri::Topic;
 use websub::headers::encode_form;
 use websub::hub::subscriptions::view::SubscriptionView;
 
-use crate::announce::history::{NotificationView, Outcome};
-use crate::announce::plan::Mode;
-pub use crate::announce::plan::is_broker_name;
 use crate::report::status::alerts::{Health, StatusPart};
 use crate::report::status::{HubCondition, HubView, MountStatus, SourceStatus, words};
+use announce::history::{NotificationView, Outcome};
+use announce::plan::Mode;
+pub use announce::plan::is_broker_name;
 
 pub use crate::report::status::words::{Moment, elapsed, grouped, many as counted, relative};
 

@@ -10,13 +10,14 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::document::{Advertisement, Form};
 use resourcesync::uri::{Hub, Uri};
 
-use crate::announce::observation::DocumentPath;
 use crate::cli::advertise::patch::unified;
 use crate::cli::replace::replace;
 use crate::daemon::log::error_chain;
-use crate::report::{self, Reader};
-use crate::state;
+use crate::report;
 use crate::tree;
+use announce::observation::DocumentPath;
+use announce::state;
+use announce::steps::engine::Reader;
 
 /// A set of resources, compared with its Capability List.
 pub struct AdvertisedSet {

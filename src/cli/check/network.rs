@@ -16,7 +16,6 @@ use websub::probe::TopicReplies;
 use websub::probe::http as probe;
 use websub::publisher::settings::PublishSettings;
 
-use crate::announce::plan::Mode;
 use crate::cli::block_on;
 use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;
@@ -25,7 +24,8 @@ use crate::diagnostics::topic::{self, ExpectedTopic};
 use crate::diagnostics::{Diagnostic, clock, hub, origin};
 use crate::report;
 use crate::report::status::ChannelView;
-use crate::state::{self, lock};
+use announce::plan::Mode;
+use announce::state::{self, lock};
 
 /// Timeout for all topics together.
 const PATIENCE: Duration = Duration::from_secs(120);

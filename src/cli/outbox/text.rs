@@ -3,10 +3,10 @@
 use askama::Template;
 use jiff::Timestamp;
 
-use crate::announce::plan::Mode;
 use crate::cli::output::{self, aligned, next_try};
 use crate::report::outbox::AccountView;
 use crate::report::status::{ChannelView, HubView};
+use announce::plan::Mode;
 
 /// One hub on one channel.
 pub type Row<'a> = (&'a ChannelView, &'a HubView);

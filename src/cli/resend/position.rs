@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::resend::resources::{ListVersion, SetList, SetLists};
-use crate::state::open::create_directory;
+use announce::state::open::create_directory;
 
 const VERSION: u32 = 1;
 

@@ -18,13 +18,14 @@ use resourcesync::payload::ChangeKind;
 use resourcesync::uri::{Topic, Uri, compared};
 use serde::{Deserialize, Serialize};
 
-use crate::announce::observation::Stat;
 use crate::config::broker::Broker;
+use crate::report;
 use crate::report::documents::{DocumentState, DocumentView};
-use crate::report::{self, Reader};
 use crate::tree;
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
 use crate::tree::file_path;
+use announce::observation::Stat;
+use announce::steps::engine::Reader;
 
 /// A set of resources with the lists that name them.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use messaging::settings::BrokerAddress;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Uri;
 
-use crate::announce::plan::Mode;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, assert_refused, message, read};
+use announce::plan::Mode;
 
 const BROKER: &str = "[[broker]]\nname = \"repository\"\nurl = \"stomp://mq.example.org\"\n\
                       destination = \"/topic/content.change\"\n";

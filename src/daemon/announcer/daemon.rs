@@ -18,9 +18,6 @@ use websub::hub::published_topics::directory::HubTopics;
 use websub::publisher::http::{HubClients, Submitter};
 use websub::topics::http::Topics;
 
-use crate::announce::event::Event;
-use crate::announce::plan::Plan;
-use crate::announce::steps::engine::Engine;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::file::ConfigError;
@@ -34,8 +31,11 @@ use crate::daemon::failpoints::Failpoint;
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::process::{StartingDaemon, admin_pages};
 use crate::daemon::{Daemon, configuration_status};
-use crate::state::open::StateFile;
-use crate::state::{self, last_time_saved};
+use announce::event::Event;
+use announce::plan::Plan;
+use announce::state::open::StateFile;
+use announce::state::{self, last_time_saved};
+use announce::steps::engine::Engine;
 
 impl Daemon<Announcer> {
     /// Starts everything. All that can fail for want of permission or a free address does so before the first file is

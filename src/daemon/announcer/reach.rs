@@ -13,8 +13,8 @@ use websub::answer::Answer;
 use websub::probe::http as probe;
 use websub::publisher::settings::PublishSettings;
 
-use crate::announce::event::Event;
 use crate::report::status::UnreachedHub;
+use announce::event::Event;
 
 /// Time until one that could not be reached is tried again.
 const AGAIN: Duration = Duration::from_secs(60);

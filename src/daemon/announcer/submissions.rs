@@ -11,12 +11,12 @@ use tracing::debug;
 use websub::counts::Histogram;
 use websub::publisher::http::Submitter;
 
-use crate::announce::delivery::{Submission, SubmissionId};
-use crate::announce::event::Event;
-use crate::announce::plan::Mode;
 use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
+use announce::delivery::{Submission, SubmissionId};
+use announce::event::Event;
+use announce::plan::Mode;
 
 /// The submitter, the brokers, and the submissions whose answers are to come.
 pub struct Submissions {

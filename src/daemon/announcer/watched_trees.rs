@@ -6,15 +6,15 @@ use std::sync::mpsc::{Receiver, Sender, sync_channel};
 
 use jiff::Timestamp;
 
-use crate::announce::event::Event;
-use crate::announce::observation::{DocumentPath, MountId};
-use crate::announce::plan::{Plan, SourcePlan};
 use crate::config::Config;
 use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::report::figures::HintCounts;
-use crate::state::{self, Db};
 use crate::tree::{KnownFiles, RecentKeys, TreeHandle, TreeReport, TreeSettings};
+use announce::event::Event;
+use announce::observation::{DocumentPath, MountId};
+use announce::plan::{Plan, SourcePlan};
+use announce::state::{self, Db};
 
 /// Maximum reports of trees that wait to be taken.
 const MAX_WAITING: usize = 8;

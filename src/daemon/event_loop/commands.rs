@@ -6,12 +6,13 @@ use resourcesync::uri::Topic;
 use websub::hub::SubscriptionKey;
 use websub::hub::subscriptions::Subscriptions;
 
-use crate::announce::event::{DropCause, Effect, Event, Fact};
 use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
 use crate::daemon::log::error_chain;
+use crate::report;
 use crate::report::outbox::AccountName;
-use crate::report::{self, Reader};
-use crate::state::{self, Db, StateError};
+use announce::event::{DropCause, Effect, Event, Fact};
+use announce::state::{self, Db, StateError};
+use announce::steps::engine::Reader;
 
 /// Returns the answer to a question about subscriptions where no hub is embedded.
 pub fn no_embedded_hub() -> ControlReply {

@@ -7,10 +7,10 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
 use websub::publisher::reason::RefusalKind;
 
-use crate::announce::changes::round::{RoundOutcome, RoundRequest};
-use crate::announce::event::{DropCause, Fact};
 use crate::report::figures::{HubCounts, LoopCounts};
 use crate::report::status::FellBehindView;
+use announce::changes::round::{RoundOutcome, RoundRequest};
+use announce::event::{DropCause, Fact};
 
 impl LoopCounts {
     /// Counts a fact that the operator is told. `kind` returns the kind of a channel.
@@ -134,7 +134,7 @@ mod tests {
 
     use websub::counts::Histogram;
 
-    use crate::announce::changes::round::UndatedChanges;
+    use announce::changes::round::UndatedChanges;
 
     use std::sync::Arc;
 

@@ -17,8 +17,8 @@ use websub::hub::{HubRecord, Relay, SavedHub};
 use crate::daemon::event_loop::{Input, LoopParts};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::error_chain;
-use crate::state::StateError;
-use crate::state::hub::SavedRelays;
+use announce::state::StateError;
+use announce::state::hub::SavedRelays;
 
 /// The embedded hub, if there ever was one in this process.
 #[derive(Default)]

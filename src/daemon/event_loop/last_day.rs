@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::announce::time::later;
 use crate::report::status::{INTERVAL, INTERVALS, IntervalView};
+use announce::time::later;
 
 const LENGTH: Duration = Duration::from_secs(INTERVAL.unsigned_abs());
 

@@ -8,8 +8,8 @@ use websub::hub::{HubRecord, Relay};
 
 use crate::daemon::log::error_chain;
 use crate::report::figures::LoopCounts;
-use crate::state::open::{StateFile, StateFileError};
-use crate::state::{self, Db};
+use announce::state::open::{StateFile, StateFileError};
+use announce::state::{self, Db};
 
 /// Longest time between two probes of the file, so that a full disk is detected before there is something to save.
 const PROBE_INTERVAL: Duration = Duration::from_secs(60);

@@ -4,9 +4,9 @@ use rstest::rstest;
 use websub::headers::Links;
 use websub::probe::{FailureCause, ProbeResult};
 
-use crate::announce::plan::Replaces;
 use crate::diagnostics::Severity;
 use crate::diagnostics::tests::{failure, reply};
+use announce::plan::Replaces;
 
 use super::*;
 

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
 
-use crate::announce::plan::is_broker_name;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
 use crate::report::status::{
     ChannelView, FellBehindView, HubCondition, MissingDirectory, MountStatus, MutedSet,
     SourceStatus, Status, UnreachedHub,
 };
+use announce::plan::is_broker_name;
 
 /// A condition that an operator should know of.
 #[derive(Debug, Clone, PartialEq, Eq)]

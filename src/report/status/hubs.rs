@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use resourcesync::uri::Hub;
 use websub::publisher::reason::RefusalKind;
 
-use crate::announce::delivery::attempt::Attempt;
-use crate::announce::plan::Mode;
 use crate::report::status::{ChannelView, HubCondition, HubView, Status};
+use announce::delivery::attempt::Attempt;
+use announce::plan::Mode;
 
 /// One hub over all channels.
 #[derive(Debug, Clone, PartialEq)]

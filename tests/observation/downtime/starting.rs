@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rsnotify::state::open::StateFile;
+use announce::state::open::StateFile;
 use rstest::rstest;
 
 use crate::story::Story;

@@ -1,7 +1,7 @@
 //! File systems below the root of a mount: what is missing with one that is not mounted is suspended, however little it is
 //! (R15).
 
-use rsnotify::announce::event::Fact;
+use announce::event::Fact;
 use rsnotify::report::documents::DocumentState;
 
 use crate::absence::{HOUR, NOTHING};

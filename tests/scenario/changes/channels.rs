@@ -1,9 +1,9 @@
 //! Change channels that come, move and go (C9, C10, C12).
 
+use announce::event::{DropCause, Fact};
+use announce::plan::ChannelPlan;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Topic;
-use rsnotify::announce::event::{DropCause, Fact};
-use rsnotify::announce::plan::ChannelPlan;
 use rstest::rstest;
 
 use crate::changes::{LIST, SECOND, TOPIC, set_a, world_of};

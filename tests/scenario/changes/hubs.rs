@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use announce::event::DropCause;
+use announce::history::Outcome;
+use announce::plan::Mode;
 use resourcesync::channel_kind::ChannelKind;
-use rsnotify::announce::event::DropCause;
-use rsnotify::announce::history::Outcome;
-use rsnotify::announce::plan::Mode;
 use rstest::rstest;
 
 use crate::changes::{LIST, TOPIC, set_a, world_of};

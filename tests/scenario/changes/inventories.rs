@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use jiff::SignedDuration;
 
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::finding::Finding;
+use announce::event::Fact;
+use announce::finding::Finding;
 use rstest::rstest;
 
 use crate::changes::{LIST, TOPIC, set_a, time, told};

@@ -1,9 +1,9 @@
 //! Change Lists that come, go and change what they are (C1, C4, C6, C7, C8, C10, C11, C13).
 
+use announce::event::Fact;
+use announce::finding::Finding;
+use announce::steps::change_sets;
 use jiff::SignedDuration;
-use rsnotify::announce::event::Fact;
-use rsnotify::announce::finding::Finding;
-use rsnotify::announce::steps::change_sets;
 use rstest::rstest;
 
 use crate::changes::{LIST, SECOND, TOPIC, apart, set_a, told, watch, world_of, world_with};

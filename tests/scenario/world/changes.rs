@@ -6,6 +6,12 @@ use std::io::Cursor;
 use std::ops::Range;
 use std::sync::Arc;
 
+use announce::changes::inventory::take_inventory;
+use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Rounds, Taken};
+use announce::changes::taken_keys::KeyRow;
+use announce::observation::Stat;
+use announce::plan::Plan;
+use announce::state::{Db, StateError};
 use jiff::Timestamp;
 use resourcesync::change::Change;
 use resourcesync::change_list::{
@@ -14,14 +20,6 @@ use resourcesync::change_list::{
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::resource_list::{read_resource_entries, read_resources};
 use resourcesync::uri::Uri;
-use rsnotify::announce::changes::inventory::take_inventory;
-use rsnotify::announce::changes::round::{
-    ListToRead, RoundFiles, RoundOutcome, RoundRequest, Rounds, Taken,
-};
-use rsnotify::announce::changes::taken_keys::KeyRow;
-use rsnotify::announce::observation::Stat;
-use rsnotify::announce::plan::Plan;
-use rsnotify::state::{Db, StateError};
 
 use crate::world::tree::{FakeTree, absolute, path_of};
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use announce::delivery::Submission;
+use announce::state::ChannelId;
 use jiff::Timestamp;
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::payload::Payload;
-use rsnotify::announce::delivery::Submission;
-use rsnotify::state::ChannelId;
 use websub::answer::{Answer, BrokerRefusal};
 
 use crate::world::changes::HeardChanges;

@@ -15,27 +15,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
+use announce::delivery::Submission;
+use announce::event::{DropCause, Effect, Event, Fact, StepTime};
+use announce::finding::Finding;
+use announce::observation::{
+    DocumentPath, NestedFileSystem, Observation, Stat, UnreadableDirectory,
+};
+use announce::plan::Plan;
+use announce::state::open::StateFile;
+use announce::state::{ChannelId, Db, HubId, StateError};
+use announce::steps::change_log::backlog;
+use announce::steps::engine::Engine;
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::payload::Payload;
 use resourcesync::uri::{Hub, Topic};
-use rsnotify::announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
-use rsnotify::announce::delivery::Submission;
-use rsnotify::announce::event::{DropCause, Effect, Event, Fact, StepTime};
-use rsnotify::announce::finding::Finding;
-use rsnotify::announce::observation::{
-    DocumentPath, NestedFileSystem, Observation, Stat, UnreadableDirectory,
-};
-use rsnotify::announce::plan::Plan;
-use rsnotify::announce::steps::change_log::backlog;
-use rsnotify::announce::steps::engine::Engine;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::outbox::AccountName;
 use rsnotify::report::outbox::AccountView;
-use rsnotify::state::open::StateFile;
-use rsnotify::state::{ChannelId, Db, HubId, StateError};
 use websub::topics::TopicPage;
 
 pub use changes::{HeardChanges, change_list};
@@ -135,7 +135,7 @@ impl World {
             lead: SignedDuration::ZERO,
             reading: Duration::ZERO,
             plan,
-            disk: Some(rsnotify::state::open::in_memory().unwrap()),
+            disk: Some(announce::state::open::in_memory().unwrap()),
             file: None,
             rounds: Rounds::default(),
             engine: None,
@@ -376,7 +376,7 @@ impl World {
         self.engine().connection.total_changes()
     }
 
-    fn mount_at(&self, position: usize) -> rsnotify::announce::plan::MountPlan {
+    fn mount_at(&self, position: usize) -> announce::plan::MountPlan {
         let mut mounts = self.plan.sources.iter().flat_map(|source| &source.mounts);
         mounts.nth(position).unwrap().clone()
     }
@@ -428,7 +428,7 @@ impl World {
             // A new process: its clock does not begin before the last time saved.
             let wall = self.wall();
             let disk = self.disk.as_ref().unwrap();
-            let saved = rsnotify::state::last_time_saved(disk).unwrap();
+            let saved = announce::state::last_time_saved(disk).unwrap();
             self.now = saved.map_or(wall, |saved| saved.max(wall));
             self.set_wall(wall);
         }
@@ -782,7 +782,7 @@ impl World {
         let (tree, plan, rounds) = (&self.tree, &self.plan, &mut self.rounds);
         let outcome = match &self.file {
             Some(file) => {
-                let reader = rsnotify::state::open::read_only(file).unwrap();
+                let reader = announce::state::open::read_only(file).unwrap();
                 changes::take(rounds, request, tree, plan, Db(&reader))
             }
             None => {

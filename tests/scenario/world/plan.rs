@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use resourcesync::uri::{Hub, Uri};
-use rsnotify::announce::candidates::CandidateGlobs;
-use rsnotify::announce::observation::MountId;
-use rsnotify::announce::plan::{
+use announce::candidates::CandidateGlobs;
+use announce::observation::MountId;
+use announce::plan::{
     DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
 };
+use resourcesync::uri::{Hub, Uri};
 
 pub const SITE: &str = "https://example.org";
 /// The Capability Lists of [`crate::world::World::with_two_sets`].

@@ -1,12 +1,12 @@
 //! What the state of the engine holds, as far as tests ask for it.
 
+use announce::delivery::attempt::Attempt;
+use announce::difference::Version;
+use announce::event::Suspension;
+use announce::finding::Finding;
+use announce::state::HubId;
+use announce::steps::mounts::MountState;
 use jiff::Timestamp;
-use rsnotify::announce::delivery::attempt::Attempt;
-use rsnotify::announce::difference::Version;
-use rsnotify::announce::event::Suspension;
-use rsnotify::announce::finding::Finding;
-use rsnotify::announce::steps::mounts::MountState;
-use rsnotify::state::HubId;
 
 use crate::world::{World, tree};
 
@@ -49,7 +49,7 @@ impl World {
     /// Returns why the deletions of a source are suspended, if they are.
     pub fn suspension(&self, source: usize) -> Option<Suspension> {
         let engine = self.engine();
-        rsnotify::announce::steps::deletions::suspension(
+        announce::steps::deletions::suspension(
             engine.db(),
             &engine.plan.sources[source],
             &engine.live.sources[source],
@@ -60,7 +60,7 @@ impl World {
     /// Returns the number of missing documents of the first source.
     pub fn missing(&self) -> usize {
         let source = self.engine().live.sources[0].id;
-        rsnotify::announce::steps::deletions::missing(self.db(), source)
+        announce::steps::deletions::missing(self.db(), source)
             .unwrap()
             .len()
     }

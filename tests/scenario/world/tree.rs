@@ -4,12 +4,12 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use announce::observation::{DocumentPath, Identity, Incomplete, Look, NoDocument, Stat};
+use announce::plan::Plan;
 use jiff::Timestamp;
 use resourcesync::document::{Content, Malformed};
 use resourcesync::parse::{ReadError, parse};
 use resourcesync::uri::Uri;
-use rsnotify::announce::observation::{DocumentPath, Identity, Incomplete, Look, NoDocument, Stat};
-use rsnotify::announce::plan::Plan;
 
 use crate::world::plan::SITE;
 

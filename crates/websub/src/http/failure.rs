@@ -113,18 +113,6 @@ fn tls_cause(error: &rustls::Error) -> FailureCause {
     }
 }
 
-/// Returns an error with its causes, in one line.
-pub fn error_chain(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    line
-}
-
 /// Returns an error and its chain of causes, down to the system's own.
 fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     let mut next: Option<&'a (dyn Error + 'static)> = Some(error);

@@ -1,0 +1,337 @@
+//! One round of a channel: the lists to read, and the changes that are taken from them (C7, C8, C13, C20).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use resourcesync::change::Change;
+use resourcesync::change_list::{EntryPlace, ListedChanges, Skipped};
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::resource_list::ResourceKey;
+use resourcesync::uri::Uri;
+use websub::publisher::reason::error_chain;
+
+use crate::changes::interval::FreshChange;
+use crate::changes::inventory::{DeletionRules, InventoryRow, MissingResources};
+use crate::changes::selection::Selection;
+use crate::changes::taken_keys::{KeyChanges, KeyRow};
+use crate::observation::{DocumentPath, Stat};
+use crate::state::{DocId, StateError};
+use crate::time::later;
+
+/// Changes that one round takes at most (C13).
+pub const ROUND: usize = 20_000;
+/// Size of the entries that one round takes, as they are listed, in bytes; one entry at least.
+pub const ROUND_BYTES: u64 = 16 << 20;
+/// Fresh entries that are kept between rounds at most, of 56 bytes each; half as many more while lists are compared.
+const MAX_SELECTED: usize = 1 << 18;
+/// Maximum time that a datetime may lie ahead of our clock and be believed (C15).
+pub const AHEAD: Duration = Duration::from_secs(5 * 60);
+
+/// A request to read Change Lists, and to compare them with what was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoundRequest {
+    pub set: Uri,
+    /// Number of the request, for the answer.
+    pub round: u64,
+    /// The round before, if what it took was saved and nothing else was done to the set since.
+    pub after: Option<u64>,
+    pub at: Timestamp,
+    /// In order of their URIs.
+    pub lists: Vec<ListToRead>,
+    pub watch: WatchedTime,
+    pub limit: usize,
+    /// Entries from this time on wait: lists that are not read may have earlier ones.
+    pub beyond: Option<Timestamp>,
+    /// The `until` of the channel's last notification.
+    pub told_until: Option<Timestamp>,
+    /// Present if the lists are Resource Lists, which are compared with those before (C28).
+    pub inventory: Option<DeletionRules>,
+}
+
+impl RoundRequest {
+    /// Returns the number of a list among those of the request.
+    pub fn number(&self, list: &Uri) -> Option<usize> {
+        self.lists.binary_search_by(|of| of.list.cmp(list)).ok()
+    }
+}
+
+/// The time for which this run has watched the lists of a set, by a clock that nobody sets while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WatchedTime {
+    pub since: Timestamp,
+    pub now: Timestamp,
+    /// Time after which what is absent is forgotten, or believed to be deleted (C7, C29).
+    pub grace: Duration,
+}
+
+impl WatchedTime {
+    /// Returns the end of the grace of an entry or resource that was noted as absent at a time. If an earlier run noted
+    /// it, or this one before it could not see the lists, the grace counts from when they were watched again (R15).
+    pub fn grace_end(&self, noted: Timestamp) -> Timestamp {
+        let absent_since = if (self.since..=self.now).contains(&noted) {
+            noted
+        } else {
+            self.since
+        };
+        later(absent_since, self.grace)
+    }
+
+    /// Returns true if what was noted as absent at a time is forgotten (C7).
+    pub fn is_forgotten(&self, noted: Timestamp) -> bool {
+        self.grace_end(noted) < self.now
+    }
+}
+
+/// One version of a Change List.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListToRead {
+    pub id: DocId,
+    pub list: Uri,
+    pub path: DocumentPath,
+    pub stat: Stat,
+    pub fingerprint: Fingerprint,
+    /// True if its entries count as taken, because nobody could hear of them before (C10).
+    pub is_learned: bool,
+    /// True if it is archived: its entries count as taken, unless another list tells them now (C1).
+    pub is_archived: bool,
+    /// Time of the last entry that it had when it was closed for good: those that are not later are not told, unless
+    /// another list tells them now (C7).
+    pub closed_until: Option<Timestamp>,
+    /// True if entries that it does not tell itself are not taken yet: a list that does may be written a moment later.
+    pub waits: bool,
+    /// Entries that earlier rounds left of this version.
+    pub left: Option<LeftEntries>,
+}
+
+impl ListToRead {
+    /// Returns true if it may have entries that only count if another list tells them.
+    pub fn may_be_silent(&self) -> bool {
+        self.is_archived || self.closed_until.is_some()
+    }
+
+    /// Returns true if an entry of this time only counts if another list tells it.
+    pub fn is_silent(&self, time: Timestamp) -> bool {
+        self.is_archived || self.is_rewriting(time)
+    }
+
+    /// Returns true if an entry of this time is new in a list that was closed for good.
+    pub fn is_rewriting(&self, time: Timestamp) -> bool {
+        self.closed_until.is_some_and(|until| time <= until)
+    }
+}
+
+/// The answer to a [`RoundRequest`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoundAnswer {
+    pub set: Uri,
+    pub round: u64,
+    pub outcome: RoundOutcome,
+}
+
+/// The outcome of a round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RoundOutcome {
+    /// These lists are not the versions that were asked for, which have this stat data: nothing was taken (C8).
+    Stale(BTreeMap<Uri, Stat>),
+    /// These lists, in the versions with this stat data, cannot be read for this reason: nothing was taken.
+    Unreadable(BTreeMap<Uri, Stat>, String),
+    /// The state file cannot be read, or reading failed otherwise: nothing was taken.
+    Failed(String),
+    Taken(Box<Taken>),
+}
+
+impl From<StateError> for RoundOutcome {
+    fn from(error: StateError) -> RoundOutcome {
+        RoundOutcome::Failed(error_chain(&error))
+    }
+}
+
+/// The changes that were taken, and the rows of the state file that say so.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// In the order in which they are told.
+    pub changes: Vec<FreshChange>,
+    /// True if more are fresh.
+    pub has_more: bool,
+    pub lists: Vec<TakenList>,
+    pub keys: KeyChanges,
+    /// Resources that are listed otherwise than before (C28).
+    pub inventory: BTreeMap<ResourceKey, Option<InventoryRow>>,
+    pub missing: Option<MissingResources>,
+}
+
+/// Entries of a list that are fresh and were not taken yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeftEntries {
+    /// Effective time of the earliest.
+    pub first: Timestamp,
+    pub count: usize,
+}
+
+/// One list of a round, and the number of its entries that were taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenList {
+    pub version: ListToRead,
+    /// True if all of it was taken.
+    pub is_whole: bool,
+    /// Entries that are left for a later round, if their times do not depend on it.
+    pub left: Option<LeftEntries>,
+    /// Entries that count (C2).
+    pub listed: usize,
+    /// Of these, entries that were taken.
+    pub taken: usize,
+    /// Of these, entries that are not taken yet because another list may tell them.
+    pub waiting: usize,
+    /// Entries of an archived list that were taken although they are later than all that was told.
+    pub untold: usize,
+    /// Changes among [`Taken::changes`].
+    pub told: usize,
+    /// The latest datetime that is not ahead.
+    pub latest: Option<Timestamp>,
+    /// Entries that do not count (C2).
+    pub skipped: usize,
+    pub first_skipped: Option<Skipped>,
+    pub undated: UndatedChanges,
+    /// Entries that are told without their datetime because it lies before the interval (C15).
+    pub back_dated: usize,
+    /// Present if it was closed for good and has other entries now: the number of those that are not told (C7).
+    pub rewritten: Option<usize>,
+    /// Time of its last entry, if it is closed.
+    pub closed_until: Option<Timestamp>,
+}
+
+impl TakenList {
+    /// Returns a list of which all entries were taken, and none is told.
+    pub fn new(list: &ListToRead, listed: usize, skipped: usize) -> TakenList {
+        TakenList {
+            version: list.clone(),
+            is_whole: true,
+            left: None,
+            listed,
+            taken: listed,
+            waiting: 0,
+            untold: 0,
+            told: 0,
+            latest: None,
+            skipped,
+            first_skipped: None,
+            undated: UndatedChanges::default(),
+            back_dated: 0,
+            rewritten: None,
+            closed_until: None,
+        }
+    }
+}
+
+/// Entries that were taken and are told without a datetime, by reason (C15).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UndatedChanges {
+    pub missing: usize,
+    pub invalid: usize,
+    pub ahead: usize,
+}
+
+/// The files that a round reads: Change Lists, and the keys in the state file, as they were saved last.
+pub trait RoundFiles {
+    type Error;
+
+    /// Reads the keys of a list of the request.
+    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Self::Error>;
+
+    /// Reads the entries of a list of the request at some places, which ascend. `span` is that of all its entries.
+    fn changes(
+        &mut self,
+        list: &ListToRead,
+        span: &Range<u64>,
+        places: &[EntryPlace],
+    ) -> Result<Vec<Change>, Self::Error>;
+
+    /// Returns the rows of keys that were taken from a list of the set.
+    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Self::Error>;
+
+    /// Returns the last of these rows whose keys have not vanished.
+    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, Self::Error>;
+
+    /// Hands over the rows of all lists of the set, list after list.
+    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), Self::Error>;
+}
+
+/// Rounds of all sets, with what each has compared and not taken yet.
+#[derive(Debug)]
+pub struct Rounds {
+    /// By set. Locked only to take one out or to keep it.
+    selections: Mutex<BTreeMap<Uri, Selection>>,
+    /// Entries of all selections.
+    max: usize,
+}
+
+impl Default for Rounds {
+    fn default() -> Rounds {
+        Rounds {
+            selections: Mutex::default(),
+            max: MAX_SELECTED,
+        }
+    }
+}
+
+impl Rounds {
+    /// Takes the earliest fresh entries of the lists that a request names (C13).
+    pub fn take<F: RoundFiles>(
+        &self,
+        request: &RoundRequest,
+        files: &mut F,
+    ) -> Result<Taken, F::Error> {
+        let kept = self.selections().remove(&request.set);
+        let mut selection = match kept.filter(|kept| kept.is_for(request)) {
+            Some(kept) => kept,
+            None => Selection::compare(request, self.max, files)?,
+        };
+        let taken = selection.take(request, files)?;
+        if !selection.fresh.are_exhausted() {
+            self.keep(request.set.clone(), selection);
+        }
+        Ok(taken)
+    }
+
+    /// Keeps a selection, and as many others as there is room for.
+    fn keep(&self, set: Uri, selection: Selection) {
+        let mut room = self.max.saturating_sub(selection.fresh.count());
+        let mut selections = self.selections();
+        selections.retain(|_, other| {
+            let left = room.checked_sub(other.fresh.count());
+            room = left.unwrap_or(room);
+            left.is_some()
+        });
+        selections.insert(set, selection);
+    }
+
+    fn selections(&self) -> MutexGuard<'_, BTreeMap<Uri, Selection>> {
+        let locked = self.selections.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads entries, each given by its list and its place there, and returns them in this order. `read` is called once for
+/// each list, with places that ascend.
+pub(super) fn read_in_order<P: Copy + Ord, E>(
+    entries: impl Iterator<Item = (usize, P)>,
+    mut read: impl FnMut(usize, &[P]) -> Result<Vec<Change>, E>,
+) -> Result<Vec<Change>, E> {
+    let mut entries: Vec<((usize, P), usize)> = entries.zip(0..).collect();
+    entries.sort_unstable();
+    let mut changes: Vec<Option<Change>> = vec![None; entries.len()];
+    for of_list in entries.chunk_by(|((one, _), _), ((other, _), _)| one == other) {
+        let places: Vec<P> = of_list.iter().map(|((_, place), _)| *place).collect();
+        let ((list, _), _) = of_list[0];
+        for ((_, order), change) in of_list.iter().zip(read(list, &places)?) {
+            changes[*order] = Some(change);
+        }
+    }
+    Ok(changes.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+pub(super) mod tests;

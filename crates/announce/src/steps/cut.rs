@@ -1,0 +1,447 @@
+//! Notifications, cut from what hubs are due (R18 to R21).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::difference::{Version, is_end_said};
+use crate::event::Fact;
+use crate::plan::Mode;
+use crate::time::{NotificationSpan, later, span};
+use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
+use resourcesync::uri::Uri;
+
+use crate::state::{ChannelId, DocId, HubId, Result};
+use crate::steps::channels::{Channel, channel};
+use crate::steps::delivery::{self, Flight};
+use crate::steps::documents::{COLUMNS, SeenDocument};
+use crate::steps::owed::{self, DueChange};
+use crate::steps::{Step, change_log, fetches, served};
+
+/// Number of `until` values remembered per topic, so that none is repeated (R20).
+const UNTILS: usize = 64;
+/// Number of channels whose deadlines one step handles, so that no transaction is long. The next step is due at once then.
+pub const CHANNELS_PER_STEP: usize = 64;
+
+/// Entries that are announced together: those of one document, of a notification, or of a topic.
+#[derive(Debug, Default, PartialEq)]
+pub struct AnnouncedEntries {
+    pub entries: Vec<Entry>,
+    /// The version that each document counts as told in once they are accepted; nothing for one that ended.
+    pub covers: Vec<(DocId, Option<Version>)>,
+    /// The `until` of the notification before.
+    pub before: Option<Timestamp>,
+    /// The time of the earliest change: of those that a notification leaves for the one after it, or that are held.
+    pub open: Option<Timestamp>,
+}
+
+/// Opens the windows of channels with new changes, or keeps them open (R16).
+pub fn open_windows(step: &mut Step<'_>) -> Result<()> {
+    for id in std::mem::take(&mut step.touched_channels) {
+        let window = &step.plan.window;
+        let max_wait = i64::try_from(window.max_wait.as_nanos()).unwrap_or(i64::MAX);
+        let closes = step.db.first::<Timestamp>(
+            "UPDATE channel SET window_first = coalesce(window_first, ?2), \
+             deadline = min(?3, coalesce(window_first, ?2) + ?4) WHERE id = ?1 RETURNING deadline",
+            (
+                id,
+                step.now,
+                later(step.now, window.quiet),
+                max_wait.min(i64::MAX / 4),
+            ),
+        )?;
+        if closes.is_some_and(|at| at <= step.now) && step.ready.len() < CHANNELS_PER_STEP {
+            step.db
+                .set_channel(id, "window_first = NULL, deadline = NULL", ())?;
+            step.ready.insert(id);
+        }
+    }
+    Ok(())
+}
+
+/// Closes the windows that end now, but for those of too many channels for one step: these are still due after it.
+pub fn close_windows(step: &mut Step<'_>) -> Result<()> {
+    for source in step.live.sources.iter().filter(|it| it.is_settled()) {
+        let room = CHANNELS_PER_STEP.saturating_sub(step.ready.len());
+        let closed = step.db.all::<Vec<ChannelId>>(
+            "UPDATE channel SET window_first = NULL, deadline = NULL WHERE id IN (SELECT id FROM channel \
+             WHERE source = ?1 AND deadline <= ?2 ORDER BY deadline LIMIT ?3) RETURNING id",
+            (source.id, step.now, room),
+        )?;
+        step.ready.extend(closed);
+    }
+    Ok(())
+}
+
+/// Cuts the next notifications of all channels that are ready. Those of a source that is not settled wait.
+pub fn cut_ready(step: &mut Step<'_>) -> Result<()> {
+    for id in std::mem::take(&mut step.ready) {
+        cut(step, id)?;
+    }
+    Ok(())
+}
+
+/// Gives every hub of a channel that is free and due something its next notification; hubs that are due the same get the
+/// same one.
+pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
+    let Some(channel) = channel(step, id)? else {
+        return Ok(());
+    };
+    if channel.kind == ChannelKind::Change {
+        return change_log::launch(step, &channel);
+    }
+    let source = step.live.source(channel.source);
+    let Some(source) = source.filter(|_| !channel.is_open) else {
+        return Ok(());
+    };
+    if !source.is_settled() {
+        // Its window closes as soon as the source is settled.
+        step.db
+            .set_channel(id, "window_first = ?2, deadline = ?2", step.now)?;
+        return Ok(());
+    }
+    let mut cuts: Vec<(AnnouncedEntries, Vec<(HubId, bool)>)> = Vec::new();
+    for (hub, has_left, limit, before) in free_accounts(step, &channel)? {
+        let Some(mut next) = next(step, &channel, hub, limit)? else {
+            continue;
+        };
+        next.before = before;
+        match cuts.iter_mut().find(|(cut, _)| *cut == next) {
+            Some((_, hubs)) => hubs.push((hub, has_left)),
+            None => cuts.push((next, vec![(hub, has_left)])),
+        }
+    }
+    if cuts.is_empty() {
+        return served::serve_what_waits(step, &channel);
+    }
+    for (next, hubs) in cuts {
+        launch(step, &channel, next, &hubs)?;
+    }
+    Ok(())
+}
+
+/// The hub of an account, whether it left, the most entries that it may be sent, and the `until` of the notification before.
+pub type FreeAccount = (HubId, bool, usize, Option<Timestamp>);
+
+/// Returns the accounts of a channel whose next notification may be cut now (R22, R24), of documents those that are due one.
+pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccount>> {
+    let accounts = step.db.all::<Vec<(HubId, bool, Option<usize>, _, Option<_>, bool)>>(
+        "SELECT a.hub, a.left_at IS NOT NULL, a.max_entries, a.until, a.pinged, a.fetched FROM account a WHERE a.channel = ?1 \
+         AND a.seq IS NULL AND a.sending IS NULL AND (?2 OR EXISTS (SELECT 1 FROM owed o WHERE o.channel = a.channel \
+         AND o.hub = a.hub AND o.due IS NOT NULL))",
+        (channel.id, channel.kind == ChannelKind::Change),
+    )?;
+    let mut free = Vec::new();
+    for (hub, has_left, own, until, pinged, fetched) in accounts {
+        let pinged = pinged.filter(|_| step.mode(hub) == Some(Mode::Ping));
+        if pinged.is_none_or(|at| fetches::next_ping(at, fetched) <= step.now) {
+            free.push((hub, has_left, entry_limit(step, hub, own), until));
+        }
+    }
+    Ok(free)
+}
+
+/// Returns the most entries that the next notification to a hub may have: no more than its account may have, and than the hub
+/// refused (R23).
+pub fn entry_limit(step: &Step<'_>, hub: HubId, own: Option<usize>) -> usize {
+    let size = step.live.hubs.get(&hub);
+    let size = size.and_then(|hub| hub.queue.size_limit(step.now));
+    let limits = own.into_iter().chain(size.map(|size| size.entries));
+    limits.min().unwrap_or(usize::MAX)
+}
+
+/// Returns the next notification of an account, of so many entries at most.
+fn next(
+    step: &Step<'_>,
+    channel: &Channel,
+    hub: HubId,
+    max: usize,
+) -> Result<Option<AnnouncedEntries>> {
+    let size = step.live.hubs.get(&hub);
+    let size = size.and_then(|hub| hub.queue.size_limit(step.now));
+    let window = &step.plan.window;
+    let max_bytes = size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes));
+    let max = max.min(window.max_entries);
+    let (announced, beyond) = announced(step, channel, hub, Some(max))?;
+    let mut bytes = overhead(step, channel)?;
+    let mut next = AnnouncedEntries {
+        open: beyond,
+        ..AnnouncedEntries::default()
+    };
+    let mut is_full = false;
+    for one in announced {
+        let count = next.entries.len() + one.entries.len();
+        let size = one.entries.iter().map(entry_len).sum::<usize>();
+        is_full |= !next.entries.is_empty() && (count > max || bytes + size > max_bytes);
+        if is_full {
+            next.open = next.open.into_iter().chain(one.open).min();
+            continue;
+        }
+        bytes += size;
+        next.entries.extend(one.entries);
+        next.covers.extend(one.covers);
+    }
+    if next.entries.is_empty() {
+        return Ok(None);
+    }
+    let waiting = waiting_since(step, channel, hub)?;
+    next.open = next.open.into_iter().chain(waiting).min();
+    Ok(Some(next))
+}
+
+/// Returns what an account is due, the earliest first, as far as some notifications of so many entries hold, and the time of
+/// the earliest change beyond; without a maximum all that it is due besides what is in flight.
+pub fn announced(
+    step: &Step<'_>,
+    channel: &Channel,
+    hub: HubId,
+    max: Option<usize>,
+) -> Result<(Vec<AnnouncedEntries>, Option<Timestamp>)> {
+    let rows = max.map_or(usize::MAX, |max| max.saturating_mul(4).saturating_add(1));
+    let (told, flown) = match max {
+        Some(_) => ("o.told_capability, o.told_form, o.told_fingerprint", ""),
+        None => (
+            "CASE WHEN f.hub IS NULL THEN o.told_capability ELSE f.capability END, \
+             CASE WHEN f.hub IS NULL THEN o.told_form ELSE f.form END, \
+             CASE WHEN f.hub IS NULL THEN o.told_fingerprint ELSE f.fingerprint END",
+            "LEFT JOIN flight_entry f ON f.channel = o.channel AND f.hub = o.hub AND f.document = o.document",
+        ),
+    };
+    // R5: an index that is missing from the tree is that of a component only if the component still names it.
+    let sql = format!(
+        "SELECT {told}, EXISTS (SELECT 1 FROM member m WHERE m.document = d.id AND m.set_id = ?4), \
+         (SELECT i.uri FROM document i WHERE i.id = d.index_parent AND (i.presence = 1 OR i.id = d.names_index)), {COLUMNS} \
+         FROM owed o CROSS JOIN document d ON d.id = o.document {flown} \
+         WHERE o.channel = ?1 AND o.hub = ?2 AND o.due IS NOT NULL \
+         ORDER BY CASE d.presence WHEN 4 THEN d.absent_since ELSE d.dated END, d.uri LIMIT ?3"
+    );
+    let values = (channel.id, hub, rows, channel.set);
+    let due: Vec<(_, _, Option<Uri>, SeenDocument)> = step.db.all(&sql, values)?;
+    let mut beyond = None;
+    let mut announced = Vec::new();
+    for (number, (told, is_member, index, document)) in due.into_iter().enumerate() {
+        let time = Some(document.time());
+        if number + 1 == rows {
+            beyond = time;
+            break;
+        }
+        let of = (channel.set, is_member);
+        if let DueChange::Announce(changes, becomes) = owed::due(step, of, &document, told)? {
+            let entries = changes.into_iter().map(|(change, capability)| Entry {
+                uri: document.uri.clone(),
+                change,
+                capability,
+                datetime: time,
+                index: index.clone(),
+            });
+            announced.push(AnnouncedEntries {
+                entries: entries.collect(),
+                covers: vec![(document.id, becomes)],
+                before: None,
+                open: time,
+            });
+        }
+    }
+    let plan = step.plan_of(channel.source);
+    if !plan.is_some_and(|plan| plan.announce_all_components) {
+        announced = newest_components(announced);
+    }
+    Ok((announced, beyond))
+}
+
+// R18, Framework Notification 1.0.1 section 2: of several components of one index, one is announced.
+fn newest_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedEntries> {
+    let mut known: BTreeMap<(Uri, Capability, ChangeKind), usize> = BTreeMap::new();
+    let mut kept: Vec<AnnouncedEntries> = Vec::with_capacity(announced.len());
+    // Newest first, so that the first of its kind is the one to keep.
+    for one in announced.into_iter().rev() {
+        let kind = match &one.entries[..] {
+            [entry] => (entry.index.clone()).map(|index| (index, entry.capability, entry.change)),
+            _ => None,
+        };
+        match kind.map(|kind| *known.entry(kind).or_insert(kept.len())) {
+            Some(place) if place < kept.len() => {
+                kept[place].covers.extend(one.covers);
+                kept[place].open = kept[place].open.min(one.open);
+            }
+            _ => kept.push(one),
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+/// Returns the time of the earliest change that may have to be announced later: held, or missing (R20).
+pub fn waiting_since(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<Option<Timestamp>> {
+    let held = step.db.first::<Option<Timestamp>>(
+        "SELECT min(d.dated) FROM owed o CROSS JOIN document d ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 \
+         AND o.due IS NULL AND o.dormant = 0 AND (o.told_capability IS DISTINCT FROM d.capability \
+         OR o.told_form IS DISTINCT FROM d.form OR o.told_fingerprint IS DISTINCT FROM d.fingerprint)",
+        (channel.id, hub),
+    )?;
+    // R15: what is missing may be deleted.
+    let missing = step.db.all::<Vec<(Option<Version>, bool, Option<Timestamp>)>>(
+        "SELECT CASE WHEN o.hub IS NULL THEN d.capability ELSE o.told_capability END, \
+         CASE WHEN o.hub IS NULL THEN d.form ELSE o.told_form END, \
+         CASE WHEN o.hub IS NULL THEN d.fingerprint ELSE o.told_fingerprint END, d.archived, d.absent_since \
+         FROM account a CROSS JOIN document d LEFT JOIN owed o ON o.channel = a.channel AND o.hub = a.hub AND o.document = d.id \
+         WHERE a.channel = ?1 AND a.hub = ?2 AND a.left_at IS NULL AND d.source = ?3 AND d.presence IN (2, 3) \
+         AND (d.capability = 0 AND d.form = 0 OR EXISTS (SELECT 1 FROM member m WHERE m.document = d.id AND m.set_id = ?4) \
+         AND NOT ?5)",
+        (channel.id, hub, channel.source, channel.set, channel.is_retired),
+    )?;
+    let ended = missing.into_iter().filter(|(told, archived, _)| {
+        let conditions = step.conditions(channel.source, *archived);
+        told.is_some_and(|told| is_end_said(&told, conditions))
+    });
+    let times = ended.filter_map(|(.., since)| since);
+    Ok(times.chain(held.flatten()).min())
+}
+
+/// Puts a notification in flight to the hubs that get it.
+fn launch(
+    step: &mut Step<'_>,
+    channel: &Channel,
+    mut next: AnnouncedEntries,
+    hubs: &[(HubId, bool)],
+) -> Result<()> {
+    // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
+    let pinged = served::fetching_hubs(step, channel.id)?;
+    let are_pinged = hubs.iter().all(|(hub, _)| pinged.contains(hub));
+    let (span, untils) = if are_pinged {
+        (NotificationSpan::default(), None)
+    } else {
+        next_span(step, channel.id, next.before, next.open)?
+    };
+    span.fit(&mut next.entries);
+    let payload = Payload {
+        up: up(step, &next.entries, channel)?,
+        from: span.from,
+        until: span.until,
+        entries: next.entries,
+    };
+    let body: Arc<[u8]> = payload.render().into();
+    let served = pinged.is_empty().then_some(&body);
+    let sql = "UPDATE channel SET seq = seq + 1, untils = coalesce(?2, untils), body = coalesce(?3, body) WHERE id = ?1 \
+               RETURNING seq";
+    let seq = step.db.value(sql, (channel.id, untils, served))?;
+    let flight = Flight {
+        seq,
+        entries: payload.entries.len(),
+        bytes: body.len(),
+        until: span.until,
+        cut: step.now,
+        ..Flight::default()
+    };
+    for (hub, has_left) in hubs {
+        for (document, told) in &next.covers {
+            let sql = "INSERT INTO flight_entry VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            step.db.run(sql, (channel.id, hub, document, *told))?;
+        }
+        if channel.is_retired || *has_left {
+            owed::rest_flown(step, (channel.id, *hub))?;
+        }
+    }
+    step.facts.push(Fact::Cut {
+        topic: channel.topic.clone(),
+        seq: flight.seq,
+        changes: flight.entries,
+        hubs: hubs.len(),
+        body: Arc::clone(&body),
+    });
+    let told = hubs.iter().map(|(hub, _)| *hub);
+    step.note_made(channel, flight.seq, flight.entries, &body, told)?;
+    if pinged.is_empty() {
+        step.db
+            .run("DELETE FROM said WHERE channel = ?1", channel.id)?;
+    } else {
+        if hubs.iter().any(|(hub, _)| pinged.contains(hub)) {
+            served::add_recent_entries(step, channel.id, &payload.entries)?;
+        }
+        served::forget_old_entries(step, channel.id)?;
+        served::write_page(step, channel)?;
+    }
+    step.serve.insert(channel.id);
+    for (hub, _) in hubs {
+        delivery::launch(step, (channel.id, *hub), &flight, Some(&body))?;
+    }
+    Ok(())
+}
+
+/// R20: returns the span of the next notification, which differs from all others of this topic, and the column of these.
+pub fn next_span(
+    step: &Step<'_>,
+    id: ChannelId,
+    before: Option<Timestamp>,
+    open: Option<Timestamp>,
+) -> Result<(NotificationSpan, Option<Vec<u8>>)> {
+    let sql = "SELECT untils FROM channel WHERE id = ?1";
+    let untils: Vec<u8> = step.db.value(sql, id)?;
+    let mut used = times(&untils);
+    let span = span(step.wall, before, open, &used);
+    used.extend(span.until);
+    let kept = &used[used.len().saturating_sub(UNTILS)..];
+    Ok((span, Some(bytes(kept))))
+}
+
+/// Returns the times in a column with several.
+pub fn times(bytes: &[u8]) -> Vec<Timestamp> {
+    let numbers = bytes.as_chunks::<8>().0.iter();
+    let times = numbers.map(|bytes| Timestamp::from_nanosecond(i64::from_be_bytes(*bytes).into()));
+    times.flatten().collect()
+}
+
+/// Returns several times for one column.
+pub fn bytes(times: &[Timestamp]) -> Vec<u8> {
+    let numbers = times.iter().map(|time| time.as_nanosecond());
+    let numbers = numbers.map(|number| i64::try_from(number).unwrap_or_default());
+    numbers.flat_map(i64::to_be_bytes).collect()
+}
+
+/// Returns the Source Description above a set: the one that lists it, else the one that its list names.
+fn source_description(step: &Step<'_>, set: DocId) -> Result<Option<Uri>> {
+    step.db.value(
+        "SELECT coalesce((SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 \
+         AND l.capability = 0 AND l.form = 0 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri LIMIT 1), \
+         (SELECT u.uri FROM document d CROSS JOIN document u ON u.id = d.up WHERE d.id = ?1))",
+        set,
+    )
+}
+
+/// Returns the most bytes that a payload of a channel has besides its entries.
+pub fn overhead(step: &Step<'_>, channel: &Channel) -> Result<usize> {
+    let ups = [
+        Some(channel.set_uri.clone()),
+        source_description(step, channel.set)?,
+    ];
+    let overheads = ups.into_iter().map(|up| {
+        let time = Some(Timestamp::UNIX_EPOCH);
+        Payload {
+            up,
+            from: time,
+            until: time,
+            entries: Vec::new(),
+        }
+        .overhead()
+    });
+    Ok(overheads.max().unwrap_or_default())
+}
+
+/// R20: returns the Capability List if all entries are its documents, the Source Description if all are Capability Lists,
+/// else none.
+pub fn up(step: &Step<'_>, entries: &[Entry], channel: &Channel) -> Result<Option<Uri>> {
+    let mut above = BTreeSet::new();
+    for entry in entries {
+        above.insert(match entry.capability {
+            Capability::SourceDescription => None,
+            Capability::CapabilityList => source_description(step, channel.set)?,
+            _ => Some(channel.set_uri.clone()),
+        });
+    }
+    Ok(match above.len() {
+        1 => above.pop_first().flatten(),
+        _ => None,
+    })
+}

@@ -1,0 +1,215 @@
+//! Deletions: what is missing, when it counts as deleted, and when so much is missing that no deletion is believed (R15).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::event::{Fact, Suspension};
+use crate::observation::MountId;
+use crate::plan::{MassDeletion, SourcePlan};
+use crate::time::later;
+
+use crate::state::{Db, Result};
+use crate::steps::Step;
+use crate::steps::documents::{self, COLUMNS, Presence, SeenDocument};
+use crate::steps::live::LiveSource;
+
+/// The wait for the answer to a look at a missing document, before another look.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// Returns the documents of a source that are missing, in order.
+pub fn missing(db: Db<'_>, source: i64) -> Result<Vec<SeenDocument>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM document d WHERE d.source = ?1 AND d.presence IN (2, 3) ORDER BY d.uri"
+    );
+    db.all::<Vec<SeenDocument>>(&sql, source)
+}
+
+/// Asks for a look at each document whose grace may have ended.
+pub fn end_graces(step: &mut Step<'_>) -> Result<()> {
+    let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.look_at <= ?1 ORDER BY d.look_at");
+    for document in step.db.all::<Vec<SeenDocument>>(&sql, step.now)? {
+        step.db.set_document(document.id, "look_at = NULL", ())?;
+        request_look(step, &document)?;
+    }
+    Ok(())
+}
+
+/// Returns true if a missing document counts as deleted once it was looked at: its grace is over, and its deletion is not
+/// suspended, or accepted.
+fn may_be_deleted(step: &Step<'_>, document: &SeenDocument) -> bool {
+    let is_believed = |source: &LiveSource| {
+        document.presence == Presence::Accepted
+            || !(source.is_mass || source.is_away(&document.path))
+    };
+    let is_grace_over = document.grace_ends.is_some_and(|ends| ends <= step.now);
+    let source = step.live.source(document.source);
+    document.is_missing() && is_grace_over && source.is_some_and(is_believed)
+}
+
+/// Asks for a look at a document whose grace is over: a deletion counts only after a look that follows the grace.
+fn request_look(step: &mut Step<'_>, document: &SeenDocument) -> Result<()> {
+    if !may_be_deleted(step, document) {
+        return Ok(());
+    }
+    step.look.insert(document.path.clone());
+    let again = later(step.now, LOOK_AGAIN);
+    step.db.set_document(document.id, "look_at = ?2", again)
+}
+
+/// Asks for a look at what is missing, if its grace is over; and, below a mount that was swept just now, at what this run
+/// has not seen to be absent.
+pub fn look_at_missing(step: &mut Step<'_>, position: usize, swept: Option<MountId>) -> Result<()> {
+    for document in missing(step.db, step.live.sources[position].id)? {
+        if Some(document.path.mount) == swept && document.grace_ends.is_none() {
+            step.look.insert(document.path);
+        } else {
+            request_look(step, &document)?;
+        }
+    }
+    Ok(())
+}
+
+/// Accepts as deleted what is missing now, except below a mount that is away, where nobody can see what is missing.
+pub fn accept(step: &mut Step<'_>, position: usize) -> Result<usize> {
+    let mut accepted = 0;
+    for document in missing(step.db, step.live.sources[position].id)? {
+        if !step.live.sources[position].is_absent(document.path.mount) {
+            step.db.set_document(document.id, "presence = 3", ())?;
+            accepted += 1;
+        }
+    }
+    look_at_missing(step, position, None)?;
+    Ok(accepted)
+}
+
+/// Decides about the deletions that this step's looks found, all of them first counted.
+pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
+    let source_id = step.live.sources[position].id;
+    if !step.live.sources[position].is_settled() {
+        return Ok(());
+    }
+    judge_suspension(step, position)?;
+    let ids: Vec<_> = step.successors.keys().copied().collect();
+    for id in ids {
+        let document = step.db.document(id)?;
+        let Some(document) = document.filter(|document| document.source == source_id) else {
+            continue;
+        };
+        let successor = step.successors.remove(&id).flatten();
+        if !may_be_deleted(step, &document) {
+            continue;
+        }
+        documents::delete(step, &document)?;
+        if let Some(mut successor) = successor {
+            let before = successor.known;
+            successor.known = (step.db).candidate(before.position, before.uri, before.path)?;
+            documents::seen(step, successor)?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts of one mount: present, missing, accepted; of all documents and of Capability Lists.
+type MountCounts = BTreeMap<MountId, [[usize; 3]; 2]>;
+
+fn census(db: Db<'_>, source: &LiveSource) -> Result<MountCounts> {
+    let mut counts = MountCounts::new();
+    for id in source.mounts.keys() {
+        let rows = db.all::<Vec<(bool, usize, usize)>>(
+            "SELECT capability = 1 AND form = 0, presence, count FROM census WHERE mount = ?1",
+            *id,
+        )?;
+        for (is_set, presence, count) in rows {
+            let of_mount = counts.entry(*id).or_default();
+            of_mount[0][presence - 1] += count;
+            if is_set {
+                of_mount[1][presence - 1] += count;
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// Returns the numbers of documents, or of Capability Lists, that are missing, and of those that may be.
+fn missing_of(counts: &MountCounts, source: &LiveSource, kind: usize) -> (usize, usize) {
+    counts.iter().fold((0, 0), |(missing, all), (id, counts)| {
+        let [present, gone, accepted] = counts[kind];
+        let visible = if source.is_absent(*id) { 0 } else { present };
+        (missing + gone, all + gone + accepted + visible)
+    })
+}
+
+/// Returns the suspension of deletions of a source as it was last judged.
+pub fn suspension(db: Db<'_>, plan: &SourcePlan, live: &LiveSource) -> Result<Option<Suspension>> {
+    if !live.is_suspended() {
+        return Ok(None);
+    }
+    let (missing, of) = missing_of(&census(db, live)?, live, 0);
+    Ok(Some(Suspension {
+        source: plan.name.clone(),
+        missing: if live.is_mass {
+            missing
+        } else {
+            live.away_count
+        },
+        of,
+        unmounted: live.away.iter().cloned().collect(),
+    }))
+}
+
+/// Judges whether so much is missing that no deletion is believed, and what is missing with the file system that held it.
+pub fn judge(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<()> {
+    let counts = census(db, source)?;
+    let mut of_mounts = counts.values();
+    let is_emptied = of_mounts.any(|[[present, missing, _], _]| *present == 0 && *missing > 0);
+    let (missing_documents, documents) = missing_of(&counts, source, 0);
+    let (missing_lists, lists) = missing_of(&counts, source, 1);
+    let of_mounts = counts.values();
+    let lists_before = of_mounts.map(|[_, [present, missing, _]]| present + missing);
+    let had_several = lists_before.sum::<usize>() > 1;
+    source.is_mass = plan.mass_deletion != MassDeletion::Never
+        && (is_emptied
+            || plan.mass_deletion.is_exceeded(missing_documents, documents)
+            || missing_lists > 0 && missing_lists == lists && had_several);
+    source.away_count = 0;
+    source.away.clear();
+    let mut rows = (source.mounts.values()).flat_map(|mount| mount.nested.rows.values());
+    if rows.any(|row| row.is_away) {
+        for document in missing(db, source.id)? {
+            let path = document.path;
+            if document.presence == Presence::Missing
+                && let Some(mount) = source.mounts.get(&path.mount)
+                && let Some(top) = mount.nested.known_away(&path.below)
+            {
+                source.away_count += 1;
+                source.away.insert(mount.text_of(top));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Suspends deletions if too many documents are missing, or some are with the file system that held them.
+pub fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
+    let plan = &step.plan.sources[position];
+    let source = &mut step.live.sources[position];
+    let (were_suspended, was_mass) = (source.is_suspended(), source.is_mass);
+    let before = source.away.clone();
+    judge(step.db, plan, source)?;
+    let (is_mass, is_less) = (source.is_mass, !before.is_subset(&source.away));
+    let is_more = !source.away.is_subset(&before);
+    match suspension(step.db, plan, source)? {
+        Some(suspension) if !were_suspended || is_more || is_mass && !was_mass => {
+            step.facts.push(Fact::Suspended(suspension));
+        }
+        None if were_suspended => step.facts.push(Fact::Resumed {
+            source: plan.name.clone(),
+        }),
+        _ => {}
+    }
+    if was_mass && !is_mass || is_less {
+        look_at_missing(step, position, None)
+    } else {
+        Ok(())
+    }
+}

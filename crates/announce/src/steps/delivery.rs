@@ -1,0 +1,651 @@
+//! Submissions and the answers to them: what they mean for the notification, for the account, and for all else that waits
+//! for the hub; and what operators ask for (R22 to R24, R26).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::delivery::Submission;
+use crate::delivery::attempt::Attempt;
+use crate::delivery::hub_queue::{HubFailure, HubQueue, Outage, SIZE_REMEMBERED};
+use crate::difference::Version;
+use crate::event::{DropCause, Fact};
+use crate::plan::Mode;
+use crate::time::{earlier, elapsed, later};
+use jiff::Timestamp;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::Hub;
+use websub::answer::Answer;
+use websub::publisher::reason::{Refusal, RefusalKind};
+use websub::publisher::verdict::{Verdict, verdict};
+
+use crate::history::{Outcome, OutcomeView};
+use crate::state::{AccountId, ChannelId, DocId, HubId, Result, from_row};
+use crate::steps::channels::{self, Channel, channel};
+use crate::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
+use crate::steps::documents::Presence;
+use crate::steps::fetches::{PING_APART, forget_unfetched};
+use crate::steps::{Step, change_log, owed};
+
+/// The wait of a notification that cannot be made smaller (R23).
+const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);
+
+/// The notification in flight on an account.
+#[derive(Debug, Default)]
+pub struct Flight {
+    pub seq: u64,
+    pub entries: usize,
+    /// The size of its body; of a part of a logged one by estimate.
+    pub bytes: usize,
+    pub until: Option<Timestamp>,
+    pub cut: Timestamp,
+    pub attempts: u32,
+    /// True while it, or one that was dropped meanwhile, is being submitted.
+    pub is_sending: bool,
+    /// True if it is in the log of a change channel.
+    pub is_logged: bool,
+}
+
+from_row! { Flight { seq, entries, bytes, until, cut, attempts, is_sending, is_logged } }
+
+/// Puts a notification in flight to a hub, whose body the log has if it is not given.
+pub fn launch(
+    step: &mut Step<'_>,
+    account: AccountId,
+    flight: &Flight,
+    body: Option<&[u8]>,
+) -> Result<()> {
+    step.db.set_account(account, "seq = ?3, body = ?4, entries = ?5, flight_until = ?6, cut = ?7, attempts = 0, retry_at = NULL, \
+         in_doubt = 0, fetched = 0", (flight.seq, body, flight.entries, flight.until, flight.cut))?;
+    if step.mode(account.1) == Some(Mode::Ping) {
+        forget_unfetched(step, account)?;
+    }
+    enqueue(step, account, 0, false)
+}
+
+/// Notes what came of an attempt.
+fn note_attempt(
+    step: &Step<'_>,
+    answered: &AnsweredFlight<'_>,
+    refusal: Option<Refusal>,
+) -> Result<Attempt> {
+    let attempt = Attempt::new(answered.flight.seq, answered.answer, refusal, step.now);
+    step.db
+        .set_account(answered.account, "last = ?3", attempt.to_json())?;
+    Ok(attempt)
+}
+
+// Submissions.
+
+/// Queues the notification in flight of an account, to be submitted as soon as the hub may be sent more.
+fn enqueue(step: &mut Step<'_>, account: AccountId, attempts: u32, is_sending: bool) -> Result<()> {
+    // It takes everything at once, in this process.
+    let (id, hub) = account;
+    if step.mode(hub) == Some(Mode::Embedded) {
+        if let Some((_, submission)) = submission(step, account)? {
+            submit(step, account, submission)?;
+        }
+    } else if let Some(live) = step.live.hubs.get_mut(&hub).filter(|_| !is_sending) {
+        live.queue_mut().push(id, attempts == 0);
+    }
+    Ok(())
+}
+
+/// Returns what is in flight on an account, and how it is submitted.
+fn submission(step: &Step<'_>, account: AccountId) -> Result<Option<(Flight, Submission)>> {
+    let row = step.db.first::<(Flight, Option<Arc<[u8]>>, _, _, _, _)>(
+        "SELECT a.seq, a.entries, coalesce(length(a.body), l.bytes * a.entries / l.entries), a.flight_until, a.cut, a.attempts, \
+         a.sending IS NOT NULL, a.body IS NULL, a.body, c.kind, c.topic, s.name, d.uri FROM account a \
+         LEFT JOIN change_log l ON l.channel = a.channel AND l.seq = a.seq CROSS JOIN channel c ON c.id = a.channel \
+         CROSS JOIN source s ON s.id = c.source CROSS JOIN document d ON d.id = c.set_id \
+         WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
+        account,
+    )?;
+    let (Some((flight, body, kind, topic, source, capability_list)), Some(live)) =
+        (row, step.live.hubs.get(&account.1))
+    else {
+        return Ok(None);
+    };
+    let body = match body {
+        Some(body) => body,
+        None => change_log::body(step.db, account, flight.seq, flight.entries)?,
+    };
+    let outside = if kind == ChannelKind::Change && live.mode == Mode::Broker {
+        change_log::outside(step.db, account.0, flight.seq)?
+    } else {
+        Vec::new()
+    };
+    let submission = Submission {
+        channel: account.0,
+        hub: live.hub.clone(),
+        mode: live.mode,
+        seq: flight.seq,
+        source,
+        kind,
+        topic,
+        capability_list,
+        body,
+        outside,
+    };
+    Ok(Some((flight, submission)))
+}
+
+fn submit(step: &mut Step<'_>, account: AccountId, submission: Submission) -> Result<()> {
+    if let Some(queue) = step.live.queue_mut(account.1) {
+        queue.sent(account.0, submission.seq);
+    }
+    step.submit.push(submission);
+    step.db.set_account(account, "sending = seq", ())
+}
+
+/// Submits what may go now to every hub, and cuts again what was never answered and is out of date or too large.
+pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
+    let now = step.now;
+    let hubs: Vec<HubId> = step.live.hubs.keys().copied().collect();
+    for hub in hubs {
+        loop {
+            let live = step.live.hubs.get_mut(&hub);
+            let waiting = live.filter(|live| !live.queue.waiting.is_empty());
+            let Some(id) = waiting.and_then(|live| live.queue_mut().pop(now)) else {
+                break;
+            };
+            let account = (id, hub);
+            let next = submission(step, account)?;
+            let Some((flight, submission)) = next.filter(|(flight, _)| !flight.is_sending) else {
+                continue;
+            };
+            let live = step.live.hubs.get(&hub);
+            let size = live.and_then(|live| live.queue.size_limit(now));
+            // One that was cut since may be indivisible.
+            let is_too_large = flight.attempts == 0
+                && !flight.is_logged
+                && size.is_some_and(|size| {
+                    flight.cut < earlier(size.until, SIZE_REMEMBERED)
+                        && (flight.entries > size.entries || flight.bytes > size.bytes)
+                });
+            if !is_too_large && !is_stale(step, account, &flight)? {
+                submit(step, account, submission)?;
+                continue;
+            }
+            step.note_outcome(account, flight.seq, Outcome::Withdrawn)?;
+            withdraw(step, account)?;
+            cut(step, id)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if the notification in flight was never answered, and no longer announces what there is to announce.
+fn is_stale(step: &Step<'_>, account: AccountId, flight: &Flight) -> Result<bool> {
+    if flight.attempts > 0 || flight.cut >= step.now || step.mode(account.1) == Some(Mode::Ping) {
+        return Ok(false);
+    }
+    step.db.exists(
+        "SELECT 1 FROM flight_entry f LEFT JOIN document d ON d.id = f.document AND d.presence BETWEEN 1 AND 3 \
+         LEFT JOIN owed o ON o.channel = f.channel AND o.hub = f.hub AND o.document = f.document \
+         WHERE f.channel = ?1 AND f.hub = ?2 AND (o.due IS NULL AND coalesce(o.dormant, 0) = 0 OR (f.capability IS NOT NULL \
+         AND (f.fingerprint IS NOT d.fingerprint OR f.capability IS NOT d.capability OR f.form IS NOT d.form)))",
+        account,
+    )
+}
+
+/// Withdraws what is in flight. Where the hub may have taken it, it is not known any more what the hub was told of its
+/// documents; a document that it was never told of counts as not told, unless it is away: its end is to be told then.
+pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
+    let in_doubt = step.db.exists(
+        "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2 AND (in_doubt = 1 OR sending IS NOT NULL)",
+        account,
+    )?;
+    let covered = covered(step, account)?;
+    step.db.run(
+        "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1 \
+         AND document IN (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)",
+        account,
+    )?;
+    if in_doubt {
+        step.db.set_account(account, "until = NULL", ())?;
+        for (document, flown) in &covered {
+            let sql = "SELECT told_capability, told_form, told_fingerprint FROM owed \
+                       WHERE channel = ?1 AND hub = ?2 AND document = ?3";
+            let owed: Option<Option<Version>> = step.db.first(sql, (account, *document))?;
+            let seen = step.db.document(*document)?;
+            let presence = seen.as_ref().map(|seen| seen.presence);
+            let is_away = presence != Some(Presence::Present);
+            let told = owed.unwrap_or_else(|| seen.and_then(|seen| seen.seen()));
+            if let Some(told) = told.or(flown.filter(|_| is_away)) {
+                let unclear = Version {
+                    fingerprint: None,
+                    ..told
+                };
+                owed::set_told(step.db, account, *document, Some(unclear))?;
+            }
+        }
+    }
+    clear_flight(step, account)?;
+    step.ready.insert(account.0);
+    let documents = covered.into_iter().map(|(document, _)| document);
+    follow_up(step, account.0, documents.collect())
+}
+
+/// The columns of an account with nothing in flight.
+const NO_FLIGHT: &str = "seq = NULL, body = NULL, entries = NULL, flight_until = NULL, cut = NULL, attempts = NULL, \
+                         retry_at = NULL, in_doubt = 0";
+
+/// Forgets what is in flight on an account.
+pub fn clear_flight(step: &Step<'_>, account: AccountId) -> Result<()> {
+    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, account)?;
+    step.db.set_account(account, NO_FLIGHT, ())
+}
+
+fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
+    step.db.all(
+        "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2",
+        account,
+    )
+}
+
+/// Weighs documents again, after what an account of a channel was told of them changed.
+fn follow_up(step: &mut Step<'_>, channel: ChannelId, documents: Vec<DocId>) -> Result<()> {
+    for document in documents {
+        if let Some(document) = step.db.document(document)? {
+            owed::weigh(step, document, false)?;
+        }
+    }
+    channels::end_accounts(step, channel)
+}
+
+/// Queues the notifications whose time has come.
+pub fn retry_due(step: &mut Step<'_>) -> Result<()> {
+    let due = step.db.all::<Vec<(AccountId, Option<u32>, bool)>>(
+        "UPDATE account SET retry_at = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
+         WHERE retry_at <= ?1 ORDER BY retry_at LIMIT ?2) RETURNING channel, hub, attempts, sending IS NOT NULL",
+        (step.now, CHANNELS_PER_STEP),
+    )?;
+    for (account, attempts, is_sending) in due {
+        enqueue(step, account, attempts.unwrap_or_default(), is_sending)?;
+    }
+    Ok(())
+}
+
+// Answers.
+
+/// The answer to the notification in flight of an account.
+struct AnsweredFlight<'a> {
+    account: AccountId,
+    hub: Hub,
+    channel: Channel,
+    flight: Flight,
+    answer: &'a Answer,
+    /// The attempt before at the same notification.
+    before: Option<Attempt>,
+    was_probe: bool,
+    jitter: f64,
+}
+
+/// Handles the answer to a submission.
+pub fn answered(
+    step: &mut Step<'_>,
+    account: AccountId,
+    seq: u64,
+    answer: &Answer,
+    jitter: f64,
+) -> Result<()> {
+    let (id, hub) = account;
+    let queue = step.live.queue_mut(hub);
+    let was_probe = queue.is_some_and(|queue| queue.answered(id, seq));
+    let of_log = "(SELECT l.bytes * account.entries / l.entries FROM change_log l \
+                  WHERE l.channel = account.channel AND l.seq = account.seq)";
+    let flying = step.db.first::<(Flight, Option<Attempt>)>(
+        &format!(
+            "UPDATE account SET attempts = attempts + 1, in_doubt = max(in_doubt, ?4), retry_at = NULL, sending = NULL \
+             WHERE channel = ?1 AND hub = ?2 AND sending = ?3 AND seq IS NOT NULL \
+             RETURNING seq, entries, coalesce(length(body), {of_log}), flight_until, cut, attempts, FALSE, body IS NULL, last"
+        ),
+        (account, seq, answer.leaves_doubt()),
+    )?;
+    let (Some(channel), Some((flight, last))) = (channel(step, id)?, flying) else {
+        let sql =
+            "UPDATE account SET sending = NULL WHERE channel = ?1 AND hub = ?2 AND sending = ?3";
+        if step.db.change(sql, (account, seq))? > 0 {
+            // It was dropped meanwhile: what is due since then may be cut now.
+            step.ready.insert(id);
+        }
+        return Ok(());
+    };
+    let attempts = flight.attempts;
+    let answered = AnsweredFlight {
+        account,
+        hub: step.hub_uri(hub)?,
+        channel,
+        flight,
+        answer,
+        before: last.filter(|last| last.seq == seq),
+        was_probe,
+        jitter,
+    };
+    match verdict(answer, attempts, step.now, jitter) {
+        Verdict::Accepted => accepted(step, &answered),
+        Verdict::TooLarge => match half(step, &answered)? {
+            Some(limit) => halve(step, &answered, limit),
+            None => {
+                let reason = "a notification of one document is too large for it";
+                let refusal = Refusal::new(RefusalKind::TooLarge, reason, true);
+                refused(step, &answered, later(step.now, TOO_LARGE_WAIT), refusal)
+            }
+        },
+        Verdict::Refused { at, refusal } => refused(step, &answered, at, refusal),
+    }
+}
+
+/// R22: takes what was in flight as told, and lets the next notification be cut from what is due now.
+fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
+    let (account, now) = (answered.account, step.now);
+    let (id, hub) = account;
+    let last = Attempt::new(answered.flight.seq, answered.answer, None, now);
+    step.facts.push(Fact::Delivered {
+        topic: answered.channel.topic.clone(),
+        hub: answered.hub.clone(),
+        seq: answered.flight.seq,
+        changes: answered.flight.entries,
+        attempts: answered.flight.attempts,
+        took: elapsed(answered.flight.cut, now),
+    });
+    let accepted = OutcomeView {
+        at: Some(now),
+        attempts: Some(answered.flight.attempts),
+        ..OutcomeView::new(answered.hub.clone(), Outcome::Accepted)
+    };
+    step.outcomes.push((id, answered.flight.seq, accepted));
+    let is_pinged = step.mode(hub) == Some(Mode::Ping);
+    step.db.run(
+        "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
+         SELECT channel, hub, document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2 \
+         ON CONFLICT (channel, hub, document) DO UPDATE SET told_capability = excluded.told_capability, \
+         told_form = excluded.told_form, told_fingerprint = excluded.told_fingerprint",
+        account,
+    )?;
+    if is_pinged {
+        step.db.run(
+            "INSERT INTO unfetched SELECT channel, hub, document FROM flight_entry WHERE channel = ?1 AND hub = ?2 \
+             ON CONFLICT (channel, hub, document) DO NOTHING",
+            account,
+        )?;
+    }
+    let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2 RETURNING document";
+    let told = step.db.all::<Vec<DocId>>(sql, account)?;
+    let is_whole = !answered.flight.is_logged
+        || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
+    // Of a hub that is pinged, what it fetches counts.
+    let columns = format!(
+        "until = CASE WHEN ?7 THEN until ELSE flight_until END, pinged = CASE WHEN ?7 THEN ?3 ELSE pinged END, \
+         ping_due = CASE WHEN ?7 THEN ?4 ELSE ping_due END, max_entries = CASE WHEN NOT ?5 THEN max_entries END, \
+         accepted = ?3, is_answer_old = 0, last = ?6, {NO_FLIGHT}"
+    );
+    let ping_due = later(now, PING_APART);
+    let values = (now, ping_due, is_whole, last.to_json(), is_pinged);
+    step.db.set_account(account, &columns, values)?;
+    if answered.flight.is_logged {
+        change_log::trim(step, id)?;
+    }
+    follow_up(step, id, told)?;
+    step.ready.insert(id);
+    let queue = step.live.queue_mut(hub);
+    let ended = queue.and_then(HubQueue::accepted);
+    release(step, hub, ended)
+}
+
+/// Returns half the number of entries of what is in flight, which is too large; nothing if it cannot be made smaller.
+fn half(step: &Step<'_>, answered: &AnsweredFlight<'_>) -> Result<Option<usize>> {
+    let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
+    let own: Option<usize> = step.db.value(sql, answered.account)?;
+    let limit = entry_limit(step, answered.account.1, own);
+    let entries = answered.flight.entries;
+    // One document may have two entries, which no limit parts.
+    let is_divisible = entries > 2 || (entries == 2 && (limit > 1 || answered.flight.is_logged));
+    Ok(is_divisible.then(|| limit.min(entries / 2)))
+}
+
+/// Withdraws a notification that is too large, so that half of it is cut.
+fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>, limit: usize) -> Result<()> {
+    let (account, now) = (answered.account, step.now);
+    let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
+    note_attempt(step, answered, Some(refusal))?;
+    withdraw(step, account)?;
+    step.db.set_account(account, "max_entries = ?3", limit)?;
+    if !answered.flight.is_logged {
+        step.note_outcome(account, answered.flight.seq, Outcome::Withdrawn)?;
+    }
+    let hub = account.1;
+    let Some(queue) = step.live.queue_mut(hub) else {
+        return Ok(());
+    };
+    let is_news = queue.too_large(limit, answered.flight.bytes.div_ceil(2) + 512, now);
+    let ended = queue.end_outage();
+    step.facts.push(Fact::Halved {
+        topic: answered.channel.topic.clone(),
+        hub: answered.hub.clone(),
+        seq: answered.flight.seq,
+        attempts: answered.flight.attempts,
+        limit,
+        is_news,
+    });
+    release(step, hub, ended)
+}
+
+/// Plans the retry of a notification that was not accepted: by whether the hub fails as a whole or the notification does.
+fn refused(
+    step: &mut Step<'_>,
+    answered: &AnsweredFlight<'_>,
+    at: Timestamp,
+    refusal: Refusal,
+) -> Result<()> {
+    let (account, now) = (answered.account, step.now);
+    let (id, hub) = account;
+    let attempt = note_attempt(step, answered, Some(refusal.clone()))?;
+    let retries = step.db.first::<(bool, Option<i64>, bool)>(
+        "SELECT is_answer_old, acceptances, is_at_fault FROM account WHERE channel = ?1 AND hub = ?2",
+        account,
+    )?;
+    let (Some(queue), Some((is_answer_old, acceptances, was_at_fault))) =
+        (step.live.queue_mut(hub), retries)
+    else {
+        return Ok(());
+    };
+    let accepted_since = acceptances.is_some_and(|before| queue.acceptances.cast_signed() > before);
+    let is_at_fault = answered.before.is_some() && (was_at_fault || accepted_since);
+    let may_be_of_hub = attempt.is_refused_by_hub();
+    let is_of_hub = may_be_of_hub && (!is_at_fault || queue.fails_at_fault(id));
+    let (mut retry_at, mut is_news, mut ended) = (at, true, None);
+    if is_answer_old {
+        // The hub was reached in another way then.
+        retry_at = now;
+        queue.push(id, false);
+        queue.hurry(now);
+    } else if is_of_hub {
+        let failure = HubFailure {
+            refusal: refusal.clone(),
+            retry_after: answered.answer.retry_after(now),
+            is_doubtful: is_at_fault,
+            jitter: answered.jitter,
+        };
+        is_news = queue.failed(failure, answered.was_probe, now);
+        // Others may find out whether an operator is needed for this topic or for all.
+        if !refusal.needs_operator {
+            queue.push(id, false);
+            retry_at = queue.outage.as_ref().map_or(at, |outage| outage.next_probe);
+        }
+    } else {
+        if !may_be_of_hub {
+            ended = queue.end_outage();
+        }
+        let before = answered.before.as_ref();
+        let before = before.and_then(|last| last.refusal.as_ref());
+        let is_repeated = before.is_some_and(|before| before.kind == refusal.kind);
+        is_news = queue.refused(&refusal, is_repeated, now);
+    }
+    let acceptances = queue.acceptances.cast_signed();
+    step.db.set_account(
+        account,
+        "retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5",
+        (retry_at, acceptances, is_at_fault),
+    )?;
+    step.facts.push(Fact::Refused {
+        topic: answered.channel.topic.clone(),
+        hub: answered.hub.clone(),
+        seq: answered.flight.seq,
+        attempts: answered.flight.attempts,
+        reason: refusal.reason,
+        next_try: retry_at,
+        kind: refusal.kind,
+        needs_operator: refusal.needs_operator,
+        is_news,
+    });
+    release(step, hub, ended)
+}
+
+/// Releases everything that waited for a failing hub, now that it answers.
+fn release(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()> {
+    let Some(outage) = ended else {
+        return Ok(());
+    };
+    let flying = step.db.all::<Vec<(ChannelId, u64, u32, Option<Attempt>)>>(
+        "SELECT channel, seq, attempts, last FROM account WHERE hub = ?1 AND seq IS NOT NULL AND sending IS NULL",
+        hub,
+    )?;
+    let mut notifications = 0;
+    for (id, seq, attempts, last) in flying {
+        let last = last.filter(|last| last.seq == seq);
+        if last.is_none_or(|last| last.is_refused_by_hub()) {
+            enqueue(step, (id, hub), attempts, false)?;
+            notifications += 1;
+        }
+    }
+    step.facts.push(Fact::Recovered {
+        hub: step.hub_uri(hub)?,
+        attempts: outage.attempts,
+        took: elapsed(outage.since, step.now),
+        notifications,
+    });
+    Ok(())
+}
+
+/// Reports how many refusals were like those that were reported.
+pub fn sum_up_refusals(step: &mut Step<'_>) {
+    let now = step.now;
+    for live in step.live.hubs.values_mut() {
+        if live.queue.sums_up_at().is_none_or(|at| at > now) {
+            continue;
+        }
+        for (kind, reason, notifications) in live.queue_mut().sum_up(now) {
+            step.facts.push(Fact::RefusedAlike {
+                hub: live.hub.clone(),
+                kind,
+                reason,
+                notifications,
+            });
+        }
+    }
+}
+
+/// Retries at once what waits for a hub whose address or credentials changed. A submission under way used the old ones.
+pub fn reached_otherwise(step: &mut Step<'_>, hub: HubId) -> Result<()> {
+    step.db.run(
+        "UPDATE account SET retry_at = ?2, is_answer_old = sending IS NOT NULL WHERE hub = ?1 AND seq IS NOT NULL",
+        (hub, step.now),
+    )?;
+    if let Some(queue) = step.live.queue_mut(hub) {
+        queue.hurry(step.now);
+    }
+    retry_due(step)
+}
+
+// What operators ask for.
+
+/// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.
+pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {
+    let flying = step.db.all::<Vec<AccountId>>(
+        "SELECT a.channel, a.hub FROM hub h CROSS JOIN account a ON a.hub = h.id \
+         WHERE a.seq IS NOT NULL AND a.sending IS NULL",
+        (),
+    )?;
+    let mut notifications = 0;
+    for (id, hub) in flying {
+        if only.is_some_and(|meant| meant != (id, hub)) {
+            continue;
+        }
+        notifications += 1;
+        step.db.set_account((id, hub), "retry_at = ?3", step.now)?;
+        if let Some(queue) = step.live.queue_mut(hub) {
+            match only {
+                Some(_) => queue.push_asked_for(id),
+                None => queue.hurry(step.now),
+            }
+        }
+    }
+    if notifications > 0 {
+        step.facts.push(Fact::Retried { notifications });
+    }
+    retry_due(step)
+}
+
+/// Counts as told what is in flight on an account and what it is due (R23). Changes that are held and documents that are
+/// missing are not announced yet, so they stay.
+pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
+    let (id, hub) = account;
+    let Some(channel) = channel(step, id)? else {
+        return Ok(0);
+    };
+    let sql = "SELECT seq FROM account WHERE channel = ?1 AND hub = ?2";
+    let seq: Option<u64> = step.db.value(sql, account)?;
+    let (changes, documents) = match channel.kind {
+        ChannelKind::Framework => drop_documents(step, account)?,
+        ChannelKind::Change => (change_log::drop_due(step, account)?, BTreeSet::new()),
+    };
+    if changes == 0 {
+        return Ok(0);
+    }
+    clear_flight(step, account)?;
+    step.db
+        .set_account(account, "until = NULL, max_entries = NULL", ())?;
+    if channel.kind == ChannelKind::Change {
+        change_log::trim(step, id)?;
+    }
+    if let Some(seq) = seq {
+        step.note_outcome(account, seq, Outcome::Dropped)?;
+    }
+    let is_last = !step.db.exists(
+        "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL",
+        hub,
+    )?;
+    if let Some(queue) = step.live.queue_mut(hub) {
+        queue.remove(id);
+        // Nothing is left that could find out whether the hub still fails: the next notification does.
+        if is_last {
+            queue.end_outage();
+        }
+    }
+    follow_up(step, id, documents.into_iter().collect())?;
+    step.report_dropped(&channel.topic, hub, changes, DropCause::Operator)?;
+    Ok(changes)
+}
+
+/// Takes as told what is in flight on an account and what it is due of documents. Returns these, and their number.
+fn drop_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSet<DocId>)> {
+    let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL";
+    let due = step.db.all::<Vec<DocId>>(sql, account)?;
+    let flown = covered(step, account)?;
+    let mut owed: BTreeSet<DocId> = due.iter().copied().collect();
+    owed.extend(flown.iter().map(|(document, _)| *document));
+    for (document, told) in &flown {
+        let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND document = ?3";
+        if !due.contains(document) && step.db.exists(sql, (account, *document))? {
+            owed::set_told(step.db, account, *document, *told)?;
+        }
+    }
+    for document in due {
+        let seen = step.db.document(document)?.and_then(|it| it.seen());
+        owed::set_told(step.db, account, document, seen)?;
+    }
+    Ok((owed.len(), owed))
+}

@@ -1,0 +1,641 @@
+//! Documents as last seen complete: looks at them, their versions, and what is owed of a version before it changes
+//! (R3, R4, R13, R14, R19).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::difference::{Version, is_end_said};
+use crate::event::{DropCause, Fact};
+use crate::observation::{DocumentPath, Incomplete, Look, Observation, RACY, Stat};
+use crate::time::later;
+use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::document::{Form, Parsed, is_structural};
+use resourcesync::uri::Uri;
+
+use crate::state::{
+    AccountId, Columns, Db, DocId, FromRow, Parameters, Result, from_row, integers, nth,
+};
+use crate::steps::findings::{self, FindingPart};
+use crate::steps::troubles::KnownCandidate;
+use crate::steps::{Step, channels, mounts, owed, relations, troubles};
+
+/// The presence of a document in the tree (R15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    Present = 1,
+    /// Not found, and not yet counted as deleted.
+    Missing = 2,
+    /// Missing, and accepted as deleted by an operator.
+    Accepted = 3,
+    /// Deleted; kept until every hub has been told what there is to tell.
+    Gone = 4,
+}
+
+/// A hold of a new document until it is listed (R17).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    Free = 0,
+    Waiting = 1,
+    /// It was held to the end once, and is never held again.
+    Expired = 2,
+}
+
+/// A document as last seen complete.
+#[derive(Debug, Clone)]
+pub struct SeenDocument {
+    pub id: DocId,
+    pub uri: Uri,
+    pub source: i64,
+    pub path: DocumentPath,
+    pub stat: Stat,
+    pub version: Version,
+    pub up: Option<DocId>,
+    pub names_index: Option<DocId>,
+    pub named_form: Option<Form>,
+    pub newly_indexed: bool,
+    pub dated: Timestamp,
+    pub looked: Timestamp,
+    pub presence: Presence,
+    pub absent_since: Option<Timestamp>,
+    pub grace_ends: Option<Timestamp>,
+    pub is_replaced: bool,
+    pub hold: Hold,
+    /// R5: its index; kept when that is gone.
+    pub index_parent: Option<DocId>,
+    pub archived: bool,
+    pub orphan: bool,
+    pub is_new_set: bool,
+    /// R13: whether its first version counts as told, and whether its content is known.
+    pub baseline: u8,
+    pub touched: TouchedPart,
+    /// What was seen of it when its source last settled, if it has another version since; of a baseline, what counts as
+    /// told.
+    pub was: Option<Version>,
+}
+
+/// What changed in a document since its source last settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TouchedPart {
+    Nothing = 0,
+    Relations = 1,
+    Presence = 2,
+    Version = 3,
+}
+
+/// The columns of [`SeenDocument`], of the table by the name `d`.
+pub const COLUMNS: &str = "d.id, d.uri, d.source, d.mount, d.path, d.size, d.modified, d.changed, d.inode, d.capability, \
+     d.form, d.fingerprint, d.up, d.names_index, d.named_form, d.newly_indexed, d.dated, d.looked, d.presence, \
+     d.absent_since, d.grace_ends, d.is_replaced, d.hold, d.index_parent, d.archived, d.orphan, d.is_new_set, d.baseline, d.touched, \
+     d.was_capability, d.was_form, d.was_fingerprint";
+
+from_row! { SeenDocument {
+    id, uri, source, path, stat, version, up, names_index, named_form, newly_indexed, dated, looked, presence, absent_since,
+    grace_ends, is_replaced, hold, index_parent, archived, orphan, is_new_set, baseline, touched, was
+} }
+
+integers! {
+    Presence: |presence| *presence as i64,
+        |number| nth(&[Presence::Present, Presence::Missing, Presence::Accepted, Presence::Gone], number - 1);
+    Hold: |hold| *hold as i64, |number| nth(&[Hold::Free, Hold::Waiting, Hold::Expired], number);
+    TouchedPart: |touched| *touched as i64,
+        |number| nth(&[TouchedPart::Nothing, TouchedPart::Relations, TouchedPart::Presence, TouchedPart::Version], number);
+}
+
+impl SeenDocument {
+    pub fn is_gone(&self) -> bool {
+        self.presence == Presence::Gone
+    }
+
+    pub fn is_missing(&self) -> bool {
+        matches!(self.presence, Presence::Missing | Presence::Accepted)
+    }
+
+    /// Returns the version that was seen when its source last settled.
+    fn settled(&self) -> Option<Version> {
+        if self.touched == TouchedPart::Version {
+            self.was
+        } else {
+            self.seen()
+        }
+    }
+
+    /// Returns the version that is seen; nothing of one that ended.
+    pub fn seen(&self) -> Option<Version> {
+        (!self.is_gone()).then_some(self.version)
+    }
+
+    /// R19: the time of its last change; of a deletion, that of the look that found the file gone.
+    pub fn time(&self) -> Timestamp {
+        self.absent_since
+            .filter(|_| self.is_gone())
+            .unwrap_or(self.dated)
+    }
+}
+
+/// Nothing of a URI that is only mentioned, or not even that.
+impl FromRow for Option<SeenDocument> {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<SeenDocument>> {
+        let is_seen = row.read::<Option<bool>>()?.unwrap_or_default();
+        is_seen.then(|| row.read()).transpose()
+    }
+}
+
+impl<'a> Db<'a> {
+    /// Returns a document, if it was ever seen and is not forgotten.
+    pub fn document(self, id: DocId) -> Result<Option<SeenDocument>> {
+        let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.id = ?1 AND d.presence > 0");
+        self.first(&sql, id)
+    }
+
+    /// Returns the document with this URI, if it was ever seen and is not forgotten.
+    pub fn document_at(self, uri: &Uri) -> Result<Option<SeenDocument>> {
+        let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.uri = ?1 AND d.presence > 0");
+        self.first(&sql, uri)
+    }
+
+    /// Sets columns of a document to values, which are the parameters after its own.
+    pub fn set_document(self, id: DocId, columns: &str, values: impl Parameters) -> Result<()> {
+        let sql = format!("UPDATE document SET {columns} WHERE id = ?1");
+        self.run(&sql, (id, values))
+    }
+
+    /// Returns the row of a URI, which is added unless it is there.
+    pub fn row_of(self, uri: &Uri) -> Result<DocId> {
+        match self.id_of(uri)? {
+            Some(id) => Ok(id),
+            None => self.add_row(uri),
+        }
+    }
+
+    fn add_row(self, uri: &Uri) -> Result<DocId> {
+        self.run("INSERT INTO document (uri) VALUES (?1)", uri)?;
+        Ok(DocId(self.0.last_insert_rowid()))
+    }
+
+    pub fn id_of(self, uri: &Uri) -> Result<Option<DocId>> {
+        self.first("SELECT id FROM document WHERE uri = ?1", uri)
+    }
+
+    pub fn uri_of(self, id: DocId) -> Result<Uri> {
+        let uri = self.first("SELECT uri FROM document WHERE id = ?1", id)?;
+        Ok(uri.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
+    }
+}
+
+/// A complete document, as a look found it.
+#[derive(Debug)]
+pub struct ReadDocument {
+    pub id: DocId,
+    pub known: KnownCandidate,
+    pub parsed: Arc<Parsed>,
+    pub stat: Stat,
+    pub at: Timestamp,
+}
+
+impl ReadDocument {
+    pub fn version(&self) -> Version {
+        Version {
+            capability: self.parsed.document.capability,
+            form: self.parsed.document.form,
+            fingerprint: Some(self.parsed.fingerprint),
+        }
+    }
+}
+
+/// Takes one look at a candidate (R3, R4).
+pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
+    let Observation { path, at, look } = observation;
+    let source = step.plan.source_of(path.mount);
+    let place = source.and_then(|(position, plan)| Some((position, plan.uri_of(&path)?)));
+    let Some((position, uri)) = place else {
+        return Ok(());
+    };
+    let is_nothing = matches!(
+        look,
+        Look::Missing | Look::Incomplete(Incomplete::Denied(_))
+    );
+    if !is_nothing {
+        let mount = step.live.sources[position].mounts.get(&path.mount);
+        if mount.is_some_and(|mount| mount.is_empty()) {
+            mounts::accept_root(step, path.mount, at)?;
+        }
+        step.live.sources[position].note_look(path.mount, &uri, true);
+    }
+    let known = step.db.candidate(position, uri, path)?;
+    let found = findings::of_look(&known.uri, &look);
+    if let Some(found) = found.filter(|found| known.has_findings || !found.is_empty()) {
+        findings::replace(step, position, &known.uri, FindingPart::File, found)?;
+    }
+    match look {
+        Look::Document { parsed, stat } => {
+            let read = ReadDocument {
+                id: known.id.map_or_else(|| step.db.add_row(&known.uri), Ok)?,
+                known,
+                parsed,
+                stat,
+                at,
+            };
+            let is_another = |before: &&SeenDocument| {
+                !is_expected(before) && replaces_announced(step, before, &read.version())
+            };
+            match read.known.document.as_ref().filter(is_another) {
+                Some(before) => {
+                    vanished(step, position, before, at, true)?;
+                    step.successors.insert(read.id, Some(read));
+                }
+                None => seen(step, read)?,
+            }
+        }
+        Look::Other { stat, reason } => {
+            let first = &mut step.live.sources[position].other_file;
+            let is_first = |(first, _): &(DocumentPath, _)| known.path <= *first;
+            if first.as_ref().is_none_or(is_first) {
+                *first = Some((known.path.clone(), reason));
+            }
+            if let Some(before) = &known.document {
+                vanished(step, position, before, at, true)?;
+            }
+            troubles::forget(step, &known)?;
+            question(step, &known)?;
+            step.db.run(
+                "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (mount, path) DO UPDATE SET \
+                 size = excluded.size, modified = excluded.modified, changed = excluded.changed, inode = excluded.inode, \
+                 looked = excluded.looked",
+                (&known.path, &stat, at),
+            )?;
+        }
+        // R15: what is missing or out of reach with its mount was not deleted, nor found again.
+        Look::Incomplete(_) | Look::Missing
+            if step.live.sources[position].is_absent(known.path.mount) => {}
+        Look::Incomplete(reason) => {
+            question(step, &known)?;
+            troubles::note(step, &known, &reason, at)?;
+        }
+        Look::Missing => {
+            troubles::forget(step, &known)?;
+            question(step, &known)?;
+            troubles::forget_other_file(step, &known)?;
+            if !step.live.sources[position].note_look(known.path.mount, &known.uri, false)
+                && let Some(before) = &known.document
+            {
+                vanished(step, position, before, at, false)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// R14, R15: returns true if a version lies in the place of another document whose deletion is announced, so that that one
+/// gets the grace of what is missing. An index of several Source Descriptions is no other document.
+fn replaces_announced(step: &Step<'_>, before: &SeenDocument, found: &Version) -> bool {
+    let mut ended = before.version;
+    let was_description = ended.capability == Capability::SourceDescription;
+    if was_description {
+        // An index of Source Descriptions may be known to hubs as the Source Description that it was.
+        ended.form = Form::List;
+    }
+    let is_same =
+        found.capability == ended.capability && (was_description || found.form == ended.form);
+    let conditions = step.conditions(before.source, before.archived);
+    !before.is_gone() && !is_same && is_end_said(&ended, conditions)
+}
+
+/// Takes in a complete document.
+pub fn seen(step: &mut Step<'_>, read: ReadDocument) -> Result<()> {
+    let known = &read.known;
+    troubles::forget(step, known)?;
+    troubles::forget_other_file(step, known)?;
+    if known.is_reported == Some(true) {
+        let (path, uri) = (known.path.clone(), known.uri.clone());
+        step.facts.push(Fact::Mended { path, uri });
+    }
+    let (position, mount) = (known.position, known.path.mount);
+    let mut baseline = 0;
+    if let Some(before) = &known.document {
+        step.successors.remove(&before.id);
+        if !before.is_gone() && before.version == read.version() {
+            return confirm_version(step, before, &read);
+        }
+    } else {
+        let source = &mut step.live.sources[position];
+        if !step.plan.sources[position].announce_existing && source.is_new_ground(&known.path) {
+            let mount = source.mount_mut(mount);
+            let is_known = mount.is_some_and(|mount| mount.baseline.first_look(&read));
+            baseline = if is_known { 1 } else { 2 };
+        } else if known.predates == Some(true) {
+            baseline = 2;
+        }
+    }
+    take_new_version(step, read, baseline)?;
+    step.live.sources[position].hold_document(step.db, mount)
+}
+
+/// Takes in a document in the version that is known.
+fn confirm_version(step: &Step<'_>, before: &SeenDocument, read: &ReadDocument) -> Result<()> {
+    let is_racy = later(before.stat.changed, RACY) >= before.looked;
+    if before.stat == read.stat
+        && !is_racy
+        && before.presence == Presence::Present
+        && before.path == read.known.path
+    {
+        return Ok(());
+    }
+    step.db.set_document(
+        before.id,
+        "mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
+         presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
+         touched = max(touched, CASE WHEN presence IN (2, 3) THEN 2 ELSE 0 END)",
+        (&read.known.path, &read.stat, read.at),
+    )
+}
+
+/// Takes in a document that is new or changed.
+fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Result<()> {
+    let db = step.db;
+    let version = read.version();
+    let (id, stat, at) = (read.id, read.stat, read.at);
+    let (path, before) = (read.known.path, read.known.document);
+    let previous = before.as_ref().filter(|before| !before.is_gone());
+    let (live, plan) = step.source(read.known.position);
+    let (source, document) = (live.id, &read.parsed.document);
+    let row_of = |uri: &Option<Uri>| {
+        let uri = uri.as_ref().map(|uri| plan.canonical(uri));
+        uri.map(|uri| db.row_of(&uri)).transpose()
+    };
+    let (up, index) = (row_of(&document.up)?, row_of(&document.index)?);
+    let named = index.map(|index| db.document(index)).transpose()?;
+    let named = named.flatten().and_then(|index| index.seen());
+    let named_form = named.map(|index| index.form);
+    let newly_indexed = previous.is_some_and(|before| {
+        let changed_form =
+            before.named_form.is_some() && named_form.is_some() && before.named_form != named_form;
+        // A generator may write a component several times before it writes the index.
+        let still_waits = before.newly_indexed && before.hold == Hold::Waiting;
+        index.is_some() && (index != before.names_index || changed_form || still_waits)
+    });
+    let mount = live.mounts.get(&path.mount);
+    let swept = mount.and_then(|mount| mount.baseline.swept);
+    let last_look = swept.max(previous.map(|before| before.looked));
+    let is_within = |last_look: Timestamp| last_look <= stat.modified && stat.modified <= at;
+    let dated = if last_look.is_some_and(is_within) {
+        stat.modified
+    } else {
+        at
+    };
+    let is_new_set = match previous.filter(|before| before.version.is_set()) {
+        Some(before) => before.is_new_set,
+        None => version.is_set() && baseline == 0,
+    };
+    // R13: what a baseline holds counts as told, but for content that may be newer.
+    let was = match baseline {
+        0 => before.as_ref().and_then(SeenDocument::settled),
+        1 => Some(version),
+        _ => Some(Version {
+            fingerprint: None,
+            ..version
+        }),
+    };
+    if let Some(before) = &before {
+        owed::see(db, source, before, Some(&version))?;
+        db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
+    }
+    let hold = previous.map_or(Hold::Free, |before| before.hold);
+    let is_same_kind = previous.is_some_and(|before| before.version.is_same_document(&version));
+    // What indexes are about is written only if it differs.
+    let place = match &before {
+        Some(before)
+            if (before.source, before.version.capability) == (source, version.capability)
+                && (&before.path, before.up, before.names_index) == (&path, up, index) =>
+        {
+            ""
+        }
+        _ => "source = ?2, mount = ?3, path = ?4, up = ?12, names_index = ?13, capability = ?9,",
+    };
+    let sql = format!(
+        "UPDATE document SET {place} size = ?5, modified = ?6, changed = ?7, inode = ?8, form = ?10, fingerprint = ?11, \
+         named_form = ?14, newly_indexed = ?15, dated = ?16, looked = ?17, presence = 1, absent_since = NULL, \
+         grace_ends = NULL, look_at = NULL, is_replaced = 0, hold = ?18, \
+         held_until = CASE WHEN ?18 = 1 THEN held_until END, is_new_set = ?19, baseline = max(baseline, ?20), touched = 3, \
+         was_capability = ?21, was_form = ?22, was_fingerprint = ?23 WHERE id = ?1"
+    );
+    db.run(
+        &sql,
+        (
+            (id, source, &path, &stat, &version),
+            (up, index, named_form, newly_indexed, dated, at),
+            (hold, is_new_set, baseline, was),
+        ),
+    )?;
+    if before.is_some() {
+        db.run("DELETE FROM seeing", ())?;
+    }
+    let is_structural = |version: &Version| is_structural(version.capability, version.form);
+    let was = before.as_ref().map(|before| &before.version);
+    if is_structural(&version) || was.is_some_and(is_structural) {
+        let members = document.members.iter();
+        let members = members.filter(|_| is_structural(&version));
+        set_mentions(step, id, members.map(|uri| plan.canonical(uri)))?;
+    }
+    if was.is_some_and(Version::is_set) {
+        db.run("DELETE FROM advertised WHERE document = ?1", id)?;
+    }
+    let advertised = document.channels.iter().filter(|_| version.is_set());
+    for (position, channel) in advertised.enumerate() {
+        let hubs: Vec<&str> = channel.hubs.iter().map(|hub| hub.as_str()).collect();
+        let hubs = serde_json::json!(hubs).to_string();
+        let sql = "INSERT INTO advertised VALUES (?1, ?2, ?3, ?4, ?5)";
+        db.run(sql, (id, position, channel.kind, &channel.topic, hubs))?;
+    }
+    if is_same_kind {
+        Ok(())
+    } else {
+        touch_elsewhere(step, id)
+    }
+}
+
+/// Touches the documents of other sources that depend on one, which may settle before its own does.
+fn touch_elsewhere(step: &Step<'_>, id: DocId) -> Result<()> {
+    if step.plan.sources.len() > 1 {
+        relations::touch_dependents(step, "d.id = ?1", id.0)?;
+    }
+    Ok(())
+}
+
+/// Replaces the entries of a structural document, and touches the documents that only one of the old and the new name.
+fn set_mentions(step: &mut Step<'_>, list: DocId, named: impl Iterator<Item = Uri>) -> Result<()> {
+    let db = step.db;
+    let sql = "SELECT d.uri, d.id FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1";
+    let mut gone: BTreeMap<Uri, DocId> = db.all(sql, list)?;
+    let mut seen = BTreeSet::new();
+    for member in named {
+        if !seen.insert(member.clone()) || gone.remove(&member).is_some() {
+            continue;
+        }
+        let added = "INSERT INTO document (uri) VALUES (?1) ON CONFLICT (uri) DO NOTHING";
+        let is_added = db.change(added, &member)? > 0;
+        let id = if is_added {
+            DocId(db.0.last_insert_rowid())
+        } else {
+            db.row_of(&member)?
+        };
+        db.run("INSERT INTO mention VALUES (?1, ?2)", (list, id))?;
+        if !is_added {
+            touch(step, id)?;
+        }
+    }
+    for id in gone.into_values() {
+        let sql = "DELETE FROM mention WHERE list = ?1 AND document = ?2";
+        db.run(sql, (list, id))?;
+        touch(step, id)?;
+    }
+    Ok(())
+}
+
+pub fn touch(step: &Step<'_>, id: DocId) -> Result<()> {
+    let sql = "UPDATE document SET touched = 1 WHERE id = ?1 AND presence > 0 AND touched = 0";
+    step.db.run(sql, id)
+}
+
+// Missing documents.
+
+/// R15: takes a document that a look did not find to be missing, and begins its grace, unless it has begun.
+pub fn vanished(
+    step: &mut Step<'_>,
+    position: usize,
+    before: &SeenDocument,
+    at: Timestamp,
+    is_replaced: bool,
+) -> Result<()> {
+    if before.is_gone() {
+        return Ok(());
+    }
+    if is_expected(before) {
+        relations::touch_dependents(step, "d.id = ?1", before.id.0)?;
+        if before.version.is_set() {
+            step.sets.entry(position).or_default().insert(before.id);
+        }
+        return forget_and_report(step, &[before.id]);
+    }
+    let grace = step.plan.sources[position].deletion_grace;
+    step.db.set_document(
+        before.id,
+        "presence = max(presence, 2), absent_since = CASE WHEN presence = 1 THEN ?4 ELSE absent_since END, \
+         touched = CASE WHEN presence = 1 THEN max(touched, 2) ELSE touched END, is_replaced = max(is_replaced, ?2), \
+         grace_ends = coalesce(grace_ends, ?3), look_at = CASE WHEN grace_ends IS NULL THEN ?3 ELSE look_at END",
+        (is_replaced, later(step.now, grace), at),
+    )?;
+    step.successors.insert(before.id, None);
+    Ok(())
+}
+
+/// Takes a document to be deleted.
+pub fn delete(step: &mut Step<'_>, before: &SeenDocument) -> Result<()> {
+    owed::see(step.db, before.source, before, None)?;
+    step.db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
+    step.db.set_document(
+        before.id,
+        "presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
+         was_capability = ?2, was_form = ?3, was_fingerprint = ?4",
+        before.settled(),
+    )?;
+    step.db.run("DELETE FROM seeing", ())?;
+    set_mentions(step, before.id, std::iter::empty())?;
+    step.db
+        .run("DELETE FROM advertised WHERE document = ?1", before.id)?;
+    touch_elsewhere(step, before.id)
+}
+
+/// Forgets a deleted document of which nothing is owed to any hub; nor, where each deletion is announced, may be once its
+/// set or the hub returns.
+pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
+    let Some(document) = step.db.document(id)? else {
+        return Ok(());
+    };
+    let conditions = step.conditions(document.source, document.archived);
+    let is_told_later = !document.version.is_set() && conditions.all_deletions;
+    let is_done = step.db.exists(
+        "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
+         AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND (o.dormant = 0 OR ?2)) \
+         AND NOT EXISTS (SELECT 1 FROM flight_entry f WHERE f.document = d.id)",
+        (id, is_told_later),
+    )?;
+    if is_done {
+        forget(step.db, id)?;
+    }
+    Ok(())
+}
+
+/// R13: returns true if a change of the configuration says that a document lies where nobody has looked for it yet. If it
+/// does not, it is no longer configured, unless it was missing before.
+fn is_expected(document: &SeenDocument) -> bool {
+    !document.is_missing() && document.looked == Timestamp::UNIX_EPOCH
+}
+
+/// Forgets documents that are no longer configured, and reports the changes of them that were due; what is in flight is
+/// still sent, unless its channel goes with its source.
+pub fn forget_and_report(step: &mut Step<'_>, documents: &[DocId]) -> Result<()> {
+    let mut dropped: BTreeMap<AccountId, usize> = BTreeMap::new();
+    for id in documents {
+        let due = step.db.all::<Vec<(AccountId, i64, bool)>>(
+            "SELECT o.channel, o.hub, c.source, EXISTS (SELECT 1 FROM flight_entry f \
+             WHERE f.channel = o.channel AND f.hub = o.hub AND f.document = d.id AND \
+             CASE WHEN f.capability IS NULL THEN d.presence = 4 ELSE f.capability = d.capability AND f.form = d.form \
+             AND f.fingerprint IS NOT DISTINCT FROM d.fingerprint END) FROM owed o \
+             CROSS JOIN document d ON d.id = o.document CROSS JOIN channel c ON c.id = o.channel \
+             WHERE o.document = ?1 AND o.due IS NOT NULL",
+            *id,
+        )?;
+        for (account, source, is_flown) in due {
+            if !is_flown || step.live.position(source).is_none() {
+                *dropped.entry(account).or_insert(0) += 1;
+            }
+        }
+        forget(step.db, *id)?;
+    }
+    for ((channel, hub), changes) in dropped {
+        if let Some(channel) = channels::channel(step, channel)? {
+            step.report_dropped(&channel.topic, hub, changes, DropCause::DocumentsRemoved)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a document one that is only mentioned.
+pub fn forget(db: Db<'_>, id: DocId) -> Result<()> {
+    // What flies is told to nobody as its own any more: the next document with this URI is another one.
+    for rows in [
+        "owed WHERE document",
+        "flight_entry WHERE document",
+        "member WHERE document",
+        "mention WHERE list",
+        "advertised WHERE document",
+    ] {
+        db.run(&format!("DELETE FROM {rows} = ?1"), id)?;
+    }
+    db.run(
+        "DELETE FROM finding WHERE about = (SELECT uri FROM document WHERE id = ?1) AND part <> 2",
+        id,
+    )?;
+    db.run("INSERT INTO seeing VALUES (?1)", id)?;
+    db.set_document(id, "source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, fingerprint = NULL, \
+         up = NULL, names_index = NULL, presence = 0, absent_since = NULL, grace_ends = NULL, look_at = NULL, hold = 0, \
+         held_until = NULL, index_parent = NULL, archived = 0, orphan = 0, is_new_set = 0, baseline = 0, touched = 0, \
+         newly_indexed = 0, was_capability = NULL, was_form = NULL, was_fingerprint = NULL", ())?;
+    db.run("DELETE FROM seeing", ())
+}
+
+/// Asks again what lies at a path that holds no document, where a Capability List names it.
+fn question(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()> {
+    let source = &step.live.sources[known.position];
+    let is_named = source.is_settled()
+        && step.db.exists(
+            "SELECT 1 FROM document d JOIN mention m ON m.document = d.id JOIN document l ON l.id = m.list \
+             WHERE d.uri = ?1 AND d.presence IN (0, 4) AND l.capability <> 0 AND l.source = ?2",
+            (&known.uri, source.id),
+        )?;
+    if is_named {
+        step.explain.insert(known.path.clone());
+    }
+    Ok(())
+}

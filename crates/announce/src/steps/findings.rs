@@ -1,0 +1,351 @@
+//! Findings: problems of trees that can be read, reported once they have lasted (R8). They are rows, made anew for the
+//! documents that a step touched.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::time::Duration;
+
+use crate::event::Fact;
+use crate::finding::Finding;
+use crate::observation::{Look, NoDocument};
+use crate::plan::SourcePlan;
+use crate::time::later;
+use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::document::{Form, NotADocument};
+use resourcesync::uri::{Topic, Uri};
+
+use crate::state::{Db, Result};
+use crate::steps::documents::{SeenDocument, TouchedPart};
+use crate::steps::relations::{self, Lister};
+use crate::steps::{Step, naming};
+
+/// Number of findings of one kind that are told each; the others are counted.
+pub const EXAMPLES: usize = 3;
+/// Time after the first finding of a kind, or a summary, in which those beyond the examples are only counted.
+const COUNTED_FOR: Duration = Duration::from_secs(60);
+/// Documents that a list names, and of which there is no file, that are findings of their own; the others are counted.
+const MAX_WITHOUT_FILE: usize = 100;
+/// Findings that are told in one step.
+const AT_ONCE: i64 = 1_000;
+
+/// The part of a document or set that findings are about: those of one part are replaced together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FindingPart {
+    Document = 0,
+    Channel = 1,
+    /// What the last look at the file found.
+    File = 2,
+    /// The entries of a Change List.
+    Entries = 3,
+}
+
+/// The findings of one kind that the operator was told of lately.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecentFindings {
+    since: Timestamp,
+    examples: usize,
+    untold: usize,
+    is_summed_up: bool,
+}
+
+impl RecentFindings {
+    /// Returns when those that were only counted are told.
+    pub fn wake(&self) -> Option<Timestamp> {
+        (self.untold > 0).then(|| later(self.since, COUNTED_FOR))
+    }
+}
+
+fn json(finding: &Finding) -> String {
+    serde_json::to_string(finding).unwrap_or_default()
+}
+
+/// Reads a finding; nothing if it is of a kind that is no more.
+pub fn parse(said: &str) -> Option<Finding> {
+    serde_json::from_str(said).ok()
+}
+
+/// Replaces the findings about one part of a document or set. New ones are told if they last for `broken_after`: a generator
+/// that is half done looks wrong for a moment.
+pub fn replace(
+    step: &Step<'_>,
+    position: usize,
+    about: &Uri,
+    part: FindingPart,
+    findings: Vec<Finding>,
+) -> Result<()> {
+    let sql = "SELECT what, said FROM finding WHERE about = ?1 AND part = ?2";
+    let mut ended: BTreeMap<String, String> = step.db.all(sql, (about, part as u8))?;
+    for finding in &findings {
+        let said = ended.remove(&json(&finding.identity()));
+        if said.is_none_or(|said| said != json(finding)) {
+            note(step, position, about, part, finding)?;
+        }
+    }
+    for what in ended.into_keys() {
+        let sql = "DELETE FROM finding WHERE about = ?1 AND part = ?2 AND what = ?3";
+        step.db.run(sql, (about, part as u8, what))?;
+    }
+    Ok(())
+}
+
+/// Notes one finding. A document that is named after it was counted with others is not told again.
+fn note(
+    step: &Step<'_>,
+    position: usize,
+    about: &Uri,
+    part: FindingPart,
+    finding: &Finding,
+) -> Result<()> {
+    let tell_at = later(step.now, step.plan.sources[position].broken_after);
+    let was_counted = matches!(finding, Finding::NoFile { .. })
+        && step.db.exists(
+            "SELECT 1 FROM finding WHERE about = ?1 AND part = 0 AND kind = 'no_file' AND document IS NULL AND tell_at IS NULL",
+            about,
+        )?;
+    step.db.run(
+        "INSERT INTO finding (about, part, what, said, source, kind, document, count, tell_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
+         ON CONFLICT (about, part, what) DO UPDATE SET said = excluded.said, count = excluded.count",
+        (
+            (about, part as u8, json(&finding.identity()), json(finding)),
+            (step.live.sources[position].id, finding.kind(), finding.without_document(), finding.count()),
+            (!was_counted).then_some(tell_at),
+        ),
+    )
+}
+
+/// Returns the findings about a file that was looked at: it is like a document and none that is announced (R2), or larger
+/// than one may be. Nothing if it cannot be read: what was found before stands.
+pub fn of_look(about: &Uri, look: &Look) -> Option<Vec<Finding>> {
+    let uri = about.clone();
+    Some(match look {
+        Look::Incomplete(_) => return None,
+        Look::Missing => Vec::new(),
+        Look::Other { reason, .. } => match reason.clone() {
+            NotADocument::Capability(capability) => {
+                vec![Finding::ForeignCapability { uri, capability }]
+            }
+            reason @ (NotADocument::Terms { .. }
+            | NotADocument::Namespace {
+                has_terms: true, ..
+            }) => vec![Finding::ForeignNamespace { uri, reason }],
+            _ => Vec::new(),
+        },
+        Look::Document { parsed, .. } => {
+            let relative = parsed.document.relative.as_ref();
+            let relative = relative.map(|loc| Finding::RelativeLoc {
+                uri: uri.clone(),
+                loc: loc.to_string(),
+            });
+            let oversize = parsed.document.oversize;
+            let too_large = oversize.map(|oversize| Finding::TooLarge { uri, oversize });
+            relative.into_iter().chain(too_large).collect()
+        }
+    })
+}
+
+/// Returns the findings about a touched document of a source, which is in some set or in none.
+pub fn of_document(
+    step: &mut Step<'_>,
+    position: usize,
+    document: &SeenDocument,
+    is_in_set: bool,
+) -> Result<Vec<Finding>> {
+    let uri = &document.uri;
+    let mut findings = Vec::new();
+    if document.is_gone() {
+        return Ok(findings);
+    }
+    let capability = document.version.capability;
+    let needs_set = capability != Capability::SourceDescription && !capability.is_manifest();
+    if needs_set && !is_in_set {
+        let uri = uri.clone();
+        findings.push(Finding::Unrouted { uri, capability });
+    }
+    if let Some(named) = document.names_index
+        && let Some(index) = step.db.document(named)?
+        && !index.is_gone()
+        && index.version.form != Form::Index
+    {
+        let (uri, index) = (uri.clone(), index.uri);
+        findings.push(Finding::NoIndex { uri, index });
+    }
+    if capability == Capability::CapabilityList {
+        about_members(step, position, document, &mut findings)?;
+    }
+    Ok(findings)
+}
+
+/// Adds the findings about what a Capability List names.
+fn about_members(
+    step: &mut Step<'_>,
+    position: usize,
+    list: &SeenDocument,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    let plan = &step.plan.sources[position];
+    let known: BTreeMap<Uri, String> = step.db.all(
+        "SELECT document, said FROM finding WHERE about = ?1 AND part = 0 AND document IS NOT NULL",
+        &list.uri,
+    )?;
+    let members = step.db.all::<Vec<(Uri, bool)>>(
+        "SELECT d.uri, d.presence BETWEEN 1 AND 3 FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1",
+        list.id,
+    )?;
+    let (mut named, mut more) = (0, 0);
+    for (uri, is_there) in members {
+        if !uri.is_clean() {
+            let uri = uri.to_string();
+            findings.push(Finding::Unclean { uri });
+        }
+        if is_there || plan.mount_of(&uri).is_none() {
+            continue;
+        }
+        if named == MAX_WITHOUT_FILE && !step.live.find_each {
+            more += 1;
+            continue;
+        }
+        named += 1;
+        let before = known.get(&uri).and_then(|said| parse(said));
+        if before.is_none() || list.touched == TouchedPart::Version {
+            step.explain.extend(plan.path_of(&uri));
+        }
+        let set = list.uri.clone();
+        findings.push(before.unwrap_or(Finding::NoFile { set, uri }));
+    }
+    if more > 0 {
+        let (set, count) = (list.uri.clone(), more);
+        findings.push(Finding::MoreWithoutFile { set, count });
+    }
+    Ok(())
+}
+
+/// Takes in what lies at a path that holds no document.
+pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocument) -> Result<()> {
+    let Some(id) = step.db.id_of(named)? else {
+        return Ok(());
+    };
+    let listers = relations::listers(step, id, step.live.sources[position].id)?;
+    for lister in listers.into_iter().filter(Lister::is_of_capabilities) {
+        let sql = "SELECT 1 FROM finding WHERE about = ?1 AND part = 0 AND document = ?2";
+        if step.db.exists(sql, (&lister.uri, named))? {
+            let (set, uri, cause) = (lister.uri.clone(), named.clone(), cause.clone());
+            let found = match cause {
+                NoDocument::Nothing => Finding::NoFile { set, uri },
+                cause => Finding::NoDocument { set, uri, cause },
+            };
+            step.db.run(
+                "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3",
+                (&lister.uri, named, json(&found.identity())),
+            )?;
+            note(step, position, &lister.uri, FindingPart::Document, &found)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the sets that lack a channel because another set has one of these topics.
+pub fn without_topic(step: &Step<'_>, position: usize, free: &BTreeSet<Topic>) -> Result<Vec<Uri>> {
+    let sql = "SELECT said FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
+    let shared: Vec<String> = step.db.all(sql, step.live.sources[position].id)?;
+    let sets = shared.iter().filter_map(|said| match parse(said)? {
+        Finding::SharedTopic { set, topic } if free.contains(&topic) => Some(set),
+        _ => None,
+    });
+    Ok(sets.collect())
+}
+
+/// Tells the operator of findings and broken documents that have lasted: three examples of each kind and the number of the
+/// others, and then nothing of that kind for a while.
+pub fn report_lasting(step: &mut Step<'_>) -> Result<()> {
+    let broken = std::mem::take(&mut step.broken).into_iter();
+    let broken = broken.map(|(position, fact)| (position, "broken", 1, fact));
+    let mut found: Vec<(usize, &str, usize, Fact)> = broken.collect();
+    let mut lasting = step.db.all::<Vec<(i64, Uri, String)>>(
+        "UPDATE finding SET tell_at = NULL WHERE (about, part, what) IN (SELECT about, part, what FROM finding \
+         WHERE tell_at <= ?1 ORDER BY tell_at LIMIT ?2) RETURNING source, about, said",
+        (step.now, AT_ONCE),
+    )?;
+    lasting.sort();
+    let mut wrong = BTreeMap::new();
+    for (source, about, said) in lasting {
+        let (Some(position), Some(finding)) = (step.live.position(source), parse(&said)) else {
+            continue;
+        };
+        let plan = &step.plan.sources[position];
+        if plan.is_acknowledged(&finding) {
+            continue;
+        }
+        if finding.is_of_wrong_url() {
+            if let btree_map::Entry::Vacant(unknown) = wrong.entry(position) {
+                unknown.insert(naming::wrong_urls(step.db, plan)?);
+            }
+            let mount = plan.mount_of(&about);
+            if let Some(cause) = mount.and_then(|mount| wrong[&position].get(&mount.id)) {
+                if step.live.sources[position].wrong_urls.insert(cause.clone()) {
+                    step.facts.push(Fact::Found(cause.clone()));
+                }
+                continue;
+            }
+        }
+        let (kind, count) = (finding.kind(), finding.count());
+        found.push((position, kind, count, Fact::Found(finding)));
+    }
+    for (position, kind, count, fact) in found {
+        let told = step.live.sources[position].told.entry(kind);
+        let told = told.or_default();
+        // It is new, or its time is over.
+        if later(told.since, COUNTED_FOR) <= step.now && told.untold == 0 {
+            *told = RecentFindings {
+                since: step.now,
+                ..RecentFindings::default()
+            };
+        }
+        if told.examples < EXAMPLES && count == 1 {
+            told.examples += 1;
+            step.facts.push(fact);
+        } else {
+            told.untold += count;
+        }
+    }
+    for (source, plan) in step.live.sources.iter_mut().zip(&step.plan.sources) {
+        for (kind, told) in &mut source.told {
+            // Once, and then when their time is over.
+            let is_over = later(told.since, COUNTED_FOR) <= step.now;
+            if told.untold == 0 || told.is_summed_up && !is_over {
+                continue;
+            }
+            step.facts.push(Fact::FoundMore {
+                source: plan.name.clone(),
+                kind,
+                count: std::mem::take(&mut told.untold),
+            });
+            told.is_summed_up = true;
+            if is_over {
+                (told.since, told.examples) = (step.now, EXAMPLES);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the findings about a source. Where the `url` of a mount is wrong, that is returned instead of what follows from
+/// it.
+pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
+    let rows = db.all::<Vec<(Uri, String)>>(
+        "SELECT f.about, f.said FROM source s CROSS JOIN finding f ON f.source = s.id WHERE s.name = ?1",
+        &plan.name,
+    )?;
+    let mut all = BTreeSet::new();
+    if rows.is_empty() {
+        return Ok(all);
+    }
+    let wrong = naming::wrong_urls(db, plan)?;
+    for (about, said) in rows {
+        let mount = plan.mount_of(&about);
+        let is_cause_known = mount.is_some_and(|mount| wrong.contains_key(&mount.id));
+        all.extend(parse(&said).filter(|it| !(is_cause_known && it.is_of_wrong_url())));
+    }
+    all.extend(wrong.into_values());
+    Ok(all)
+}

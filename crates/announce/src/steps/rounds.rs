@@ -1,0 +1,281 @@
+//! Rounds: the lists of a set are compared with what was taken, and what is fresh goes to the log of its channel (C6 to C8,
+//! C11, C20, C27).
+
+use crate::changes::inventory::DeletionRules;
+use crate::changes::round::{ROUND, RoundAnswer, RoundOutcome, RoundRequest, Taken};
+use crate::event::Fact;
+use crate::finding::Finding;
+use jiff::Timestamp;
+
+use crate::state::{DocId, Result};
+use crate::steps::change_sets::{self, ChangeSet, ListKind};
+use crate::steps::channels::Channel;
+use crate::steps::findings::{self, FindingPart};
+use crate::steps::lists::{self, NextLists};
+use crate::steps::{Step, change_log, ended_lists};
+
+/// Begins the rounds that are due, of the sets of sources that are settled.
+pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
+    for position in 0..step.plan.sources.len() {
+        let source = &step.live.sources[position];
+        if !source.is_settled() {
+            continue;
+        }
+        let sql = "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2";
+        let due = step.db.all::<Vec<DocId>>(sql, (source.id, step.now))?;
+        for id in due {
+            let Some(mut set) = change_sets::load(step, id)? else {
+                continue;
+            };
+            let next_forgotten = ended_lists::forget_ended(step, position, &mut set)?;
+            // C7: entries that no other list had in time wait no more.
+            let sql =
+                "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
+            let ended_waits = step.db.change(sql, (id, step.now))?;
+            if ended_waits > 0 {
+                set.trigger_if_none(step.now);
+            }
+            let next = begin(step, position, &mut set)?;
+            let sql = "SELECT min(waits_until) FROM change_list WHERE set_id = ?1";
+            let next_wait: Option<Timestamp> = step.db.value(sql, id)?;
+            let next = next.into_iter().chain(next_forgotten).chain(next_wait);
+            set.wake = next.min();
+            set.save(step)?;
+        }
+    }
+    Ok(())
+}
+
+/// Begins the next round of a set if it is due. Returns when to look again (C20).
+fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Option<Timestamp>> {
+    let now = step.now;
+    if set.round.is_some() {
+        return Ok(None);
+    }
+    let is_deletion_due = set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= now);
+    if set.triggers.is_none() && !is_deletion_due {
+        return Ok(set.missing_until);
+    }
+    let Some(channel) = set.next_channel(step)? else {
+        set.skip(now);
+        return Ok(set.triggers.map(|_| now));
+    };
+    let kind = lists::next_list_kind(step, set)?;
+    let window = &step.plan.window;
+    let due = set.due_at(kind, window).unwrap_or(now);
+    if due > now {
+        return Ok(Some(due));
+    }
+    let plan = &step.plan.sources[position];
+    if set.learned.is_none()
+        && let Some(next) = set.next_recheck(plan.broken_after, now)
+        && lists::has_unreadable_member(step, set.id)?
+    {
+        return Ok(Some(next));
+    }
+    if kind == ListKind::ChangeLists && set.forget_inventory(step)? {
+        let uri = step.db.uri_of(set.id)?;
+        findings::replace(step, position, &uri, FindingPart::Entries, Vec::new())?;
+    }
+    set.is_partial = false;
+    let next = match kind {
+        ListKind::ResourceLists => lists::next_inventory(step, set)?,
+        ListKind::ChangeLists => lists::next_change_lists(step, set)?,
+    };
+    let (lists, beyond) = match next {
+        NextLists::None => {
+            set.skip(now);
+            // If a channel that retired had its last changes, the one after it may be told now.
+            let again = set.triggers.map(|_| now);
+            return Ok(again.or(set.missing_until));
+        }
+        NextLists::Later => return Ok(set.due_at(kind, window)),
+        NextLists::Read { lists, beyond } => (lists, beyond),
+    };
+    if (set.learned, kind) == (Some(ListKind::ChangeLists), ListKind::ResourceLists) {
+        // C27: their present contents count as taken.
+        for list in &lists {
+            lists::learn(step, set.id, list.id)?;
+        }
+        set.learned = Some(ListKind::ResourceLists);
+    }
+    step.live.last_round += 1;
+    set.round = Some(step.live.last_round);
+    (set.triggers, set.not_before) = (None, None);
+    step.take.push(RoundRequest {
+        set: step.db.uri_of(set.id)?,
+        round: step.live.last_round,
+        after: set.last_round,
+        at: step.wall,
+        lists,
+        watch: ended_lists::watched_time(step, position, set, kind)?,
+        limit: ROUND,
+        beyond,
+        told_until: change_log::told_until(step, channel.id)?,
+        inventory: (kind == ListKind::ResourceLists).then_some(DeletionRules {
+            mass_deletion: plan.mass_deletion,
+            accepted: set.accepted,
+        }),
+    });
+    Ok(None)
+}
+
+/// Ends a round with what it found.
+pub fn end(step: &mut Step<'_>, answer: RoundAnswer) -> Result<()> {
+    let now = step.now;
+    let id = step.db.id_of(&answer.set)?;
+    let set = id.map(|id| change_sets::load(step, id)).transpose()?;
+    let Some(mut set) = set.flatten() else {
+        return Ok(());
+    };
+    let Some(position) = step.live.position(set.source) else {
+        return Ok(());
+    };
+    set.last_round = None;
+    if set.round.take_if(|round| *round == answer.round).is_none() {
+        return set.save(step);
+    }
+    set.wake = Some(now);
+    let Some(channel) = set.next_channel(step)? else {
+        set.skip(now);
+        return set.save(step);
+    };
+    let reason = match answer.outcome {
+        RoundOutcome::Taken(taken) => {
+            (set.last_round, set.delays) = (Some(answer.round), 0);
+            save_round(step, position, &mut set, &channel, *taken)?;
+            return set.save(step);
+        }
+        RoundOutcome::Stale(stale) => {
+            let reported = lists::note_stale(step, &mut set, stale)?;
+            reported.first().map(|list| {
+                format!("{list} changes whenever it is read, or is not the version that was seen")
+            })
+        }
+        RoundOutcome::Unreadable(stale, reason) => {
+            // Lists that could not be read were not seen either.
+            set.watched_since = None;
+            lists::note_stale(step, &mut set, stale)?;
+            Some(reason)
+        }
+        RoundOutcome::Failed(reason) => {
+            set.watched_since = None;
+            Some(reason)
+        }
+    };
+    // It is repeated for the version that was seen meanwhile, or else after a while.
+    if set.triggers.is_none() {
+        set.delay(now);
+    }
+    if reason.is_some() {
+        let topic = channel.topic;
+        step.facts.push(Fact::NotTaken { topic, reason });
+    }
+    set.save(step)
+}
+
+/// Saves what a round took, and cuts what is fresh into notifications on a channel.
+fn save_round(
+    step: &mut Step<'_>,
+    position: usize,
+    set: &mut ChangeSet,
+    channel: &Channel,
+    mut taken: Taken,
+) -> Result<()> {
+    let now = step.now;
+    let is_inventory = taken.missing.is_some();
+    let mut is_learned = false;
+    if set.learned.is_none() {
+        let latest = taken.lists.iter().filter_map(|list| list.latest).max();
+        set.learned_until = set.learned_until.max(latest);
+        // Large inventories are learned in several rounds.
+        is_learned = !(set.is_partial || is_inventory && taken.has_more);
+        if is_learned {
+            set.learned = Some(if is_inventory {
+                ListKind::ResourceLists
+            } else {
+                ListKind::ChangeLists
+            });
+        }
+    }
+    let has_more = taken.has_more || set.learned.is_none();
+    if is_inventory {
+        lists::forget_other_lists(step, set.id, &taken.lists)?;
+    }
+    for list in &taken.lists {
+        // Of one that is still learned only that it is there.
+        let is_unfinished = is_inventory && has_more;
+        lists::take(step, set, list, is_unfinished)?;
+    }
+    save_keys(step, set.id, &taken)?;
+    set.must_take_others = false;
+    if has_more {
+        set.hurry(now);
+    } else if set.triggers.is_none()
+        && let Some(next) = lists::next_stale(step, set.id)?
+    {
+        set.delay_until(next, now);
+    }
+    if !set.is_hurried() {
+        set.end_retirement(now);
+    }
+    for list in taken.lists.iter().filter(|list| list.untold > 0) {
+        step.facts.push(Fact::ArchivedUntold {
+            topic: channel.topic.clone(),
+            list: list.version.list.clone(),
+            count: list.untold,
+        });
+    }
+    if let Some(missing) = taken.missing {
+        (set.missing, set.missing_until) = (missing.missing, missing.next);
+        set.accepted.take_if(|_| !taken.has_more);
+        let uri = step.db.uri_of(set.id)?;
+        let finding = missing.is_suspended.then(|| Finding::MissingResources {
+            set: uri.clone(),
+            source: step.plan.sources[position].name.clone(),
+            missing: missing.missing,
+            of: missing.of,
+        });
+        let findings = finding.into_iter().collect();
+        findings::replace(step, position, &uri, FindingPart::Entries, findings)?;
+    }
+    if is_learned {
+        change_log::begin_interval(step, channel, set)?;
+    }
+    if !taken.changes.is_empty() {
+        change_log::cut(step, channel, &mut taken)?;
+    }
+    for list in &taken.lists {
+        lists::note_entry_findings(step, position, set.id, list)?;
+    }
+    Ok(())
+}
+
+fn save_keys(step: &Step<'_>, set: DocId, taken: &Taken) -> Result<()> {
+    for ((list, first), row) in &taken.keys {
+        let id = step.db.row_of(list)?;
+        let Some(row) = row else {
+            let sql = "DELETE FROM change_key WHERE set_id = ?1 AND list = ?2 AND first = ?3";
+            step.db.run(sql, (set, id, first))?;
+            continue;
+        };
+        step.db.run(
+            "INSERT INTO change_key VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (set_id, list, first) DO UPDATE SET \
+             keys = excluded.keys, vanished = excluded.vanished",
+            (set, id, first, &row.bytes[..], row.vanished),
+        )?;
+    }
+    for (resource, row) in &taken.inventory {
+        let Some(row) = row else {
+            let sql = "DELETE FROM inventory WHERE set_id = ?1 AND resource = ?2";
+            step.db.run(sql, (set, resource.0))?;
+            continue;
+        };
+        step.db.run(
+            "INSERT INTO inventory VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (set_id, resource) DO UPDATE SET \
+             state = excluded.state, uri = excluded.uri, missing = excluded.missing",
+            (set, resource.0, row.state.0, &*row.uri, row.missing),
+        )?;
+    }
+    Ok(())
+}

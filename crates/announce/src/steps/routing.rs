@@ -1,0 +1,154 @@
+//! The channels that sets should have: what is configured, what they advertise, and what is left of it (R8, R9).
+
+use std::collections::BTreeSet;
+
+use crate::finding::Finding;
+use crate::plan::Plan;
+use crate::topic::{default_topics, problem};
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Topic, Uri};
+
+use crate::state::{DocId, Result};
+use crate::steps::findings::{self, FindingPart};
+use crate::steps::{Step, channels, owed};
+
+/// Brings the channels of sets in line with what is advertised.
+pub fn route(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Result<()> {
+    let mut taken = BTreeSet::new();
+    let mut all_desired = Vec::new();
+    for set in sets {
+        let uri = step.db.uri_of(*set)?;
+        let mut findings = Vec::new();
+        for kind in ChannelKind::ALL {
+            let of = (*set, &uri);
+            let desired = available(step, position, of, kind, &taken, &mut findings)?;
+            taken.extend(desired.as_ref().map(|(topic, _)| topic.clone()));
+            all_desired.push((*set, uri.clone(), kind, desired));
+        }
+        findings::replace(step, position, &uri, FindingPart::Channel, findings)?;
+    }
+    for kind in ChannelKind::ALL {
+        let of_kind = || all_desired.iter().filter(|(.., of, _)| *of == kind);
+        for (set, .., desired) in of_kind() {
+            let live = channels::live_of_set(step, *set, kind)?;
+            let topic = desired.as_ref().map(|(topic, _)| topic);
+            if let Some(channel) = live.filter(|channel| Some(&channel.topic) != topic) {
+                channels::retire(step, &channel)?;
+            }
+        }
+        for (set, uri, _, desired) in of_kind() {
+            if let Some(desired) = desired {
+                channels::open(step, position, (*set, uri), kind, desired)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the topic and the hubs of the channel that a set should have, if its topic is not taken (R8, R9).
+fn available(
+    step: &Step<'_>,
+    position: usize,
+    (set, uri): (DocId, &Uri),
+    kind: ChannelKind,
+    taken: &BTreeSet<Topic>,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<(Topic, Vec<Hub>)>> {
+    if !owed::is_a_set(step, step.live.sources[position].id, set)? {
+        return Ok(None);
+    }
+    let (plan, source) = (step.plan, &step.plan.sources[position]);
+    let mut entries = plan.channels.iter().rev();
+    let configured = entries.find(|it| it.capability_list == *uri && it.kind == kind);
+    let sql = "SELECT topic FROM channel WHERE set_id = ?1 AND kind = ?2";
+    let had: Vec<Topic> = step.db.all(sql, (set, kind))?;
+    let default = default_topics(plan, source, uri, kind).map(|[topic, other]| {
+        let keeps_other = had.contains(&other) && !had.contains(&topic);
+        if keeps_other { other } else { topic }
+    });
+    let sql =
+        "SELECT topic, hubs FROM advertised WHERE document = ?1 AND kind = ?2 ORDER BY position";
+    let advertised: Vec<(Topic, String)> = if configured.is_none() {
+        step.db.all(sql, (set, kind))?
+    } else {
+        Vec::new()
+    };
+    if advertised.len() > 1 {
+        findings.push(Finding::SeveralChannels { set: uri.clone() });
+    }
+    let desired = if let Some(entry) = configured {
+        let problem = problem(plan, source, uri, &entry.topic);
+        findings.extend(problem.filter(|problem| !problem.mutes()));
+        Some((entry.topic.clone(), entry.hubs.clone()))
+    } else if let Some((topic, hubs)) = advertised.into_iter().next() {
+        let problem = problem(plan, source, uri, &topic);
+        let is_mute = problem.as_ref().is_some_and(Finding::mutes);
+        findings.extend(problem);
+        let hubs: Vec<String> = serde_json::from_str(&hubs).unwrap_or_default();
+        let hubs: Vec<Hub> = hubs.into_iter().map(Hub::new).collect();
+        (!is_mute).then_some((topic, hubs))
+    } else {
+        let is_wanted = kind == ChannelKind::Framework || source.change_notifications;
+        let is_wanted = is_wanted && source.unadvertised_channels;
+        let topic = default.clone().filter(|_| is_wanted);
+        findings.extend(topic.clone().map(|topic| Finding::Unadvertised {
+            set: uri.clone(),
+            topic,
+        }));
+        topic.map(|topic| (topic, Vec::new()))
+    };
+    let brokers: Vec<Hub> = plan.brokers_of(&source.name, kind).cloned().collect();
+    if let Some((topic, named)) = desired {
+        let mut hubs = if named.is_empty() {
+            plan.hubs.iter().map(|hub| hub.hub.clone()).collect()
+        } else if configured.is_some() {
+            named
+        } else {
+            known_hubs(plan, (uri, kind), named, findings)
+        };
+        hubs.extend(brokers.iter().cloned());
+        // A configured channel takes its topic from any other.
+        let is_configured = plan.channels.iter().any(|entry| entry.topic == topic);
+        let has_other =
+            configured.is_none() && (is_configured || has_other(step, &topic, set, kind)?);
+        if !has_other && !taken.contains(&topic) {
+            return Ok(Some((topic, hubs)));
+        }
+        let set = uri.clone();
+        findings.push(Finding::SharedTopic { set, topic });
+    }
+    // F1: the topic of a channel that only brokers are told on is only a name.
+    match default.filter(|topic| !brokers.is_empty() && !taken.contains(topic)) {
+        Some(topic) if !has_other(step, &topic, set, kind)? => Ok(Some((topic, brokers))),
+        _ => Ok(None),
+    }
+}
+
+/// Returns true if another live channel has this topic: of another set, or of another kind (R8, C9).
+fn has_other(step: &Step<'_>, topic: &Topic, set: DocId, kind: ChannelKind) -> Result<bool> {
+    let holder = channels::of_topic(step.db, topic)?;
+    Ok(holder
+        .is_some_and(|channel| !channel.is_retired && (channel.set, channel.kind) != (set, kind)))
+}
+
+/// Returns those of the hubs that a Capability List advertises for a channel that are configured.
+fn known_hubs(
+    plan: &Plan,
+    (set, kind): (&Uri, ChannelKind),
+    advertised: Vec<Hub>,
+    findings: &mut Vec<Finding>,
+) -> Vec<Hub> {
+    let (hubs, foreign): (Vec<Hub>, Vec<Hub>) =
+        advertised.into_iter().partition(|hub| plan.has_hub(hub));
+    let set = set.clone();
+    if hubs.is_empty() {
+        let hubs = foreign;
+        findings.push(Finding::ForeignHubs { set, kind, hubs });
+    } else {
+        findings.extend(foreign.into_iter().map(|hub| Finding::ForeignHub {
+            set: set.clone(),
+            hub,
+        }));
+    }
+    hubs
+}

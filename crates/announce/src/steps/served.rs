@@ -1,0 +1,252 @@
+//! What topics serve: to hubs that fetch, all that they may lack (R25).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::plan::Mode;
+use crate::time::earlier;
+use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
+use resourcesync::uri::Uri;
+use websub::topics::TopicPage;
+
+use crate::state::{ChannelId, HubId, Result, columns, from_row};
+use crate::steps::channels::{Channel, active_hubs, channel, is_name_only};
+use crate::steps::cut::{AnnouncedEntries, announced, next_span, overhead, up, waiting_since};
+use crate::steps::{Step, change_log};
+
+/// Returns the hubs of a channel that fetch its topic.
+pub fn fetching_hubs(step: &Step<'_>, id: ChannelId) -> Result<Vec<HubId>> {
+    let sql = "SELECT hub FROM account WHERE channel = ?1";
+    let mut hubs: Vec<HubId> = step.db.all(sql, id)?;
+    hubs.retain(|hub| step.mode(*hub) == Some(Mode::Ping));
+    Ok(hubs)
+}
+
+pub fn add_recent_entries(step: &Step<'_>, id: ChannelId, entries: &[Entry]) -> Result<()> {
+    for entry in entries {
+        step.db.run(
+            "INSERT INTO said VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (channel, uri, change, capability) DO UPDATE SET \
+             at = excluded.at, datetime = excluded.datetime, index_uri = excluded.index_uri",
+            (id, &entry.uri, entry.change as u8, entry.capability, step.now, entry.datetime, entry.index.as_ref()),
+        )?;
+    }
+    Ok(())
+}
+
+fn recent_entries(step: &Step<'_>, id: ChannelId) -> Result<Vec<(Timestamp, Entry)>> {
+    step.db.all(
+        "SELECT at, uri, change, capability, datetime, index_uri FROM said WHERE channel = ?1 ORDER BY datetime, uri",
+        id,
+    )
+}
+
+from_row! { Entry { uri, change, capability, datetime, index } }
+
+columns! {
+    ChangeKind: |value| Ok(match value.as_i64()? {
+        0 => ChangeKind::Created,
+        1 => ChangeKind::Updated,
+        _ => ChangeKind::Deleted,
+    });
+}
+
+/// Returns the documents in flight to hubs that fetch the topic, and those of accepted pings which they have not fetched.
+fn flying(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<Uri>> {
+    let mut flying = BTreeSet::new();
+    for hub in fetching_hubs(step, id)? {
+        flying.extend(step.db.all::<Vec<Uri>>(
+            "SELECT d.uri FROM flight_entry f CROSS JOIN document d ON d.id = f.document WHERE f.channel = ?1 AND f.hub = ?2 \
+             UNION SELECT d.uri FROM unfetched u CROSS JOIN document d ON d.id = u.document WHERE u.channel = ?1 AND u.hub = ?2",
+            (id, hub),
+        )?);
+    }
+    Ok(flying)
+}
+
+/// Forgets entries that were announced before the topic's window, and those beyond the limit, unless they are on their way.
+pub fn forget_old_entries(step: &Step<'_>, id: ChannelId) -> Result<()> {
+    let owed = flying(step, id)?;
+    let oldest = earlier(step.now, step.plan.topic_window);
+    let all = recent_entries(step, id)?;
+    let is_kept = |(at, entry): &&(_, Entry)| *at >= oldest || owed.contains(&entry.uri);
+    let kept = all.iter().filter(is_kept).count();
+    let mut beyond = kept.saturating_sub(step.plan.window.max_entries);
+    for (at, entry) in &all {
+        let (is_old, is_owed) = (*at < oldest, owed.contains(&entry.uri));
+        let is_beyond = (!is_old || is_owed) && beyond > 0;
+        beyond = beyond.saturating_sub(usize::from(is_beyond));
+        if (is_old || is_beyond) && !is_owed {
+            step.db.run(
+                "DELETE FROM said WHERE channel = ?1 AND uri = ?2 AND change = ?3 AND capability = ?4",
+                (id, &entry.uri, entry.change as u8, entry.capability),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn key(entry: &Entry) -> (Uri, ChangeKind, Capability) {
+    (entry.uri.clone(), entry.change, entry.capability)
+}
+
+/// Returns the content of a topic that is fetched, and the time until which the hubs that fetch it have all.
+fn content(step: &Step<'_>, channel: &Channel) -> Result<AnnouncedEntries> {
+    let window = &step.plan.window;
+    let hubs = fetching_hubs(step, channel.id)?;
+    let max = window.max_entries;
+    let mut open: Option<Timestamp> = None;
+    let mut foretold: BTreeMap<(Uri, ChangeKind, Capability), Entry> = BTreeMap::new();
+    let mut untils = Vec::new();
+    for hub in &hubs {
+        let (announced, beyond) = announced(step, channel, *hub, Some(max))?;
+        let left = announced.iter().skip(max).filter_map(|one| one.open);
+        let waiting = waiting_since(step, channel, *hub)?;
+        open = left.chain(beyond).chain(open).chain(waiting).min();
+        let entries = announced.into_iter().take(max).flat_map(|one| one.entries);
+        foretold.extend(entries.map(|entry| (key(&entry), entry)));
+        let sql = "SELECT until FROM account WHERE channel = ?1 AND hub = ?2";
+        untils.push(step.db.value::<Option<_>>(sql, (channel.id, hub))?);
+    }
+    let mut foretold: Vec<Entry> = foretold.into_values().collect();
+    foretold.sort_by_key(|entry| entry.datetime);
+    let flying = flying(step, channel.id)?;
+    let said = recent_entries(step, channel.id)?;
+    let newest_first = said.iter().rev().map(|(_, entry)| entry);
+    let (on_their_way, before): (Vec<&Entry>, Vec<&Entry>) =
+        newest_first.partition(|entry| flying.contains(&entry.uri));
+    let room = window.max_bytes.saturating_sub(overhead(step, channel)?);
+    let by_weight = on_their_way.into_iter().chain(&foretold).chain(before);
+    let entries = as_many_as_fit(by_weight, window.max_entries, room);
+    let shown: BTreeSet<_> = entries.iter().map(key).collect();
+    let left_out = foretold.iter().filter(|entry| !shown.contains(&key(entry)));
+    let times = left_out.filter_map(|entry| entry.datetime);
+    let open = times.chain(open).min();
+    let has_all_said = said.len() < window.max_entries
+        && said.iter().all(|(_, entry)| shown.contains(&key(entry)));
+    let remembered = earlier(step.now, step.plan.topic_window);
+    let fetched: Option<Vec<Timestamp>> = untils.into_iter().collect();
+    let fetched = fetched.and_then(|untils| untils.into_iter().min());
+    Ok(AnnouncedEntries {
+        entries,
+        before: fetched.filter(|before| has_all_said && *before >= remembered),
+        open,
+        ..AnnouncedEntries::default()
+    })
+}
+
+/// Returns as many entries as a payload may have, the most important first: what is in flight, what is due, and then what
+/// was told, the newest first. In order of their datetimes.
+fn as_many_as_fit<'e>(
+    by_weight: impl Iterator<Item = &'e Entry>,
+    max: usize,
+    max_bytes: usize,
+) -> Vec<Entry> {
+    let mut entries: BTreeMap<(Uri, ChangeKind, Capability), Entry> = BTreeMap::new();
+    let mut bytes = 0;
+    for entry in by_weight {
+        let known = entries.get(&key(entry));
+        let is_news = known.is_none_or(|known| known.datetime < entry.datetime);
+        let size = bytes + entry_len(entry) - known.map_or(0, entry_len);
+        let fits = size <= max_bytes && (known.is_some() || entries.len() < max);
+        if is_news && fits {
+            bytes = size;
+            entries.insert(key(entry), entry.clone());
+        }
+    }
+    let mut entries: Vec<Entry> = entries.into_values().collect();
+    entries.sort_by(|one, other| (one.datetime, &one.uri).cmp(&(other.datetime, &other.uri)));
+    entries
+}
+
+/// Makes the body of a topic that is fetched anew.
+pub fn write_page(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+    let content = content(step, channel)?;
+    let (span, untils) = next_span(step, channel.id, content.before, content.open)?;
+    let payload = Payload {
+        up: up(step, &content.entries, channel)?,
+        from: span.from,
+        until: span.until,
+        entries: content.entries,
+    };
+    let sql = "UPDATE channel SET body = ?2, page_until = ?3, untils = coalesce(?4, untils) WHERE id = ?1";
+    let values = (channel.id, payload.render(), span.until, untils);
+    step.db.run(sql, values)
+}
+
+/// Serves what a hub that fetches is due and cannot be told yet, if its topic does not have it.
+pub fn serve_what_waits(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+    let mut is_due = false;
+    for hub in fetching_hubs(step, channel.id)? {
+        is_due |= step.db.exists(
+            "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL",
+            (channel.id, hub),
+        )?;
+    }
+    if !is_due {
+        return Ok(());
+    }
+    let entries = content(step, channel)?.entries;
+    let body = framework_body(step, channel.id, false)?;
+    let served = Payload::parse(&body).unwrap_or_default().entries;
+    let moment = |entry: &Entry| entry.datetime.map(|at| at.as_millisecond());
+    let alike = |(one, other): (&Entry, &Entry)| {
+        key(one) == key(other) && moment(one) == moment(other) && one.index == other.index
+    };
+    if entries.len() != served.len() || !entries.iter().zip(&served).all(alike) {
+        write_page(step, channel)?;
+        step.serve.insert(channel.id);
+    }
+    Ok(())
+}
+
+/// Returns true if what a topic serves lacks an entry of a notification.
+pub fn lacks(served: &[u8], flying: &[u8]) -> bool {
+    let keys = |body| -> BTreeSet<_> {
+        let payload = Payload::parse(body).unwrap_or_default();
+        payload.entries.iter().map(key).collect()
+    };
+    !keys(flying).is_subset(&keys(served))
+}
+
+/// Returns what a topic serves; nothing if it is only a name for brokers.
+pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
+    let Some(channel) = channel(step, id)? else {
+        return Ok(None);
+    };
+    if is_name_only(step.db, step.plan, step.live, &channel)? {
+        return Ok(None);
+    }
+    let is_pinged = !fetching_hubs(step, id)?.is_empty();
+    let body = match channel.kind {
+        ChannelKind::Framework => framework_body(step, id, is_pinged)?,
+        ChannelKind::Change => change_log::topic_body(step, id)?,
+    };
+    let mut hubs = Vec::new();
+    for hub in active_hubs(step.db, id)? {
+        if step.mode(hub) != Some(Mode::Broker) {
+            hubs.push(step.hub_uri(hub)?);
+        }
+    }
+    hubs.sort();
+    Ok(Some(TopicPage {
+        topic: channel.topic,
+        capability_list: channel.set_uri,
+        hubs,
+        body,
+        report_fetches: is_pinged,
+    }))
+}
+
+fn framework_body(step: &Step<'_>, id: ChannelId, is_pinged: bool) -> Result<Arc<[u8]>> {
+    let sql = "SELECT body FROM channel WHERE id = ?1";
+    let body: Arc<[u8]> = step.db.value(sql, id)?;
+    // R25: some hubs never fetch an empty topic again.
+    Ok(if body.is_empty() && is_pinged {
+        Payload::default().render().into()
+    } else {
+        body
+    })
+}
