@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 /// The command by which the README starts the program from source.
-pub const CARGO: &str = "cargo run --release --";
+pub const CARGO: &str = "cargo run --";
 
 pub struct Page {
     /// Path from the root of the repository.

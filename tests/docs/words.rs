@@ -45,7 +45,8 @@ fn code(page: &Page) -> Vec<Code> {
     let blocks = page.blocks.iter().filter(|block| block.language == "sh");
     let typed = blocks.flat_map(|block| {
         // A line that ends in a backslash goes on in the next one.
-        let text = block.text.replace("\\\n", " ").replace(CARGO, "rsnotify");
+        let text = block.text.replace("\\\n", " ").replace(" --release", "");
+        let text = text.replace(CARGO, "rsnotify");
         let lines = text.lines().map(|line| Code {
             line: block.line,
             text: line.to_owned(),
