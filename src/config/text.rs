@@ -162,7 +162,7 @@ impl TextValue for IpNet {
     const PATTERN: &'static str = "^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$";
 
     fn read(text: &str) -> Result<IpNet, String> {
-        parse_network(text).map_err(|error| error.to_string())
+        parse_network(text)
     }
 
     fn write(&self) -> String {

@@ -125,11 +125,6 @@ pub struct SubscriptionList {
     pub more: usize,
 }
 
-/// An error for a name that identifies no single subscription, with names that exist.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SubscriptionNameError(String);
-
 impl Subscriptions {
     /// Returns the status without the counters.
     pub fn status(&self, now: Timestamp) -> HubStatus {
@@ -172,21 +167,21 @@ impl Subscriptions {
     ///
     /// # Errors
     ///
-    /// If there is none, or several; with names that exist.
+    /// In an operator's words, if there is none, or several; with names that exist.
     pub fn find(
         &self,
         callback: &str,
         topic: Option<&str>,
         now: Timestamp,
         seq_after: SeqAfter<'_>,
-    ) -> Result<(SubscriptionKey, SubscriptionView), SubscriptionNameError> {
+    ) -> Result<(SubscriptionKey, SubscriptionView), String> {
         let of_callback = self.live(now).filter(|live| live.has_name(callback));
         let of_callback: Vec<LiveSubscription<'_>> = of_callback.collect();
         let is_on_topic =
             |live: &&LiveSubscription<'_>| topic.is_none_or(|topic| live.topic.as_str() == topic);
         let found: Vec<LiveSubscription<'_>> =
             of_callback.iter().filter(is_on_topic).copied().collect();
-        let error = match (&found[..], topic) {
+        Err(match (&found[..], topic) {
             ([live], _) => return Ok((live.key(), live.view(seq_after))),
             _ if of_callback.is_empty() => {
                 let known = suggestions(self.live(now).collect());
@@ -200,8 +195,7 @@ impl Subscriptions {
                 "\"{callback}\" may be one of several; name the callback as shown here, then the topic: {}",
                 suggestions(found)
             ),
-        };
-        Err(SubscriptionNameError(error))
+        })
     }
 
     fn live(&self, now: Timestamp) -> impl Iterator<Item = LiveSubscription<'_>> {
