@@ -124,6 +124,7 @@ impl<'a> DaemonClient<'a> {
         })
     }
 
+    /// Warns if the configuration file is invalid: the daemon then runs with an earlier one.
     fn warn_of_configuration(&self) {
         let loaded = if HubConfig::is_at(self.file, &self.overrides) {
             HubConfig::load(self.file, &self.overrides).map(|_| ())

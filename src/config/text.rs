@@ -205,6 +205,7 @@ impl TextValue for HubProxy {
 #[serde(try_from = "Number")]
 pub struct Size(pub u32);
 
+/// A size as it may be written.
 #[derive(Deserialize, JsonSchema)]
 #[serde(
     untagged,

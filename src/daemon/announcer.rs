@@ -67,7 +67,7 @@ pub type RunInput = Input<SourceInput>;
 /// The parts of the loop of `rsnotify run`.
 pub type RunParts = LoopParts<SourceInput>;
 
-/// The engine, and the parts that act for it.
+/// The role of `rsnotify run`: the engine, and the parts that act for it.
 pub struct Announcer {
     engine: Engine,
     trees: WatchedTrees,

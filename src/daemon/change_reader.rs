@@ -69,7 +69,7 @@ type TakenCallback = dyn Fn(RoundAnswer, RoundRequest, Duration) + Send + Sync;
 /// The time after which a job no longer keeps the others waiting: a file may hang, as on a dead network file system.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A queue of requests to the thread.
+/// A queue of requests to the thread that reads Change Lists.
 pub(super) struct ChangeReader {
     jobs: Option<Sender<ReadJob>>,
     answer: Arc<TakenCallback>,

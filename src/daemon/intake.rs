@@ -55,7 +55,7 @@ pub enum IntakeInput {
 /// The parts of the loop of `rsnotify hub`.
 pub type HubParts = LoopParts<IntakeInput>;
 
-/// The hub for many Sources, and its publications of this step.
+/// The role of `rsnotify hub`: takes in publications of many Sources, and saves and relays those of a step.
 pub struct Intake {
     connection: Connection,
     hub: Arc<PublicHub>,

@@ -59,7 +59,7 @@ pub fn span(
 }
 
 impl NotificationSpan {
-    /// Dates what was found late after the time that the notification before spoke for.
+    /// Sets the datetimes of entries that were found late, just after the time that the notification before spoke for.
     pub fn fit(&self, entries: &mut [Entry]) {
         let Some(earliest) = self.from.map(|from| later(from, MILLISECOND)) else {
             return;

@@ -46,6 +46,7 @@ pub struct Memory {
     undated: KeySet,
 }
 
+/// The key of a change that was handed over, kept until its time is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct EdgeKey {
     key: ReceivedKey,

@@ -15,6 +15,7 @@ pub(crate) struct Markup<'a> {
     pub(crate) error: Option<(usize, String)>,
 }
 
+/// The kind of what begins with `<!` or `<?`.
 #[derive(Debug)]
 pub(crate) enum MarkupKind<'a> {
     /// A comment or processing instruction.

@@ -14,6 +14,7 @@ const MAX_CHANNELS: usize = 20;
 const MAX_ALERTS: usize = 20;
 const MAX_WAITING: usize = 20;
 
+/// The status page, which leads to the others.
 #[derive(Template)]
 #[template(path = "status.html")]
 pub struct Overview<'a> {

@@ -125,6 +125,7 @@ impl Status {
     }
 }
 
+/// Returns the failures, those of one hub for one reason together.
 fn grouped_failures<'a>(views: impl Iterator<Item = &'a HubView>) -> Vec<HubTrouble<'a>> {
     let mut troubles: Vec<HubTrouble<'a>> = Vec::new();
     for view in views.filter(|view| view.state.is_trouble()) {

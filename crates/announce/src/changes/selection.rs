@@ -18,7 +18,7 @@ use crate::changes::selection::fresh_entries::FreshEntries;
 use crate::changes::selection::selected_list::{SelectedList, is_ahead};
 use crate::changes::taken_keys::{KeyChanges, KeyRow, TakenKeys, appended};
 
-/// Result of a comparison.
+/// The earliest fresh entries of a comparison, kept between the rounds that take them.
 #[derive(Debug)]
 pub struct Selection {
     /// The last round that took of it.

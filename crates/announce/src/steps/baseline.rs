@@ -25,7 +25,7 @@ pub struct Baseline {
     pub has_other_clock: bool,
 }
 
-/// The candidates of the last complete sweep.
+/// The part of a mount that its last complete sweep looked at.
 #[derive(Debug, Clone)]
 pub struct SweepScope {
     pub candidates: CandidateGlobs,

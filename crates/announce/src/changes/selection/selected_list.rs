@@ -11,7 +11,7 @@ use crate::changes::fresh::UntakenEntry;
 use crate::changes::round::{AHEAD, LeftEntries, ListToRead, TakenList};
 use crate::time::later;
 
-/// One version of a list.
+/// One version of a list, as far as the selection has its entries.
 #[derive(Debug)]
 pub struct SelectedList {
     /// The part of the file with its entries.

@@ -45,7 +45,7 @@ pub struct RelayReader {
     reading: tokio::sync::Mutex<()>,
 }
 
-/// A notification that is being delivered.
+/// A notification that is being delivered; parts of a long body are read while they are sent.
 #[derive(Debug)]
 pub struct LoadedRelay {
     /// The notification without the rest of its body.
