@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -322,7 +322,13 @@ impl Daemon {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+        if signal == Signal::STOP {
+            // Until the last thread has stopped.
+            let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+            waitid(WaitId::Pid(pid), stopped).unwrap();
+        }
     }
 }
 
