@@ -325,18 +325,12 @@ mod tests {
                 "it has no root-level rs:md with capability \"framework-notification\" or \"change-notification\"",
             ),
             (
-                "framework-",
-                "change-",
+                "urlset",
+                "sitemapindex",
                 "its root element is not urlset of the sitemap namespace",
             ),
         ] {
-            let text = text.replace(from, to).replace(
-                "urlset",
-                match to {
-                    "change-" => "sitemapindex",
-                    _ => "urlset",
-                },
-            );
+            let text = text.replace(from, to);
             let error = Notification::parse(text.as_bytes()).unwrap_err();
             assert_eq!(error.to_string(), message);
         }
@@ -361,10 +355,6 @@ mod tests {
             };
             assert_eq!(time_span(text), Some((time(start), time(end))), "{text}");
         }
-    }
-
-    #[test]
-    fn other_texts_stand_for_no_time() {
         for text in ["", "soon", "2026-13", "99999-01-01", "10:05:07", "äöüß"] {
             assert_eq!(time_span(text), None, "{text}");
         }
