@@ -94,13 +94,9 @@ mod tests {
     #[test]
     fn a_refused_callback_is_reported_with_the_keys_that_allow_it() {
         for rejection in [Rejection::Port, Rejection::Address] {
-            let told = Failure::from(refused(403, &format!("{rejection} ")));
-            let told = told.reason;
-            for words in [
-                "callback_ports",
-                "allow_callback_networks = [",
-                &rejection.to_string(),
-            ] {
+            let rejection = rejection.to_string();
+            let told = Failure::from(refused(403, &format!("{rejection} "))).reason;
+            for words in ["callback_ports", "allow_callback_networks = [", &rejection] {
                 assert!(told.contains(words), "{told}");
             }
         }

@@ -488,30 +488,20 @@ mod tests {
     #[test]
     fn it_ends_only_if_every_first_request_fails() {
         let reporter = Reporter::start(false).unwrap();
-        let two = || PendingFirstRequests {
-            left: 2,
-            ..PendingFirstRequests::default()
+        let decided = |outcomes: Vec<Result<(), FirstFailure>>| {
+            let mut undecided = PendingFirstRequests {
+                left: 2,
+                ..PendingFirstRequests::default()
+            };
+            let decisions = outcomes.into_iter();
+            let decisions = decisions.map(|outcome| undecided.decided(outcome, &reporter));
+            Vec::from_iter(decisions.map(|failure| failure.map(|failure| failure.kind)))
         };
-        let mut undecided = two();
-        assert!(
-            undecided
-                .decided(failed(FailureKind::Refused), &reporter)
-                .is_none()
-        );
-        let failure = undecided
-            .decided(failed(FailureKind::Temporary), &reporter)
-            .unwrap();
-        assert_eq!(failure.kind, FailureKind::Refused);
-
-        let mut undecided = two();
-        assert!(
-            undecided
-                .decided(failed(FailureKind::Refused), &reporter)
-                .is_none()
-        );
-        assert!(undecided.decided(Ok(()), &reporter).is_none());
-        // After a denial, for example.
-        assert!(undecided.decided(Ok(()), &reporter).is_none());
+        let refused = || failed(FailureKind::Refused);
+        let both = vec![refused(), failed(FailureKind::Temporary)];
+        assert_eq!(decided(both), [None, Some(FailureKind::Refused)]);
+        // A later success may come after a denial, for example.
+        assert_eq!(decided(vec![refused(), Ok(()), Ok(())]), [None; 3]);
     }
 
     #[test]

@@ -117,6 +117,7 @@ impl<'a> MissedSelection<'a> {
 #[cfg(test)]
 mod tests {
     use resourcesync::channel_kind::ChannelKind;
+    use rstest::rstest;
 
     use super::{Memory, MissedSelection, NextNotification, ReceivedKey, Timestamp};
     use crate::change_key::tests::changes;
@@ -165,38 +166,27 @@ mod tests {
         missed.map(|(loc, _)| loc).collect()
     }
 
-    #[test]
-    fn what_is_later_comes_in_order_of_time() {
-        let lists = [
-            "a 09:00:00, d 10:04:00, b 10:02:00",
-            "c 10:03:00, a 10:01:00",
-        ];
-        assert_eq!(missed(None, &lists), ["a", "b", "c", "d"]);
+    #[rstest]
+    #[case::in_order_of_time(None, &["a 09:00:00, d 10:04:00, b 10:02:00", "c 10:03:00, a 10:01:00"], "a b c d")]
+    #[case::without_what_the_next_has(NEXT, &["a 10:01:00, b 10:02:00, c 10:02:01"], "a b")]
+    #[case::copied_to_another_list(None, &["a 10:01:00, a 10:01:00", "a 10:01:00, b 10:02:00"], "a a b")]
+    #[case::without_a_time_in_place_or_last(None, &["x, a 10:01:00, b, c 10:03:00", "d 10:02:00"], "a b d c x")]
+    #[case::a_time_in_the_future_says_nothing(NEXT, &["a 2027-01-01T00:00:00, b 10:01:00"], "b a")]
+    fn missed_changes_are_in_order(
+        #[case] before: Option<&str>,
+        #[case] lists: &[&str],
+        #[case] want: &str,
+    ) {
+        assert_eq!(missed(before, lists).join(" "), want);
     }
 
-    #[test]
-    fn what_the_next_notification_has_is_left_to_it() {
-        let lists = ["a 10:01:00, b 10:02:00, c 10:02:01"];
-        let before = Some("2026-11-20T10:02:00Z");
-        assert_eq!(missed(before, &lists), ["a", "b"]);
-    }
-
-    #[test]
-    fn a_change_that_was_copied_to_another_list_is_one() {
-        let lists = ["a 10:01:00, a 10:01:00", "a 10:01:00, b 10:02:00"];
-        assert_eq!(missed(None, &lists), ["a", "a", "b"]);
-    }
-
-    #[test]
-    fn changes_without_a_time_stay_where_they_are_or_come_last() {
-        let lists = ["x, a 10:01:00, b, c 10:03:00", "d 10:02:00"];
-        assert_eq!(missed(None, &lists), ["a", "b", "d", "c", "x"]);
-    }
+    /// The beginning of the notification that follows.
+    const NEXT: Option<&str> = Some("2026-11-20T10:02:00Z");
 
     #[test]
     fn a_change_without_a_time_is_missed_wherever_it_stands() {
         for list in ["a 09:00:00, b", "a 10:00:00, b", "b, a 09:00:00"] {
-            let missed = missed(Some("2026-11-20T10:02:00Z"), &[list]);
+            let missed = missed(NEXT, &[list]);
             assert!(missed.contains(&"b".to_owned()), "{list}");
         }
         let after = |told: &str, list: &str| {
@@ -217,12 +207,5 @@ mod tests {
         let a = || ("a".to_owned(), false);
         assert_eq!(missed("c 10:03:00, b"), [a()]);
         assert_eq!(missed("c 10:03:00"), [a(), ("b".to_owned(), true)]);
-    }
-
-    #[test]
-    fn a_time_in_the_future_says_nothing() {
-        let lists = ["a 2027-01-01T00:00:00, b 10:01:00"];
-        let before = Some("2026-11-20T10:02:00Z");
-        assert_eq!(missed(before, &lists), ["b", "a"]);
     }
 }

@@ -300,10 +300,8 @@ mod tests {
         let path = directory.path().join("listen.json");
         let first = ListenState::load(Some(&path)).unwrap();
         let error = ListenState::load(Some(&path)).unwrap_err().to_string();
-        assert!(
-            error.ends_with("/listen.json is used by another listen"),
-            "{error}"
-        );
+        let is_named = error.ends_with("/listen.json is used by another listen");
+        assert!(is_named, "{error}");
         drop(first);
         ListenState::load(Some(&path)).unwrap();
     }

@@ -358,9 +358,8 @@ mod tests {
             let decoder = Decoder::default();
             let mut broker = Broker { stream, decoder };
             broker.frame().await;
-            broker
-                .write(&Frame::new("CONNECTED").with("version", "1.2"))
-                .await;
+            let connected = Frame::new("CONNECTED").with("version", "1.2");
+            broker.write(&connected).await;
             broker
         }
 
@@ -378,6 +377,11 @@ mod tests {
 
         async fn write(&mut self, frame: &Frame) {
             self.stream.write_all(&frame.encode()).await.unwrap();
+        }
+
+        async fn receipt(&mut self, id: &str) {
+            self.write(&Frame::new("RECEIPT").with("receipt-id", id))
+                .await;
         }
 
         /// Reads until the `COMMIT` of a transaction. Returns the ids of its receipts.
@@ -435,21 +439,15 @@ mod tests {
             let last = silent.pop().unwrap();
             for id in slow {
                 sleep(timeout / 4).await;
-                broker
-                    .write(&Frame::new("RECEIPT").with("receipt-id", id))
-                    .await;
+                broker.receipt(&id).await;
             }
             // Neither heart-beats nor other frames are progress, nor is what is written after it.
             loop {
                 broker.stream.write_all(b"\n").await.unwrap();
-                broker
-                    .write(&Frame::new("RECEIPT").with("receipt-id", &last))
-                    .await;
+                broker.receipt(&last).await;
                 later.send(request(1, Vec::new()).0).ok().unwrap();
                 for id in broker.transaction().await {
-                    broker
-                        .write(&Frame::new("RECEIPT").with("receipt-id", id))
-                        .await;
+                    broker.receipt(&id).await;
                 }
                 sleep(timeout / 4).await;
             }
@@ -480,9 +478,7 @@ mod tests {
                 sleep(Duration::from_millis(30)).await;
             }
             for id in ["1-0", "1-1"] {
-                broker
-                    .write(&Frame::new("RECEIPT").with("receipt-id", id))
-                    .await;
+                broker.receipt(id).await;
             }
             std::future::pending::<()>().await;
         };

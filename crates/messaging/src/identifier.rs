@@ -163,90 +163,76 @@ mod tests {
         }
     }
 
+    /// Returns the rows of a table, whose cells are separated by spaces.
+    fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+        let rows = table.trim().lines().map(str::split_whitespace);
+        rows.map(|row| Vec::from_iter(row).try_into().unwrap())
+    }
+
     #[test]
     fn repository_identifiers_have_the_path_of_the_repository() {
-        for (uri, want) in [
-            (
-                "http://e.org:8080/fedora/objects/demo:1",
-                "info:fedora/demo:1",
-            ),
-            (
-                "http://e.org:8080/fedora/objects/demo:1/datastreams/DC/content?asOfDateTime=2026",
-                "info:fedora/demo:1/DC",
-            ),
-            (
-                "http://e.org/fcrepo/rest/books/1/page",
-                "info:fedora/books/1/page",
-            ),
-            ("https://e.org/books/1/", "info:fedora/books/1"),
-            (
-                "http://e.org/rest/museum/objects/7",
-                "info:fedora/museum/objects/7",
-            ),
-            (
-                "http://e.org/fedora/objects/a/content",
-                "info:fedora/a/content",
-            ),
-            ("https://e.org/view?id=1", "info:fedora/view?id=1"),
-            ("https://e.org/", "info:fedora/"),
-            ("https://e.org", "info:fedora/"),
-            ("info:fedora/demo:1", "info:fedora/demo:1"),
-            ("urn:uuid:1", "urn:uuid:1"),
-            ("hdl:1/a", "hdl:1/a"),
-            (
-                "urn:x?u=http://e.org/objects/a:1",
-                "urn:x?u=http://e.org/objects/a:1",
-            ),
-            ("urn:a:http://h", "urn:a:http://h"),
-        ] {
+        for [uri, want] in rows(
+            "
+            http://e.org:8080/fedora/objects/demo:1 info:fedora/demo:1
+            http://e.org:8080/fedora/objects/demo:1/datastreams/DC/content?asOfDateTime=2026 info:fedora/demo:1/DC
+            http://e.org/fcrepo/rest/books/1/page info:fedora/books/1/page
+            https://e.org/books/1/ info:fedora/books/1
+            http://e.org/rest/museum/objects/7 info:fedora/museum/objects/7
+            http://e.org/fedora/objects/a/content info:fedora/a/content
+            https://e.org/view?id=1 info:fedora/view?id=1
+            https://e.org/ info:fedora/
+            https://e.org info:fedora/
+            info:fedora/demo:1 info:fedora/demo:1
+            urn:uuid:1 urn:uuid:1
+            hdl:1/a hdl:1/a
+            urn:x?u=http://e.org/objects/a:1 urn:x?u=http://e.org/objects/a:1
+            urn:a:http://h urn:a:http://h
+            ",
+        ) {
             assert_eq!(Identifiers::InfoFedora.of(uri), want);
             assert_eq!(Identifiers::Uri.of(uri), uri);
         }
     }
 
+    fn relocated(from: &str, uri: &str) -> String {
+        let end = if from.ends_with('/') { "/" } else { "" };
+        let (from, to) = (from.to_owned(), format!("https://repo.example.org{end}"));
+        LocationRewrite { from, to }.of(uri)
+    }
+
     #[test]
     fn content_is_relocated_by_whole_segments_of_equal_uris() {
-        for (from, uri, want) in [
-            ("http://fedora:8080/", "http://fedora:8080/a?b", "/a?b"),
-            (
-                "http://fedora/rest/",
-                "http://fedora/rest/a%3Bb%2B#c",
-                "/a%3Bb%2B#c",
-            ),
-            ("http://fedora:8080/", "HTTP://Fedora:8080/%7ea", "/~a"),
-            ("HTTP://Fedora:80", "http://fedora/a", "/a"),
-            ("http://fedora", "http://fedora", "/"),
-            ("http://fedora/r%65st", "http://fedora/rest/1", "/1"),
-            ("http://fedora/rest", "http://fedora/rest?v=1", "?v=1"),
-            ("http://fedora/get?id=", "http://fedora/get?id=7", "7"),
-            (
-                "http://fedora/get?id=7",
-                "http://fedora/get?id=7&v=1",
-                "&v=1",
-            ),
-            ("urn:uuid:", "URN:uuid:1", "1"),
-        ] {
-            let to = "https://repo.example.org".to_owned();
-            let from = from.to_owned();
-            let to = if from.ends_with('/') { to + "/" } else { to };
-            let relocation = LocationRewrite { from, to };
-            let got = relocation.of(uri);
-            assert_eq!(got, format!("https://repo.example.org{want}"), "{uri}");
+        for [from, uri, want] in rows(
+            "
+            http://fedora:8080/ http://fedora:8080/a?b /a?b
+            http://fedora/rest/ http://fedora/rest/a%3Bb%2B#c /a%3Bb%2B#c
+            http://fedora:8080/ HTTP://Fedora:8080/%7ea /~a
+            HTTP://Fedora:80 http://fedora/a /a
+            http://fedora http://fedora /
+            http://fedora/r%65st http://fedora/rest/1 /1
+            http://fedora/rest http://fedora/rest?v=1 ?v=1
+            http://fedora/get?id= http://fedora/get?id=7 7
+            http://fedora/get?id=7 http://fedora/get?id=7&v=1 &v=1
+            urn:uuid: URN:uuid:1 1
+            ",
+        ) {
+            let want = format!("https://repo.example.org{want}");
+            assert_eq!(relocated(from, uri), want, "{uri}");
         }
-        for (from, uri) in [
-            ("http://fedora:8080/", "http://fedora/a"),
-            ("http://fedora", "http://fedora:8080/a"),
-            ("http://fedora", "http://fedora.org/a"),
-            ("http://fedora/rest", "http://fedora/restricted/1"),
-            ("http://fedora/rest", "http://fedora/rest/../private/1"),
-            ("http://fedora/rest/", "http://fedora/rest"),
-            ("http://fedora/a", "http://fedora/a&b"),
-            ("http://fedora/get?id=7", "http://fedora/get?id=77"),
-            ("urn:a", "urn:ab"),
-        ] {
-            let to = "https://repo.example.org/".to_owned();
-            let from = from.to_owned();
-            assert_eq!(LocationRewrite { from, to }.of(uri), uri);
+        for [from, uri] in rows(
+            "
+            http://fedora:8080/ http://fedora/a
+            http://fedora http://fedora:8080/a
+            http://fedora http://fedora.org/a
+            http://fedora/rest http://fedora/restricted/1
+            http://fedora/rest http://fedora/rest/../private/1
+            http://fedora/rest/ http://fedora/rest
+            http://fedora/a http://fedora/a&b
+            http://fedora/get?id=7 http://fedora/get?id=77
+            urn:a urn:ab
+            ",
+        ) {
+            assert_eq!(relocated(from, uri), uri);
         }
     }
 }

@@ -240,10 +240,8 @@ mod tests {
             ("fd00::/8", "fd00::/8"),
             ("::1", "::1/128"),
         ] {
-            assert_eq!(
-                parse_network(text).map(|network| network.to_string()),
-                Ok(display.into())
-            );
+            let read = parse_network(text).map(|network| network.to_string());
+            assert_eq!(read, Ok(display.into()));
         }
         for text in " 10.0.0.0/33 10.0.0.0/x example.org ::/129 10.0.0/8".split(' ') {
             let message = parse_network(text).unwrap_err();
@@ -258,22 +256,14 @@ mod tests {
     #[test]
     fn an_ipv6_address_counts_for_the_networks_that_one_customer_may_have() {
         let counted = |address: &str| {
-            let counted = counted(address.parse().unwrap());
-            let counted = counted
-                .iter()
-                .map(|(network, times)| format!("{network} {times}"));
-            counted.collect::<Vec<_>>()
+            let counted = counted(address.parse().unwrap()).into_iter();
+            let counted = counted.map(|(network, times)| format!("{network} {times}"));
+            counted.collect::<Vec<_>>().join(", ")
         };
-        assert_eq!(counted("192.0.2.7"), ["192.0.2.7/32 1"]);
-        assert_eq!(counted("::ffff:192.0.2.7"), ["192.0.2.7/32 1"]);
-        assert_eq!(
-            counted("2001:db8:1:234:5::6"),
-            [
-                "2001:db8:1:234::/64 1",
-                "2001:db8:1:200::/56 2",
-                "2001:db8:1::/48 4"
-            ]
-        );
+        assert_eq!(counted("192.0.2.7"), "192.0.2.7/32 1");
+        assert_eq!(counted("::ffff:192.0.2.7"), "192.0.2.7/32 1");
+        let networks = "2001:db8:1:234::/64 1, 2001:db8:1:200::/56 2, 2001:db8:1::/48 4";
+        assert_eq!(counted("2001:db8:1:234:5::6"), networks);
     }
 
     #[test]
@@ -287,11 +277,8 @@ mod tests {
             ("::1", "::2", false),
         ] {
             let network = parse_network(network).unwrap();
-            assert_eq!(
-                network.contains(&address.parse::<IpAddr>().unwrap()),
-                inside,
-                "{network} {address}"
-            );
+            let address: IpAddr = address.parse().unwrap();
+            assert_eq!(network.contains(&address), inside, "{network} {address}");
         }
     }
 }

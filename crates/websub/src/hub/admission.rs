@@ -172,8 +172,7 @@ mod tests {
     }
 
     fn quota_key(host: &str, last: u8) -> QuotaKey {
-        let callback = Callback::new(format!("http://{host}/c"));
-        QuotaKey::new(&callback, Some(requester(last)))
+        quota_key_of(host, &format!("9.9.9.{last}"))
     }
 
     fn quota_key_of(host: &str, address: &str) -> QuotaKey {
@@ -219,22 +218,20 @@ mod tests {
                 per_address: 2,
             };
         });
-        let mut begin = |quota_key: &QuotaKey| refused(admission.begin(quota_key, New, START));
-        let kind = "verifications under way";
-        assert_eq!(begin(&quota_key("a", 1)), None);
-        assert_eq!(begin(&quota_key("b", 1)), None);
-        assert_eq!(
-            begin(&quota_key("c", 1)),
-            Some((kind, LimitScope::Requester))
-        );
-        assert_eq!(begin(&quota_key("a", 2)), None);
-        assert_eq!(begin(&quota_key("A.", 3)), Some((kind, LimitScope::Host)));
-        assert_eq!(begin(&quota_key("c", 3)), Some((kind, LimitScope::Total)));
+        for (host, requester, want) in [
+            ("a", 1, None),
+            ("b", 1, None),
+            ("c", 1, Some(LimitScope::Requester)),
+            ("a", 2, None),
+            ("A.", 3, Some(LimitScope::Host)),
+            ("c", 3, Some(LimitScope::Total)),
+        ] {
+            let found = refused(admission.begin(&quota_key(host, requester), New, START));
+            let want = want.map(|scope| ("verifications under way", scope));
+            assert_eq!(found, want, "{host} {requester}");
+        }
         admission.end(&quota_key("a", 1), New);
-        assert_eq!(
-            refused(admission.begin(&quota_key("c", 3), New, START)),
-            None
-        );
+        assert_eq!(admission.begin(&quota_key("c", 3), New, START), Ok(()));
     }
 
     #[test]
@@ -294,10 +291,8 @@ mod tests {
         let mut admission = admission(|limits| limits.requests_per_minute = 5);
         let address = "9.9.9.9".parse().unwrap();
         for _ in 0..5 {
-            assert_eq!(
-                admission.acquire(&address_buckets(address), 1, START),
-                Ok(())
-            );
+            let taken = admission.acquire(&address_buckets(address), 1, START);
+            assert_eq!(taken, Ok(()));
         }
         let mapped = "::ffff:9.9.9.9".parse().unwrap();
         let translated = "64:ff9b::9.9.9.9".parse().unwrap();
@@ -315,25 +310,23 @@ mod tests {
     #[test]
     fn one_ipv6_prefix_cannot_fill_the_queue() {
         let mut admission = admission(|limits| limits.set_requests_per_minute(30));
-        let mut begun = [0; 4];
+        let (mut begun, mut refused) = (0, 0);
         for network in 0..34 {
             for n in 0..30 {
                 let host = format!("h{n}.n{network}");
                 let quota_key = quota_key_of(&host, &format!("2a00:1:2:{network:x}::1"));
                 match admission.begin(&quota_key, New, START) {
-                    Ok(()) => begun[0] += 1,
+                    Ok(()) => begun += 1,
                     Err(exceeded) => {
-                        assert_eq!(
-                            (exceeded.scope, exceeded.status()),
-                            (LimitScope::Requester, 429)
-                        );
-                        begun[1] += 1;
+                        let found = (exceeded.scope, exceeded.status());
+                        assert_eq!(found, (LimitScope::Requester, 429));
+                        refused += 1;
                     }
                 }
             }
         }
         // All are of one /56, which may take twice as much as a /64.
-        assert_eq!(begun, [60, 960, 0, 0]);
+        assert_eq!((begun, refused), (60, 960));
         let neighbour = quota_key_of("other", "2a00:1:2:100::1");
         assert_eq!(admission.begin(&neighbour, New, START), Ok(()));
     }

@@ -192,14 +192,9 @@ mod tests {
             ..CallbackPolicy::default()
         };
         assert_eq!(judged(&policy, "https://example.org/c"), Ok(()));
-        assert_eq!(
-            judged(&policy, "http://example.org/c"),
-            Err(Rejection::Https)
-        );
-        assert_eq!(
-            judged(&policy, "http://example.org:443/c"),
-            Err(Rejection::Https)
-        );
+        for url in ["http://example.org/c", "http://example.org:443/c"] {
+            assert_eq!(judged(&policy, url), Err(Rejection::Https));
+        }
     }
 
     #[rstest]
@@ -244,23 +239,6 @@ mod tests {
         assert_eq!(judged(&policy, text), Err(Rejection::Port));
     }
 
-    #[test]
-    fn one_refusal_stands_for_all_addresses() {
-        let answers = [
-            "127.0.0.1",
-            "10.0.0.1",
-            "169.254.169.254",
-            "[fe80::1]",
-            "240.0.0.1",
-        ]
-        .map(|host| CallbackPolicy::default().accept(&format!("http://{host}/")));
-        assert!(
-            answers
-                .iter()
-                .all(|answer| *answer == Err(Rejection::Address))
-        );
-    }
-
     proptest! {
         #[test]
         fn an_address_is_judged_alike_in_every_notation(
@@ -283,11 +261,7 @@ mod tests {
                     format!("[{}]", carried(0x0064_ff9b << 96)),
                     format!("[2002:{:x}:{:x}::1]", bits >> 16, bits & 0xffff),
                 ] {
-                    let want = if is_public(address.into()) {
-                        Ok(())
-                    } else {
-                        Err(Rejection::Address)
-                    };
+                    let want = is_public(address.into()).then_some(()).ok_or(Rejection::Address);
                     let text = format!("http://{host}/");
                     prop_assert_eq!(judged(&CallbackPolicy::default(), &text), want, "{}", host);
                 }

@@ -297,67 +297,71 @@ mod tests {
 
     const TOPIC: &str = "https://e.org/t";
 
-    #[rstest]
-    #[case(Some("application/xml"), Ok(RequestKind::Content))]
-    #[case(Some("Application/XML ; charset=utf-8"), Ok(RequestKind::Content))]
-    #[case(Some("application/x-www-form-urlencoded"), Ok(RequestKind::Form))]
-    #[case(
-        Some("application/x-www-form-urlencoded;charset=utf-8"),
-        Ok(RequestKind::Form)
-    )]
-    #[case(Some("text/xml"), Err(PublicationRefusal::MediaType))]
-    #[case(Some("application/json"), Err(PublicationRefusal::MediaType))]
-    #[case(Some(""), Err(PublicationRefusal::MediaType))]
-    #[case(None, Err(PublicationRefusal::MediaType))]
-    fn a_request_is_a_form_or_a_notification(
-        #[case] content_type: Option<&str>,
-        #[case] want: Result<RequestKind, PublicationRefusal>,
-    ) {
-        assert_eq!(kind(content_type), want);
+    #[test]
+    fn a_request_is_a_form_or_a_notification() {
+        let other = || Err(PublicationRefusal::MediaType);
+        for (content_type, want) in [
+            ("application/xml", Ok(RequestKind::Content)),
+            ("Application/XML ; charset=utf-8", Ok(RequestKind::Content)),
+            ("application/x-www-form-urlencoded", Ok(RequestKind::Form)),
+            (
+                "application/x-www-form-urlencoded;charset=utf-8",
+                Ok(RequestKind::Form),
+            ),
+            ("text/xml", other()),
+            ("application/json", other()),
+            ("", other()),
+        ] {
+            assert_eq!(kind(Some(content_type)), want, "{content_type}");
+        }
+        assert_eq!(kind(None), other());
     }
 
-    #[rstest]
-    #[case("", true)]
-    #[case("identity", true)]
-    #[case("Identity, ", true)]
-    #[case("gzip", false)]
-    #[case("br", false)]
-    #[case("identity, gzip", false)]
-    fn an_encoded_notification_is_not_plain(#[case] encoding: &str, #[case] want: bool) {
-        assert_eq!(is_plain(encoding), want);
+    #[test]
+    fn an_encoded_notification_is_not_plain() {
+        for encoding in ["", "identity", "Identity, "] {
+            assert!(is_plain(encoding), "{encoding}");
+        }
+        for encoding in ["gzip", "br", "identity, gzip"] {
+            assert!(!is_plain(encoding), "{encoding}");
+        }
     }
 
-    #[rstest]
-    #[case(&["<https://e.org/t>; rel=\"self\""], None, Ok(()))]
-    #[case(&["<https://h/>; rel=hub", "<https://e.org/t>; rel=self"], None, Ok(()))]
-    #[case(&[], Some("hub.mode=publish&hub.topic=https%3A%2F%2Fe.org%2Ft"), Ok(()))]
-    #[case(&[], Some("hub.url=https://e.org/t"), Ok(()))]
-    #[case(&["<https://e.org/t>; rel=self"], Some("hub.topic=https://e.org/t"), Ok(()))]
-    #[case(
-        &["<https://e.org/t>; rel=self"],
-        Some("hub.topic=https://e.org/u"),
-        Err(PublicationRefusal::TwoTopics)
-    )]
-    #[case(
-        &["<https://e.org/t>; rel=self, <https://e.org/u>; rel=self"],
-        None,
-        Err(PublicationRefusal::TwoTopics)
-    )]
-    #[case(
-        &[],
-        Some("hub.topic=https://e.org/t&hub.url=https://e.org/u"),
-        Err(PublicationRefusal::TwoTopics)
-    )]
-    #[case(&["<https://e.org/t>; rel=self", "<https://e.org/t>; rel=\"self\""], None, Ok(()))]
-    #[case(&["<https://h/>; rel=hub"], Some("hub.topic="), Err(PublicationRefusal::NoTopic))]
-    #[case(&["</t>; rel=self"], None, Err(PublicationRefusal::NoHost))]
-    fn the_topic_is_in_the_link_or_in_the_query(
-        #[case] headers: &[&str],
-        #[case] query: Option<&str>,
-        #[case] want: Result<(), PublicationRefusal>,
-    ) {
-        let read = published_topic(&Links::parse(headers), query);
-        assert_eq!(read.map(|topic| assert_eq!(topic.as_str(), TOPIC)), want);
+    #[test]
+    fn the_topic_is_in_the_link_or_in_the_query() {
+        let own = "<https://e.org/t>; rel=self";
+        let both = "<https://e.org/t>; rel=self, <https://e.org/u>; rel=self";
+        let two = || Err(PublicationRefusal::TwoTopics);
+        for (headers, query, want) in [
+            (&["<https://e.org/t>; rel=\"self\""][..], "", Ok(())),
+            (&["<https://h/>; rel=hub", own], "", Ok(())),
+            (&[own, "<https://e.org/t>; rel=\"self\""], "", Ok(())),
+            (
+                &[],
+                "hub.mode=publish&hub.topic=https%3A%2F%2Fe.org%2Ft",
+                Ok(()),
+            ),
+            (&[], "hub.url=https://e.org/t", Ok(())),
+            (&[own], "hub.topic=https://e.org/t", Ok(())),
+            (&[own], "hub.topic=https://e.org/u", two()),
+            (&[both], "", two()),
+            (
+                &[],
+                "hub.topic=https://e.org/t&hub.url=https://e.org/u",
+                two(),
+            ),
+            (
+                &["<https://h/>; rel=hub"],
+                "hub.topic=",
+                Err(PublicationRefusal::NoTopic),
+            ),
+            (&["</t>; rel=self"], "", Err(PublicationRefusal::NoHost)),
+        ] {
+            let query = (!query.is_empty()).then_some(query);
+            let read = published_topic(&Links::parse(headers), query);
+            let read = read.map(|topic| assert_eq!(topic.as_str(), TOPIC));
+            assert_eq!(read, want, "{headers:?} {query:?}");
+        }
     }
 
     #[rstest]
@@ -376,43 +380,43 @@ mod tests {
         assert_eq!(verified.map_err(|refusal| refusal.status()), want);
     }
 
-    #[rstest]
-    #[case(
-        "<https://e.org/cl.xml>; rel=\"resourcesync\"",
-        Some("https://e.org/cl.xml")
-    )]
-    #[case("<https://e.org/a b>; rel=\"resourcesync\"", None)]
-    #[case("<cl.xml>; rel=\"resourcesync\"", None)]
-    #[case("<https://e.org/cl.xml>; rel=\"hub\"", None)]
-    fn the_capability_list_is_kept_where_it_can_stand_in_a_header(
-        #[case] header: &str,
-        #[case] want: Option<&str>,
-    ) {
-        let list = capability_list(&Links::parse([header]));
-        assert_eq!(list.as_ref().map(Uri::as_str), want, "{header}");
+    #[test]
+    fn the_capability_list_is_kept_where_it_can_stand_in_a_header() {
+        for (header, want) in [
+            (
+                "<https://e.org/cl.xml>; rel=\"resourcesync\"",
+                Some("https://e.org/cl.xml"),
+            ),
+            ("<https://e.org/a b>; rel=\"resourcesync\"", None),
+            ("<cl.xml>; rel=\"resourcesync\"", None),
+            ("<https://e.org/cl.xml>; rel=\"hub\"", None),
+        ] {
+            let list = capability_list(&Links::parse([header]));
+            assert_eq!(list.as_ref().map(Uri::as_str), want, "{header}");
+        }
     }
 
-    fn topics() -> Vec<Topic> {
-        [TOPIC, "https://e.org/u"].map(Topic::new).into()
-    }
-
-    #[rstest]
-    #[case("hub.mode=subscribe", Ok(HubFormRequest::Subscription))]
-    #[case("", Ok(HubFormRequest::Subscription))]
-    #[case("hub.mode=publish&{named}", Ok(HubFormRequest::Ping(topics())))]
-    #[case("hub.mode=check&{named}", Ok(HubFormRequest::Check(topics())))]
-    #[case("hub.mode=publish", Err(PublicationRefusal::NoTopic))]
-    #[case(
-        "hub.mode=publish&hub.url=https://e.org/../t",
-        Err(PublicationRefusal::DotSegments)
-    )]
-    fn a_form_subscribes_pings_or_asks(
-        #[case] form: &str,
-        #[case] want: Result<HubFormRequest, PublicationRefusal>,
-    ) {
+    #[test]
+    fn a_form_subscribes_pings_or_asks() {
         let named = "hub.url=https://e.org/t&hub.topic=https://e.org/t&hub.url=https://e.org/u";
-        let form = form.replace("{named}", named);
-        assert_eq!(form_request(form.as_bytes()), want, "{form}");
+        let topics = || [TOPIC, "https://e.org/u"].map(Topic::new).into();
+        let dotted = "hub.mode=publish&hub.url=https://e.org/../t";
+        for (form, want) in [
+            ("hub.mode=subscribe", Ok(HubFormRequest::Subscription)),
+            ("", Ok(HubFormRequest::Subscription)),
+            (
+                &format!("hub.mode=publish&{named}"),
+                Ok(HubFormRequest::Ping(topics())),
+            ),
+            (
+                &format!("hub.mode=check&{named}"),
+                Ok(HubFormRequest::Check(topics())),
+            ),
+            ("hub.mode=publish", Err(PublicationRefusal::NoTopic)),
+            (dotted, Err(PublicationRefusal::DotSegments)),
+        ] {
+            assert_eq!(form_request(form.as_bytes()), want, "{form}");
+        }
     }
 
     #[rstest]

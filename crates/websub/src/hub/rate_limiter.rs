@@ -114,11 +114,8 @@ mod tests {
         }
         assert_eq!(limiter.acquire_one(&1, seconds(100)), Err(seconds(10)));
         assert_eq!(limiter.acquire_one(&1, seconds(104)), Err(seconds(6)));
-        assert_eq!(
-            limiter.acquire_one(&2, seconds(104)),
-            Ok(()),
-            "others go on"
-        );
+        // Others go on.
+        assert_eq!(limiter.acquire_one(&2, seconds(104)), Ok(()));
         assert_eq!(limiter.acquire_one(&1, seconds(110)), Ok(()));
         assert_eq!(limiter.acquire_one(&1, seconds(110)), Err(seconds(10)));
         for _ in 0..6 {

@@ -189,13 +189,8 @@ mod tests {
     fn a_lease_is_kept_within_bounds(#[case] more: &str, #[case] seconds: u64) {
         let request = parse_text(&format!("hub.mode=subscribe&{BASE}{more}")).unwrap();
         let lease = Duration::from_secs(seconds);
-        assert_eq!(
-            request.action,
-            RequestedAction::Subscribe {
-                lease,
-                secret: None
-            }
-        );
+        let secret = None;
+        assert_eq!(request.action, RequestedAction::Subscribe { lease, secret });
         assert_eq!(request.topic, "http://e.org/t");
         assert_eq!(request.callback.as_str(), "http://127.0.0.1/c");
     }
@@ -215,32 +210,26 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_of_200_bytes_is_too_long() {
-        let form = |length| {
-            format!(
-                "hub.mode=subscribe&{BASE}&hub.secret={}",
-                "s".repeat(length)
-            )
+    fn a_secret_is_bytes_and_fewer_than_200() {
+        let secret = |given: &str| {
+            let form = format!("hub.mode=subscribe&{BASE}&hub%2Esecret={given}");
+            match parse_text(&form)?.action {
+                RequestedAction::Subscribe { secret, .. } => Ok(secret),
+                RequestedAction::Unsubscribe => panic!("it subscribes"),
+            }
         };
-        assert_eq!(parse_text(&form(200)), Err(Rejection::Secret));
-        let RequestedAction::Subscribe { secret, .. } = parse_text(&form(199)).unwrap().action
-        else {
-            panic!("it subscribes");
-        };
-        assert_eq!(secret.map(|secret| secret.reveal().len()), Some(199));
-    }
-
-    /// Bytes that are no text, those that a form writes otherwise, and none.
-    #[rstest]
-    #[case("%FF%00%80+a%2B=&", Some(&b"\xff\0\x80 a+="[..]))]
-    #[case("%zz%4&hub.secret=second", Some(&b"%zz%4"[..]))]
-    #[case("", None)]
-    fn a_secret_is_bytes(#[case] given: &str, #[case] want: Option<&[u8]>) {
-        let form = format!("hub.mode=subscribe&{BASE}&hub%2Esecret={given}");
-        let RequestedAction::Subscribe { secret, .. } = parse_text(&form).unwrap().action else {
-            panic!("it subscribes");
-        };
-        assert_eq!(secret.as_ref().map(Secret::bytes), want);
+        let longest = "s".repeat(199);
+        // Bytes that are no text, those that a form writes otherwise, and none.
+        for (given, want) in [
+            ("%FF%00%80+a%2B=&", Some(&b"\xff\0\x80 a+="[..])),
+            ("%zz%4&hub.secret=second", Some(b"%zz%4")),
+            ("", None),
+            (&longest, Some(longest.as_bytes())),
+        ] {
+            let secret = secret(given).unwrap();
+            assert_eq!(secret.as_ref().map(Secret::bytes), want, "{given}");
+        }
+        assert_eq!(secret(&"s".repeat(200)), Err(Rejection::Secret));
     }
 
     proptest! {

@@ -367,49 +367,54 @@ pub fn confirms(status: u16, body: &[u8], challenge: &str) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use rstest::rstest;
-
     use super::*;
 
     #[test]
     fn the_callback_s_own_query_is_kept() {
-        let subscribe = SubscriptionRequest {
-            action: RequestedAction::Subscribe {
-                lease: Duration::from_secs(300),
-                secret: None,
-            },
-            topic: "http://e.org/t?a&b".to_owned(),
-            callback: Callback::new("http://127.0.0.1/c?k=a%20b+c"),
+        let subscribe = RequestedAction::Subscribe {
+            lease: Duration::from_secs(300),
+            secret: None,
         };
-        assert_eq!(
-            verification_url(&subscribe, "42"),
-            "http://127.0.0.1/c?k=a%20b+c&hub.mode=subscribe\
-             &hub.topic=http%3A%2F%2Fe.org%2Ft%3Fa%26b&hub.challenge=42&hub.lease_seconds=300"
-        );
-        let unsubscribe = SubscriptionRequest {
-            action: RequestedAction::Unsubscribe,
-            topic: "t".to_owned(),
-            callback: Callback::new("http://[::1]/"),
-        };
-        assert_eq!(
-            verification_url(&unsubscribe, "42"),
-            "http://[::1]/?hub.mode=unsubscribe&hub.topic=t&hub.challenge=42"
-        );
+        for (action, topic, callback, want) in [
+            (
+                subscribe,
+                "http://e.org/t?a&b",
+                "http://127.0.0.1/c?k=a%20b+c",
+                "http://127.0.0.1/c?k=a%20b+c&hub.mode=subscribe\
+                 &hub.topic=http%3A%2F%2Fe.org%2Ft%3Fa%26b&hub.challenge=42&hub.lease_seconds=300",
+            ),
+            (
+                RequestedAction::Unsubscribe,
+                "t",
+                "http://[::1]/",
+                "http://[::1]/?hub.mode=unsubscribe&hub.topic=t&hub.challenge=42",
+            ),
+        ] {
+            let request = SubscriptionRequest {
+                action,
+                topic: topic.to_owned(),
+                callback: Callback::new(callback),
+            };
+            assert_eq!(verification_url(&request, "42"), want);
+        }
     }
 
-    #[rstest]
-    #[case(200, "42", true)]
-    #[case(204, "42", true)]
-    #[case(200, "42\n", false)]
-    #[case(200, "<p>42</p>", false)]
-    #[case(200, "", false)]
-    #[case(302, "42", false)]
-    #[case(404, "42", false)]
-    fn only_a_2xx_with_the_exact_challenge_confirms(
-        #[case] status: u16,
-        #[case] body: &str,
-        #[case] want: bool,
-    ) {
-        assert_eq!(confirms(status, body.as_bytes(), "42"), want);
+    #[test]
+    fn only_a_2xx_with_the_exact_challenge_confirms() {
+        for (status, body, want) in [
+            (200, "42", true),
+            (204, "42", true),
+            (200, "42\n", false),
+            (200, "<p>42</p>", false),
+            (200, "", false),
+            (302, "42", false),
+            (404, "42", false),
+        ] {
+            assert_eq!(
+                confirms(status, body.as_bytes(), "42"),
+                want,
+                "{status} {body}"
+            );
+        }
     }
 }

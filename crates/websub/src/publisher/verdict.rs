@@ -221,97 +221,94 @@ mod tests {
         }
     }
 
-    fn seconds(verdict: &Verdict) -> Option<i64> {
-        match verdict {
-            Verdict::Refused { at, .. } => Some(at.duration_since(now()).as_secs()),
-            Verdict::Accepted | Verdict::TooLarge => None,
-        }
-    }
-
-    /// Returns the verdict in short.
-    fn said(verdict: &Verdict) -> String {
-        match verdict {
+    /// Returns the verdict on the answer to a third attempt, if chance makes the wait the longest.
+    fn judged(answer: &Answer) -> String {
+        match verdict(answer, 3, now(), 1.0) {
             Verdict::Accepted => "accepted".to_owned(),
             Verdict::TooLarge => "too large".to_owned(),
-            Verdict::Refused { refusal, .. } => {
+            Verdict::Refused { at, refusal } => {
                 let who = if refusal.needs_operator {
                     "operator"
                 } else {
                     "retry"
                 };
-                format!("{who} {}", refusal.kind.as_str())
+                let (wait, kind) = (at.duration_since(now()).as_secs(), refusal.kind.as_str());
+                format!("{who} in {wait} s, {kind}: {}", refusal.reason)
             }
         }
     }
 
-    #[rstest]
-    #[case(200, "accepted", None)]
-    #[case(202, "accepted", None)]
-    #[case(204, "accepted", None)]
-    #[case(207, "accepted", None)]
-    #[case(301, "operator redirected", Some(900))]
-    #[case(304, "operator redirected", Some(900))]
-    #[case(308, "operator redirected", Some(900))]
-    #[case(400, "operator wrong_mode", Some(900))]
-    #[case(401, "operator not_allowed", Some(900))]
-    #[case(403, "operator not_allowed", Some(900))]
-    #[case(404, "operator not_there", Some(900))]
-    #[case(405, "operator wrong_mode", Some(900))]
-    #[case(406, "operator wrong_mode", Some(900))]
-    #[case(407, "operator not_allowed_by_proxy", Some(900))]
-    #[case(408, "retry unavailable", Some(8))]
-    #[case(410, "operator not_there", Some(900))]
-    #[case(413, "too large", None)]
-    #[case(415, "operator wrong_mode", Some(900))]
-    #[case(418, "operator refused", Some(900))]
-    #[case(425, "retry unavailable", Some(8))]
-    #[case(429, "retry unavailable", Some(8))]
-    #[case(500, "retry unavailable", Some(8))]
-    #[case(502, "retry unavailable", Some(8))]
-    #[case(503, "retry unavailable", Some(8))]
-    #[case(599, "retry unavailable", Some(8))]
-    fn every_status_has_its_verdict(
-        #[case] answered: u16,
-        #[case] want: &str,
-        #[case] wait: Option<i64>,
-    ) {
-        let verdict = verdict(&answer(answered, None, "words"), 3, now(), 1.0);
-        assert_eq!(said(&verdict), want);
-        assert_eq!(seconds(&verdict), wait);
+    /// `(N)` stands for the status.
+    #[test]
+    fn every_status_has_its_verdict() {
+        const REDIRECTED: &str = "operator in 900 s, redirected: it redirects (N) to ";
+        const OTHER_FORM: &str = "operator in 900 s, wrong_mode: it wants the notification in another form (N): try \
+                                  another mode";
+        const CREDENTIALS: &str = "operator in 900 s, not_allowed: it wants credentials, or the topic to be registered \
+                                   first (N)";
+        const ADDRESS: &str = "operator in 900 s, not_there: it takes no notifications at this address (N): correct \
+                               url or publish_url";
+        const PROXY: &str = "operator in 900 s, not_allowed_by_proxy: the proxy wants credentials (N): put them into \
+                             the variable that names it, such as HTTPS_PROXY";
+        const BUSY: &str = "retry in 8 s, unavailable: it cannot take it now (N)";
+        const NOBODY: &str = "s, no_subscribers_likely: probably nobody has subscribed (N)";
+        let nowhere = &format!("{REDIRECTED}nowhere: correct url or publish_url");
+        let elsewhere = &format!(
+            "{REDIRECTED}/b, where nothing is sent: if that is the hub, make it url or publish_url"
+        );
+        let [nobody, nobody_yet] = &["900", "8"].map(|wait| format!("retry in {wait} {NOBODY}"));
+        for (statuses, excerpt, want) in [
+            ("200 202 204 207", "denied", "accepted"),
+            ("301 304 308", "words", nowhere),
+            ("307", "Location: /b", elsewhere),
+            ("400 405 406 415", "words", OTHER_FORM),
+            ("400", "no subscribers for this topic", nobody),
+            ("400", "Topic has not been subscribed to", nobody),
+            ("400", "hub.mode: no subscribe or unsubscribe", OTHER_FORM),
+            ("401 403", "words", CREDENTIALS),
+            ("404 410", "words", ADDRESS),
+            ("407", "words", PROXY),
+            ("408 425 429 500 502 503 504 599", "disk full", BUSY),
+            ("413", "words", "too large"),
+            ("418", "words", "operator in 900 s, refused: it refuses (N)"),
+            ("500", "", nobody_yet),
+            ("500", "<h1>Internal Server Error</h1>", nobody_yet),
+        ] {
+            for status in statuses.split(' ') {
+                let found = judged(&answer(status.parse().unwrap(), None, excerpt));
+                assert_eq!(found, want.replace("(N)", &format!("({status})")));
+            }
+        }
     }
 
     #[test]
-    fn no_answer_is_retried_and_says_what_failed() {
-        let verdict = verdict(&Answer::Failed("connection refused".into()), 1, now(), 0.0);
-        let Verdict::Refused { refusal, .. } = &verdict else {
-            panic!("{verdict:?}")
+    fn no_answer_and_answers_of_brokers_have_their_verdicts() {
+        let broker = |refusal| Answer::BrokerError {
+            refusal,
+            excerpt: "words".to_owned(),
         };
-        assert_eq!(refusal.reason, "no answer: connection refused");
-        assert_eq!(said(&verdict), "retry no_answer");
-        assert_eq!(seconds(&verdict), Some(1));
-    }
-
-    #[rstest]
-    #[case(BrokerRefusal::Credentials, "operator not_allowed", Some(900))]
-    #[case(BrokerRefusal::Destination, "operator destination_refused", Some(900))]
-    #[case(BrokerRefusal::Other, "retry unavailable", Some(8))]
-    fn an_error_of_a_broker_has_its_verdict(
-        #[case] refusal: BrokerRefusal,
-        #[case] want: &str,
-        #[case] wait: Option<i64>,
-    ) {
-        let excerpt = "words".to_owned();
-        let answer = Answer::BrokerError { refusal, excerpt };
-        let verdict = verdict(&answer, 3, now(), 1.0);
-        assert_eq!(said(&verdict), want);
-        assert_eq!(seconds(&verdict), wait);
-    }
-
-    #[test]
-    fn a_broker_accepts_by_its_receipts() {
-        let answer = Answer::Receipts;
-        assert_eq!(verdict(&answer, 1, now(), 0.5), Verdict::Accepted);
-        assert!(!answer.leaves_doubt());
+        for (answer, want) in [
+            (
+                Answer::Failed("timed out".into()),
+                "retry in 8 s, no_answer: no answer: timed out",
+            ),
+            (Answer::Receipts, "accepted"),
+            (
+                broker(BrokerRefusal::Credentials),
+                "operator in 900 s, not_allowed: it refuses user name, password or virtual host: words",
+            ),
+            (
+                broker(BrokerRefusal::Destination),
+                "operator in 900 s, destination_refused: it refuses the destination: words",
+            ),
+            (
+                broker(BrokerRefusal::Other),
+                "retry in 8 s, unavailable: it answers with an error: words",
+            ),
+        ] {
+            assert_eq!(judged(&answer), want);
+        }
+        assert!(!Answer::Receipts.leaves_doubt());
     }
 
     #[rstest]
@@ -330,47 +327,12 @@ mod tests {
     fn a_form_body_may_deny_what_its_status_accepts(
         #[case] content_type: &str,
         #[case] body: &str,
-        #[case] want: Option<&str>,
+        #[case] reason: Option<&str>,
     ) {
-        let answer = answer(200, Some(content_type), body);
-        let want = want.map_or(Verdict::Accepted, |why| Verdict::Refused {
-            at: now() + OPERATOR_WAIT,
-            refusal: Refusal {
-                kind: RefusalKind::Denied,
-                reason: format!("it denies the publication: {why}"),
-                needs_operator: true,
-            },
+        let want = reason.map_or("accepted".to_owned(), |reason| {
+            format!("operator in 900 s, denied: it denies the publication: {reason}")
         });
-        assert_eq!(verdict(&answer, 1, now(), 0.5), want);
-    }
-
-    #[rstest]
-    #[case(400, "no subscribers for this topic", "no_subscribers_likely")]
-    #[case(400, "Topic has not been subscribed to", "no_subscribers_likely")]
-    #[case(
-        400,
-        "hub.mode not recognized: no subscribe or unsubscribe",
-        "wrong_mode"
-    )]
-    #[case(400, "bad form", "wrong_mode")]
-    #[case(500, "", "no_subscribers_likely")]
-    #[case(500, "<h1>Internal Server Error</h1>", "no_subscribers_likely")]
-    #[case(500, "Traceback: disk full", "unavailable")]
-    fn a_hub_without_subscribers_pages_nobody(
-        #[case] status: u16,
-        #[case] excerpt: &str,
-        #[case] want: &str,
-    ) {
-        let answer = answer(status, None, excerpt);
-        let who = if want == "wrong_mode" {
-            "operator"
-        } else {
-            "retry"
-        };
-        assert_eq!(
-            said(&verdict(&answer, 1, now(), 0.5)),
-            format!("{who} {want}")
-        );
+        assert_eq!(judged(&answer(200, Some(content_type), body)), want);
     }
 
     #[rstest]

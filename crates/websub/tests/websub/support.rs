@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resourcesync::uri::{Hub, Topic, Uri};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -60,6 +59,7 @@ impl Seen {
 }
 
 /// The answer of a peer to a request.
+#[derive(Clone)]
 pub enum Say {
     /// Sends this and keeps the connection open.
     Raw(String),
@@ -230,6 +230,12 @@ async fn read(
     }
 }
 
+/// Returns an address where nobody listens: a port that was free a moment ago.
+pub async fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap()
+}
+
 /// Sends bytes as they are, and reads until the other side closes or has answered `answers` times with
 /// `Content-Length`.
 pub async fn exchange(address: SocketAddr, request: &str) -> (String, Vec<u8>) {
@@ -347,15 +353,4 @@ pub fn page(topic: &str, body: &[u8]) -> TopicPage {
         body: body.into(),
         report_fetches: false,
     }
-}
-
-/// Raises the limit on open files: a thousand connections are two thousand files in a test, and a shell usually allows a
-/// thousand.
-pub fn allow_many_files() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let all = Rlimit {
-        current: maximum,
-        maximum,
-    };
-    setrlimit(Resource::Nofile, all).unwrap();
 }

@@ -628,62 +628,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_without_an_address_have_slots_together() {
-        let mut under_way = BTreeMap::new();
-        let unknown = RateLimitKey::Address(None).slots();
-        for _ in 0..64 {
-            assert!(occupy(&mut under_way, &unknown));
-        }
-        assert!(!occupy(&mut under_way, &unknown));
-        let known = Requester::new("2001:db8::1".parse().unwrap());
-        assert!(occupy(
-            &mut under_way,
-            &RateLimitKey::Address(Some(known)).slots()
-        ));
-        free(&mut under_way, &unknown);
-        assert!(occupy(&mut under_way, &unknown));
-    }
-
-    #[test]
-    fn a_publisher_has_slots_of_its_own() {
-        let mut under_way = BTreeMap::new();
-        let [one, other] =
-            ["one", "other"].map(|name| RateLimitKey::Publisher(name.into()).slots());
-        for _ in 0..64 {
-            assert!(occupy(&mut under_way, &one));
-        }
-        assert!(!occupy(&mut under_way, &one));
-        assert!(occupy(&mut under_way, &other));
-        free(&mut under_way, &one);
-        assert!(occupy(&mut under_way, &one));
-    }
-
-    #[test]
-    fn an_address_has_few_slots_and_its_neighbours_have_their_own() {
-        let mut under_way = BTreeMap::new();
-        let networks = |address: &str| {
-            let requester = Requester::new(address.parse().unwrap());
-            RateLimitKey::Address(Some(requester)).slots()
+    fn a_publisher_an_address_and_all_without_one_have_slots_of_their_own() {
+        let of = |address: Option<&str>| {
+            let requester = address.map(|address| Requester::new(address.parse().unwrap()));
+            RateLimitKey::Address(requester).slots()
         };
-        let (one, other) = (networks("203.0.113.1"), networks("203.0.113.2"));
-        for _ in 0..4 {
+        let publisher = |name: &str| RateLimitKey::Publisher(name.into()).slots();
+        for (one, other, count) in [
+            (publisher("one"), publisher("other"), 64),
+            (of(None), of(Some("2001:db8::1")), 64),
+            (of(Some("203.0.113.1")), of(Some("203.0.113.2")), 4),
+        ] {
+            let mut under_way = BTreeMap::new();
+            for _ in 0..count {
+                assert!(occupy(&mut under_way, &one));
+            }
+            assert!(!occupy(&mut under_way, &one));
+            assert!(occupy(&mut under_way, &other));
+            free(&mut under_way, &one);
             assert!(occupy(&mut under_way, &one));
+            (0..count).for_each(|_| free(&mut under_way, &one));
+            free(&mut under_way, &other);
+            assert!(under_way.is_empty());
         }
-        assert!(!occupy(&mut under_way, &one));
-        assert!(occupy(&mut under_way, &other));
-        free(&mut under_way, &one);
-        assert!(occupy(&mut under_way, &one));
         // The /48 of a customer has four times as many.
-        let customer = (0..1_000).map(|number| networks(&format!("2001:db8:0:{number:x}::1")));
-        let occupied: Vec<_> = customer
-            .filter(|networks| occupy(&mut under_way, networks))
-            .collect();
-        assert_eq!(occupied.len(), 16);
-        for networks in &occupied {
-            free(&mut under_way, networks);
-        }
-        (0..4).for_each(|_| free(&mut under_way, &one));
-        free(&mut under_way, &other);
-        assert!(under_way.is_empty());
+        let mut under_way = BTreeMap::new();
+        let customer = (0..1_000).map(|number| of(Some(&format!("2001:db8:0:{number:x}::1"))));
+        let occupied = customer.filter(|networks| occupy(&mut under_way, networks));
+        assert_eq!(occupied.count(), 16);
     }
 }

@@ -5,17 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jiff::Timestamp;
-use resourcesync::uri::Topic;
 use websub::http::Hook;
+use websub::hub::HubRecord;
 use websub::hub::address::parse_network;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::http::settings::EmbeddedHubSettings;
-use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
-};
 
-use crate::hub::{Restored, Running, TOPIC, heard, start_with, willing};
+use crate::hub::{Restored, heard, start_with, willing};
 use crate::support::{Peer, Say, Seen, say};
 
 /// Answers of hostile subscribers to a challenge. `elsewhere` is the callback of another.
@@ -198,10 +194,7 @@ async fn a_name_that_moves_inside_is_followed_nowhere() {
     peer.next().await;
     let sent = running.send(running.notification(1)).unwrap();
     for want in 1..=2 {
-        let HubRecord::Progressed(_, progress) = running.record().await else {
-            panic!("it cannot be delivered")
-        };
-        assert_eq!(progress.attempts, want);
+        assert_eq!(running.progress().await.attempts, want);
     }
     assert_eq!(running.record().await, heard(&subscription, sent.id));
     assert_eq!(peer.next().await.body, &*running.notification(1).body);
@@ -240,60 +233,4 @@ async fn a_name_of_this_system_is_called_where_that_is_allowed() {
     running.subscribe(&callback).await;
     let host = format!("localhost:{}", peer.address.port());
     assert_eq!(peer.next().await.header("Host"), [host]);
-}
-
-#[tokio::test]
-async fn refused_addresses_are_not_told_apart() {
-    let running = start_with(Restored::default(), |settings| {
-        settings.policy = CallbackPolicy::default();
-    })
-    .await;
-    for host in [
-        "127.0.0.1",
-        "0x7f000001",
-        "10.0.0.1",
-        "169.254.169.254",
-        "255.255.255.255",
-        "[::1]",
-        "[::ffff:127.0.0.1]",
-        "[fe80::1]",
-        "[64:ff9b::a00:1]",
-    ] {
-        for mode in ["subscribe", "unsubscribe"] {
-            let answer = running.ask(mode, &format!("http://{host}/c"), "").await;
-            let words = "hub.callback is at an address that this hub does not deliver to\n";
-            assert_eq!(answer, (403, words.to_owned()), "{host}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn what_was_saved_under_another_policy_is_judged_by_this_one() {
-    let (_, mut victim) = peer_and_victim().await;
-    let now = Timestamp::now();
-    let subscription = Subscription {
-        topic: Topic::new(TOPIC),
-        callback: Callback::new(victim.url("/c")),
-        secret: None,
-        expires: now + jiff::SignedDuration::from_secs(300),
-        requester: None,
-    };
-    let relay = Relay {
-        id: RelayId(1),
-        topic: Topic::new(TOPIC),
-        seq: 1,
-        body: b"1".as_slice().into(),
-        headers: RelayHeaders::default(),
-    };
-    let restored = Restored {
-        subscriptions: vec![(subscription, DeliveryProgress::default())],
-        relays: vec![relay],
-    };
-    let mut running: Running = start_with(restored, |settings| moving(settings, &[&[]])).await;
-    let record = running.record().await;
-    let HubRecord::Progressed(_, progress) = record else {
-        panic!("{record:?}")
-    };
-    assert_eq!(progress.attempts, 1);
-    assert!(victim.unseen().is_none());
 }

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use websub::counts::{DeliveryCounts, RequestCounts, VerificationCounts};
-use websub::hub::limits::Quota;
 use websub::hub::subscriptions::view::HubStatus;
-use websub::hub::{Callback, DeliveryProgress, Relay, RelayHeaders, RelayId, Subscription};
+use websub::hub::{Callback, DeliveryProgress};
 
-use crate::hub::{Restored, Running, TOPIC, key, start, start_with, unsubscribed, willing};
+use crate::hub::{
+    Restored, Running, TOPIC, key, saved_relay, start, start_with, subscription, unsubscribed,
+    willing,
+};
 use crate::support::{Peer, Say, Seen, ask, post_form, say};
 
 impl Running {
@@ -29,21 +31,14 @@ impl Running {
 
 #[tokio::test]
 async fn requests_and_verifications_count_by_what_comes_of_them() {
-    let peer = Peer::start(|seen| {
-        if seen.line().contains("/liar") {
-            say("200 OK", "", "of course")
-        } else {
-            willing(seen)
-        }
+    let peer = Peer::start(|seen| match seen.line() {
+        line if line.contains("/liar") => say("200 OK", "", "of course"),
+        _ => willing(seen),
     })
     .await;
     let running = start_with(Restored::default(), |settings| {
         settings.verification_attempts = 1;
-        settings.limits.subscriptions = Quota {
-            in_all: 1,
-            per_host: 1_000,
-            per_address: 1_000,
-        };
+        settings.limits.subscriptions.in_all = 1;
     })
     .await;
     let nobody = "http://127.0.0.1:1/c";
@@ -58,19 +53,11 @@ async fn requests_and_verifications_count_by_what_comes_of_them() {
     let callback = peer.url("/c");
     assert_eq!(running.ask("subscribe", &callback, "").await.0, 202);
     running.until(|status| status.subscriptions == 1).await;
-    assert_eq!(
-        running.ask("subscribe", &callback, "").await.0,
-        202,
-        "renewed"
-    );
-    assert_eq!(
-        running.ask("subscribe", &peer.url("/more"), "").await.0,
-        503
-    );
-    assert_eq!(
-        post_form(running.address, "/hub", "hub.mode=no").await.0,
-        400
-    );
+    assert_eq!(running.ask("subscribe", &callback, "").await.0, 202);
+    let (status, words) = running.ask("subscribe", &peer.url("/more"), "").await;
+    assert_eq!((status, &*words), (503, "too many subscriptions in all\n"));
+    let (status, _) = post_form(running.address, "/hub", "hub.mode=no").await;
+    assert_eq!(status, 400);
     // Who only looks asks for nothing.
     ask(running.address, "GET", "/hub", "").await;
     let status = running
@@ -106,18 +93,11 @@ fn in_its_way(seen: &Seen) -> Say {
 async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed() {
     let peer = Peer::start(in_its_way).await;
     let restored = |(path, attempts): (&str, u32)| {
-        let subscription = Subscription {
-            topic: Topic::new(TOPIC),
-            callback: Callback::new(peer.url(path)),
-            secret: None,
-            expires: Timestamp::now() + SignedDuration::from_secs(300),
-            requester: None,
-        };
         let progress = DeliveryProgress {
             attempts,
             ..DeliveryProgress::default()
         };
-        (subscription, progress)
+        (subscription(peer.url(path), 300), progress)
     };
     let paths = [
         ("/taken", 0),
@@ -126,16 +106,9 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
         ("/gone", 0),
         ("/broken", 0),
     ];
-    let relay = Relay {
-        id: RelayId(1),
-        topic: Topic::new(TOPIC),
-        seq: 1,
-        body: b"1".to_vec().into(),
-        headers: RelayHeaders::default(),
-    };
     let running = start(Restored {
         subscriptions: paths.map(restored).to_vec(),
-        relays: vec![relay],
+        relays: vec![saved_relay(1)],
     })
     .await;
     let want = DeliveryCounts {
@@ -156,11 +129,8 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
     let status = running
         .until(|status| without_failed(status) == want && status.counts.deliveries.failed > 0)
         .await;
-    assert_eq!(
-        status.counts.latency.count(),
-        0,
-        "relayed by an earlier run"
-    );
+    // It was relayed by an earlier run.
+    assert_eq!(status.counts.latency.count(), 0);
 
     running.send(running.notification(2)).unwrap();
     let want = DeliveryCounts {
@@ -171,12 +141,8 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
     let status = running
         .until(|status| without_failed(status) == want && status.failing == 3)
         .await;
-    assert_eq!(status.counts.latency.count(), 1);
-    assert!(
-        status.counts.latency.sum < 30.0,
-        "{:?}",
-        status.counts.latency
-    );
+    let latency = status.counts.latency;
+    assert!(latency.count() == 1 && latency.sum < 30.0, "{latency:?}");
     // What is owed to the busy and the broken is two, to the spent one.
     assert_eq!((status.subscriptions, status.owed), (4, 5));
     let (_, busy) = running
@@ -199,16 +165,11 @@ async fn a_removed_subscriber_is_notified_and_receives_nothing_more() {
     running.hub.end(key(&callback), "it was removed");
     assert_eq!(running.record().await, unsubscribed(&callback));
     let told = peer.next().await;
-    assert!(
-        told.line()
-            .starts_with("GET /c?k=1&hub.mode=denied&hub.topic="),
-        "{}",
-        told.line()
-    );
-    assert_eq!(
-        told.parameter("hub.reason").as_deref(),
-        Some("it was removed")
-    );
+    let line = told.line();
+    let is_denied = line.starts_with("GET /c?k=1&hub.mode=denied&hub.topic=");
+    assert!(is_denied, "{line}");
+    let reason = Some("it was removed".to_owned());
+    assert_eq!(told.parameter("hub.reason"), reason);
     assert_eq!(running.send(running.notification(1)), None);
     assert_eq!(running.hub.status(Timestamp::now()).subscriptions, 0);
 }

@@ -6,12 +6,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use websub::publisher::http::Submitter;
-use websub::publisher::settings::{HubCredentials, HubProxy, PublishSettings};
-use websub::secret::Secret;
+use websub::publisher::settings::{HubProxy, PublishSettings};
 
 use crate::publish::tls::Authority;
-use crate::publish::{judged, settings};
-use crate::support::{BODY, Peer, notification, say, soon};
+use crate::publish::{judged, with_token};
+use crate::support::{BODY, Peer, free_address, notification, say, soon};
 
 /// A tunnel to `target`, whatever it is asked to connect to; tells the heads of the requests.
 async fn tunnel(target: SocketAddr) -> (HubProxy, mpsc::UnboundedReceiver<String>) {
@@ -40,9 +39,8 @@ async fn tunnel(target: SocketAddr) -> (HubProxy, mpsc::UnboundedReceiver<String
     (HubProxy::Through(url.parse().unwrap()), asked)
 }
 
-fn with_token(url: &str, proxy: HubProxy) -> PublishSettings {
-    let mut settings = settings(url);
-    settings.credentials = Some(HubCredentials::Bearer(Secret::new("hidden")));
+fn through(proxy: HubProxy, url: &str) -> PublishSettings {
+    let mut settings = with_token(url, "hidden");
     settings.proxy = proxy;
     settings
 }
@@ -52,8 +50,8 @@ async fn a_plain_hub_is_asked_for_by_its_whole_address() {
     // What the proxy answers is what the hub did.
     let mut proxy = Peer::start(|_| say("200 OK", "", "")).await;
     let url = "http://hub.invalid/publish?k=1";
-    let through = HubProxy::Through(proxy.url("").parse().unwrap());
-    let publisher = Submitter::new(vec![with_token(url, through)]).unwrap();
+    let address = HubProxy::Through(proxy.url("").parse().unwrap());
+    let publisher = Submitter::new(vec![through(address, url)]).unwrap();
     let answer = publisher.submit(&notification(url)).await;
     assert_eq!(judged(&answer), "accepted");
     let seen = proxy.next().await;
@@ -70,7 +68,7 @@ async fn a_hub_with_tls_is_asked_for_by_its_name_and_trusts_nobody_between() {
     let mut hub = authority.hub(&["hub.invalid"]).start().await;
     let (proxy, mut asked) = tunnel(hub.address).await;
     let url = "https://hub.invalid/publish";
-    let mut settings = with_token(url, proxy);
+    let mut settings = through(proxy, url);
     settings.ca_pem = Some(authority.pem().into());
     let publisher = Submitter::new(vec![settings]).unwrap();
     let answer = publisher.submit(&notification(url)).await;
@@ -91,12 +89,8 @@ async fn a_hub_with_tls_is_asked_for_by_its_name_and_trusts_nobody_between() {
 
 #[tokio::test]
 async fn a_proxy_that_fails_is_no_answer_and_one_that_refuses_is_named() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let gone = HubProxy::Through(format!("http://{free}").parse().unwrap());
+    let gone = format!("http://{}", free_address().await);
+    let gone = HubProxy::Through(gone.parse().unwrap());
     let strict = Peer::start(|_| say("407 HubProxy Authentication Required", "", "")).await;
     let strict = HubProxy::Through(strict.url("").parse().unwrap());
     for (proxy, url, want) in [
@@ -121,7 +115,7 @@ async fn a_proxy_that_fails_is_no_answer_and_one_that_refuses_is_named() {
             "in 8 s: no answer: cannot connect through the proxy: proxy authorization required",
         ),
     ] {
-        let mut settings = with_token(url, proxy.clone());
+        let mut settings = through(proxy.clone(), url);
         // No system's certificates are needed to find that out.
         settings.ca_pem = Some(Authority::new("Us").pem().into());
         let publisher = Submitter::new(vec![settings]).unwrap();

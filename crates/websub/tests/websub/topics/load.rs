@@ -12,7 +12,7 @@ use websub::http::server::{Listener, ServerLimits};
 use websub::hub::http::public::serve_public;
 use websub::topics::http::Topics;
 
-use crate::support::{BODY, allow_many_files, ask, page, soon, status};
+use crate::support::{BODY, ask, page, soon, status};
 use crate::topics::unreported;
 
 const REQUEST: &str = "GET /t HTTP/1.1\r\nHost: e.org\r\n\r\n";
@@ -243,23 +243,5 @@ async fn a_client_that_reads_its_answer_is_left_alone_however_many_come() {
             assert_ne!(read, 0, "closed after {taken} bytes");
             taken += read;
         }
-    }
-}
-
-#[tokio::test]
-async fn a_thousand_idle_clients_hold_nobody_up() {
-    allow_many_files();
-    let topics = one_topic();
-    let address = places(64, topics).await;
-    let mut clients = Vec::new();
-    for number in 0..1_000 {
-        let begun = ["", "G", "GET /t HTTP/1.1\r\n", REQUEST][number % 4];
-        clients.push(connect(address, begun).await);
-        if number % 10 == 9 {
-            assert_eq!(status(&ask(address, "GET", "/t", "").await.0), 200);
-        }
-    }
-    for stream in &mut clients[..900] {
-        is_closed(stream).await;
     }
 }

@@ -47,12 +47,12 @@ fn pending(on: &str, ids: &[u64]) -> SavedTopic {
 
 /// Each notification has the number of its row and 40.
 fn seq_after(topic: &Topic, heard: RelayId) -> Option<u64> {
-    let ids = if topic.as_str().ends_with('a') {
-        [1, 2, 3].as_slice()
+    let mut ids = if topic.as_str().ends_with('a') {
+        1..4
     } else {
-        &[4]
+        4..5
     };
-    ids.iter().find(|id| **id > heard.0).map(|id| id + 40)
+    ids.find(|id| *id > heard.0).map(|id| id + 40)
 }
 
 const ONE: &str = "http://one.example/secret";
@@ -106,10 +106,8 @@ fn failing_subscriptions_come_first_and_no_callback_is_shown() {
 #[test]
 fn the_status_counts_what_is_live() {
     let status = subscriptions().status(at(0));
-    assert_eq!(
-        (status.subscriptions, status.owed, status.failing),
-        (3, 4, 1)
-    );
+    let counts = (status.subscriptions, status.owed, status.failing);
+    assert_eq!(counts, (3, 4, 1));
     assert_eq!(status.topics, [(topic("a"), 2), (topic("b"), 1)]);
     assert_eq!(subscriptions().status(at(100)).subscriptions, 0);
 }
@@ -126,63 +124,52 @@ fn a_callback_is_named_by_its_digest_and_an_unclear_name_is_answered_with_sugges
         Err(error) => error.to_string(),
     };
     let [one, two] = [ONE, TWO].map(|callback| Callback::new(callback).to_string());
-    let (shown, digested) = (&one, digest(ONE));
-    assert_eq!(named(&digested, None), format!("https://e.org/a {ONE}"));
-    assert_eq!(named(shown, None), format!("https://e.org/a {ONE}"));
-    assert_eq!(
-        named(&digest(TWO), Some("https://e.org/b")),
-        format!("https://e.org/b {TWO}")
-    );
+    let [of_one, of_two] = [ONE, TWO].map(digest);
+    let other = Some("https://e.org/b");
     let twice = format!("{two} on https://e.org/a, {two} on https://e.org/b");
-    assert_eq!(
-        named(&digest(TWO), None),
-        format!(
-            "\"{}\" may be one of several; name the callback as shown here, then the topic: there is {twice}",
-            digest(TWO)
-        )
-    );
-    assert_eq!(
-        named(&digested, Some("https://e.org/b")),
-        format!(
-            "the callback \"{digested}\" does not subscribe to \"https://e.org/b\"; there is {one} on https://e.org/a"
-        )
-    );
-    // The whole callback is a secret and not accepted as a name, nor is a guess.
-    for name in [
-        ONE,
-        "",
-        "00000000",
-        &format!("http://evil.example/…({digested})"),
-    ] {
-        assert_eq!(
-            named(name, None),
+    for (name, on, want) in [
+        (&of_one, None, format!("https://e.org/a {ONE}")),
+        (&one, None, format!("https://e.org/a {ONE}")),
+        (&of_two, other, format!("https://e.org/b {TWO}")),
+        (
+            &of_two,
+            None,
             format!(
-                "no subscription has the callback \"{name}\"; there is {one} on https://e.org/a, {twice}"
-            )
-        );
+                "\"{of_two}\" may be one of several; name the callback as shown here, then the topic: there is {twice}"
+            ),
+        ),
+        (
+            &of_one,
+            other,
+            format!(
+                "the callback \"{of_one}\" does not subscribe to \"https://e.org/b\"; there is {one} on https://e.org/a"
+            ),
+        ),
+    ] {
+        assert_eq!(named(name, on), want);
     }
-    let none = Subscriptions::default()
-        .find("00000000", None, at(0), &seq_after)
-        .unwrap_err();
-    assert!(
-        none.to_string().ends_with("; nobody has subscribed"),
-        "{none}"
-    );
+    // The whole callback is a secret and not accepted as a name, nor is a guess.
+    let guess = format!("http://evil.example/…({of_one})");
+    for name in [ONE, "", "00000000", &guess] {
+        let want = format!(
+            "no subscription has the callback \"{name}\"; there is {one} on https://e.org/a, {twice}"
+        );
+        assert_eq!(named(name, None), want);
+    }
+    let none = Subscriptions::default().find("00000000", None, at(0), &seq_after);
+    let none = none.unwrap_err().to_string();
+    assert!(none.ends_with("; nobody has subscribed"), "{none}");
 }
 
 #[test]
 fn the_last_attempt_is_known_until_the_next() {
     let mut subscriptions = subscriptions();
-    let assignment = subscriptions
-        .assign(&topic("a"))
-        .into_iter()
-        .find(|assignment| assignment.key.callback.as_str() == ONE)
-        .unwrap();
+    let mut assigned = subscriptions.assign(&topic("a")).into_iter();
+    let assignment = assigned.find(|assignment| assignment.key.callback.as_str() == ONE);
+    let assignment = assignment.unwrap();
     let last = |subscriptions: &Subscriptions| {
-        let (_, view) = subscriptions
-            .find(&digest(ONE), None, at(0), &seq_after)
-            .unwrap();
-        view.last
+        let found = subscriptions.find(&digest(ONE), None, at(0), &seq_after);
+        found.unwrap().1.last
     };
     assert_eq!(last(&subscriptions), None);
     for answer in [
@@ -226,7 +213,7 @@ fn of_very_many_the_worst_are_listed_and_the_others_counted() {
     assert!(list.subscriptions.iter().all(|view| view.attempts == 1));
     let error = subscriptions
         .find("x", None, at(0), &seq_after)
-        .unwrap_err()
-        .to_string();
+        .unwrap_err();
+    let error = error.to_string();
     assert!(error.ends_with(", and 4990 more"), "{error}");
 }
