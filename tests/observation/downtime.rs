@@ -1,26 +1,28 @@
-//! Changes while no daemon runs.
-
-mod killed;
-mod starting;
+//! Changes while no daemon runs, and while one starts.
 
 use std::fs;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
+use announce::state::open::StateFile;
 use rstest::rstest;
 
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
-use crate::support::documents::{Site, capability_list, list};
-use crate::support::hub::{FakeHub, Manner};
-use crate::support::ports;
+use crate::support::DEADLINE;
+use crate::support::documents::{Site, capability_list, list, replace};
+use crate::support::hub::Manner;
 
 const UPDATED: &str = "updated changelist a/changelist.xml";
 const LISTED: &str = "updated capabilitylist a/capabilitylist.xml";
+const SETS: usize = 40;
 
 #[rstest]
 fn changes_while_it_is_down(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let site = Site::new();
-    site.add_set("b");
+    for set in ["b", "c"] {
+        site.add_set(set);
+    }
     let mut story = Story::begin(watch, site, "");
     story.stop();
     let site = &story.site;
@@ -30,145 +32,43 @@ fn changes_while_it_is_down(#[values(Inotify, Notify, Poll)] watch: Watch) {
     site.write("a/capabilitylist.xml", &capability_list("a", &all));
     site.remove("a/resourcelist.xml");
     fs::remove_dir_all(site.path("b")).unwrap();
+    // Of the same size and time; and under another name.
+    let path = site.path("c/resourcelist.xml");
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    fs::write(&path, list("c", "resourcelist", "2")).unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(modified).unwrap();
+    fs::rename(site.path("c/changelist.xml"), site.path("c/moved.xml")).unwrap();
+    let text = capability_list("c", &["resourcelist", "changelist"]);
+    let text = text.replace("c/changelist.xml", "c/moved.xml");
+    site.write("c/capabilitylist.xml", &text);
     story.resume();
     story.ends_hearing(&[
         UPDATED,
         LISTED,
         "created changedump a/changedump.xml",
         "deleted capabilitylist b/capabilitylist.xml",
+        "updated capabilitylist c/capabilitylist.xml",
+        "updated resourcelist c/resourcelist.xml",
+        "created changelist c/moved.xml",
     ]);
 }
 
+/// R13: a configuration announces nothing. What it excludes is forgotten, not deleted; what it includes was there before.
 #[rstest]
-fn renamed_while_it_is_down(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+fn excluded_and_included_between_two_runs(#[values(Inotify, Poll)] watch: Watch) {
+    let excluding = "exclude = [\"a/changelist.xml\"]";
+    let mut story = Story::begin(watch, Site::new(), "# keys");
     story.stop();
-    let site = &story.site;
-    fs::rename(site.path("a/changelist.xml"), site.path("a/moved.xml")).unwrap();
-    let text = capability_list("a", &["resourcelist", "changelist"]);
-    let text = text.replace("a/changelist.xml", "a/moved.xml");
-    site.write("a/capabilitylist.xml", &text);
-    story.resume();
-    story.hears(&[LISTED, "created changelist a/moved.xml"]);
-    story
-        .site
-        .write("a/moved.xml", &list("a", "changelist", "2"));
-    story.ends_hearing(&["updated changelist a/moved.xml"]);
-}
-
-#[rstest]
-fn a_change_of_the_same_size_and_time_while_it_is_down(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
-    story.stop();
-    let path = story.site.path("a/changelist.xml");
-    let modified = fs::metadata(&path).unwrap().modified().unwrap();
-    fs::write(&path, list("a", "changelist", "2")).unwrap();
-    let file = fs::File::options().write(true).open(&path).unwrap();
-    file.set_modified(modified).unwrap();
-    story.resume();
-    story.ends_hearing(&[UPDATED]);
-}
-
-#[rstest]
-fn half_written_when_it_starts(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
-    story.stop();
-    let text = list("a", "changelist", "2");
-    let half = &text[..text.len() / 2];
-    story.site.write_in_place("a/changelist.xml", half);
-    story.resume();
-    story.stays_silent();
-    story.ends_hearing_after(&[UPDATED], |site| {
-        site.write_in_place("a/changelist.xml", &text)
-    });
-}
-
-#[rstest]
-fn a_missing_state_file_is_a_baseline(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
-    story.stop();
-    story.update("a/changelist.xml", "2");
-    std::thread::sleep(Duration::from_millis(10)); // stall: the file is older than the daemon, for R13
-    let state = story.state_file();
-    fs::remove_file(&state).unwrap();
-    story.resume();
-    story.ends_silent();
-}
-
-#[rstest]
-fn started_while_the_hub_is_out_of_order(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
-    story.stop();
-    story.update("a/changelist.xml", "2");
-    story.hub.behave(Manner::CutOff);
-    story.resume();
-    let failed = story.hub.request();
-    assert_eq!(failed.changes(), [UPDATED]);
-    story.hub.behave(Manner::Accept);
-    let accepted = story.hub.notification();
-    assert_eq!(accepted.body, failed.body, "repeated, but not unchanged");
-    story.ends_silent();
-}
-
-/// R13: a configuration announces nothing; what it excludes is forgotten, not deleted.
-#[rstest]
-fn excluded_between_two_runs(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
-    story.stop();
-    let keys = "deletion_grace = \"0s\"\nexclude = [\"a/changelist.xml\"]";
-    story.edit("deletion_grace = \"0s\"", keys);
+    story.edit("# keys", excluding);
     story.resume();
     story.update("a/changelist.xml", "2");
-    story.ends_silent();
-}
-
-/// R13: what is included from now on was there before.
-#[rstest]
-fn included_between_two_runs(
-    #[values(Inotify, Poll)] watch: Watch,
-    #[values(true, false)] is_excluded_first: bool,
-) {
-    let (before, after) = match is_excluded_first {
-        true => ("exclude = [\"a/changelist.xml\"]", ""),
-        false => (
-            "",
-            "include = [\"**/*.xml\", \"**/*.list\", \"**/.well-known/resourcesync\"]",
-        ),
-    };
-    let path = match is_excluded_first {
-        true => "a/changelist.xml",
-        false => "a/changedump.list",
-    };
-    let site = Site::new();
-    let all = ["resourcelist", "changelist", "changedump"];
-    let listed = capability_list("a", &all).replace("changedump.xml", "changedump.list");
-    site.write("a/capabilitylist.xml", &listed);
-    site.write("a/changedump.list", &list("a", "changedump", "1"));
-    let mut story = Story::begin(watch, site, &format!("# keys\n{before}"));
     story.stays_silent();
     story.stop();
-    let (of_before, of_after) = (format!("# keys\n{before}"), format!("# keys\n{after}"));
-    story.edit(&of_before, &of_after);
+    story.edit(excluding, "");
     story.resume();
     story.stays_silent();
-    let capability = path[2..].split('.').next().unwrap();
-    story.site.write(path, &list("a", capability, "2"));
-    story.ends_hearing(&[&format!("updated {capability} {path}")]);
-}
-
-#[rstest]
-fn started_while_nobody_listens_where_the_hub_was(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::over(watch, Site::new(), "");
-    let address = ports::reserved();
-    let url = format!("http://{address}/publish");
-    story.edit(&story.hub.url(), &url);
-    story.resume();
-    story.update("a/changelist.xml", "2");
-    story.await_log("Connection refused");
-    story.stop();
-    story.resume();
-    story.await_log("Connection refused");
-    story.hub = FakeHub::start_at(address);
+    story.update("a/changelist.xml", "3");
     story.ends_hearing(&[UPDATED]);
 }
 
@@ -186,5 +86,99 @@ fn the_state_file_is_lost_while_a_notification_is_in_flight(#[values(Inotify, Po
     story.resume();
     story.stays_silent();
     story.update("a/changelist.xml", "3");
+    story.ends_hearing(&[UPDATED]);
+}
+
+/// Files of SQLite beside the state file: it restores `-shm`, and without `-wal` the state is an older one,
+/// from which the same changes are found again.
+#[rstest]
+fn what_lies_beside_the_state_file_is_lost(#[values("shm", "wal", "shm and wal")] what: &str) {
+    let mut story = Story::start(Inotify);
+    story.stop(); // the baseline is in the state file itself
+    story.resume();
+    story.update("a/changelist.xml", "2");
+    assert_eq!(story.hub.request().changes(), [UPDATED]);
+    if what == "shm" {
+        story.stays_silent(); // the answer is saved before the marker is sent
+    }
+    story.kill();
+    for suffix in what.split(" and ") {
+        let name = format!("state.sqlite-{suffix}");
+        fs::remove_file(story.state_file().with_file_name(name)).unwrap();
+    }
+    story.update("a/resourcelist.xml", "2");
+    story.resume();
+    let mut wanted = vec!["updated resourcelist a/resourcelist.xml"];
+    if what != "shm" {
+        wanted.push(UPDATED);
+    }
+    story.ends_hearing(&wanted);
+}
+
+/// A site of many sets and 20,000 other files, which take a while to sweep.
+fn large_site() -> Site {
+    let site = Site::new();
+    for set in 0..SETS {
+        site.add_set(&format!("s{set}"));
+    }
+    for n in 0..20_000 {
+        let below = site.path(&format!("b/{}", n % 200));
+        fs::create_dir_all(&below).unwrap();
+        fs::write(below.join(format!("{n}.xml")), "<other/>").unwrap();
+    }
+    site
+}
+
+/// Changes one document after the other.
+fn change_all(root: &Path, content: &str) {
+    for set in (0..SETS).map(|n| format!("s{n}")) {
+        let path = root.join(&set).join("changelist.xml");
+        replace(&path, &list(&set, "changelist", content));
+        std::thread::sleep(Duration::from_millis(20)); // stall: the changes are spread over the sweep
+    }
+}
+
+/// R13: those since the process began are announced.
+#[rstest]
+fn changed_during_the_first_sweep_and_that_after_a_restart(#[values(Inotify, Poll)] watch: Watch) {
+    let told = |n| format!("updated changelist s{n}/changelist.xml");
+    let wanted: Vec<String> = (0..SETS).map(told).collect();
+    let mut story = Story::over(watch, large_site(), "");
+    for content in ["2", "3"] {
+        story.launch();
+        change_all(story.site.root.path(), content);
+        story.hears(&wanted);
+        story.kill();
+    }
+    story.resume();
+    story.ends();
+}
+
+/// The daemon has begun, and waits for its state file, which somebody has locked.
+#[rstest]
+fn changed_before_any_tree_is_watched(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, Site::new(), "");
+    let state = story.setup.state.path().join("state");
+    fs::create_dir(&state).unwrap();
+    // Without a row, as before a first start.
+    let (file, locked) = StateFile::open(&state).unwrap();
+    drop(file);
+    // It is there again once the daemon has begun.
+    fs::remove_file(state.join("lock")).unwrap();
+    locked.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let document = story.site.path("a/changelist.xml");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let deadline = Instant::now() + DEADLINE;
+            while !state.join("lock").exists() {
+                assert!(Instant::now() < deadline, "it did not begin");
+                std::thread::sleep(Duration::from_millis(1)); // polls for the lock file, until the deadline
+            }
+            std::thread::sleep(Duration::from_millis(20)); // stall: the clock of files goes in ticks
+            replace(&document, &list("a", "changelist", "2"));
+            locked.execute_batch("ROLLBACK").unwrap();
+        });
+        story.resume();
+    });
     story.ends_hearing(&[UPDATED]);
 }

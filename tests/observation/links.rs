@@ -59,60 +59,36 @@ fn a_release_that_is_swapped(#[values(Inotify, Notify, Poll)] watch: Watch) {
 }
 
 #[rstest]
-fn a_target_outside_of_the_tree_that_is_replaced(#[values(Inotify, Poll)] watch: Watch) {
-    let outside = TempDir::new().unwrap();
-    let target = outside.path().join("current.xml");
-    let site = Site::new();
-    write_set(&site.path("b"), "1");
-    site.remove("b/changelist.xml");
-    replace(&target, &list("b", "changelist", "1"));
-    symlink(&target, site.path("b/changelist.xml")).unwrap();
-    let mut story = Story::begin(watch, site, "");
-    for version in ["2", "3"] {
-        replace(&target, &list("b", "changelist", version));
-        story.hears(&[UPDATED]);
-    }
-    replace(&target, &list("b", "changelist", "3"));
-    story.ends_silent();
-}
-
-/// Rewrites a file in place again and again, where no event tells the tree.
-fn rewritten_elsewhere(mut story: Story, elsewhere: &Path) {
-    for version in ["2", "3"] {
-        fs::write(elsewhere, list("b", "changelist", version)).unwrap();
-        story.hears(&[UPDATED]);
-        story.stop();
-        story.resume();
-    }
-    fs::write(elsewhere, "<urlset").unwrap();
-    story.stays_silent();
-    fs::write(elsewhere, list("b", "changelist", "4")).unwrap();
-    story.ends_hearing(&[UPDATED]);
-}
-
-#[rstest]
-fn written_by_a_name_outside_of_the_tree(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let site = Site::new();
-    let elsewhere = TempDir::new_in(site.root.path().parent().unwrap()).unwrap();
-    let other = elsewhere.path().join("other");
-    site.add_set("b");
-    fs::hard_link(site.path("b/changelist.xml"), &other).unwrap();
-    let story = Story::begin(watch, site, "");
-    rewritten_elsewhere(story, &other);
-}
-
-#[rstest]
-fn a_file_that_is_mounted(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    if was_run_again("unshare --map-root-user --mount") {
+fn a_file_that_is_written_by_a_name_outside_of_the_tree(
+    #[values(Inotify, Notify, Poll)] watch: Watch,
+    #[values("a hard link", "a mount")] by: &str,
+) {
+    if by == "a mount" && was_run_again("unshare --map-root-user --mount") {
         return;
     }
     let site = Site::new();
     let elsewhere = TempDir::new_in(site.root.path().parent().unwrap()).unwrap();
-    let mounted = elsewhere.path().join("mounted");
+    let (place, other) = (
+        site.path("b/changelist.xml"),
+        elsewhere.path().join("other"),
+    );
     site.add_set("b");
-    fs::copy(site.path("b/changelist.xml"), &mounted).unwrap();
-    let place = site.path("b/changelist.xml");
-    run("mount --bind $2 $3", &[elsewhere.path(), &mounted, &place]);
-    let story = Story::begin(watch, site, "");
-    rewritten_elsewhere(story, &mounted);
+    if by == "a mount" {
+        fs::copy(&place, &other).unwrap();
+        run("mount --bind $2 $3", &[elsewhere.path(), &other, &place]);
+    } else {
+        fs::hard_link(&place, &other).unwrap();
+    }
+    let mut story = Story::begin(watch, site, "");
+    // In place again and again, and no event tells the tree.
+    for version in ["2", "3"] {
+        fs::write(&other, list("b", "changelist", version)).unwrap();
+        story.hears(&[UPDATED]);
+        story.stop();
+        story.resume();
+    }
+    fs::write(&other, "<urlset").unwrap();
+    story.stays_silent();
+    fs::write(&other, list("b", "changelist", "4")).unwrap();
+    story.ends_hearing(&[UPDATED]);
 }

@@ -1,16 +1,12 @@
 //! Load: every queue overflows, and no change is lost.
 
 use std::fs;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use rstest::rstest;
-use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
 
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
-use crate::support::DEADLINE;
 use crate::support::documents::{Site, capability_list, list};
 
 const LISTED: &str = "updated capabilitylist a/capabilitylist.xml";
@@ -95,82 +91,5 @@ fn more_events_than_the_kernel_keeps(#[values(Inotify, Notify)] watch: Watch) {
     wanted.extend(told("created", &new));
     wanted.push(LISTED.to_owned());
     hears(&mut story, &wanted);
-    story.ends();
-}
-
-/// Two in a hundred are documents, which are announced. What is no document is remembered in the state file,
-/// once it was read: that proves that the others were found too, without 100,000 announcements.
-#[rstest]
-fn a_hundred_thousand_files_in_new_directories(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::alone(watch, Site::new(), "");
-    // Asking for 100,000 files takes a debug build longer than 100 ms: it would do nothing else.
-    if watch == Poll {
-        story.edit("\"100ms\"", "\"1s\"");
-    }
-    story.resume();
-    let mut names = Vec::new();
-    for directory in 0..1_000 {
-        let below = format!("new/{}/{directory}", directory % 10);
-        fs::create_dir_all(story.site.path("a").join(&below)).unwrap();
-        for file in 0..100 {
-            let name = format!("{below}/{file}");
-            if file == directory % 50 || file == 99 - directory % 50 {
-                write_dumps(&story.site, std::slice::from_ref(&name), "1");
-                names.push(name);
-            } else {
-                let path = story.site.path(&format!("a/{name}.xml"));
-                fs::write(path, "<other/>").unwrap();
-            }
-        }
-    }
-    assert_eq!(names.len(), 2_000);
-    name_them(&story.site, &names);
-    let mut wanted = told("created", &names);
-    wanted.push(LISTED.to_owned());
-    hears(&mut story, &wanted);
-    let file = story.state_file();
-    let deadline = Instant::now() + DEADLINE;
-    while others(&file) < 98_000 {
-        assert!(Instant::now() < deadline, "{} were seen", others(&file));
-        std::thread::sleep(Duration::from_millis(50)); // polls the file until the deadline
-    }
-    assert_eq!(others(&file), 98_000);
-    story.ends();
-}
-
-fn others(file: &PathBuf) -> i64 {
-    let state = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-    state
-        .query_row("SELECT count(*) FROM other_file", [], |row| row.get(0))
-        .unwrap()
-}
-
-/// Polling finds a change at the next look, however long that takes: it promises no second. Nor does `notify`,
-/// whose crate compares each directory that goes with every other that it watches, while it takes no events.
-#[rstest]
-fn the_next_change_after_five_thousand_directories_went(#[values(Inotify, Notify)] watch: Watch) {
-    let site = Site::new();
-    for n in 0..5_000 {
-        let below = site.path(&format!("old/{}/{n}", n % 10));
-        fs::create_dir_all(&below).unwrap();
-        fs::write(below.join("other.xml"), "<other/>").unwrap();
-    }
-    let mut story = Story::alone(watch, site, "");
-    story.edit("\"20ms\"", "\"0s\"");
-    story.resume();
-    fs::remove_dir_all(story.site.path("old")).unwrap();
-    let moment = Instant::now();
-    story.update("a/changelist.xml", "2");
-    const UPDATED: &str = "updated changelist a/changelist.xml";
-    let requests = story.hears(&[UPDATED]);
-    let is_it = |change: &String| change == UPDATED;
-    let request = requests
-        .iter()
-        .find(|request| request.changes().iter().any(is_it));
-    let took = request.unwrap().at - moment;
-    println!("{watch:?}: {took:?}");
-    if watch == Inotify {
-        assert!(took < Duration::from_secs(1), "{took:?}");
-    }
     story.ends();
 }

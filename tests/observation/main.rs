@@ -6,7 +6,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
 mod deletions;
-mod directories;
 mod downtime;
 mod generators;
 mod indexes;

@@ -1,7 +1,167 @@
 //! Operations without a change of content are not announced (R4).
 
-mod about;
-mod passing;
-mod rewritten;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rstest::rstest;
+use rustix::fs::{XattrFlags, setxattr};
+use rustix::io::Errno;
+
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, replace};
+use crate::support::needs;
+use crate::tools::run;
 
 const PATH: &str = "a/changelist.xml";
+
+/// The documents of the site.
+const ALL: [&str; 4] = [
+    "a/capabilitylist.xml",
+    "a/resourcelist.xml",
+    PATH,
+    ".well-known/resourcesync",
+];
+
+fn set_modified(path: &Path, time: SystemTime) {
+    let file = File::options().append(true).open(path).unwrap();
+    file.set_modified(time).unwrap();
+}
+
+/// Only root may give a file away; its owner may give it to itself, which changes its `ctime` too.
+fn give_away(path: &Path) {
+    let user = rustix::process::geteuid();
+    let owner = if user.is_root() {
+        12_345
+    } else {
+        user.as_raw()
+    };
+    std::os::unix::fs::chown(path, Some(owner), None).unwrap();
+}
+
+/// Does something about a document that says the same afterwards.
+type Act = fn(&Path);
+
+const ACTS: [(&str, Act); 11] = [
+    ("a touch", |path| {
+        run("touch $1/*", &[path.parent().unwrap()]);
+    }),
+    ("the first time", |path| {
+        set_modified(path, SystemTime::UNIX_EPOCH);
+    }),
+    ("an earlier time", |path| {
+        set_modified(path, SystemTime::now() - Duration::from_secs(24 * 3600));
+    }),
+    ("a time in the future", |path| {
+        set_modified(path, SystemTime::now() + Duration::from_secs(24 * 3600));
+    }),
+    ("other permissions", |path| {
+        for mode in [0o600, 0o444, 0o755, 0o644] {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+        fs::set_permissions(path.parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
+    }),
+    ("another owner", give_away),
+    ("an extended attribute", |path| {
+        let set = setxattr(path, "user.checksum", b"abc", XattrFlags::empty());
+        // Not every file system has them, and no other way to say that nothing changed is left out.
+        assert!(matches!(set, Ok(()) | Err(Errno::OPNOTSUPP)), "{set:?}");
+    }),
+    ("opened to be written and closed as it was", |path| {
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        file.sync_all().unwrap();
+    }),
+    ("a hard link made and removed", |path| {
+        let link = path.with_extension("bak");
+        fs::hard_link(path, &link).unwrap();
+        fs::remove_file(link).unwrap();
+    }),
+    ("rewritten byte for byte", |path| {
+        let text = fs::read_to_string(path).unwrap();
+        fs::write(path, &text).unwrap();
+        replace(path, &text);
+    }),
+    ("indented", |path| {
+        let text = fs::read_to_string(path).unwrap();
+        let text = text
+            .replace('\n', "\n\t  ")
+            .replace("<loc>", "\n\n<loc>\n  ");
+        let text = text
+            .replace("</loc>", "\n</loc>")
+            .replace("\"/>", "\"\n  />");
+        fs::write(path, text).unwrap();
+    }),
+];
+
+#[rstest]
+fn what_leaves_the_content_as_it_is_is_not_announced(
+    #[values(Inotify, Notify, Poll)] watch: Watch,
+) {
+    let mut story = Story::start(watch);
+    for (what, act) in ACTS {
+        println!("{what}");
+        for path in ALL {
+            act(&story.site.path(path));
+        }
+        story.stays_silent();
+    }
+    story.ends();
+}
+
+#[rstest]
+fn what_is_gone_and_back_is_not_announced(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    // Deletions are not believed while it lasts.
+    let mut story = Story::begin(watch, Site::new(), "deletion_grace = \"60s\"");
+    for path in [PATH, "a/capabilitylist.xml", ".well-known/resourcesync"] {
+        let text = fs::read_to_string(story.site.path(path)).unwrap();
+        story.site.remove(path);
+        story.await_missing(1);
+        story.stays_silent();
+        story.site.write_in_place(path, &text);
+        story.await_missing(0);
+        story.stays_silent();
+    }
+    // Listed nowhere under the other name, it would wait to be (R17).
+    for (path, away, missing) in [
+        (PATH, "a/changelist-old.xml", 1),
+        (PATH, ".hidden.xml", 1),
+        ("a", ".away", 3),
+    ] {
+        let (place, away) = (story.site.path(path), story.site.path(away));
+        fs::rename(&place, &away).unwrap();
+        story.await_missing(missing);
+        story.stays_silent();
+        fs::rename(&away, &place).unwrap();
+        story.await_missing(0);
+        story.stays_silent();
+    }
+    let text = fs::read_to_string(story.site.path(PATH)).unwrap();
+    for _ in 0..50 {
+        story.site.remove(PATH);
+        story.site.write_in_place(PATH, &text);
+    }
+    story.ends_silent();
+}
+
+/// As generators do on every run.
+#[rstest]
+fn a_whole_site_that_is_written_as_it_was_is_not_announced(#[values(Inotify, Poll)] watch: Watch) {
+    if needs::program("rsync").is_none() {
+        return;
+    }
+    let mut story = Story::start(watch);
+    let again = Site::new();
+    for line in [
+        "rsync -a ./ $2/",
+        "rsync -a --ignore-times ./ $2/",
+        "rsync -a --ignore-times --inplace ./ $2/",
+        "cp -a . $2",
+        "tar -c . | tar -x --overwrite -C $2",
+    ] {
+        run(line, &[again.root.path(), story.site.root.path()]);
+        story.stays_silent();
+    }
+    story.ends();
+}

@@ -8,82 +8,41 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use rstest::rstest;
 use rusqlite::Connection;
 
 use crate::oddities::permissions::was_run_without_power;
 use crate::story::Story;
 use crate::story::Watch::Inotify;
 use crate::support::DEADLINE;
-use crate::support::daemon::output;
+use crate::support::daemon::{assert_contains, output};
 use crate::support::documents::Site;
 use crate::support::namespace::was_run_again;
 use crate::tools::run;
 
-#[derive(Debug, Clone, Copy)]
-enum Damage {
-    CutInTheHeader,
-    CutInTheMiddle,
-    Garbage,
-    OtherSchema,
-    ZeroBytes,
-}
-
-#[rstest]
-fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
-    #[values(
-        Damage::CutInTheHeader,
-        Damage::CutInTheMiddle,
-        Damage::Garbage,
-        Damage::OtherSchema,
-        Damage::ZeroBytes
-    )]
-    damage: Damage,
-) {
+#[test]
+fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy() {
     let mut story = Story::begin(Inotify, Site::new(), "");
     story.stop();
     let path = story.state_file();
-    let whole = fs::read(&path).unwrap();
-    match damage {
-        Damage::CutInTheHeader => fs::write(&path, &whole[..50]).unwrap(),
-        Damage::CutInTheMiddle => fs::write(&path, &whole[..whole.len() / 2]).unwrap(),
-        Damage::ZeroBytes => fs::write(&path, "").unwrap(),
-        Damage::Garbage => fs::write(&path, vec![b'x'; whole.len()]).unwrap(),
-        Damage::OtherSchema => {
-            let state = Connection::open(&path).unwrap();
-            state.pragma_update(None, "user_version", 1_000).unwrap();
-        }
-    }
     story.update("a/changelist.xml", "2");
-    refuses(&story, &[path.to_str().unwrap(), "move"]);
+    for damaged in [vec![b'x'; 50_000], Vec::new()] {
+        fs::write(&path, damaged).unwrap();
+        refuses(&story, &[path.to_str().unwrap(), "move"]);
+    }
 }
 
+/// Even root cannot make a directory below a file; and a daemon should run without root's power.
 #[test]
 fn a_state_directory_that_cannot_be_written_is_refused_with_its_name() {
-    // Even root cannot make a directory below a file.
-    let story = Story::over(Inotify, Site::new(), "");
-    fs::write(story.setup.state.path().join("state"), "").unwrap();
-    refuses(&story, &["set state_dir to one that can be written"]);
-}
-
-/// Without root's power, as the daemon should run.
-#[rstest]
-fn a_state_directory_without_permission_is_refused_with_its_name(
-    #[values(true, false)] is_new: bool,
-) {
     if was_run_without_power() {
         return;
     }
-    let mut story = Story::over(Inotify, Site::new(), "");
+    let story = Story::over(Inotify, Site::new(), "");
     let directory = story.setup.state.path().join("state");
-    match is_new {
-        true => fs::create_dir(&directory).unwrap(),
-        false => {
-            story.resume();
-            story.stop();
-        }
-    }
-    story.update("a/changelist.xml", "2");
+    fs::write(&directory, "").unwrap();
+    refuses(&story, &["set state_dir to one that can be written"]);
+    fs::remove_file(&directory).unwrap();
+    fs::create_dir(&directory).unwrap();
     fs::set_permissions(&directory, Permissions::from_mode(0o500)).unwrap();
     refuses(&story, &[directory.to_str().unwrap()]);
     fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
@@ -109,28 +68,20 @@ fn a_read_only_file_system_is_refused_with_its_name() {
 }
 
 /// Until it is told what to do, nothing that it sends could be remembered.
-#[rstest]
-fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
-    #[values(true, false)] is_idle: bool,
-) {
+#[test]
+fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing() {
     let mut story = Story::begin(Inotify, Site::new(), "");
     story.stays_silent();
     let directory = story.setup.state.path().join("state");
     fs::remove_dir_all(&directory).unwrap();
-    if !is_idle {
-        story.update("a/changelist.xml", "2");
-    }
     let entry = story.await_log("cannot save the state; nothing is sent");
-    let said = entry["message"].as_str().unwrap();
-    assert!(said.contains("state.sqlite is gone"), "{said}");
+    assert_contains(entry["message"].as_str().unwrap(), "state.sqlite is gone");
     assert_eq!(entry["level"], "ERROR", "{entry}");
     full_disk::await_readiness(&story, "503");
     let (_, metrics) = story.daemon().get_admin("/metrics");
-    assert!(metrics.contains("rsnotify_unsaved 1"), "{metrics}");
-    assert!(metrics.contains("rsnotify_ready 0"), "{metrics}");
-    if is_idle {
-        story.update("a/changelist.xml", "2");
-    }
+    assert_contains(&metrics, "rsnotify_unsaved 1");
+    assert_contains(&metrics, "rsnotify_ready 0");
+    story.update("a/changelist.xml", "2");
     assert_eq!(story.stop_and_count("has been restored"), 1);
     assert!(story.hub.heard().is_empty());
     story.resume();

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use rstest::rstest;
 use tempfile::TempDir;
 
-use crate::deletions::{KEYS, accepts, outlast_the_grace, stays_silent_for_good};
+use crate::deletions::{KEYS, accepts, stays_silent_for_good};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
-use crate::support::daemon::{get, output};
-use crate::support::documents::{Site, URL, capability_list, list, replace};
+use crate::support::daemon::{assert_contains, body_of, exit_with, output, succeed};
+use crate::support::documents::{Site, capability_list, list, replace};
 use crate::support::namespace::was_run_again;
 use crate::tools::run;
 
@@ -25,12 +25,8 @@ struct Volume {
 }
 
 impl Volume {
-    fn new(place: &Path, set: &str) -> Volume {
-        Volume::with(place, set, set)
-    }
-
     /// The set's name is that of its directory in the site, which need not be that in the volume.
-    fn with(place: &Path, directory: &str, set: &str) -> Volume {
+    fn new(place: &Path, directory: &str, set: &str) -> Volume {
         let volume = TempDir::new().unwrap();
         run(
             "mount -t tmpfs none $2",
@@ -70,7 +66,7 @@ fn a_file_system_that_is_unmounted_deletes_nothing(#[values(Inotify, Notify, Pol
     }
     let mut story = Story::over(watch, Site::empty(), KEYS);
     let place = story.site.root.path().to_owned();
-    let volume = Volume::new(&place, "a");
+    let volume = Volume::new(&place, "a", "a");
     volume.mount();
     story.resume();
     for _ in 0..2 {
@@ -95,101 +91,28 @@ fn a_file_system_that_is_unmounted_deletes_nothing(#[values(Inotify, Notify, Pol
     stays_silent_for_good(&mut story);
     volume.mount();
     story.hears(&["updated changelist a/changelist.xml"]);
-    let lines = story.stop_and_tell();
-    let deleted = lines.iter().filter(|line| line.contains("retired channel"));
-    assert_eq!(deleted.count(), 0);
+    assert_eq!(story.stop_and_count("retired channel"), 0);
 }
 
 /// The status, `check` and `accept`; and nobody else is kept waiting.
 fn everyone_says_so(story: &Story, place: &Path) {
-    let (head, _) = get(story.daemon().admin, "/readyz");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    body_of(story.daemon().get_admin("/readyz"));
     let mount = &story.daemon().status()["sources"][0]["mounts"][0];
     assert_eq!(mount["present"], false);
-    assert!(mount["reason"].as_str().unwrap().contains(EMPTY), "{mount}");
-    let (_, metrics) = get(story.daemon().admin, "/metrics");
+    assert_contains(mount["reason"].as_str().unwrap(), EMPTY);
+    let (_, metrics) = story.daemon().get_admin("/metrics");
     let present = format!("mount=\"{}\"}} 0\n", place.display());
-    assert!(metrics.contains(&present), "{metrics}");
-    let (_, out, _) = output(&mut story.setup.command("status"));
-    assert!(out.contains(EMPTY), "{out}");
-    let (code, out, _) = output(&mut story.setup.command("check"));
-    assert_eq!(code, Some(1));
-    assert!(out.contains(EMPTY), "{out}");
+    assert_contains(&metrics, &present);
+    assert_contains(&succeed(&mut story.setup.command("status")), EMPTY);
+    assert_contains(&exit_with(&mut story.setup.command("check"), 1).0, EMPTY);
     for more in [&["main"][..], &["main", "--dry-run"]] {
-        let (code, out, _) = output(story.setup.command("accept").args(more));
-        assert_eq!(code, Some(0));
+        let out = succeed(story.setup.command("accept").args(more));
         let wanted = format!(
             "no document of main is missing\n{} is not there: nothing below it can be accepted\n",
             place.display()
         );
         assert_eq!(out, wanted);
     }
-}
-
-#[rstest]
-fn a_daemon_that_starts_before_its_file_system_is_mounted_takes_the_baseline_then(
-    #[values(Inotify, Poll)] watch: Watch,
-) {
-    if was_run_again(AGAIN) {
-        return;
-    }
-    let mut story = Story::over(watch, Site::empty(), KEYS);
-    let volume = Volume::new(story.site.root.path(), "a");
-    story.resume();
-    outlast_the_grace();
-    volume.mount();
-    story.await_log("was replaced by another directory");
-    story.await_log("7 existing documents are not announced");
-    story.stays_silent();
-    volume.write("a/changelist.xml", &list("a", "changelist", "2"));
-    story.ends_hearing(&["updated changelist a/changelist.xml"]);
-}
-
-#[rstest]
-fn one_file_system_of_three_is_unmounted(#[values(Inotify, Poll)] watch: Watch) {
-    if was_run_again(AGAIN) {
-        return;
-    }
-    let places = TempDir::new().unwrap();
-    let mut mounts = String::new();
-    let volumes = ["a", "b", "c"].map(|set| {
-        let place = places.path().join(set);
-        fs::create_dir(&place).unwrap();
-        let volume = Volume::new(&place, set);
-        volume.mount();
-        let mount = format!(
-            "{{ path = \"{}\", url = \"{URL}{set}-mount/\" }}, ",
-            place.display()
-        );
-        mounts.push_str(&mount);
-        volume
-    });
-    let mut story = Story::over(watch, Site::empty(), KEYS);
-    story.edit("mount = [", &format!("mount = [{mounts}"));
-    story.resume();
-    volumes[1].unmount();
-    story.await_log(EMPTY);
-    stays_silent_for_good(&mut story);
-    volumes[1].mount();
-    story.await_log("was replaced by another directory");
-    story.stays_silent();
-    // Emptied in place, its documents are suspended, few as they are.
-    fs::remove_dir_all(volumes[1].place.join("b")).unwrap();
-    story.await_log("deletions are suspended");
-    stays_silent_for_good(&mut story);
-    let (code, out, err) = output(story.setup.command("accept").args(["main", "--dry-run"]));
-    let wanted = format!(
-        "7 missing documents of main would be accepted as deleted:\n  7 of 7 in {}/b\n",
-        volumes[1].place.display()
-    );
-    assert_eq!((code, out), (Some(0), wanted), "{err}");
-    story.stays_silent();
-    accepts(&story, "accepted 7 missing documents of main as deleted");
-    let deleted = ["deleted capabilitylist b-mount/b/capabilitylist.xml"];
-    let mut heard = story.hub.changes_until(&deleted);
-    heard.retain(|change| !change.contains("marker"));
-    assert_eq!(heard, deleted);
-    story.stop();
 }
 
 const AWAY: &str = "is not mounted there: their deletions are suspended";
@@ -206,7 +129,7 @@ fn a_file_system_below_a_root_is_unmounted(#[values(Inotify, Notify, Poll)] watc
     }
     let place = site.path("z");
     fs::create_dir(&place).unwrap();
-    let volume = Volume::with(&place, "in", "z/in");
+    let volume = Volume::new(&place, "in", "z/in");
     volume.mount();
     let mut story = Story::begin(watch, site, KEYS);
     for _ in 0..2 {
@@ -219,11 +142,11 @@ fn a_file_system_below_a_root_is_unmounted(#[values(Inotify, Notify, Poll)] watc
         let suspension = source["suspension"].as_str().unwrap();
         assert!(suspension.starts_with("7 of "), "{suspension}");
         let below = format!("those below {} is not mounted there", place.display());
-        assert!(suspension.contains(&below), "{suspension}");
+        assert_contains(suspension, &below);
         assert_eq!(source["missing_in"][0]["missing"], 7);
         for command in ["status", "check"] {
-            let (_, out, err) = output(&mut story.setup.command(command));
-            assert!(out.contains(&below), "{command}: {out}{err}");
+            let (_, out, _) = output(&mut story.setup.command(command));
+            assert_contains(&out, &below);
         }
         volume.mount();
         story.await_log("deletions of main are no longer suspended");

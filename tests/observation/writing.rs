@@ -1,8 +1,6 @@
-//! Every way of writing a document: one announcement, after the last byte (R3).
+//! Ways of writing a document: one announcement, after the last byte (R3). `tests/tree` tries each way alone.
 
 mod moved;
-mod open;
-mod times;
 mod tools;
 mod torn;
 
@@ -35,46 +33,16 @@ fn write_with_a_stall(mut story: Story, mut file: File, text: &str, at: usize) {
 }
 
 #[rstest]
-fn in_place(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let story = Story::start(watch);
-    let text = list("a", "changelist", "2");
-    story.ends_hearing_after(&[UPDATED], |site| site.write_in_place(PATH, &text));
-}
-
-#[rstest]
 fn in_chunks(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let story = Story::start(watch);
     let text = long_list("2");
     let mut file = File::create(story.site.path(PATH)).unwrap();
-    let chunks: Vec<&[u8]> = text.as_bytes().chunks(text.len() / 20).collect();
-    let (last, first) = chunks.split_last().unwrap();
-    for chunk in first {
+    let (first, rest) = text.split_at(text.len() / 2);
+    for chunk in first.as_bytes().chunks(text.len() / 20) {
         file.write_all(chunk).unwrap();
         std::thread::sleep(Duration::from_millis(50)); // a generator that stalls after each chunk
     }
-    story.ends_hearing_after(&[UPDATED], move |_| file.write_all(last).unwrap());
-}
-
-#[rstest]
-fn with_a_stall_anywhere(
-    #[values(Inotify, Notify, Poll)] watch: Watch,
-    #[values("", "<urlset", "</loc>", "</url>", "</urlset")] after: &str,
-) {
-    let story = Story::start(watch);
-    let text = long_list("2");
-    let at = text.find(after).unwrap() + after.len();
-    let file = File::create(story.site.path(PATH)).unwrap();
-    write_with_a_stall(story, file, &text, at);
-}
-
-#[rstest]
-fn with_a_stall_of_seconds(#[values(Inotify, Poll)] watch: Watch) {
-    let story = Story::start(watch);
-    let text = long_list("2");
-    let mut file = File::create(story.site.path(PATH)).unwrap();
-    file.write_all(&text.as_bytes()[..2000]).unwrap();
-    std::thread::sleep(Duration::from_millis(2500)); // a stall that outlasts what is called racy
-    write_with_a_stall(story, file, &text[2000..], 500);
+    write_with_a_stall(story, file, rest, 2000);
 }
 
 #[rstest]
@@ -101,4 +69,29 @@ fn a_chunk_at_a_time_by_a_writer_that_opens_it_anew_for_each(
 fn append(story: &Story, chunk: &[u8]) {
     let file = File::options().append(true).open(story.site.path(PATH));
     file.unwrap().write_all(chunk).unwrap();
+}
+
+#[rstest]
+fn writers_of_nothing_and_of_a_replaced_file_delay_nothing(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let opened = |story: &Story| {
+        let path = story.site.path(PATH);
+        File::options().append(true).open(path).unwrap()
+    };
+    let idle = opened(&story);
+    let moment = Instant::now();
+    story
+        .site
+        .write_in_place(PATH, &list("a", "changelist", "2"));
+    story.hears_after(moment, &[UPDATED]);
+    drop(idle);
+    story.stays_silent();
+    let mut late = opened(&story);
+    late.write_all(b"<!-- not done").unwrap();
+    let moment = Instant::now();
+    story.update(PATH, "3");
+    story.hears_after(moment, &[UPDATED]);
+    late.write_all(b" yet -->").unwrap();
+    drop(late);
+    story.ends_silent();
 }

@@ -70,15 +70,17 @@ fn a_rewrite_of_equal_size_and_time_is_seen(#[values(Inotify, Notify, Poll)] wat
 #[rstest]
 fn a_file_written_with_a_stall_is_seen_after_its_last_byte(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,
+    #[values("", "<urlset", "</loc>", "</url>", "</urlset")] after: &str,
 ) {
     let mut it = Watched::start(watch);
     let text = document(7);
+    let (first, rest) = text.split_at(text.find(after).unwrap() + after.len());
     let mut file = fs::File::create(it.root.join("a.xml")).unwrap();
-    file.write_all(&text.as_bytes()[..text.len() - 12]).unwrap();
+    file.write_all(first.as_bytes()).unwrap();
     it.wait_for_look("a.xml", |look| matches!(look, Look::Incomplete(_)));
     it.wait_for_quiet();
     assert!(it.versions("a.xml").is_empty());
-    file.write_all(&text.as_bytes()[text.len() - 12..]).unwrap();
+    file.write_all(rest.as_bytes()).unwrap();
     drop(file);
     it.wait_for("a.xml", 7);
 }
@@ -249,12 +251,21 @@ fn hidden_temporary_and_excluded_names_are_never_looked_at(
 }
 
 #[test]
-fn times_in_the_future_delay_a_file_only_by_the_settle_time() {
+fn times_that_go_back_and_forth_delay_a_file_only_by_the_settle_time() {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     let mut it = Watched::start(Poll);
-    it.write("a.xml", 1);
-    let file = fs::File::options().write(true).open(it.root.join("a.xml"));
-    file.unwrap().set_modified(in_an_hour()).unwrap();
-    it.wait_for("a.xml", 1);
+    let times = [
+        in_an_hour(),
+        SystemTime::UNIX_EPOCH + 20 * YEAR,
+        SystemTime::now() + 20 * YEAR,
+        SystemTime::UNIX_EPOCH,
+    ];
+    for (version, time) in (1..).zip(times) {
+        it.write("a.xml", version);
+        let file = fs::File::options().write(true).open(it.root.join("a.xml"));
+        file.unwrap().set_modified(time).unwrap();
+        it.wait_for("a.xml", version);
+    }
 }
 
 #[rstest]

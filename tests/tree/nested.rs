@@ -105,6 +105,7 @@ fn a_tree_is_swept_again_when_a_file_system_goes_and_not_because_one_is_there_at
         return;
     }
     let mut it = Watched::start_on(watch, |root| {
+        put(root.join("d/a.xml"), 7);
         mount_tmpfs(&root.join("d"));
         put(root.join("d/a.xml"), 1);
     });
@@ -114,6 +115,7 @@ fn a_tree_is_swept_again_when_a_file_system_goes_and_not_because_one_is_there_at
     assert_eq!(it.sweeps, 2, "the first, and the one that was asked for");
     unmount(&it.root.join("d"));
     it.wait("a sweep of what is there", |it| it.sweeps > 2);
+    it.wait_for("d/a.xml", 7);
 }
 
 #[rstest]

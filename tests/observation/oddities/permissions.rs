@@ -9,10 +9,10 @@ use rstest::rstest;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::support::daemon::output;
-use crate::support::documents::list;
+use crate::support::documents::{Site, list};
 use crate::support::needs;
 
-use super::{PATH, SIBLING, UPDATED};
+use super::{PATH, UPDATED};
 
 /// Root reads everything: runs the test again without that power, daemon and all, and says whether it did.
 pub fn was_run_without_power() -> bool {
@@ -43,35 +43,6 @@ fn allow(story: &Story, below: &str, mode: u32) {
     fs::set_permissions(story.site.path(below), Permissions::from_mode(mode)).unwrap();
 }
 
-#[rstest]
-fn a_file_that_may_not_be_read_is_not_gone(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    if was_run_without_power() {
-        return;
-    }
-    let mut story = Story::begin(
-        watch,
-        crate::support::documents::Site::new(),
-        "announce_all_deletions = true",
-    );
-    allow(&story, PATH, 0o000);
-    assert!(
-        fs::read(story.site.path(PATH)).is_err(),
-        "it may not be read"
-    );
-    story.stays_silent();
-    story.update("a/resourcelist.xml", "2");
-    story.hears(&[SIBLING]);
-    allow(&story, PATH, 0o644);
-    story.stays_silent();
-
-    let text = list("a", "changelist", "2");
-    allow(&story, PATH, 0o200);
-    story.site.write_in_place(PATH, &text);
-    story.stays_silent();
-    allow(&story, PATH, 0o644);
-    story.ends_hearing(&[UPDATED]);
-}
-
 /// Everybody says that the directory `a` may not be read, with the remedy; or nobody does.
 #[track_caller]
 fn is_told(story: &Story, is_unreadable: bool) {
@@ -96,11 +67,13 @@ fn is_told(story: &Story, is_unreadable: bool) {
 }
 
 #[rstest]
-fn a_directory_that_may_not_be_read_is_not_gone(#[values(Inotify, Poll)] watch: Watch) {
+fn a_directory_or_file_that_may_not_be_read_is_not_gone(
+    #[values(Inotify, Notify, Poll)] watch: Watch,
+) {
     if was_run_without_power() {
         return;
     }
-    let site = crate::support::documents::Site::new();
+    let site = Site::new();
     site.add_set("b");
     let mut story = Story::begin(watch, site, "announce_all_deletions = true");
     allow(&story, "a", 0o000);
@@ -118,5 +91,11 @@ fn a_directory_that_may_not_be_read_is_not_gone(#[values(Inotify, Poll)] watch: 
     allow(&story, "a", 0o300);
     story.update(PATH, "2");
     allow(&story, "a", 0o755);
+    story.hears(&[UPDATED]);
+    allow(&story, PATH, 0o200);
+    let text = list("a", "changelist", "3");
+    story.site.write_in_place(PATH, &text);
+    story.stays_silent();
+    allow(&story, PATH, 0o644);
     story.ends_hearing(&[UPDATED]);
 }

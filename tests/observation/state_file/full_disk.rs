@@ -10,7 +10,6 @@ use crate::story::Story;
 use crate::story::Watch::Inotify;
 use crate::support::DEADLINE;
 use crate::support::documents::Site;
-use crate::support::manager::FakeManager;
 use crate::support::namespace::was_run_again;
 use crate::tools::run;
 
@@ -59,68 +58,25 @@ pub(super) fn await_readiness(story: &Story, status: &str) {
     }
 }
 
-fn stays_unsent(story: &Story) {
-    await_readiness(story, "503");
-    std::thread::sleep(Duration::from_millis(1_500)); // stall: saving is tried again after a second
-    assert!(story.hub.heard().is_empty());
-}
-
-/// A daemon whose disk is full, and two changes that it cannot save and does not send.
-fn changed_on_a_full_disk() -> (Story, PathBuf) {
+#[test]
+fn what_changed_while_the_disk_was_full_is_announced_once_it_is_not() {
+    if was_run_again(NAMESPACE) {
+        return;
+    }
     let (mut story, filler) = small_disk();
     story.resume();
     story.stays_silent();
     fill(&filler);
     change(&story);
     story.await_log("cannot save the state; nothing is sent until it can be saved");
-    stays_unsent(&story);
-    (story, filler)
-}
-
-#[test]
-fn what_changed_while_the_disk_was_full_is_announced_once_it_is_not() {
-    if was_run_again(NAMESPACE) {
-        return;
-    }
-    let (mut story, filler) = changed_on_a_full_disk();
+    await_readiness(&story, "503");
+    std::thread::sleep(Duration::from_millis(1_500)); // stall: saving is tried again after a second
+    assert!(story.hub.heard().is_empty());
     fs::remove_file(&filler).unwrap();
     story.await_log("the state can be saved again");
     story.hears(&UPDATED);
     await_readiness(&story, "200");
     story.ends();
-}
-
-#[test]
-fn a_full_disk_is_no_reason_for_a_service_manager_to_start_it_again() {
-    if was_run_again(NAMESPACE) {
-        return;
-    }
-    let (mut story, filler) = small_disk();
-    let manager = FakeManager::start();
-    let daemon = manager.launch(story.setup.run(), Duration::from_secs(2));
-    manager.await_message("READY=1");
-    fill(&filler);
-    change(&story);
-    manager.await_message("STATUS=cannot save, nothing is sent: ");
-    for _ in 0..3 {
-        manager.await_ping();
-    }
-    fs::remove_file(&filler).unwrap();
-    story.hears(&UPDATED);
-    manager.await_message("STATUS=2 channels, 0 pending");
-    assert!(daemon.stop().success());
-}
-
-#[test]
-fn killed_while_the_disk_was_full_it_loses_nothing() {
-    if was_run_again(NAMESPACE) {
-        return;
-    }
-    let (mut story, filler) = changed_on_a_full_disk();
-    story.kill();
-    fs::remove_file(&filler).unwrap();
-    story.resume();
-    story.ends_hearing(&UPDATED);
 }
 
 #[test]

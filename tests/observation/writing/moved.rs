@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::PathBuf;
 
 use rstest::rstest;
 use rustix::fs::{CWD, RenameFlags};
@@ -13,14 +12,13 @@ use crate::support::documents::{Site, archive, list};
 use crate::writing::{PATH, UPDATED, long_list, write_with_a_stall};
 
 /// A site whose Capability List has these Change Lists, of which only those with a content are there yet.
-fn numbered(watch: Watch, contents: &[Option<&str>]) -> Story {
+fn listing(watch: Watch, lists: &[(String, Option<&str>)]) -> Story {
     let site = Site::new();
-    let path = |number: usize| format!("a/changelist-{number}.xml");
     let mut listed = vec![PATH.to_owned(), "a/resourcelist.xml".to_owned()];
-    for (number, content) in contents.iter().enumerate() {
-        listed.push(path(number));
+    for (path, content) in lists {
+        listed.push(path.clone());
         if let Some(content) = content {
-            site.write(&path(number), &list("a", "changelist", content));
+            site.write(path, &list("a", "changelist", content));
         }
     }
     site.write(
@@ -28,33 +26,6 @@ fn numbered(watch: Watch, contents: &[Option<&str>]) -> Story {
         &archive("a", "capabilitylist", &listed),
     );
     Story::begin(watch, site, "deletion_grace = \"60s\"")
-}
-
-/// The new version, whole, where nobody looks.
-fn beside(story: &Story) -> PathBuf {
-    let path = story.site.path("a/changelist.tmp");
-    fs::write(&path, long_list("2")).unwrap();
-    path
-}
-
-#[rstest]
-fn renamed_over(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
-    let beside = beside(&story);
-    story.stays_silent();
-    fs::rename(beside, story.site.path(PATH)).unwrap();
-    story.ends_hearing(&[UPDATED]);
-}
-
-#[rstest]
-fn renamed_over_from_another_directory(#[values(Inotify, Poll)] watch: Watch) {
-    let story = Story::start(watch);
-    let beside = beside(&story);
-    let elsewhere = story.site.path("staging");
-    fs::create_dir(&elsewhere).unwrap();
-    fs::rename(beside, elsewhere.join("changelist.txt")).unwrap();
-    fs::rename(elsewhere.join("changelist.txt"), story.site.path(PATH)).unwrap();
-    story.ends_hearing(&[UPDATED]);
 }
 
 #[rstest]
@@ -69,73 +40,67 @@ fn renamed_while_it_is_open_and_written_on(#[values(Inotify, Notify, Poll)] watc
 }
 
 #[rstest]
-fn two_documents_exchanged(#[values(Inotify, Poll)] watch: Watch) {
-    let story = numbered(watch, &[Some("one"), Some("other")]);
-    let one = story.site.path("a/changelist-0.xml");
-    let other = story.site.path("a/changelist-1.xml");
-    rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
-    story.ends_hearing(&[
-        "updated changelist a/changelist-0.xml",
-        "updated changelist a/changelist-1.xml",
-    ]);
+fn with_a_directory_that_is_renamed_meanwhile(#[values(Inotify, Poll)] watch: Watch) {
+    let lists: Vec<_> = (0..20).map(|n| (format!("a/y/{n}.xml"), None)).collect();
+    let mut story = listing(watch, &lists);
+    let [before, after] = ["a/x", "a/y"].map(|path| story.site.path(path));
+    fs::create_dir(&before).unwrap();
+    let text = list("a", "changelist", "1");
+    let (begin, end) = text.split_at(text.len() / 2);
+    let mut files: Vec<File> = (0..20)
+        .map(|n| File::create(before.join(format!("{n}.xml"))).unwrap())
+        .collect();
+    for file in &mut files {
+        file.write_all(begin.as_bytes()).unwrap();
+    }
+    fs::rename(before, after).unwrap();
+    let moment = std::time::Instant::now();
+    for mut file in files {
+        file.write_all(end.as_bytes()).unwrap();
+    }
+    let wanted = lists
+        .iter()
+        .map(|(path, _)| format!("created changelist {path}"));
+    story.hears_after(moment, &wanted.collect::<Vec<_>>());
+    // The directory is watched still, or anew.
+    story.site.write("a/y/0.xml", &list("a", "changelist", "2"));
+    story.ends_hearing(&["updated changelist a/y/0.xml"]);
 }
 
-/// As logs are rotated.
 #[rstest]
-fn a_chain_of_renames(#[values(Inotify, Poll)] watch: Watch) {
-    let story = numbered(watch, &[Some("zero"), Some("one"), Some("two")]);
+fn exchanged_rotated_linked_and_renamed(#[values(Inotify, Poll)] watch: Watch) {
+    let contents = [Some("zero"), Some("one"), Some("two"), None, None];
     let path = |number: usize| format!("a/changelist-{number}.xml");
-    for number in [1, 0] {
-        let (from, to) = (path(number), path(number + 1));
-        fs::rename(story.site.path(&from), story.site.path(&to)).unwrap();
-    }
+    let lists: Vec<_> = (0..).map(path).zip(contents).collect();
+    let mut story = listing(watch, &lists);
+    let root = story.site.root.path().to_owned();
+    let rename = |from: &str, to: &str| fs::rename(root.join(from), root.join(to)).unwrap();
+    let updated = |number| format!("updated changelist {}", path(number));
+    let created = |number| format!("created changelist {}", path(number));
+
+    let [one, other] = [0, 1].map(|number| root.join(path(number)));
+    rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+    story.hears(&[0, 1].map(updated));
+    // As logs are rotated.
+    rename(&path(1), &path(2));
+    rename(&path(0), &path(1));
     story
         .site
         .write(&path(0), &list("a", "changelist", "newest"));
-    story.ends_hearing(&[
-        "updated changelist a/changelist-0.xml",
-        "updated changelist a/changelist-1.xml",
-        "updated changelist a/changelist-2.xml",
-    ]);
-}
-
-/// The name in between is listed nowhere, so that it would be held until it is (R17).
-#[rstest]
-fn a_document_renamed_twice(#[values(Inotify, Poll)] watch: Watch) {
-    let story = numbered(watch, &[Some("zero"), None]);
-    let names = ["a/changelist-0.xml", "a/between.xml", "a/changelist-1.xml"];
-    let [first, between, last] = names.map(|name| story.site.path(name));
-    fs::rename(first, &between).unwrap();
-    fs::rename(between, last).unwrap();
-    story.ends_hearing(&["created changelist a/changelist-1.xml"]);
-}
-
-#[rstest]
-fn replaced_by_a_hard_link(#[values(Inotify, Poll)] watch: Watch) {
-    let story = Story::start(watch);
-    let beside = beside(&story);
-    let link = story.site.path("a/.changelist.link");
-    fs::hard_link(beside, &link).unwrap();
-    fs::rename(link, story.site.path(PATH)).unwrap();
-    story.ends_hearing(&[UPDATED]);
-}
-
-#[rstest]
-fn created_as_a_hard_link(#[values(Inotify, Poll)] watch: Watch) {
-    let story = numbered(watch, &[None]);
-    let beside = beside(&story);
-    fs::hard_link(beside, story.site.path("a/changelist-0.xml")).unwrap();
-    story.ends_hearing(&["created changelist a/changelist-0.xml"]);
-}
-
-/// The old version becomes the backup, and the new one is written in its place.
-#[rstest]
-fn as_an_editor_saves(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = numbered(watch, &[]);
-    let (place, backup) = (story.site.path(PATH), story.site.path("a/changelist.xml~"));
-    fs::rename(&place, &backup).unwrap();
-    fs::write(&place, long_list("2")).unwrap();
+    story.hears(&[0, 1, 2].map(updated));
+    // The name in between is listed nowhere, so that it would be held until it is (R17).
+    rename(&path(2), "a/between.xml");
+    rename("a/between.xml", &path(3));
+    story.hears(&[created(3)]);
+    // From another directory, where nobody looks.
+    story.site.write("staging/new", &long_list("2"));
+    fs::hard_link(root.join("staging/new"), root.join(path(4))).unwrap();
+    rename("staging/new", PATH);
+    story.hears(&[created(4), UPDATED.to_owned()]);
+    // An editor makes the old version the backup, and writes the new one in its place.
+    rename(PATH, "a/changelist.xml~");
+    story.site.write_in_place(PATH, &long_list("3"));
     story.hears(&[UPDATED]);
-    fs::remove_file(backup).unwrap();
+    story.site.remove("a/changelist.xml~");
     story.ends_silent();
 }

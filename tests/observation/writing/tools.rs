@@ -33,42 +33,54 @@ fn publish(line: &str, next: &Site, story: &Story) {
     run(line, &[next.root.path(), story.site.root.path()]);
 }
 
-#[rstest]
-fn sed(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let story = Story::start(watch);
-    run(
-        "sed -i s/resource-1/resource-2/ *.xml",
-        &[&story.site.path("a")],
-    );
-    story.ends_hearing(&BOTH);
-}
-
-#[rstest]
-#[case::archive("rsync -a ./ $2/")]
-#[case::in_place("rsync -a --inplace ./ $2/")]
-#[case::in_place_by_blocks("rsync -a --inplace --no-whole-file ./ $2/")]
-#[case::whole("rsync -r --whole-file ./ $2/")]
-#[case::by_checksum("rsync -rc ./ $2/")]
-#[case::with_backups("rsync -a --backup ./ $2/")]
-#[case::deleting("rsync -a --delete-before ./ $2/")]
-#[case::delayed("rsync -a --delay-updates ./ $2/")]
-#[case::delayed_elsewhere("rsync -a --partial-dir=.partial --delay-updates ./ $2/")]
-fn rsync(#[values(Inotify, Poll)] watch: Watch, #[case] line: &str) {
-    rsync_over(watch, line);
-}
-
-#[test]
-fn rsync_under_notify() {
-    rsync_over(Notify, "rsync -a ./ $2/");
-}
-
-fn rsync_over(watch: Watch, line: &str) {
-    if needs::program("rsync").is_none() {
+/// Runs a line that puts the next version in place of the published one.
+fn publish_with(watch: Watch, line: &str) {
+    if line.starts_with("rsync") && needs::program("rsync").is_none() {
         return;
     }
     let story = patient(watch, Site::new());
-    publish(&format!("{line} --ignore-times"), &next(), &story);
+    publish(line, &next(), &story);
     story.ends_hearing(&BOTH);
+}
+
+#[rstest]
+fn whole_documents(
+    #[values(Inotify, Poll)] watch: Watch,
+    #[values(
+        "sed -i s/resource-1/resource-2/ $2/a/*.xml",
+        "rsync -I -a ./ $2/",
+        "rsync -I -a --inplace ./ $2/",
+        "rsync -I -a --inplace --no-whole-file ./ $2/",
+        "rsync -I -r --whole-file ./ $2/",
+        "rsync -I -rc ./ $2/",
+        "rsync -I -a --backup ./ $2/",
+        "rsync -I -a --delete-before ./ $2/",
+        "rsync -I -a --delay-updates ./ $2/",
+        "rsync -I -a --partial-dir=.partial --delay-updates ./ $2/",
+        "cp a/*list.xml $2/a",
+        "cp -p a/*list.xml $2/a",
+        "cp --reflink=auto a/*list.xml $2/a",
+        "cp -a . $2",
+        "cp --remove-destination a/*list.xml $2/a",
+        "install -m 644 a/*list.xml $2/a",
+        "dd status=none bs=100 if=a/changelist.xml of=$2/a/changelist.xml; \
+         cat a/resourcelist.xml > $2/a/resourcelist.xml",
+        "for f in a/*list.xml; do mv $f $2/a; done",
+        "tar -c a/*.xml .well-known/resourcesync | tar -x -C $2",
+        "tar -c a/*.xml .well-known/resourcesync | tar -x --overwrite -C $2",
+        "tar -c a/*.xml .well-known/resourcesync | tar -x --unlink-first -C $2",
+        "tar -c a/*.xml .well-known/resourcesync | tar -x --touch -C $2"
+    )]
+    line: &str,
+) {
+    publish_with(watch, line);
+}
+
+#[rstest]
+fn under_notify(
+    #[values("sed -i s/resource-1/resource-2/ $2/a/*.xml", "rsync -I -a ./ $2/")] line: &str,
+) {
+    publish_with(Notify, line);
 }
 
 /// A transfer that was cut off is taken up where it ended.
@@ -85,38 +97,6 @@ fn rsync_that_appends(
     story.stays_silent();
     publish(&format!("rsync {how} {PATH} $2/{PATH}"), &next(), &story);
     story.ends_hearing(&[UPDATED]);
-}
-
-#[rstest]
-fn copies(
-    #[values(Inotify, Poll)] watch: Watch,
-    #[values(
-        "cp a/*list.xml $2/a",
-        "cp -p a/*list.xml $2/a",
-        "cp --reflink=auto a/*list.xml $2/a",
-        "cp -a . $2",
-        "cp --remove-destination a/*list.xml $2/a",
-        "install -m 644 a/*list.xml $2/a",
-        "dd status=none bs=100 if=a/changelist.xml of=$2/a/changelist.xml; \
-         cat a/resourcelist.xml > $2/a/resourcelist.xml",
-        "for f in a/*list.xml; do mv $f $2/a; done"
-    )]
-    line: &str,
-) {
-    let story = patient(watch, Site::new());
-    publish(line, &next(), &story);
-    story.ends_hearing(&BOTH);
-}
-
-#[rstest]
-fn tar(
-    #[values(Inotify, Poll)] watch: Watch,
-    #[values("", "--overwrite", "--unlink-first", "--touch")] how: &str,
-) {
-    let story = patient(watch, Site::new());
-    let line = format!("tar -c a/*.xml .well-known/resourcesync | tar -x {how} -C $2");
-    publish(&line, &next(), &story);
-    story.ends_hearing(&BOTH);
 }
 
 #[rstest]

@@ -14,55 +14,27 @@ use crate::support::documents::{Site, archive, list};
 use crate::support::needs;
 use crate::writing::{PATH, UPDATED, long_list, write_with_a_stall};
 
-/// `text` with white space behind it, which says nothing.
-fn padded(text: &str, length: usize) -> String {
-    text.to_owned() + &" ".repeat(length - text.len())
-}
-
-/// Opens what is there without truncating it.
-fn opened(story: &Story) -> File {
-    let file = File::options().write(true).open(story.site.path(PATH));
-    file.unwrap()
-}
-
 #[rstest]
-fn preallocated_with_a_hole(#[values(Inotify, Poll)] watch: Watch) {
+fn broken_for_a_while(
+    #[values(Inotify, Notify, Poll)] watch: Watch,
+    #[values("a hole", "room behind it", "another tail", "the rest of a longer one")] how: &str,
+) {
+    let (old, new) = (long_list("old"), long_list("2"));
+    let at = new.rfind("<lastmod>").unwrap();
+    let stalled = match how {
+        "a hole" => new[..500].to_owned() + &"\0".repeat(5000) + &new[5500..],
+        "room behind it" => new.clone() + &"\0".repeat(60_000),
+        "another tail" => new[..at + 3].to_owned() + &old[old.rfind("<lastmod>").unwrap()..],
+        _ => new.clone() + &old[old.len() - 100..],
+    };
     let mut story = Story::start(watch);
-    let text = long_list("2");
-    let (head, rest) = text.as_bytes().split_at(500);
-    let (middle, tail) = rest.split_at(5000);
     let file = File::create(story.site.path(PATH)).unwrap();
-    file.set_len(text.len() as u64).unwrap();
-    file.write_all_at(head, 0).unwrap();
-    file.write_all_at(tail, 5500).unwrap();
-    story.stays_silent();
-    story.ends_hearing_after(&[UPDATED], move |_| file.write_all_at(middle, 500).unwrap());
-}
-
-#[rstest]
-fn preallocated_generously_and_cut_at_the_end(#[values(Inotify, Poll)] watch: Watch) {
-    use rustix::fs::{FallocateFlags, fallocate};
-    let mut story = Story::start(watch);
-    let text = long_list("2");
-    let mut file = File::create(story.site.path(PATH)).unwrap();
-    fallocate(&file, FallocateFlags::empty(), 0, 65_536).unwrap();
-    file.write_all(text.as_bytes()).unwrap();
+    file.write_all_at(stalled.as_bytes(), 0).unwrap();
     story.stays_silent();
     story.ends_hearing_after(&[UPDATED], move |_| {
-        file.set_len(text.len() as u64).unwrap()
+        file.write_all_at(new.as_bytes(), 0).unwrap();
+        file.set_len(new.len() as u64).unwrap();
     });
-}
-
-#[rstest]
-fn a_new_head_over_an_old_tail(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let site = Site::new();
-    let old = list("a", "changelist", &"old".repeat(100));
-    let new = padded(&list("a", "changelist", "2"), old.len());
-    site.write(PATH, &old);
-    let story = Story::begin(watch, site, "");
-    // What the old version says behind this place is no markup.
-    let (file, at) = (opened(&story), new.rfind("url>").unwrap());
-    write_with_a_stall(story, file, &new, at);
 }
 
 /// By polling it cannot be told that this file is not done: it is well-formed and was left alone.
@@ -75,22 +47,9 @@ fn a_mixture_of_two_versions_that_is_well_formed(#[values(Inotify, Notify)] watc
     site.write(PATH, &entries("a/old-1", "a/old-2"));
     let story = Story::begin(watch, site, "");
     let new = entries("a/new-1", "a/new-2");
-    let (file, at) = (opened(&story), new.rfind("<url>").unwrap());
-    write_with_a_stall(story, file, &new, at);
-}
-
-#[rstest]
-fn a_document_that_shrinks(#[values(Inotify, Poll)] watch: Watch) {
-    let site = Site::new();
-    site.write(PATH, &long_list("1"));
-    let mut story = Story::begin(watch, site, "");
-    let text = list("a", "changelist", "2");
-    let mut file = opened(&story);
-    file.write_all(text.as_bytes()).unwrap();
-    story.stays_silent();
-    story.ends_hearing_after(&[UPDATED], move |_| {
-        file.set_len(text.len() as u64).unwrap()
-    });
+    let file = File::options().write(true).open(story.site.path(PATH));
+    let at = new.rfind("<url>").unwrap();
+    write_with_a_stall(story, file.unwrap(), &new, at);
 }
 
 /// Maps the file named first at the size of the one named second, and copies that one into it: half of it,
@@ -150,15 +109,6 @@ fn a_writer_that_crashes_midway_and_is_run_again(#[values(Inotify, Notify, Poll)
     story.site.write_in_place(PATH, &text[..text.len() / 2]);
     let entry = story.await_log("cannot read a/changelist.xml");
     assert_eq!(entry["level"], "WARN", "{entry}");
-    story.stays_silent();
-    story.ends_hearing_after(&[UPDATED], |site| site.write_in_place(PATH, &text));
-}
-
-#[rstest]
-fn what_a_crashed_writer_left_is_told_by_no_restart_either(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
-    let text = long_list("2");
-    story.site.write_in_place(PATH, &text[..text.len() / 2]);
     story.stays_silent();
     story.kill();
     story.resume();
