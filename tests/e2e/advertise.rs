@@ -68,12 +68,11 @@ fn list_of(site: &Site, set: &str) -> String {
 }
 
 /// An entry as it is written in a manner of ours.
-fn entry(set: &str, line: &str, indent: &str) -> String {
+fn entry(topic: &str) -> String {
     let hub = HUB.replace('&', "&amp;");
     format!(
-        "{line}<url>{line}{indent}<loc>{TOPICS}topics/main/{set}/capabilitylist/</loc>\
-         {line}{indent}<rs:ln rel=\"hub\" href=\"{hub}\"/>\
-         {line}{indent}<rs:md capability=\"framework-notification\"/>{line}</url>"
+        "\n<url>\n  <loc>{topic}</loc>\n  <rs:ln rel=\"hub\" href=\"{hub}\"/>\n  \
+         <rs:md capability=\"framework-notification\"/>\n</url>"
     )
 }
 
@@ -84,13 +83,7 @@ fn patched_lists_advertise_their_channels_and_the_daemon_notices() {
     let hub = FakeHub::start();
     let setup = Setup::new(&site, &[hub.url()], "");
     site.add_set("a");
-    let tabs = capability_list("b", &["changelist"])
-        .replace("<url><loc", "\t<url>\r\n\t\t<loc")
-        .replace("/></url>", "/>\r\n\t</url>\r")
-        .replace("</urlset>\n", "</urlset>");
-    site.write("b/deep/capabilitylist.xml", &tabs);
-    let line = capability_list("c", &["resourcelist"]).replace('\n', "");
-    site.write("c d/ü\"'\\\t/capabilitylist.xml", &line);
+    add_various_lists(&site, "c d/ü\"'\\\t");
     let daemon = setup.start();
 
     let findings = || output(&mut setup.command("check")).1;
@@ -102,7 +95,7 @@ fn patched_lists_advertise_their_channels_and_the_daemon_notices() {
 
     let heard = hub.changes_until(&[
         "updated capabilitylist a/capabilitylist.xml",
-        "updated capabilitylist b/deep/capabilitylist.xml",
+        "updated capabilitylist b/capabilitylist.xml",
         "updated capabilitylist c%20d/%C3%BC%22'%5C%09/capabilitylist.xml",
     ]);
     assert_eq!(heard.len(), 3, "{heard:?}");
@@ -115,26 +108,8 @@ fn patched_lists_advertise_their_channels_and_the_daemon_notices() {
     assert_eq!(patches(&advertised(&setup)), 0);
 }
 
-#[test]
-fn what_patch_leaves_is_what_was_there_and_the_entry() {
-    let Some(_) = program("patch") else { return };
-    let site = Site::empty();
-    let before = capability_list("a", &["changelist"])
-        .replace("<url>", "  <url>\n    ")
-        .replace(
-            "<rs:md capability=\"changelist\"/></url>",
-            "\n    <rs:md capability=\"changelist\"/>\n  </url>\n<!-- x -->",
-        )
-        .replace('\n', "\r\n");
-    site.write("a/capabilitylist.xml", &before);
-    patch(&advertised(&setup(&site, "")));
-    let new = format!("</url>{}\r\n<!--", entry("a", "\r\n  ", "  "));
-    let after = before.replace("</url>\r\n<!--", &new);
-    assert_eq!(list_of(&site, "a"), after);
-}
-
 /// Lists as generators write them, with line ends, indentation and comments of their own.
-fn add_various_lists(site: &Site) {
+fn add_various_lists(site: &Site, line_at: &str) {
     let tabs = capability_list("b", &["changelist"])
         .replace("<url><loc", "<!-- é -->\t<url>\r\n\t\t<loc")
         .replace("/></url>", "/>\r\n\t</url>\r")
@@ -142,15 +117,16 @@ fn add_various_lists(site: &Site) {
     let line = capability_list("c", &["resourcelist"]).replace('\n', "");
     site.write_capability_list("a", &["changelist"]);
     site.write("b/capabilitylist.xml", &tabs);
-    site.write("c d/capabilitylist.xml", &line);
+    site.write(&format!("{line_at}/capabilitylist.xml"), &line);
 }
 
 #[test]
 fn written_lists_are_those_that_patch_leaves_and_a_second_run_changes_nothing() {
     let Some(_) = program("patch") else { return };
     let (patched, site) = (Site::empty(), Site::empty());
-    add_various_lists(&patched);
-    add_various_lists(&site);
+    for site in [&patched, &site] {
+        add_various_lists(site, "c d");
+    }
     patch(&advertised(&setup(&patched, "")));
     // Where the file is, not the link to it.
     let list = site.path("b/list.txt");
@@ -180,23 +156,6 @@ fn written_lists_are_those_that_patch_leaves_and_a_second_run_changes_nothing() 
     let unchanged = out.matches(" unchanged: it advertises its channel\n");
     assert_eq!(unchanged.count(), 3, "{out}");
     assert_eq!(traces(site.root.path()), before);
-}
-
-#[test]
-fn what_cannot_be_written_is_named_with_file_and_line_and_the_rest_is_written() {
-    let site = Site::empty();
-    site.add_set("a");
-    site.add_set("b");
-    let broken = capability_list("b", &["changelist"]).replace("</url>", "</uri>");
-    site.write("b/capabilitylist.xml", &broken);
-    let (out, err) = exit_with(setup(&site, "").command("advertise").arg("--write"), 1);
-    let path = |list: &str| site.path(list).display().to_string();
-    assert_contains(&out, &format!("{} written", path("a/capabilitylist.xml")));
-    let named = format!("{} cannot be patched: line ", path("b/capabilitylist.xml"));
-    assert_contains(&err, &named);
-    assert_eq!(list_of(&site, "b"), broken);
-    let left = fs::read_dir(site.path("a")).unwrap();
-    assert_eq!(left.count(), 3, "nothing is left beside the list");
 }
 
 /// Returns the metadata of every file and directory, which reading must not change.
@@ -312,22 +271,6 @@ fn a_list_behind_links_is_patched_where_it_is() {
 }
 
 #[test]
-fn a_configured_channel_overrides_what_a_list_advertises() {
-    let Some(_) = program("patch") else { return };
-    let site = Site::new();
-    let channel = format!(
-        "[[channel]]\ncapability_list = \"{URL}a/capabilitylist.xml\"\ntopic = \"{URL}t/?a&b\"\n"
-    );
-    patch(&advertised(&setup(&site, "")));
-    let list = list_of(&site, "a");
-    let setup = setup(&site, &channel);
-    patch(&advertised(&setup));
-    assert_eq!(patches(&advertised(&setup)), 0);
-    let corrected = list.replace(&topic_of("a"), &format!("{URL}t/?a&amp;b"));
-    assert_eq!(list_of(&site, "a"), corrected);
-}
-
-#[test]
 fn a_hub_makes_room_only_if_the_state_knows_it_as_ours() {
     let site = Site::empty();
     site.add_set("a");
@@ -336,7 +279,7 @@ fn a_hub_makes_room_only_if_the_state_knows_it_as_ours() {
     let (plain, _) = embedding.split_once("[embedded_hub]").unwrap();
     setup.config = plain.to_owned();
     let link = format!("<rs:ln rel=\"hub\" href=\"{TOPICS}hub\"/>");
-    let entry = entry("a", "\n", "  ").replace("<rs:ln ", &format!("{link}<rs:ln "));
+    let entry = entry(&topic_of("a")).replace("<rs:ln ", &format!("{link}<rs:ln "));
     let list = capability_list("a", &["changelist"]);
     let list = list.replace("</urlset>", &format!("{entry}\n</urlset>"));
     site.write("a/capabilitylist.xml", &list);
@@ -358,10 +301,10 @@ fn generators_get_the_entry_alone_also_of_lists_that_are_not_in_the_tree() {
         format!("[[channel]]\ncapability_list = \"{URL}cgi?list=--\"\ntopic = \"{URL}t/?a&b\"\n");
     let setup = setup(&site, &channel);
     let out = succeed(setup.command("advertise").arg("--entry"));
-    let configured = entry("", "\n", "  ").replace(&topic_of(""), &format!("{URL}t/?a&amp;b"));
     let wanted = format!(
-        "<!-- {URL}a/capabilitylist.xml -->{}\n<!-- {URL}cgi?list=-%2D -->{configured}\n",
-        entry("a", "\n", "  ")
+        "<!-- {URL}a/capabilitylist.xml -->{}\n<!-- {URL}cgi?list=-%2D -->{}\n",
+        entry(&topic_of("a")),
+        entry(&format!("{URL}t/?a&amp;b"))
     );
     assert_eq!(out, wanted);
     let printed = advertised(&setup);
@@ -391,10 +334,8 @@ fn a_list_that_cannot_be_patched_is_reported_with_the_entry_and_exits_with_1() {
     let (code, out, err) = output(&mut setup.command("advertise"));
     assert_eq!((code, patches(&out)), (Some(1), 1), "{out}");
     assert_eq!(patches(&err), 0, "{err}");
-    assert_contains(
-        &err,
-        "b/capabilitylist.xml cannot be patched: its encoding is UTF-16LE",
-    );
+    let named = "b/capabilitylist.xml cannot be patched: its encoding is UTF-16LE";
+    assert_contains(&err, named);
     assert_contains(
         &err,
         "c/capabilitylist.xml advertises the topic https://elsewhere.example/",
@@ -404,6 +345,13 @@ fn a_list_that_cannot_be_patched_is_reported_with_the_entry_and_exits_with_1() {
         &format!("#   <loc>{TOPICS}topics/main/b/capabilitylist/</loc>\n"),
     );
     patch(&out);
+    site.write_capability_list("a", &["changelist"]);
+    let (out, err) = exit_with(setup.command("advertise").arg("--write"), 1);
+    let path = site.path("a/capabilitylist.xml").display().to_string();
+    assert_contains(&out, &format!("{path} written"));
+    assert_contains(&err, named);
+    let left = fs::read_dir(site.path("a")).unwrap();
+    assert_eq!(left.count(), 3, "nothing is left beside the list");
 }
 
 #[test]
@@ -423,7 +371,7 @@ fn json_has_each_set_with_what_it_takes() {
     assert_eq!(set["path"].as_str(), path.to_str());
     assert_eq!(set["topic"], topic_of("a"));
     assert_eq!(set["hubs"][0], HUB);
-    let wanted = format!("{}\n", entry("a", "\n", "  ").trim_start());
+    let wanted = format!("{}\n", entry(&topic_of("a")).trim_start());
     assert_eq!(set["entry"], wanted);
     assert!(set["reason"].is_null());
     patch(set["diff"].as_str().unwrap());
@@ -431,41 +379,16 @@ fn json_has_each_set_with_what_it_takes() {
 }
 
 #[test]
-fn a_destination_is_told_how_to_subscribe_and_an_operator_what_nobody_reaches() {
+fn the_reason_why_only_this_host_reaches_an_address_is_told() {
     let site = Site::new();
-    let out = advertised(&setup(&site, ""));
-    let topic = topic_of("a");
-    for line in [
-        format!("#   topic      {topic} (kind framework)"),
-        format!("#   hub        {HUB}"),
-        format!("#   discover   curl --head {topic}"),
-        format!("#   listen     rsnotify listen {topic}"),
-    ] {
-        assert!(
-            out.lines().any(|printed| printed == line),
-            "{line} in {out}"
-        );
-    }
     let mut embedded = Setup::new(&site, &[], "");
     let err = fail(&mut embedded.command("advertise"), 1);
     assert_contains(&err, "set server.public_url");
-    embedded.replace(
-        "listen = \"127.0.0.1:0\"\nadmin",
-        "listen = \"127.0.0.1:8400\"\nadmin",
-    );
+    embedded.replace("127.0.0.1:0\"\nadmin", "127.0.0.1:8400\"\nadmin");
     let (_, err) = exit_with(&mut embedded.command("advertise"), 0);
-    assert_contains(
-        &err,
-        "only this host reaches http://127.0.0.1:8400: set server.public_url, or --public-url, to the address that Destinations reach",
-    );
-}
-
-#[test]
-fn the_reason_why_only_this_host_reaches_an_address_is_told() {
-    let site = Site::new();
+    let words = "only this host reaches http://127.0.0.1:8400: set server.public_url, or --public-url, to the address";
+    assert_contains(&err, words);
     let of_hub = Setup::new(&site, &["http://localhost:1/hub".to_owned()], "");
-    let mut of_topics = setup(&site, "");
-    of_topics.replace(TOPICS, "http://127.0.0.1:8400/");
     const LOCAL: &str = "http://127.0.0.1:8000/";
     let mut of_mount = setup(&site, "");
     of_mount.replace(URL, LOCAL);
@@ -479,11 +402,6 @@ fn the_reason_why_only_this_host_reaches_an_address_is_told() {
             of_hub,
             &list,
             "http://localhost:1: the hub is on localhost; subscribers elsewhere cannot reach it",
-        ),
-        (
-            of_topics,
-            &list,
-            "http://127.0.0.1:8400: set server.public_url",
         ),
         (
             of_mount,

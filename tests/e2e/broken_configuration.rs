@@ -1,31 +1,30 @@
 //! Commands reach a running daemon even if its configuration file is wrong at the moment.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::support::daemon::{Setup, assert_contains, body_of, exit_with, fail, output, succeed};
-use crate::support::documents::{Site, URL};
+use crate::support::documents::URL;
 
-/// A command that knows the file and no state directory but the one that the file names.
-fn with_file(setup: &Setup, command: &[&str]) -> Command {
+/// A command that knows nothing but this.
+fn with(command: &[&str], flag: &str, path: &Path) -> Command {
     let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-    process.args(command).arg("--config");
-    process.arg(setup.state.path().join("config.toml"));
+    process.args(command).arg(flag).arg(path);
     process.env_remove("STATE_DIRECTORY");
     process.env("HOME", "/nonexistent");
     process
 }
 
-/// A command that knows nothing but the state directory.
+/// One that knows the file, and no state directory but the one that the file names.
+fn with_file(setup: &Setup, command: &[&str]) -> Command {
+    with(command, "--config", &setup.state.path().join("config.toml"))
+}
+
 fn with_state(setup: &Setup, command: &[&str]) -> Command {
-    let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-    process.args(command).arg("--state-dir");
-    process.arg(setup.state.path().join("state"));
-    process.env_remove("STATE_DIRECTORY");
-    process.env("HOME", "/nonexistent");
-    process
+    with(command, "--state-dir", &setup.state.path().join("state"))
 }
 
 const QUESTIONS: [&[&str]; 4] = [
@@ -91,18 +90,4 @@ fn advertise_asks_the_daemon_what_it_listens_on() {
         format!("http://{address}/topics/main/a/capabilitylist/")
     );
     body_of(daemon.get(topic.strip_prefix(&format!("http://{address}")).unwrap()));
-}
-
-#[test]
-fn a_state_directory_inside_a_mount_is_refused() {
-    let site = Site::new();
-    let root = site.root.path().display().to_string();
-    let state = site.path("state").display().to_string();
-    for command in ["run", "check", "scan"] {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-        process.args([command, "--root", &root, "--url", URL]);
-        process.args(["--state-dir", &state]);
-        assert_contains(&fail(&mut process, 78), "lies inside the mount");
-        assert!(!site.path("state").exists());
-    }
 }

@@ -106,20 +106,6 @@ fn what_a_hub_is_due_of_a_log_is_shown_while_the_daemon_runs_and_after() {
 }
 
 #[test]
-fn what_is_dropped_of_a_log_counts_as_told() {
-    let (_site, hub, setup, daemon) = refused();
-    let mut command = setup.command("outbox");
-    let arguments = ["drop", LIST, &hub.url(), "--kind", "change", "--yes"];
-    let out = succeed(command.args(arguments));
-    assert!(out.starts_with("dropped: 2 changes"), "{out}");
-    let rows = json(&setup, "outbox", &["list"]);
-    let mut rows = rows["outbox"].as_array().unwrap().iter();
-    let row = rows.find(|row| row["kind"] == "change").unwrap();
-    assert_eq!((&row["due"], &row["state"]), (&0.into(), &"fine".into()));
-    drop(daemon);
-}
-
-#[test]
 fn a_dry_run_shows_the_first_notification_and_scan_what_was_taken() {
     let (site, hub, setup, daemon) = refused();
     hub.behave(Manner::Accept);

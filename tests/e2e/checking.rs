@@ -10,6 +10,10 @@ use serde_json::Value;
 
 use crate::support::daemon::{Setup, assert_contains, output};
 
+/// The channel of the site's only set, so that it advertises nothing and lacks nothing.
+const CHANNEL: &str = "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
+                       topic = \"https://source.example/a/framework/\"\n";
+
 /// The output of `check --json`, with its exit code.
 struct Checked {
     code: Option<i32>,

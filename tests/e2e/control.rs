@@ -79,7 +79,7 @@ fn a_request_is_a_line_and_so_is_its_answer() {
 
 #[test]
 fn a_dry_run_says_what_would_be_accepted_and_accepts_nothing() {
-    let (site, setup, _daemon) = suspended();
+    let (site, setup, daemon) = suspended();
     let directory = site.path("a").display().to_string();
     let out = succeed(accept(&setup).arg("--dry-run"));
     let wanted = format!(
@@ -112,17 +112,13 @@ fn a_dry_run_says_what_would_be_accepted_and_accepts_nothing() {
         missing,
         &json!([{ "directory": directory, "missing": 23, "of": 23 }])
     );
-}
-
-#[test]
-fn a_dry_run_asks_the_state_where_no_daemon_runs() {
-    let (site, setup, daemon) = suspended();
+    // Where no daemon runs, the state is asked.
     assert!(daemon.stop().success());
-    let out = succeed(accept(&setup).arg("--dry-run"));
-    assert_contains(&out, &format!("  23 of 23 in {}", site.path("a").display()));
-    let (_, out, _) = output(accept(&setup).args(["--dry-run", "--json"]));
-    let said: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(said["running"], false);
+    let said = json(accept(&setup).arg("--dry-run"));
+    assert_eq!(
+        (&said["missing"], &said["running"]),
+        (&json!(23), &json!(false))
+    );
     let err = fail(setup.command("accept").args(["other", "--dry-run"]), 1);
     assert_contains(&err, "no source is named \"other\"; there is main");
 }
@@ -132,36 +128,30 @@ fn only_its_owner_may_connect_and_it_goes_with_its_daemon() {
     let (_site, setup, daemon) = suspended();
     let mode = fs::metadata(socket(&setup)).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
-    assert!(daemon.stop().success());
-    let left: Vec<_> = fs::read_dir(setup.state.path().join("state"))
-        .unwrap()
-        .collect();
-    assert!(
-        !left.iter().any(|entry| {
-            let name = entry.as_ref().unwrap().file_name();
-            name.to_string_lossy().contains("control")
-        }),
-        "{left:?}"
-    );
-}
-
-#[test]
-fn what_a_killed_daemon_left_is_replaced() {
-    let (_site, setup, daemon) = suspended();
+    // What a killed daemon left is replaced.
     daemon.kill();
     assert!(socket(&setup).exists());
     fs::create_dir_all(setup.state.path().join("state/.control")).unwrap();
     fs::write(setup.state.path().join("state/.control/control.sock"), "").unwrap();
-    let _daemon = setup.start();
+    let daemon = setup.start();
     let out = succeed(&mut accept(&setup));
     assert_eq!(out, "accepted 23 missing documents of main as deleted\n");
+    assert!(daemon.stop().success());
+    let left = fs::read_dir(setup.state.path().join("state")).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    let is_of_control = |name: &std::ffi::OsString| name.to_string_lossy().contains("control");
+    assert!(!left.iter().any(is_of_control), "{left:?}");
 }
 
 #[test]
 fn a_second_daemon_does_not_take_it() {
     let (_site, setup, _daemon) = suspended();
-    fail(&mut setup.command("run"), 1);
-    assert_eq!(output(&mut accept(&setup)).0, Some(0));
+    let err = fail(&mut setup.command("run"), 1);
+    assert_contains(&err, "another rsnotify uses the state directory");
+    succeed(&mut accept(&setup));
+    // A lock without a socket.
+    fs::remove_file(socket(&setup)).unwrap();
+    assert_contains(&fail(&mut accept(&setup), 1), "retry in a moment");
 }
 
 #[test]
@@ -207,22 +197,6 @@ fn clients_that_neither_write_nor_read_stop_nobody() {
 }
 
 #[test]
-fn an_acceptance_before_the_first_start_leaves_nothing_behind() {
-    let setup = Setup::new(&Site::new(), &["http://h.example/".to_owned()], "");
-    assert_contains(&succeed(&mut accept(&setup)), "it is not running");
-    let err = fail(setup.command("accept").arg("other"), 1);
-    assert_contains(&err, "there is main");
-    assert!(!setup.state.path().join("state").exists());
-}
-
-#[test]
-fn a_lock_without_a_socket_says_to_try_again() {
-    let (_site, setup, _daemon) = suspended();
-    fs::remove_file(socket(&setup)).unwrap();
-    assert_contains(&fail(&mut accept(&setup), 1), "retry in a moment");
-}
-
-#[test]
 fn a_state_directory_with_a_long_path_has_one_too() {
     let (_site, setup, daemon) = suspended();
     assert!(daemon.stop().success());
@@ -238,20 +212,4 @@ fn a_state_directory_with_a_long_path_has_one_too() {
     let _daemon = Daemon::ready(run);
     let out = succeed(with("accept").arg("main"));
     assert_eq!(out, "accepted 23 missing documents of main as deleted\n");
-}
-
-#[test]
-fn what_cannot_be_saved_is_not_reported_as_accepted() {
-    let (_site, setup, daemon) = suspended();
-    let state = setup.state.path().join("state/state.sqlite");
-    let database = rusqlite::Connection::open(&state).unwrap();
-    database.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let err = fail(&mut accept(&setup), 1);
-    assert_contains(&err, "takes effect once the state can be saved");
-    // What was refused does not wait to be saved.
-    let (_, _, err) = output(setup.command("accept").arg("other"));
-    assert_contains(&err, "no source is named \"other\"");
-    database.execute_batch("ROLLBACK").unwrap();
-    daemon.await_log("the state can be saved again");
-    assert_eq!(output(&mut accept(&setup)).0, Some(0));
 }

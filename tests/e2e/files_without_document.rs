@@ -1,4 +1,4 @@
-//! Files that a Capability List names and that are no documents; compressed documents.
+//! Files that a Capability List names and that are no documents.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::support::daemon::{Setup, exit_with};
 use crate::support::documents::{Site, capability_list, list};
-use crate::support::hub::FakeHub;
 
 fn packed(text: &str) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -94,54 +93,4 @@ fn check_says_why_a_file_that_a_list_names_is_no_document() {
         .iter()
         .filter(|finding| finding.contains("no file is there"));
     assert_eq!(absent.count(), 1, "{findings:#?}");
-}
-
-#[test]
-fn the_log_says_why_a_file_that_a_list_names_is_no_document() {
-    let hub = FakeHub::start();
-    let site = site();
-    let setup = Setup::with_source(
-        &site,
-        "broken_after = \"1s\"",
-        &format!("[[hub]]\nurl = \"{}\"\n", hub.url()),
-    );
-    let daemon = setup.start();
-    // Of many findings of one kind the log has three; what lists name comes in order of its name.
-    for (_, reason) in &REASONS[..4] {
-        daemon.await_log(reason);
-    }
-    site.write("a/plain.xml", &list("a", "changelist", "1"));
-    hub.changes_until(&["created changelist a/plain.xml"]);
-}
-
-#[test]
-fn a_compressed_list_that_is_included_is_announced_and_a_bomb_is_broken() {
-    let site = Site::new();
-    let hub = FakeHub::start();
-    fs::write(
-        site.path("a/packed.xml.gz"),
-        packed(&list("a", "changelist", "1")),
-    )
-    .unwrap();
-    let include = r#"include = ["**/*.xml", "**/.well-known/resourcesync", "**/*.xml.gz"]"#;
-    let setup = Setup::with_source(
-        &site,
-        &format!("{include}\nbroken_after = \"1s\""),
-        &format!("[[hub]]\nurl = \"{}\"\n", hub.url()),
-    );
-    let daemon = setup.start();
-    let spaces = " ".repeat(8 << 20);
-    let bomb = list("a", "changelist", "1").replace("</urlset>", &format!("{spaces}</urlset>"));
-    fs::write(site.path("a/bomb.xml.gz"), packed(&bomb)).unwrap();
-    daemon.await_log("when it is unpacked");
-    fs::write(
-        site.path("a/packed.xml.gz"),
-        packed(&list("a", "changelist", "2")),
-    )
-    .unwrap();
-    let expected = ["updated changelist a/packed.xml.gz"];
-    assert_eq!(hub.changes_until(&expected), expected);
-    daemon.await_log("delivered notification 1");
-    assert_eq!(setup.state_of("a/packed.xml.gz"), "announced");
-    assert_eq!(setup.state_of("a/bomb.xml.gz"), "broken");
 }

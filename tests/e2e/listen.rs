@@ -6,12 +6,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Setup, assert_contains, assert_ends_with, assert_starts_with};
+use crate::support::daemon::{assert_contains, assert_ends_with, assert_starts_with};
 use crate::support::listener::Listener;
 use crate::support::source::{Attitude, FakeSource, LEASE, Request};
 
@@ -209,12 +208,16 @@ fn await_file(path: &Path) {
 }
 
 #[test]
-fn changes_are_printed_and_gaps_and_repeats_are_reported() {
+fn changes_are_printed_and_forgeries_gaps_and_repeats_are_reported() {
     let source = source();
     let listener = Listener::start(&source.url("/topic"));
     let subscription = source.request();
     assert_eq!(subscription.lease, "3600");
     assert!(subscription.secret.len() >= 64, "{subscription:?}");
+    let forged = notification(&source, "10:00:00", "10:05:00", &["forged 10:05:00"]);
+    let status = subscription.deliver_signed(&forged, "sha256=00");
+    assert_eq!(status, Some(202));
+    assert_contains(&listener.says(), "its signature sha256=00 is wrong");
 
     let first = notify(&subscription, "10:00:00", "10:05:00", &["1.txt 10:05:00"]);
     assert_eq!(
@@ -243,19 +246,6 @@ fn changes_are_printed_and_gaps_and_repeats_are_reported() {
 }
 
 #[test]
-fn a_notification_without_the_right_signature_has_no_effect() {
-    let source = source();
-    let listener = Listener::start(&source.url("/topic"));
-    let subscription = source.request();
-    let forged = notification(&source, "10:00:00", "10:05:00", &["forged 10:05:00"]);
-    let status = subscription.deliver_signed(&forged, "sha256=00");
-    assert_eq!(status, Some(202));
-    assert_contains(&listener.says(), "its signature sha256=00 is wrong");
-    notify(&subscription, "10:00:00", "10:05:00", &["signed 10:05:00"]);
-    assert!(listener.line().contains("/signed"));
-}
-
-#[test]
 fn json_has_one_object_per_notification_and_event() {
     let source = source();
     let topic = source.url("/topic");
@@ -272,9 +262,8 @@ fn json_has_one_object_per_notification_and_event() {
     assert_eq!(received["from"], "2026-11-20T10:00:00Z");
     assert_eq!(received["until"], "2026-11-20T10:05:00Z");
     assert_eq!(received["up"], source.url("/capabilitylist.xml"));
-    assert_eq!(received["entries"].as_array().unwrap().len(), 2);
-    assert_eq!(received["entries"][0]["loc"], "https://e.org/1");
-    assert_eq!(received["entries"][0]["type"], "text/plain");
+    assert_eq!(received["entries"][1]["loc"], "https://e.org/2");
+    assert_eq!(received["entries"][1]["type"], "text/plain");
     assert_eq!(subscription.deliver(&first), Some(200));
     assert_eq!(listener.event("repeat")["until"], "2026-11-20T10:05:00Z");
     notify(&subscription, "10:06:00", "10:07:00", &["3 10:07:00"]);
@@ -553,7 +542,7 @@ fn waiting_notifications_are_handed_over_together_if_asked() {
 }
 
 #[test]
-fn a_denial_in_the_middle_of_a_lease_is_reported_and_the_subscription_requested_again() {
+fn a_denial_is_reported_and_in_the_middle_of_a_lease_the_subscription_requested_again() {
     let source = source();
     let topic = source.url("/topic");
     let listener = Listener::with(&[&topic, "--json"]);
@@ -567,6 +556,13 @@ fn a_denial_in_the_middle_of_a_lease_is_reported_and_the_subscription_requested_
     assert_eq!(listener.event("not_subscribed")["topic"], topic);
     source.behave(Attitude::Verify);
     assert_eq!(listener.event("subscribed")["topic"], topic);
+    drop(listener);
+    // The first one ends it.
+    source.behave(Attitude::Deny);
+    let listener = Listener::with(&[&topic, "--json"]);
+    assert_eq!(listener.event("denied")["reason"], "not any more");
+    assert_eq!(listener.event("not_subscribed")["topic"], topic);
+    assert_eq!(listener.ended().0, Some(77));
 }
 
 #[test]
@@ -581,7 +577,7 @@ fn what_is_no_topic_is_told_with_where_the_topic_is() {
         ),
         (
             "/changes.xml",
-            "is a changelist, and no topic; the Capability List that it belongs to advertises",
+            "is a changelist, and no topic; the Capability List that it belongs to",
         ),
     ] {
         assert_contains(&Listener::spawn(&source.url(path)).says(), words);
@@ -607,23 +603,17 @@ fn a_source_description_stands_for_all_channels_of_the_kind() {
     }
     let description = source.url(DESCRIPTION);
     let other = source.url("/other");
-    let topics = |arguments: &[&str], count: usize| {
+    let subscribed = |arguments: &[&str], paths: &[&str]| {
         let listener = Listener::with(arguments);
-        let mut requests: Vec<Request> = (0..count).map(|_| source.request()).collect();
-        requests.sort_by(|a, b| a.topic.cmp(&b.topic));
-        (0..count).for_each(|_| assert!(listener.says().starts_with("listening to ")));
+        let requests = requests(&source, paths.len());
+        for (request, path) in requests.iter().zip(paths) {
+            assert_starts_with(&listener.says(), "listening to ");
+            assert_eq!(request.topic, source.url(path));
+        }
         (listener, requests)
     };
-    let origin = source.url("");
-    let paths_of = |requests: &[Request]| -> Vec<String> {
-        let topics = requests.iter().map(|request| &request.topic);
-        topics
-            .map(|topic| topic.strip_prefix(&origin).unwrap().to_owned())
-            .collect()
-    };
-    let (listener, requests) = topics(&[&description, &other], 4);
-    let paths = paths_of(&requests);
-    assert_eq!(paths, ["/a/change", "/a/framework", "/b/change", "/other"]);
+    let all = ["/a/change", "/a/framework", "/b/change", "/other"];
+    let (listener, requests) = subscribed(&[&description, &other], &all);
     let callbacks: std::collections::BTreeSet<&str> = requests.iter().map(path).collect();
     assert_eq!(callbacks.len(), 4, "each has its own");
     let body = first_notification(&source);
@@ -632,16 +622,21 @@ fn a_source_description_stands_for_all_channels_of_the_kind() {
     assert_eq!(listener.terminate(), Some(0));
     (0..4).for_each(|_| assert_eq!(source.request().mode, "unsubscribe"));
 
-    let (_listener, requests) = topics(&[&description, "--kind", "change"], 2);
-    let paths = paths_of(&requests);
-    assert_eq!(paths, ["/a/change", "/b/change"]);
     // A host alone stands for its Source Description.
-    let (_listener, requests) = topics(&[&source.url("/"), "--kind", "change"], 2);
-    assert_eq!(paths_of(&requests), paths);
+    for url in [&description, &source.url("/")] {
+        subscribed(&[url, "--kind", "change"], &["/a/change", "/b/change"]);
+    }
     for path in ["/a.xml", "/b.xml"] {
         publish_at(&source, path, "capabilitylist", "");
     }
     assert_contains(&Listener::spawn(&source.url("/")).says(), &description);
+}
+
+/// Returns the next requests to the hub, by topic.
+fn requests(source: &FakeSource, count: usize) -> Vec<Request> {
+    let mut requests: Vec<Request> = (0..count).map(|_| source.request()).collect();
+    requests.sort_by(|a, b| a.topic.cmp(&b.topic));
+    requests
 }
 
 /// Publishes a Source Description of two sets, `/a` and `/b`.
@@ -716,8 +711,7 @@ fn known_subscriptions_go_on_whatever_cannot_be_read() {
     let subscribed = |url: &str, count: usize| {
         let listener = with_state(url, &directory);
         (0..count).for_each(|_| drop(listener.event("subscribed")));
-        let mut requests: Vec<Request> = (0..count).map(|_| source.request()).collect();
-        requests.sort_by(|a, b| a.topic.cmp(&b.topic));
+        let requests = requests(&source, count);
         assert_eq!(listener.terminate(), Some(0));
         requests
     };
@@ -750,48 +744,8 @@ fn each_failure_to_subscribe_has_its_exit_code() {
     ] {
         assert_ends(&[&topic, "--exec", "true", flag, value], 2, words);
     }
-    for (url, code, words) in [
-        (source.url("/none"), 1, "answers 404"),
-        ("http://127.0.0.1:1/".to_owned(), 75, "refused"),
-    ] {
-        assert_ends(&[&url], code, words);
-    }
-}
-
-#[test]
-fn the_first_denial_is_an_event_too() {
-    let source = source();
-    source.behave(Attitude::Deny);
-    let topic = source.url("/topic");
-    let listener = Listener::with(&[&topic, "--json"]);
-    assert_eq!(listener.event("denied")["reason"], "not any more");
-    assert_eq!(listener.event("not_subscribed")["topic"], topic);
-    assert_eq!(listener.ended().0, Some(77));
-}
-
-#[test]
-fn what_is_missed_before_the_first_notification_is_caught_up() {
-    let source = source();
-    let directory = TempDir::new().unwrap();
-    let topic = source.url("/topic");
-    let listener = with_state(&topic, &directory);
-    listener.event("subscribed");
-    listener.crash();
-    // The Source's time is behind ours.
-    let missed = notification(&source, "10:05:00", "10:06:00", &["1 10:06:00"]);
-    source.publish_topic("/topic", &missed);
-    let listener = with_state(&topic, &directory);
-    let caught_up = listener.event("notification");
-    assert_eq!(caught_up["until"], "2026-11-20T10:06:00Z");
-    assert_eq!(listener.terminate(), Some(0));
-    let listener = with_state(&topic, &directory);
-    listener.event("subscribed");
-    let next = notification(&source, "10:06:00", "10:07:00", &["2 10:07:00"]);
-    (0..2).for_each(|_| drop(source.request()));
-    assert_eq!(source.request().deliver(&next), Some(200));
-    // The other one is not repeated.
-    let received = listener.event("notification");
-    assert_eq!(received["until"], "2026-11-20T10:07:00Z");
+    assert_ends(&[&source.url("/none")], 1, "answers 404");
+    assert_ends(&["http://127.0.0.1:1/"], 75, "refused");
 }
 
 #[test]
@@ -845,34 +799,10 @@ fn the_wait_that_a_busy_hub_asks_for_is_reported() {
     let wait = failed["retry_seconds"].as_u64().unwrap();
     assert!((3_000..=3_600).contains(&wait), "{wait}");
 
-    let (exit, said) = Listener::with(&[&busy.url("/topic"), "--json"]).ended();
-    assert_eq!(exit, Some(75), "{said}");
     let listener = Listener::with(&[&busy.url("/topic"), "--json"]);
     let failed = listener.event("not_subscribed");
     assert!(failed["retry_seconds"].is_null(), "it ends");
-}
-
-#[test]
-fn the_embedded_hub_delivers_after_a_restart_what_was_announced_meanwhile() {
-    let (site, _setup, daemon) = Setup::start_embedding("");
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
-    let directory = TempDir::new().unwrap();
-    let listener = with_state(&topic, &directory);
-    listener.event("subscribed");
-    site.write_list("a", "changelist", "2");
-    let first = listener.event("notification");
-    assert_eq!(first["kind"], "framework");
-    assert_eq!(first["entries"][0]["capability"], "changelist");
-    assert_eq!(listener.terminate(), Some(0));
-    site.write_list("a", "changelist", "3");
-    daemon.await_log("delivered notification 2 to");
-    let listener = with_state(&topic, &directory);
-    let missed = listener.event("notification");
-    assert_ne!(missed["until"], first["until"]);
-    assert_eq!(
-        missed["entries"][0]["loc"],
-        "https://source.example/a/changelist.xml"
-    );
+    assert_eq!(listener.ended().0, Some(75));
 }
 
 /// A listener that was told up to 10:05:00, and a notification that leaves a gap up to 10:10:00.
@@ -887,54 +817,36 @@ fn with_a_gap(source: &FakeSource, directory: &TempDir) -> (Listener, Request, S
     (listener, subscription, later)
 }
 
-#[test]
-fn what_was_missed_is_read_from_compressed_lists_too() {
-    let source = source();
-    publish_changes(&source, &[]);
-    let changes = entries(&["1 10:05:00", "2 10:07:00", "3 10:15:00"]);
-    let list = document("capability=\"changelist\"", &changes);
-    source.publish_compressed("/changelist.xml", &list);
-    let directory = TempDir::new().unwrap();
-    let (listener, subscription, later) = with_a_gap(&source, &directory);
-    assert_eq!(subscription.deliver(&later), Some(200));
-    assert_hears(&listener, &["2"]);
-    assert_hears(&listener, &["3"]);
-}
-
 /// A list may be missing while it is rewritten; a Source may ask for more patience than the hub has.
-#[rstest]
-#[case::a_capability_list_is_missing("/capabilitylist.xml", FakeSource::remove, "answers 404")]
-#[case::an_index_is_missing("/changelists.xml", FakeSource::remove, "answers 404")]
-#[case::a_change_list_is_missing("/changelist.xml", FakeSource::remove, "answers 404")]
-#[case::the_source_is_busy("/capabilitylist.xml", FakeSource::postpone, "answers 503")]
-fn what_follows_a_gap_waits_while_a_list_cannot_be_read(
-    #[case] list: &str,
-    #[case] hide: fn(&FakeSource, &str),
-    #[case] reason: &str,
-    #[values(false, true)] is_topic_withdrawn: bool,
-) {
-    let source = source();
-    let changes = ["1 10:05:00", "2 10:07:00", "3 10:15:00"];
-    publish_changes(&source, &changes);
-    let directory = TempDir::new().unwrap();
-    let (listener, subscription, later) = with_a_gap(&source, &directory);
-    hide(&source, list);
-    let asked_at = Instant::now();
-    assert_eq!(subscription.deliver(&later), Some(503));
-    assert!(asked_at.elapsed().as_secs() < 5);
-    let reported = listener.event("not_caught_up")["reason"].to_string();
-    assert_contains(&reported, &format!("{list} {reason}"));
-    if is_topic_withdrawn {
+#[test]
+fn what_follows_a_gap_waits_while_a_list_cannot_be_read() {
+    type Hide = fn(&FakeSource, &str);
+    let cases: [(&str, Hide, &str); 2] = [
+        ("/changelist.xml", FakeSource::remove, "answers 404"),
+        ("/capabilitylist.xml", FakeSource::postpone, "answers 503"),
+    ];
+    for (list, hide, reason) in cases {
+        let source = source();
+        let changes = ["1 10:05:00", "2 10:07:00", "3 10:15:00"];
+        publish_changes(&source, &changes);
+        let directory = TempDir::new().unwrap();
+        let (listener, subscription, later) = with_a_gap(&source, &directory);
+        hide(&source, list);
+        let asked_at = Instant::now();
+        assert_eq!(subscription.deliver(&later), Some(503));
+        assert!(asked_at.elapsed().as_secs() < 5);
+        let reported = listener.event("not_caught_up")["reason"].to_string();
+        assert_contains(&reported, &format!("{list} {reason}"));
         source.withdraw("/topic");
+        publish_changes(&source, &changes);
+        subscription.deliver_until_acknowledged(&later);
+        // The lists have what the notification has.
+        assert_hears(&listener, &["2", "3"]);
     }
-    publish_changes(&source, &changes);
-    subscription.deliver_until_acknowledged(&later);
-    // The lists have what the notification has.
-    assert_hears(&listener, &["2", "3"]);
 }
 
 #[test]
-fn what_was_missed_is_read_from_archived_lists_too() {
+fn what_was_missed_is_read_from_archived_and_compressed_lists_too() {
     let source = source();
     let lists = ["changelist", "changelist-archive"]
         .map(|capability| link_to(&format!("/{capability}.xml"), capability));
@@ -949,7 +861,8 @@ fn what_was_missed_is_read_from_archived_lists_too() {
     });
     publish(&source, "changelist-archive", &archive.concat());
     let old = entries(&["1 10:05:00", "2 10:07:00"]);
-    publish_at(&source, "/old.xml", "changelist", &old);
+    let old = document("capability=\"changelist\"", &old);
+    source.publish_compressed("/old.xml", &old);
     let directory = TempDir::new().unwrap();
     let (listener, subscription, later) = with_a_gap(&source, &directory);
     assert_eq!(subscription.deliver(&later), Some(200));
@@ -1004,63 +917,6 @@ fn a_channel_that_is_advertised_later_is_subscribed_to() {
     let subscription = source.request();
     notify_first(&subscription);
     assert_eq!(listener.event("notification")["kind"], "change");
-}
-
-#[test]
-fn a_channel_that_cannot_be_saved_is_found_again_later() {
-    let source = FakeSource::start();
-    publish_two_sets(&source);
-    publish_at(&source, "/b.xml", "capabilitylist", "");
-    let directory = TempDir::new().unwrap();
-    let description = source.url(DESCRIPTION);
-    let listener = with_state(&description, &directory);
-    listener.event("subscribed");
-    let subscription = source.request();
-    notify_first(&subscription);
-    // Nothing can be written beside the file.
-    let obstacle = directory.path().join("state.json.new");
-    fs::create_dir(&obstacle).unwrap();
-    publish_set(&source, "b");
-    let deliver = |datetime: &str| {
-        let datetime = format!(" datetime=\"{datetime}\"");
-        let told = update_of(&source.url("/b.xml"), &datetime);
-        assert_eq!(subscription.deliver(&told), Some(200));
-    };
-    deliver("2026-11-20T10:00:00Z");
-    while listener.event("not_saved")["topic"] != source.url("/b") {}
-    fs::remove_dir(&obstacle).unwrap();
-    deliver("2026-11-20T10:01:00Z");
-    assert_eq!(listener.event("subscribed")["topic"], source.url("/b"));
-}
-
-#[test]
-fn a_list_that_is_written_after_a_catch_up_loses_nothing() {
-    for (written_late, until) in [
-        ("3 10:05:31", "10:05:31"),
-        ("3 10:05:10", "10:06:00"),
-        ("3", "10:05:31"),
-    ] {
-        let source = source();
-        let directory = TempDir::new().unwrap();
-        let (listener, subscription, _) = with_a_gap(&source, &directory);
-        assert_eq!(listener.terminate(), Some(0));
-        let start = || with_state(&source.url("/topic"), &directory);
-
-        // A generator has written one of two lists.
-        publish_changes(&source, &["1 10:05:00", "2 10:05:31"]);
-        let listener = start();
-        assert_hears(&listener, &["2"]);
-        assert_eq!(listener.terminate(), Some(0));
-        let listener = start();
-        listener.event("subscribed");
-        let all = ["2 10:05:31", written_late];
-        let both = notification(&source, "10:05:00", until, &all);
-        assert_eq!(subscription.deliver(&both), Some(200));
-        let handed = assert_hears(&listener, &["3"]);
-        assert!(handed["caught_up"].is_null(), "{handed}");
-        assert_eq!(subscription.deliver(&both), Some(200));
-        listener.event("repeat");
-    }
 }
 
 #[test]

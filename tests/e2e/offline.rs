@@ -1,16 +1,9 @@
-//! Changes while no daemon runs.
+//! Copies of the state.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::daemon::{Setup, assert_contains, fail, output};
-
-#[test]
-fn a_second_daemon_on_the_same_state_says_so() {
-    let (_site, _hub, setup, _daemon) = Setup::start_announcing("");
-    let stderr = fail(&mut setup.command("run"), 1);
-    assert_contains(&stderr, "another rsnotify uses the state directory");
-}
+use crate::support::daemon::{Setup, assert_contains, output};
 
 #[test]
 fn a_backup_is_taken_of_a_daemon_that_runs_and_one_that_does_not_and_restores_the_state() {

@@ -229,7 +229,7 @@ fn a_name_that_is_misspelt_is_answered_with_what_there_is() {
 }
 
 #[test]
-fn an_outbox_before_the_first_start_is_empty_and_leaves_nothing_behind() {
+fn commands_before_the_first_start_leave_nothing_behind() {
     let setup = Setup::new(&Site::new(), &["http://h.example/".to_owned()], "");
     let out = succeed(&mut outbox(&setup, &["list"]));
     assert_eq!(out, "no channel has a hub yet\n");
@@ -237,6 +237,10 @@ fn an_outbox_before_the_first_start_is_empty_and_leaves_nothing_behind() {
     assert_eq!(status["channels"], Value::Array(Vec::new()));
     let err = fail(&mut outbox(&setup, &["drop", TOPIC, "h", "--yes"]), 1);
     assert_contains(&err, "there is none");
+    let out = succeed(setup.command("accept").arg("main"));
+    assert_contains(&out, "it is not running");
+    let err = fail(setup.command("accept").arg("other"), 1);
+    assert_contains(&err, "there is main");
     assert!(!setup.state.path().join("state").exists());
 }
 
@@ -298,6 +302,9 @@ fn what_cannot_be_saved_is_not_reported_as_dropped() {
     database.execute_batch("BEGIN IMMEDIATE").unwrap();
     let err = fail(&mut outbox(&setup, &["drop", LIST, &hub.url(), "--yes"]), 1);
     assert_contains(&err, "takes effect once the state can be saved");
+    // What is refused does not wait to be saved.
+    let err = fail(setup.command("accept").arg("other"), 1);
+    assert_contains(&err, "no source is named \"other\"");
     let status = json(&mut setup.command("status"));
     let unsaved = status["unsaved"].as_str().unwrap();
     assert_contains(unsaved, "cannot write the state file");

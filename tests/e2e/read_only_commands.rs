@@ -94,31 +94,6 @@ fn wrong_usage_exits_with_2() {
 }
 
 #[test]
-fn the_admin_listener_answers_probes_and_only_under_its_own_name() {
-    let (_site, _setup, daemon) = Setup::start_embedding("");
-    for page in ["/healthz", "/readyz", "/metrics", "/status.json"] {
-        let (head, body) = daemon.get_admin(page);
-        assert!(head.starts_with("HTTP/1.1 200"), "{page}: {head}");
-        assert!(!body.is_empty(), "{page}");
-    }
-    let (_, metrics) = daemon.get_admin("/metrics");
-    for (capability, documents) in [
-        ("resourcelist", 1),
-        ("changelist", 1),
-        ("capabilitylist", 1),
-    ] {
-        let line = format!(
-            "rsnotify_documents{{source=\"main\",capability=\"{capability}\",state=\"announced\"}} {documents}\n"
-        );
-        assert_contains(&metrics, &line);
-    }
-    let all = metrics
-        .lines()
-        .filter(|line| line.starts_with("rsnotify_documents{"));
-    assert_eq!(all.count(), 4, "{metrics}");
-}
-
-#[test]
 fn scan_explains_one_file() {
     let site = Site::new();
     site.write("a/notes.txt", "none");

@@ -103,17 +103,6 @@ fn a_command_reloads_and_says_what_came_of_it() {
 }
 
 #[test]
-fn a_flag_counts_more_than_a_file_that_changed() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[FakeHub::start().url()], "");
-    let mut command = setup.run();
-    command.args(["--public-url", "https://flag.example/"]);
-    let daemon = Daemon::ready(command);
-    setup.replace("topics.example", "file.example");
-    assert_reloaded(&daemon, &setup, "nothing changed");
-}
-
-#[test]
 fn what_waited_in_a_long_window_is_told_in_the_short_one() {
     let (site, hub, mut setup) = Setup::announcing("");
     let short = "quiet = \"20ms\"";

@@ -1,6 +1,7 @@
 //! A `url` that is wrong or missing: the Capability Lists show which it is.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -110,20 +111,9 @@ fn what_is_acknowledged_is_a_note() {
 }
 
 /// A command with flags in place of a configuration.
-fn unconfigured(setup: &Setup, command: &str, site: &Site) -> std::process::Command {
-    let mut process = setup.command(command);
-    let program = process.get_program().to_owned();
-    let environment: Vec<_> = process
-        .get_envs()
-        .map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)))
-        .collect();
-    process = std::process::Command::new(program);
-    for (name, value) in environment {
-        match value {
-            Some(value) => process.env(name, value),
-            None => process.env_remove(name),
-        };
-    }
+fn unconfigured(setup: &Setup, command: &str, site: &Site) -> Command {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+    process.env("STATE_DIRECTORY", setup.state.path().join("state"));
     process.arg(command).arg("--root").arg(site.root.path());
     process
 }

@@ -1,8 +1,5 @@
 //! Channels of changes: advertised, configured or by default, beside those of documents (C1, C9, C10, C12).
 
-use resourcesync::channel_kind::ChannelKind;
-use rstest::rstest;
-
 use crate::changes::story::{Story, until};
 use crate::support::changes::{Destination, topic};
 use crate::support::daemon::{Daemon, TOPICS, assert_contains};
@@ -65,67 +62,24 @@ fn a_set_has_a_channel_of_its_documents_and_one_of_its_resources() {
     assert_eq!(body, wanted);
 }
 
-/// The way in which a set comes to its channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
-    Advertisement,
-    Configuration,
-    Both,
-}
-
-#[rstest]
-fn a_channel_of_changes_has_the_topic_that_is_advertised_or_configured(
-    #[values(By::Advertisement, By::Configuration, By::Both)] by: By,
-) {
+#[test]
+fn a_channel_of_changes_has_the_topic_that_is_configured_else_that_which_is_advertised() {
     let configured = format!(
         "[[channel]]\ncapability_list = \"{URL}a/capabilitylist.xml\"\nkind = \"change\"\n\
          topic = \"{MOVED}\"\n"
     );
-    let mut story = Story::new(match by {
-        By::Advertisement => "",
-        By::Configuration | By::Both => &configured,
-    });
-    let wanted = match by {
-        By::Advertisement => ADVERTISED,
-        By::Configuration | By::Both => MOVED,
-    };
-    let config = &mut story.setup.config;
-    *config = config.replace("change_notifications = true\n", "");
-    if by != By::Configuration {
+    for (tables, topic) in [("", ADVERTISED), (&configured, MOVED)] {
+        let mut story = Story::new(tables);
+        story.setup.replace("change_notifications = true\n", "");
         let list = advertising(ADVERTISED, &story.hub.url());
         story.site.write("a/capabilitylist.xml", &list);
+        story.resume();
+        story.await_learned(1);
+        story.add(&["created 1.txt 10:00:00"]);
+        let mut heard = Destination::default();
+        heard.listen(&story.hub, topic, 1);
+        assert_eq!(heard.told, ["created a/1.txt"], "{topic}");
     }
-    story.resume();
-    story.await_learned(1);
-    story.add(&["created 1.txt 10:00:00"]);
-    let mut heard = Destination::default();
-    heard.listen(&story.hub, wanted, 1);
-    assert_eq!(heard.told, ["created a/1.txt"]);
-}
-
-#[rstest]
-fn without_a_reason_there_is_no_channel_of_changes(
-    #[values("", "change_notifications = true\nunadvertised_channels = false\n")] keys: &str,
-) {
-    let mut story = Story::new("");
-    let list = capability_list("a", &["resourcelist", "changelist"]);
-    let documents = format!("{TOPICS}poems/documents/");
-    let advertised = format!(
-        "<url><loc>{documents}</loc><rs:md capability=\"framework-notification\"/>\
-         <rs:ln rel=\"hub\" href=\"{}\"/></url>\n</urlset>",
-        story.hub.url()
-    );
-    let list = list.replace("</urlset>", &advertised);
-    story.site.write("a/capabilitylist.xml", &list);
-    story.setup.replace("change_notifications = true\n", keys);
-    story.resume();
-    story.add(&["created 1.txt 10:00:00"]);
-    assert_eq!(story.hub.notification().topic(), documents);
-    let saved = story.saved();
-    assert_eq!(saved.count("SELECT count(*) FROM change_set"), 0);
-    let kinds = "SELECT group_concat(kind) FROM channel";
-    let documents = (ChannelKind::Framework as i64).to_string();
-    assert_eq!(saved.value::<String>(kinds, []), documents);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Change Lists as generators treat them: truncated, rotated, moved, packed, cut off.
+//! Change Lists as generators treat them: released and packed.
 
 use std::fs;
 use std::io::Write;
@@ -13,53 +13,6 @@ use crate::support::changes::change_list;
 use crate::support::documents::capability_list;
 
 const FIRST: &str = "updated before.txt 09:00:00";
-
-#[test]
-fn a_list_that_is_truncated_and_written_anew_tells_what_is_new() {
-    let mut story = Story::start();
-    for minute in 0..4 {
-        let entry = format!("updated {minute}.txt 10:0{minute}:00");
-        let path = story.site.path(LIST);
-        // In steps, as through a small buffer.
-        let mut file = fs::File::create(path).unwrap();
-        story.set_entries(&[]);
-        let entries: Vec<String> = (0..=minute)
-            .map(|minute| format!("updated {minute}.txt 10:0{minute}:00"))
-            .collect();
-        let mut all = vec![FIRST];
-        all.extend(entries.iter().map(String::as_str));
-        story.set_entries(&all);
-        for part in story.list().as_bytes().chunks(100) {
-            file.write_all(part).unwrap();
-            file.sync_data().unwrap();
-        }
-        drop(file);
-        let (change, _) = entry.rsplit_once(' ').unwrap();
-        story.hears(&[change]);
-    }
-    story.ends();
-}
-
-#[test]
-fn a_list_that_is_renamed_and_a_new_one_tell_what_is_new() {
-    let mut story = Story::start();
-    for run in 0..3 {
-        story.add(&[&format!("created {run}.txt 1{run}:00:00")]);
-        story.hears(&[&format!("created {run}.txt")]);
-        let closed = format!("a/changelist-{run}.xml");
-        fs::rename(story.site.path(LIST), story.site.path(&closed)).unwrap();
-        let names: Vec<String> = (0..=run).map(|run| format!("changelist-{run}")).collect();
-        let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
-        names.extend(["changelist", "resourcelist"]);
-        story.set_entries(&[]);
-        story.add(&[&format!("updated {run}.txt 1{run}:30:00")]);
-        let list = capability_list("a", &names);
-        story.site.write("a/capabilitylist.xml", &list);
-        story.hears(&[&format!("updated {run}.txt")]);
-    }
-    assert_eq!(story.heard.gaps, 0);
-    story.ends();
-}
 
 /// Makes a release of the tree: a directory that `current` points to.
 fn release(root: &Path, number: usize, list: &str) {

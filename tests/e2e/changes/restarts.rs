@@ -1,4 +1,4 @@
-//! Changes while no daemon runs, across kills, and while the state cannot be saved.
+//! Changes of many sets at a start, and very many changes of one.
 
 use std::collections::BTreeSet;
 
@@ -29,31 +29,6 @@ fn what_is_published_once_the_daemon_is_ready_is_told() {
         let request = story.hub.notification();
         topics.remove(&request.topic());
     }
-}
-
-#[test]
-fn a_hub_that_was_down_across_restarts_receives_everything() {
-    let mut story = Story::start();
-    story.hub_is_down();
-    for minute in 0..3 {
-        let change = format!("updated 1.txt 10:0{minute}:00");
-        story.add(&[&change]);
-        story.await_count(
-            "SELECT coalesce(sum(entries), 0) FROM change_log",
-            minute + 1,
-        );
-        story.kill();
-        story.resume();
-    }
-    story.hub.behave(crate::support::hub::Manner::Accept);
-    story.hears(&["updated 1.txt"; 3]);
-    assert_eq!((story.heard.gaps, story.heard.repeats), (0, 0));
-    assert_eq!(
-        story.heard.sizes,
-        [1, 2],
-        "what was in flight does not grow (C20)"
-    );
-    story.ends();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::support::changes::{Destination, change_list, topic};
 use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::Site;
-use crate::support::hub::{FakeHub, Manner};
+use crate::support::hub::FakeHub;
 use crate::support::state::Saved;
 
 /// The Change List that grows.
@@ -102,11 +102,6 @@ impl Story {
         true
     }
 
-    /// As `kill -9` does.
-    pub fn kill(&mut self) {
-        self.daemon.take().unwrap().kill();
-    }
-
     pub fn stop(&mut self) {
         assert!(self.daemon.take().unwrap().stop().success());
     }
@@ -166,24 +161,6 @@ impl Story {
         let topic = topic("a");
         self.heard.listen(&self.hub, &topic, before + wanted.len());
         assert_eq!(self.heard.told[before..], in_set(wanted));
-    }
-
-    /// Nothing else is told, now or by a daemon that starts anew.
-    #[track_caller]
-    pub fn ends(mut self) {
-        self.stop();
-        self.resume();
-        self.add(&["created last.txt"]);
-        self.hears(&["created last.txt"]);
-        self.stop();
-        let rest = self.hub.heard().into_iter();
-        let mut rest = rest.filter(|request| request.topic() == topic("a"));
-        assert!(rest.next().is_none());
-    }
-
-    /// Lets the hub refuse everything for the time being, as one that is down.
-    pub fn hub_is_down(&self) {
-        self.hub.behave(Manner::Refuse(503));
     }
 }
 

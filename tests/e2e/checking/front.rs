@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use crate::support::daemon::{
     Daemon, Setup, TOPICS, assert_contains, assert_none_contains, exchange, exit_with,
 };
-use crate::support::documents::{Site, capability_list};
+use crate::support::documents::Site;
 use crate::support::hub::FakeHub;
 
-use super::check;
+use super::{CHANNEL, check};
 
 /// The server's behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,6 @@ pub enum Manner {
     DropLink,
     DropQuery,
     Hang,
-    Late,
 }
 
 /// A web server on loopback.
@@ -104,13 +103,9 @@ fn passed_on(lines: &[String], manner: Manner, upstream: SocketAddr) -> String {
     let request = request.join("\r\n") + "\r\nConnection: close\r\n\r\n";
     let answer = exchange(upstream, request).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let lines = head.lines().filter_map(|line| {
+    let lines = head.lines().filter(|line| {
         let (name, _) = line.split_once(": ").unwrap_or((line, ""));
-        match (manner, name.to_ascii_lowercase().as_str()) {
-            (Manner::DropLink, "link") => None,
-            (Manner::Late, "date") => Some("Date: Thu, 01 Jan 2026 00:00:00 GMT".to_owned()),
-            _ => Some(line.to_owned()),
-        }
+        manner != Manner::DropLink || !name.eq_ignore_ascii_case("link")
     });
     let head = lines.collect::<Vec<_>>().join("\r\n");
     format!("{head}\r\n\r\n{body}")
@@ -118,9 +113,9 @@ fn passed_on(lines: &[String], manner: Manner, upstream: SocketAddr) -> String {
 
 /// A site with one topic below the server, the way a `[[channel]]` names it.
 pub fn behind(front: &Front, site: &Site, hub: &FakeHub) -> Setup {
-    let channel = format!(
-        "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
-         topic = \"{TOPICS}a/framework?set=a\"\n"
+    let channel = CHANNEL.replace(
+        "https://source.example/a/framework/",
+        &format!("{TOPICS}a/framework?set=a"),
     );
     let mut setup = Setup::new(site, &[hub.url()], &channel);
     setup.replace(TOPICS, &front.url());
@@ -151,39 +146,6 @@ fn a_topic_that_is_not_passed_on_is_found_with_what_it_looks_like() {
     front.behave(Manner::PassOn);
     check(&setup).is_fine();
     assert!(hub.heard().is_empty(), "nothing was told");
-}
-
-#[test]
-fn a_topic_of_another_host_is_asked_there() {
-    let (front, other, hub) = (Front::start(), Front::start(), FakeHub::start());
-    let (site, elsewhere) = (Site::new(), Site::empty());
-    elsewhere.write("capabilitylist.xml", &capability_list("b", &[]));
-    let url = other.url();
-    let mut setup = behind(&front, &site, &hub);
-    setup.config += &format!(
-        "[[channel]]\ncapability_list = \"{url}capabilitylist.xml\"\ntopic = \"{url}framework?set=b\"\n\
-         [[source]]\nname = \"other\"\nmount = [{{ path = \"{}\", url = \"{url}\" }}]\nsettle = \"50ms\"\n",
-        elsewhere.root.path().display()
-    );
-    let daemon = setup.start();
-    front.pass_on_to(&daemon);
-    other.pass_on_to(&daemon);
-    check(&setup).is_fine();
-    other.behave(Manner::DropQuery);
-    check(&setup).found(&[&format!("{url}framework?set=b: 404 from rsnotify itself")]);
-}
-
-#[test]
-fn a_web_server_with_another_clock_is_found() {
-    let (front, site, hub) = (Front::start(), Site::new(), FakeHub::start());
-    let setup = behind(&front, &site, &hub);
-    let daemon = setup.start();
-    front.pass_on_to(&daemon);
-    front.behave(Manner::Late);
-    let clock = format!("the clock of http://{} is ", front.address);
-    let checked = check(&setup);
-    checked.found(&[&clock]);
-    assert_contains(&checked.findings[0], "behind this machine's");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -13,12 +12,14 @@ use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Setup, assert_contains, assert_starts_with, output};
+use crate::support::daemon::{
+    Setup, assert_contains, assert_lacks, assert_starts_with, count_of, output,
+};
 use crate::support::documents::{Site, capability_list};
 use crate::support::hub::{FakeHub, Manner};
 
 use super::front::Front;
-use super::{check, check_by};
+use super::{CHANNEL, check, check_by};
 
 const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
@@ -59,16 +60,13 @@ fn exchange(mut stream: impl Read + Write, answer: &str) -> Option<String> {
 
 /// A site whose topics go to a hub with these keys. Nothing runs, so that nothing else is asked.
 fn setup(site: &Site, url: &str, keys: &str) -> Setup {
-    let channel = "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
-                   topic = \"https://source.example/a/framework/\"\n";
     let hub = format!("[[hub]]\nurl = \"{url}\"\n{keys}\n");
-    Setup::with_source(site, "", &format!("{hub}{channel}"))
+    Setup::with_source(site, "", &format!("{hub}{CHANNEL}"))
 }
 
 #[rstest]
 #[case("405 Method Not Allowed", "", None)]
 #[case("404 Not Found", "", Some("404 to HEAD, no hub at this address"))]
-#[case("308 Permanent Redirect", "Location: /in\r\n", None)]
 #[case(
     "308 Permanent Redirect",
     "Location: https://login.example/\r\n",
@@ -99,15 +97,13 @@ fn a_hub_is_judged_by_what_it_answers(
 #[test]
 fn a_wrong_url_of_a_hub_is_found_before_what_follows_from_it() {
     let site = Site::new();
-    let channel = "<url><loc>https://source.example/a/framework/</loc>\
-                   <rs:md capability=\"framework-notification\"/>\
-                   <rs:ln rel=\"hub\" href=\"https://hub.example/\"/></url>\n</urlset>";
+    let entry = "<url><loc>https://source.example/a/framework/</loc><rs:md capability=\"framework-notification\"/>\
+                 <rs:ln rel=\"hub\" href=\"https://hub.example/\"/></url>\n</urlset>";
     let list = capability_list("a", &["resourcelist", "changelist"]);
-    site.write("a/capabilitylist.xml", &list.replace("</urlset>", channel));
+    site.write("a/capabilitylist.xml", &list.replace("</urlset>", entry));
     let (address, _asked) = hub("HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), None);
-    let url = format!("http://{address}/");
-    let setup = Setup::with_source(&site, "", &format!("[[hub]]\nurl = \"{url}\"\n"));
-    check(&setup).found(&[
+    let hub = format!("[[hub]]\nurl = \"http://{address}/\"\n");
+    check(&Setup::with_source(&site, "", &hub)).found(&[
         "404 to HEAD, no hub at this address",
         "advertises only hubs that are not configured",
     ]);
@@ -156,18 +152,15 @@ fn a_hub_is_asked_as_it_would_be_told_and_nothing_secret_is_shown() {
         let setup = setup(&site, "https://hub.example/", &keys);
         fs::write(setup.state.path().join("token"), "hunter2-token\n").unwrap();
         let (_, stdout, stderr) = output(&mut setup.command("check"));
-        assert!(
-            !format!("{stdout}{stderr}").contains("hunter2"),
-            "{stdout}{stderr}"
-        );
+        assert_lacks(&(stdout + &stderr), "hunter2");
         let head = asked.recv_timeout(DEADLINE).unwrap();
         // Nothing of what publishes: HEAD must not have an effect, even where it is taken for something else.
         assert_starts_with(&head, "HEAD /hunter2?key=hunter2 HTTP/1.1\r\n");
         for line in [
-            "Authorization: Bearer hunter2-token\r\n",
-            "X-Key: hunter2-token\r\n",
+            "authorization: bearer hunter2-token\r\n",
+            "x-key: hunter2-token\r\n",
         ] {
-            assert!(head.to_lowercase().contains(&line.to_lowercase()), "{head}");
+            assert_contains(&head.to_lowercase(), line);
         }
         assert!(asked.try_recv().is_err(), "it is asked once");
     }
@@ -194,13 +187,10 @@ fn certificate(
 #[test]
 fn a_certificate_that_is_not_trusted_is_found_with_its_remedy() {
     let site = Site::new();
-    let expired = |params: &mut CertificateParams| params.not_after = date_time_ymd(2025, 1, 1);
-    let later = |params: &mut CertificateParams| params.not_before = date_time_ymd(2090, 1, 1);
-    let as_it_is = |_: &mut CertificateParams| {};
-    let (pem, good) = certificate(&["127.0.0.1"], as_it_is);
-    let (expired_pem, expired) = certificate(&["127.0.0.1"], expired);
-    let (later_pem, later) = certificate(&["127.0.0.1"], later);
-    let (other_pem, other) = certificate(&["hub.example"], as_it_is);
+    let (pem, good) = certificate(&["127.0.0.1"], |_| {});
+    let (expired_pem, expired) = certificate(&["127.0.0.1"], |params| {
+        params.not_after = date_time_ymd(2025, 1, 1);
+    });
     let (authority_pem, authority) = certificate(&["127.0.0.1"], |params| {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     });
@@ -208,12 +198,6 @@ fn a_certificate_that_is_not_trusted_is_found_with_its_remedy() {
         (&good, None, Some("name its certificate by ca_file")),
         (&good, Some(&pem), None),
         (&expired, Some(&expired_pem), Some("has expired")),
-        (
-            &later,
-            Some(&later_pem),
-            Some("its certificate is not valid yet"),
-        ),
-        (&other, Some(&other_pem), Some("is for other names")),
         (
             &authority,
             Some(&authority_pem),
@@ -223,7 +207,9 @@ fn a_certificate_that_is_not_trusted_is_found_with_its_remedy() {
         let (address, _asked) = hub(FINE.to_owned(), Some(Arc::clone(server)));
         let keys = trusted.map_or("", |_| "ca_file = \"ca.pem\"");
         let setup = setup(&site, &format!("https://{address}/"), keys);
-        write_if_any(&setup.state.path().join("ca.pem"), trusted);
+        if let Some(pem) = trusted {
+            fs::write(setup.state.path().join("ca.pem"), pem).unwrap();
+        }
         let checked = check(&setup);
         match found {
             Some(words) => checked.found(&[words]),
@@ -232,22 +218,13 @@ fn a_certificate_that_is_not_trusted_is_found_with_its_remedy() {
     }
 }
 
-fn write_if_any(path: &Path, text: Option<&String>) {
-    if let Some(text) = text {
-        fs::write(path, text).unwrap();
-    }
-}
-
 #[test]
 fn a_hub_whose_certificate_is_not_verified_is_found_in_both_tiers() {
     let site = Site::new();
     let (_, server) = certificate(&["hub.example"], |_| {});
     let (address, _asked) = hub(FINE.to_owned(), Some(server));
-    let setup = setup(
-        &site,
-        &format!("https://{address}/"),
-        "danger_accept_invalid_certs = true",
-    );
+    let url = format!("https://{address}/");
+    let setup = setup(&site, &url, "danger_accept_invalid_certs = true");
     let danger = "danger_accept_invalid_certs = true, so the hub's certificate is not verified";
     check(&setup).found(&[danger]);
     check_by(setup.command("check").args(["--json", "--no-environment"])).found(&[danger]);
@@ -256,9 +233,7 @@ fn a_hub_whose_certificate_is_not_verified_is_found_in_both_tiers() {
 #[test]
 fn a_hub_that_accepts_need_not_like_head() {
     let (site, fake) = (Site::new(), FakeHub::start());
-    let channel = "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
-                   topic = \"https://source.example/a/framework/\"\n";
-    let setup = Setup::new(&site, &[fake.url()], channel);
+    let setup = Setup::new(&site, &[fake.url()], CHANNEL);
     fake.behave(Manner::Refuse(404));
     check(&setup).found(&["404 to HEAD, no hub at this address"]);
 
@@ -277,14 +252,11 @@ fn a_hub_that_accepts_need_not_like_head() {
 #[test]
 fn the_embedded_hub_must_be_reached_where_it_is_advertised() {
     let (front, site) = (Front::start(), Site::new());
-    let mut setup = Setup::new(&site, &[], "");
+    let topic = format!("{}topics/main/a/capabilitylist/", front.url());
+    let channel = CHANNEL.replace("https://source.example/a/framework/", &topic);
+    let mut setup = Setup::new(&site, &[], &channel);
     let url = format!("public_url = \"{}\"\n[window]", front.url());
     setup.config = setup.config.replacen("[window]", &url, 1);
-    let topic = format!("{}topics/main/a/capabilitylist/", front.url());
-    let channel = format!(
-        "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\ntopic = \"{topic}\"\n"
-    );
-    setup.config.push_str(&channel);
     let daemon = setup.start();
     front.pass_on_to(&daemon);
     check(&setup).is_fine();
@@ -304,44 +276,10 @@ fn a_hub_that_refused_the_last_notification_is_a_finding_although_it_accepts_hea
         daemon.await_log("did not accept notification 1");
         hub.behave(Manner::Accept);
         daemon.kill();
-        let (code, out, err) = output(setup.command("check").arg("--json"));
-        let told: serde_json::Value = serde_json::from_str(&out).unwrap();
-        let told = |kind: &str| {
-            let words = told[kind].as_array().unwrap().iter();
-            let about =
-                words.filter(|words| words.as_str().unwrap().contains("last notifications"));
-            about.count()
-        };
-        assert_eq!(
-            (told("findings"), told("notes")),
-            (wanted, 1 - wanted),
-            "{out} {err}"
-        );
-        assert!(code == Some(1) || wanted == 0, "{out}");
+        let checked = check(&setup);
+        let told = |lines: &[String]| count_of(lines, "last notifications");
+        assert_eq!(told(&checked.findings), wanted, "{status}");
+        assert_eq!(told(&checked.notes), 1 - wanted, "{status}");
+        assert!(checked.code == Some(1) || wanted == 0, "{status}");
     }
-}
-
-#[test]
-fn a_certificate_that_no_server_may_show_is_logged_in_words_with_its_hub() {
-    let site = Site::new();
-    let (pem, authority) = certificate(&["127.0.0.1"], |params| {
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    });
-    let (address, _asked) = hub(FINE.to_owned(), Some(authority));
-    let url = format!("https://{address}/");
-    let setup = Setup::new(
-        &site,
-        &[],
-        &format!("[[hub]]\nurl = \"{url}\"\nca_file = \"ca.pem\"\n"),
-    );
-    write_if_any(&setup.state.path().join("ca.pem"), Some(&pem));
-    let daemon = setup.start();
-    site.write_list("a", "changelist", "2");
-    let refused = daemon.await_log("did not accept notification 1");
-    assert_eq!(refused["hub"], url.as_str());
-    let words = refused["reason"].as_str().unwrap();
-    assert_contains(words, "self-signed");
-    let (_, log) = daemon.stop_and_tell();
-    let raw = log.iter().find(|line| line.contains("CaUsedAsEndEntity"));
-    assert_eq!(raw, None);
 }

@@ -7,15 +7,12 @@ use std::process::Command;
 use rusqlite::Connection;
 use rustix::process::geteuid;
 
-use crate::support::daemon::{Setup, started_by};
+use crate::support::daemon::{Setup, assert_contains, count_of, started_by};
 use crate::support::documents::Site;
 use crate::support::hub::FakeHub;
 use crate::support::needs;
 
-use super::{check, check_by};
-
-const CHANNEL: &str = "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
-                       topic = \"https://source.example/a/framework/\"\n";
+use super::{CHANNEL, check, check_by};
 
 /// Root reads everything, unless it gives that up.
 const POWERLESS: [&str; 6] = [
@@ -57,9 +54,10 @@ fn what_may_not_be_read_is_named_with_what_to_do() {
     for closed in ["a/changelist.xml", "b"] {
         fs::set_permissions(site.path(closed), Permissions::from_mode(0o000)).unwrap();
     }
-    let less: &[&str] = match geteuid().is_root() {
-        true => &POWERLESS,
-        false => &["env"],
+    let less = if geteuid().is_root() {
+        &POWERLESS[..]
+    } else {
+        &["env"]
     };
     let Some(mut command) = check_under(&setup, less) else {
         return;
@@ -67,14 +65,11 @@ fn what_may_not_be_read_is_named_with_what_to_do() {
     let checked = check_by(&mut command);
     fs::set_permissions(site.path("b"), Permissions::from_mode(0o755)).unwrap();
     let directory = format!("cannot read the directory {}", site.path("b").display());
-    assert!(
-        checked.findings[0].contains(&directory),
-        "{:#?}",
-        checked.findings
-    );
+    assert_contains(&checked.findings[0], &directory);
     let file = "a/changelist.xml: it cannot be read: ";
-    assert!(
-        checked.findings.iter().any(|found| found.starts_with(file)),
+    assert_eq!(
+        count_of(&checked.findings, file),
+        1,
         "{:#?}",
         checked.findings
     );

@@ -2,8 +2,8 @@
 
 use rstest::rstest;
 
-use crate::reload::{CHANGE, another_hub, change, change_window, reload};
-use crate::support::daemon::{Daemon, Setup, assert_ends_with, assert_none_contains};
+use crate::reload::{CHANGE, change, change_window, reload};
+use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 
@@ -14,43 +14,6 @@ fn start_refused(site: &Site, hub: &FakeHub, setup: &Setup, status: u16) -> Daem
     change(site, "2");
     hub.request();
     daemon
-}
-
-#[test]
-fn a_new_hub_starts_at_now() {
-    let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
-    let daemon = setup.start();
-    change(&site, "2");
-    hub.notification();
-    setup.config += &another_hub(&other);
-    let said = reload(&daemon, &setup);
-    assert_ends_with(&said, &format!("hub {} added", other.url()));
-    change(&site, "3");
-    other.assert_told([CHANGE]);
-    hub.assert_told([CHANGE]);
-    daemon.stop();
-    assert!(hub.heard().is_empty() && other.heard().is_empty());
-}
-
-#[test]
-fn a_rotated_secret_is_in_the_next_request() {
-    let (site, hub, mut setup) = Setup::announcing("");
-    setup.replace("[[hub]]\n", "[[hub]]\nbearer_token_file = \"token\"\n");
-    let token = setup.state.path().join("token");
-    std::fs::write(&token, "first-token").unwrap();
-    let daemon = setup.start();
-    change(&site, "2");
-    let authorization = |hub: &FakeHub| hub.notification().headers["authorization"].clone();
-    assert_eq!(authorization(&hub), "Bearer first-token");
-    std::fs::write(&token, "second-token").unwrap();
-    let said = reload(&daemon, &setup);
-    let want = format!("reloaded the configuration: hub {} changed", hub.url());
-    assert_eq!(said, want);
-    change(&site, "3");
-    assert_eq!(authorization(&hub), "Bearer second-token");
-    let (_, log) = daemon.stop_and_tell();
-    assert_none_contains(&log, "-token\"");
 }
 
 #[test]
@@ -109,20 +72,6 @@ fn a_hub_that_replaces_another_and_takes_nothing_over_starts_now() {
     assert!(words.contains("`replaces`"), "{dropped}");
     site.write_list("a", "resourcelist", "2");
     other.assert_told(["updated resourcelist a/resourcelist.xml"]);
-    daemon.stop();
-}
-
-#[test]
-fn a_hub_that_names_the_one_it_replaces_among_several_hears_what_that_was_due() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let (stays, other) = (FakeHub::start(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url(), stays.url()], "");
-    let daemon = start_refused(&site, &hub, &setup, 503);
-    stays.assert_told([CHANGE]);
-    let replacing = format!("url = \"{}\"\nreplaces = \"{}\"", other.url(), hub.url());
-    setup.replace(&format!("url = \"{}\"", hub.url()), &replacing);
-    reload(&daemon, &setup);
-    other.assert_told([CHANGE]);
     daemon.stop();
 }
 
