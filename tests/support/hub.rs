@@ -1,7 +1,7 @@
 //! A hub for tests, which accepts notifications or misbehaves.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,6 +14,7 @@ use resourcesync::payload::Payload;
 use super::DEADLINE;
 use super::changes;
 use super::documents::URL;
+use super::http;
 
 /// The hub's behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +26,6 @@ pub enum Manner {
     Hang,
     /// Takes the request, and accepts it once it is told to behave otherwise.
     Wait,
-    /// Closes the connection in the middle of its answer.
-    CutOff,
     /// Refuses what has more changes as too large.
     AtMost(usize),
     /// Answers with an acceptance that is none, and repeats the request's headers in it.
@@ -144,11 +143,6 @@ impl FakeHub {
             .expect("a request to the hub in time")
     }
 
-    /// The next request, if one comes in this time.
-    pub fn request_within(&self, time: Duration) -> Option<Request> {
-        self.requests.recv_timeout(time).ok()
-    }
-
     /// The next notification that was accepted.
     pub fn notification(&self) -> Request {
         let deadline = Instant::now() + DEADLINE;
@@ -219,7 +213,15 @@ fn serve(
     stream.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut writer = stream;
-    while let Some(mut request) = read(&mut reader) {
+    while let Some(http) = http::Request::read(&mut reader) {
+        let mut request = Request {
+            method: http.method,
+            target: http.target,
+            headers: http.headers,
+            body: http.body,
+            accepted: false,
+            at: Instant::now(),
+        };
         let manner = *shared.lock().unwrap();
         let delay = *delay.lock().unwrap();
         if !delay.is_zero() {
@@ -238,7 +240,6 @@ fn serve(
             }
             Manner::Accept | Manner::Wait | Manner::AtMost(_) => refusal(413),
             Manner::Refuse(status) => refusal(status),
-            Manner::CutOff => "HTTP/1.1 200 OK\r\nContent-Len".to_owned(),
             Manner::Hang => String::new(),
             Manner::DenyAndRepeat => denial(&request),
         };
@@ -255,7 +256,7 @@ fn serve(
             let _ = reader.fill_buf();
             return;
         }
-        if writer.write_all(answer.as_bytes()).is_err() || manner == Manner::CutOff {
+        if writer.write_all(answer.as_bytes()).is_err() {
             return;
         }
     }
@@ -275,33 +276,4 @@ fn denial(request: &Request) -> String {
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
     )
-}
-
-fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-    let mut words = line.split(' ').map(str::to_owned);
-    let (method, target) = (words.next()?, words.next()?);
-    let mut headers = BTreeMap::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-        match line.trim_end().split_once(": ") {
-            Some((name, value)) => headers.insert(name.to_lowercase(), value.to_owned()),
-            None => break,
-        };
-    }
-    let length = headers
-        .get("content-length")
-        .map_or(0, |length| length.parse().unwrap());
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some(Request {
-        method,
-        target,
-        headers,
-        body,
-        accepted: false,
-        at: Instant::now(),
-    })
 }

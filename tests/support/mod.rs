@@ -4,6 +4,7 @@ pub mod brokers;
 pub mod changes;
 pub mod daemon;
 pub mod documents;
+pub mod http;
 pub mod hub;
 pub mod listener;
 pub mod localhost;

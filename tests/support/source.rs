@@ -1,7 +1,7 @@
 //! A Source with its hub, as `listen` finds them: serves documents, verifies subscriptions, and delivers on request.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,6 +15,7 @@ use websub::hub::delivery::signature;
 use websub::secret::Secret;
 
 use super::DEADLINE;
+use super::http;
 
 /// The lease that the hub grants, in seconds.
 pub const LEASE: u64 = 1234;
@@ -250,11 +251,10 @@ fn serve(
     requests: &Sender<Request>,
 ) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let Some((line, body)) = read(&mut reader) else {
+    let Some(request) = http::Request::read(&mut reader) else {
         return;
     };
-    let mut words = line.split(' ');
-    let (method, path) = (words.next().unwrap(), words.next().unwrap());
+    let (method, path, body) = (request.method, request.target, request.body);
     let respond = |mut stream: &TcpStream, status: &str, header: &str, body: &[u8]| {
         let length = body.len();
         let body = if method == "HEAD" { b"" } else { body };
@@ -290,7 +290,7 @@ fn serve(
         let _ = requests.send(request);
         return;
     }
-    let found = documents.lock().unwrap().get(path).cloned();
+    let found = documents.lock().unwrap().get(&path).cloned();
     match found {
         Some(found) => {
             let links = format!(
@@ -302,27 +302,6 @@ fn serve(
         }
         None => respond(&stream, "404 Not Found", "", b"nothing\n"),
     }
-}
-
-/// Reads a request. Returns its first line and body.
-fn read(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
-    let mut first = String::new();
-    reader.read_line(&mut first).ok().filter(|read| *read > 0)?;
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-        match line.trim_end().split_once(": ") {
-            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.parse().unwrap();
-            }
-            Some(_) => {}
-            None => break,
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some((first.trim_end().to_owned(), body))
 }
 
 /// Sends a request, and returns the status of the answer, if there is one.

@@ -1,18 +1,18 @@
 //! `rsnotify hub` as a process, with its configuration, and requests of publishers.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use url::form_urlencoded;
 
-use crate::conformance::callback::Callback;
-use crate::conformance::source::{Answer, form};
+use crate::own_hub::callback::Callback;
 use crate::support::DEADLINE;
-use crate::support::daemon::Daemon;
+use crate::support::daemon::{Daemon, assert_contains, exchange};
+use crate::support::state::Saved;
 
 /// The publisher that most tests use: topics below this, with this token.
 pub const LIBRARY: &str = "https://library.example/";
@@ -111,64 +111,28 @@ impl HubSetup {
 
     /// Posts with these header lines.
     pub fn post(&self, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        self.try_post(target, headers, body).unwrap()
-    }
-
-    /// As [`HubSetup::post`], to a hub that may be ending.
-    pub fn try_post(
-        &self,
-        target: &str,
-        headers: &[(&str, &str)],
-        body: &[u8],
-    ) -> std::io::Result<Answer> {
-        let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(DEADLINE))?;
-        let lines: String = headers
-            .iter()
-            .map(|(name, value)| format!("{name}: {value}\r\n"))
-            .collect();
-        let (host, length) = (self.address, body.len());
-        let head = format!(
-            "POST {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n{lines}\r\n"
-        );
-        stream.write_all(head.as_bytes())?;
-        stream.write_all(body)?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        let broken = || std::io::Error::other("the answer broke off");
-        let (head, body) = text.split_once("\r\n\r\n").ok_or_else(broken)?;
-        let status = head.get(9..12).and_then(|status| status.parse().ok());
-        Ok(Answer {
-            status: status.ok_or_else(broken)?,
-            head: head.to_lowercase(),
-            body: body.to_owned(),
-        })
+        post(self.address, target, headers, body)
     }
 
     /// Publishes on a topic with a token.
     pub fn publish(&self, topic: &str, token: &str, body: &str) -> Answer {
-        self.try_publish(topic, token, body).unwrap()
-    }
-
-    pub fn try_publish(&self, topic: &str, token: &str, body: &str) -> std::io::Result<Answer> {
-        let (link, bearer) = (
-            format!("<{topic}>; rel=\"self\""),
-            format!("Bearer {token}"),
-        );
+        let link = format!("<{topic}>; rel=\"self\"");
+        let bearer = format!("Bearer {token}");
         let headers = [
             ("Content-Type", "application/xml"),
             ("Link", link.as_str()),
             ("Authorization", bearer.as_str()),
         ];
-        self.try_post("/hub", &headers, body.as_bytes())
+        self.post("/hub", &headers, body.as_bytes())
     }
 
     /// Posts a form, with a token if there is one.
     pub fn form(&self, parameters: &[(&str, &str)], token: Option<&str>) -> Answer {
         let bearer = token.map(|token| format!("Bearer {token}"));
-        let mut headers = vec![("Content-Type", "application/x-www-form-urlencoded")];
-        headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
-        self.post("/hub", &headers, form(parameters).as_bytes())
+        let bearer = bearer
+            .iter()
+            .map(|bearer| ("Authorization", bearer.as_str()));
+        post_form(self.address, parameters, &Vec::from_iter(bearer))
     }
 
     pub fn ping(&self, topic: &str, token: Option<&str>) -> Answer {
@@ -187,41 +151,87 @@ impl HubSetup {
 
     /// Waits until there are so many subscriptions.
     pub fn await_subscriptions(&self, count: usize) {
-        let state = rusqlite::Connection::open(self.state_dir().join("state.sqlite")).unwrap();
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let found = state.query_row("SELECT count(*) FROM subscription", [], |row| row.get(0));
-            let found: i64 = found.unwrap();
-            if usize::try_from(found).unwrap() == count {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{found} of {count} subscribed");
-            std::thread::sleep(Duration::from_millis(20)); // poll: nothing announces it
-        }
+        let sql = "SELECT count(*) FROM subscription";
+        await_count(&self.state_dir(), sql, [], count);
     }
 
     /// Returns the number of notifications of a topic that the hub has accepted.
     pub fn published(&self, topic: &str) -> usize {
-        let state = rusqlite::Connection::open(self.state_dir().join("state.sqlite")).unwrap();
         let seq = "SELECT seq FROM published_topic WHERE topic = ?1";
-        let seq: i64 = state.query_row(seq, [topic], |row| row.get(0)).unwrap();
-        usize::try_from(seq).unwrap()
+        let state = Saved::at(&self.state_dir().join("state.sqlite"));
+        usize::try_from(state.value::<i64>(seq, [topic])).unwrap()
     }
 
     /// Subscribes a callback, and waits until the subscription exists.
     pub fn subscribe(&self, topic: &str, callback: &str) {
         self.ask_to_subscribe(topic, callback);
-        let state = rusqlite::Connection::open(self.state_dir().join("state.sqlite")).unwrap();
-        let count = "SELECT count(*) FROM subscription WHERE topic = ?1 AND callback = ?2";
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let found = state.query_row(count, [topic, callback], |row| row.get::<_, i64>(0));
-            if found.unwrap() == 1 {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{callback} never subscribed");
-            std::thread::sleep(Duration::from_millis(5)); // poll: nothing announces it
+        let sql = "SELECT count(*) FROM subscription WHERE topic = ?1 AND callback = ?2";
+        await_count(&self.state_dir(), sql, [topic, callback], 1);
+    }
+}
+
+/// An answer to a request.
+pub struct Answer {
+    pub status: u16,
+    /// In lower case.
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    /// An error with its reason in plain text.
+    #[track_caller]
+    pub fn assert_refused(&self, status: u16) {
+        assert_eq!(self.status, status, "{}", self.body);
+        assert_contains(&self.head, "content-type: text/plain");
+        assert!(self.body.trim().len() > 10, "{:?}", self.body);
+    }
+}
+
+/// Posts with these header lines.
+fn post(address: SocketAddr, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    let lines = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"));
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n{}\r\n",
+        body.len(),
+        lines.collect::<String>()
+    );
+    let text = exchange(address, [head.as_bytes(), body].concat()).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    Answer {
+        status: head[9..12].parse().unwrap(),
+        head: head.to_lowercase(),
+        body: body.to_owned(),
+    }
+}
+
+/// Posts a form to a hub, with these header lines besides.
+pub fn post_form(hub: SocketAddr, parameters: &[(&str, &str)], headers: &[(&str, &str)]) -> Answer {
+    let form = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(parameters)
+        .finish();
+    let content_type = ("Content-Type", "application/x-www-form-urlencoded");
+    let headers = [&[content_type], headers].concat();
+    post(hub, "/hub", &headers, form.as_bytes())
+}
+
+/// Waits until a query of the state in a directory counts so many rows.
+#[track_caller]
+pub fn await_count<const N: usize>(directory: &Path, sql: &str, values: [&str; N], count: usize) {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let state = Saved::at(&directory.join("state.sqlite"));
+        let found: i64 = state.value(sql, rusqlite::params_from_iter(values));
+        if usize::try_from(found).unwrap() == count {
+            return;
         }
+        assert!(
+            Instant::now() < deadline,
+            "{found} of {count}: {sql} {values:?}"
+        );
+        std::thread::sleep(Duration::from_millis(10)); // poll: nothing announces it
     }
 }
 

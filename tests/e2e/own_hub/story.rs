@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::conformance::callback::{Callback, Request, Say, cut_off, willing};
+use crate::own_hub::callback::{Callback, Request, Say, cut_off, willing};
 use crate::own_hub::setup::{HubSetup, TOKEN, publisher};
 use crate::support::daemon::{Daemon, assert_contains, exit_with, output, run_with, succeed};
 use crate::support::documents::Site;
@@ -16,16 +16,16 @@ const SUBSCRIBERS: &str = "RSNOTIFY_TEST_SUBSCRIBERS";
 const ROUNDS: usize = 6;
 
 /// A source with one set, which publishes at a hub.
-struct Publishing {
+pub struct Publishing {
     site: Site,
-    directory: tempfile::TempDir,
-    topic: String,
-    daemon: Daemon,
+    pub directory: tempfile::TempDir,
+    pub topic: String,
+    pub daemon: Daemon,
     version: u32,
 }
 
 impl Publishing {
-    fn start(setup: &HubSetup, name: &str, token: &str) -> Publishing {
+    pub fn start(setup: &HubSetup, name: &str, token: &str) -> Publishing {
         let token = setup.directory.path().join(format!("{token}.token"));
         let (url, token) = (setup.url(), token.display());
         let hub = format!("[[hub]]\nurl = \"{url}\"\nbearer_token_file = \"{token}\"\n");
@@ -33,7 +33,7 @@ impl Publishing {
     }
 
     /// Starts a source with these tables at the end of its configuration.
-    fn start_with(name: &str, tables: &str) -> Publishing {
+    pub fn start_with(name: &str, tables: &str) -> Publishing {
         let (site, directory) = (Site::new(), tempfile::tempdir().unwrap());
         let root = site.root.path().display();
         let config = format!(
@@ -56,13 +56,13 @@ impl Publishing {
         Daemon::ready(run_with(&directory.path().join("c.toml")))
     }
 
-    fn change(&mut self) {
+    pub fn change(&mut self) {
         self.version += 1;
         let content = self.version.to_string();
         self.site.write_list("a", "changelist", &content);
     }
 
-    fn restart(self) -> Publishing {
+    pub fn restart(self) -> Publishing {
         self.daemon.kill();
         Publishing {
             daemon: Publishing::run(&self.directory),

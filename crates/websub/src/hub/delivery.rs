@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Failures count, and `Retry-After`, as with hubs.
+    /// WebSub 7. Failures count, and `Retry-After`, as with hubs.
     #[test]
     fn a_delivery_is_retried_until_it_is_accepted_or_gone() {
         let retry = |after| DeliveryOutcome::Retry {

@@ -178,6 +178,7 @@ mod tests {
         parse(form.as_bytes(), &CallbackPolicy::on_this_machine())
     }
 
+    /// WebSub 5.1, 5.1.1 and 5.3: the lease that is told; parameters that a hub does not know.
     #[rstest]
     #[case("", 864_000)]
     #[case("&hub.lease_seconds=", 864_000)]
@@ -195,6 +196,7 @@ mod tests {
         assert_eq!(request.callback.as_str(), "http://127.0.0.1/c");
     }
 
+    /// WebSub 5.1 and 5.1.2.
     #[rstest]
     #[case("", Rejection::Missing("hub.mode"))]
     #[case("hub.mode=denied&", Rejection::Mode)]
@@ -204,11 +206,25 @@ mod tests {
     #[case("hub.mode=subscribe&hub.lease_seconds=0&", Rejection::Lease)]
     #[case("hub.mode=subscribe&hub.lease_seconds=000&", Rejection::Lease)]
     #[case("hub.mode=unsubscribe&hub.topic=&", Rejection::Missing("hub.topic"))]
+    #[case(
+        "hub.mode=unsubscribe&hub.callback=&",
+        Rejection::Missing("hub.callback")
+    )]
     #[case("hub.mode=unsubscribe&hub.callback=x&", Rejection::Callback)]
     fn invalid_requests_are_rejected(#[case] before: &str, #[case] want: Rejection) {
         assert_eq!(parse_text(&format!("{before}{BASE}")), Err(want));
     }
 
+    /// WebSub 5.1: it counts for nothing there.
+    #[test]
+    fn an_unsubscription_may_carry_a_lease() {
+        let form = format!("hub.mode=unsubscribe&hub.lease_seconds=whenever&{BASE}");
+        assert!(
+            matches!(parse_text(&form), Ok(request) if request.action == RequestedAction::Unsubscribe)
+        );
+    }
+
+    /// WebSub 5.1.
     #[test]
     fn a_secret_is_bytes_and_fewer_than_200() {
         let secret = |given: &str| {

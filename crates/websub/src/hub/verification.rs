@@ -369,6 +369,7 @@ mod tests {
 
     use super::*;
 
+    /// WebSub 5.1.1 and 5.3.
     #[test]
     fn the_callback_s_own_query_is_kept() {
         let subscribe = RequestedAction::Subscribe {
@@ -399,11 +400,13 @@ mod tests {
         }
     }
 
+    /// WebSub 5.3.1.
     #[test]
     fn only_a_2xx_with_the_exact_challenge_confirms() {
         for (status, body, want) in [
             (200, "42", true),
             (204, "42", true),
+            (299, "42", true),
             (200, "42\n", false),
             (200, "<p>42</p>", false),
             (200, "", false),

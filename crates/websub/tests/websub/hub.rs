@@ -1,4 +1,5 @@
-//! The embedded hub against callbacks that confirm, refuse, hang and lie.
+//! The embedded hub against callbacks that confirm, refuse, hang and lie. Tests here and beside the decisions name the
+//! clauses of the WebSub Recommendation of 2018-01-23 that they try.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +24,8 @@ use websub::subscriber::{CallbackKey, CallbackRequest, Destination};
 use websub::topics::http::Topics;
 
 use crate::support::{
-    Peer, Say, Seen, ask, page, post_form, say, serve_at, soon, status, to_relay,
+    Peer, Say, Seen, ask, exchange, form_request, page, post_form, say, serve_at, soon, status,
+    to_relay,
 };
 
 const TOPIC: &str = "https://e.org/set1/framework/";
@@ -285,6 +287,7 @@ async fn requests_that_a_run_did_not_verify_are_verified_by_the_next() {
     assert_eq!(next.record().await, unsubscribed(&callback));
 }
 
+/// WebSub 5.1 and 5.3.1; Framework Notification 4.4.
 #[tokio::test]
 async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
     let mut running = start(Restored::default()).await;
@@ -328,6 +331,7 @@ async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
     assert_eq!(running.hub.relay(running.notification(4)), None);
 }
 
+/// WebSub 5.1 and 5.1.2.
 #[tokio::test]
 async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
     let running = start(Restored::default()).await;
@@ -348,8 +352,13 @@ async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
         (form("subscribe", "http://10.0.0.1/", ""), 403, inside),
         ("x".repeat(20_000), 413, "the body is too large\n"),
     ] {
-        let answer = post_form(running.address, "/hub", &form).await;
-        assert_eq!(answer, (want, words.to_owned()));
+        let request = form_request("/hub", &form, "");
+        let (head, body) = exchange(running.address, &request).await;
+        assert_eq!((status(&head), &*body), (want, words.as_bytes()));
+        assert!(
+            head.to_lowercase().contains("content-type: text/plain"),
+            "{head}"
+        );
     }
     let (head, _) = ask(running.address, "GET", "/hub", "").await;
     assert_eq!(status(&head), 405);
@@ -358,6 +367,7 @@ async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
     assert_eq!(status(&head), 415);
 }
 
+/// WebSub 5.1.1 and 5.3.
 #[tokio::test]
 async fn a_topic_that_is_spelt_otherwise_is_found_and_echoed() {
     let mut peer = Peer::start(willing).await;
@@ -374,6 +384,7 @@ async fn a_topic_that_is_spelt_otherwise_is_found_and_echoed() {
     assert_eq!(subscription.topic, Topic::new(TOPIC));
 }
 
+/// WebSub 5.1 and 5.3.
 #[tokio::test]
 async fn what_a_subscriber_has_stays_until_it_confirms_otherwise() {
     let asked = AtomicUsize::new(0);
@@ -399,6 +410,7 @@ async fn what_a_subscriber_has_stays_until_it_confirms_otherwise() {
     assert_eq!(renewed.key(), first.key(), "it replaced the first");
 }
 
+/// WebSub 5.1.2.
 #[tokio::test]
 async fn acceptance_does_not_wait_for_verification_which_survives_a_broken_connection() {
     let asked = AtomicUsize::new(0);

@@ -25,6 +25,7 @@ fn unreported() -> Arc<Topics> {
     Topics::new(|topic| panic!("{topic} is not read by a ping hub"))
 }
 
+/// WebSub 4; Framework Notification 4.2.
 #[tokio::test]
 async fn only_the_exact_raw_target_is_the_topic() {
     let topics = unreported();

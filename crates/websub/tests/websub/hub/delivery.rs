@@ -17,6 +17,7 @@ use crate::hub::{
 };
 use crate::support::{BODY, Peer, say, to_relay};
 
+/// WebSub 5.3, 7, 7.1 and 8; Framework Notification 4.3.
 #[tokio::test]
 async fn a_delivery_arrives_as_the_specification_says() {
     let mut peer = Peer::start(willing).await;
@@ -34,6 +35,10 @@ async fn a_delivery_arrives_as_the_specification_says() {
         )
     );
     assert_eq!(challenge.len(), 36);
+    running.record().await;
+    running.ask("subscribe", &callback, "&hub.secret=s").await;
+    let another = peer.next().await.parameter("hub.challenge");
+    assert_ne!(another, Some(challenge));
     running.record().await;
 
     running.send(to_relay(1));
@@ -53,6 +58,7 @@ async fn a_delivery_arrives_as_the_specification_says() {
     assert_eq!(seen.body, BODY);
 }
 
+/// WebSub 7; Framework Notification 4.3.
 #[tokio::test]
 async fn order_is_kept_across_failures() {
     let mut peer = busy_once("204 No Content").await;
@@ -157,6 +163,7 @@ async fn the_subscriber_that_is_owed_most_is_cut_off_when_the_backlog_is_full() 
     assert_eq!(quick.next().await.body, &*running.notification(100).body);
 }
 
+/// WebSub 7.
 #[tokio::test]
 async fn a_callback_that_is_gone_ends_its_subscription() {
     let peer = subscriber(|| say("410 Gone", "", "")).await;
@@ -171,6 +178,7 @@ async fn a_callback_that_is_gone_ends_its_subscription() {
     assert_eq!(running.hub.relay(running.notification(3)), None);
 }
 
+/// WebSub 5.3.1.
 #[tokio::test]
 async fn what_was_owed_before_a_restart_is_sent_although_a_lease_ended_meanwhile() {
     let mut peer = Peer::start(willing).await;

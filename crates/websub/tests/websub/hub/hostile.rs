@@ -69,6 +69,7 @@ fn asked_in(seen: &Seen) -> usize {
     path.parse().unwrap()
 }
 
+/// WebSub 5.3.1.
 #[tokio::test]
 async fn a_callback_that_does_not_repeat_the_challenge_is_not_subscribed() {
     let mut elsewhere = Peer::start(willing).await;
@@ -106,6 +107,7 @@ async fn a_callback_that_does_not_repeat_the_challenge_is_not_subscribed() {
     assert!(elsewhere.unseen().is_none(), "a redirection was followed");
 }
 
+/// WebSub 7: nor is a redirection followed.
 #[tokio::test]
 async fn bad_subscribers_delay_no_others() {
     let mut elsewhere = Peer::start(willing).await;

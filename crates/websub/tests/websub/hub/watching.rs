@@ -78,11 +78,11 @@ async fn requests_and_verifications_count_by_what_comes_of_them() {
     assert_eq!(status.topics, [(Topic::new(TOPIC), 1)]);
 }
 
-/// Answers by what the path says.
+/// Answers by what the path says. The body of an acknowledgement means nothing (WebSub 7).
 fn in_its_way(seen: &Seen) -> Say {
     let path = seen.line();
     match () {
-        () if path.contains("/taken") => say("200 OK", "", ""),
+        () if path.contains("/taken") => say("200 OK", "", "hub.mode=denied"),
         () if path.contains("/gone") => say("410 Gone", "", ""),
         () if path.contains("/broken") => Say::Last(String::new()),
         () => say("503 Busy", "Retry-After: 600\r\n", ""),
@@ -155,6 +155,7 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
     assert_eq!((busy.attempts, busy.last.unwrap().status), (1, Some(503)));
 }
 
+/// WebSub 5.2.
 #[tokio::test]
 async fn a_removed_subscriber_is_notified_and_receives_nothing_more() {
     let mut peer = Peer::start(willing).await;

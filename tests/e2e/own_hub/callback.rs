@@ -1,38 +1,13 @@
 //! A subscriber's callback that records every request and answers as configured.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use url::form_urlencoded;
-
 use crate::support::DEADLINE;
-
-/// A request at a callback.
-#[derive(Debug, Clone)]
-pub struct Request {
-    pub method: String,
-    /// Path and query, as they were sent.
-    pub target: String,
-    pub headers: BTreeMap<String, String>,
-    pub body: Vec<u8>,
-}
-
-impl Request {
-    /// The last parameter of that name: ours come after the callback's own.
-    pub fn parameter(&self, name: &str) -> Option<String> {
-        let (_, query) = self.target.split_once('?')?;
-        let named = form_urlencoded::parse(query.as_bytes()).filter(|(field, _)| field == name);
-        named.last().map(|(_, value)| value.into_owned())
-    }
-
-    pub fn challenge(&self) -> String {
-        self.parameter("hub.challenge").expect("a challenge")
-    }
-}
+pub use crate::support::http::Request;
 
 /// A status line without its version, further header lines, and a body.
 #[derive(Debug, Clone)]
@@ -127,7 +102,7 @@ fn serve(stream: &TcpStream, manner: &Mutex<Manner>, sender: &Sender<Request>) {
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     let mut reader = BufReader::new(stream);
-    while let Some(request) = read(&mut reader) {
+    while let Some(request) = Request::read(&mut reader) {
         let Say {
             status,
             headers,
@@ -143,28 +118,4 @@ fn serve(stream: &TcpStream, manner: &Mutex<Manner>, sender: &Sender<Request>) {
             return;
         }
     }
-}
-
-fn read(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
-    let mut line = || {
-        let mut line = String::new();
-        let read = reader.read_line(&mut line).ok()?;
-        (read > 0).then(|| line.trim_end().to_owned())
-    };
-    let first = line()?;
-    let mut words = first.split(' ');
-    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let mut headers = BTreeMap::new();
-    while let Some((name, value)) = line()?.split_once(": ") {
-        headers.insert(name.to_lowercase(), value.to_owned());
-    }
-    let length = headers.get("content-length").map(|length| length.parse());
-    let mut body = vec![0; length.and_then(Result::ok).unwrap_or_default()];
-    reader.read_exact(&mut body).ok()?;
-    Some(Request {
-        method,
-        target,
-        headers,
-        body,
-    })
 }
