@@ -1,12 +1,8 @@
 //! Message brokers with the real binary: a broker that dies anywhere, and, where they are installed, real ones.
 
 mod consumers;
-// Failpoints are there in debug builds only.
-#[cfg(debug_assertions)]
-mod dying;
 mod feeds;
 mod listening;
-mod real;
 mod resending;
 mod tls;
 mod transactions;

@@ -1,6 +1,7 @@
 //! Deletions: when they count (R15).
 
 use announce::event::{Fact, Suspension};
+use announce::plan::{MassDeletion, Plan};
 use rsnotify::report::documents::DocumentState;
 
 use crate::world::{NOTHING, SET_A, SET_B, World, capability_list, list, plan, told};
@@ -64,7 +65,11 @@ fn a_deletion_that_nobody_saw_is_found_by_the_next_sweep() {
 }
 
 fn many() -> World {
-    let mut world = World::new(plan());
+    many_of(plan())
+}
+
+fn many_of(plan: Plan) -> World {
+    let mut world = World::new(plan);
     world.write_set("/a", &["resourcelist"]);
     for number in 0..20 {
         let name = format!("/a/{number:02}.xml");
@@ -115,6 +120,15 @@ fn an_accepted_mass_deletion_goes_out() {
     world.accept_deletions();
     world.expect(10, ["d /a/capabilitylist.xml"]);
     assert!(!world.remembers("/a/00.xml"));
+}
+
+#[test]
+fn a_mass_deletion_is_believed_where_none_is_suspended() {
+    let mut plan = plan();
+    plan.sources[0].mass_deletion = MassDeletion::Never;
+    let mut world = many_of(plan);
+    delete_many(&mut world);
+    world.expect(10_000, ["d /a/capabilitylist.xml"]);
 }
 
 #[test]

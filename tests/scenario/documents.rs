@@ -2,6 +2,7 @@
 
 use announce::event::Fact;
 use announce::finding::Finding;
+use rsnotify::report::documents::DocumentState;
 use rstest::rstest;
 
 use crate::world::{
@@ -137,6 +138,8 @@ fn an_archived_document_is_routed_and_not_announced() {
     world.write("/a/old.xml", up(list("changelist")));
     world.expect(100, ["c changelist-archive /a/archive.xml"]);
     world.update("/a/old.xml").expect_nothing(100);
+    let state = world.state_of("/a/old.xml");
+    assert_eq!(state, Some(DocumentState::Archived));
 }
 
 #[test]

@@ -1,17 +1,13 @@
-//! Real message brokers from Debian's packages, on free ports and with data directories of their own; and a consumer
-//! that reads from one over JMS.
+//! Real message brokers from Debian's packages, on free ports and with data directories of their own.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde_json::Value;
 use tempfile::TempDir;
 
 use super::DEADLINE;
@@ -195,13 +191,7 @@ impl Drop for RabbitMq {
     }
 }
 
-/// A consumer over JMS with a durable subscription; killed when dropped.
-pub struct JmsConsumer {
-    process: Child,
-    lines: Receiver<Value>,
-}
-
-/// Classes that the consumer is compiled against and runs with.
+/// Classes that a consumer over JMS is compiled against and runs with.
 pub const CLASSES: [&str; 5] = [
     "/usr/share/java/activemq-client.jar",
     "/usr/share/activemq/lib/geronimo-jms_1.1_spec.jar",
@@ -209,72 +199,6 @@ pub const CLASSES: [&str; 5] = [
     "/usr/share/activemq/lib/slf4j-api.jar",
     "/usr/share/activemq/lib/hawtbuf.jar",
 ];
-
-impl JmsConsumer {
-    /// Compiles the consumer in `directory`.
-    pub fn compile(directory: &Path) -> Option<()> {
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/brokers/Consumer.java");
-        let mut compiler = Command::new(needs::program("javac")?);
-        compiler
-            .args(["-cp", &CLASSES.join(":"), "-d"])
-            .arg(directory)
-            .arg(source);
-        assert!(compiler.status().unwrap().success());
-        Some(())
-    }
-
-    /// Subscribes to a topic by a selector, and waits until it has. The name is that of the client and of the durable
-    /// subscription.
-    pub fn subscribe(
-        directory: &Path,
-        openwire: SocketAddr,
-        (topic, selector): (&str, &str),
-        name: &str,
-    ) -> JmsConsumer {
-        let classes = format!("{}:{}", CLASSES.join(":"), directory.display());
-        let mut command = Command::new("java");
-        command.args([
-            "-Xmx64m",
-            "-XX:TieredStopAtLevel=1",
-            "-cp",
-            &classes,
-            "Consumer",
-        ]);
-        command.arg(format!(
-            "failover:(tcp://{openwire})?initialReconnectDelay=50&maxReconnectDelay=500"
-        ));
-        command.args([USER, PASSWORD, topic, selector, name]);
-        let mut process = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let stdout = BufReader::new(process.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                let _ = sender.send(serde_json::from_str(&line).unwrap());
-            }
-        });
-        let consumer = JmsConsumer { process, lines };
-        assert_eq!(consumer.next()["event"], "subscribed");
-        consumer
-    }
-
-    /// Returns the next message.
-    #[track_caller]
-    pub fn next(&self) -> Value {
-        self.lines.recv_timeout(DEADLINE).unwrap()
-    }
-}
-
-impl Drop for JmsConsumer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 fn started(command: &mut Command, directory: &Path) -> Child {
     let log = fs::File::create(directory.join("output")).unwrap();

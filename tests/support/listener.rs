@@ -31,9 +31,13 @@ impl Listener {
 
     /// Starts it with these arguments, and waits for nothing.
     pub fn with(arguments: &[&str]) -> Listener {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_rsnotify"))
-            .arg("listen")
-            .args(arguments)
+        let mut listen = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        Listener::of(listen.arg("listen").args(arguments))
+    }
+
+    /// Starts this command, and waits for nothing.
+    pub fn of(command: &mut Command) -> Listener {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -54,8 +58,13 @@ impl Listener {
     }
 
     /// Sends SIGTERM. Returns the exit code, once nothing has its standard output open: no command is left.
-    pub fn terminate(mut self) -> Option<i32> {
+    pub fn terminate(self) -> Option<i32> {
         self.signal();
+        self.finish()
+    }
+
+    /// As `terminate`, after a signal.
+    pub fn finish(mut self) -> Option<i32> {
         let code = self.child.wait().unwrap().code();
         let mut lines = std::iter::repeat_with(|| self.stdout.recv_timeout(DEADLINE));
         let ended = lines.find(Result::is_err);
@@ -76,12 +85,20 @@ impl Listener {
 
     /// Returns the next line of JSON on its standard output that has this event.
     pub fn event(&self, event: &str) -> Value {
-        loop {
-            let line: Value = serde_json::from_str(&self.line()).unwrap();
-            if line["event"] == event {
-                return line;
-            }
-        }
+        let mut lines = std::iter::repeat_with(|| self.json());
+        lines.find(|line| line["event"] == event).unwrap()
+    }
+
+    /// Returns the next line of JSON on its standard output.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.line()).unwrap()
+    }
+
+    /// Returns what it has printed since, without waiting.
+    pub fn printed(&self) -> impl Iterator<Item = Value> {
+        let lines = self.stdout.try_iter();
+        lines.map(|line| serde_json::from_str(&line).unwrap())
     }
 
     /// Returns the next line on its standard error.

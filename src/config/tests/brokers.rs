@@ -83,6 +83,17 @@ types = [{ objects = "**", type = "a,b" }]
 => …a type is a URI or a word, without commas
 types = [{ objects = "**", type = "Thesis" }]
 => …broker.types: it has no effect without feeds
+object = "directory"
+=> …it has no effect without feeds: write payload = "atom"
+payload = "atom"
+channels = ["framework", "change"]
+=> …feeds are about changed resources: write channels = ["change"]
+payload = "atom"
+object = "set"
+=> …"set" is none of "resource", "directory"
+payload = "atom"
+location = { from = "https://e.org/" }
+=> …broker.location.to: it is missing
 vhost = ""
 => …broker.vhost
 username = "a"

@@ -1,4 +1,5 @@
-//! The examples of consumers, on real brokers: over JMS with a durable subscription and a selector, and over STOMP.
+//! ActiveMQ and RabbitMQ, with the examples of consumers: what is sent arrives whole and in order over JMS, with a durable
+//! subscription and a selector, and over STOMP, also when a broker is killed meanwhile.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
@@ -9,14 +10,15 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::Value;
 
-use crate::brokers::Story;
-use crate::brokers::feeds::publish;
-use crate::brokers::listening::Listener;
+use crate::brokers::feeds::{ATOM, publish};
+use crate::brokers::listening::listen;
+use crate::brokers::{Story, view};
 use crate::changes::story::until;
 use crate::support::DEADLINE;
 use crate::support::brokers::{ActiveMq, CLASSES, PASSWORD, RabbitMq, USER};
+use crate::support::daemon::{Daemon, assert_contains, output};
 use crate::support::documents::URL;
-use crate::support::listener::Listener as Subscriber;
+use crate::support::listener::Listener;
 use crate::support::needs;
 use crate::support::ports;
 
@@ -113,20 +115,28 @@ fn compile(directory: &Path) -> Option<()> {
     Some(())
 }
 
-/// A `[[broker]]` with feeds and a password.
-fn with_feeds(
+/// A `[[broker]]` with a user and a password.
+fn broker(
+    name: &str,
     address: impl Display,
     destination: &str,
     [user, password]: [&str; 2],
     directory: &Path,
 ) -> String {
-    let file = directory.join("password");
+    let file = directory.join(name);
     std::fs::write(&file, password).unwrap();
     format!(
-        "[[broker]]\nname = \"repository\"\nurl = \"stomp://{address}\"\ndestination = \"{destination}\"\n\
-         payload = \"atom\"\nusername = \"{user}\"\npassword_file = \"{}\"\n",
+        "[[broker]]\nname = \"{name}\"\nurl = \"stomp://{address}\"\ndestination = \"{destination}\"\n\
+         username = \"{user}\"\npassword_file = \"{}\"\n",
         file.display()
     )
+}
+
+/// Waits until a notification was refused by a broker for this kind of reason.
+fn await_refusal(daemon: &Daemon, broker: &str, kind: &str) {
+    daemon.await_status(|status| {
+        view(status, broker).is_some_and(|view| view["last"]["refusal"]["kind"] == kind)
+    });
 }
 
 /// Returns the changes that a story made, as content change messages have them.
@@ -137,39 +147,25 @@ fn made(story: &Story) -> Vec<String> {
         .collect()
 }
 
-/// Returns the next changes of `listen --broker`, of which a repeat counts once.
-fn listened(listener: &Listener, count: usize) -> Vec<String> {
+/// Returns the next changes that `listen` prints, of which a repeat, by the value of `id`, counts once.
+fn heard(listener: &Listener, id: &str, count: usize) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut changes = Vec::new();
     while changes.len() < count {
-        let line = listener.next();
-        if line["event"] != "notification" || !seen.insert(line["messageId"].to_string()) {
-            continue;
+        let line = listener.event("notification");
+        if seen.insert(line[id].to_string()) {
+            let (list, uri) = match line["items"].as_array() {
+                Some(items) => (items, "itemUri"),
+                None => (line["entries"].as_array().unwrap(), "loc"),
+            };
+            changes.extend(list.iter().map(|one| {
+                let change = one["change"].as_str().unwrap().replace("updated", "UPDATE");
+                format!(
+                    "{change} {}",
+                    one[uri].as_str().unwrap().strip_prefix(URL).unwrap()
+                )
+            }));
         }
-        let items = line["items"].as_array().unwrap().iter();
-        changes.extend(items.map(|item| {
-            let uri = item["itemUri"].as_str().unwrap();
-            let change = item["change"].as_str().unwrap();
-            format!("{change} {}", uri.strip_prefix(URL).unwrap())
-        }));
-    }
-    changes
-}
-
-/// Returns the next changes of a subscriber of a hub, of which a repeat counts once.
-fn delivered(subscriber: &Subscriber, count: usize) -> Vec<String> {
-    let mut seen = HashSet::new();
-    let mut changes = Vec::new();
-    while changes.len() < count {
-        let line = subscriber.event("notification");
-        if !seen.insert(line["until"].to_string()) {
-            continue;
-        }
-        let entries = line["entries"].as_array().unwrap().iter();
-        changes.extend(entries.map(|entry: &Value| {
-            let path = entry["loc"].as_str().unwrap().strip_prefix(URL);
-            format!("UPDATE {}", path.unwrap())
-        }));
     }
     changes
 }
@@ -184,8 +180,15 @@ fn all_consumers_receive_the_same_changes_although_broker_and_daemon_are_killed(
     let Some(()) = compile(directory) else { return };
     let public = ports::reserved();
     let login = [USER, PASSWORD];
-    let brokers = with_feeds(activemq.stomp, "/topic/open.{source}", login, directory);
-    let mut story = Story::new(&brokers);
+    let brokers = [
+        ("repository", "/topic/open.{source}", login),
+        ("locked", "/topic/open.locked", [USER, "wrong"]),
+        ("forbidden", "/topic/forbidden.{source}", login),
+    ];
+    let brokers = brokers.map(|(name, destination, login)| {
+        broker(name, activemq.stomp, destination, login, directory) + ATOM
+    });
+    let mut story = Story::new(&brokers.concat());
     // The daemon that comes after the kill has the same hub.
     let config = story
         .setup
@@ -195,20 +198,26 @@ fn all_consumers_receive_the_same_changes_although_broker_and_daemon_are_killed(
     let on_hubs = "change_notifications = true\nsettle = ";
     story.setup.config = config.replace("settle = ", on_hubs);
     let selector = "format = 'atom' AND changeTypes LIKE '%UPDATE%' AND itemCount = '1' \
-                    AND objectUri LIKE 'https://source.example/%' AND initial IS NULL";
+                    AND objectUri LIKE 'https://source.example/%' AND initial IS NULL AND kind = 'change' \
+                    AND JMSType = 'content-change' AND JMSDeliveryMode = 'PERSISTENT' \
+                    AND JMSCorrelationID LIKE 'urn:uuid:%'";
     let java = Consumer::java(directory, &activemq, selector);
     let more = ["", USER, PASSWORD];
     let python = Consumer::python(directory, activemq.stomp, "/topic/open.main", &more);
     let Some(python) = python else { return };
-    let listener = Listener::start(&story.setup, &["--durable", "listener"]);
+    let listener = listen(&story.setup, &["--durable", "listener"]);
     let mut daemon = story.start();
     let topic = format!("http://{public}/changes/main/a/capabilitylist/");
     let state = directory.join("subscriber.json").display().to_string();
-    let subscriber = Subscriber::with(&[&topic, "--state", &state, "--json"]);
+    let subscriber = Listener::with(&[&topic, "--state", &state, "--json"]);
     subscriber.event("subscribed");
     for round in 0..3 {
         for _ in 0..4 {
             story.change();
+        }
+        if round == 0 {
+            await_refusal(&daemon, "locked", "not_allowed");
+            await_refusal(&daemon, "forbidden", "destination_refused");
         }
         if round == 1 {
             activemq.kill();
@@ -223,8 +232,11 @@ fn all_consumers_receive_the_same_changes_although_broker_and_daemon_are_killed(
     for (consumer, received) in [
         ("JMS, durable, with a selector", java.changes(made.len())),
         ("Python over STOMP", python.changes(made.len())),
-        ("listen --broker", listened(&listener, made.len())),
-        ("a WebSub subscriber", delivered(&subscriber, made.len())),
+        ("listen --broker", heard(&listener, "messageId", made.len())),
+        (
+            "a WebSub subscriber",
+            heard(&subscriber, "until", made.len()),
+        ),
     ] {
         assert_eq!(received, made, "{consumer}");
     }
@@ -238,6 +250,9 @@ fn all_consumers_receive_the_same_changes_although_broker_and_daemon_are_killed(
     let resend = story.setup.command("resend").arg("repository").status();
     assert!(resend.unwrap().success());
     assert_eq!(resent.changes(1), ["ADD a/resource-1"]);
+    let (_, checked, _) = output(&mut story.setup.command("check"));
+    assert_contains(&checked, "repository: connected to ActiveMQ/");
+    assert_contains(&checked, "locked: no connection to");
     assert!(daemon.stop().success());
 }
 
@@ -249,9 +264,9 @@ fn of_two_competing_consumers_one_hears_all_changes_of_an_object_in_order() {
     let directory = tempfile::tempdir().unwrap();
     let login = [USER, PASSWORD];
     let queue = "/queue/open.{source}";
-    let brokers = with_feeds(activemq.stomp, queue, login, directory.path());
-    let mut story = Story::new(&brokers);
-    let consumers = [(), ()].map(|()| Listener::start(&story.setup, &[]));
+    let broker = broker("repository", activemq.stomp, queue, login, directory.path());
+    let mut story = Story::new(&(broker + ATOM));
+    let consumers = [(), ()].map(|()| listen(&story.setup, &[]));
     let daemon = story.start();
     let objects: Vec<String> = (0..20).map(|number| format!("{number}.txt")).collect();
     for (minute, change) in ["created", "updated", "deleted"].iter().enumerate() {
@@ -289,24 +304,41 @@ fn of_two_competing_consumers_one_hears_all_changes_of_an_object_in_order() {
 }
 
 #[test]
-fn rabbitmq_routes_the_feeds_of_each_source_by_its_exchange() {
-    let Some(rabbitmq) = RabbitMq::start() else {
+fn rabbitmq_has_every_change_in_order_although_it_is_killed_and_routes_feeds_by_its_exchange() {
+    let Some(mut rabbitmq) = RabbitMq::start() else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    let exchange = "/exchange/amq.topic/changes.{source}";
     let guest = ["guest", "guest"];
-    let mut story = Story::new(&with_feeds(rabbitmq.stomp, exchange, guest, directory));
-    let more = ["", "guest", "guest"];
+    let brokers = [
+        ("repository", "/queue/{source}", guest, ""),
+        ("feeds", "/exchange/amq.topic/changes.{source}", guest, ATOM),
+        ("locked", "/queue/locked", ["guest", "wrong"], ""),
+        ("nowhere", "/exchange/none/x", guest, ""),
+    ];
+    let brokers = brokers.map(|(name, destination, login, more)| {
+        broker(name, rabbitmq.stomp, destination, login, directory) + more
+    });
+    let mut story = Story::new(&brokers.concat());
     let bound = "/exchange/amq.topic/changes.main";
-    let Some(consumer) = Consumer::python(directory, rabbitmq.stomp, bound, &more) else {
-        return;
-    };
+    let consumer = Consumer::python(directory, rabbitmq.stomp, bound, &["", "guest", "guest"]);
+    let Some(consumer) = consumer else { return };
     let daemon = story.start();
-    for _ in 0..3 {
+    for _ in 0..5 {
         story.change();
     }
-    assert_eq!(consumer.changes(3), made(&story));
+    assert_eq!(consumer.changes(5), made(&story));
+    await_refusal(&daemon, "locked", "not_allowed");
+    await_refusal(&daemon, "nowhere", "destination_refused");
+    let listener = listen(&story.setup, &[]);
+    rabbitmq.kill();
+    story.change();
+    rabbitmq.launch();
+    for _ in 0..5 {
+        story.change();
+    }
+    let made = made(&story);
+    assert_eq!(heard(&listener, "messageId", made.len()), made);
     assert!(daemon.stop().success());
 }

@@ -1,70 +1,30 @@
 //! `listen --broker` and `check`, with a broker that does as it is told.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
-
 use messaging::frame::Frame;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::brokers::{Story, broker};
-use crate::support::DEADLINE;
+use crate::changes::story::until;
 use crate::support::daemon::{Setup, assert_contains, fail, json, succeed};
+use crate::support::listener::Listener;
 use crate::support::stomp::{FakeBroker, Manner};
 
-/// A running `listen`; killed when dropped.
-pub struct Listener {
-    child: Child,
-    lines: Receiver<Value>,
-}
-
-impl Listener {
-    /// Listens to the broker `repository`, and waits until it has subscribed.
-    pub fn start(setup: &Setup, flags: &[&str]) -> Listener {
-        let mut command = setup.command("listen");
-        command
-            .args(["--broker", "repository", "--json"])
-            .args(flags);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                let _ = sender.send(serde_json::from_str(&line).unwrap());
-            }
-        });
-        let listener = Listener { child, lines };
-        assert_eq!(listener.next()["event"], "subscribed");
-        listener
-    }
-
-    #[track_caller]
-    pub fn next(&self) -> Value {
-        self.lines.recv_timeout(DEADLINE).unwrap()
-    }
-
-    /// Returns what it has printed since, without waiting.
-    pub fn printed(&self) -> impl Iterator<Item = Value> {
-        self.lines.try_iter()
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Listens to the broker `repository`, and waits until it has subscribed.
+pub fn listen(setup: &Setup, flags: &[&str]) -> Listener {
+    let mut command = setup.command("listen");
+    command.args(["--broker", "repository", "--json"]);
+    let listener = Listener::of(command.args(flags));
+    assert_eq!(listener.json()["event"], "subscribed");
+    listener
 }
 
 #[test]
 fn each_message_is_a_line_of_json_and_acknowledged_once_it_is_printed() {
     let (fake, mut story) = Story::with_broker("");
-    let listener = Listener::start(&story.setup, &[]);
+    let listener = listen(&story.setup, &[]);
     let daemon = story.start();
     story.change();
-    let line = listener.next();
+    let line = listener.json();
     let message = &fake.messages(1)[0];
     for (name, value) in [
         ("event", "notification"),
@@ -95,10 +55,10 @@ fn a_command_that_fails_is_run_again_before_the_message_is_acknowledged() {
         tried.display(),
         got.display()
     );
-    let listener = Listener::start(&story.setup, &["--exec", &command]);
+    let listener = listen(&story.setup, &["--exec", &command]);
     let daemon = story.start();
     story.change();
-    assert_eq!(listener.next()["event"], "command_failed");
+    assert_eq!(listener.json()["event"], "command_failed");
     assert_eq!(fake.acknowledged(), 0);
     fake.await_acknowledged(1);
     let got = std::fs::read_to_string(got).unwrap();
@@ -111,7 +71,7 @@ fn a_command_that_fails_is_run_again_before_the_message_is_acknowledged() {
 fn a_damaged_message_is_reported_and_the_next_one_is_read() {
     for flags in [&[][..], &["--strict"]] {
         let (fake, story) = Story::with_broker("");
-        let listener = Listener::start(&story.setup, flags);
+        let listener = listen(&story.setup, flags);
         let message = || Frame::new("MESSAGE").with("destination", "/topic/main.changes");
         let long = vec![b'x'; (1 << 20) + 1];
         fake.offer(Frame {
@@ -121,11 +81,11 @@ fn a_damaged_message_is_reported_and_the_next_one_is_read() {
         fake.offer(message().with("wide", "x".repeat(70_000)));
         fake.offer(message().with("last", "yes"));
         for _ in 0..2 {
-            let line = listener.next();
+            let line = listener.json();
             assert_eq!(line["event"], "invalid", "{line}");
             assert_eq!(line["topic"], "/topic/main.changes");
         }
-        assert_eq!(listener.next()["headers"]["last"], "yes");
+        assert_eq!(listener.json()["headers"]["last"], "yes");
         let acknowledged = if flags.is_empty() { 3 } else { 1 };
         fake.await_acknowledged(acknowledged);
         assert_eq!(fake.acknowledged(), acknowledged);
@@ -143,23 +103,16 @@ fn after_a_signal_a_command_has_time_to_end_and_is_acknowledged() {
             started.display(),
             go.display()
         );
-        let mut listener = Listener::start(&story.setup, &["--exec", &command]);
+        let listener = listen(&story.setup, &["--exec", &command]);
         let daemon = story.start();
         story.change();
-        let deadline = Instant::now() + DEADLINE;
-        while !started.exists() {
-            assert!(Instant::now() < deadline, "the command runs");
-            std::thread::sleep(Duration::from_millis(5)); // a poll, up to the deadline
-        }
-        kill_process(Pid::from_child(&listener.child), Signal::TERM).unwrap();
+        until(|| started.exists());
+        listener.signal();
         std::fs::write(&go, "").unwrap();
-        assert!(listener.child.wait().unwrap().success());
+        // No process has its output any more.
+        assert_eq!(listener.finish(), Some(0));
         fake.await_acknowledged(acknowledged);
         assert_eq!(fake.acknowledged(), acknowledged, "{then}");
-        // The output is closed once no process has it any more.
-        while listener.lines.recv_timeout(DEADLINE).is_ok() {}
-        let closed = listener.lines.recv_timeout(DEADLINE);
-        assert_eq!(closed.unwrap_err(), RecvTimeoutError::Disconnected);
         drop(daemon);
     }
 }
@@ -169,10 +122,9 @@ fn a_consumer_elsewhere_needs_no_source() {
     let (fake, mut story) = Story::with_broker("");
     let config = broker(fake.address, "sources = [\"main\"]");
     story.setup.config = config.replace("/topic/{source}.changes", "/topic/all");
-    let subscribed = Listener::start(&story.setup, &[]);
-    drop(subscribed);
+    drop(listen(&story.setup, &[]));
     story.setup.config = broker(fake.address, "");
-    Listener::start(&story.setup, &["--destination", "/topic/all"]);
+    listen(&story.setup, &["--destination", "/topic/all"]);
     let mut unnamed = story.setup.command("listen");
     let error = fail(unnamed.args(["--broker", "repository"]), 78);
     assert_contains(&error, "name it with --destination");

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::brokers::Story;
 use crate::brokers::feeds::{ATOM, publish, told};
@@ -160,32 +159,6 @@ fn a_resend_sends_nothing_while_a_list_cannot_be_read() {
     // A dump is not needed.
     succeed(&mut resend(&story, "1000"));
     assert_eq!(told(&fake.messages(1)), ["ADD a/2.txt"]);
-}
-
-#[test]
-fn a_resend_that_is_killed_at_any_time_names_each_resource_once() {
-    let (fake, story) = Story::with_broker(ATOM);
-    let list = resource_list(numbered("", 300));
-    story.site.write("a/resourcelist.xml", &list);
-    let mut kills = 0;
-    for at in 1.. {
-        let mut process = resend(&story, "100").spawn().unwrap();
-        // The moment of the kill is the input, and any will do: before the first transaction, within one, or between two.
-        std::thread::sleep(Duration::from_millis(170 * at % 1_130)); // waits for no event
-        if at == 9 || process.try_wait().unwrap().is_some() {
-            assert!(process.wait().unwrap().success());
-            break;
-        }
-        process.kill().unwrap();
-        // It may have ended in the meantime.
-        if process.wait().unwrap().success() {
-            break;
-        }
-        kills += 1;
-    }
-    assert!(kills > 3, "{kills}");
-    let messages = fake.messages(300);
-    assert_eq!(told(&messages), added(numbered("", 300)));
 }
 
 #[test]

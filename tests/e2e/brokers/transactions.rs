@@ -170,10 +170,8 @@ fn a_broker_whose_password_is_corrected_is_told_at_once_after_a_reload() {
     let daemon = story.start();
     story.change();
     daemon.await_log("did not accept");
-    story.setup.config = story
-        .setup
-        .config
-        .replace(&fake.address.to_string(), &other.address.to_string());
+    let [before, after] = [&fake, &other].map(|broker| broker.address.to_string());
+    story.setup.replace(&before, &after);
     story.setup.file();
     daemon.signal(rustix::process::Signal::HUP);
     let reloaded = daemon.await_log("reloaded the configuration");
