@@ -20,6 +20,7 @@ pub enum Manner {
     DropLink,
     DropQuery,
     Hang,
+    Late,
 }
 
 /// A web server on loopback.
@@ -103,9 +104,13 @@ fn passed_on(lines: &[String], manner: Manner, upstream: SocketAddr) -> String {
     let request = request.join("\r\n") + "\r\nConnection: close\r\n\r\n";
     let answer = exchange(upstream, request).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let lines = head.lines().filter(|line| {
+    let lines = head.lines().filter_map(|line| {
         let (name, _) = line.split_once(": ").unwrap_or((line, ""));
-        manner != Manner::DropLink || !name.eq_ignore_ascii_case("link")
+        match (manner, name.to_ascii_lowercase().as_str()) {
+            (Manner::DropLink, "link") => None,
+            (Manner::Late, "date") => Some("Date: Thu, 01 Jan 2026 00:00:00 GMT"),
+            _ => Some(line),
+        }
     });
     let head = lines.collect::<Vec<_>>().join("\r\n");
     format!("{head}\r\n\r\n{body}")
@@ -143,6 +148,8 @@ fn a_topic_that_is_not_passed_on_is_found_with_what_it_looks_like() {
         front.behave(manner);
         check(&setup).found(&[&format!("{topic}{found}")]);
     }
+    front.behave(Manner::Late);
+    check(&setup).found(&[&format!("the clock of http://{} is ", front.address)]);
     front.behave(Manner::PassOn);
     check(&setup).is_fine();
     assert!(hub.heard().is_empty(), "nothing was told");
