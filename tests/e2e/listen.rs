@@ -4,15 +4,15 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::support::DEADLINE;
 use crate::support::daemon::{assert_contains, assert_ends_with, assert_starts_with};
 use crate::support::listener::Listener;
 use crate::support::source::{Attitude, FakeSource, LEASE, Request};
+use crate::support::until;
 
 const NAMESPACES: &str = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
                           xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
@@ -199,14 +199,6 @@ fn handed_over(directory: &TempDir) -> Vec<String> {
         .collect()
 }
 
-fn await_file(path: &Path) {
-    let deadline = Instant::now() + DEADLINE;
-    while !path.exists() {
-        assert!(Instant::now() < deadline, "no {}", path.display());
-        std::thread::sleep(Duration::from_millis(5)); // a poll, up to the deadline
-    }
-}
-
 #[test]
 fn changes_are_printed_and_forgeries_gaps_and_repeats_are_reported() {
     let source = source();
@@ -308,7 +300,7 @@ fn a_crash_between_receipt_and_the_end_of_the_command_loses_nothing() {
     let subscription = source.request();
     let body = first_notification(&source);
     let delivering = subscription.deliver_aside(&body);
-    await_file(&started);
+    until(|| started.exists());
     listener.crash();
     assert_eq!(delivering.join().unwrap(), None, "it is not acknowledged");
 
@@ -431,7 +423,7 @@ fn after_a_signal_a_command_has_time_to_end_and_nothing_else_is_run() {
         subscription.deliver_aside(&notification(&source, from, until, changes))
     };
     let first = deliver("10:00:00", "10:05:00", &["1 10:05:00"]);
-    await_file(&started);
+    until(|| started.exists());
     fs::write(&go, "").unwrap();
     assert_eq!(first.join().unwrap(), Some(200));
     for file in [&started, &go] {
@@ -439,7 +431,7 @@ fn after_a_signal_a_command_has_time_to_end_and_nothing_else_is_run() {
     }
     // What was missed is handed over by a run of its own.
     let second = deliver("10:10:00", "10:15:00", &["3 10:15:00"]);
-    await_file(&started);
+    until(|| started.exists());
     listener.signal();
     fs::write(&go, "").unwrap();
     assert_ne!(second.join().unwrap(), Some(200));
@@ -459,7 +451,7 @@ fn a_command_that_hangs_does_not_keep_a_signal_from_ending_it() {
         let subscription = source.request();
         let body = first_notification(&source);
         let delivering = subscription.deliver_aside(&body);
-        await_file(&started);
+        until(|| started.exists());
         for _ in 1..signals {
             listener.signal();
             // It unsubscribes at the first one.
@@ -496,15 +488,12 @@ fn a_reader_that_pauses_stops_neither_renewals_nor_signals() {
     assert_eq!(source.request(), subscription, "it subscribes again");
 
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let deadline = Instant::now() + DEADLINE;
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        assert!(Instant::now() < deadline, "it ends");
-        std::thread::sleep(Duration::from_millis(5)); // a poll, up to the deadline
-    };
-    assert_eq!(status.code(), Some(0));
+    let mut status = None;
+    until(|| {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().code(), Some(0));
     assert_eq!(delivering.join().unwrap(), Some(503));
 }
 
@@ -525,7 +514,7 @@ fn waiting_notifications_are_handed_over_together_if_asked() {
         subscription.deliver_aside(&notification(&source, from, until, &[]))
     };
     let mut deliveries = vec![deliver("10:00:00", "10:01:00")];
-    await_file(&started);
+    until(|| started.exists());
     for (from, until) in [("10:01:00", "10:02:00"), ("10:02:00", "10:03:00")] {
         deliveries.push(deliver(from, until));
         std::thread::sleep(std::time::Duration::from_millis(200)); // its place in the queue is decided unseen: no event
@@ -917,6 +906,33 @@ fn a_channel_that_is_advertised_later_is_subscribed_to() {
     let subscription = source.request();
     notify_first(&subscription);
     assert_eq!(listener.event("notification")["kind"], "change");
+}
+
+#[test]
+fn a_channel_that_cannot_be_saved_is_found_again_later() {
+    let source = FakeSource::start();
+    publish_two_sets(&source);
+    publish_at(&source, "/b.xml", "capabilitylist", "");
+    let directory = TempDir::new().unwrap();
+    let description = source.url(DESCRIPTION);
+    let listener = with_state(&description, &directory);
+    listener.event("subscribed");
+    let subscription = source.request();
+    notify_first(&subscription);
+    // Nothing can be written beside the file.
+    let obstacle = directory.path().join("state.json.new");
+    fs::create_dir(&obstacle).unwrap();
+    publish_set(&source, "b");
+    let deliver = |datetime: &str| {
+        let datetime = format!(" datetime=\"{datetime}\"");
+        let told = update_of(&source.url("/b.xml"), &datetime);
+        assert_eq!(subscription.deliver(&told), Some(200));
+    };
+    deliver("2026-11-20T10:00:00Z");
+    while listener.event("not_saved")["topic"] != source.url("/b") {}
+    fs::remove_dir(&obstacle).unwrap();
+    deliver("2026-11-20T10:01:00Z");
+    assert_eq!(listener.event("subscribed")["topic"], source.url("/b"));
 }
 
 #[test]

@@ -13,14 +13,13 @@ use serde_json::Value;
 use crate::brokers::feeds::{ATOM, publish};
 use crate::brokers::listening::listen;
 use crate::brokers::{Story, view};
-use crate::changes::story::until;
-use crate::support::DEADLINE;
 use crate::support::brokers::{ActiveMq, CLASSES, PASSWORD, RabbitMq, USER};
 use crate::support::daemon::{Daemon, assert_contains, output};
 use crate::support::documents::URL;
 use crate::support::listener::Listener;
 use crate::support::needs;
 use crate::support::ports;
+use crate::support::{DEADLINE, until};
 
 /// An example in a process of its own; killed when dropped.
 struct Consumer {

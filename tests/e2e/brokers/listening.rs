@@ -4,10 +4,10 @@ use messaging::frame::Frame;
 use serde_json::Value;
 
 use crate::brokers::{Story, broker};
-use crate::changes::story::until;
 use crate::support::daemon::{Setup, assert_contains, fail, json, succeed};
 use crate::support::listener::Listener;
 use crate::support::stomp::{FakeBroker, Manner};
+use crate::support::until;
 
 /// Listens to the broker `repository`, and waits until it has subscribed.
 pub fn listen(setup: &Setup, flags: &[&str]) -> Listener {

@@ -1,10 +1,11 @@
 //! Channels of changes: advertised, configured or by default, beside those of documents (C1, C9, C10, C12).
 
-use crate::changes::story::{Story, until};
+use crate::changes::story::Story;
 use crate::support::changes::{Destination, topic};
 use crate::support::daemon::{Daemon, TOPICS, assert_contains};
 use crate::support::documents::{URL, capability_list};
 use crate::support::hub::{FakeHub, Request};
+use crate::support::until;
 
 const ADVERTISED: &str = "https://topics.example/poems/changes/";
 const MOVED: &str = "https://topics.example/poems/changes-2/";

@@ -10,6 +10,7 @@ use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::Site;
 use crate::support::hub::FakeHub;
 use crate::support::state::Saved;
+use crate::support::until;
 
 /// The Change List that grows.
 pub const LIST: &str = "a/changelist.xml";
@@ -176,17 +177,4 @@ pub fn in_set(changes: &[&str]) -> Vec<String> {
 /// Returns a configuration with these keys in its table `[window]`.
 pub fn with_window(config: &str, keys: &str) -> String {
     config.replacen("[window]\n", &format!("[window]\n{keys}\n"), 1)
-}
-
-/// Polls until a condition holds.
-#[track_caller]
-pub fn until(mut is_so: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + crate::support::DEADLINE;
-    while !is_so() {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "it did not come to that in time"
-        );
-        std::thread::sleep(std::time::Duration::from_millis(10)); // polls until the deadline
-    }
 }

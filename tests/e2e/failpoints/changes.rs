@@ -4,9 +4,10 @@
 use rstest::rstest;
 
 use crate::changes::channels::subscribe;
-use crate::changes::story::{Story, in_set, until};
+use crate::changes::story::{Story, in_set};
 use crate::support::changes::{Destination, topic};
 use crate::support::hub::{FakeHub, Manner};
+use crate::support::until;
 
 /// The receiver of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,16 +2,15 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use resourcesync::payload::Payload;
 
-use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, Setup, TOPICS, body_of, try_get};
 use crate::support::documents::{Site, URL, list};
 use crate::support::hub::{FakeHub, Manner, Request};
 use crate::support::state::Saved;
+use crate::support::until;
 
 pub const UPDATED: &str = "updated changelist a/changelist.xml";
 pub const UPDATED_LIST: &str = "updated resourcelist a/resourcelist.xml";
@@ -252,7 +251,7 @@ impl Story {
         let callback = format!("http://{}/callback", self.hub.address);
         let topic = format!("{TOPICS}{}", &PAGE[1..]);
         crate::embedded::subscribe(daemon.public, &topic, &callback);
-        await_until(|| self.saved().count("SELECT count(*) FROM subscription") > 0);
+        until(|| self.saved().count("SELECT count(*) FROM subscription") > 0);
     }
 
     fn saved(&self) -> Saved {
@@ -349,21 +348,12 @@ impl Story {
 
     #[track_caller]
     fn until(&mut self, mut is_so: impl FnMut(&mut Story) -> bool) {
-        await_until(|| {
+        until(|| {
             self.listen();
             is_so(self)
         });
         // What made it so may have come since.
         self.listen();
-    }
-}
-
-#[track_caller]
-fn await_until(mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it did not come to that in time");
-        std::thread::sleep(Duration::from_millis(20)); // polls until the deadline
     }
 }
 
