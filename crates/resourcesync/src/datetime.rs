@@ -243,40 +243,27 @@ mod tests {
                  2026-11-20T10:05:00ZZ|2026-11-20T10:05:00+1:00|2026-11-20T10:05:00+0100|\
                  2026-11-20T10:05:00+24:00|2026-11-20T10:05:00+01:60|2026-11Z|+2026-11-20|2026-11-20T10:0é|\
                  0000-01-01|0000-12-31T23:59:59.5Z|0001-01-01T00:00:00+00:01|9999-12-31T23:59:59Z";
-        for text in others.split('|') {
+        let endless = format!("2026-11-20T10:05:00.{}Z", "0".repeat(100));
+        for text in others.split('|').chain([&*endless]) {
             assert!(Datetime::parse(text).is_none(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_fraction_without_end_is_no_datetime() {
-        let fraction = format!("2026-11-20T10:05:00.{}Z", "0".repeat(100));
-        assert!(Datetime::parse(&fraction).is_none());
     }
 
     #[test]
     fn the_end_of_the_range_is_no_edge() {
         let last = datetime("9999-12-30T21:59:59.999999999Z");
         assert!(last.end() >= last.at());
-        assert_eq!(
-            datetime("9999-12-30T22:00:00.999999999Z").end(),
-            Timestamp::MAX
-        );
+        let beyond = datetime("9999-12-30T22:00:00.999999999Z");
+        assert_eq!(beyond.end(), Timestamp::MAX);
     }
 
     #[test]
-    fn equal_instants_are_equal() {
-        assert_eq!(
-            datetime("2026-11-20"),
-            datetime("2026-11-20T01:00:00.000+01:00")
-        );
+    fn equal_instants_are_equal_and_small() {
+        let other = datetime("2026-11-20T01:00:00.000+01:00");
+        assert_eq!(datetime("2026-11-20"), other);
+        assert_eq!(size_of::<Option<Datetime>>(), 16);
         assert!(datetime("1969-12-31T23:59:58.5Z") < datetime("1969-12-31T23:59:58.7Z"));
         assert!(datetime("1969-12-31T23:59:59.5Z") < datetime("1970-01-01T00:00:00.1Z"));
-    }
-
-    #[test]
-    fn it_is_small() {
-        assert_eq!(size_of::<Option<Datetime>>(), 16);
     }
 
     #[test]

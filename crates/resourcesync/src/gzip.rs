@@ -132,28 +132,22 @@ mod tests {
         let mut wrong = packed.clone();
         let at = wrong.len() - 6;
         wrong[at] ^= 1;
-        assert!(matches!(malformed(&wrong), Malformed::Gzip(_)));
-        assert!(matches!(malformed(LIST.as_bytes()), Malformed::Gzip(_)));
-        assert!(matches!(
-            malformed(&[&packed[..], b"garbage"].concat()),
-            Malformed::Gzip(_)
-        ));
+        let followed = [&packed[..], b"garbage"].concat();
+        for bytes in [&wrong[..], LIST.as_bytes(), &followed] {
+            assert!(matches!(malformed(bytes), Malformed::Gzip(_)));
+        }
     }
 
     #[test]
     fn a_bomb_is_not_unpacked() {
         let spaces = " ".repeat(4 << 20);
         let bomb = LIST.replace("</urlset>", &format!("{spaces}</urlset>"));
-        assert!(matches!(
-            malformed(&packed(bomb.as_bytes())),
-            Malformed::Bomb { .. }
-        ));
+        let refused = malformed(&packed(bomb.as_bytes()));
+        assert!(matches!(refused, Malformed::Bomb { .. }), "{refused:?}");
         // A list of that size is accepted.
         let entry = |n: u32| {
-            format!(
-                "<url><loc>https://e.org/{n}/{}</loc></url>",
-                n.wrapping_mul(2_654_435_761)
-            )
+            let other = n.wrapping_mul(2_654_435_761);
+            format!("<url><loc>https://e.org/{n}/{other}</loc></url>")
         };
         let entries: String = (0..40_000).map(entry).collect();
         let list = LIST.replace("</urlset>", &format!("{entries}</urlset>"));

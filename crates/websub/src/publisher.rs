@@ -100,23 +100,16 @@ mod tests {
         let request = content();
         let inside = "https://inside/publish";
         assert_eq!(request.url(&inside.parse().unwrap()), inside);
-        assert_eq!(
-            request.headers,
-            [
-                ("Content-Type", "application/xml".into()),
-                ("Link", LINKS.into())
-            ]
-        );
+        let kind = ("Content-Type", "application/xml".into());
+        assert_eq!(request.headers, [kind, ("Link", LINKS.into())]);
         assert_eq!(&*request.body, b"<urlset/>");
     }
 
     #[test]
     fn a_ping_names_the_topic_twice_and_sends_no_payload() {
         let request = HubRequest::ping(hub(), &topic());
-        assert_eq!(
-            request.headers,
-            [("Content-Type", "application/x-www-form-urlencoded".into())]
-        );
+        let kind = ("Content-Type", "application/x-www-form-urlencoded".into());
+        assert_eq!(request.headers, [kind]);
         let topic = "https%3A%2F%2Fe.org%2Fset%25201%2F%3Fa%3Db%26c";
         let want = format!("hub.mode=publish&hub.url={topic}&hub.topic={topic}");
         assert_eq!(&*request.body, want.as_bytes());

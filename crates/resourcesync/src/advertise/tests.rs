@@ -242,10 +242,8 @@ fn the_first_of_several_entries_is_corrected_unless_another_is_right() {
     assert_eq!(String::from_utf8(after).unwrap(), corrected);
     // The one that is right lacks a hub only.
     let hub = "<rs:ln rel=\"hub\" href=\"http://h.example/\"/>";
-    adds(
-        &list(&(entry("http://e.org/1/") + &COMPACT.replace(hub, "@"))),
-        hub,
-    );
+    let lacking = entry("http://e.org/1/") + &COMPACT.replace(hub, "@");
+    adds(&list(&lacking), hub);
     let right = list(&(entry("http://e.org/1/") + COMPACT));
     assert_eq!(advertise(right.as_bytes(), &usual()).unwrap(), None);
 }
@@ -286,7 +284,8 @@ fn a_list_in_another_encoding_stays_in_it(
     let after = completed(&[head, tail].concat(), &topic);
     let added = after
         .strip_prefix(head)
-        .and_then(|rest| rest.strip_suffix(tail))
+        .unwrap()
+        .strip_suffix(tail)
         .unwrap();
     let added = encoding.decode_without_bom_handling(added).0;
     assert!(added.contains(written), "{added}");
@@ -308,16 +307,10 @@ fn what_cannot_be_patched_says_why() {
     let other = list("").replace("capabilitylist", "changelist");
     assert!(matches!(refusal(other.as_bytes()), Unpatchable::Other));
     // A character that Shift_JIS has twice.
-    let twice = [
-        b"<?xml version='1.0' encoding='shift_jis'?><!--\xed\x40-->",
-        list("").as_bytes(),
-    ]
-    .concat();
-    let recoded = refusal(&twice);
-    assert!(
-        matches!(recoded, Unpatchable::Recoded("Shift_JIS")),
-        "{recoded}"
-    );
+    let twice: &[u8] = b"<?xml version='1.0' encoding='shift_jis'?><!--\xed\x40-->";
+    let recoded = refusal(&[twice, list("").as_bytes()].concat());
+    let is_named = matches!(recoded, Unpatchable::Recoded("Shift_JIS"));
+    assert!(is_named, "{recoded}");
 }
 
 #[test]

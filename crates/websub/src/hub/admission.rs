@@ -230,6 +230,13 @@ mod tests {
             let want = want.map(|scope| ("verifications under way", scope));
             assert_eq!(found, want, "{host} {requester}");
         }
+        let exceeded = admission.begin(&quota_key("a", 3), New, START).unwrap_err();
+        let words = "too many verifications under way for callbacks on this host";
+        assert_eq!(exceeded.to_string(), words);
+        assert_eq!(
+            (exceeded.status(), exceeded.retry_after.as_secs()),
+            (429, 30)
+        );
         admission.end(&quota_key("a", 1), New);
         assert_eq!(admission.begin(&quota_key("c", 3), New, START), Ok(()));
     }

@@ -362,11 +362,8 @@ mod tests {
             let mut settings = PublishSettings::new(Hub::new("https://hub.org/")).unwrap();
             settings.danger_accept_invalid_certs = asked;
             let shown = format!("{:?}", settings.builder().unwrap());
-            assert_eq!(
-                shown.contains("tls_danger_accept_invalid_certs: true"),
-                asked,
-                "{shown}"
-            );
+            let is_accepted = shown.contains("tls_danger_accept_invalid_certs: true");
+            assert_eq!(is_accepted, asked, "{shown}");
         }
     }
 }

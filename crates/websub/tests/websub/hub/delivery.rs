@@ -27,13 +27,11 @@ async fn a_delivery_arrives_as_the_specification_says() {
     assert_eq!(answered, 202);
     let verification = peer.next().await;
     let challenge = verification.parameter("hub.challenge").unwrap();
-    assert_eq!(
-        verification.line(),
-        format!(
-            "GET /c%41?k=%20x&hub.mode=subscribe&hub.topic={TOPIC_IN_FORM}\
-             &hub.challenge={challenge}&hub.lease_seconds=864000 HTTP/1.1"
-        )
+    let line = format!(
+        "GET /c%41?k=%20x&hub.mode=subscribe&hub.topic={TOPIC_IN_FORM}\
+         &hub.challenge={challenge}&hub.lease_seconds=864000 HTTP/1.1"
     );
+    assert_eq!(verification.line(), line);
     assert_eq!(challenge.len(), 36);
     running.record().await;
     running.ask("subscribe", &callback, "&hub.secret=s").await;
@@ -51,10 +49,8 @@ async fn a_delivery_arrives_as_the_specification_says() {
         "<{TOPIC}>; rel=\"self\", <{hub}>; rel=\"hub\", <https://e.org/set1/cl.xml>; rel=\"resourcesync\""
     );
     assert_eq!(seen.header("Link"), [links]);
-    assert_eq!(
-        seen.header("X-Hub-Signature"),
-        [signature(&Secret::new("s"), BODY)]
-    );
+    let signed = signature(&Secret::new("s"), BODY);
+    assert_eq!(seen.header("X-Hub-Signature"), [signed]);
     assert_eq!(seen.body, BODY);
 }
 
@@ -65,10 +61,7 @@ async fn order_is_kept_across_failures() {
     let mut running = start(Restored::default()).await;
     let subscription = running.subscribe(&peer.url("/c")).await;
     peer.next().await;
-    let ids: Vec<_> = (1..=5)
-        .flat_map(|seq| running.send(running.notification(seq)))
-        .map(|relay| relay.id)
-        .collect();
+    let ids = [1, 2, 3, 4, 5].map(|seq| running.send(running.notification(seq)).unwrap().id);
     for seq in [1, 1, 2, 3, 4, 5] {
         let seen = peer.next().await;
         assert_eq!(seen.body, &*running.notification(seq).body);
@@ -211,10 +204,8 @@ async fn what_was_owed_before_a_restart_is_sent_although_a_lease_ended_meanwhile
         .map(|path| ["7", "8"].map(|body| format!("POST /{path} HTTP/1.1 {body}")));
     assert_eq!(seen, expected.as_flattened());
     let ids = [7, 8].map(RelayId);
-    let mut unheard: Vec<HubRecord> = ids
-        .into_iter()
-        .flat_map(|id| [&live, &ended].map(|subscription| heard(subscription, id)))
-        .collect();
+    let of_both = |id| [&live, &ended].map(|subscription| heard(subscription, id));
+    let mut unheard: Vec<HubRecord> = ids.into_iter().flat_map(of_both).collect();
     while !unheard.is_empty() {
         let record = running.record().await;
         unheard.retain(|expected| *expected != record);
@@ -231,9 +222,8 @@ async fn relay_and_dispatch_need_no_runtime() {
     peer.next().await;
     let running = Arc::new(running);
     let other = Arc::clone(&running);
-    std::thread::spawn(move || other.send(other.notification(1)))
-        .join()
-        .unwrap();
+    let thread = std::thread::spawn(move || other.send(other.notification(1)));
+    thread.join().unwrap();
     assert_eq!(peer.next().await.body, &*running.notification(1).body);
 }
 

@@ -22,39 +22,17 @@ const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
 #[tokio::test]
 async fn status_header_and_body_are_judged() {
+    let denied = "in 900 s, by an operator: it denies the publication: no reason given";
+    let nobody = "in 8 s: probably nobody has subscribed (500)";
+    let busy = |wait: u64, status: u16| format!("in {wait} s: it cannot take it now ({status})");
     for (status, header, body, want) in [
         ("204 No Content", "", "", "accepted"),
         ("413 Content Too Large", "", "", "too large"),
-        (
-            "200 OK",
-            FORM,
-            "hub.mode=denied",
-            "in 900 s, by an operator: it denies the publication: no reason given",
-        ),
-        (
-            "500 Error",
-            "",
-            "",
-            "in 8 s: probably nobody has subscribed (500)",
-        ),
-        (
-            "500 Error",
-            "",
-            "disk full",
-            "in 8 s: it cannot take it now (500)",
-        ),
-        (
-            "503 Unavailable",
-            "Retry-After: 7\r\n",
-            "",
-            "in 7 s: it cannot take it now (503)",
-        ),
-        (
-            "503 Unavailable",
-            "Retry-After: é\r\n",
-            "",
-            "in 8 s: it cannot take it now (503)",
-        ),
+        ("200 OK", FORM, "hub.mode=denied", denied),
+        ("500 Error", "", "", nobody),
+        ("500 Error", "", "disk full", &busy(8, 500)),
+        ("503 Busy", "Retry-After: 7\r\n", "", &busy(7, 503)),
+        ("503 Busy", "Retry-After: é\r\n", "", &busy(8, 503)),
     ] {
         let answer = submit_to(say(status, header, body)).await;
         assert_eq!(judged(&answer), want, "{status} {header}");

@@ -11,7 +11,7 @@ use websub::publisher::http::Submitter;
 use websub::publisher::settings::PublishSettings;
 
 use crate::publish::{judged, settings};
-use crate::support::{Peer, Say, free_address, notification, say, soon};
+use crate::support::{Peer, Say, Seen, free_address, notification, say, soon};
 
 const TIMEOUT: Duration = Duration::from_millis(800);
 
@@ -44,12 +44,10 @@ async fn a_name_that_does_not_resolve_is_no_answer_and_delays_no_other_hub() {
     lost.timeout = Duration::from_secs(2);
     let publisher = Submitter::new(vec![lost, settings(&quick.url("/"))]).unwrap();
     let publisher = std::sync::Arc::new(publisher);
-    let lost: Vec<_> = (0..10)
-        .map(|_| {
-            let publisher = publisher.clone();
-            tokio::spawn(async move { publisher.submit(&notification(nowhere)).await })
-        })
-        .collect();
+    let lost = [(); 10].map(|()| {
+        let publisher = publisher.clone();
+        tokio::spawn(async move { publisher.submit(&notification(nowhere)).await })
+    });
     for _ in 0..20 {
         let answer = soon(publisher.submit(&notification(&quick.url("/")))).await;
         assert_eq!(judged(&answer), "accepted");
@@ -108,10 +106,8 @@ async fn an_answer_that_comes_before_the_request_was_read_counts() {
         let _ = stream.read_to_end(&mut rest).await;
     })
     .await;
-    assert_eq!(
-        judged(&submit(settings(&url), &large(&url)).await),
-        "too large"
-    );
+    let answer = submit(settings(&url), &large(&url)).await;
+    assert_eq!(judged(&answer), "too large");
 }
 
 #[tokio::test]
@@ -211,10 +207,8 @@ async fn a_kept_connection_that_closes_as_it_is_written_to_is_replaced_at_once()
     }
     let connections: Vec<_> = seen.iter().map(|seen| seen.connection).collect();
     assert_eq!(connections, [0, 0, 1]);
-    assert!(
-        seen.iter()
-            .all(|one| (&one.head, &one.body) == (&seen[0].head, &seen[0].body))
-    );
+    let is_same = |one: &Seen| (&one.head, &one.body) == (&seen[0].head, &seen[0].body);
+    assert!(seen.iter().all(is_same));
 
     // One that breaks off on a fresh connection too is left alone until the next attempt.
     assert!(submit().await.starts_with("in 8 s: no answer: "));

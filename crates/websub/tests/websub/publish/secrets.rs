@@ -53,52 +53,39 @@ async fn secrets_are_hidden_wherever_a_hub_puts_them_and_however_it_spells_them(
     let page = format!("{}hidden-token", "x".repeat(490));
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
     let denial = format!("hub.mode=denied&hub.reason=hidden+pass%2Fword+{BASIC}");
-    let otherwise = "hub.mode=denied&hub.reason=%68idden%20pass%2fword\r\n".to_owned();
+    let otherwise = "hub.mode=denied&hub.reason=%68idden%20pass%2fword\r\n";
     let spelled = format!("\"hidden pass\\/word\" {BASIC} hidden-key");
-    let nothing = String::new();
     let location = "Location: /?t=hidden-token\r\n";
-    for (credentials, status, header, body, want) in [
-        (bearer(), "400 No", "", page, "another form (400)"),
+    let [later, kind] = [
+        "Retry-After: hidden-token\r\n",
+        "Content-Type: hidden-token\r\n",
+    ];
+    let [token, password] = ["bearer token", "user name or password"]
+        .map(|refused| format!("it refuses the {refused} (401)"));
+    for (credentials, answer, want) in [
+        (bearer(), say("400 No", "", &page), "another form (400)"),
         (
             bearer(),
-            "302 No",
-            location,
-            nothing.clone(),
+            say("302 No", location, ""),
             "(302) to /?t=***, where",
         ),
-        (
-            bearer(),
-            "503 No",
-            "Retry-After: hidden-token\r\n",
-            nothing.clone(),
-            "it now (503)",
-        ),
-        (
-            bearer(),
-            "503 No",
-            "Content-Type: hidden-token\r\n",
-            nothing.clone(),
-            "it now (503)",
-        ),
-        (basic(), "200 OK", form, denial, "publication: *** ***"),
-        (basic(), "200 OK", form, otherwise, "publication: ***"),
-        (basic(), "403 No", "", spelled, "registered first (403)"),
-        (
-            bearer(),
-            "401 No",
-            "",
-            nothing.clone(),
-            "it refuses the bearer token (401)",
-        ),
+        (bearer(), say("503 No", later, ""), "it now (503)"),
+        (bearer(), say("503 No", kind, ""), "it now (503)"),
         (
             basic(),
-            "401 No",
-            "",
-            nothing.clone(),
-            "it refuses the user name or password (401)",
+            say("200 OK", form, &denial),
+            "publication: *** ***",
         ),
+        (basic(), say("200 OK", form, otherwise), "publication: ***"),
+        (
+            basic(),
+            say("403 No", "", &spelled),
+            "registered first (403)",
+        ),
+        (bearer(), say("401 No", "", ""), &token),
+        (basic(), say("401 No", "", ""), &password),
     ] {
-        let answer = submit_to(credentials, move |_| say(status, header, &body)).await;
+        let answer = submit_to(credentials, move |_| answer.clone()).await;
         let told = format!("{answer:?} {}", judged(&answer));
         assert!(told.contains(want), "{told}");
         assert!(!told.contains("hidden") && !told.contains(BASIC), "{told}");
