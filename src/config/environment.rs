@@ -209,12 +209,8 @@ mod tests {
     fn an_address_that_is_none_is_named_with_its_place() {
         let file = "[server]\nadmin_listen = \"localhost:8401\"\n";
         let message = found_admin_address(Some(file), Overrides::default()).unwrap_err();
-        assert!(
-            message.contains(
-                "config.toml:2:16: server.admin_listen: \"localhost:8401\" has a host name"
-            ),
-            "{message}"
-        );
+        let want = "config.toml:2:16: server.admin_listen: \"localhost:8401\" has a host name";
+        assert!(message.contains(want), "{message}");
     }
 
     #[test]
@@ -224,26 +220,17 @@ mod tests {
             (Some(""), "/default"),
             (Some("state_dir = \"a\"\n"), "DIR/a"),
             (Some("state_dir = \"/a\"\nquite = 1\n[sever]\n"), "/a"),
-            (
-                Some("state_dir = \"/a\"\n[[source]]\nname = \"main\n"),
-                "/a",
-            ),
+            (Some("state_dir = \"/a\"\n[[source]]\nname = \"a\n"), "/a"),
             (Some("state_dir = \"/a\"\n[[hub]\nurl =\n= 3\n"), "/a"),
             (Some("quite = \nstate_dir = \"/a\"\n"), "/a"),
         ] {
-            assert_eq!(
-                found_state_dir(file, Overrides::default()).as_deref(),
-                Ok(want),
-                "{file:?}"
-            );
+            let found = found_state_dir(file, Overrides::default());
+            assert_eq!(found.as_deref(), Ok(want), "{file:?}");
         }
-    }
-
-    #[test]
-    fn the_flag_for_the_state_directory_counts_before_the_file_which_is_not_read() {
-        let mut overrides = Overrides::default();
-        overrides.source.tree.state.state_dir = Some("/flag".into());
-        let file = Some("state_dir = 3");
-        assert_eq!(found_state_dir(file, overrides).as_deref(), Ok("/flag"));
+        // With the flag the file is not read.
+        let mut flag = Overrides::default();
+        flag.source.tree.state.state_dir = Some("/flag".into());
+        let found = found_state_dir(Some("state_dir = 3"), flag);
+        assert_eq!(found.as_deref(), Ok("/flag"));
     }
 }

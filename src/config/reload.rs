@@ -202,14 +202,12 @@ mod tests {
     fn configured(sources: &str, more: &str) -> Config {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("c.toml");
-        let sources: String = sources
-            .split(' ')
-            .map(|name| {
-                format!(
-                    "[[source]]\nname = \"{name}\"\nmount = [{{ path = \"/{name}\", url = \"https://{name}.org/\" }}]\n"
-                )
-            })
-            .collect();
+        let source = |name| {
+            format!(
+                "[[source]]\nname = \"{name}\"\nmount = [{{ path = \"/{name}\", url = \"https://{name}.org/\" }}]\n"
+            )
+        };
+        let sources: String = sources.split(' ').map(source).collect();
         fs::write(&path, format!("{sources}{more}")).unwrap();
         Config::load(Some(&path), &Overrides::default()).unwrap()
     }
@@ -229,18 +227,13 @@ mod tests {
         let both = format!("{HUB}{}", channels.concat());
         let one = format!("{HUB}{}", channels[0]);
         let (window, token, both, one) = (&*window, &*token, &*both, &*one);
+        let none = "hub https://h.example/ removed; embedded hub /hub added";
         for (sources, more, sources_after, more_after, want) in [
             ("a", HUB, "a", HUB, "nothing changed"),
             ("b", HUB, "a b", HUB, "source a added"),
             ("a b", HUB, "b", window, "source a removed; window changed"),
             ("a", HUB, "a", token, "hub https://h.example/ changed"),
-            (
-                "a",
-                HUB,
-                "a",
-                "",
-                "hub https://h.example/ removed; embedded hub /hub added",
-            ),
+            ("a", HUB, "a", "", none),
             ("a", HUB, "a b c d e", HUB, "4 sources added"),
             ("a", both, "a", both, "nothing changed"),
             (

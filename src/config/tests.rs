@@ -139,11 +139,8 @@ fn two_flags_are_enough() {
     assert!(accepts(b"a/b.xml"));
     assert!(accepts(b".well-known/resourcesync"));
 
-    let plan = config.plan(
-        &config
-            .server
-            .public_url_at("127.0.0.1:8400".parse().unwrap()),
-    );
+    let listens = "127.0.0.1:8400".parse().unwrap();
+    let plan = config.plan(&config.server.public_url_at(listens));
     assert_eq!(plan.public_url.as_str(), "http://127.0.0.1:8400/");
     assert_eq!(plan.hubs.len(), 1);
     assert_eq!(plan.hubs[0].hub.as_str(), "http://127.0.0.1:8400/hub");
@@ -160,13 +157,10 @@ fn nothing_to_watch_says_what_to_do() {
         "nothing to watch: name a configuration file with --config FILE, or a tree with --root DIR --url URI \
          (/nowhere/config.toml does not exist)"
     );
-    let missing = load_in(
-        &environment(),
-        Some(Path::new("/nowhere/x.toml")),
-        &Overrides::default(),
-    );
+    let path = Some(Path::new("/nowhere/x.toml"));
+    let missing = message(load_in(&environment(), path, &Overrides::default()));
     assert_eq!(
-        message(missing),
+        missing,
         "cannot read the configuration file /nowhere/x.toml"
     );
 }
@@ -179,11 +173,11 @@ fn a_flag_counts_before_the_file() {
         [server]
         listen = "127.0.0.1:1"
         public_url = "https://a.example"
-        {SOURCE}
-        settle = "3s"
         [[source]]
         name = "other"
         mount = [{{ path = "/other", url = "https://other.example/" }}]
+        {SOURCE}
+        settle = "3s"
         [[hub]]
         url = "https://hub.example/a"
         mode = "ping"
@@ -193,7 +187,7 @@ fn a_flag_counts_before_the_file() {
     );
     let config = read(&text, &Overrides::default()).unwrap();
     assert_eq!(config.state_dir, Path::new("/etc/state"));
-    assert_eq!(config.sources[0].mount[0].directory, Path::new("/etc/www"));
+    assert_eq!(config.sources[1].mount[0].directory, Path::new("/etc/www"));
     let plan = config.plan(&Uri::parse("https://a.example/").unwrap());
     assert_eq!(plan.sources[1].mounts[0].id, MountId(1));
     assert_eq!(config.hubs.len(), 2);
@@ -229,40 +223,28 @@ fn a_flag_counts_before_the_file() {
 #[test]
 fn the_state_directory_has_a_default_on_every_system() {
     let overrides = flags(&[("root", "a"), ("url", "http://e.org/")]);
-    for (systemd, xdg, home, want) in [
-        (
-            Some("/var/lib/rsnotify:/var/lib/b"),
-            Some("/x"),
-            Some("/h"),
-            "/var/lib/rsnotify",
-        ),
-        (None, Some("/x"), Some("/h"), "/x/rsnotify"),
-        (None, None, Some("/h"), "/h/.local/state/rsnotify"),
-    ] {
-        let named = [
-            ("STATE_DIRECTORY", systemd),
-            ("XDG_STATE_HOME", xdg),
-            ("HOME", home),
-        ];
+    let named = [
+        ("HOME", "/h"),
+        ("XDG_STATE_HOME", "/x"),
+        ("STATE_DIRECTORY", "/var/lib/rsnotify:/var/lib/b"),
+    ];
+    let found = |count: usize| {
         let environment = Environment {
-            variables: variables(
-                named
-                    .into_iter()
-                    .filter_map(|(name, value)| Some((name, value?))),
-            ),
+            variables: variables(named.into_iter().take(count)),
             ..environment()
         };
-        let config = load_in(&environment, None, &overrides).unwrap();
-        assert_eq!(config.state_dir, Path::new(want));
-    }
-    let bare = Environment {
-        variables: variables([]),
-        ..environment()
+        load_in(&environment, None, &overrides)
     };
-    assert_eq!(
-        message(load_in(&bare, None, &overrides)),
-        "state_dir: it is needed, because none of STATE_DIRECTORY, XDG_STATE_HOME and HOME is set"
-    );
+    for (count, want) in [
+        (1, "/h/.local/state/rsnotify"),
+        (2, "/x/rsnotify"),
+        (3, "/var/lib/rsnotify"),
+    ] {
+        assert_eq!(found(count).unwrap().state_dir, Path::new(want));
+    }
+    let want =
+        "state_dir: it is needed, because none of STATE_DIRECTORY, XDG_STATE_HOME and HOME is set";
+    assert_eq!(message(found(0)), want);
 }
 
 #[test]
@@ -275,18 +257,12 @@ fn both_kinds_of_hub_may_be_told_at_once() {
     );
     let config = read(&text, &flags(&[("public_url", "https://push.example")])).unwrap();
     let plan = config.plan(&Uri::parse("https://push.example/").unwrap());
-    let hubs: Vec<_> = plan
-        .hubs
-        .iter()
-        .map(|hub| (hub.hub.as_str(), hub.mode))
-        .collect();
-    assert_eq!(
-        hubs,
-        [
-            ("https://h.example/?a=%7e", Mode::Content),
-            ("https://push.example/a/hub", Mode::Embedded)
-        ]
-    );
+    let hubs = plan.hubs.iter().map(|hub| (hub.hub.as_str(), hub.mode));
+    let want = [
+        ("https://h.example/?a=%7e", Mode::Content),
+        ("https://push.example/a/hub", Mode::Embedded),
+    ];
+    assert_eq!(Vec::from_iter(hubs), want);
     assert_eq!(publish_url(&config), "https://p.example/");
     assert_eq!(plan.channels[0].hubs.len(), 2);
     assert_eq!(plan.channels[0].topic.as_str(), "https://push.example/t");

@@ -124,12 +124,9 @@ mod tests {
         let picture = DayPicture::new(&[interval(30, 10, 0), interval(0, 0, 5), interval(1, 0, 1)]);
         let bars = picture.bars.iter();
         let bars = bars.map(|bar| (bar.x, bar.delivered, bar.failed));
-        let bars: Vec<_> = bars.collect();
-        assert_eq!(bars, [(744, 75, 25), (760, 2, 0)]);
-        assert_eq!(
-            picture.pending,
-            "744,100 752,100 752,0 760,0 760,80 768,80 "
-        );
+        assert_eq!(Vec::from_iter(bars), [(744, 75, 25), (760, 2, 0)]);
+        let pending = "744,100 752,100 752,0 760,0 760,80 768,80 ";
+        assert_eq!(picture.pending, pending);
         assert_eq!((picture.delivered, picture.failed), (31, 10));
     }
 

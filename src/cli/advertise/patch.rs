@@ -64,42 +64,27 @@ mod tests {
 
     use super::unified;
 
-    #[track_caller]
-    fn assert_patch(path: &str, before: &str, after: &str, wanted: &str) {
-        let patch = unified(Path::new(path), before.as_bytes(), after.as_bytes());
-        assert_eq!(String::from_utf8(patch).unwrap(), wanted);
-    }
-
     #[test]
-    fn lines_end_in_lf_only() {
-        assert_patch(
-            "/a.xml",
-            "1\r2\r\n3\r\n",
-            "1\r2\r\nnew\r\n3\r\n",
-            "--- /a.xml\n+++ /a.xml\n@@ -1,2 +1,3 @@\n 1\r2\r\n+new\r\n 3\r\n",
-        );
-    }
-
-    #[test]
-    fn a_line_without_an_end_is_marked() {
-        assert_patch(
-            "/a.xml",
-            "1\n2",
-            "1\n3\r",
-            "--- /a.xml\n+++ /a.xml\n@@ -1,2 +1,2 @@\n 1\n-2\n\\ No newline at end of file\n\
-             +3\r\n\\ No newline at end of file\n",
-        );
-    }
-
-    #[test]
-    fn a_name_with_anything_odd_in_it_is_quoted() {
-        for (name, written) in [
-            ("/srv/a-b_c.xml", "/srv/a-b_c.xml"),
-            ("/a b.xml", "\"/a b.xml\""),
-            ("/é\n\t\"\\", r#""/\303\251\012\011\042\134""#),
+    fn a_patch_has_lines_that_end_in_lf_and_names_that_are_quoted_where_they_are_odd() {
+        let ends = ("1\r2\r\n3\r\n", "1\r2\r\nnew\r\n3\r\n");
+        let (no_end, other) = (("1\n2", "1\n3\r"), ("1\n", "2\n"));
+        let unmarked = "@@ -1 +1 @@\n-1\n+2\n";
+        let marked = "@@ -1,2 +1,2 @@\n 1\n-2\n\\ No newline at end of file\n+3\r\n\\ No newline at end of file\n";
+        for ((before, after), name, written, wanted) in [
+            (ends, "/a", "/a", "@@ -1,2 +1,3 @@\n 1\r2\r\n+new\r\n 3\r\n"),
+            (no_end, "/a", "/a", marked),
+            (other, "/srv/a-b_c.xml", "/srv/a-b_c.xml", unmarked),
+            (other, "/a b.xml", "\"/a b.xml\"", unmarked),
+            (
+                other,
+                "/é\n\t\"\\",
+                r#""/\303\251\012\011\042\134""#,
+                unmarked,
+            ),
         ] {
-            let wanted = format!("--- {written}\n+++ {written}\n@@ -1 +1 @@\n-1\n+2\n");
-            assert_patch(name, "1\n", "2\n", &wanted);
+            let patch = unified(Path::new(name), before.as_bytes(), after.as_bytes());
+            let wanted = format!("--- {written}\n+++ {written}\n{wanted}");
+            assert_eq!(String::from_utf8(patch).unwrap(), wanted);
         }
     }
 }

@@ -112,34 +112,23 @@ hub = "x"
         wrong,
     );
     assert!(wrong(BROKER).contains("there is a broker repository already"));
+    let (name, url, topic) = (
+        "repository",
+        "stomp://mq.example.org",
+        "/topic/content.change",
+    );
     for (key, value, want) in [
-        ("repository", "a b", "a name has letters, digits"),
+        (name, "a b", "a name has letters, digits"),
+        (name, "embedded", "it means the embedded hub in commands"),
+        (url, "https://mq.example.org", "write \"stomp://HOST:PORT\""),
         (
-            "repository",
-            "embedded",
-            "it means the embedded hub in commands",
-        ),
-        (
-            "stomp://mq.example.org",
-            "https://mq.example.org",
-            "write \"stomp://HOST:PORT\"",
-        ),
-        (
-            "stomp://mq.example.org",
+            url,
             "stomp://a:secret@mq",
             "credentials do not belong into an address",
         ),
-        (
-            "stomp://mq.example.org",
-            "stomp://mq/x",
-            "write \"stomp://HOST:PORT\"",
-        ),
-        (
-            "/topic/content.change",
-            "/topic/{set}",
-            "it can have {source} only",
-        ),
-        ("/topic/content.change", "", "write a destination"),
+        (url, "stomp://mq/x", "write \"stomp://HOST:PORT\""),
+        (topic, "/topic/{set}", "it can have {source} only"),
+        (topic, "", "write a destination"),
     ] {
         let text = format!("{SOURCE}{}", BROKER.replace(key, value));
         let said = message(read(&text, &Overrides::default()));

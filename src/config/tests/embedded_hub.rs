@@ -2,7 +2,7 @@
 
 use resourcesync::uri::Hub;
 use websub::hub::callback::CallbackPolicy;
-use websub::hub::limits::HubLimits;
+use websub::hub::limits::{HubLimits, Quota};
 
 use crate::config::Config;
 use crate::config::overrides::Overrides;
@@ -19,6 +19,7 @@ fn loopback_is_called_back_without_asking_only_in_a_trial_on_this_machine() {
         is_taken
     };
     let tree = [("root", "a"), ("url", "http://e.org/")];
+    let localhost = ("public_url", "http://localhost/");
     for (more, want) in [
         (&[][..], true),
         (
@@ -30,15 +31,9 @@ fn loopback_is_called_back_without_asking_only_in_a_trial_on_this_machine() {
         (&[("public_url", "https://example.org/")], false),
         (&[("public_url", "http://127.0.0.1.example.org/")], false),
         (&[("listen", "192.0.2.1:8400")], false),
-        (
-            &[("listen", "0.0.0.0:1"), ("public_url", "http://localhost/")],
-            false,
-        ),
+        (&[("listen", "0.0.0.0:1"), localhost], false),
         (&[("admin_listen", "0.0.0.0:8401")], false),
-        (
-            &[("listen", "unix:s"), ("public_url", "http://localhost/")],
-            false,
-        ),
+        (&[("listen", "unix:s"), localhost], false),
     ] {
         let overrides = flags(&[&tree, more].concat());
         let config = load_in(&environment(), None, &overrides).unwrap();
@@ -47,9 +42,8 @@ fn loopback_is_called_back_without_asking_only_in_a_trial_on_this_machine() {
         assert!(!loopback(&config), "{more:?} with a file");
     }
     let hub = "[embedded_hub]\nallow_callback_networks = [\"127.0.0.0/8\", \"::1\"]\n";
-    assert!(loopback(
-        &read(&format!("{SOURCE}{hub}"), &Overrides::default()).unwrap()
-    ));
+    let config = read(&format!("{SOURCE}{hub}"), &Overrides::default());
+    assert!(loopback(&config.unwrap()));
 }
 
 #[test]
@@ -85,15 +79,12 @@ fn the_embedded_hub_s_keys_have_effect() {
     assert!(callbacks.https_only);
     assert_eq!(callbacks.ports, [7..=7, 8..=9]);
     assert_eq!(hub.trusted_proxies[0].0.to_string(), "10.0.0.0/8");
-    let subscriptions = limits.subscriptions;
-    assert_eq!(
-        (
-            subscriptions.in_all,
-            subscriptions.per_host,
-            subscriptions.per_address
-        ),
-        (1, 2, 3)
-    );
+    let want = Quota {
+        in_all: 1,
+        per_host: 2,
+        per_address: 3,
+    };
+    assert_eq!(limits.subscriptions, want);
     assert_eq!(limits.requests_per_minute, 4);
 }
 

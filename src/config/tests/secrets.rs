@@ -21,6 +21,10 @@ fn load(path: &Path, environment: Environment, hub: &str) -> Result<Config, Conf
     load_in(&environment, Some(path), &Overrides::default())
 }
 
+fn pem(kind: &str) -> String {
+    format!("-----BEGIN {kind}-----\nhunter2\n-----END {kind}-----\n")
+}
+
 #[test]
 fn secrets_are_read_from_files_and_never_printed() {
     let directory = tempfile::tempdir().unwrap();
@@ -30,14 +34,9 @@ fn secrets_are_read_from_files_and_never_printed() {
         ("password", "hunter2\r\n"),
         ("empty", "\n"),
         ("lines", "hunter2\nhunter3\n"),
-        (
-            "cert.pem",
-            "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
-        ),
-        (
-            "key.pem",
-            "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n",
-        ),
+        ("url", "https://p.example/hunter2?key=hunter2\n"),
+        ("cert.pem", &pem("CERTIFICATE")),
+        ("key.pem", &pem("PRIVATE KEY")),
     ] {
         fs::write(directory.path().join(name), content).unwrap();
     }
@@ -51,27 +50,18 @@ fn secrets_are_read_from_files_and_never_printed() {
     .unwrap();
     let hub = &config.hubs[0];
     assert_eq!(hub.bearer_token_file.as_ref().unwrap().reveal(), "hunter2");
-    let values: Vec<_> = hub
-        .headers
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.reveal()))
-        .collect();
-    assert_eq!(values, [("X-A", "hunter2"), ("X-B", "hunter2")]);
+    let headers = hub.headers.iter();
+    let values = headers.map(|(name, value)| (name.as_str(), value.reveal()));
+    let want = [("X-A", "hunter2"), ("X-B", "hunter2")];
+    assert_eq!(Vec::from_iter(values), want);
     assert!(hub.client_cert.is_some() && hub.client_key.is_some() && hub.ca_file.is_some());
     assert!(hub.danger_accept_invalid_certs);
     assert_eq!(hub.timeout.0, Duration::from_secs(5));
     assert!(!format!("{config:?}").contains("hunter"));
 
-    fs::write(
-        directory.path().join("url"),
-        "https://p.example/hunter2?key=hunter2\n",
-    )
-    .unwrap();
     let config = load("publish_url = { file = \"url\" }").unwrap();
-    assert_eq!(
-        publish_url(&config),
-        "https://p.example/hunter2?key=hunter2"
-    );
+    let url = publish_url(&config);
+    assert_eq!(url, "https://p.example/hunter2?key=hunter2");
     assert!(!format!("{config:?}").contains("hunter"));
 
     let config = load("username = \"ann\"\npassword_file = \"password\"").unwrap();
@@ -118,7 +108,6 @@ headers = { authorization = { file = "token" } }
 fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.toml");
-    let pem = |kind: &str| format!("-----BEGIN {kind}-----\nhunter2\n-----END {kind}-----\n");
     for (name, content) in [
         ("token", "hunter2\n".to_owned()),
         ("lines", "hunter2\nhunter3\n".to_owned()),
@@ -135,10 +124,9 @@ fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
             ("HUB_CERT", &pem("CERTIFICATE")),
             ("CREDENTIALS_DIRECTORY", directory.path().to_str().unwrap()),
         ];
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
         Environment {
-            variables: variables
-                .map(|(name, value)| (name.into(), value.into()))
-                .into(),
+            variables: variables.into(),
             ..environment()
         }
     };
@@ -153,15 +141,10 @@ fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
     .unwrap();
     let hub = &config.hubs[0];
     assert_eq!(hub.password_file.as_ref().unwrap().reveal(), "hunter2");
-    let headers: Vec<_> = hub
-        .headers
-        .values()
-        .map(|value| (value.reveal(), value.holder.is_none()))
-        .collect();
-    assert_eq!(
-        headers,
-        [("hunter2", false), ("hunter2", false), ("plain", true)]
-    );
+    let headers = hub.headers.values();
+    let headers = headers.map(|value| (value.reveal(), value.holder.is_none()));
+    let want = [("hunter2", false), ("hunter2", false), ("plain", true)];
+    assert_eq!(Vec::from_iter(headers), want);
     let ca = hub.ca_file.as_ref().unwrap();
     assert_eq!(ca.reveal(), pem("CERTIFICATE"));
     let key = hub.client_key.as_ref().unwrap();
@@ -193,11 +176,8 @@ bearer_token_file = { file = "token", env = "HUB_TOKEN" }
             of_key.to_owned()
         },
     );
-    let got = message(load(
-        &path,
-        environment(),
-        "ca_file = { credential = \"ca\" }",
-    ));
+    let without = load(&path, environment(), "ca_file = { credential = \"ca\" }");
+    let got = message(without);
     let want = "hub.ca_file: there are no credentials, because $CREDENTIALS_DIRECTORY is not set: \
                 put LoadCredential=ca:/path/to/it into the service's unit";
     assert!(got.ends_with(want), "{got}");
@@ -213,21 +193,13 @@ fn a_proxy_is_named_for_a_hub_or_ruled_out() {
     for text in ["http://proxy.example:3128", "http://[::1]:3128/"] {
         assert_eq!(proxy(text), HubProxy::Through(text.parse().unwrap()));
     }
-    for text in [
-        "proxy.example:3128",
-        "https://p/",
-        "socks5://p:1",
-        "http://p/a",
-        "http://p/?q",
-        "",
-    ] {
+    let others = "proxy.example:3128|https://p/|socks5://p:1|http://p/a|http://p/?q|";
+    for text in others.split('|') {
         let got = message(load(text));
         let want = "hub.proxy: write \"http://HOST:PORT\", or \"none\" to go without a proxy";
         assert!(got.ends_with(want), "{text}: {got}");
     }
     let got = message(load("http://ann:hunter2@proxy.example:3128"));
-    assert!(
-        got.contains("HTTPS_PROXY") && !got.contains("hunter"),
-        "{got}"
-    );
+    let is_told = got.contains("HTTPS_PROXY") && !got.contains("hunter");
+    assert!(is_told, "{got}");
 }

@@ -1,6 +1,5 @@
 //! Tests of messages about misspelt keys and values of the wrong kind.
 
-use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, assert_refused, flags, message, read, said};
 
 #[test]
@@ -138,17 +137,12 @@ fn the_state_lies_in_no_mount() {
         assert_eq!(read.is_err(), is_inside, "{directory}");
         if is_inside {
             let message = message(read);
-            assert!(
-                message.starts_with("--state-dir: /etc/www") && message.ends_with(place),
-                "{message}"
-            );
+            let is_told = message.starts_with("--state-dir: /etc/www") && message.ends_with(place);
+            assert!(is_told, "{message}");
         }
     }
-    let text = format!("state_dir = \"/etc/www/state\"\n{SOURCE}");
-    assert_eq!(
-        said(&text),
-        format!("1:13: state_dir: /etc/www/state {place}")
-    );
+    let said = said(&format!("state_dir = \"/etc/www/state\"\n{SOURCE}"));
+    assert_eq!(said, format!("1:13: state_dir: /etc/www/state {place}"));
 }
 
 #[test]
@@ -157,13 +151,11 @@ fn the_state_lies_in_no_mount_by_way_of_a_link() {
     let (tree, link) = (directory.path().join("tree"), directory.path().join("link"));
     std::fs::create_dir(&tree).unwrap();
     std::os::unix::fs::symlink(&tree, &link).unwrap();
-    let mut overrides = Overrides::default();
+    let mut overrides = flags(&[("url", "https://example.org/")]);
     overrides.source.tree.root = Some(tree);
-    overrides.source.tree.url = Some("https://example.org/".to_owned());
     overrides.source.tree.state.state_dir = Some(link.join("not/yet"));
     let message = message(read("", &overrides));
-    assert!(
-        message.starts_with("--state-dir: ") && message.contains(" lies inside the mount "),
-        "{message}"
-    );
+    let is_told =
+        message.starts_with("--state-dir: ") && message.contains(" lies inside the mount ");
+    assert!(is_told, "{message}");
 }

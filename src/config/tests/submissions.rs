@@ -45,10 +45,8 @@ fn a_certificate_that_is_none_is_an_error_of_the_configuration() {
             "client_cert = \"cert.pem\"\nclient_key = \"key.pem\"",
         ] {
             let error = configured(&directory, keys).publish_settings().unwrap_err();
-            assert!(
-                matches!(error, PublishSettingsError::Certificates { .. }),
-                "{keys}: {error:?}"
-            );
+            let is_of_certificates = matches!(error, PublishSettingsError::Certificates { .. });
+            assert!(is_of_certificates, "{keys}: {error:?}");
         }
     }
 }

@@ -48,10 +48,8 @@ fn a_hub_need_not_know_head(
 fn a_hub_must_be_there_unless_it_accepts_notifications(#[case] status: u16, #[case] want: &str) {
     let mut probe = probe(Ok(reply(status)));
     let found = shown(diagnostic(&probe, &[]));
-    assert!(
-        found.starts_with(&format!("Finding {HUB}: {want}")),
-        "{found}"
-    );
+    let is_found = found.starts_with(&format!("Finding {HUB}: {want}"));
+    assert!(is_found, "{found}");
 
     probe.accepts = true;
     let found = shown(diagnostic(&probe, &[]));
@@ -80,65 +78,63 @@ fn a_hub_that_cannot_be_reached_is_found_with_its_remedy(
     assert!(found.remedy.contains(want), "{found:?}");
 }
 
-#[rstest]
-#[case(308, "/b", "Note", "/b: it is followed")]
-#[case(307, "/b?key=k", "Note", "hub.example/b?…: it is followed")]
-#[case(308, "https://o.example/in", "Note", "//o.example/in: it is followed")]
-#[case(
-    308,
-    "https://e.example/",
-    "Finding",
-    "//e.example/: it is not followed"
-)]
-#[case(301, "/b", "Finding", "//hub.example/b: only 307 and 308")]
-#[case(302, "/login?to=x", "Finding", "hub.example/login?…: only 307 and 308")]
-#[case(
-    302,
-    "https://u:p@hub.example/",
-    "Finding",
-    "https://hub.example/: only 307"
-)]
-fn a_redirection_is_reported_with_its_target(
-    #[case] status: u16,
-    #[case] location: &str,
-    #[case] severity: &str,
-    #[case] want: &str,
-) {
-    let redirects = ProbeReply {
-        location: Some(location.to_owned()),
-        ..reply(status)
-    };
-    let configured = ["https://o.example/in".parse().unwrap()];
-    let found = shown(diagnostic(&probe(Ok(redirects)), &configured));
-    assert!(
-        found.starts_with(severity) && found.contains(want),
-        "{found}"
-    );
-}
-
 #[test]
-fn a_redirection_without_a_target_is_found() {
-    let found = shown(diagnostic(&probe(Ok(reply(302))), &[]));
-    assert!(found.contains("without a valid Location"), "{found}");
+fn a_redirection_is_reported_with_its_target() {
+    let configured = ["https://o.example/in".parse().unwrap()];
+    for (status, location, want) in [
+        (308, "/b", "Note … /b: it is followed"),
+        (307, "/b?key=k", "Note … hub.example/b?…: it is followed"),
+        (
+            308,
+            "https://o.example/in",
+            "Note … //o.example/in: it is followed",
+        ),
+        (
+            308,
+            "https://e.example/",
+            "Finding … //e.example/: it is not followed",
+        ),
+        (301, "/b", "Finding … //hub.example/b: only 307 and 308"),
+        (
+            302,
+            "/login?to=x",
+            "Finding … hub.example/login?…: only 307 and 308",
+        ),
+        (
+            302,
+            "https://u:p@hub.example/",
+            "Finding … https://hub.example/: only 307",
+        ),
+        (302, "", "Finding … without a valid Location"),
+    ] {
+        let redirects = ProbeReply {
+            location: (!location.is_empty()).then(|| location.to_owned()),
+            ..reply(status)
+        };
+        let found = shown(diagnostic(&probe(Ok(redirects)), &configured));
+        let (severity, words) = want.split_once(" … ").unwrap();
+        assert!(
+            found.starts_with(severity) && found.contains(words),
+            "{found}"
+        );
+    }
 }
 
 #[test]
 fn a_secret_address_is_never_shown() {
-    let mut replies: Vec<ProbeResult> = [200, 302, 308, 401, 404, 503]
-        .map(|status| Ok(reply(status)))
-        .into();
+    let statuses = [200, 302, 308, 401, 404, 503];
+    let mut replies: Vec<ProbeResult> = statuses.map(|status| Ok(reply(status))).into();
     replies.push(Err(failure(FailureCause::Timeout, "timed out")));
     for location in [
         "/hunter2/in",
         "?key=hunter2",
         "https://hunter2@hub.example/",
     ] {
-        replies.extend([301, 308].map(|status| {
-            Ok(ProbeReply {
-                location: Some(location.to_owned()),
-                ..reply(status)
-            })
-        }));
+        let redirects = |status| ProbeReply {
+            location: Some(location.to_owned()),
+            ..reply(status)
+        };
+        replies.extend([301, 308].map(|status| Ok(redirects(status))));
     }
     for head in replies {
         let probe = HubProbe {
