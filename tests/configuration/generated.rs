@@ -35,10 +35,8 @@ pub struct ReferenceTable {
 
 /// Returns the tables of the reference page, in the order of the keys.
 pub fn tables() -> Vec<ReferenceTable> {
-    let (run, hub) = (
-        schema_of::<Config>(DaemonKind::Run),
-        schema_of::<HubConfig>(DaemonKind::Hub),
-    );
+    let run = schema_of::<Config>(DaemonKind::Run);
+    let hub = schema_of::<HubConfig>(DaemonKind::Hub);
     let of_run = keys(&run).into_iter().flatten();
     let of_hub = keys(&hub).into_iter().flatten();
     let of_hub = of_hub.filter(|(name, _)| ["hub", "publisher"].contains(&name.as_str()));
@@ -80,11 +78,8 @@ fn header(name: &str, schema: &Value) -> String {
 }
 
 fn rows(table: &Value) -> Vec<String> {
-    let required = required(if table["type"] == "array" {
-        &table["items"]
-    } else {
-        table
-    });
+    let is_repeated = table["type"] == "array";
+    let required = required(if is_repeated { &table["items"] } else { table });
     let required: Vec<&str> = required.collect();
     let rows = keys(table).into_iter().flatten().map(|(name, key)| {
         let default = match (&key["x-default"], &key["default"]) {
@@ -125,19 +120,14 @@ fn file(purpose: &str, schema: &Value, daemon: &str) -> String {
         };
         let is_repeated = key["type"] == "array";
         let help = key["description"].as_str().unwrap_or_default();
-        let help = comment(&format!(
-            "{help}{}",
-            if is_repeated {
-                " Repeat the section for each."
-            } else {
-                ""
-            }
-        ));
-        let sign = if is_repeated && !keys.values().any(is_shown) {
-            "#"
+        let repeat = if is_repeated {
+            " Repeat the section for each."
         } else {
             ""
         };
+        let help = comment(&format!("{help}{repeat}"));
+        let is_comment = is_repeated && !keys.values().any(is_shown);
+        let sign = if is_comment { "#" } else { "" };
         file += &format!("\n{help}{sign}{}\n", header(name, key));
         file.extend(keys.iter().map(|(name, key)| show(name, key)));
     }
@@ -148,11 +138,8 @@ fn file(purpose: &str, schema: &Value, daemon: &str) -> String {
 fn show(name: &str, key: &Value, is_shown: bool) -> String {
     let (default, example) = (&key["default"], &key["examples"][0]);
     let is_empty = ["null", "[]", "{}"].contains(&default.to_string().as_str());
-    let value = toml(if is_empty && !example.is_null() {
-        example
-    } else {
-        default
-    });
+    let has_example = is_empty && !example.is_null();
+    let value = toml(if has_example { example } else { default });
     let help = comment(key["description"].as_str().unwrap_or_default());
     let sign = if is_shown { "" } else { "#" };
     format!("{help}{sign}{name} = {value}\n")

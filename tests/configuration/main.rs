@@ -48,10 +48,7 @@ fn rsnotify(arguments: &[&str]) -> Command {
 /// Runs a command to its end: its exit code, and its output as text.
 fn output(command: &mut Command) -> (Option<i32>, String, String) {
     let output = command.output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    let [printed, errors] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code(), printed, errors)
 }

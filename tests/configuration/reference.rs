@@ -6,8 +6,6 @@ use std::fs;
 use rsnotify::config::Config;
 use rsnotify::config::hub_config::HubConfig;
 use rsnotify::config::overrides::Overrides;
-use rsnotify::config::schema::{DaemonKind, keys, schema_of};
-use serde_json::Value;
 
 use crate::generated::{example, hub_example, tables};
 use crate::{example_in_full, repository, text};
@@ -70,11 +68,6 @@ fn load(text: &str) -> Result<Config, String> {
 }
 
 #[test]
-fn the_example_is_valid_as_it_stands() {
-    load(&text("config.example.toml")).unwrap();
-}
-
-#[test]
 fn the_example_shows_the_defaults() {
     let full = example_in_full();
     let (defaults, _) = full.split_once("[[hub]]").unwrap();
@@ -82,31 +75,4 @@ fn the_example_shows_the_defaults() {
     let given = load(&text("config.example.toml")).unwrap();
     shown.state_dir.clone_from(&given.state_dir);
     assert_eq!(shown, given);
-}
-
-fn compare_keys(table: &Value, shown: &toml::Table) {
-    let table = keys(table).unwrap();
-    let mut found: Vec<&str> = shown.keys().map(String::as_str).collect();
-    found.sort_unstable();
-    // A source has its mounts, or the short form of one.
-    let names = table.keys().map(String::as_str);
-    let mut names: Vec<&str> = names.filter(|name| *name != "mount").collect();
-    names.sort_unstable();
-    assert_eq!(found, names);
-    let tables = table
-        .iter()
-        .filter(|(name, key)| *name != "mount" && keys(key).is_some());
-    for (name, table) in tables {
-        let shown = match &shown[name] {
-            toml::Value::Array(tables) => tables[0].as_table(),
-            value => value.as_table(),
-        };
-        compare_keys(table, shown.unwrap());
-    }
-}
-
-#[test]
-fn the_example_shows_every_key_and_no_other() {
-    let shown = toml::from_str(&example_in_full()).unwrap();
-    compare_keys(&schema_of::<Config>(DaemonKind::Run), &shown);
 }

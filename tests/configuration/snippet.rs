@@ -8,18 +8,9 @@ fn snippet(flags: &[&str]) -> (Option<i32>, String, String) {
     let directory = tempfile::tempdir().unwrap();
     let there = |name: &str| directory.path().join(name).display().to_string();
     fs::create_dir(there("tree")).unwrap();
-    let (tree, state) = (there("tree"), there("state"));
-    let given = [
-        "--root",
-        &tree,
-        "--url",
-        "https://e.org/",
-        "--state-dir",
-        &state,
-    ];
-    output(&mut rsnotify(
-        &[&["snippet", "nginx"], &given[..], flags].concat(),
-    ))
+    let mut snippet = rsnotify(&["snippet", "nginx", "--url", "https://e.org/"]);
+    snippet.args(["--root", &there("tree"), "--state-dir", &there("state")]);
+    output(snippet.args(flags))
 }
 
 #[test]
@@ -67,23 +58,26 @@ fn rsnotify_is_reached_where_it_listens_and_must_trust_the_web_server() {
         let (code, lines, errors) =
             snippet(&["--public-url", "https://e.org/p", "--listen", listen]);
         assert_eq!((code, errors.as_str()), (Some(0), ""), "{lines}");
-        assert!(lines.contains("location ^~ \"/p/topics/\""), "{lines}");
-        assert!(lines.contains("location = \"/p/hub\""), "{lines}");
-        assert!(lines.contains(address), "{lines}");
+        for part in [
+            "location ^~ \"/p/topics/\"",
+            "location = \"/p/hub\"",
+            address,
+        ] {
+            assert!(lines.contains(part), "{part}: {lines}");
+        }
         let last = lines.trim_end().lines().last().unwrap();
         match trusted {
             "" => assert_eq!(last, "}"),
             trusted => assert_eq!(last, format!("# trusted_proxies = {trusted}")),
         }
     }
-    let (_, lines, _) = snippet(&[
+    let flags = [
         "--public-url",
         "https://e.org",
         "--hub",
         "https://h.example/",
-    ]);
-    assert!(
-        !lines.contains("hub\"") && !lines.contains("trusted"),
-        "{lines}"
-    );
+    ];
+    let (_, lines, _) = snippet(&flags);
+    let is_without = !lines.contains("hub\"") && !lines.contains("trusted");
+    assert!(is_without, "{lines}");
 }
