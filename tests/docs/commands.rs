@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::needs;
-use crate::page::{Page, pages};
+use crate::page::{Block, Page, pages};
 use crate::story::{Story, setup};
 
 /// Permitted languages of blocks. Commands must be `sh`, so that none is overlooked.
@@ -36,42 +36,35 @@ const TOOLS: [&str; 7] = [
 
 /// Returns true if every tool in a page's commands is installed, except in blocks that are marked with their needs.
 fn has_its_tools(page: &Page) -> bool {
-    let blocks = page.blocks.iter().filter(|block| block.language == "sh");
-    let run =
-        blocks.filter(|block| block.mark("not run").is_none() && block.mark("needs").is_none());
+    let is_run = |block: &&Block| {
+        let is_marked = ["not run", "needs"].map(|mark| block.mark(mark).is_some());
+        block.language == "sh" && is_marked == [false, false]
+    };
+    let run = page.blocks.iter().filter(is_run);
     let mut commands: String = run.map(|block| block.text.as_str()).collect();
     commands.extend(setup(page));
-    let mut tools = TOOLS
-        .into_iter()
-        .filter(|tool| commands.split_whitespace().any(|word| word == *tool));
-    tools.all(|tool| needs::program(tool).is_some())
+    let is_missing = |tool: &&str| needs::program(tool).is_none();
+    let mut words = commands.split_whitespace();
+    !words.any(|word| TOOLS.contains(&word) && is_missing(&word))
 }
 
 #[test]
 fn commands_do_what_their_page_says() {
     let pages = pages();
     let failed: Vec<&str> = std::thread::scope(|scope| {
-        let stories: Vec<_> = pages
-            .iter()
-            .map(|page| {
-                let story = std::thread::Builder::new().name(page.path.clone());
-                (page, story.spawn_scoped(scope, || tell(page)).unwrap())
-            })
-            .collect();
-        let told = stories
-            .into_iter()
-            .map(|(page, story)| (page, story.join()));
-        told.filter(|(_, outcome)| outcome.is_err())
-            .map(|(page, _)| page.path.as_str())
-            .collect()
+        let stories = pages.iter().filter(|page| has_its_tools(page)).map(|page| {
+            let story = std::thread::Builder::new().name(page.path.clone());
+            (
+                page,
+                story.spawn_scoped(scope, || Story::tell(page)).unwrap(),
+            )
+        });
+        let stories: Vec<_> = stories.collect();
+        let told = stories.into_iter();
+        let failed = told.filter_map(|(page, story)| story.join().err().map(|_| page));
+        failed.map(|page| page.path.as_str()).collect()
     });
     assert!(failed.is_empty(), "see above: {failed:?}");
-}
-
-fn tell(page: &Page) {
-    if has_its_tools(page) {
-        Story::tell(page);
-    }
 }
 
 #[test]
@@ -86,10 +79,7 @@ fn blocks_and_their_marks_are_known() {
             let known = MARKS.iter().find(|(marked, _)| *marked == language);
             for (mark, value) in &block.marks {
                 let is_known = known.is_some_and(|(_, marks)| marks.contains(&mark.as_str()));
-                assert!(
-                    is_known,
-                    "{path}:{line}: {mark:?} means nothing before {language}"
-                );
+                assert!(is_known, "{path}:{line}: {mark:?} before {language}");
                 assert!(!value.is_empty(), "{path}:{line}: say more: {mark}");
             }
         }
@@ -102,18 +92,12 @@ fn examples_of_the_crates_are_those_that_are_tested() {
     for name in ["destination", "resourcesync", "websub"] {
         let text = |path| fs::read_to_string(format!("crates/{name}/{path}")).unwrap();
         let (library, readme) = (text("src/lib.rs"), text("README.md"));
-        let documentation = library
-            .lines()
-            .map_while(|line| line.strip_prefix("//!"))
-            .map(|line| line.strip_prefix(' ').unwrap_or(line))
-            .filter(|line| !line.starts_with("# "));
-        let documentation: Vec<&str> = documentation.collect();
-        let documentation = documentation.join("\n");
+        let lines = library.lines().map_while(|line| line.strip_prefix("//!"));
+        let lines = lines.map(|line| line.strip_prefix(' ').unwrap_or(line));
+        let lines: Vec<&str> = lines.filter(|line| !line.starts_with("# ")).collect();
         let (_, shown) = readme.split_once("```rust\n").unwrap();
         let (shown, _) = shown.split_once("```").unwrap();
-        assert!(
-            documentation.contains(shown),
-            "crates/{name}: README.md and src/lib.rs differ"
-        );
+        let is_there = lines.join("\n").contains(shown);
+        assert!(is_there, "crates/{name}: README.md and src/lib.rs differ");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use crate::page::{Page, pages, repository};
+use crate::page::{Page, Piece, pages, repository};
 
 /// Hosts that pages may link to.
 const HOSTS: [&str; 10] = [
@@ -22,20 +22,7 @@ const HOSTS: [&str; 10] = [
 ];
 
 /// Prefixes of code spans that are paths in this repository.
-const FOLDERS: [&str; 12] = [
-    ".cargo/",
-    ".ci/",
-    "benches/",
-    "crates/",
-    "docs/",
-    "examples/",
-    "fuzz/",
-    "packaging/",
-    "src/",
-    "systemd/",
-    "templates/",
-    "tests/",
-];
+const FOLDERS: &str = ".cargo/ .ci/ benches/ crates/ docs/ examples/ fuzz/ packaging/ src/ systemd/ templates/ tests/";
 
 /// Returns the target of a link in `page`, relative to the root of the repository.
 fn target(page: &Page, path: &str) -> Option<String> {
@@ -95,10 +82,9 @@ fn mentions(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn is_path(span: &str) -> bool {
-    FOLDERS.iter().any(|folder| span.starts_with(folder))
-        && span
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+    let is_of_path = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let mut folders = FOLDERS.split(' ');
+    folders.any(|folder| span.starts_with(folder)) && span.chars().all(is_of_path)
 }
 
 #[test]
@@ -106,20 +92,18 @@ fn links_lead_somewhere() {
     let pages = pages();
     let mut problems = Vec::new();
     for page in &pages {
+        let mut note = |piece: &Piece, problem: &str| {
+            let (path, line, text) = (&page.path, piece.line, &piece.text);
+            problems.push(format!("{path}:{line}: {text} {problem}"));
+        };
         for link in &page.links {
             if let Some(problem) = problem(page, &link.text, &pages) {
-                problems.push(format!(
-                    "{}:{}: {} {problem}",
-                    page.path, link.line, link.text
-                ));
+                note(link, &problem);
             }
         }
         for span in page.spans.iter().filter(|span| is_path(&span.text)) {
             if !repository().join(&span.text).exists() {
-                problems.push(format!(
-                    "{}:{}: there is no {}",
-                    page.path, span.line, span.text
-                ));
+                note(span, "does not exist");
             }
         }
     }
@@ -130,45 +114,35 @@ fn links_lead_somewhere() {
 fn other_files_speak_of_headings_that_exist() {
     let pages = pages();
     let mut paths = vec![repository().join("config.example.toml")];
-    let mut folders = [
+    let folders = [
         "crates",
         "examples",
         "packaging",
         "src",
         "systemd",
         "templates",
-    ]
-    .map(PathBuf::from)
-    .to_vec();
+    ];
+    let mut folders = folders.map(PathBuf::from).to_vec();
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(repository().join(folder))
-            .into_iter()
-            .flatten()
-        {
+        for entry in fs::read_dir(repository().join(folder)).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => paths.push(path),
-            }
+            let found = if path.is_dir() {
+                &mut folders
+            } else {
+                &mut paths
+            };
+            found.push(path);
         }
     }
     for path in paths {
         let text = fs::read(&path).unwrap();
         for link in mentions(&String::from_utf8_lossy(&text)) {
-            let root = Page::parse("FILE", "");
-            assert_eq!(
-                problem(&root, link, &pages),
-                None,
-                "{}: {link}",
-                path.display()
-            );
+            let problem = problem(&Page::parse("FILE", ""), link, &pages);
+            assert_eq!(problem, None, "{}: {link}", path.display());
         }
     }
     let text = "It is long. See docs/a.md#b-c, docs/d.md and\ndocs/e.md#f.";
-    assert_eq!(
-        mentions(text).collect::<Vec<_>>(),
-        ["docs/a.md#b-c", "docs/e.md#f"]
-    );
+    assert!(mentions(text).eq(["docs/a.md#b-c", "docs/e.md#f"]));
 }
 
 #[test]
@@ -181,12 +155,8 @@ fn every_page_of_docs_is_found_from_the_readme() {
             Some(name) => ("docs/decisions/README.md", name),
         };
         let index = pages.iter().find(|page| page.path == index).unwrap();
-        assert!(
-            index.links.iter().any(|link| link.text == name),
-            "{} does not link to {}",
-            index.path,
-            page.path
-        );
+        let is_linked = index.links.iter().any(|link| link.text == name);
+        assert!(is_linked, "{} does not link to {}", index.path, page.path);
     }
 }
 

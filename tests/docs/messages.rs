@@ -12,11 +12,7 @@ fn sources() -> String {
         collect(&repository().join(folder), &mut text);
     }
     // A text goes on in the next line after a backslash.
-    let text: String = text
-        .split("\\\n")
-        .enumerate()
-        .map(|(at, part)| if at == 0 { part } else { part.trim_start() })
-        .collect();
+    let text: String = text.split("\\\n").map(str::trim_start).collect();
     let mut parts = text.split('{');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| match part.split_once('}') {
@@ -50,11 +46,9 @@ fn fixed_parts(quote: &str) -> Vec<String> {
             || word.contains(|c: char| c.is_ascii_digit())
     };
     let words: Vec<&str> = quote.split_whitespace().collect();
-    words
-        .split(|word| stands_for_another(word))
-        .map(|part| part.join(" "))
-        .filter(|part| !part.is_empty())
-        .collect()
+    let parts = words.split(|word| stands_for_another(word));
+    let parts = parts.map(|part| part.join(" "));
+    parts.filter(|part| !part.is_empty()).collect()
 }
 
 #[test]
@@ -63,11 +57,10 @@ fn quoted_messages_are_ours() {
     for page in pages() {
         for quote in &page.quotes {
             for part in fixed_parts(&quote.text) {
+                let (path, line) = (&page.path, quote.line);
                 assert!(
                     sources.contains(&part),
-                    "{}:{}: nothing says {part:?}",
-                    page.path,
-                    quote.line
+                    "{path}:{line}: nothing says {part:?}"
                 );
             }
         }
@@ -76,9 +69,7 @@ fn quoted_messages_are_ours() {
 
 #[test]
 fn a_quotation_is_compared_between_what_stands_for_something() {
-    assert_eq!(
-        fixed_parts("cannot read PATH: REASON; it stands, 12 times, as `ls` says …"),
-        ["cannot read", "it stands,", "times, as `ls` says"]
-    );
+    let parts = fixed_parts("cannot read PATH: REASON; it stands, 12 times, as `ls` says …");
+    assert_eq!(parts, ["cannot read", "it stands,", "times, as `ls` says"]);
     assert!(sources().contains("did not accept notification \0: \0"));
 }

@@ -60,8 +60,8 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
         if entry.file_type().unwrap().is_dir() {
-            if !name.starts_with('.') && !["target", "corpus", "artifacts"].contains(&name.as_str())
-            {
+            let is_of_pages = !["target", "corpus", "artifacts"].contains(&name.as_str());
+            if is_of_pages && !name.starts_with('.') {
                 collect(&entry.path(), paths);
             }
         } else if name.ends_with(".md") {
@@ -87,6 +87,10 @@ impl Page {
             quotes: Vec::new(),
         };
         let line = |at: &Range<usize>| text[..at.start].matches('\n').count() + 1;
+        let piece = |at: &Range<usize>, text: &str| Piece {
+            line: line(at),
+            text: text.to_owned(),
+        };
         let mut heading: Option<String> = None;
         let mut block: Option<Block> = None;
         let mut quote: Option<Piece> = None;
@@ -111,19 +115,11 @@ impl Page {
                     page.anchors.push(anchor);
                 }
                 Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-                    page.links.push(Piece {
-                        line: line(&at),
-                        text: dest_url.to_string(),
-                    });
+                    page.links.push(piece(&at, &dest_url));
                 }
                 Event::Html(html) => marks.extend(mark(&html)),
                 Event::Start(Tag::HtmlBlock) | Event::End(TagEnd::HtmlBlock) => {}
-                Event::Start(Tag::BlockQuote(_)) => {
-                    quote = Some(Piece {
-                        line: line(&at),
-                        text: String::new(),
-                    });
-                }
+                Event::Start(Tag::BlockQuote(_)) => quote = Some(piece(&at, "")),
                 Event::End(TagEnd::BlockQuote(_)) => page.quotes.extend(quote.take()),
                 Event::Text(text) => {
                     let block = block.as_mut().map(|block| &mut block.text);
@@ -139,10 +135,7 @@ impl Page {
                     } else if let Some(heading) = &mut heading {
                         heading.push_str(&code);
                     }
-                    page.spans.push(Piece {
-                        line: line(&at),
-                        text: code.to_string(),
-                    });
+                    page.spans.push(piece(&at, &code));
                 }
                 _ => marks.clear(),
             }
@@ -153,27 +146,19 @@ impl Page {
 
 /// Returns name and text of a comment that is a mark.
 fn mark(html: &str) -> Option<(String, String)> {
-    let comment = html
-        .trim()
-        .strip_prefix("<!--")?
-        .strip_suffix("-->")?
-        .trim();
+    let comment = html.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
     let (name, value) = comment.split_once(':')?;
     Some((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// Returns the anchor that GitHub gives to a heading.
 fn anchor(heading: &str, taken: &[String]) -> String {
-    let plain: String = heading
-        .trim()
-        .to_lowercase()
-        .chars()
-        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
-        .map(|c| if c == ' ' { '-' } else { c })
-        .collect();
+    let mut plain = heading.trim().to_lowercase();
+    plain.retain(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    let plain = plain.replace(' ', "-");
     let numbered = (1..).map(|number| format!("{plain}-{number}"));
-    std::iter::once(plain.clone())
-        .chain(numbered)
+    let mut anchors = std::iter::once(plain.clone()).chain(numbered);
+    anchors
         .find(|anchor| !taken.contains(anchor))
         .unwrap_or_default()
 }
@@ -186,10 +171,8 @@ fn a_page_is_read_as_it_is_rendered() {
          <!-- terminal: one -->\n<!-- wait for: ready: yes -->\n```sh\nrun\n```\n\nText.\n\n```text\nout\n```\n",
     );
     assert_eq!(page.anchors, ["server--more", "same", "same-1"]);
-    assert_eq!(
-        (page.links[0].line, page.links[0].text.as_str()),
-        (6, "a.md#b")
-    );
+    let link = &page.links[0];
+    assert_eq!((link.line, link.text.as_str()), (6, "a.md#b"));
     assert_eq!(page.spans[1].text, "x.md");
     let [command, output] = &page.blocks[..] else {
         panic!("two blocks")

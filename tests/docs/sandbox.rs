@@ -53,10 +53,8 @@ impl Sandbox {
         for directory in DIRECTORIES {
             fs::create_dir_all(root.join(&directory[1..])).unwrap();
         }
-        sandbox.copy(
-            &repository().join("examples/tree"),
-            &root.join("examples/tree"),
-        );
+        let tree = "examples/tree";
+        sandbox.copy(&repository().join(tree), &root.join(tree));
         sandbox
     }
 
@@ -82,12 +80,10 @@ impl Sandbox {
         });
         let text = text.replace(HUB.1, HUB.0);
         let root = self.directory.path().to_str().unwrap();
-        DIRECTORIES
-            .iter()
-            .fold(text, |text, directory| {
-                text.replace(&format!("{root}{directory}"), directory)
-            })
-            .replace(root, HOME)
+        let text = DIRECTORIES.iter().fold(text, |text, directory| {
+            text.replace(&format!("{root}{directory}"), directory)
+        });
+        text.replace(root, HOME)
     }
 
     /// Returns the first path of this machine in a page's commands that is outside of the sandbox; none is permitted.
@@ -115,13 +111,11 @@ impl Sandbox {
             }
         }
         let path = std::env::var("PATH").unwrap();
+        let path = format!("{}/bin:{path}:/usr/sbin:/sbin", root.display());
         shell
             .current_dir(root)
             .env("HOME", root)
-            .env(
-                "PATH",
-                format!("{}/bin:{path}:/usr/sbin:/sbin", root.display()),
-            )
+            .env("PATH", path)
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
             .env("RSNOTIFY_LISTEN", self.to_sandbox("127.0.0.1:8400"))
@@ -158,10 +152,8 @@ fn free_ports() -> BTreeMap<String, String> {
             && CHOSEN.lock().unwrap().insert(*port)
     };
     let free = || std::iter::repeat_with(|| fastrand::u16(3000..9990)).find(is_free);
-    PORTS
-        .iter()
-        .map(|said| ((*said).to_owned(), free().unwrap().to_string()))
-        .collect()
+    let ports = PORTS.map(|said| (said.to_owned(), free().unwrap().to_string()));
+    ports.into()
 }
 
 /// Replaces whole numbers; `instead` also gets the character before each.
@@ -190,18 +182,14 @@ fn a_sandbox_has_its_own_ports_and_directories() {
     let sandbox = Sandbox::new();
     let page = "curl http://127.0.0.1:8400/ --data-binary @/srv/www/a.xml https://hub.example.net/";
     let here = sandbox.to_sandbox(page);
-    assert!(
-        !here.contains(":8400/") && !here.contains("@/srv/www"),
-        "{here}"
-    );
+    let is_elsewhere = !here.contains(":8400/") && !here.contains("@/srv/www");
+    assert!(is_elsewhere, "{here}");
     assert_eq!(sandbox.to_page(&here), page);
     assert_eq!(sandbox.to_sandbox("18400 84000"), "18400 84000");
-    assert_eq!(
-        Sandbox::foreign_path("patch -d / < /srv/www/a.diff > /dev/null"),
-        None
-    );
-    assert_eq!(
-        Sandbox::foreign_path("rm -r \"/etc/nginx\""),
-        Some("/etc/nginx")
-    );
+    for (commands, foreign) in [
+        ("patch -d / < /srv/www/a.diff > /dev/null", None),
+        ("rm -r \"/etc/nginx\"", Some("/etc/nginx")),
+    ] {
+        assert_eq!(Sandbox::foreign_path(commands), foreign);
+    }
 }

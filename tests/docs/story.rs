@@ -44,8 +44,8 @@ impl Story<'_> {
 
     fn set_up(&mut self) {
         if let Some(script) = setup(self.page) {
-            let mut terminal =
-                Terminal::start(self.sandbox.shell(&self.sandbox.to_sandbox(&script)));
+            let script = self.sandbox.to_sandbox(&script);
+            let mut terminal = Terminal::start(self.sandbox.shell(&script));
             let code = terminal.end();
             assert_eq!(code, Ok(0), "{}: {}", self.page.path, terminal.shown());
             // What it started in the background goes on.
@@ -73,9 +73,8 @@ impl Story<'_> {
         let Some(name) = block.mark("terminal") else {
             let mut terminal = Terminal::start(self.sandbox.shell(&commands));
             let (code, output) = (terminal.end(), terminal.shown());
-            let wanted = block
-                .mark("exits with")
-                .map_or(0, |code| code.parse().unwrap());
+            let wanted = block.mark("exits with");
+            let wanted = wanted.map_or(0, |code| code.parse().unwrap());
             self.expect(block, code == Ok(wanted), || {
                 format!("exit code {code:?}\n{output}")
             });
@@ -134,11 +133,9 @@ impl Story<'_> {
         if is_met {
             return;
         }
-        let screens: String = self
-            .terminals
-            .iter()
-            .map(|(name, terminal)| format!("\n--- terminal {name}\n{}", terminal.shown()))
-            .collect();
+        let screens = self.terminals.iter();
+        let screens = screens.map(|(name, it)| format!("\n--- terminal {name}\n{}", it.shown()));
+        let screens: String = screens.collect();
         let (path, line) = (&self.page.path, block.line);
         panic!("{path}:{line}: {}\n{}{screens}", block.text, otherwise());
     }

@@ -122,22 +122,18 @@ fn every_command(command: &Command) -> Vec<&Command> {
 fn commands_flags_and_variables_exist() {
     let program = program();
     let commands = every_command(&program);
-    let variables: BTreeSet<&str> = commands
-        .iter()
-        .flat_map(|command| command.get_arguments())
-        .filter_map(|argument| argument.get_env()?.to_str())
-        .chain(OTHER_VARIABLES)
-        .collect();
+    let arguments = commands.iter().flat_map(|command| command.get_arguments());
+    let variables = arguments.filter_map(|argument| argument.get_env()?.to_str());
+    let variables: BTreeSet<&str> = variables.chain(OTHER_VARIABLES).collect();
     let mut problems = Vec::new();
     for page in pages() {
         for code in code(&page) {
             let mut note =
                 |problem: String| problems.push(format!("{}:{}: {problem}", page.path, code.line));
             for call in calls(&code) {
-                follow(&program, &call)
-                    .err()
-                    .into_iter()
-                    .for_each(&mut note);
+                if let Err(problem) = follow(&program, &call) {
+                    note(problem);
+                }
             }
             // A flag that stands alone in the text is one of ours.
             let flag = code.text.strip_prefix("--");
@@ -145,10 +141,8 @@ fn commands_flags_and_variables_exist() {
             if flag.is_some_and(|flag| !commands.iter().any(|command| has_flag(command, flag))) {
                 note(format!("there is no {}", code.text));
             }
-            for word in code
-                .text
-                .split(|c: char| !c.is_ascii_uppercase() && c != '_')
-            {
+            let ends_a_word = |c: char| !c.is_ascii_uppercase() && c != '_';
+            for word in code.text.split(ends_a_word) {
                 let is_ours = word.starts_with("RSNOTIFY_") && word.len() > "RSNOTIFY_".len();
                 if is_ours && !variables.contains(word) {
                     note(format!("there is no {word}"));
@@ -170,10 +164,8 @@ fn every_command_is_mentioned() {
         }
     }
     for path in program.get_subcommands().flat_map(paths) {
-        assert!(
-            mentioned.contains(&path),
-            "no page mentions `rsnotify {path}`"
-        );
+        let is_mentioned = mentioned.contains(&path);
+        assert!(is_mentioned, "no page mentions `rsnotify {path}`");
     }
 }
 
@@ -210,22 +202,19 @@ fn load(block: &Block) -> Result<(), String> {
     }
     let sandbox = Sandbox::new();
     let commands = "rsnotify check --no-environment --config /etc/rsnotify/page.toml";
-    fs::write(
-        sandbox.to_sandbox("/etc/rsnotify/page.toml"),
-        sandbox.to_sandbox(&text),
-    )
-    .unwrap();
-    for secret in ["hub-token", "library"] {
-        let path = format!("/etc/rsnotify/{secret}");
-        fs::write(sandbox.to_sandbox(&path), "secret\n").unwrap();
+    let text = sandbox.to_sandbox(&text);
+    for (name, text) in [
+        ("page.toml", &*text),
+        ("hub-token", "secret\n"),
+        ("library", "secret\n"),
+    ] {
+        fs::write(sandbox.to_sandbox(&format!("/etc/rsnotify/{name}")), text).unwrap();
     }
     let mut shell = sandbox.shell(&sandbox.to_sandbox(commands));
     shell.env("CREDENTIALS_DIRECTORY", sandbox.to_sandbox("/etc/rsnotify"));
     let output = shell.output().unwrap();
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-    }
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    output.status.success().then_some(()).ok_or(errors)
 }
 
 #[test]
@@ -247,10 +236,9 @@ fn what_does_not_exist_is_noticed() {
             text: text.to_owned(),
             is_typed: true,
         };
-        let followed = calls(&code)
-            .iter()
-            .all(|call| follow(&program, call).is_ok());
-        assert_eq!(followed, is_known, "{text}");
+        let mut calls = calls(&code).into_iter();
+        let is_followed = calls.all(|call| follow(&program, &call).is_ok());
+        assert_eq!(is_followed, is_known, "{text}");
     }
     let page = Page::parse("page.md", "```toml\n[window]\nquite = \"2s\"\n```\n");
     assert!(load(&page.blocks[0]).is_err());
