@@ -1,6 +1,7 @@
 //! The limits that the pages state are those of the hub.
 
 use rsnotify::report::status::words::grouped;
+use websub::hub::address::counted;
 use websub::hub::limits::HubLimits;
 
 use crate::page::repository;
@@ -43,9 +44,11 @@ fn the_table_of_the_hub_s_limits_is_true() {
     assert_eq!(Vec::from_iter(defaults), want);
 }
 
-/// The code says so in `an_ipv6_address_counts_for_the_networks_that_one_customer_may_have`.
 #[test]
 fn networks_of_ipv6_have_the_limits_that_the_page_says() {
+    let networks = counted("2001:db8::1".parse().unwrap()).into_iter();
+    let networks = networks.map(|(network, times)| (network.prefix_len(), times));
+    assert!(networks.eq([(64, 1), (56, 2), (48, 4)]));
     let page = page().replace('\n', " ");
     let words = "for IPv6 the /64 counts, the /56 with twice the limit, and the /48 with four times the limit";
     assert!(page.contains(words));
