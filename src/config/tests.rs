@@ -13,14 +13,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use resourcesync::uri::Uri;
+use resourcesync::uri::{Hub, Uri};
 
 use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::file::{Checked, ConfigFile};
 use crate::config::overrides::Overrides;
+use announce::candidates::CandidateGlobs;
+use announce::finding::AcknowledgedFindings;
 use announce::observation::MountId;
-use announce::plan::Mode;
+use announce::plan::{MassDeletion, Mode, Replaces, SourcePlan};
 
 const SOURCE: &str = r#"
 [[source]]
@@ -148,6 +150,40 @@ fn two_flags_are_enough() {
     assert_eq!(plan.window.quiet, Duration::from_secs(2));
     assert_eq!(plan.window.max_bytes, 1_048_576);
     assert_eq!(plan.retired_topic, Duration::from_secs(2_592_000));
+}
+
+#[test]
+fn each_key_of_a_source_and_what_a_hub_replaces_are_in_the_plan() {
+    let text = format!(
+        "{SOURCE}\
+         include = [\"a/*\"]\nexclude = [\"b/*\"]\nbroken_after = \"7m\"\ndeletion_grace = \"8m\"\n\
+         mass_deletion = \"never\"\nannounce_existing = true\nannounce_all_deletions = true\n\
+         announce_all_components = true\nunadvertised_channels = false\nchange_notifications = true\n\
+         changes_from_resource_lists = true\nacknowledged = [\"unrouted\"]\n\
+         {HUB}replaces = \"https://old.example/\"\n"
+    );
+    let config = read(&text, &Overrides::default()).unwrap();
+    let plan = config.plan(&Uri::parse("https://push.example/").unwrap());
+    let replaced = Replaces::Hub(Hub::new("https://old.example/"));
+    assert_eq!(plan.hubs[0].replaces, replaced);
+    let mounts = plan.sources[0].mounts.clone();
+    let globs = |glob: &str| vec![glob.to_owned()];
+    let want = SourcePlan {
+        name: "main".to_owned(),
+        mounts,
+        candidates: CandidateGlobs::new(globs("a/*"), globs("b/*")).unwrap(),
+        broken_after: Duration::from_secs(420),
+        deletion_grace: Duration::from_secs(480),
+        mass_deletion: MassDeletion::Never,
+        announce_existing: true,
+        announce_all_deletions: true,
+        announce_all_components: true,
+        unadvertised_channels: false,
+        change_notifications: true,
+        changes_from_resource_lists: true,
+        acknowledged: vec![AcknowledgedFindings::parse("unrouted").unwrap()],
+    };
+    assert_eq!(plan.sources[0], want);
 }
 
 #[test]
