@@ -1,4 +1,4 @@
-//! A set of a thousand documents that is published again six times a day, and one that comes and goes.
+//! A set of a thousand documents that is published again six times a day.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use resourcesync::payload::Payload;
 
 use crate::world::hub::change_of;
-use crate::world::{HUB, Heard, OTHER_HUB, World, list, short};
+use crate::world::{HUB, Heard, NOTHING, OTHER_HUB, SET_A, World, list, short};
 
 /// The most documents; some are absent at any time.
 const NAMES: usize = 1_200;
@@ -15,7 +15,6 @@ const AT_FIRST: usize = 1_000;
 /// The number of documents written or removed at a time, and the interval.
 const AT_A_TIME: usize = 60;
 const EVERY: Duration = Duration::from_secs(4 * 3_600);
-const GUESTS: usize = 5;
 
 pub const TOPIC: &str = "/a/framework/";
 
@@ -34,75 +33,73 @@ pub struct Library {
     told: Documents,
     /// The times of submissions to hub B.
     pub attempts: Vec<Timestamp>,
-    /// The first submission to it on each topic, and the tree as it was then.
-    pub flights: BTreeMap<String, (Heard, Documents)>,
-    untils: BTreeMap<String, Timestamp>,
+    /// The first submission to it, and the tree as it was then.
+    pub flight: Option<(Heard, Documents)>,
+    until: Option<Timestamp>,
     random: fastrand::Rng,
     next: Timestamp,
 }
 
 impl Library {
     /// Everything is known to both hubs.
-    pub fn new(world: World) -> Library {
+    pub fn new(mut world: World) -> Library {
+        let names = names();
+        let members: Vec<&str> = names.iter().map(String::as_str).collect();
+        let set = list("capabilitylist").lists(&members).channel(TOPIC, &[]);
+        world.write(SET_A, set);
         let mut library = Library {
             tree: Documents::new(),
             told: Documents::new(),
             changes: 0,
             heard: 0,
             attempts: Vec::new(),
-            flights: BTreeMap::new(),
-            untils: BTreeMap::new(),
+            flight: None,
+            until: None,
             random: fastrand::Rng::with_seed(2),
             next: world.now,
             world,
         };
-        library.write(names("/a", NAMES), 0);
-        let not_yet = names("/a", NAMES).split_off(AT_FIRST + 1);
-        library.remove(not_yet);
-        library.world.wait(10);
-        library.world.start();
-        library.world.wait(100);
-        assert_eq!(
-            library.world.news(),
-            [""; 0],
-            "a baseline announces nothing"
-        );
+        for name in &names[..AT_FIRST] {
+            library.write(name, 0);
+        }
+        library.world.wait(10).start().wait(100);
+        let news = library.world.news();
+        assert_eq!(news, NOTHING, "a baseline announces nothing");
         library.told = library.tree.clone();
         library
     }
 
     /// Changes documents, and checks that the hub that is there hears of it at once, and of nothing else.
     pub fn publish(&mut self) {
-        let all = names("/a", NAMES);
+        let all = names();
         let mut chosen = BTreeSet::new();
         while chosen.len() < AT_A_TIME {
-            chosen.insert(all[self.random.usize(1..all.len())].clone());
+            chosen.insert(&all[self.random.usize(..all.len())]);
         }
         for name in &chosen {
-            let now = self.tree.get(name).copied();
-            match (now, self.random.u32(..10)) {
-                (None, _) => self.write([name.clone()], 0),
-                (Some(_), 0) => self.remove([name.clone()]),
+            match (self.tree.get(*name).copied(), self.random.u32(..10)) {
+                (Some(_), 0) => {
+                    self.world.unseen().delete(name);
+                    self.tree.remove(*name);
+                }
                 // As it was when both hubs knew it.
-                (Some(_), 1 | 2) => self.write([name.clone()], 0),
+                (None, _) | (Some(_), 1 | 2) => self.write(name, 0),
                 // The same again.
-                (Some(version), 3) => self.write([name.clone()], version),
-                (Some(version), _) => self.write([name.clone()], version + 1),
+                (Some(version), 3) => self.write(name, version),
+                (Some(version), _) => self.write(name, version + 1),
             }
         }
-        self.see(&chosen);
-    }
-
-    /// Another set of documents, with a channel of its own.
-    pub fn add_guests(&mut self, version: u32) {
-        self.write(names("/guest", GUESTS), version);
-        self.see(&names("/guest", GUESTS));
-    }
-
-    /// Its Capability List goes, and the set with it; its documents lie there and belong to none.
-    pub fn remove_guests(&mut self) {
-        self.remove(names("/guest", 0));
-        self.see(&names("/guest", 0));
+        self.world.see_all(chosen);
+        let changes = difference(&self.told, &self.tree);
+        self.changes += changes.len();
+        let is_deletion = |change: &String| change.starts_with("d ");
+        let (deleted, others): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_deletion);
+        self.world.wait(10);
+        self.listen();
+        assert_eq!(self.news(), others);
+        self.world.wait(300);
+        assert_eq!(self.news(), deleted, "believed after their grace");
+        self.told = self.tree.clone();
     }
 
     /// Waits until it is time for the next changes.
@@ -113,54 +110,20 @@ impl Library {
         self.listen();
     }
 
-    fn write(&mut self, names: impl IntoIterator<Item = String>, version: u32) {
-        for name in names {
-            let set = set_of(&name);
-            let doc = match is_list(&name) {
-                true => {
-                    let members = self::names(set, NAMES).split_off(1);
-                    let members: Vec<&str> = members.iter().map(String::as_str).collect();
-                    let topic = format!("{set}/framework/");
-                    list("capabilitylist").lists(&members).channel(&topic, &[])
-                }
-                false => list("changelist").of(set),
-            };
-            self.world.unseen().write(&name, doc.version(version));
-            self.tree.insert(name, version);
-        }
-    }
-
-    fn remove(&mut self, names: impl IntoIterator<Item = String>) {
-        for name in names {
-            self.world.unseen().delete(&name);
-            self.tree.remove(&name);
-        }
-    }
-
-    fn see<'a>(&mut self, names: impl IntoIterator<Item = &'a String>) {
-        self.world.see_all(names);
-        let changes = difference(&self.told, &self.tree);
-        self.changes += changes.len();
-        let (deleted, others): (Vec<_>, Vec<_>) = changes
-            .into_iter()
-            .partition(|change| change.starts_with("d "));
-        self.world.wait(10);
-        self.listen();
-        assert_eq!(self.news(), others);
-        self.world.wait(300);
-        assert_eq!(self.news(), deleted, "believed after their grace");
-        self.told = self.tree.clone();
+    fn write(&mut self, name: &str, version: u32) {
+        let doc = list("changelist").of("/a").version(version);
+        self.world.unseen().write(name, doc);
+        self.tree.insert(name.to_owned(), version);
     }
 
     /// Checks what the available hub received, which is in order.
     fn news(&mut self) -> Vec<String> {
-        let mut news = Vec::new();
-        for heard in self.world.heard_by(HUB) {
-            let until = heard.payload.until.unwrap();
-            let before = self.untils.insert(heard.topic.clone(), until);
-            assert!(before.is_none_or(|before| before < until), "{heard:?}");
-            news.extend(heard.changes());
+        let heard = self.world.heard_by(HUB);
+        for heard in &heard {
+            assert!(self.until < heard.payload.until, "{heard:?}");
+            self.until = heard.payload.until;
         }
+        let mut news: Vec<String> = heard.iter().flat_map(Heard::changes).collect();
         self.heard += news.len();
         news.sort();
         news
@@ -168,28 +131,17 @@ impl Library {
 
     fn listen(&mut self) {
         for attempt in self.world.attempts_at(OTHER_HUB) {
-            let flight = || (attempt.clone(), self.tree.clone());
-            self.flights
-                .entry(attempt.topic.clone())
-                .or_insert_with(flight);
             self.attempts.push(attempt.at);
+            if self.flight.is_none() {
+                self.flight = Some((attempt, self.tree.clone()));
+            }
         }
     }
 }
 
-/// The Capability List of a set and so many documents.
-fn names(set: &str, documents: usize) -> Vec<String> {
-    let documents = (0..documents).map(|number| format!("{set}/d{number:04}.xml"));
-    let list = format!("{set}/capabilitylist.xml");
-    std::iter::once(list).chain(documents).collect()
-}
-
-fn is_list(name: &str) -> bool {
-    name.ends_with("/capabilitylist.xml")
-}
-
-pub fn set_of(name: &str) -> &str {
-    name.rsplit_once('/').unwrap().0
+fn names() -> Vec<String> {
+    let names = (0..NAMES).map(|number| format!("/a/d{number:04}.xml"));
+    names.collect()
 }
 
 /// Returns the changes to announce of `seen` to a hub that was told of `told`.
@@ -204,12 +156,7 @@ pub fn difference(told: &Documents, seen: &Documents) -> Vec<String> {
                 (Some(told), Some(seen)) if told != seen => "updated",
                 _ => return None,
             };
-            let capability = if is_list(name) {
-                "capabilitylist"
-            } else {
-                "changelist"
-            };
-            Some(change_of(change, capability, name))
+            Some(change_of(change, "changelist", name))
         })
         .collect();
     changes.sort();
