@@ -286,34 +286,21 @@ fn a_statement_with_other_parameters_than_it_has_is_an_error() {
 
 #[test]
 fn attempts_are_read_as_they_were_written() {
-    let accepted = Attempt {
-        at: time(20),
-        seq: 10,
-        status: Some(204),
-        excerpt: String::new(),
-        refusal: None,
-    };
-    let refused = Attempt {
-        status: Some(403),
-        excerpt: "who are you?".to_owned(),
-        refusal: Some(Refusal {
-            kind: RefusalKind::NotAllowed,
-            reason: "it wants credentials".to_owned(),
-            needs_operator: true,
-        }),
-        ..accepted.clone()
-    };
-    let unanswered = Attempt {
-        status: None,
-        refusal: Some(Refusal {
-            kind: RefusalKind::NoAnswer,
-            reason: "no answer: timed out".to_owned(),
-            needs_operator: false,
-        }),
-        ..accepted.clone()
-    };
+    let refused = Refusal::new(RefusalKind::NotAllowed, "it wants credentials", true);
+    let unanswered = Refusal::new(RefusalKind::NoAnswer, "timed out", false);
     let connection = Connection::open_in_memory().unwrap();
-    for attempt in [accepted, refused, unanswered] {
+    for (status, excerpt, refusal) in [
+        (Some(204), "", None),
+        (Some(403), "who are you?", Some(refused)),
+        (None, "", Some(unanswered)),
+    ] {
+        let attempt = Attempt {
+            at: time(20),
+            seq: 10,
+            status,
+            excerpt: excerpt.to_owned(),
+            refusal,
+        };
         let text = serde_json::to_string(&attempt).unwrap();
         let read = Db(&connection).first::<Option<Attempt>>("SELECT ?1", text);
         assert_eq!(read.unwrap(), Some(Some(attempt)));
