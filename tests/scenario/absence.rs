@@ -8,8 +8,7 @@ use jiff::SignedDuration;
 use rsnotify::report::documents::DocumentState;
 
 use crate::world::{
-    HUB, NOTHING, SET_A, SET_B, World, all_deletions, capability_list, index, list, mount, plan,
-    two_sources,
+    NOTHING, SET_A, SET_B, World, capability_list, index, list, mount, plan, two_sources,
 };
 
 const DELETED: &str = "d /a/capabilitylist.xml";
@@ -133,11 +132,7 @@ fn one_mount_of_three_that_is_emptied_is_suspended_whatever_its_number() {
     world.bring_back(aside);
     world.sweep(1).expect_nothing(10 * HOUR);
     assert!(!is_suspended(&world));
-}
-
-#[test]
-fn an_emptied_mount_is_accepted_like_any_mass_deletion() {
-    let mut world = three_mounts();
+    // It is accepted like any mass deletion.
     drop(world.take_away("/b/"));
     world.sweep(1).wait(HOUR);
     world.accept_deletions();
@@ -202,15 +197,21 @@ fn a_root_with_something_else_below_it_is_a_tree_that_lost_its_documents() {
 }
 
 #[test]
-fn three_documents_that_are_all_missing_are_suspended() {
-    let mut world = small();
-    for name in ["capabilitylist", "resourcelist", "changelist"] {
-        world.delete(&format!("/a/{name}.xml"));
+fn three_documents_that_are_all_missing_or_pages_now_are_suspended() {
+    for is_page in [false, true] {
+        let mut world = small();
+        for name in ["capabilitylist", "resourcelist", "changelist"] {
+            let name = format!("/a/{name}.xml");
+            match is_page {
+                true => world.write_text(&name, b"<html/>"),
+                false => world.delete(&name),
+            };
+        }
+        world.wait(10 * HOUR);
+        assert!(is_suspended(&world), "{is_page}");
+        assert_eq!(world.news(), NOTHING, "{is_page}");
+        world.accept_deletions().expect(10, [DELETED]);
     }
-    world.wait(10 * HOUR);
-    assert!(is_suspended(&world));
-    assert_eq!(world.news(), NOTHING);
-    world.accept_deletions().expect(10, [DELETED]);
 }
 
 #[test]
@@ -250,25 +251,6 @@ fn documents_below_an_absent_mount_prove_nothing_of_the_others() {
     }
     world.wait(HOUR);
     assert!(is_suspended(&world), "12 of 14 are missing, not of 44");
-}
-
-#[test]
-fn a_clock_that_is_set_forward_ends_no_grace() {
-    let mut world = World::with_two_sets(plan());
-    world.delete(SET_A).wait(1);
-    world.set_clock(SignedDuration::from_hours(5));
-    world.expect_nothing(200);
-    world.write_capability_list("/a", &["resourcelist", "changelist"]);
-    world.expect_nothing(1_000);
-}
-
-#[test]
-fn a_clock_that_is_set_back_prolongs_no_grace() {
-    let mut world = World::with_two_sets(plan());
-    world.delete(SET_A).wait(200);
-    world.set_clock(SignedDuration::from_hours(-5));
-    world.expect_nothing(99);
-    world.expect(10, [DELETED]);
 }
 
 #[test]
@@ -321,14 +303,6 @@ fn a_capability_list_that_is_something_else_for_a_moment_is_not_deleted() {
 }
 
 #[test]
-fn what_stays_something_else_ends_after_its_grace() {
-    let mut world = World::with_two_sets(plan());
-    world.write(SET_A, list("changedump").of("/b")).wait(200);
-    world.crash_and_start().expect_nothing(299);
-    world.expect_sorted(HUB, 100, ["c changedump /a/capabilitylist.xml", DELETED]);
-}
-
-#[test]
 fn a_page_in_the_place_of_a_capability_list_is_its_deletion_after_the_grace() {
     let mut world = World::with_two_sets(plan());
     world.write_text(SET_A, b"<html/>").wait(200);
@@ -337,36 +311,20 @@ fn a_page_in_the_place_of_a_capability_list_is_its_deletion_after_the_grace() {
 }
 
 #[test]
-fn a_broken_file_in_the_place_of_a_page_is_not_the_list_that_was_there() {
-    let mut world = World::with_two_sets(plan());
-    world.break_off(SET_A).wait(10);
-    assert_eq!(world.missing(), 0, "its last good version is kept");
-    world.write_text(SET_A, b"<html/>").wait(10);
-    assert_eq!(world.missing(), 1);
-    world.write_text(SET_A, b"<urlset").wait(10);
-    assert_eq!(world.missing(), 1);
-    world.expect_nothing(1_000);
-}
-
-#[test]
-fn a_broken_file_after_a_page_that_went_is_not_the_list_that_was_there() {
-    let mut world = World::with_two_sets(plan());
-    world.write_text(SET_A, b"<html/>").wait(10);
-    world.delete(SET_A).wait(10);
-    world.write_text(SET_A, b"<urlset").wait(10);
-    assert_eq!(world.missing(), 1);
-    world.expect_nothing(1_000);
-}
-
-#[test]
-fn pages_in_the_place_of_all_documents_are_suspended() {
-    let mut world = small();
-    for name in ["capabilitylist", "resourcelist", "changelist"] {
-        world.write_text(&format!("/a/{name}.xml"), b"<html/>");
+fn a_broken_file_after_a_page_is_not_the_list_that_was_there() {
+    for is_page_gone in [false, true] {
+        let mut world = World::with_two_sets(plan());
+        world.break_off(SET_A).wait(10);
+        assert_eq!(world.missing(), 0, "its last good version is kept");
+        world.write_text(SET_A, b"<html/>").wait(10);
+        assert_eq!(world.missing(), 1);
+        if is_page_gone {
+            world.delete(SET_A).wait(10);
+        }
+        world.write_text(SET_A, b"<urlset").wait(10);
+        assert_eq!(world.missing(), 1, "{is_page_gone}");
+        world.expect_nothing(1_000);
     }
-    world.wait(10 * HOUR);
-    assert!(is_suspended(&world));
-    assert_eq!(world.news(), NOTHING);
 }
 
 #[test]
@@ -386,15 +344,6 @@ fn a_source_description_that_becomes_an_index_has_not_ended() {
     world.delete(NAME).expect_nothing(250).wait(100);
     let deleted = "d description /.well-known/resourcesync";
     assert_eq!(world.news(), [deleted, deleted]);
-}
-
-#[test]
-fn what_ends_aloud_by_configuration_has_its_grace_too() {
-    let mut world = World::with_two_sets(all_deletions());
-    let dump = list("resourcedump").of("/a");
-    world.write("/a/resourcelist.xml", dump).expect_nothing(290);
-    let created = "c resourcedump /a/resourcelist.xml";
-    world.expect_sorted(HUB, 100, [created, "d /a/resourcelist.xml"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::world::{SET_A, SET_B, World, capability_list, list, plan, two_sources
 const DELETED: &str = "d /a/capabilitylist.xml";
 
 /// One set with 42 documents.
-fn large() -> World {
+pub fn large() -> World {
     let mut world = World::new(plan());
     world.write_set("/a", &["resourcelist"]);
     write_again(&mut world, 0..40);
@@ -16,7 +16,7 @@ fn large() -> World {
     world
 }
 
-fn write_again(world: &mut World, numbers: std::ops::Range<u32>) {
+pub fn write_again(world: &mut World, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let name = format!("/a/{number:02}.xml");
         world.write(&name, list("changelist").of("/a"));
@@ -30,7 +30,7 @@ fn delete(world: &mut World, numbers: std::ops::Range<u32>) {
 }
 
 /// The Capability List and 22 others are missing: the source is suspended.
-fn delete_most(world: &mut World) {
+pub fn delete_most(world: &mut World) {
     world.delete(SET_A);
     delete(world, 0..22);
 }

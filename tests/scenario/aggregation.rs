@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use announce::plan::Plan;
-use jiff::Timestamp;
 
 use crate::world::{HUB, NOTHING, Reply, SET_A, World, altered, index, list, plan};
 
@@ -38,14 +37,6 @@ fn without_a_window_it_announces_at_once() {
     assert_eq!(world.news(), ["u /a/changelist.xml"]);
     world.update("/a/changelist.xml");
     assert_eq!(world.news(), ["u /a/changelist.xml"]);
-}
-
-#[test]
-fn a_change_and_its_reversal_within_the_window_announce_nothing() {
-    let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml").wait(1);
-    world.write_list("/a/changelist.xml", "changelist");
-    world.expect_nothing(1_000);
 }
 
 /// A set whose Change List Index names 20 components.
@@ -97,34 +88,6 @@ fn components_that_differ_in_kind_are_announced_each() {
 }
 
 #[test]
-fn entries_are_in_order_of_their_datetimes() {
-    let mut world = World::with_two_sets(plan());
-    world.write_capability_list("/a", &["resourcelist", "changelist", "resourcedump"]);
-    world.wait(10).news();
-    for name in ["resourcelist", "changelist", "resourcedump"] {
-        world.write(&format!("/a/{name}.xml"), list(name).of("/a").version(9));
-        world.wait(1);
-    }
-    world.wait(5);
-    let heard = world.heard_by(HUB);
-    let times: Vec<Timestamp> = heard[0]
-        .payload
-        .entries
-        .iter()
-        .map(|entry| entry.datetime.unwrap())
-        .collect();
-    assert!(times.is_sorted());
-    let updated = ["u /a/resourcelist.xml", "u /a/changelist.xml"];
-    assert_eq!(heard[0].changes()[..2], updated);
-    assert_eq!(heard[0].changes()[2..], ["c /a/resourcedump.xml"]);
-    assert!(
-        times
-            .iter()
-            .all(|time| *time < heard[0].payload.until.unwrap())
-    );
-}
-
-#[test]
 fn a_file_s_own_time_counts_since_the_last_look_only() {
     let mut world = World::with_two_sets(plan());
     world.crash();
@@ -153,59 +116,6 @@ fn a_deletion_is_dated_by_the_look_that_found_the_file_gone() {
     world.delete(SET_A).wait(1_000);
     let heard = world.heard_by(HUB);
     assert_eq!(heard[0].payload.entries[0].datetime, Some(gone));
-}
-
-#[test]
-fn up_leads_to_what_is_above_all_entries() {
-    let mut world = World::with_two_sets(plan());
-    let up = |world: &mut World, names: &[&str]| {
-        for name in names {
-            world.update(name);
-        }
-        world.wait(10);
-        let heard = world.heard_by(HUB);
-        let heard = heard.iter().find(|heard| heard.topic == "/a/framework/");
-        heard
-            .unwrap()
-            .payload
-            .up
-            .as_ref()
-            .map(|up| up.as_str().to_owned())
-    };
-    let list = SET_A;
-    let description = "/.well-known/resourcesync";
-    assert_eq!(
-        up(&mut world, &["/a/changelist.xml", "/a/resourcelist.xml"]).as_deref(),
-        Some("https://example.org/a/capabilitylist.xml")
-    );
-    let want = Some("https://example.org/.well-known/resourcesync");
-    assert_eq!(up(&mut world, &[list]).as_deref(), want);
-    assert_eq!(up(&mut world, &[description]), None);
-    assert_eq!(up(&mut world, &[list, "/a/changelist.xml"]), None);
-    assert_eq!(up(&mut world, &[description, "/a/changelist.xml"]), None);
-}
-
-#[test]
-fn until_grows_with_every_notification_of_a_topic() {
-    let mut plan = plan();
-    plan.window.quiet = Duration::ZERO;
-    let mut world = World::with_two_sets(plan);
-    for _ in 0..10 {
-        world.update("/a/changelist.xml");
-        world.pass(Duration::from_millis(1));
-    }
-    world.crash_and_start();
-    world.update("/a/changelist.xml");
-    let heard = world.heard_by(HUB);
-    let untils: Vec<Timestamp> = heard
-        .iter()
-        .map(|heard| heard.payload.until.unwrap())
-        .collect();
-    assert_eq!(untils.len(), 11);
-    assert!(
-        untils.windows(2).all(|pair| pair[0] < pair[1]),
-        "{untils:?}"
-    );
 }
 
 #[test]

@@ -26,13 +26,6 @@ fn two_mounts() -> Plan {
 const MORE: &str = "https://more.example.org/changelist.xml";
 
 #[test]
-fn a_baseline_announces_nothing_and_the_next_change_is_an_update() {
-    let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml");
-    world.expect(10, ["u /a/changelist.xml"]);
-}
-
-#[test]
 fn all_that_exists_is_announced_if_asked_for() {
     let mut world = World::new(existing());
     world.write_set("/a", &["resourcelist", "changelist"]);
@@ -131,16 +124,6 @@ fn a_capability_list_in_a_baseline_makes_nothing_new_in_another_source(
 }
 
 #[test]
-fn a_mount_point_that_was_empty_is_a_baseline_when_it_is_mounted() {
-    let mut world = World::new(two_mounts());
-    world.write_set("/a", &["resourcelist"]).wait(10);
-    world.start().wait(100);
-    world.unmount(1);
-    world.write(MORE, list("changelist").of("/a")).wait(10);
-    world.remount(1, 7).expect_nothing(100);
-}
-
-#[test]
 fn a_mount_lost_in_its_first_sweep_is_a_baseline_when_it_returns() {
     let mut world = World::new(two_mounts());
     world.write_set("/a", &["resourcelist"]);
@@ -166,26 +149,6 @@ fn a_lost_mount_deletes_nothing() {
     world.write_capability_list("/b", &["resourcelist", "changelist"]);
     world.update("/a/changelist.xml").wait(10);
     world.remount(0, 2).expect(10, ["u /a/changelist.xml"]);
-}
-
-#[test]
-fn a_tree_that_was_replaced_is_compared_with_what_was_there() {
-    let mut world = World::with_two_sets(plan());
-    world.unmount(0);
-    world.update("/a/changelist.xml");
-    world.remount(0, 99).expect(10, ["u /a/changelist.xml"]);
-}
-
-#[test]
-fn the_documents_of_a_new_set_are_created() {
-    let mut world = World::with_two_sets(plan());
-    world.write_set("/c", &["resourcelist", "changelist"]);
-    world.update("/.well-known/resourcesync").wait(10);
-    let mut news = world.news_by_topic().remove("/c/framework/").unwrap();
-    news.sort();
-    let created = ["capabilitylist", "changelist", "resourcelist"];
-    assert_eq!(news[..3], created.map(|name| format!("c /c/{name}.xml")));
-    assert_eq!(news[3..], ["u description /.well-known/resourcesync"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use announce::event::Fact;
 use announce::plan::{BrokerPlan, Plan};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Hub;
+use rstest::rstest;
 use websub::answer::BrokerRefusal;
 use websub::publisher::reason::RefusalKind;
 
@@ -57,13 +58,18 @@ fn a_broker_is_sent_the_kinds_and_sources_that_are_configured() {
     }
 }
 
-#[test]
-fn a_set_that_advertises_only_foreign_hubs_is_sent_to_brokers() {
+#[rstest]
+#[case::only_foreign_hubs("/a/framework/", "https://foreign.example/")]
+#[case::a_topic_that_cannot_be_served("https://elsewhere.example/t", HUB)]
+fn a_set_that_advertises_what_no_hub_is_sent_is_sent_to_brokers(
+    #[case] topic: &str,
+    #[case] hub: &str,
+) {
     let mut world = World::new(with_broker(plan(), &BOTH));
     world.write_set("/a", &["changelist"]);
     let capabilities = list("capabilitylist").lists(&["/a/changelist.xml"]);
-    let foreign = capabilities.channel("/a/framework/", &["https://foreign.example/"]);
-    world.write(SET_A, foreign).wait(10).start().wait(100);
+    let doc = capabilities.channel(topic, &[hub]);
+    world.write(SET_A, doc).wait(10).start().wait(100);
     world.update("/a/changelist.xml");
     world.expect_at(HUB, 10, NOTHING);
     assert_eq!(world.news_at(BROKER), [UPDATED]);
@@ -121,43 +127,6 @@ fn a_channel_for_brokers_alone_takes_no_topic_that_another_set_has() {
     }
 }
 
-#[test]
-fn a_set_whose_topic_cannot_be_served_is_sent_to_brokers() {
-    let mut world = World::new(with_broker(plan(), &BOTH));
-    world.write_set("/a", &["changelist"]);
-    let capabilities = list("capabilitylist").lists(&["/a/changelist.xml"]);
-    let doc = capabilities.channel("https://elsewhere.example/t", &[HUB]);
-    world.write(SET_A, doc).wait(10).start().wait(100);
-    world.update("/a/changelist.xml");
-    world.expect_at(HUB, 10, NOTHING);
-    assert_eq!(world.news_at(BROKER), [UPDATED]);
-}
-
-#[test]
-fn a_broker_that_is_down_for_a_week_gets_its_notification_again_and_then_one_difference() {
-    let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
-    world.script(BROKER, Reply::Fail(0));
-    world.update("/a/changelist.xml").wait(10);
-    for _ in 0..7 {
-        world.update("/a/resourcelist.xml");
-        world.update("/a/changelist.xml").wait(86_400);
-        world.crash_and_start();
-    }
-    assert_eq!(world.news_at(HUB).len(), 15, "the hub does not notice");
-    let attempts = world.attempts_at(BROKER);
-    assert!(attempts.len() > 1_000);
-    assert!(
-        attempts
-            .iter()
-            .all(|attempt| attempt.body == attempts[0].body)
-    );
-    world.script(BROKER, Reply::Accept).wait(60);
-    let heard = world.heard_by(BROKER);
-    assert_eq!(heard.len(), 2);
-    assert_eq!(heard[0].changes(), [UPDATED]);
-    assert_eq!(heard[1].changes(), [UPDATED, "u /a/resourcelist.xml"]);
-}
-
 /// C21, C23: positions in a notification make ids (F4).
 #[test]
 fn what_was_logged_for_a_broker_is_sent_whole_although_fewer_entries_are_configured() {
@@ -181,25 +150,6 @@ fn what_was_logged_for_a_broker_is_sent_whole_although_fewer_entries_are_configu
 }
 
 #[test]
-fn an_hour_without_the_broker_loses_no_change_of_a_resource() {
-    let mut world = World::new(with_broker(plan(), &BOTH[1..]));
-    world.write_changes("/a/changelist.xml", &["u z 00:00"]);
-    let set = capability_list("/a", &["changelist"]).change_channel("/a/change/", &[]);
-    world.write(SET_A, set).wait(10).start().wait(10);
-    world.script(BROKER, Reply::Fail(30));
-    let mut entries = vec!["u z 00:00".to_owned()];
-    for minute in 1..=60 {
-        entries.push(format!("u r{minute} 01:{:02}", minute % 60));
-        world.write_changes("/a/changelist.xml", &entries).wait(60);
-    }
-    assert_eq!(world.changes_at(BROKER), NOTHING);
-    world.script(BROKER, Reply::Accept).wait(120);
-    let heard = world.changes_heard_by(BROKER);
-    let told: Vec<String> = heard.iter().flat_map(|heard| heard.entries()).collect();
-    assert_eq!(told.len(), 60, "{told:?}");
-}
-
-#[test]
 fn an_error_about_the_login_needs_an_operator_and_a_retry_tries_at_once() {
     let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
     for (refusal, kind) in [
@@ -216,31 +166,6 @@ fn an_error_about_the_login_needs_an_operator_and_a_retry_tries_at_once() {
         world.retry(None).expect_at(BROKER, 1, [UPDATED]);
         world.attempts_at(BROKER);
     }
-}
-
-#[test]
-fn a_broker_whose_login_was_refused_is_tried_at_once_by_a_start_and_a_reload() {
-    for begin in [World::crash_and_start, World::reload] {
-        let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
-        world.script(BROKER, Reply::Error(BrokerRefusal::Credentials));
-        world.update("/a/changelist.xml").wait(300);
-        world.script(BROKER, Reply::Accept);
-        begin(&mut world);
-        world.expect_at(BROKER, 1, [UPDATED]);
-    }
-}
-
-#[test]
-fn what_is_dropped_for_a_broker_counts_as_told() {
-    let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
-    world.script(BROKER, Reply::Fail(0));
-    world.update("/a/changelist.xml").wait(100);
-    assert_eq!(world.due("/a", BROKER), 1);
-    world.drop_due("/a", BROKER);
-    world.script(BROKER, Reply::Accept);
-    world.expect_at(BROKER, 1_000, NOTHING);
-    world.update("/a/changelist.xml");
-    world.expect_at(BROKER, 10, [UPDATED]);
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use announce::event::Fact;
-use announce::plan::Plan;
+use announce::plan::{Mode, Plan};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::world::{HUB, Reply, SET_B, World, ping_hub, plan};
+use crate::world::{HUB, OTHER_HUB, Reply, SET_B, World, list, plan, set_hubs};
 
 const DAY: u64 = 86_400;
 const LIST: &str = "/a/changes.xml";
@@ -14,10 +14,24 @@ const LIST: &str = "/a/changes.xml";
 /// The observations of a hub and of readers of topics, each with the second since the wall clock was set.
 type Course = Vec<(i64, String)>;
 
-/// A world of two sets with change channels, one of which has changes that were taken.
+/// A world of sets with change channels, one of which has changes that were taken. Another hub left that of `/c`, which
+/// still has to hear of it, and the topic of `/d` moved: both twice, in a month.
 fn world(plan: Plan) -> World {
     let mut world = World::with_two_sets(plan);
     world.write_changes(LIST, &["u z 2026-11-20T12:00:00Z"]);
+    world.write_set("/c", &["changelist"]);
+    world.write_set("/d", &["changelist"]).wait(100);
+    world.script(OTHER_HUB, Reply::Busy(503, 3_600));
+    world.update("/c/changelist.xml").wait(10);
+    for (hub, topic) in [(HUB, "/new/"), (OTHER_HUB, "/d/framework/"), (HUB, "/new/")] {
+        for (set, topic, hubs) in [("/c", "/c/framework/", &[hub][..]), ("/d", topic, &[][..])] {
+            let of_set = list("capabilitylist").lists(&[&format!("{set}/changelist.xml")]);
+            let name = format!("{set}/capabilitylist.xml");
+            world.write(&name, of_set.channel(topic, hubs));
+        }
+        world.wait(15 * DAY);
+    }
+    world.update("/.well-known/resourcesync");
     world.crash();
     world.plan.sources[0].change_notifications = true;
     world.start().wait(3_600).news();
@@ -69,6 +83,8 @@ fn course(plan: Plan, by: SignedDuration) -> Course {
     world.set_clock(by);
     world.write_text("/a/broken.xml", b"<urlset");
     world.write_list("/a/new.xml", "changelist");
+    // It is not told of the Source Description (R10).
+    world.write_set("/e", &["resourcelist"]);
     pass(&mut world, 20, since, &mut course);
     world.script(HUB, Reply::Accept);
     world.update("/b/changelist.xml");
@@ -78,6 +94,10 @@ fn course(plan: Plan, by: SignedDuration) -> Course {
     world.update("/a/changelist.xml");
     world.write_changes(LIST, &["u z 2026-11-20T12:00:00Z", "u a", "d b", "c c"]);
     pass(&mut world, 900, since, &mut course);
+    world.script(OTHER_HUB, Reply::Accept).wait(4_000);
+    let mut late = world.news_at(OTHER_HUB);
+    late.sort();
+    course.push((0, format!("late {late:?}")));
     for day in 0..32 {
         world.wait(DAY);
         course.push((day, format!("{:?}", world.topics())));
@@ -87,12 +107,18 @@ fn course(plan: Plan, by: SignedDuration) -> Course {
 
 #[test]
 fn a_wall_clock_that_is_set_for_a_minute_changes_nothing_but_the_times_that_are_said() {
-    for plan in [plan(), ping_hub()] {
+    for mode in [Mode::Content, Mode::Ping] {
+        let mut plan = plan();
+        set_hubs(&mut plan, &[(HUB, mode), (OTHER_HUB, Mode::Content)]);
         let undisturbed = course(plan.clone(), SignedDuration::ZERO);
         for name in ["broken", "new"] {
             let reported = format!("reported https://example.org/a/{name}.xml");
             assert!(undisturbed.iter().any(|(_, what)| *what == reported));
         }
+        let is_late = |(_, what): &(i64, String)| {
+            what.starts_with("late") && what.contains("u /c/changelist.xml")
+        };
+        assert!(undisturbed.iter().any(is_late), "{undisturbed:?}");
         for hours in [365 * 24, -1] {
             let course = course(plan.clone(), SignedDuration::from_hours(hours));
             assert_eq!(course, undisturbed, "{hours} h");
@@ -125,11 +151,9 @@ fn a_run_goes_on_from_the_last_time_saved_although_the_wall_clock_is_earlier() {
     world.set_clock(SignedDuration::from_hours(-24 * 365));
     world.start();
     assert!(world.now + Duration::from_secs(400) > before);
-    world.script(HUB, Reply::Accept).wait(35);
-    let mut news = world.news();
-    news.sort();
+    world.script(HUB, Reply::Accept);
     let deleted = "d /b/capabilitylist.xml";
-    assert_eq!(news, [deleted, "u /a/changelist.xml"]);
+    world.expect_sorted(HUB, 35, [deleted, "u /a/changelist.xml"]);
     world.wait(29 * DAY);
     assert_eq!(world.topics().len(), 2);
     world.wait(2 * DAY);

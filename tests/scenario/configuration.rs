@@ -13,16 +13,6 @@ use crate::world::{
 };
 
 #[test]
-fn a_restart_announces_nothing() {
-    let mut world = World::with_two_sets(two_hubs());
-    for _ in 0..3 {
-        world.crash_and_start().wait(10_000);
-    }
-    assert_eq!(world.news(), NOTHING);
-    assert_eq!(world.news_at(OTHER_HUB), NOTHING);
-}
-
-#[test]
 fn a_hub_added_between_runs_starts_at_now() {
     let mut world = World::with_two_sets(plan());
     world.plan = two_hubs();
@@ -46,16 +36,6 @@ fn the_dues_of_a_removed_hub_are_dropped() {
     world.plan = two_hubs();
     world.script(OTHER_HUB, Reply::Accept);
     world.crash_and_start().expect_at(OTHER_HUB, 1_000, NOTHING);
-}
-
-#[test]
-fn a_change_made_while_a_hub_was_added_reaches_it_too() {
-    let mut world = World::with_two_sets(plan());
-    world.crash();
-    world.update("/a/changelist.xml");
-    world.plan = two_hubs();
-    world.start();
-    world.expect_at(OTHER_HUB, 10, ["u /a/changelist.xml"]);
 }
 
 #[test]
@@ -112,20 +92,18 @@ fn world_that_includes_more() -> World {
     world
 }
 
-#[test]
-fn what_is_newly_included_counts_as_known() {
-    let mut world = world_that_includes_more();
-    world.start().expect_nothing(100);
-    world.update("/b/changelist.xml");
-    world.expect(10, ["u /b/changelist.xml"]);
-    world.write_list("/b/resourcedump.xml", "resourcedump");
-    world.update(SET_B);
-    world.expect(100, ["u /b/capabilitylist.xml", "c /b/resourcedump.xml"]);
-}
-
-#[test]
-fn what_is_newly_included_counts_as_known_though_its_directory_cannot_be_read_yet() {
-    let mut world = world_that_includes_more();
+#[rstest]
+#[case::in_the_first_sweep(|world: &mut World| {
+    world.start();
+})]
+#[case::after_a_look_that_was_cut_off(|world: &mut World| {
+    world.launch();
+    world.find_mount(0);
+    world.see("/b/changelist.xml");
+    world.see(SET_B);
+    world.crash_and_start();
+})]
+#[case::below_a_directory_that_could_not_be_read(|world: &mut World| {
     let hidden = world.take_away("/b/");
     world.launch();
     world.find_mount(0);
@@ -136,8 +114,16 @@ fn what_is_newly_included_counts_as_known_though_its_directory_cannot_be_read_ye
     world.see(SET_B);
     world.see("/b/changelist.xml").expect_nothing(100);
     world.sweep(0);
+})]
+fn what_is_newly_included_counts_as_known(#[case] find: fn(&mut World)) {
+    let mut world = world_that_includes_more();
+    find(&mut world);
+    world.expect_nothing(100);
     world.update("/b/changelist.xml");
-    world.expect(100, ["u /b/changelist.xml"]);
+    world.expect(10, ["u /b/changelist.xml"]);
+    world.write_list("/b/resourcedump.xml", "resourcedump");
+    world.update(SET_B);
+    world.expect(100, ["u /b/capabilitylist.xml", "c /b/resourcedump.xml"]);
 }
 
 #[test]
@@ -147,18 +133,6 @@ fn what_changed_beside_the_newly_included_is_announced() {
     world.write_list("/a/changedump.xml", "changedump");
     world.start();
     world.expect(100, ["u /a/changelist.xml", "c /a/changedump.xml"]);
-}
-
-#[test]
-fn what_is_newly_included_counts_as_known_though_the_first_look_is_cut_off() {
-    let mut world = world_that_includes_more();
-    world.launch();
-    world.find_mount(0);
-    world.see("/b/changelist.xml");
-    world.see(SET_B);
-    world.crash_and_start().expect_nothing(100);
-    world.update("/b/changelist.xml");
-    world.expect(10, ["u /b/changelist.xml"]);
 }
 
 #[test]

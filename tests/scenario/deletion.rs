@@ -1,26 +1,22 @@
 //! Deletions: when they count (R15).
 
 use announce::event::{Fact, Suspension};
-use announce::plan::{MassDeletion, Plan};
+use announce::plan::MassDeletion;
 use rsnotify::report::documents::DocumentState;
 
-use crate::world::{NOTHING, SET_A, SET_B, World, capability_list, list, plan, told};
+use crate::acceptance::{delete_most, large, write_again};
+use crate::world::{NOTHING, SET_A, World, capability_list, list, plan, told};
 
 fn set_a() -> crate::world::Doc {
     capability_list("/a", &["resourcelist", "changelist"])
 }
 
 #[test]
-fn deleted_and_recreated_equal_within_the_grace_is_nothing() {
+fn what_is_recreated_within_the_grace_was_never_deleted() {
     let mut world = World::with_two_sets(plan());
     world.delete(SET_A).wait(200);
     assert_eq!(world.state_of(SET_A), Some(DocumentState::Missing));
     world.write(SET_A, set_a()).expect_nothing(1_000);
-}
-
-#[test]
-fn deleted_and_recreated_different_within_the_grace_is_an_update() {
-    let mut world = World::with_two_sets(plan());
     world.delete(SET_A).wait(200);
     world.write(SET_A, set_a().version(1));
     world.expect(1_000, ["u /a/capabilitylist.xml"]);
@@ -47,53 +43,14 @@ fn while_a_capability_list_is_missing_its_set_goes_on() {
     world.expect(10, ["u /a/changelist.xml"]);
 }
 
-#[test]
-fn deleted_and_recreated_beyond_the_grace_is_a_new_document() {
-    let mut world = World::with_two_sets(plan());
-    world.delete("/a/changelist.xml").expect_nothing(400);
-    world.write_list("/a/changelist.xml", "changelist");
-    world.expect(10, ["c /a/changelist.xml"]);
-}
-
-#[test]
-fn a_deletion_that_nobody_saw_is_found_by_the_next_sweep() {
-    let mut world = World::with_two_sets(plan());
-    world.crash();
-    world.delete(SET_B).wait(5_000);
-    world.start().expect_nothing(299);
-    world.expect(10, ["d /b/capabilitylist.xml"]);
-}
-
-fn many() -> World {
-    many_of(plan())
-}
-
-fn many_of(plan: Plan) -> World {
-    let mut world = World::new(plan);
-    world.write_set("/a", &["resourcelist"]);
-    for number in 0..20 {
-        let name = format!("/a/{number:02}.xml");
-        world.write(&name, list("changelist").of("/a"));
-    }
-    world.wait(10).start().wait(100).facts();
-    world
-}
-
-fn delete_many(world: &mut World) {
-    world.delete(SET_A);
-    for number in 0..15 {
-        world.delete(&format!("/a/{number:02}.xml"));
-    }
-}
-
 fn is_suspended(world: &mut World) -> bool {
     let facts = world.facts();
     let suspended = |fact: &Fact| {
         matches!(
             fact,
             Fact::Suspended(Suspension {
-                missing: 12,
-                of: 22,
+                missing: 22,
+                of: 42,
                 ..
             })
         )
@@ -103,39 +60,13 @@ fn is_suspended(world: &mut World) -> bool {
 
 #[test]
 fn a_mass_deletion_is_suspended_and_nothing_else_is() {
-    let mut world = many();
-    delete_many(&mut world);
+    let mut world = large();
+    delete_most(&mut world);
     world.wait(10_000);
     assert!(is_suspended(&mut world));
     assert_eq!(world.news(), NOTHING);
-    world.update("/a/19.xml");
-    world.expect(10, ["u changelist /a/19.xml"]);
-}
-
-#[test]
-fn an_accepted_mass_deletion_goes_out() {
-    let mut world = many();
-    delete_many(&mut world);
-    world.wait(10_000);
-    world.accept_deletions();
-    world.expect(10, ["d /a/capabilitylist.xml"]);
-    assert!(!world.remembers("/a/00.xml"));
-}
-
-#[test]
-fn a_mass_deletion_is_believed_where_none_is_suspended() {
-    let mut plan = plan();
-    plan.sources[0].mass_deletion = MassDeletion::Never;
-    let mut world = many_of(plan);
-    delete_many(&mut world);
-    world.expect(10_000, ["d /a/capabilitylist.xml"]);
-}
-
-#[test]
-fn a_mass_deletion_survives_a_restart_unbelieved() {
-    let mut world = many();
-    delete_many(&mut world);
-    world.wait(10_000);
+    world.update("/a/39.xml");
+    world.expect(10, ["u changelist /a/39.xml"]);
     world.crash_and_start().expect_nothing(10_000);
     world.accept_deletions();
     world.crash_and_start();
@@ -143,45 +74,23 @@ fn a_mass_deletion_survives_a_restart_unbelieved() {
 }
 
 #[test]
+fn a_mass_deletion_is_believed_where_none_is_suspended() {
+    let mut world = large();
+    world.crash();
+    world.plan.sources[0].mass_deletion = MassDeletion::Never;
+    world.start().wait(10);
+    delete_most(&mut world);
+    world.expect(10_000, ["d /a/capabilitylist.xml"]);
+}
+
+#[test]
 fn deletions_count_again_once_enough_documents_return() {
-    let mut world = many();
-    delete_many(&mut world);
+    let mut world = large();
+    delete_most(&mut world);
     world.wait(10_000);
-    for number in 0..15 {
-        let name = format!("/a/{number:02}.xml");
-        world.write(&name, list("changelist").of("/a"));
-    }
+    write_again(&mut world, 0..22);
     assert!(told!(world, Fact::Resumed { .. }));
     world.expect(100, ["d /a/capabilitylist.xml"]);
-}
-
-#[test]
-fn the_loss_of_every_capability_list_is_a_mass_deletion() {
-    let mut world = World::with_two_sets(plan());
-    world.delete(SET_A);
-    world.delete(SET_B).expect_nothing(10_000);
-    world.write_capability_list("/b", &["resourcelist", "changelist"]);
-    world.expect(100, ["d /a/capabilitylist.xml"]);
-}
-
-#[test]
-fn a_deletion_outlives_a_mount_that_goes_away_within_the_grace() {
-    let mut world = World::with_two_sets(plan());
-    world.delete(SET_B).wait(200);
-    world.unmount(0).wait(1_000);
-    assert_eq!(world.state_of(SET_B), Some(DocumentState::Missing));
-    world.remount(0, 2).expect_nothing(299); // nobody saw it absent for a while
-    world.expect(10, ["d /b/capabilitylist.xml"]);
-}
-
-#[test]
-fn a_missing_document_that_cannot_be_read_stays_missing() {
-    let mut world = World::with_two_sets(plan());
-    world.delete(SET_B).wait(200);
-    world.deny(SET_B).expect_nothing(10_000);
-    world.delete(SET_B);
-    world.expect_nothing(299); // nobody saw it absent for a while
-    world.expect(10, ["d /b/capabilitylist.xml"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Findings are reported in a few lines, whatever their number (R8).
+//! Findings are reported in a few lines, whatever their number, with what is muted by them (R8).
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,11 @@ use announce::finding::{AcknowledgedFindings, Finding};
 use announce::plan::Plan;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
+use rsnotify::report::status::alerts::Health;
 
 use rstest::rstest;
 
-use crate::world::{Doc, SET_A, World, capability_list, change_list, list, mount, plan};
+use crate::world::{Doc, SET_A, World, capability_list, change_list, list, mount, plan, uri};
 
 /// More than a list that is gone through at once has.
 const MANY: usize = 20_000;
@@ -43,7 +44,7 @@ fn promising(count: usize) -> Doc {
 }
 
 /// A tree whose documents name each other below another prefix than that of the mount.
-pub fn misnamed(world: &mut World, sets: usize) {
+fn misnamed(world: &mut World, sets: usize) {
     let elsewhere = |doc: Doc| {
         let text = doc.render();
         text.replace("https://example.org/", "https://repo.example.org/")
@@ -73,6 +74,12 @@ fn many_findings_of_one_kind_are_three_examples_and_a_number() {
     assert!(found.iter().all(|finding| finding.kind() == "unrouted"));
     assert_eq!(more, [("unrouted", 117)]);
     assert_eq!(world.findings().len(), 120);
+    let shown = report::status(&world.engine().reader(world.now)).unwrap();
+    assert_eq!((shown.findings.len(), shown.more_findings), (100, 20));
+    assert!(shown.alerts()[0].what.starts_with("120 problems"));
+    let groups = &shown.finding_groups;
+    assert_eq!((groups.len(), groups[0].count), (1, 120));
+    assert_eq!((groups[0].examples.len(), groups[0].more()), (3, 117));
 }
 
 #[test]
@@ -117,20 +124,65 @@ fn each_absent_document_is_found_where_that_is_asked_for() {
     assert_eq!(world.findings().len(), 1_500);
 }
 
+/// Returns a tree below the wrong URL, whose sets advertise topics below the right one.
+fn with_topics_below_the_right_url(sets: usize) -> World {
+    let mut plan = plan();
+    plan.public_url = uri("https://topics.example.org/");
+    let mut world = World::new(plan);
+    misnamed(&mut world, sets);
+    for set in 0..sets {
+        let set = format!("/s{set}");
+        let text = capability_list(&set, &["resourcelist", "changelist"]).render();
+        let text = text.replace("https://example.org/", "https://repo.example.org/");
+        world.write_text(&format!("{set}/capabilitylist.xml"), text.as_bytes());
+    }
+    world
+}
+
 #[test]
-fn a_wrong_url_is_one_finding_that_names_cause_and_cure() {
-    let mut world = World::new(plan());
-    misnamed(&mut world, 60);
+fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
+    let mut world = with_topics_below_the_right_url(3);
     world.start().wait(100);
+    const CAUSE: &str = "the Capability Lists here name documents below `https://repo.example.org/`, and the mount says \
+         `https://example.org/`: is `url` wrong?";
     let (found, more) = told(&mut world);
-    assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(more, []);
-    assert_eq!(
-        found[0].to_string(),
-        "the Capability Lists here name documents below `https://repo.example.org/`, and the mount says \
-         `https://example.org/`: is `url` wrong?"
-    );
     assert_eq!(world.findings(), found);
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found, [CAUSE]);
+    let muted: Vec<_> = report::findings::muted(&world.engine().reader(world.now)).unwrap();
+    assert_eq!(muted.len(), 3);
+    for set in &muted {
+        let want = ("wrong_url", CAUSE);
+        assert_eq!((set.kind.as_str(), set.reason.as_str()), want);
+        assert_eq!(set.remedy, "correct `url` of this mount");
+    }
+    let status = report::status(&world.engine().reader(world.now)).unwrap();
+    let alerts = status.alerts();
+    let about: Vec<&str> = alerts.iter().map(|alert| alert.what.as_str()).collect();
+    let loud = format!(
+        "NOTHING IS SENT of {} (and 2 other sets like it): {CAUSE}",
+        muted[0].set
+    );
+    assert!(about.contains(&loud.as_str()), "{about:?}");
+    assert!(
+        !about.iter().any(|what| what.contains("topic")),
+        "{about:?}"
+    );
+}
+
+#[test]
+fn muted_sets_beyond_those_that_are_listed_are_counted() {
+    let mut world = with_topics_below_the_right_url(1_003);
+    world.start();
+    let status = report::outline(&world.engine().reader(world.now)).unwrap();
+    assert_eq!((status.muted.len(), status.more_muted), (1_000, 3));
+    assert_eq!(status.figures.holdings["main"].muted, 1_003);
+    let alerts = status.alerts();
+    let loud = alerts.iter().map(|alert| alert.what.as_str());
+    let loud: Vec<&str> = loud.filter(|what| what.starts_with("NOTHING")).collect();
+    assert!(loud[0].contains("(and 999 other sets like it)"), "{loud:?}");
+    assert_eq!(loud[1..], ["NOTHING IS SENT of 3 more sets"]);
 }
 
 #[test]
@@ -183,6 +235,10 @@ fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
     let mut world = acknowledging(&["unrouted"]);
     assert_eq!(told(&mut world).0, []);
     assert_eq!(world.findings().len(), 2);
+    let status = report::status(&world.engine().reader(world.now)).unwrap();
+    assert_eq!((status.health(), status.findings.len()), (Health::Fine, 0));
+    let group = &status.finding_groups[0];
+    assert!(group.acknowledged && group.count == 2);
     for (text, left) in [
         ("https://example.org/old/orphan.xml", 1),
         ("https://example.org/*", 0),
@@ -222,6 +278,9 @@ fn a_document_that_no_configured_hub_is_told_of_is_unrouted() {
         let state = world.state_of(name);
         assert_eq!(state, Some(DocumentState::Unrouted), "{name}");
     }
+    let status = report::outline(&world.engine().reader(world.now)).unwrap();
+    let mut states = status.figures.holdings["main"].documents.keys();
+    assert!(states.all(|(_, state)| *state != DocumentState::Announced));
 }
 
 #[test]

@@ -33,10 +33,11 @@ fn a_created_document_waits_for_its_capability_list() {
 }
 
 #[test]
-fn a_hold_expires_once_with_a_warning() {
+fn a_hold_outlives_a_crash_and_expires_once_with_a_warning() {
     let mut world = World::with_two_sets(plan());
-    world.write(NEW, new_list()).expect_nothing(61);
-    world.expect(3, [format!("c changelist {NEW}")]);
+    world.write(NEW, new_list()).wait(40);
+    world.crash_and_start().expect_nothing(15);
+    world.expect(10, [format!("c changelist {NEW}")]);
     world.update(NEW).expect(5, [format!("u changelist {NEW}")]);
     assert_eq!(holds_expired(&mut world), 1);
 }
@@ -51,14 +52,6 @@ fn a_deleted_document_is_not_reported_as_announced_anyway() {
     world.expect(65, [format!("c changelist {NEW}")]);
     assert_eq!(holds_expired(&mut world), 1);
     world.delete(NEW).expect_nothing(400);
-}
-
-#[test]
-fn a_hold_outlives_a_crash_and_keeps_its_time() {
-    let mut world = World::with_two_sets(plan());
-    world.write(NEW, new_list()).wait(40);
-    world.crash_and_start().expect_nothing(15);
-    world.expect(10, [format!("c changelist {NEW}")]);
 }
 
 #[test]

@@ -27,7 +27,6 @@ mod outbox;
 mod payload;
 mod recovery;
 mod reload;
-mod reported;
 mod retired;
 mod routing;
 mod spans;

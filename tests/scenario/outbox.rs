@@ -1,11 +1,14 @@
 //! Operator commands for a hub that does not accept: inspect, retry, drop (R23).
 
 use announce::event::DropCause;
+use announce::state::ChannelId;
+use resourcesync::uri::Hub;
 use rsnotify::report;
 use rsnotify::report::outbox::AccountView;
 use rsnotify::report::status::HubCondition;
 use websub::publisher::reason::RefusalKind;
 
+use crate::moves::moved;
 use crate::operators::refused;
 use crate::world::{HUB, NOTHING, Reply, SET_A, World, absolute, list, names, plan, two_hubs};
 
@@ -120,17 +123,20 @@ fn a_hub_without_subscribers_is_no_trouble() {
     }
 }
 
+/// Returns the account that an operator means.
+fn account(world: &World, channel: &str, hub: &str) -> Result<(ChannelId, Hub), String> {
+    let reader = world.engine().reader(world.now);
+    let account = report::outbox::account(&reader, &names(channel, hub));
+    account.map_err(|error| error.to_string())
+}
+
 #[test]
 fn an_account_is_named_by_its_topic_or_its_capability_list() {
     let mut world = World::with_two_sets(two_hubs());
-    let engine = world.engine();
     let list = "https://example.org/a/capabilitylist.xml";
-    let (id, hub) = report::outbox::account(&engine.reader(world.now), &names(list, HUB)).unwrap();
     let topic = "https://example.org/a/framework/";
-    assert_eq!(
-        report::outbox::account(&engine.reader(world.now), &names(topic, HUB)).unwrap(),
-        (id, hub)
-    );
+    let named = account(&world, list, HUB).unwrap();
+    assert_eq!(account(&world, topic, HUB), Ok(named.clone()));
     for (channel, hub, says) in [
         (
             "https://example.org/a/framework",
@@ -145,32 +151,11 @@ fn an_account_is_named_by_its_topic_or_its_capability_list() {
         (topic, "embedded", "is not told to \"embedded\""),
         ("", "", "no channel"),
     ] {
-        let error = report::outbox::account(&engine.reader(world.now), &names(channel, hub))
-            .unwrap_err()
-            .to_string();
+        let error = account(&world, channel, hub).unwrap_err();
         assert!(error.contains(says), "{error}");
     }
     // Its topic moves: the list names the channel that lives, the old topic the one that retired.
-    let moved = list_with_topic("/a/moved/");
-    world.write(SET_A, moved).wait(100);
-    let engine = world.engine();
-    assert_ne!(
-        report::outbox::account(&engine.reader(world.now), &names(list, HUB))
-            .unwrap()
-            .0,
-        id
-    );
-    assert_eq!(
-        report::outbox::account(&engine.reader(world.now), &names(topic, HUB))
-            .unwrap()
-            .0,
-        id
-    );
-}
-
-fn list_with_topic(topic: &str) -> crate::world::Doc {
-    list("capabilitylist")
-        .up("/.well-known/resourcesync")
-        .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
-        .channel(topic, &[])
+    world.write(SET_A, moved("/a", "/a/moved/")).wait(100);
+    assert_ne!(account(&world, list, HUB).unwrap().0, named.0);
+    assert_eq!(account(&world, topic, HUB), Ok(named));
 }

@@ -1,22 +1,20 @@
-//! Typical notifications, byte for byte.
+//! Content of notifications: a typical one byte for byte, `up`, and the order of entries (R19, R20).
 
 use insta::assert_snapshot;
+use rstest::rstest;
 
-use crate::world::{HUB, SET_A, World, capability_list, index, list, plan};
+use crate::world::{HUB, SET_A, World, plan, uri};
 
-fn only(world: &mut World) -> String {
-    let heard = world.heard_by(HUB);
-    let [heard] = &heard[..] else {
-        panic!("{heard:?}")
-    };
-    heard.text().to_owned()
-}
+const CHANGES: &str = "/a/changelist.xml";
+const DESCRIPTION: &str = "/.well-known/resourcesync";
 
 #[test]
 fn an_updated_change_list() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml").wait(10);
-    assert_snapshot!(only(&mut world), @r#"
+    world.update(CHANGES).wait(10);
+    let heard = world.heard_by(HUB);
+    assert_eq!(heard.len(), 1);
+    assert_snapshot!(heard[0].text(), @r#"
     <?xml version="1.0" encoding="UTF-8"?>
     <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
       <rs:ln rel="up" href="https://example.org/a/capabilitylist.xml"/>
@@ -29,90 +27,31 @@ fn an_updated_change_list() {
     "#);
 }
 
-#[test]
-fn a_new_component_of_an_index() {
+#[rstest]
+#[case::documents_of_the_set(&["/a/resourcelist.xml", CHANGES], Some(SET_A))]
+#[case::its_capability_list(&[SET_A], Some(DESCRIPTION))]
+#[case::both(&["/a/resourcelist.xml", SET_A, CHANGES], None)]
+#[case::the_source_description(&[DESCRIPTION], None)]
+#[case::that_and_a_document(&[DESCRIPTION, CHANGES], None)]
+fn entries_are_in_order_of_time_and_up_leads_to_what_is_above_all(
+    #[case] names: &[&str],
+    #[case] up: Option<&str>,
+) {
     let mut world = World::with_two_sets(plan());
-    let part = "/a/resourcelist-1.xml";
-    let doc = list("resourcelist").index("/a/resourcelist-index.xml");
-    world.write(part, doc);
-    let index = index("resourcelist").of("/a").lists(&[part]);
-    world.write("/a/resourcelist-index.xml", index).wait(10);
-    assert_snapshot!(only(&mut world), @r#"
-    <?xml version="1.0" encoding="UTF-8"?>
-    <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
-      <rs:ln rel="up" href="https://example.org/a/capabilitylist.xml"/>
-      <rs:md capability="framework-notification" until="2026-11-20T12:01:52.000Z"/>
-      <url>
-        <loc>https://example.org/a/resourcelist-1.xml</loc>
-        <rs:md change="created" datetime="2026-11-20T12:01:50.000Z" capability="resourcelist"/>
-        <rs:ln rel="index" href="https://example.org/a/resourcelist-index.xml"/>
-      </url>
-    </urlset>
-    "#);
-}
-
-#[test]
-fn several_changes_of_a_set_and_of_its_capability_list() {
-    let mut world = World::with_two_sets(plan());
-    world.write_list("/a/resourcedump.xml", "resourcedump");
-    world.wait(1);
-    world.update("/a/changelist.xml");
-    let capabilities = ["resourcelist", "changelist", "resourcedump"];
-    world.write(SET_A, capability_list("/a", &capabilities));
+    for name in names {
+        world.update(name).wait(1);
+    }
     world.wait(10);
-    assert_snapshot!(only(&mut world), @r#"
-    <?xml version="1.0" encoding="UTF-8"?>
-    <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
-      <rs:md capability="framework-notification" until="2026-11-20T12:01:53.000Z"/>
-      <url>
-        <loc>https://example.org/a/resourcedump.xml</loc>
-        <rs:md change="created" datetime="2026-11-20T12:01:50.000Z" capability="resourcedump"/>
-      </url>
-      <url>
-        <loc>https://example.org/a/capabilitylist.xml</loc>
-        <rs:md change="updated" datetime="2026-11-20T12:01:51.000Z" capability="capabilitylist"/>
-      </url>
-      <url>
-        <loc>https://example.org/a/changelist.xml</loc>
-        <rs:md change="updated" datetime="2026-11-20T12:01:51.000Z" capability="changelist"/>
-      </url>
-    </urlset>
-    "#);
-}
-
-#[test]
-fn a_deleted_capability_list() {
-    let mut world = World::with_two_sets(plan());
-    world.delete(SET_A).wait(1_000);
-    assert_snapshot!(only(&mut world), @r#"
-    <?xml version="1.0" encoding="UTF-8"?>
-    <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
-      <rs:ln rel="up" href="https://example.org/.well-known/resourcesync"/>
-      <rs:md capability="framework-notification" until="2026-11-20T12:06:52.000Z"/>
-      <url>
-        <loc>https://example.org/a/capabilitylist.xml</loc>
-        <rs:md change="deleted" datetime="2026-11-20T12:01:50.000Z" capability="capabilitylist"/>
-      </url>
-    </urlset>
-    "#);
-}
-
-#[test]
-fn an_updated_source_description() {
-    let mut world = World::with_two_sets(plan());
-    world.describe(&[SET_A]).wait(10);
-    let heard = world.heard_by(HUB);
-    let bodies: Vec<&str> = heard.iter().map(|heard| heard.text()).collect();
-    assert_eq!(bodies.len(), 2);
-    assert_eq!(bodies[0], bodies[1]);
-    assert_snapshot!(bodies[0], @r#"
-    <?xml version="1.0" encoding="UTF-8"?>
-    <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
-      <rs:md capability="framework-notification" until="2026-11-20T12:01:52.000Z"/>
-      <url>
-        <loc>https://example.org/.well-known/resourcesync</loc>
-        <rs:md change="updated" datetime="2026-11-20T12:01:50.000Z" capability="description"/>
-      </url>
-    </urlset>
-    "#);
+    let mut heard = world.heard_by(HUB);
+    heard.retain(|heard| heard.topic == "/a/framework/");
+    let payload = &heard[0].payload;
+    assert_eq!(payload.up, up.map(uri));
+    let entries = payload.entries.iter().map(|entry| entry.uri.clone());
+    assert!(entries.eq(names.iter().map(|name| uri(name))));
+    assert!(
+        payload
+            .entries
+            .iter()
+            .all(|entry| entry.datetime < payload.until)
+    );
 }

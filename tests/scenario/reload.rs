@@ -2,16 +2,12 @@
 
 use announce::candidates::CandidateGlobs;
 use announce::plan::Mode;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jiff::SignedDuration;
-use proptest::collection::vec;
-use proptest::prelude::*;
-
 use crate::world::{
-    Doc, HUB, Heard, OTHER_HUB, Reply, SET_A, SET_B, World, list, mount, other_source, plan,
-    set_hubs, two_hubs,
+    Doc, HUB, OTHER_HUB, Reply, SET_A, SET_B, World, list, mount, other_source, plan, set_hubs,
+    two_hubs,
 };
 
 const UPDATED: [&str; 1] = ["u /a/changelist.xml"];
@@ -127,20 +123,6 @@ fn what_retired_ends_in_time_however_often_the_plan_changes() {
     assert_eq!(are_kept(&world), [false; 2]);
 }
 
-#[test]
-fn what_retired_is_kept_while_the_clock_is_wrong_also_if_the_plan_changes() {
-    let mut world = world_with_due_changes(Duration::from_secs(30 * 86_400));
-    let month = SignedDuration::from_hours(31 * 24);
-    world.wait(86_400);
-    world.set_clock(month);
-    world.reload().wait(2 * 3_600);
-    assert_eq!(are_kept(&world), [true; 2]);
-    world.set_clock(-month).wait(27 * 86_400);
-    assert_eq!(are_kept(&world), [true; 2]);
-    world.wait(4 * 86_400);
-    assert_eq!(are_kept(&world), [false; 2]);
-}
-
 /// A world of two sources, of which the first has another mount with a set whose channel retired.
 fn world_with_a_retired_set() -> World {
     let mut plan = plan();
@@ -199,58 +181,6 @@ fn the_last_notifications_are_remembered_with_what_became_of_them() {
     world.plan.window.quiet = Duration::from_secs(1);
     world.reload();
     assert_eq!(world.remembered(), before);
-}
-
-/// Seconds before the next operation, which document changes, and whether another plan takes over then.
-fn operations() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
-    vec((0..12_u64, 0..DOCUMENTS.len(), any::<bool>()), 1..30)
-}
-
-const DOCUMENTS: [&str; 4] = [
-    "/a/changelist.xml",
-    "/a/resourcelist.xml",
-    "/b/changelist.xml",
-    "/b/resourcelist.xml",
-];
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn each_notification_is_made_once_and_the_last_change_is_told(
-        operations in operations(),
-        slow in 0..40_u64,
-    ) {
-        let mut world = World::with_two_sets(plan());
-        world.script(HUB, Reply::Slow(slow));
-        let mut changed: BTreeMap<&str, jiff::Timestamp> = BTreeMap::new();
-        for (seconds, document, is_reloaded) in operations {
-            world.wait(seconds);
-            world.update(DOCUMENTS[document]);
-            changed.insert(DOCUMENTS[document], world.now);
-            if is_reloaded {
-                world.plan.window.quiet = Duration::from_secs(1 + seconds % 5);
-                world.reload();
-            }
-        }
-        world.wait(1_000);
-        let attempts = world.attempts_at(HUB);
-        let heard = world.heard_by(HUB);
-        prop_assert_eq!(attempts.len(), heard.len());
-        let mut seqs: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for Heard { topic, seq, .. } in &attempts {
-            seqs.entry(topic.clone()).or_default().push(*seq);
-        }
-        for seqs_of_one in seqs.values() {
-            prop_assert!(seqs_of_one.is_sorted_by(|one, next| one < next), "{:?}", seqs);
-        }
-        for (document, at) in changed {
-            let is_told = |heard: &&Heard| heard.changes().iter().any(|change| change.ends_with(document));
-            let last = heard.iter().rfind(is_told);
-            prop_assert!(last.is_some_and(|heard| heard.at >= at), "{} is not told", document);
-        }
-        prop_assert!(world.news().is_empty());
-    }
 }
 
 #[test]

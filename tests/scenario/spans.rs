@@ -8,10 +8,8 @@ use jiff::Timestamp;
 use resourcesync::payload::Payload;
 use rstest::rstest;
 
-use crate::moves::moved;
 use crate::world::{
-    HUB, Heard, OTHER_HUB, Reply, SET_A, SET_B, World, altered, list, ping_hub, plan, set_hubs,
-    two_hubs, two_sources,
+    HUB, Heard, OTHER_HUB, Reply, SET_A, World, altered, list, ping_hub, plan, set_hubs, two_hubs,
 };
 
 /// The span in the root-level `rs:md` of a notification.
@@ -121,29 +119,6 @@ fn a_hub_that_was_down_continues_from_what_it_accepted_last() {
     }
     assert_joined(&late);
     assert_joined(&heard(&mut world, HUB));
-}
-
-#[test]
-fn no_two_notifications_of_a_topic_have_the_same_until() {
-    let mut world = World::with_two_sets(two_hubs()).with_down(OTHER_HUB);
-    world.update("/a/changelist.xml").wait(10);
-    world.script(OTHER_HUB, Reply::Hang).wait(100);
-    world.update("/a/resourcelist.xml").wait(1);
-    world.crash_and_start();
-    world.script(OTHER_HUB, Reply::Accept).wait(1_000);
-    world.update("/a/resourcelist.xml").wait(100);
-    let mut untils: Vec<(u64, Option<Timestamp>)> = Vec::new();
-    for hub in [HUB, OTHER_HUB] {
-        let heard = heard(&mut world, hub);
-        untils.extend(
-            heard
-                .iter()
-                .map(|notification| (notification.seq, until(notification))),
-        );
-    }
-    let by_seq: BTreeSet<(u64, Option<Timestamp>)> = untils.into_iter().collect();
-    let untils: BTreeSet<Timestamp> = by_seq.iter().filter_map(|(_, until)| *until).collect();
-    assert_eq!(untils.len(), by_seq.len(), "{by_seq:?}");
 }
 
 #[test]
@@ -284,109 +259,6 @@ fn what_a_hub_may_have_and_was_withdrawn_leaves_from_out() {
     // The hub may have passed on a notification of both changes, whose `until` is later than that of the first.
     assert!(until(&halves[0]) > until(&first));
     assert_eq!(from(&halves[0]), None);
-}
-
-#[test]
-fn a_set_that_takes_a_topic_over_does_not_go_on_where_the_other_ended() {
-    let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml").wait(10);
-    world.delete(SET_A).wait(1_000);
-    assert!(
-        heard(&mut world, HUB)
-            .iter()
-            .any(|heard| until(heard).is_some())
-    );
-    let b = list("capabilitylist")
-        .up("/.well-known/resourcesync")
-        .lists(&["/b/resourcelist.xml", "/b/changelist.xml"]);
-    world.write(SET_B, b.channel("/a/framework/", &[]));
-    world.wait(1_000);
-    world.update("/b/changelist.xml").wait(100);
-    let of_b = heard(&mut world, HUB);
-    assert!(!of_b.is_empty());
-    assert_eq!(from(&of_b[0]), None, "{:?}", of_b[0]);
-}
-
-#[test]
-fn a_set_that_takes_a_topic_over_does_not_go_on_where_what_was_in_flight_ended() {
-    for is_restarted in [false, true] {
-        for is_in_flight in [false, true] {
-            let mut world = World::with_two_sets(plan());
-            world.update("/a/changelist.xml").wait(10);
-            assert!(until(&one(&mut world)).is_some());
-            world.write(SET_A, moved("/a", "/new/")).wait(100);
-            heard(&mut world, HUB);
-            if is_in_flight {
-                world.write(SET_A, moved("/a", "/a/framework/")).wait(100);
-                heard(&mut world, HUB);
-                world.script(HUB, Reply::Status(503));
-                world.update("/a/changelist.xml").wait(100);
-                world.write(SET_A, moved("/a", "/new/")).wait(100);
-            }
-            world.update("/b/changelist.xml").wait(100);
-            world.write(SET_B, moved("/b", "/a/framework/")).wait(1);
-            if is_restarted {
-                world.crash_and_start();
-            }
-            world.wait(100);
-            world.script(HUB, Reply::Accept).wait(10_000);
-            let mut of_b = heard(&mut world, HUB);
-            let is_of_b = |change: &String| change.contains("/b/");
-            of_b.retain(|heard| heard.changes().iter().any(is_of_b));
-            let case = format!("{is_restarted} {is_in_flight}");
-            assert!(!of_b.is_empty(), "{case}");
-            assert_eq!(from(&of_b[0]), None, "{case} {:?}", of_b[0]);
-        }
-    }
-}
-
-#[test]
-fn a_set_of_another_source_does_not_go_on_where_changes_were_dropped() {
-    let mut world = World::new(two_sources("https://other.example.org/"));
-    world.write_set("/b", &["changelist"]);
-    let of_a = "https://other.example.org/capabilitylist.xml";
-    let lists_a = |topic: &str| {
-        let list = list("capabilitylist").lists(&["https://other.example.org/changelist.xml"]);
-        list.channel(topic, &[])
-    };
-    world.write_list("https://other.example.org/changelist.xml", "changelist");
-    let doc = lists_a("/a/framework/");
-    world.write("https://other.example.org/capabilitylist.xml", doc);
-    world.wait(10).start().wait(100);
-    world.update("https://other.example.org/changelist.xml");
-    world.wait(10);
-    assert!(until(&one(&mut world)).is_some());
-    world.script(HUB, Reply::Status(503));
-    world.update("https://other.example.org/changelist.xml");
-    world.wait(100);
-    world.write(of_a, lists_a("/own/")).wait(100);
-    world.write_list("/n/changelist.xml", "changelist");
-    let of_n = list("capabilitylist").lists(&["/n/changelist.xml"]);
-    world.write("/n/capabilitylist.xml", of_n.channel("/a/framework/", &[]));
-    world.wait(100);
-    world.script(HUB, Reply::Accept).wait(10_000);
-    let mut of_n = heard(&mut world, HUB);
-    of_n.retain(|heard| heard.changes().iter().any(|change| change.contains("/n/")));
-    assert!(!of_n.is_empty());
-    assert_eq!(from(&of_n[0]), None, "{:?}", of_n[0]);
-}
-
-#[test]
-fn halves_of_what_was_too_large_are_joined() {
-    let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml").wait(10);
-    let mut all = heard(&mut world, HUB);
-    world.script(HUB, Reply::AtMost(2));
-    for number in 0..7 {
-        let name = format!("/a/c{number}.xml");
-        world.write(&name, list("changelist").of("/a"));
-        world.pass(Duration::from_millis(100));
-    }
-    world.wait(2_000);
-    all.extend(heard(&mut world, HUB));
-    assert!(all.len() > 3, "{all:?}");
-    assert_joined(&all);
-    assert_eq!(from(&all[1]), until(&all[0]));
 }
 
 #[test]

@@ -239,24 +239,6 @@ fn what_may_still_be_written_elsewhere_does_not_hide_what_is_lastingly_broken() 
 }
 
 #[test]
-fn of_many_findings_the_first_are_told_and_how_many_more() {
-    let mut world = World::with_two_sets(plan());
-    for number in 0..120 {
-        world.write(&format!("/orphan-{number}.xml"), list("changelist"));
-    }
-    world.wait(1);
-    let shown = status(&world);
-    assert_eq!((shown.findings.len(), shown.more_findings), (100, 20));
-    assert!(shown.alerts()[0].what.starts_with("120 problems"));
-    assert_eq!(
-        report::findings::all(&world.engine().reader(world.now))
-            .unwrap()
-            .len(),
-        120
-    );
-}
-
-#[test]
 fn the_verdict_is_what_is_most_urgent() {
     let mut world = World::with_two_sets(two_hubs());
     assert_eq!(status(&world).health(), Health::Fine);

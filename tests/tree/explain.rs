@@ -36,6 +36,10 @@ fn a_path_without_a_document_is_explained() {
     write("empty.xml", "");
     write("half.xml", &whole[..whole.len() - 20]);
     write("plain.xml", &plain);
+    write(
+        "https.xml",
+        &whole.replace("http://www.sitemaps", "https://www.sitemaps"),
+    );
     write("page.xml", "<html/>");
     write("resource.txt", "In winter it carries ice.\n");
     write("list.XML", &whole);
@@ -69,6 +73,14 @@ fn a_path_without_a_document_is_explained() {
             Some(
                 "the file there is no document: it has no root-level rs:md with a capability: add one, such as \
                  <rs:md capability=\"changelist\"/>",
+            ),
+        ),
+        (
+            "https.xml",
+            Some(
+                "the file there is no document: its root element urlset is in the namespace \
+                 \"https://www.sitemaps.org/schemas/sitemap/0.9\": write \
+                 xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"",
             ),
         ),
         ("page.xml", Some(foreign)),

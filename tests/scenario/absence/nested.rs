@@ -74,40 +74,30 @@ fn a_file_system_below_a_root_that_is_unmounted_deletes_nothing_few_as_its_docum
 }
 
 #[test]
-fn a_file_system_that_is_unmounted_while_the_daemon_is_down_deletes_nothing() {
-    let mut world = nested();
-    world.crash();
-    world.unnest("a");
-    let aside = world.take_away("/a/");
-    for run in 0..3 {
-        world.crash_and_start().wait(HOUR);
-        world.sweep(0).wait(HOUR);
-        assert_eq!(
-            suspensions(&mut world),
-            [SUSPENDED],
-            "said once in run {run}"
-        );
+fn a_file_system_that_is_unmounted_or_an_empty_one_while_the_daemon_is_down_deletes_nothing() {
+    for is_other in [false, true] {
+        let mut world = nested();
+        world.crash();
+        if is_other {
+            world.nest("a", 77);
+        } else {
+            world.unnest("a");
+        }
+        let aside = world.take_away("/a/");
+        for run in 0..3 {
+            world.crash_and_start().wait(HOUR);
+            world.sweep(0).wait(HOUR);
+            let said = suspensions(&mut world);
+            assert_eq!(said, [SUSPENDED], "said once in run {run}");
+        }
+        assert_eq!(world.news(), NOTHING);
+        // It is mounted while the daemon runs.
+        world.nest("a", 99);
+        world.bring_back(aside);
+        world.unseen().update("/a/changelist.xml");
+        world.sweep(0).expect(HOUR, ["u /a/changelist.xml"]);
+        assert_eq!(suspensions(&mut world), ["resumed"]);
     }
-    assert_eq!(world.news(), NOTHING);
-    // It is mounted while the daemon runs.
-    world.nest("a", 99);
-    world.bring_back(aside);
-    world.unseen().update("/a/changelist.xml");
-    world.sweep(0).expect(HOUR, ["u /a/changelist.xml"]);
-    assert_eq!(suspensions(&mut world), ["resumed"]);
-}
-
-#[test]
-fn an_empty_file_system_in_the_place_of_one_that_held_documents_is_another_one() {
-    let mut world = nested();
-    world.crash();
-    world.nest("a", 77);
-    world.take_away("/a/");
-    for _ in 0..2 {
-        world.crash_and_start().wait(HOUR);
-    }
-    assert_eq!(world.news(), NOTHING);
-    assert_eq!(suspension(&world).as_deref(), Some(SUSPENDED));
 }
 
 #[test]

@@ -15,15 +15,6 @@ const FIRST: &str = "/a/change/ [00:00, 01:00] u a 01:00";
 const MOVED: &str = "/a/moved/ [01:00, 02:00] u b 02:00";
 
 #[test]
-fn a_topic_that_moves_goes_on_where_the_old_one_ended() {
-    let mut world = world_of(plan());
-    world.append(LIST, &["u a 01:00"]).wait(1);
-    world.write(SET_A, set_a("/a/moved/", &[])).wait(1);
-    world.append(LIST, &["u b 02:00"]);
-    world.expect_by_topic(1, [FIRST, MOVED]);
-}
-
-#[test]
 fn what_is_fresh_when_a_topic_moves_is_told_on_the_old_one() {
     for is_list_first in [true, false] {
         let mut world = world_of(plan());
@@ -116,22 +107,6 @@ fn write_b(world: &mut World, topic: &str, entries: &[&str]) {
     world.write_changes("/b/changelist.xml", entries);
     let list = capability_list("/b", &["changelist"]).change_channel(topic, &[]);
     world.write(SET_B, list);
-}
-
-#[test]
-fn what_is_fresh_when_another_set_takes_the_topic_is_told_on_the_new_one() {
-    let mut world = world_of(plan());
-    write_b(&mut world, "/b/change/", &["u b 00:00"]);
-    world.wait(10);
-    let mut unseen = world.unseen();
-    unseen.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
-    unseen.write(SET_A, set_a("/a/moved/", &[]));
-    write_b(&mut unseen, TOPIC, &["u b 00:00"]);
-    drop(unseen);
-    world.see_all([LIST, SET_A, SET_B]);
-    world.expect_by_topic(10, ["/a/moved/ [00:00, 01:00] u a 01:00"]);
-    world.write_changes("/b/changelist.xml", &["u b 00:00", "u c 02:00"]);
-    world.expect_by_topic(10, ["/a/change/ [00:00, 02:00] u c 02:00"]);
 }
 
 #[test]

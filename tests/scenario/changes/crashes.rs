@@ -72,16 +72,6 @@ fn a_crash_before_the_answer_repeats_the_same_bytes() {
 }
 
 #[test]
-fn a_reload_during_a_round_takes_every_change_once() {
-    let mut world = world_of(plan());
-    world.reading = std::time::Duration::from_secs(5);
-    world.append(LIST, &["u a 05:00"]).wait(2);
-    world.reload().wait(2);
-    world.reload();
-    world.expect_changes(30, ["[00:00, 05:00] u a 05:00"]);
-}
-
-#[test]
 fn the_last_changes_of_a_removed_advertisement_survive_a_crash_and_a_reload() {
     let restarts: [fn(&mut World) -> &mut World; 2] = [World::crash_and_start, World::reload];
     for restart in restarts {
@@ -100,15 +90,6 @@ fn the_last_changes_of_a_removed_advertisement_survive_a_crash_and_a_reload() {
         restart(&mut world);
         world.expect_no_changes(30); // these were the last changes
     }
-}
-
-#[test]
-fn a_list_that_changes_during_a_round_is_read_again() {
-    let mut world = world_of(plan());
-    world.reading = std::time::Duration::from_secs(5);
-    world.append(LIST, &["u a 05:00"]).wait(2);
-    world.append(LIST, &["u b 05:01"]);
-    world.expect_changes(30, ["[00:00, 05:00] u a 05:00", "[05:00, 05:01] u b 05:01"]);
 }
 
 #[test]

@@ -56,79 +56,55 @@ fn a_list_that_was_deleted_for_good_is_told_when_it_comes_back_although_nothing_
 #[test]
 fn what_resource_lists_gain_and_lose_is_told() {
     let mut world = world();
-    let first = resource_list((0..4).map(|number| (number, 1)));
-    world.write_text(RESOURCES, first.as_bytes()).wait(10);
-    world.start().expect_no_changes(60);
-    let second = resource_list([(0, 1), (1, 2), (3, 1), (4, 1)].into_iter());
-    world.write_text(RESOURCES, second.as_bytes());
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(10).start().expect_no_changes(60);
+    write_hashes(&mut world, &[(0, 1), (1, 2), (3, 1), (4, 1)]);
     world.expect_entries(60, ["u r1", "c r4"]);
     world.crash_and_start().expect_entries(400, ["d r2"]);
 }
 
 #[test]
-fn a_crash_while_a_large_inventory_is_learned_announces_nothing() {
-    let mut world = world();
-    world.reading = std::time::Duration::from_secs(5);
-    for (name, first) in [(RESOURCES, 0), (MORE, 30_000)] {
-        let list = resource_list((first..first + 30_000).map(|number| (number, 1)));
-        world.write_text(name, list.as_bytes());
-    }
-    world.wait(10).start();
-    // One round is over, and the next one is not.
-    world.wait(38);
-    world.crash_and_start().expect_no_changes(100);
-}
-
-#[test]
 fn the_lists_of_a_new_mount_are_learned_beside_what_others_gain() {
     let mut world = world();
-    let first = resource_list((0..4).map(|number| (number, 1)));
-    world.write_text(RESOURCES, first.as_bytes()).wait(10);
-    world.start().wait(60);
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(10).start().wait(60);
     world.crash();
     world.add_mount("/srv/more", "https://more.example.org/");
-    let foreign = resource_list((4..8).map(|number| (number, 1)));
-    world.write_text("https://more.example.org/a/more.xml", foreign.as_bytes());
-    let second = resource_list([(0, 1), (1, 2), (2, 1), (3, 1), (9, 1)].into_iter());
-    world.write_text(RESOURCES, second.as_bytes());
+    write_resources(&mut world, "https://more.example.org/a/more.xml", 4..8);
+    write_hashes(&mut world, &[(0, 1), (1, 2), (2, 1), (3, 1), (9, 1)]);
     world.start().expect_entries(60, ["u r1", "c r9"]);
 }
 
 /// A world that was told of four resources, of which the lists lack the third now, for 40 s.
 fn missing_one() -> World {
     let mut world = world();
-    let first = resource_list((0..4).map(|number| (number, 1)));
-    world.write_text(RESOURCES, first.as_bytes()).wait(10);
-    world.start().wait(60);
-    let second = resource_list([(0, 1), (1, 1), (3, 1)].into_iter());
-    world.write_text(RESOURCES, second.as_bytes());
+    write_resources(&mut world, RESOURCES, 0..4);
+    world.wait(10).start().wait(60);
+    write_hashes(&mut world, &[(0, 1), (1, 1), (3, 1)]);
     world.expect_no_changes(70);
     world
 }
 
-#[test]
-fn the_grace_of_a_resource_begins_anew_in_each_run() {
-    for clock_set in [0, -86_400] {
-        let mut world = missing_one();
-        world.crash().wait(600);
-        world.set_clock(SignedDuration::from_secs(clock_set));
-        world.start().wait(320);
-        assert_eq!(told(&mut world), NOTHING, "{clock_set}");
-        world.wait(30);
-        assert_eq!(told(&mut world), ["d r2"], "{clock_set}");
-    }
-}
-
-#[test]
-fn a_clock_that_is_set_moves_no_grace_of_a_resource() {
-    for clock_set in [3_600, -3_600] {
-        let mut world = missing_one();
-        world.set_clock(SignedDuration::from_secs(clock_set));
-        world.wait(250);
-        assert_eq!(told(&mut world), NOTHING, "{clock_set}");
-        world.wait(60);
-        assert_eq!(told(&mut world), ["d r2"], "{clock_set}");
-    }
+#[rstest]
+#[case::a_downtime_is_none_and_begins_it_anew(320, |world: &mut World| {
+    world.crash().wait(600);
+    world.set_clock(SignedDuration::from_hours(-24));
+    world.start();
+})]
+#[case::a_clock_that_is_set_forward_ends_none(250, |world: &mut World| {
+    world.set_clock(SignedDuration::from_hours(1));
+})]
+#[case::a_clock_that_is_set_back_prolongs_none(250, |world: &mut World| {
+    world.set_clock(SignedDuration::from_hours(-1));
+})]
+#[case::a_reload_ends_none(250, |world: &mut World| {
+    world.reload();
+})]
+fn of_the_grace_of_a_resource(#[case] seconds: u64, #[case] interrupt: fn(&mut World)) {
+    let mut world = missing_one();
+    interrupt(&mut world);
+    world.expect_entries(seconds, NOTHING);
+    world.expect_entries(60, ["d r2"]);
 }
 
 #[test]
@@ -136,22 +112,13 @@ fn time_without_the_list_is_no_grace_of_a_resource() {
     let mut world = missing_one();
     world.unmount(0).wait(3_600);
     world.remount(0, 1);
-    let other = resource_list([(0, 1), (1, 2), (3, 1)].into_iter());
-    world.write_text(RESOURCES, other.as_bytes());
+    write_hashes(&mut world, &[(0, 1), (1, 2), (3, 1)]);
     world.expect_entries(200, ["u r1"]); // its mount was absent
     world.unseen().delete(RESOURCES);
     world.see(RESOURCES).wait(200);
-    let other = resource_list([(0, 1), (1, 3), (3, 1)].into_iter());
-    world.write_text(RESOURCES, other.as_bytes());
+    write_hashes(&mut world, &[(0, 1), (1, 3), (3, 1)]);
     world.expect_entries(200, ["u r1"]); // it was missing itself
     world.expect_entries(140, ["d r2"]);
-}
-
-#[test]
-fn a_reload_ends_no_grace_of_a_resource() {
-    let mut world = missing_one();
-    world.reload().expect_entries(250, NOTHING);
-    world.expect_entries(20, ["d r2"]);
 }
 
 /// C29: the lists are seen whatever else cannot be read.
@@ -173,10 +140,16 @@ fn a_directory_or_file_that_cannot_be_read_now_and_then_ends_no_grace_of_a_resou
     assert_eq!(told(&mut world), ["d r2"]);
 }
 
-/// Writes resources up to a number, of which each has the hash 1.
+/// Writes resources, of which each has the hash 1.
 fn write_resources(world: &mut World, name: &str, numbers: std::ops::Range<usize>) {
     let list = resource_list(numbers.map(|number| (number, 1)));
     world.write_text(name, list.as_bytes());
+}
+
+/// Writes resources with their hashes.
+fn write_hashes(world: &mut World, resources: &[(usize, u32)]) {
+    let list = resource_list(resources.iter().copied());
+    world.write_text(RESOURCES, list.as_bytes());
 }
 
 fn compare_resource_lists(world: &mut World, is_wanted: bool) {
@@ -209,17 +182,24 @@ fn what_was_there_before_resource_lists_are_compared_is_not_told() {
 }
 
 #[test]
-fn a_crash_after_resource_lists_are_compared_tells_nothing_that_was_there() {
-    let mut world = world();
-    compare_resource_lists(&mut world, false);
-    world.reading = std::time::Duration::from_secs(5);
-    write_resources(&mut world, RESOURCES, 0..60_000);
-    world.start().wait(60);
-    compare_resource_lists(&mut world, true);
-    world.reload();
-    // One round is over, and the next one is not.
-    world.wait(38);
-    world.crash_and_start().expect_no_changes(100);
+fn a_crash_while_a_large_inventory_is_learned_announces_nothing() {
+    for is_switched_on in [false, true] {
+        let mut world = world();
+        world.reading = std::time::Duration::from_secs(5);
+        write_resources(&mut world, RESOURCES, 0..30_000);
+        write_resources(&mut world, MORE, 30_000..60_000);
+        if is_switched_on {
+            compare_resource_lists(&mut world, false);
+            world.start().wait(60);
+            compare_resource_lists(&mut world, true);
+            world.reload();
+        } else {
+            world.wait(10).start();
+        }
+        // One round is over, and the next one is not.
+        world.wait(38);
+        world.crash_and_start().expect_no_changes(100);
+    }
 }
 
 #[test]

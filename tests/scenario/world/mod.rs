@@ -1018,14 +1018,6 @@ impl World {
         known.unwrap()
     }
 
-    /// Returns true if a document is archived in a set.
-    pub fn is_archived(&self, name: &str, set: &str) -> bool {
-        let sql = "SELECT 1 FROM document d JOIN member m ON m.document = d.id JOIN document s ON s.id = m.set_id \
-                   WHERE d.uri = ?1 AND d.archived = 1 AND s.uri = ?2";
-        let names = (tree::absolute(name), tree::absolute(set));
-        self.db().exists(sql, names).unwrap()
-    }
-
     /// Returns the findings about entries of lists.
     pub fn entry_findings(&self) -> Vec<Finding> {
         let mut found = self.findings();
