@@ -130,12 +130,18 @@ fn an_acceptance_is_about_one_source() {
             world.write(&name, list("capabilitylist"));
         }
     }
-    world.wait(10).start();
-    for set in sets {
+    let third = "https://example.org/c/capabilitylist.xml";
+    world.write(third, list("capabilitylist")).wait(10).start();
+    let delete_all = |world: &mut World, set: &str| {
         for part in ["a", "b"] {
             world.delete(&format!("{set}/{part}/capabilitylist.xml"));
         }
-    }
+    };
+    delete_all(&mut world, sets[1]);
+    // A suspension is about one source, too.
+    world.delete(third);
+    world.expect(1_000, ["d /c/capabilitylist.xml"]);
+    delete_all(&mut world, sets[0]);
     world.expect_nothing(10_000);
     world.accept_deletions();
     world.expect(10, [DELETED, "d /b/capabilitylist.xml"]);

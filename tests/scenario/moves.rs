@@ -2,7 +2,7 @@
 
 use announce::event::DropCause;
 use announce::finding::Finding;
-use announce::plan::{Mode, Plan};
+use announce::plan::{Mode, Plan, Replaces};
 use resourcesync::uri::Hub;
 use rstest::rstest;
 
@@ -311,14 +311,21 @@ fn a_hub_that_replaces_one_that_lists_still_advertise_is_told_once_they_are_corr
 }
 
 #[test]
-fn a_hub_among_several_that_changed_starts_at_now() {
-    let mut world = World::with_two_sets(two_hubs()).with_down(HUB);
-    world.update("/a/changelist.xml").wait(10);
-    let (third, fourth) = ("https://third.example.net/", "https://fourth.example.net/");
-    let hubs = [(third, Mode::Content), (fourth, Mode::Content)];
-    set_hubs(&mut world.plan, &hubs);
-    world.crash_and_start().expect_at(third, 100, NOTHING);
-    assert_eq!(world.news_at(fourth), NOTHING);
+fn a_hub_among_several_that_changed_starts_at_now_unless_it_replaces_one() {
+    for (replaces, want) in [
+        (Replaces::Automatic, &NOTHING[..]),
+        (Replaces::Nothing, &NOTHING[..]),
+        (Replaces::Hub(Hub::new(HUB)), &["u /a/changelist.xml"]),
+    ] {
+        let mut world = World::with_two_sets(two_hubs()).with_down(HUB);
+        world.update("/a/changelist.xml").wait(10);
+        let (third, fourth) = ("https://third.example.net/", "https://fourth.example.net/");
+        let hubs = [(third, Mode::Content), (fourth, Mode::Content)];
+        set_hubs(&mut world.plan, &hubs);
+        world.plan.hubs[0].replaces = replaces;
+        world.crash_and_start().expect_at(third, 100, want.to_vec());
+        assert_eq!(world.news_at(fourth), NOTHING);
+    }
 }
 
 /// A source of several mounts, each with a set by the same name and without a channel of its own.

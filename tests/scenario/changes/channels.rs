@@ -213,6 +213,11 @@ fn sets_have_change_channels_where_the_configuration_says_so() {
     world.now = crate::changes::time("2026-11-20T12:10:00Z");
     world.crash();
     world.plan.sources[0].change_notifications = true;
+    world.plan.sources[0].unadvertised_channels = false;
+    world.start().expect_no_changes(10);
+    assert_eq!(world.change_sets(), 0);
+    world.crash();
+    world.plan.sources[0].unadvertised_channels = true;
     world.start().expect_no_changes(10);
     world.write_changes(SECOND, &["u a 2026-11-20T12:10:05Z"]);
     world.wait(1);
