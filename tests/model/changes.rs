@@ -1,4 +1,4 @@
-//! Change channels against a plain model: random Change Lists, crashes and answers.
+//! Change channels against a plain model: random Change Lists, crashes and answers (C4, C11, C14, C21, C23).
 //!
 //! Nothing is ever forgotten here, so that each entry is told as often as it stood at most in one version of one list,
 //! less what was learned. Which versions the daemon saw, the model knows only of those that stood for long enough.

@@ -1,4 +1,4 @@
-//! Content of one notification, and the time when it is cut (R16, R18, R19, R20, R21).
+//! Content of one notification, and the time when it is cut (R16, R18, R19, R21).
 
 use std::time::Duration;
 

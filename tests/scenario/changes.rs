@@ -1,5 +1,5 @@
-//! Change channels: what Change Lists gain is told once, in order, in intervals without gap or overlap (C2, C3, C4, C8,
-//! C10, C11, C13, C14, C15, C17, C18, C19, C21, C22, C23, C25).
+//! Change channels: what Change Lists gain is told once, in order, in intervals without gap or overlap (C2, C3, C4,
+//! C10, C13, C14, C15, C17, C18, C19, C25).
 
 #[path = "changes/channels.rs"]
 mod channels;

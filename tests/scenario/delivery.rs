@@ -1,4 +1,4 @@
-//! The changes due to each hub are a difference, not a queue (R22, R23).
+//! Answers that are no acceptance: a denial, and 413 to what cannot be halved (R23).
 
 use announce::event::Fact;
 

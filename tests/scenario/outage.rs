@@ -1,4 +1,4 @@
-//! A hub that is down for five weeks, during thousands of changes that the other hub receives.
+//! A hub that is down for five weeks, during thousands of changes that the other hub receives (R22, R23).
 
 mod library;
 

@@ -1,4 +1,4 @@
-//! Hubs of change channels: each hears the log from its own position on (C20, C21, C22, C23, C24, C26).
+//! Hubs of change channels: each hears the log from its own position on (C20, C21, C22, C24, C26).
 
 use std::time::Duration;
 
