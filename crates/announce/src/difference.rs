@@ -141,7 +141,10 @@ mod tests {
     #[case(ChangeDump, &[Created], &[Updated], &[])]
     #[case(CapabilityList, &[Created], &[Updated], &[Deleted])]
     #[case(SourceDescription, &[Created], &[Updated], &[Deleted])]
+    #[case(ResourceListArchive, &[Created], &[Updated], &[])]
+    #[case(ResourceDumpArchive, &[Created], &[Updated], &[])]
     #[case(ChangeListArchive, &[Created], &[Updated], &[])]
+    #[case(ChangeDumpArchive, &[Created], &[Updated], &[])]
     #[case(ResourceDumpManifest, &[], &[], &[])]
     fn table_2_decides_what_may_be_said(
         #[case] capability: Capability,
