@@ -5,7 +5,7 @@ use announce::plan::MassDeletion;
 use rsnotify::report::documents::DocumentState;
 
 use crate::acceptance::{delete_most, large, write_again};
-use crate::world::{NOTHING, SET_A, World, capability_list, list, plan, told};
+use crate::world::{NOTHING, SET_A, SET_B, World, altered, capability_list, list, plan, told};
 
 fn set_a() -> crate::world::Doc {
     capability_list("/a", &["resourcelist", "changelist"])
@@ -81,6 +81,16 @@ fn a_mass_deletion_is_believed_where_none_is_suspended() {
     world.start().wait(10);
     delete_most(&mut world);
     world.expect(10_000, ["d /a/capabilitylist.xml"]);
+    // All Capability Lists of a mount are suspended, however few they are.
+    let plan = altered(plan(), |plan| {
+        plan.sources[0].mass_deletion = MassDeletion::Never
+    });
+    let mut world = World::with_two_sets(plan);
+    world.delete(SET_A).delete(SET_B);
+    world.expect(
+        1_000,
+        ["d /a/capabilitylist.xml", "d /b/capabilitylist.xml"],
+    );
 }
 
 #[test]
