@@ -72,10 +72,8 @@ impl ChangeListFile {
 
     /// Returns the keys of its entries, and takes those that were kept when it was read as a document.
     pub fn take_keys(&mut self, recent: &RecentKeys) -> Result<ListedChanges, ChangeListFileError> {
-        match recent.take(&self.opened) {
-            Some(listed) => Ok(listed),
-            None => self.keys(),
-        }
+        let kept = recent.take(&self.opened);
+        kept.map_or_else(|| self.keys(), Ok)
     }
 
     /// Returns the keys of its entries.

@@ -26,28 +26,24 @@ use announce::observation::{DocumentPath, Incomplete, Look, NoDocument};
 /// Entries that are kept at most, of 48 bytes each. A list of which none are kept is read again.
 const MAX_KEPT: usize = 1 << 17;
 
-/// Keys of Change Lists that were read with their documents, until they are compared.
+/// Keys of Change Lists that were read with their documents, until they are compared: by version of the file, in the order in
+/// which they were read. There are none before somebody has asked for any: where no channel tells changes of resources, nobody
+/// does.
 #[derive(Debug, Clone, Default)]
-pub struct RecentKeys(Arc<Mutex<RecentLists>>);
+pub struct RecentKeys(Arc<Mutex<Option<RecentLists>>>);
 
-#[derive(Debug, Default)]
-struct RecentLists {
-    /// True once somebody has asked for any: where no channel tells changes of resources, nobody does.
-    is_wanted: bool,
-    /// By version of the file, in the order in which they were read.
-    lists: VecDeque<(FileStatus, ListedChanges)>,
-}
+type RecentLists = VecDeque<(FileStatus, ListedChanges)>;
 
 impl RecentKeys {
     /// Returns true if keys are to be read with the documents from now on.
     pub fn are_wanted(&self) -> bool {
-        self.kept().is_wanted
+        self.kept().is_some()
     }
 
     /// Keeps the keys of a version of a file, and as many of others, the latest first, as there is room for.
     pub fn keep(&self, version: FileStatus, listed: ListedChanges) {
         let mut kept = self.kept();
-        let lists = &mut kept.lists;
+        let lists = kept.get_or_insert_default();
         lists.retain(|(other, _)| other.identity != version.identity);
         lists.push_back((version, listed));
         let mut count: usize = lists.iter().map(|(_, listed)| listed.entries.len()).sum();
@@ -61,12 +57,12 @@ impl RecentKeys {
     /// Takes the keys of a version of a file, if they are kept.
     pub fn take(&self, version: &FileStatus) -> Option<ListedChanges> {
         let mut kept = self.kept();
-        kept.is_wanted = true;
-        let at = kept.lists.iter().position(|(of, _)| of == version)?;
-        kept.lists.remove(at).map(|(_, listed)| listed)
+        let lists = kept.get_or_insert_default();
+        let at = lists.iter().position(|(of, _)| of == version)?;
+        lists.remove(at).map(|(_, listed)| listed)
     }
 
-    fn kept(&self) -> MutexGuard<'_, RecentLists> {
+    fn kept(&self) -> MutexGuard<'_, Option<RecentLists>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
