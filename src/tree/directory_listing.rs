@@ -1,22 +1,23 @@
-//! Listing a directory: its entries are compared with what is known of it.
+//! Listing a directory: its entries are compared with what is known of it. Name by name, the model is updated to the present
+//! state of the file system, whatever the event was.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::{Dir, FileType, Mode, OFlags};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::TreeNotice;
-use crate::tree::directories::{ListingOutcome, TreeEntry, join, push_name};
-use crate::tree::file_status::{self, FileKind};
-use crate::tree::file_system::file_system;
-use crate::tree::model::DirectoryId;
-use crate::tree::mount::unreadable_root;
+use crate::tree::file::CandidateFile;
+use crate::tree::file_status::{self, FileKind, file_system};
+use crate::tree::model::{DirectoryId, FileId, ListingOutcome, TreeEntry, join, push_name};
+use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
+use crate::tree::pending_hints::Hint;
 use crate::tree::work_queue::Depth;
 use announce::candidates::{CandidateGlobs, PublishedPath};
-use announce::observation::{Identity, Incomplete, Stat};
+use announce::observation::{Identity, Stat};
 
 /// A directory that is open to be listed.
 struct OpenDirectory {
@@ -66,7 +67,8 @@ impl Observer<'_> {
         if let Some(above) = circle {
             return self.cut_circle(id, listing.path, above);
         }
-        self.nested.note(id, &self.model);
+        let nested = self.model.nested_at(id);
+        self.mounts[mount].nested.note(id, nested);
         // Watched first, then listed: an entry that is created in between is seen twice, not never.
         self.watch(id, &listing.path, mount);
         let found = match self.names_to_look_at(&listing, below) {
@@ -95,7 +97,7 @@ impl Observer<'_> {
         // Queried only if it differs from the parent's.
         let above = self.model.file_system_above(listing.id, identity.device);
         let file_system = above.unwrap_or_else(|| file_system(&listing.path));
-        let is_mount_point = file_status::is_mount_point(&listing.fd, b"");
+        let is_mount_point = file_status::is_mount_point(&listing.fd, "");
         if let Some(directory) = self.model.directory_mut(listing.id) {
             directory.file_system = file_system;
             directory.is_mount_point = is_mount_point;
@@ -107,14 +109,10 @@ impl Observer<'_> {
     fn names_to_look_at(
         &self,
         listing: &OpenDirectory,
-        below: Vec<u8>,
+        mut below: Vec<u8>,
     ) -> Result<Vec<ListedName>, Errno> {
-        let mut names = NamesToLookAt {
-            candidates: &self.settings.candidates,
-            published: &self.mounts[listing.mount].published,
-            below,
-            found: Vec::new(),
-        };
+        let published = &self.mounts[listing.mount].published;
+        let mut found: Vec<ListedName> = Vec::new();
         for entry in Dir::new(fcntl_dupfd_cloexec(&listing.fd, 0)?)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
@@ -122,13 +120,16 @@ impl Observer<'_> {
                 FileType::Unknown => None,
                 known => Some(FileKind::from(known)),
             };
-            if name != b"." && name != b".." {
-                names.take(name, kind);
+            let candidates = &self.settings.candidates;
+            if !matches!(name, b"." | b"..")
+                && may_matter(candidates, published, &mut below, (name, kind))
+            {
+                found.push((name.into(), kind));
             }
         }
         // Neighbours have neighbouring rows in the state.
-        names.found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(names.found)
+        found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(found)
     }
 
     /// Takes note that a directory can be read. Returns true if it could not be before.
@@ -144,44 +145,6 @@ impl Observer<'_> {
             self.reports.notice(TreeNotice::Readable { directory });
         }
         was_denied
-    }
-
-    /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
-    /// is written in its place from then on is new (R13).
-    pub fn end_denial(&mut self, id: DirectoryId, at: usize) {
-        if self.unreadable.allow(id, at) {
-            self.sweep_soon(at);
-        }
-    }
-
-    /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
-    fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
-        let Some(directory) = self.model.directory_mut(id) else {
-            return;
-        };
-        let at = directory.mount;
-        if directory.parent.is_none() {
-            let reason = unreadable_root(&self.mounts[at].directory, &error.into());
-            return self.lose_mount(at, &reason);
-        }
-        let before = std::mem::replace(&mut directory.state, ListingOutcome::Denied);
-        let reason = file_status::reason(error);
-        let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
-        let remedy = is_forbidden
-            .then(|| remedy(path, AccessFailure::Denied))
-            .flatten();
-        if before != ListingOutcome::Denied {
-            self.reports.notice(TreeNotice::Unreadable {
-                directory: path.to_owned(),
-                reason: remedy.map_or(reason.clone(), |remedy| format!("{reason}: {remedy}")),
-            });
-        }
-        if !self.unreadable.deny(id, at, &reason, remedy) {
-            return;
-        }
-        for file in self.model.files_beneath(id) {
-            self.report_incomplete(file, Incomplete::Denied(reason.clone()));
-        }
     }
 
     /// Updates the model for one name of a listing, and queues its file if that may have changed.
@@ -234,7 +197,7 @@ impl Observer<'_> {
     fn remove_unmet(&mut self, listing: &OpenDirectory, found: &[ListedName]) {
         let directory = self.model.directory(listing.id);
         for name in directory.map_or_else(Vec::new, |it| it.unmet(found)) {
-            match file_status::within(&listing.fd, &name) {
+            match file_status::within(&listing.fd, &*name) {
                 Ok(status) if status.kind == FileKind::Link => {}
                 Ok(status) => self.update_listed(listing, &name, Some(status.kind)),
                 Err(error) if file_status::is_absence(error) => self.remove(listing.id, &name),
@@ -242,36 +205,206 @@ impl Observer<'_> {
             }
         }
     }
-}
 
-/// The names in a directory that may be candidates or lead to some.
-struct NamesToLookAt<'a> {
-    candidates: &'a CandidateGlobs,
-    published: &'a PublishedPath,
-    /// Path of the directory below its mount.
-    below: Vec<u8>,
-    found: Vec<ListedName>,
-}
+    // One name.
 
-impl NamesToLookAt<'_> {
-    /// Takes a name, if it may matter. Links may lead to files and to directories.
-    fn take(&mut self, name: &[u8], kind: Option<FileKind>) {
-        let is_file = !matches!(kind, Some(FileKind::Directory));
-        let may_lead_on = !matches!(kind, Some(FileKind::File | FileKind::Special));
-        let may_be = is_file && self.candidates.may_be(name);
-        if !(may_be || may_lead_on) {
+    /// Checks what a name stands for, because an event said that it changed.
+    pub fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
+        let existing = self.model.entry(id, name);
+        let depth = match existing {
+            _ if hint.renamed || hint.unclear => Depth::Subtree,
+            Some(TreeEntry::File(file)) => return self.hint(file, hint),
+            _ => Depth::Directory,
+        };
+        let Some(path) = self.path_of_name(id, name) else {
             return;
+        };
+        match file_status::within(CWD, &path) {
+            Ok(status) => {
+                let entry = self.update(id, name, status.kind, Some(depth));
+                if let Some(TreeEntry::File(file)) = entry {
+                    self.hint(file, hint);
+                }
+            }
+            Err(error) if file_status::is_absence(error) => self.remove(id, name),
+            // The listing or the read will report the reason.
+            Err(_) => match existing {
+                Some(TreeEntry::File(file)) => self.queue.push_file(file),
+                Some(TreeEntry::Directory(directory)) => {
+                    self.queue.push_directory(directory, depth)
+                }
+                Some(TreeEntry::Dangling | TreeEntry::Refused) | None => {}
+            },
         }
-        let length = self.below.len();
-        push_name(&mut self.below, name);
-        let below = || self.below.clone();
-        if may_be && self.candidates.is_candidate(self.published, &self.below)
-            || may_lead_on && self.candidates.may_enter(self.published, name, below)
-        {
-            self.found.push((name.into(), kind));
-        }
-        self.below.truncate(length);
     }
+
+    pub fn path_of(&self, id: DirectoryId) -> Option<PathBuf> {
+        let mount = &self.mounts[self.model.mount_of(id)?];
+        Some(join(&mount.directory, &self.model.below(id)))
+    }
+
+    /// Returns the path of a name in a directory.
+    pub fn path_of_name(&self, id: DirectoryId, name: &[u8]) -> Option<PathBuf> {
+        Some(join(&self.path_of(id)?, name))
+    }
+
+    /// Returns true if a directory that was listed is not there any more, or another one is.
+    pub fn is_replaced(&self, id: DirectoryId) -> bool {
+        let directory = self.model.directory(id);
+        let identity = directory.and_then(|directory| directory.identity);
+        let listed = identity.zip(self.path_of(id));
+        listed.is_some_and(|(identity, path)| !file_status::is_at(&path, identity))
+    }
+
+    /// Takes note that a name stands for something of this kind. A directory is listed again as `depth` says, or
+    /// entirely if it is new.
+    pub fn update(
+        &mut self,
+        id: DirectoryId,
+        name: &[u8],
+        kind: FileKind,
+        depth: Option<Depth>,
+    ) -> Option<TreeEntry> {
+        match kind {
+            FileKind::Directory => self.update_directory(id, name, depth),
+            FileKind::File | FileKind::Special => {
+                let file = self.update_file(id, name)?;
+                self.forget_target(file);
+                Some(TreeEntry::File(file))
+            }
+            FileKind::Link => self.update_link(id, name, depth),
+        }
+    }
+
+    pub fn update_directory(
+        &mut self,
+        id: DirectoryId,
+        name: &[u8],
+        depth: Option<Depth>,
+    ) -> Option<TreeEntry> {
+        let at = self.model.mount_of(id)?;
+        let below = || self.model.below_name(id, name);
+        let published = &self.mounts[at].published;
+        if !self.settings.candidates.may_enter(published, name, below) {
+            self.remove(id, name);
+            return None;
+        }
+        let (child, depth) = match self.model.entry(id, name) {
+            Some(TreeEntry::Directory(child)) => (child, depth),
+            existing => {
+                if existing.is_some() {
+                    self.remove(id, name);
+                }
+                let child = self.model.add_below(id, name)?;
+                let is_behind_link = self.model.directory(child)?.is_behind_link;
+                self.mounts[at].linked += usize::from(is_behind_link);
+                (child, depth.max(Some(Depth::Subtree)))
+            }
+        };
+        if let Some(directory) = self.model.directory_mut(child) {
+            directory.is_link = false;
+            let link = (id, Arc::clone(&directory.name));
+            self.model.links.remove(&link);
+        }
+        match (depth, &mut self.mounts[at].sweep) {
+            (Some(Depth::Sweep), Some(sweep)) => sweep.directories.push_back(child),
+            (Some(depth), _) => self.queue.push_directory(child, depth.min(Depth::Subtree)),
+            (None, _) => {}
+        }
+        Some(TreeEntry::Directory(child))
+    }
+
+    /// Returns the file of this name, if it is a candidate; new ones are adopted.
+    pub fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
+        let existing = self.model.entry(id, name);
+        if let Some(TreeEntry::File(file)) = existing {
+            return Some(file);
+        }
+        if existing.is_some() {
+            self.remove(id, name);
+        }
+        let candidates = &self.settings.candidates;
+        let mount = &mut self.mounts[self.model.mount_of(id)?];
+        let below = self.model.below_name(id, name);
+        if !(candidates.may_be(name) && candidates.is_candidate(&mount.published, &below)) {
+            return None;
+        }
+        let file = self.model.add_file(id, name);
+        // A file that was reported as unreachable is reported again.
+        if let Some(UnmetFile::Read(last_read)) = mount.unmet.remove(&*below) {
+            self.model.file_mut(file)?.adopt(last_read);
+        }
+        Some(file)
+    }
+
+    /// Takes note that a name is gone, with all beneath it.
+    pub fn remove(&mut self, id: DirectoryId, name: &[u8]) {
+        match self.model.entry(id, name) {
+            None => {}
+            Some(TreeEntry::File(file)) => self.remove_file(file),
+            Some(TreeEntry::Directory(top)) => {
+                for id in self.model.beneath(top).into_iter().rev() {
+                    let files = self.model.files_in(id);
+                    files.into_iter().for_each(|file| self.remove_file(file));
+                    self.remove_directory(id);
+                }
+            }
+            Some(TreeEntry::Dangling | TreeEntry::Refused) => self.model.remove_entry(id, name),
+        }
+        self.model.links.remove(&(id, name.into()));
+    }
+
+    // The numbers of what is gone may be used again: no part refers to them from here on, but for the queues of sweeps, which
+    // are looked up again.
+
+    fn remove_file(&mut self, id: FileId) {
+        let Some((at, below)) = self.model.place_of(id) else {
+            return;
+        };
+        self.forget_target(id);
+        self.silent.remove(&id);
+        self.queue.forget_file(id);
+        let removed = self.model.remove_file(id);
+        if let Some(file) = removed.filter(CandidateFile::is_reported_or_requested) {
+            let path = self.mounts[at].path(&below);
+            let unmet = file.last_read.map_or(UnmetFile::Unread, UnmetFile::Read);
+            self.reports.observe_missing(path, unmet);
+        }
+    }
+
+    /// Removes a directory, after all beneath it.
+    fn remove_directory(&mut self, id: DirectoryId) {
+        self.unwatch(id);
+        self.queue.forget_directory(id);
+        if let Some(directory) = self.model.remove_directory(id) {
+            let mount = &mut self.mounts[directory.mount];
+            mount.linked -= usize::from(directory.is_behind_link);
+            mount.nested.note(id, None);
+            self.end_denial(id, directory.mount);
+        }
+    }
+}
+
+/// Returns true if a name in the directory at `below` may be a candidate or lead to some. Links may lead to files and to
+/// directories.
+fn may_matter(
+    candidates: &CandidateGlobs,
+    published: &PublishedPath,
+    below: &mut Vec<u8>,
+    (name, kind): (&[u8], Option<FileKind>),
+) -> bool {
+    let is_file = !matches!(kind, Some(FileKind::Directory));
+    let may_lead_on = !matches!(kind, Some(FileKind::File | FileKind::Special));
+    let may_be = is_file && candidates.may_be(name);
+    if !(may_be || may_lead_on) {
+        return false;
+    }
+    let length = below.len();
+    push_name(below, name);
+    let may_matter = may_be && candidates.is_candidate(published, below)
+        || may_lead_on && candidates.may_enter(published, name, || below.clone());
+    below.truncate(length);
+    may_matter
 }
 
 /// A name in a directory, and its kind if the directory itself states it.
@@ -290,25 +423,71 @@ fn open(path: &Path, follow: bool) -> Result<(OwnedFd, Identity), Errno> {
 
 #[cfg(test)]
 mod tests {
-    use crate::tree::directory_listing::NamesToLookAt;
+    use std::cell::RefCell;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use crate::tree::directory_listing::may_matter;
     use crate::tree::file_status::FileKind;
+    use crate::tree::model::TreeEntry;
+    use crate::tree::tests::observer;
     use announce::candidates::{CandidateGlobs, PublishedPath};
+
+    #[test]
+    fn all_beneath_a_name_goes_with_it() {
+        let (place, reports) = (tempfile::tempdir().unwrap(), RefCell::default());
+        fs::create_dir_all(place.path().join("a/b")).unwrap();
+        for name in ["a/b/x.xml", "a/z.xml", "y.xml"] {
+            fs::write(place.path().join(name), "").unwrap();
+        }
+        symlink("nowhere", place.path().join("a/b/link")).unwrap();
+        let mut observer = observer(place.path(), &reports);
+        while observer.continue_sweep() {}
+        let root = observer.mounts[0].root;
+        let entry = |name: &[u8]| observer.model.entry(root, name);
+        let kept = entry(b"y.xml").and_then(TreeEntry::file).unwrap();
+        let gone = observer
+            .model
+            .beneath(entry(b"a").unwrap().directory().unwrap());
+        let files = gone.iter().flat_map(|id| observer.model.files_in(*id));
+        let files = Vec::from_iter(files);
+        for file in &files {
+            observer.model.file_mut(*file).unwrap().request();
+        }
+        assert_eq!(
+            (gone.len(), files.len(), observer.model.links.len()),
+            (2, 2, 1)
+        );
+        observer.remove(root, b"a");
+        let missing = observer.reports.missing.keys().map(|path| &*path.below);
+        let mut missing = Vec::from_iter(missing);
+        missing.sort_unstable();
+        assert_eq!(missing, [b"a/b/x.xml".as_slice(), b"a/z.xml"]);
+        assert!(
+            files
+                .iter()
+                .all(|file| observer.model.file(*file).is_none())
+        );
+        assert!(
+            gone.iter()
+                .all(|id| observer.model.directory(*id).is_none())
+        );
+        assert!(observer.model.links.is_empty());
+        let left = &observer.model.directory(root).unwrap().entries;
+        assert!(left.values().eq([&TreeEntry::File(kept)]));
+    }
 
     #[test]
     fn only_candidates_and_what_may_lead_to_some_are_looked_at() {
         let globs = (vec!["**/*.xml".into()], vec!["old/**".into()]);
         let candidates = CandidateGlobs::new(globs.0, globs.1).unwrap();
         let published = PublishedPath::default();
-        let is_taken = |below: &str, name: &str, kind| {
-            let mut names = NamesToLookAt {
-                candidates: &candidates,
-                published: &published,
-                below: below.into(),
-                found: Vec::new(),
-            };
-            names.take(name.as_bytes(), kind);
-            assert_eq!(names.below, below.as_bytes());
-            !names.found.is_empty()
+        let is_taken = |directory: &str, name: &str, kind| {
+            let mut below = directory.into();
+            let entry = (name.as_bytes(), kind);
+            let is_taken = may_matter(&candidates, &published, &mut below, entry);
+            assert_eq!(below, directory.as_bytes());
+            is_taken
         };
         use FileKind::{Directory, File, Link, Special};
         for (below, name, kind, want) in [

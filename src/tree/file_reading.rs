@@ -1,23 +1,20 @@
 //! Reading files: decides whether a file may be read now, reads several at once, and reports their contents (R3, R4).
 
 use std::num::NonZero;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-use rustix::fs::CWD;
-
-use crate::tree::directories::join;
 use crate::tree::file::{CandidateFile, is_racy};
 use crate::tree::file_status::{self, FileKind, FileStatus};
-use crate::tree::model::FileId;
+use crate::tree::model::{FileId, join};
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::RecentKeys;
 use crate::tree::read_file::read;
 use announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
+use jiff::Timestamp;
+use rustix::fs::CWD;
 
 /// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all
 /// are read.
@@ -91,7 +88,7 @@ impl Observer<'_> {
         let found = if is_link {
             file_status::follow(&path)
         } else {
-            file_status::not_follow(&path)
+            file_status::within(CWD, &path)
         };
         let status = match found {
             Ok(status) if status.kind == FileKind::File => status,
@@ -108,7 +105,7 @@ impl Observer<'_> {
                 return None;
             }
         };
-        let is_mounted = || file_status::is_mount_point(CWD, path.as_os_str().as_bytes());
+        let is_mounted = || file_status::is_mount_point(CWD, &path);
         self.note_silent(id, status.has_other_names || is_mounted());
         let can_wait = self.can_wait(id, mount, &status.stat, is_in_sweep);
         (!can_wait).then_some(FileReadJob {

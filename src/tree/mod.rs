@@ -5,24 +5,20 @@
 //! stay bytes below a mount here, and what is announced is decided elsewhere.
 //!
 //! The `observer` is the thread that joins the parts: it takes hints, works through the `work_queue` and the sweeps of the
-//! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: its `directories`, and
-//! each candidate `file`), `links`, each `mount` with its `sweep`, the `watches` of a backend, `inotify` or
-//! `notify`, with their `pending_hints`, `unreadable_directories`, `nested_directories`, and the `work_queue`.
+//! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: directories, links, and
+//! each candidate `file`), each `mount` with its `sweep`, `unreadable_directories` and `nested_directories`, the `watches`
+//! of a backend, `inotify` or `notify`, with their `pending_hints`, and the `work_queue`.
 //!
-//! Its work is in several files: the model is brought up to date, name by name (`entries`), with links (`links`) and
-//! whole directories (`directory_listing`); `file_reading` decides whether a file is read, and reports its content,
-//! `directory_watching` what is watched. `read_file` looks at one file, once. `change_list` reads the
-//! entries of a Change List again, of which `read_file` keeps the keys that were read last.
+//! Its work is in several files: the model is brought up to date, name by name (`directory_listing`), with links (`links`);
+//! `file_reading` decides whether a file is read, and reports its content, `watches` what is watched. `read_file` looks at
+//! one file, once. `change_list` reads the entries of a Change List again, of which `read_file` keeps the keys that were
+//! read last.
 
 pub mod change_list;
-mod directories;
 mod directory_listing;
-mod directory_watching;
-mod entries;
 mod file;
 mod file_reading;
 mod file_status;
-mod file_system;
 #[cfg(target_os = "linux")]
 mod inotify;
 mod links;
@@ -53,9 +49,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::report::figures;
-use crate::tree::directories::join;
 use crate::tree::file::LastRead;
-use crate::tree::file_system::FileSystemTraits;
+use crate::tree::file_status::FileSystemTraits;
+use crate::tree::model::join;
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::{PendingBatch, PendingHints};
@@ -116,7 +112,7 @@ impl KnownFiles {
     pub fn add(&mut self, path: DocumentPath, stat: &Stat, read_at: Timestamp) {
         let last_read = LastRead::new(stat, read_at);
         let in_mount = self.0.entry(path.mount).or_default();
-        in_mount.insert(path.below, UnmetFile::new(Some(last_read)));
+        in_mount.insert(path.below, UnmetFile::Read(last_read));
     }
 }
 
@@ -316,12 +312,16 @@ pub fn file_path(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::ops::ControlFlow;
     use std::path::Path;
     use std::time::Duration;
 
     use resourcesync::uri::Uri;
 
-    use crate::tree::{RecentKeys, TreeSettings, WatchMode};
+    use crate::tree::observer::Observer;
+    use crate::tree::watches::Watches;
+    use crate::tree::{KnownFiles, RecentKeys, TreeReport, TreeSettings, WatchMode};
     use announce::candidates::CandidateGlobs;
     use announce::observation::MountId;
     use announce::plan::MountPlan;
@@ -344,5 +344,18 @@ mod tests {
             open_writer: Duration::ZERO,
             recent_keys: RecentKeys::default(),
         }
+    }
+
+    /// An observer that begins to sweep a tree.
+    pub fn observer<'a>(root: &Path, reports: &'a RefCell<Vec<TreeReport>>) -> Observer<'a> {
+        let known = KnownFiles::default();
+        let mut observer = Observer::new(settings(root), known, Watches::none(), move |report| {
+            reports.borrow_mut().push(report);
+            ControlFlow::Continue(())
+        });
+        // As if nothing was written since the mount was found.
+        observer.is_one_shot = true;
+        observer.check_mounts();
+        observer
     }
 }

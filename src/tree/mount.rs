@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
+use std::mem::{self, Discriminant};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +12,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::file::LastRead;
-use crate::tree::file_status::{self, FileKind};
-use crate::tree::file_system::{FileSystemTraits, file_system};
+use crate::tree::file_status::{self, FileKind, FileSystemTraits, file_system};
 use crate::tree::model::DirectoryId;
+use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Sweep;
+use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::watches::{NameWatch, WatchedName};
 use crate::tree::{TreeNotice, TreeReport, TreeSettings};
 use announce::candidates::PublishedPath;
@@ -53,6 +55,12 @@ pub struct TreeMount {
     pub unmet: HashMap<Arc<[u8]>, UnmetFile>,
     /// Paths to report on that a sweep may still meet.
     pub requested: HashSet<DocumentPath>,
+    pub unreadable: UnreadableDirectories,
+    pub nested: NestedDirectories,
+    /// Number of directories that were reached through links.
+    pub linked: usize,
+    /// Kinds of refusals of links that were reported.
+    pub refusals: HashSet<Discriminant<TreeNotice>>,
 }
 
 /// The root of a mount while it is there.
@@ -76,19 +84,12 @@ pub struct RootAbsence {
 
 /// A file that was there before and that no sweep has met.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct UnmetFile {
-    pub last_read: Option<LastRead>,
-    /// True if it was reported as unreachable.
-    pub is_reported_denied: bool,
-}
-
-impl UnmetFile {
-    pub fn new(last_read: Option<LastRead>) -> UnmetFile {
-        UnmetFile {
-            last_read,
-            is_reported_denied: false,
-        }
-    }
+pub enum UnmetFile {
+    Read(LastRead),
+    #[default]
+    Unread,
+    /// It was reported as unreachable: once it can be reached, it is reported again.
+    Unreachable,
 }
 
 impl TreeMount {
@@ -112,6 +113,10 @@ impl TreeMount {
             next_sweep: Instant::now(),
             unmet,
             requested: HashSet::new(),
+            unreadable: UnreadableDirectories::default(),
+            nested: NestedDirectories::default(),
+            linked: 0,
+            refusals: HashSet::new(),
         }
     }
 
@@ -194,45 +199,22 @@ impl TreeMount {
 
     /// Takes note that a directory could not be watched. Returns true if it is the first one in this sweep.
     pub fn lack_watch(&mut self) -> bool {
-        !std::mem::replace(&mut self.has_unwatched, true)
+        !mem::replace(&mut self.has_unwatched, true)
     }
 
     /// Takes note that a directory must be polled, and so all of it. Returns true if it was not polled before.
     pub fn poll(&mut self) -> bool {
         self.has_unwatched = true;
-        !std::mem::replace(&mut self.is_polled, true)
+        !mem::replace(&mut self.is_polled, true)
     }
 
     /// Sweeps it, or does so from the beginning if it is being swept.
     pub fn begin_sweep(&mut self) {
         if self.found.is_some() {
             self.has_unwatched = false;
-            self.sweep = Some(Sweep::begin(self.root, self.sweep.take()));
+            let sweep = self.sweep.get_or_insert_with(Sweep::new);
+            sweep.begin(self.root);
         }
-    }
-
-    /// Takes the files that a sweep did not meet and that something is to be reported of: those that are missing, and those
-    /// that are unreachable, each of these once, with the reason. `unseen` has the reasons why nothing can be known beneath
-    /// some paths: what lies there stays unmet.
-    pub fn take_unmet(
-        &mut self,
-        unseen: &HashMap<Vec<u8>, &'static str>,
-    ) -> Vec<(DocumentPath, Result<UnmetFile, &'static str>)> {
-        let mut taken = Vec::new();
-        for (below, mut file) in std::mem::take(&mut self.unmet) {
-            let ends = (0..below.len()).filter(|&end| below[end] == b'/');
-            let reason = ends.filter_map(|end| unseen.get(&below[..end])).next();
-            let path = self.path(&below);
-            let Some(reason) = reason else {
-                taken.push((path, Ok(file)));
-                continue;
-            };
-            if !std::mem::replace(&mut file.is_reported_denied, true) {
-                taken.push((path, Err(*reason)));
-            }
-            self.unmet.insert(below, file);
-        }
-        taken
     }
 
     pub fn path(&self, below: &[u8]) -> DocumentPath {
@@ -273,7 +255,7 @@ impl Observer<'_> {
         // Watched to notice at once when another takes its place.
         let (mount, named) = (&mut self.mounts[at], WatchedName::Mount(at));
         let watch = self.watches.add_name(&mount.directory, named);
-        let before = std::mem::replace(&mut mount.parent_watch, watch);
+        let before = mem::replace(&mut mount.parent_watch, watch);
         if let Some(before) = before.filter(|before| Some(before) != mount.parent_watch.as_ref()) {
             self.watches.remove_name(&before, named);
         }
@@ -301,7 +283,7 @@ impl Observer<'_> {
             return;
         }
         let mount = &mut self.mounts[at];
-        let requested = std::mem::take(&mut mount.requested);
+        let requested = mem::take(&mut mount.requested);
         let mount = mount.id;
         self.send(TreeReport::Event(Event::MountLost { mount, reason }));
         for path in requested {
@@ -319,7 +301,7 @@ impl Observer<'_> {
         self.end_sweep(at, false);
         for id in self.model.beneath(self.mounts[at].root) {
             self.unwatch(id);
-            self.unreadable.allow(id, at);
+            self.mounts[at].unreadable.allow(id);
         }
         true
     }
@@ -362,25 +344,22 @@ pub fn unreadable_root(root: &Path, error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashMap};
+    use std::collections::HashMap;
     use std::time::{Duration, Instant};
 
     use jiff::{SignedDuration, Timestamp};
 
     use crate::tree::TreeSettings;
-    use crate::tree::file_system::FileSystemTraits;
+    use crate::tree::file_status::FileSystemTraits;
     use crate::tree::model::Model;
-    use crate::tree::mount::{SWAPPED_WITHIN, TICK, TreeMount, UnmetFile};
+    use crate::tree::mount::{SWAPPED_WITHIN, TICK, TreeMount};
     use crate::tree::tests::settings;
     use announce::observation::{Identity, Stat};
 
-    fn mount(unmet: &[&str]) -> TreeMount {
+    fn mount() -> TreeMount {
         let plan = &settings("/srv".as_ref()).mounts[0];
         let root = Model::default().add_root(0);
-        let unmet = unmet
-            .iter()
-            .map(|it| (it.as_bytes().into(), UnmetFile::default()));
-        TreeMount::new(plan, root, unmet.collect())
+        TreeMount::new(plan, root, HashMap::new())
     }
 
     fn find(mount: &mut TreeMount, found: Timestamp, is_local: bool) {
@@ -400,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_loss_is_reported_once_for_each_reason() {
-        let (mut mount, now) = (mount(&[]), Instant::now());
+        let (mut mount, now) = (mount(), Instant::now());
         for (reason, is_news) in [("gone", true), ("gone", false), ("denied", true)] {
             assert_eq!(mount.lose(reason, false, now), is_news);
         }
@@ -410,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_root_that_was_just_there_may_be_replaced_before_its_loss_is_reported() {
-        let mut mount = mount(&[]);
+        let mut mount = mount();
         find(&mut mount, Timestamp::now(), true);
         mount.found = None;
         let now = Instant::now();
@@ -429,7 +408,7 @@ mod tests {
             changed: found + later,
             inode: 1,
         };
-        let mut mount = mount(&[]);
+        let mut mount = mount();
         assert!(!mount.is_changed_since_mount_found(&stat(TICK * 2)));
         find(&mut mount, found, true);
         assert!(mount.is_changed_since_mount_found(&stat(TICK * 2)));
@@ -445,7 +424,7 @@ mod tests {
             poll_interval: minute,
             ..settings("/srv".as_ref())
         };
-        let mut mount = mount(&[]);
+        let mut mount = mount();
         find(&mut mount, Timestamp::now(), true);
         mount.is_polled = false;
         let ends = |mount: &mut TreeMount, gives_hints| {
@@ -468,23 +447,5 @@ mod tests {
         assert!(!ends(&mut mount, true));
         mount.sweep_by(Instant::now());
         assert!(mount.is_sweep_due(Instant::now()));
-    }
-
-    #[test]
-    fn an_unmet_file_is_missing_unless_nothing_can_be_known_about_it() {
-        let mut mount = mount(&["a.xml", "shut/b.xml", "shutter/c.xml"]);
-        let unseen = HashMap::from([(b"shut".to_vec(), "its directory cannot be read")]);
-        let taken = mount.take_unmet(&unseen).into_iter();
-        let taken = taken.map(|(path, it)| (path.below.to_vec(), it.err()));
-        let want = [
-            (b"a.xml".to_vec(), None),
-            (b"shut/b.xml".to_vec(), Some("its directory cannot be read")),
-            (b"shutter/c.xml".to_vec(), None),
-        ];
-        assert_eq!(BTreeMap::from_iter(taken), BTreeMap::from(want));
-        // It is reported once, and missing as soon as its directory can be read without it.
-        assert!(mount.take_unmet(&unseen).is_empty());
-        let missing = mount.take_unmet(&HashMap::new());
-        assert!(matches!(&missing[..], [(path, Ok(_))] if &*path.below == b"shut/b.xml"));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, File};
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,110 +11,52 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::tree::TreeReport;
-use crate::tree::directories::join;
-use crate::tree::file_status;
-use crate::tree::model::{DirectoryId, Model};
+use crate::tree::model::DirectoryId;
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
 use announce::event::Event;
-use announce::observation::{Identity, MountId, NestedFileSystem};
+use announce::observation::{MountId, NestedFileSystem};
 
-const TABLE: &str = "/proc/self/mountinfo";
+/// The kernel's table of mounts: it tells when something was mounted or unmounted, of which no event tells in a tree, and
+/// where. There is none without `/proc`, as on systems other than Linux: there, sweeps find what was mounted.
+pub const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
 /// Delay of the sweep after a file system came or went, so that several cause one sweep.
 const SWEEP_DELAY: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
-pub struct NestedMountPoints {
-    directories: BTreeMap<DirectoryId, Nested>,
-    /// Positions of mounts of which the last report may be outdated, and whether one is to be sent even if it is the same.
-    outdated: BTreeMap<usize, bool>,
-    /// The last reports, by the position of their mount.
-    reported: BTreeMap<usize, Vec<NestedFileSystem>>,
-    /// The kernel's table of mounts: it tells when something was mounted or unmounted, of which no event tells in a tree,
-    /// and where. There is none without `/proc`, as on systems other than Linux: there, sweeps find what was mounted.
-    mount_table: Option<File>,
+/// The directories of a mount where another file system begins.
+#[derive(Debug, Default)]
+pub struct NestedDirectories {
+    known: BTreeMap<DirectoryId, NestedFileSystem>,
+    /// True if the last report may be outdated.
+    is_outdated: bool,
+    /// True if the next report ends the first sweep of the mount: it is sent even if it is the same.
+    pub ends_sweep: bool,
+    reported: Vec<NestedFileSystem>,
 }
 
-/// A directory where another file system begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Nested {
-    /// Position of its mount.
-    mount: usize,
-    identity: Identity,
-    is_link: bool,
-}
-
-impl NestedMountPoints {
-    pub fn new() -> NestedMountPoints {
-        NestedMountPoints {
-            directories: BTreeMap::new(),
-            outdated: BTreeMap::new(),
-            reported: BTreeMap::new(),
-            mount_table: File::open(TABLE).ok(),
-        }
-    }
-
-    /// Takes note of whether another file system begins at a directory that is about to be listed.
-    pub fn note(&mut self, id: DirectoryId, model: &Model) {
-        let Some(directory) = model.directory(id) else {
-            return;
+impl NestedDirectories {
+    /// Takes note of the file system that begins at a directory. There is none where the directory is gone, or lies in the
+    /// file system of the one above it.
+    pub fn note(&mut self, id: DirectoryId, begins: Option<NestedFileSystem>) {
+        let before = match &begins {
+            Some(nested) => self.known.insert(id, nested.clone()),
+            None => self.known.remove(&id),
         };
-        let parent = directory.parent.and_then(|id| model.directory(id));
-        let (Some(parent), Some(identity)) = (parent, directory.identity) else {
-            return;
-        };
-        let above = parent.identity;
-        let is_other = above.is_some_and(|it| it.device != identity.device);
-        if !is_other && !directory.is_mount_point {
-            return self.remove(id);
-        }
-        let nested = Nested {
-            mount: directory.mount,
-            identity,
-            is_link: directory.is_link,
-        };
-        if self.directories.insert(id, nested) != Some(nested) {
-            self.outdated.entry(nested.mount).or_default();
-        }
+        self.is_outdated |= before != begins;
     }
 
-    /// Takes note that a directory is gone, or lies in the file system of the one above it.
-    pub fn remove(&mut self, id: DirectoryId) {
-        if let Some(nested) = self.directories.remove(&id) {
-            self.outdated.entry(nested.mount).or_default();
+    /// Takes what is to be reported, and whether the first sweep ends with it. Before that end, nobody knows all.
+    fn take_report(&mut self, was_swept: bool) -> Option<(Vec<NestedFileSystem>, bool)> {
+        let ends_sweep = mem::take(&mut self.ends_sweep);
+        if !ends_sweep && !(was_swept && self.is_outdated) {
+            return None;
         }
-    }
-
-    /// Has all of a mount reported, even if there are none.
-    pub fn announce(&mut self, mount: usize) {
-        self.outdated.insert(mount, true);
-    }
-
-    /// Takes the position of a mount of which the last report is outdated, with the file systems below its root, and whether
-    /// its first sweep ends with the report. While it is swept for the first time, nobody knows all.
-    fn pop_report(
-        &mut self,
-        model: &Model,
-        was_swept: impl Fn(usize) -> bool,
-    ) -> Option<(usize, Vec<NestedFileSystem>, bool)> {
-        let is_due = |mount: &usize, ends_sweep: &mut bool| *ends_sweep || was_swept(*mount);
-        while let Some((mount, ends_sweep)) = self.outdated.extract_if(.., is_due).next() {
-            let of_mount = self.directories.iter();
-            let of_mount = of_mount.filter(|(_, nested)| nested.mount == mount);
-            let found = of_mount.map(|(id, nested)| NestedFileSystem {
-                below: model.below(*id).into(),
-                device: nested.identity.device,
-                is_link: nested.is_link,
-            });
-            let mut found: Vec<NestedFileSystem> = found.collect();
-            found.sort_by(|one, other| one.below.cmp(&other.below));
-            let before = self.reported.insert(mount, found.clone());
-            if ends_sweep || before.unwrap_or_default() != found {
-                return Some((mount, found, ends_sweep));
-            }
-        }
-        None
+        self.is_outdated = false;
+        let mut found: Vec<NestedFileSystem> = self.known.values().cloned().collect();
+        found.sort_by(|one, other| one.below.cmp(&other.below));
+        let before = mem::replace(&mut self.reported, found.clone());
+        (ends_sweep || before != found).then_some((found, ends_sweep))
     }
 }
 
@@ -121,7 +64,8 @@ impl Observer<'_> {
     /// Rechecks the file systems above what seems to be missing: one may be gone although its directory was not listed
     /// since.
     pub fn recheck_nested(&mut self) {
-        if self.nested.directories.is_empty() {
+        let mut mounts = self.mounts.iter();
+        if mounts.all(|mount| mount.nested.known.is_empty()) {
             return;
         }
         let mut above: HashSet<(MountId, &[u8])> = HashSet::new();
@@ -129,42 +73,31 @@ impl Observer<'_> {
             let ends = (0..path.below.len()).filter(|&end| path.below[end] == b'/');
             above.extend(ends.map(|end| (path.mount, &path.below[..end])));
         }
-        if above.is_empty() {
-            return;
-        }
-        let is_gone = |id: DirectoryId, nested: &Nested| {
-            let mount = &self.mounts[nested.mount];
-            let below = self.model.below(id);
-            above.contains(&(mount.id, &*below))
-                && !file_status::is_at(&join(&mount.directory, &below), nested.identity)
-        };
-        let nested = self.nested.directories.iter();
-        let gone = nested.filter(|(id, nested)| is_gone(**id, nested));
-        let gone: Vec<DirectoryId> = gone.map(|(id, _)| *id).collect();
-        for id in gone {
-            self.nested.remove(id);
+        let nested = self.mounts.iter().enumerate().flat_map(|(at, mount)| {
+            let nested = mount.nested.known.iter();
+            nested.map(move |(id, nested)| (at, *id, (mount.id, &*nested.below)))
+        });
+        let gone = nested.filter(|(_, id, place)| above.contains(place) && self.is_replaced(*id));
+        let gone: Vec<_> = gone.map(|(at, id, _)| (at, id)).collect();
+        for (at, id) in gone {
+            self.mounts[at].nested.note(id, None);
             self.queue.push_directory(id, Depth::Subtree);
         }
     }
 
     /// Lists each directory again that something was mounted at or unmounted from: no event tells of that.
     pub fn recheck_mount_table(&mut self) {
-        let Some(table) = self.nested.mount_table.as_ref().and_then(read_if_changed) else {
+        let Some(table) = self.mount_table.as_ref().and_then(read_if_changed) else {
             return;
         };
-        let mut points: BTreeSet<DirectoryId> = self.nested.directories.keys().copied().collect();
-        for mount in &self.mounts {
+        let mut points = BTreeSet::new();
+        for mount in self.mounts.iter().filter(|mount| mount.found.is_some()) {
             let below = points_below(&table, &mount.directory);
-            let found = below.iter().filter_map(|it| self.model.at(mount.root, it));
-            points.extend(found);
+            points.extend(below.iter().filter_map(|it| self.model.at(mount.root, it)));
+            points.extend(mount.nested.known.keys());
         }
         for id in points {
-            if let Some(directory) = self.model.directory(id)
-                && let Some(identity) = directory.identity
-                && let mount = &self.mounts[directory.mount]
-                && mount.found.is_some()
-                && !file_status::is_at(&join(&mount.directory, &self.model.below(id)), identity)
-            {
+            if self.is_replaced(id) {
                 self.queue.push_directory(id, Depth::Subtree);
             }
         }
@@ -172,20 +105,20 @@ impl Observer<'_> {
 
     /// Reports the file systems below each root, where the last report is outdated.
     pub fn report_nested(&mut self) {
-        let (nested, model, mounts) = (&mut self.nested, &self.model, &mut self.mounts);
-        while let Some((at, found, ends_sweep)) =
-            nested.pop_report(model, |at| mounts[at].was_swept())
-        {
+        for mount in &mut self.mounts {
+            let Some((file_systems, ends_sweep)) = mount.nested.take_report(mount.was_swept())
+            else {
+                continue;
+            };
             if !ends_sweep {
                 // Missing files are judged once everything was looked at.
-                mounts[at].sweep_by(Instant::now() + SWEEP_DELAY);
+                mount.sweep_by(Instant::now() + SWEEP_DELAY);
             }
-            let (mount, file_systems) = (mounts[at].id, found);
-            let event = Event::Nested {
+            let mount = mount.id;
+            self.reports.send(TreeReport::Event(Event::Nested {
                 mount,
                 file_systems,
-            };
-            self.reports.send(TreeReport::Event(event));
+            }));
         }
     }
 }
@@ -194,7 +127,7 @@ impl Observer<'_> {
 fn read_if_changed(table: &File) -> Option<Vec<u8>> {
     let mut polled = [PollFd::new(table, PollFlags::PRI)];
     let changed = poll(&mut polled, Some(&Timespec::default())).ok()?;
-    (changed > 0).then(|| fs::read(TABLE).unwrap_or_default())
+    (changed > 0).then(|| fs::read(MOUNT_TABLE).unwrap_or_default())
 }
 
 /// Returns the paths from a directory to the mount points below it.
@@ -232,7 +165,7 @@ fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use crate::tree::model::{DirectoryId, Model};
-    use crate::tree::nested_directories::{NestedMountPoints, mount_point};
+    use crate::tree::nested_directories::{NestedDirectories, mount_point};
     use announce::observation::{Identity, NestedFileSystem};
 
     /// A root and a directory in it, on these devices.
@@ -264,36 +197,33 @@ mod tests {
         ] {
             let (mut model, id) = tree(1, device);
             model.directory_mut(id).unwrap().is_mount_point = is_mount_point;
-            let mut nested = NestedMountPoints::new();
-            nested.note(id, &model);
-            nested.announce(0);
-            assert_eq!(nested.pop_report(&model, |_| true), Some((0, want, true)));
+            assert_eq!(Vec::from_iter(model.nested_at(id)), want);
         }
     }
 
     #[test]
     fn nothing_is_reported_before_the_end_of_the_first_sweep() {
         let (model, id) = tree(1, 2);
-        let mut nested = NestedMountPoints::new();
-        nested.note(id, &model);
-        assert_eq!(nested.pop_report(&model, |_| false), None);
-        nested.announce(0);
-        let want = Some((0, vec![inner(2)], true));
-        assert_eq!(nested.pop_report(&model, |_| false), want);
+        let mut nested = NestedDirectories::default();
+        nested.note(id, model.nested_at(id));
+        assert_eq!(nested.take_report(false), None);
+        nested.ends_sweep = true;
+        assert_eq!(nested.take_report(false), Some((vec![inner(2)], true)));
+        nested.ends_sweep = true;
+        assert_eq!(nested.take_report(true), Some((vec![inner(2)], true)));
     }
 
     #[test]
     fn a_report_is_sent_again_only_if_it_differs() {
         let (model, id) = tree(1, 2);
-        let mut nested = NestedMountPoints::new();
-        nested.note(id, &model);
-        let reported = |nested: &mut NestedMountPoints| nested.pop_report(&model, |_| true);
-        assert_eq!(reported(&mut nested), Some((0, vec![inner(2)], false)));
-        nested.remove(id);
-        nested.note(id, &model);
-        assert_eq!(reported(&mut nested), None);
-        nested.remove(id);
-        assert_eq!(reported(&mut nested), Some((0, Vec::new(), false)));
+        let mut nested = NestedDirectories::default();
+        nested.note(id, model.nested_at(id));
+        assert_eq!(nested.take_report(true), Some((vec![inner(2)], false)));
+        nested.note(id, None);
+        nested.note(id, model.nested_at(id));
+        assert_eq!(nested.take_report(true), None);
+        nested.note(id, None);
+        assert_eq!(nested.take_report(true), Some((Vec::new(), false)));
     }
 
     #[test]

@@ -2,21 +2,19 @@
 //! for a few milliseconds at most, so that a sweep of a large tree does not delay what happens meanwhile.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::tree::directories::{TreeEntry, join};
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::links::LinkedDirectories;
-use crate::tree::model::{DirectoryId, FileId, Model};
+use crate::tree::model::{DirectoryId, FileId, Model, Name, TreeEntry, join};
 use crate::tree::mount::TreeMount;
-use crate::tree::nested_directories::NestedMountPoints;
+use crate::tree::nested_directories::MOUNT_TABLE;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
 use crate::tree::read_file::explain;
 use crate::tree::reports::Reports;
 use crate::tree::sweep::Sweep;
-use crate::tree::unreadable_directories::UnreadableDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
 use crate::tree::work_queue::{Depth, Task, WorkQueue};
 use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings};
@@ -34,7 +32,8 @@ pub struct Observer<'a> {
     pub is_one_shot: bool,
     pub watches: Watches,
     pub model: Model,
-    pub links: LinkedDirectories,
+    /// The link that was rechecked last.
+    pub rechecked_link: Option<Name>,
     /// Files that may be written without an event, a bounded number.
     pub silent: HashSet<FileId>,
     /// The mounts, by their position in the settings.
@@ -42,8 +41,7 @@ pub struct Observer<'a> {
     /// Time of the next check of mounts and links.
     pub heartbeat: Instant,
     pub queue: WorkQueue,
-    pub unreadable: UnreadableDirectories,
-    pub nested: NestedMountPoints,
+    pub mount_table: Option<File>,
     pub reports: Reports<'a>,
 }
 
@@ -68,13 +66,12 @@ impl<'a> Observer<'a> {
             watches,
             settings,
             model,
-            links: LinkedDirectories::default(),
+            rechecked_link: None,
             silent: HashSet::new(),
             mounts,
             heartbeat: Instant::now(),
             queue: WorkQueue::default(),
-            unreadable: UnreadableDirectories::default(),
-            nested: NestedMountPoints::new(),
+            mount_table: File::open(MOUNT_TABLE).ok(),
             reports: Reports::new(report),
         }
     }
@@ -175,7 +172,7 @@ impl<'a> Observer<'a> {
             }
             // Any of these may be what a link leads through.
             if hints.other || hints.names.values().any(|hint| hint.renamed) {
-                self.recheck_links(id, true);
+                self.recheck_links(id);
             }
         }
         for (named, hint) in named {
@@ -204,7 +201,7 @@ impl<'a> Observer<'a> {
             self.recheck_some_links();
             self.recheck_silent_files();
             self.recheck_mount_table();
-            for id in self.unreadable.due(now) {
+            for id in self.mounts.iter().flat_map(|it| it.unreadable.due(now)) {
                 self.queue.push_directory(id, Depth::Subtree);
             }
             self.report_unreadable();
@@ -226,7 +223,7 @@ impl<'a> Observer<'a> {
                 None => match self.queue.questions.pop_front() {
                     Some(path) => {
                         if let Some(explanation) = explain(&self.settings, &path) {
-                            self.reports.explain(path, explanation);
+                            self.reports.explained.push((path, explanation));
                         }
                     }
                     None => return,
@@ -258,13 +255,6 @@ impl<'a> Observer<'a> {
                 let name = Arc::clone(&directory.name);
                 self.check_name(parent, &name, Hint::RENAMED);
             }
-        }
-    }
-
-    /// Reports which directories may not be read, where the last report is outdated.
-    pub fn report_unreadable(&mut self) {
-        while let Some(event) = self.unreadable.pop_report(&self.model, &self.mounts) {
-            self.send(TreeReport::Event(event));
         }
     }
 
@@ -342,12 +332,10 @@ impl<'a> Observer<'a> {
 
     /// Returns the candidate at a path, looked up by name if it is not known yet.
     fn file_at(&mut self, at: usize, below: &[u8]) -> Option<FileId> {
-        let mut directory = self.mounts[at].root;
         let mut names = below.split(|&byte| byte == b'/');
         let last = names.next_back()?;
-        for name in names {
-            directory = self.model.entry(directory, name)?.directory()?;
-        }
+        let below = |id, name: &[u8]| self.model.entry(id, name)?.directory();
+        let directory = names.try_fold(self.mounts[at].root, below)?;
         self.check_name(directory, last, Hint::UNCLEAR);
         self.model.entry(directory, last)?.file()
     }

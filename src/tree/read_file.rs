@@ -18,8 +18,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::tree::TreeSettings;
-use crate::tree::directories::join;
 use crate::tree::file_status::{self, FileKind, FileStatus};
+use crate::tree::model::join;
 use announce::candidates::Exclusion;
 use announce::observation::{DocumentPath, Incomplete, Look, NoDocument};
 

@@ -20,7 +20,7 @@ pub struct Reports<'a> {
     /// True once the receiver wants no more.
     pub is_stopped: bool,
     observations: Vec<Observation>,
-    explained: Vec<(DocumentPath, NoDocument)>,
+    pub explained: Vec<(DocumentPath, NoDocument)>,
     /// The files that `observations` call missing, in case their mount is.
     pub missing: HashMap<DocumentPath, UnmetFile>,
 }
@@ -53,10 +53,6 @@ impl<'a> Reports<'a> {
     pub fn observe_missing(&mut self, path: DocumentPath, unmet: UnmetFile) {
         self.observe(path.clone(), Look::Missing);
         self.missing.insert(path, unmet);
-    }
-
-    pub fn explain(&mut self, path: DocumentPath, explanation: NoDocument) {
-        self.explained.push((path, explanation));
     }
 
     /// Withdraws what was observed to be missing from mounts that are not there (R15): their files are unmet again.

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::tree::TreeReport;
 use crate::tree::model::{DirectoryId, FileId};
-use crate::tree::mount::TreeMount;
+use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
 use announce::event::Event;
+use announce::observation::{Incomplete, Look};
 
 /// Shortest time between two reports of a sweep's progress: often enough for somebody who watches a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
@@ -34,21 +35,22 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Begins a sweep, or `before` from the beginning.
-    pub fn begin(root: DirectoryId, before: Option<Sweep>) -> Sweep {
+    pub fn new() -> Sweep {
         let now = Instant::now();
-        let started = before.as_ref().map_or(now, |before| before.started);
-        let (files, unsettled) = before
-            .map(|before| (before.files, before.unsettled))
-            .unwrap_or_default();
         Sweep {
-            directories: VecDeque::from([root]),
-            files,
-            unsettled,
+            directories: VecDeque::new(),
+            files: VecDeque::new(),
+            unsettled: VecDeque::new(),
             met: 0,
-            started,
+            started: now,
             reported: now,
         }
+    }
+
+    /// Begins with a root, be it again: what is still to be read is read.
+    pub fn begin(&mut self, root: DirectoryId) {
+        self.directories = VecDeque::from([root]);
+        (self.met, self.reported) = (0, Instant::now());
     }
 
     /// Returns when it can go on; nothing if it can at once, because there is more to do than wait.
@@ -99,9 +101,10 @@ impl Observer<'_> {
         };
         if complete {
             if !self.mounts[at].was_swept() {
-                self.nested.announce(at);
+                self.mounts[at].nested.ends_sweep = true;
             }
-            self.report_unmet(at);
+            let unseen = self.unseen(at);
+            self.report_unmet(at, &unseen);
             // Requests about a root that went are answered once another is swept, or none is there.
             for path in std::mem::take(&mut self.mounts[at].requested) {
                 self.answer_request(path, true);
@@ -127,18 +130,32 @@ impl Observer<'_> {
         }));
     }
 
-    /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they are unreachable.
-    fn report_unmet(&mut self, at: usize) {
-        let denied = self.unreadable.below(at, &self.model).into_iter();
+    /// Returns the paths in a mount beneath which nothing can be known, and why.
+    fn unseen(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
+        let denied = self.mounts[at].unreadable.below(&self.model);
         let denied = denied.map(|below| (below, "its directory cannot be read"));
-        let refused = self.links.refused(at, &self.model).into_iter();
+        let refused = self.refused(at).into_iter();
         let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));
-        let unseen: HashMap<Vec<u8>, &str> = denied.chain(refused).collect();
-        for (path, unmet) in self.mounts[at].take_unmet(&unseen) {
-            match unmet {
-                Ok(file) => self.reports.observe_missing(path, file),
-                Err(reason) => self.report_denied(path, reason.into()),
+        denied.chain(refused).collect()
+    }
+
+    /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they are unreachable. That is
+    /// reported once of each, and it stays unmet.
+    fn report_unmet(&mut self, at: usize, unseen: &HashMap<Vec<u8>, &str>) {
+        let mount = &mut self.mounts[at];
+        for (below, file) in std::mem::take(&mut mount.unmet) {
+            let ends = (0..below.len()).filter(|&end| below[end] == b'/');
+            let reason = ends.filter_map(|end| unseen.get(&below[..end])).next();
+            let path = mount.path(&below);
+            let Some(reason) = reason else {
+                self.reports.observe_missing(path, file);
+                continue;
+            };
+            if !matches!(file, UnmetFile::Unreachable) {
+                let reason = Incomplete::Denied((*reason).to_owned());
+                self.reports.observe(path, Look::Incomplete(reason));
             }
+            mount.unmet.insert(below, UnmetFile::Unreachable);
         }
     }
 }
@@ -146,16 +163,17 @@ impl Observer<'_> {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::collections::HashMap;
     use std::fs;
-    use std::ops::ControlFlow;
-    use std::path::Path;
     use std::time::Instant;
 
+    use crate::tree::TreeReport;
+    use crate::tree::mount::UnmetFile;
     use crate::tree::observer::Observer;
     use crate::tree::sweep::{PROGRESS_INTERVAL, Sweep};
-    use crate::tree::tests::settings;
-    use crate::tree::watches::Watches;
-    use crate::tree::{KnownFiles, TreeReport};
+    use crate::tree::tests::observer;
+    use announce::event::Event;
+    use announce::observation::{Incomplete, Look};
 
     /// A tree of `a.xml` and `deep/b.xml`, which were just written.
     fn tree() -> tempfile::TempDir {
@@ -165,19 +183,6 @@ mod tests {
             fs::write(root.path().join(name), "<urlset/>").unwrap();
         }
         root
-    }
-
-    /// An observer that begins to sweep a tree.
-    fn observer<'a>(root: &Path, reports: &'a RefCell<Vec<TreeReport>>) -> Observer<'a> {
-        let known = KnownFiles::default();
-        let mut observer = Observer::new(settings(root), known, Watches::none(), move |report| {
-            reports.borrow_mut().push(report);
-            ControlFlow::Continue(())
-        });
-        // As if nothing was written since the mount was found.
-        observer.is_one_shot = true;
-        observer.check_mounts();
-        observer
     }
 
     /// The numbers of directories to list, of files to read, and of files to wait for.
@@ -232,5 +237,43 @@ mod tests {
         let root = observer.mounts[0].root;
         assert_eq!(sweep(&mut observer).directories, [root]);
         assert_eq!(left(&observer), Some([1, 1, 0]));
+    }
+
+    #[test]
+    fn an_unmet_file_is_missing_unless_nothing_can_be_known_about_it() {
+        let (root, reports) = (tree(), RefCell::default());
+        let mut observer = observer(root.path(), &reports);
+        let unmet = ["a.xml", "shut/b.xml", "shutter/c.xml"];
+        let unmet = unmet.map(|below| (below.as_bytes().into(), UnmetFile::Unread));
+        observer.mounts[0].unmet = HashMap::from(unmet);
+        let mut observed = |unseen| {
+            observer.report_unmet(0, unseen);
+            observer.reports.missing.clear();
+            observer.reports.flush();
+            let reports = reports.take().into_iter();
+            let batches = reports.filter_map(|report| match report {
+                TreeReport::Event(Event::Observed(batch)) => Some(batch),
+                _ => None,
+            });
+            let looks = batches
+                .flatten()
+                .map(|it| (it.path.below.to_vec(), it.look));
+            let mut looks = Vec::from_iter(looks);
+            looks.sort_by(|(one, _), (other, _)| one.cmp(other));
+            looks
+        };
+        let reason = "its directory cannot be read";
+        let unseen = HashMap::from([(b"shut".to_vec(), reason)]);
+        let denied = Look::Incomplete(Incomplete::Denied(reason.to_owned()));
+        let want = [
+            (b"a.xml".to_vec(), Look::Missing),
+            (b"shut/b.xml".to_vec(), denied),
+            (b"shutter/c.xml".to_vec(), Look::Missing),
+        ];
+        assert_eq!(observed(&unseen), want);
+        // It is reported once, and missing as soon as its directory can be read without it.
+        assert_eq!(observed(&unseen), []);
+        let want = [(b"shut/b.xml".to_vec(), Look::Missing)];
+        assert_eq!(observed(&HashMap::new()), want);
     }
 }

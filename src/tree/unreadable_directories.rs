@@ -1,15 +1,19 @@
 //! Directories that could not be read: when each is tried again, and what is reported of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rustix::io::Errno;
 
-use crate::tree::directories::join;
-use crate::tree::model::{DirectoryId, Model};
-use crate::tree::mount::TreeMount;
+use crate::diagnostics::access::{AccessFailure, remedy};
+use crate::tree::model::{DirectoryId, ListingOutcome, Model, join};
+use crate::tree::mount::unreadable_root;
+use crate::tree::observer::Observer;
+use crate::tree::{TreeNotice, TreeReport, file_status};
 use announce::event::Event;
-use announce::observation::UnreadableDirectory;
+use announce::observation::{Incomplete, UnreadableDirectory};
 
 /// Delay of the first retry, doubled each time, and the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -18,11 +22,12 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 /// Maximum directories of a mount that are reported by name. Those of a first sweep belong to the baseline later (R13).
 const MAX_NAMED: usize = 1_000;
 
+/// The directories of a mount that could not be read.
 #[derive(Debug, Default)]
 pub struct UnreadableDirectories {
-    denials: HashMap<DirectoryId, Denial>,
-    /// Positions of mounts of which the last report is outdated.
-    outdated: BTreeSet<usize>,
+    denials: BTreeMap<DirectoryId, Denial>,
+    /// True if the last report is outdated.
+    is_outdated: bool,
 }
 
 /// A directory that could not be read.
@@ -36,18 +41,10 @@ struct Denial {
 }
 
 impl UnreadableDirectories {
-    /// Takes note that a directory of a mount could not be read. Returns true unless that is so once more.
-    pub fn deny(
-        &mut self,
-        id: DirectoryId,
-        mount: usize,
-        reason: &str,
-        remedy: Option<&'static str>,
-    ) -> bool {
+    /// Takes note that a directory could not be read. Returns true unless that is so once more.
+    fn deny(&mut self, id: DirectoryId, reason: &str, remedy: Option<&'static str>) -> bool {
         let before = self.denials.get(&id);
-        if before.is_none_or(|before| before.reason != reason) {
-            self.outdated.insert(mount);
-        }
+        self.is_outdated |= before.is_none_or(|before| before.reason != reason);
         let tries = before.map_or(0, |before| before.tries);
         let after = FIRST_RETRY.saturating_mul(1 << tries.min(5));
         let denial = Denial {
@@ -61,47 +58,97 @@ impl UnreadableDirectories {
     }
 
     /// Takes note that a directory can be read, or is none any more. Returns true if it could not be read before.
-    pub fn allow(&mut self, id: DirectoryId, mount: usize) -> bool {
+    pub fn allow(&mut self, id: DirectoryId) -> bool {
         let was_denied = self.denials.remove(&id).is_some();
-        self.outdated.extend(was_denied.then_some(mount));
+        self.is_outdated |= was_denied;
         was_denied
     }
 
     /// Returns the directories to try again.
-    pub fn due(&self, now: Instant) -> Vec<DirectoryId> {
-        let due = self.denials.iter().filter(|(_, it)| it.retry_at <= now);
-        due.map(|(id, _)| *id).collect()
+    pub fn due(&self, now: Instant) -> impl Iterator<Item = DirectoryId> {
+        let due = self
+            .denials
+            .iter()
+            .filter(move |(_, it)| it.retry_at <= now);
+        due.map(|(id, _)| *id)
     }
 
-    /// Returns the paths in a mount of the directories that could not be read.
-    pub fn below(&self, mount: usize, model: &Model) -> Vec<Vec<u8>> {
-        let denied = self.denials.keys();
-        let of_mount = denied.filter(|id| model.mount_of(**id) == Some(mount));
-        of_mount.map(|id| model.below(*id)).collect()
+    /// Returns the paths below the mount of the directories, in order, with what is known of each.
+    fn by_path(&self, model: &Model) -> BTreeMap<Vec<u8>, &Denial> {
+        let denials = self.denials.iter();
+        denials.map(|(id, it)| (model.below(*id), it)).collect()
     }
 
-    /// Takes the report about a mount of which the last one is outdated.
-    pub fn pop_report(&mut self, model: &Model, mounts: &[TreeMount]) -> Option<Event> {
-        let at = self.outdated.pop_first()?;
-        let mount = &mounts[at];
-        let of_mount = self.denials.iter();
-        let of_mount = of_mount.filter(|(id, _)| model.mount_of(**id) == Some(at));
-        let mut denials: Vec<(Vec<u8>, &Denial)> = of_mount
-            .map(|(id, denial)| (model.below(*id), denial))
-            .collect();
-        denials.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let named = denials.iter().take(MAX_NAMED);
-        let named = named.map(|(below, denial)| UnreadableDirectory {
-            directory: join(&mount.directory, below).display().to_string(),
-            below: below.clone(),
-            reason: denial.reason.clone(),
-            remedy: denial.remedy.map(str::to_owned),
-            since: denial.since,
-        });
-        Some(Event::Unreadable {
-            mount: mount.id,
-            directories: named.collect(),
-            more: denials.len().saturating_sub(MAX_NAMED),
-        })
+    /// Returns the paths below the mount of the directories.
+    pub fn below(&self, model: &Model) -> impl Iterator<Item = Vec<u8>> {
+        self.by_path(model).into_keys()
+    }
+}
+
+impl Observer<'_> {
+    /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
+    pub fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
+        let Some(directory) = self.model.directory_mut(id) else {
+            return;
+        };
+        let at = directory.mount;
+        if directory.parent.is_none() {
+            let reason = unreadable_root(&self.mounts[at].directory, &error.into());
+            return self.lose_mount(at, &reason);
+        }
+        let before = std::mem::replace(&mut directory.state, ListingOutcome::Denied);
+        let reason = file_status::reason(error);
+        let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
+        let remedy = is_forbidden
+            .then(|| remedy(path, AccessFailure::Denied))
+            .flatten();
+        if before != ListingOutcome::Denied {
+            self.reports.notice(TreeNotice::Unreadable {
+                directory: path.to_owned(),
+                reason: remedy.map_or(reason.clone(), |remedy| format!("{reason}: {remedy}")),
+            });
+        }
+        if !self.mounts[at].unreadable.deny(id, &reason, remedy) {
+            return;
+        }
+        for id in self.model.beneath(id) {
+            for file in self.model.files_in(id) {
+                self.report_incomplete(file, Incomplete::Denied(reason.clone()));
+            }
+        }
+    }
+
+    /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
+    /// is written in its place from then on is new (R13).
+    pub fn end_denial(&mut self, id: DirectoryId, at: usize) {
+        if self.mounts[at].unreadable.allow(id) {
+            self.sweep_soon(at);
+        }
+    }
+
+    /// Reports which directories may not be read, where the last report is outdated.
+    pub fn report_unreadable(&mut self) {
+        for at in 0..self.mounts.len() {
+            let mount = &mut self.mounts[at];
+            if !std::mem::take(&mut mount.unreadable.is_outdated) {
+                continue;
+            }
+            let denials = mount.unreadable.by_path(&self.model);
+            let more = denials.len().saturating_sub(MAX_NAMED);
+            let named = denials.into_iter().take(MAX_NAMED);
+            let named = named.map(|(below, denial)| UnreadableDirectory {
+                directory: join(&mount.directory, &below).display().to_string(),
+                below,
+                reason: denial.reason.clone(),
+                remedy: denial.remedy.map(str::to_owned),
+                since: denial.since,
+            });
+            let event = Event::Unreadable {
+                mount: mount.id,
+                directories: named.collect(),
+                more,
+            };
+            self.send(TreeReport::Event(event));
+        }
     }
 }

@@ -1,16 +1,19 @@
-//! Watches of whichever backend there is: which directory, link or mount each stands for.
+//! Watches of whichever backend there is: which directory, link or mount each stands for, what is watched, and what is done
+//! about what cannot be.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::tree::file_status::ALL_WRITE_HERE;
 #[cfg(target_os = "linux")]
 use crate::tree::inotify::Inotify;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::notify::NotifyBackend;
+use crate::tree::observer::Observer;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch, PendingHints};
 use crate::tree::{SystemLimit, TreeError, TreeNotice, TreeSettings, WatchMode};
 
@@ -286,11 +289,121 @@ impl Watches {
         events: WatchedEvents,
     ) -> io::Result<WatchKey> {
         match &mut self.backend {
-            Backend::None => Err(io::ErrorKind::Unsupported.into()),
+            Backend::None => Err(ErrorKind::Unsupported.into()),
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => inotify.watch(path, follow, events, true),
             Backend::Notify(notify) => notify.add(path),
         }
+    }
+}
+
+impl Observer<'_> {
+    /// Returns true if the kernel can be asked to report the changes of the mount at this position, and may be.
+    pub fn gives_hints(&self, at: usize) -> bool {
+        self.settings.watch.trusts(self.mounts[at].file_system) && self.watches.backend().is_some()
+    }
+
+    /// Decides whether a mount that was found is watched or polled, and reports that.
+    pub fn begin_watching(&mut self, at: usize) {
+        let gives_hints = self.gives_hints(at);
+        let mount = &mut self.mounts[at];
+        mount.is_polled = !gives_hints;
+        let directory = mount.directory.clone();
+        let backend = self.watches.backend();
+        self.reports.notice(match backend.filter(|_| gives_hints) {
+            Some(backend) => TreeNotice::Watching { directory, backend },
+            None => TreeNotice::Polling {
+                directory,
+                reason: match self.settings.watch {
+                    WatchMode::Poll => "the configuration says so".into(),
+                    _ if backend.is_none() => "nothing can be watched".into(),
+                    _ => format!("its file system is not known to be local{ALL_WRITE_HERE}"),
+                },
+                interval: self.settings.poll_interval,
+            },
+        });
+    }
+
+    /// Watches a directory. Repeated, it restores a watch that was lost.
+    pub fn watch(&mut self, id: DirectoryId, path: &Path, at: usize) {
+        let gives_hints = self.gives_hints(at);
+        let Some(directory) = self.model.directory(id).filter(|_| gives_hints) else {
+            return;
+        };
+        let (is_link, before) = (directory.is_link, directory.watch);
+        let (mount, interval) = (&mut self.mounts[at], self.settings.poll_interval);
+        let is_auto = self.settings.watch == WatchMode::Auto;
+        let news = if is_auto && self.model.is_on_remote_device(id) {
+            mount.poll().then(|| TreeNotice::Polling {
+                directory: mount.directory.clone(),
+                reason: format!(
+                    "{} lies on a file system that is not known to be local{ALL_WRITE_HERE}",
+                    path.display()
+                ),
+                interval,
+            })
+        } else {
+            match self.watches.add(path, is_link, id) {
+                Ok(key) if before == Some(key) => return,
+                Ok(key) => {
+                    self.unwatch(id);
+                    // Events that closed files may have come before.
+                    self.model.forget_writers_in(id);
+                    if let Some(directory) = self.model.directory_mut(id) {
+                        directory.watch = Some(key);
+                    }
+                    return;
+                }
+                Err(error) if error.kind() == ErrorKind::StorageFull => {
+                    mount.lack_watch();
+                    let is_news = !self.watches.is_exhaustion_reported;
+                    self.watches.is_exhaustion_reported = true;
+                    let limit = is_news.then(SystemLimit::watches);
+                    limit.map(|limit| TreeNotice::WatchesRanOut { limit, interval })
+                }
+                // Removed since it was opened: an event of its parent reports that.
+                Err(error) if error.kind() == ErrorKind::NotFound => return,
+                Err(error) if mount.lack_watch() => Some(TreeNotice::Unwatchable {
+                    directory: path.to_owned(),
+                    reason: error.to_string(),
+                }),
+                Err(_) => return,
+            }
+        };
+        if let Some(notice) = news {
+            self.reports.notice(notice);
+        }
+        self.sweep_soon(at);
+    }
+
+    pub fn unwatch(&mut self, id: DirectoryId) {
+        if let Some(directory) = self.model.directory_mut(id)
+            && let Some(key) = directory.watch.take()
+        {
+            self.watches.remove(key, id);
+        }
+    }
+
+    /// Returns true if an event that was read says that a file is being written: then a read of it before that does not count,
+    /// whatever the file's times are.
+    pub fn is_written_again(&self, id: FileId) -> bool {
+        let Some(file) = self.model.file(id) else {
+            return true;
+        };
+        let watch = match &file.link {
+            Some(target) => target.watch.as_ref().map(|(key, name)| (*key, &**name)),
+            None => {
+                let directory = self.model.directory(file.directory);
+                directory.and_then(|directory| Some((directory.watch?, &*file.name)))
+            }
+        };
+        watch.is_some_and(|(key, name)| self.watches.hints.is_being_written(key, name))
+    }
+
+    /// Brings the next sweep forward, because a directory found between two sweeps gives no hints, or another one is denied no
+    /// more.
+    pub fn sweep_soon(&mut self, at: usize) {
+        self.mounts[at].sweep_by(Instant::now() + self.settings.poll_interval);
     }
 }
 
