@@ -18,7 +18,6 @@ use rustix::io::Errno;
 use crate::tree::file_status;
 use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
 use crate::tree::watches::{WatchKey, WatchedEvents};
-use announce::candidates::CandidateGlobs;
 
 /// Room for some ten thousand events.
 const BUFFER: usize = 512 * 1024;
@@ -41,14 +40,10 @@ pub struct InotifyQueue {
     /// Room for events.
     buffer: Mutex<Vec<MaybeUninit<u8>>>,
     hints: Arc<PendingHints>,
-    candidates: Arc<CandidateGlobs>,
 }
 
 impl Inotify {
-    pub fn start(
-        hints: &Arc<PendingHints>,
-        candidates: &Arc<CandidateGlobs>,
-    ) -> io::Result<Inotify> {
+    pub fn start(hints: &Arc<PendingHints>) -> io::Result<Inotify> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let stop = Arc::new(rustix::event::eventfd(0, flags)?);
         let bell = Arc::new(rustix::event::eventfd(0, flags)?);
@@ -56,7 +51,6 @@ impl Inotify {
             inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
             buffer: Mutex::new(vec![MaybeUninit::uninit(); BUFFER]),
             hints: Arc::clone(hints),
-            candidates: Arc::clone(candidates),
         });
         let is_read_by_thread = Arc::new(AtomicBool::new(false));
         let reader = {
@@ -173,7 +167,7 @@ impl InotifyQueue {
                 let mut is_more = true;
                 while is_more {
                     match reader.next() {
-                        Ok(event) => merge(pending, &self.candidates, &event),
+                        Ok(event) => merge(pending, &event),
                         Err(error) => failed = Some(error),
                     }
                     is_more = !reader.is_buffer_empty();
@@ -211,7 +205,7 @@ fn wait_for_either(
     }
 }
 
-fn merge(pending: &mut PendingBatch, candidates: &CandidateGlobs, event: &inotify::Event<'_>) {
+fn merge(pending: &mut PendingBatch, event: &inotify::Event<'_>) {
     let (key, happened) = (WatchKey(event.wd()), event.events());
     if happened.contains(ReadFlags::QUEUE_OVERFLOW) {
         return pending.overflow();
@@ -236,7 +230,7 @@ fn merge(pending: &mut PendingBatch, candidates: &CandidateGlobs, event: &inotif
         (ReadFlags::ATTRIB, NameEvent::Touched),
     ] {
         if happened.contains(flag) {
-            pending.name(candidates, key, name.to_bytes(), event, is_directory);
+            pending.name(key, name.to_bytes(), event, is_directory);
         }
     }
 }

@@ -239,7 +239,7 @@ impl TreeHandle {
         known: KnownFiles,
         report: impl FnMut(TreeReport) -> ControlFlow<()> + Send + 'static,
     ) -> Result<TreeHandle, TreeError> {
-        let hints = Arc::new(PendingHints::default());
+        let hints = Arc::new(PendingHints::new(settings.candidates.clone()));
         let (watches, notice) = Watches::start(&settings, &hints)?;
         let observe = move || {
             let mut observer = Observer::new(settings, known, watches, report);

@@ -12,7 +12,6 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
 use crate::tree::watches::WatchKey;
-use announce::candidates::CandidateGlobs;
 
 /// True if the system says when a file that was written is closed.
 const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
@@ -29,15 +28,12 @@ pub struct NotifyBackend {
 }
 
 impl NotifyBackend {
-    pub fn start(
-        hints: &Arc<PendingHints>,
-        candidates: &Arc<CandidateGlobs>,
-    ) -> Result<NotifyBackend, notify::Error> {
+    pub fn start(hints: &Arc<PendingHints>) -> Result<NotifyBackend, notify::Error> {
         let keys = Arc::new(Mutex::new(Keys::new()));
-        let (hints, candidates) = (Arc::clone(hints), Arc::clone(candidates));
+        let hints = Arc::clone(hints);
         let watcher = {
             let keys = Arc::clone(&keys);
-            notify::recommended_watcher(move |event| merge(event, &hints, &candidates, &keys))?
+            notify::recommended_watcher(move |event| merge(event, &hints, &keys))?
         };
         Ok(NotifyBackend {
             watcher,
@@ -76,12 +72,7 @@ impl NotifyBackend {
     }
 }
 
-fn merge(
-    event: notify::Result<notify::Event>,
-    hints: &PendingHints,
-    candidates: &CandidateGlobs,
-    keys: &Mutex<Keys>,
-) {
+fn merge(event: notify::Result<notify::Event>, hints: &PendingHints, keys: &Mutex<Keys>) {
     let Ok(event) = event else {
         // The error does not say which events were lost.
         hints.merge(PendingBatch::overflow);
@@ -118,7 +109,7 @@ fn merge(
                 && let Some(key) = keys.get(parent)
             {
                 // The crate does not always say whether it is a directory.
-                pending.name(candidates, *key, name.as_bytes(), happened, true);
+                pending.name(*key, name.as_bytes(), happened, true);
             }
         }
     });

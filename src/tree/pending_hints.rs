@@ -132,10 +132,22 @@ pub struct PendingBatch {
     /// True if the observer waits, and must be woken.
     is_awaited: bool,
     watched: HashMap<WatchKey, WatchTargets>,
+    /// What names may matter wherever they are.
+    candidates: CandidateGlobs,
     counted: figures::HintCounts,
 }
 
 impl PendingHints {
+    pub fn new(candidates: CandidateGlobs) -> PendingHints {
+        PendingHints {
+            pending: Mutex::new(PendingBatch {
+                candidates,
+                ..PendingBatch::default()
+            }),
+            ..PendingHints::default()
+        }
+    }
+
     fn pending(&self) -> MutexGuard<'_, PendingBatch> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -229,14 +241,7 @@ impl PendingBatch {
     }
 
     /// Adds an event about a name in a watched directory.
-    pub fn name(
-        &mut self,
-        candidates: &CandidateGlobs,
-        key: WatchKey,
-        name: &[u8],
-        happened: NameEvent,
-        is_directory: bool,
-    ) {
+    pub fn name(&mut self, key: WatchKey, name: &[u8], happened: NameEvent, is_directory: bool) {
         let changes_names = matches!(
             happened,
             NameEvent::Created | NameEvent::MovedIn | NameEvent::Gone | NameEvent::Unclear
@@ -245,7 +250,7 @@ impl PendingBatch {
         let is_named = watched.is_some_and(|it| it.named.contains_key(name));
         // Where only some names matter, a link ends there or a mount has that name.
         let is_in_tree = watched.is_none_or(|it| !it.directories.is_empty());
-        let is_known = is_named || is_in_tree && candidates.may_be(name);
+        let is_known = is_named || is_in_tree && self.candidates.may_be(name);
         if !is_known && !(is_in_tree && (is_directory || changes_names)) {
             return;
         }
@@ -316,9 +321,9 @@ mod tests {
     fn names_that_cannot_matter_leave_no_trace() {
         let include = DEFAULT_INCLUDE.map(str::to_owned).into();
         let names = CandidateGlobs::new(include, Vec::new()).unwrap();
-        let (hints, key) = (PendingHints::default(), WatchKey(1));
+        let (hints, key) = (PendingHints::new(names), WatchKey(1));
         let add = |name: &[u8], happened| {
-            hints.merge(|pending| pending.name(&names, key, name, happened, false));
+            hints.merge(|pending| pending.name(key, name, happened, false));
         };
         for happened in [NameEvent::Written, NameEvent::Closed, NameEvent::Touched] {
             add(b"access.log", happened);

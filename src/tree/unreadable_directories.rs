@@ -32,7 +32,7 @@ pub struct UnreadableDirectories {
 
 /// A directory that could not be read.
 #[derive(Debug)]
-struct Denial {
+pub struct Denial {
     retry_at: Instant,
     tries: u8,
     reason: String,
@@ -74,14 +74,9 @@ impl UnreadableDirectories {
     }
 
     /// Returns the paths below the mount of the directories, in order, with what is known of each.
-    fn by_path(&self, model: &Model) -> BTreeMap<Vec<u8>, &Denial> {
+    pub fn by_path(&self, model: &Model) -> BTreeMap<Vec<u8>, &Denial> {
         let denials = self.denials.iter();
         denials.map(|(id, it)| (model.below(*id), it)).collect()
-    }
-
-    /// Returns the paths below the mount of the directories.
-    pub fn below(&self, model: &Model) -> impl Iterator<Item = Vec<u8>> {
-        self.by_path(model).into_keys()
     }
 }
 

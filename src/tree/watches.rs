@@ -102,13 +102,12 @@ impl Watches {
         settings: &TreeSettings,
         hints: &Arc<PendingHints>,
     ) -> Result<(Watches, Option<TreeNotice>), TreeError> {
-        let candidates = &Arc::new(settings.candidates.clone());
         let mut notice = None;
         let failed = |backend, source| Err(TreeError::Backend { backend, source });
         let backend = match settings.watch {
             WatchMode::Poll => Backend::None,
             #[cfg(target_os = "linux")]
-            WatchMode::Auto | WatchMode::Inotify => match Inotify::start(hints, candidates) {
+            WatchMode::Auto | WatchMode::Inotify => match Inotify::start(hints) {
                 Ok(inotify) => Backend::Inotify(inotify),
                 Err(source) if settings.watch == WatchMode::Inotify => {
                     return failed("inotify", source.into());
@@ -123,7 +122,7 @@ impl Watches {
             },
             #[cfg(not(target_os = "linux"))]
             WatchMode::Inotify => return failed("inotify", "this system has none".into()),
-            _ => match NotifyBackend::start(hints, candidates) {
+            _ => match NotifyBackend::start(hints) {
                 Ok(notify) => Backend::Notify(notify),
                 Err(source) => return failed("notify", source.into()),
             },
