@@ -238,6 +238,7 @@ impl Observer<'_> {
         }
     }
 
+    /// Returns the path of a directory.
     pub fn path_of(&self, id: DirectoryId) -> Option<PathBuf> {
         let mount = &self.mounts[self.model.mount_of(id)?];
         Some(join(&mount.directory, &self.model.below(id)))
@@ -354,9 +355,8 @@ impl Observer<'_> {
         self.model.links.remove(&(id, name.into()));
     }
 
-    // The numbers of what is gone may be used again: no part refers to them from here on, but for the queues of sweeps, which
-    // are looked up again.
-
+    /// Removes a file. Its number may be used again: no part refers to it from here on, but for the queues of sweeps, which
+    /// are looked up again.
     fn remove_file(&mut self, id: FileId) {
         let Some((at, below)) = self.model.place_of(id) else {
             return;
@@ -372,7 +372,7 @@ impl Observer<'_> {
         }
     }
 
-    /// Removes a directory, after all beneath it.
+    /// Removes a directory, after all beneath it. Its number may be used again too.
     fn remove_directory(&mut self, id: DirectoryId) {
         self.unwatch(id);
         self.queue.forget_directory(id);

@@ -200,6 +200,7 @@ impl Observer<'_> {
         }
     }
 
+    /// Updates a link, and queues its file if that has changed.
     fn recheck_link(&mut self, link: Name, by_event: bool) {
         let at = self.model.mount_of(link.0);
         let is_there = at.is_some_and(|at| self.mounts[at].found.is_some());

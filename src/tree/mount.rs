@@ -85,6 +85,7 @@ pub struct RootAbsence {
 /// A file that was there before and that no sweep has met.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum UnmetFile {
+    /// Unchanged, it is not read again.
     Read(LastRead),
     #[default]
     Unread,

@@ -49,7 +49,8 @@ impl NestedDirectories {
     /// Takes what is to be reported, and whether the first sweep ends with it. Before that end, nobody knows all.
     fn take_report(&mut self, was_swept: bool) -> Option<(Vec<NestedFileSystem>, bool)> {
         let ends_sweep = mem::take(&mut self.ends_sweep);
-        if !ends_sweep && !(was_swept && self.is_outdated) {
+        let is_due = ends_sweep || was_swept && self.is_outdated;
+        if !is_due {
             return None;
         }
         self.is_outdated = false;
