@@ -123,7 +123,7 @@ const BUDGETS: [(&str, usize); 15] = [
     ("messaging", 1_540),
     ("report", 2_220),
     ("resourcesync", 5_020),
-    ("tree", 4_040),
+    ("tree", 4_020),
     ("websub", 8_250),
 ];
 
