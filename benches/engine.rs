@@ -10,12 +10,13 @@ use announce::delivery::Submission;
 use announce::event::{Effect, Event};
 use announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
 use announce::plan::{
-    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
+    DEFAULT_INCLUDE, HubPlan, MassDeletionLimit, MountPlan, Plan, PublishMode, ReplacedHub,
+    SourcePlan, WindowPlan,
 };
 use announce::state::open::in_memory;
 use announce::steps::engine::Engine;
 use jiff::Timestamp;
-use resourcesync::document::Content;
+use resourcesync::document::CandidateContent;
 use resourcesync::parse::parse;
 use resourcesync::uri::{Hub, Uri};
 use websub::answer::Answer;
@@ -125,7 +126,7 @@ fn plan() -> Plan {
                 .expect("globs"),
             broken_after: Duration::from_secs(10),
             deletion_grace: Duration::from_secs(300),
-            mass_deletion: MassDeletion::Percent(50),
+            mass_deletion: MassDeletionLimit::Percent(50),
             announce_existing: false,
             announce_all_deletions: false,
             announce_all_components: false,
@@ -136,8 +137,8 @@ fn plan() -> Plan {
         }],
         hubs: vec![HubPlan {
             hub: Hub::new("https://hub.example/"),
-            mode: Mode::Content,
-            replaces: Replaces::Automatic,
+            mode: PublishMode::Content,
+            replaces: ReplacedHub::Automatic,
         }],
         brokers: Vec::new(),
         channels: Vec::new(),
@@ -194,7 +195,7 @@ fn document(set: usize, capability: &str, entries: &str) -> String {
 }
 
 fn observation(name: &str, content: &str, at: Timestamp) -> Observation {
-    let Ok(Content::Document(parsed)) = parse(content.as_bytes()) else {
+    let Ok(CandidateContent::Document(parsed)) = parse(content.as_bytes()) else {
         panic!("{name} is a document");
     };
     let stat = Stat {

@@ -19,7 +19,7 @@ use announce::observation::{Look, MountId};
 use announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
-use rsnotify::tree::{KnownFiles, RecentKeys, TreeHandle, TreeReport, TreeSettings, WatchMode};
+use rsnotify::tree::{KnownFiles, ListKeyCache, TreeHandle, TreeReport, TreeSettings, WatchMode};
 
 const DOCUMENTS: usize = 10_000;
 
@@ -170,7 +170,7 @@ fn watch(root: &Path, known: KnownFiles) -> (TreeHandle, Receiver<TreeReport>) {
         poll_interval: Duration::from_secs(10),
         settle: Duration::from_secs(1),
         open_writer: Duration::from_secs(30),
-        recent_keys: RecentKeys::default(),
+        recent_keys: ListKeyCache::default(),
     };
     let tree = TreeHandle::watch(settings, known, move |report| {
         let _ = sender.send(report);

@@ -28,7 +28,7 @@ use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::log::LogLevel;
 use crate::config::reload::DaemonConfig;
-use crate::control::{ControlReply, ControlSocket};
+use crate::control::{ControlReply, ControlSocketFile};
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
 use crate::daemon::listen::ServedListener;
 use crate::daemon::log::error_chain;
@@ -71,7 +71,7 @@ struct Daemon<R: DaemonRole> {
     public: ServedListener,
     admin: ServedListener,
     /// The socket of commands, and the handle that keeps it open.
-    control: Option<(ControlSocket, watch::Sender<()>)>,
+    control: Option<(ControlSocketFile, watch::Sender<()>)>,
     /// The tasks that serve them.
     tasks: JoinSet<()>,
 }

@@ -5,7 +5,7 @@ use messaging::frame::{Decoder, Frame, FrameError};
 use messaging::message::{BrokerNotification, HashedPayload};
 use messaging::objects::{AtomForm, atom_messages};
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::feed::Feed;
+use resourcesync::feed::ContentChangeMessage;
 use rsnotify::config::Config;
 use rsnotify::config::file::ConfigError;
 use rsnotify::config::overrides::Overrides;
@@ -68,10 +68,10 @@ pub fn stomp(input: &[u8]) {
 /// A content change message that can be read can be written, and is read the same again; and those of any notification
 /// are read.
 pub fn message(bytes: &[u8]) {
-    if let Ok(feed) = Feed::parse(bytes) {
+    if let Ok(feed) = ContentChangeMessage::parse(bytes) {
         // Entries that were left out are not written.
-        let once = Feed { skipped: 0, ..feed };
-        let again = Feed::parse(&once.render()).expect("what was written is read");
+        let once = ContentChangeMessage { skipped: 0, ..feed };
+        let again = ContentChangeMessage::parse(&once.render()).expect("what was written is read");
         assert_eq!(once, again);
     }
     let notification = BrokerNotification {
@@ -83,7 +83,7 @@ pub fn message(bytes: &[u8]) {
     };
     let messages = atom_messages(&notification, &AtomForm::default());
     for message in messages.into_iter().flatten() {
-        let feed = Feed::parse(&message.body).expect("what was written is read");
+        let feed = ContentChangeMessage::parse(&message.body).expect("what was written is read");
         assert_eq!(feed.skipped, 0);
         assert!(!feed.items.is_empty());
     }

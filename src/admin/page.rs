@@ -21,7 +21,7 @@ use url::form_urlencoded;
 use websub::hub::subscriptions::view::SubscriptionView;
 
 use crate::admin::page::channels::{ChannelPage, ChannelsPage};
-use crate::admin::page::overview::Overview;
+use crate::admin::page::overview::OverviewPage;
 use crate::admin::{AdminResponse, page_of, plain};
 use crate::report::status::Status;
 
@@ -59,7 +59,7 @@ pub(super) fn page(path: &str, query: &str, status: &Status) -> AdminResponse {
         },
         _ => {
             let is_still = parameter(&query, "refresh") == Some("no");
-            html(&Overview::new(status, is_still))
+            html(&OverviewPage::new(status, is_still))
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::cli::daemon_client;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::AdvertiseOptions;
-use crate::cli::output::{Output, print, say};
+use crate::cli::output::{EscapedStdout, print, say};
 use crate::config::Config;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::{is_local, origin};
@@ -185,7 +185,7 @@ fn write_entry(out: &mut impl Write, set: &AdvertisedSet) -> io::Result<()> {
 }
 
 /// Writes what became of a list that was to be written; a failure is reported already.
-fn write_outcome(out: &mut Output, set: &AdvertisedSet) -> io::Result<()> {
+fn write_outcome(out: &mut EscapedStdout, set: &AdvertisedSet) -> io::Result<()> {
     let outcome = match &set.outcome {
         AdvertiseOutcome::Complete => "unchanged: it advertises its channel",
         AdvertiseOutcome::Lacks { .. } => "written: it advertises its channel now",
@@ -196,7 +196,7 @@ fn write_outcome(out: &mut Output, set: &AdvertisedSet) -> io::Result<()> {
 }
 
 /// Writes the patches, and notes in lines that `patch` ignores.
-fn write_patches(out: &mut Output, sets: &[AdvertisedSet]) -> io::Result<()> {
+fn write_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<()> {
     let is_patched = |set: &AdvertisedSet| matches!(set.outcome, AdvertiseOutcome::Lacks { .. });
     if sets.iter().any(is_patched) {
         let how = "To apply the patches, pipe this into: patch -d / -p0\n";
@@ -226,7 +226,7 @@ fn write_patches(out: &mut Output, sets: &[AdvertisedSet]) -> io::Result<()> {
 }
 
 /// Writes lines that begin with `#`, so that none looks like a patch.
-fn write_lines(out: &mut Output, text: &str) -> io::Result<()> {
+fn write_lines(out: &mut EscapedStdout, text: &str) -> io::Result<()> {
     text.split('\n')
         .try_for_each(|line| writeln!(out, "{}", format!("# {line}").trim_end()))
 }

@@ -17,7 +17,7 @@ use websub::hub::subscriptions::Subscriptions;
 use crate::cli::Exit;
 use crate::cli::one_shot_scan::plan;
 use crate::cli::options::DaemonQueryOptions;
-use crate::cli::output::{Output, print};
+use crate::cli::output::{EscapedStdout, print};
 use crate::config::Config;
 use crate::config::environment::Environment;
 use crate::config::file::ConfigError;
@@ -45,7 +45,7 @@ pub struct DaemonClient<'a> {
 
 /// An answer with the version of its shape, and whether a daemon gave it.
 #[derive(Serialize)]
-struct Printed<'a, T> {
+struct PrintedReply<'a, T> {
     version: u64,
     running: bool,
     #[serde(flatten)]
@@ -95,10 +95,10 @@ impl<'a> DaemonClient<'a> {
     pub fn print(
         &self,
         answer: &impl Serialize,
-        text: impl FnOnce(&mut Output) -> io::Result<()>,
+        text: impl FnOnce(&mut EscapedStdout) -> io::Result<()>,
     ) -> anyhow::Result<Exit> {
         if self.as_json {
-            let printed = Printed {
+            let printed = PrintedReply {
                 version: JSON_VERSION,
                 running: self.is_running,
                 answer,

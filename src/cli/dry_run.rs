@@ -21,10 +21,10 @@ use crate::cli::output::{counted, print, say};
 use crate::cli::play_forward::play_forward;
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
-use crate::tree::RecentKeys;
+use crate::tree::ListKeyCache;
 use announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
 use announce::delivery::Submission;
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 use announce::state::open::{open_to_read, state_file};
 use announce::state::{Db, hub};
 use announce::time::later;
@@ -44,7 +44,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let take = |request: RoundRequest| {
         state.as_ref()?;
         let keys = state_file(&config.state_dir);
-        let job = ReadJob::new(request, &plan, keys, RecentKeys::default());
+        let job = ReadJob::new(request, &plan, keys, ListKeyCache::default());
         Some(RoundAnswer {
             outcome: take(&job, &Rounds::default()),
             set: job.request.set,
@@ -53,7 +53,10 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     };
     let planned = play_forward(&mut scan.engine, scan.begun, take, now, until)?;
 
-    let embedded = plan.hubs.iter().find(|hub| hub.mode == Mode::Embedded);
+    let embedded = plan
+        .hubs
+        .iter()
+        .find(|hub| hub.mode == PublishMode::Embedded);
     let embedded = embedded.map(|embedded| &embedded.hub);
     // Requests as text, each below a line that describes it; first the deliveries owed since an earlier run.
     let mut shown = Vec::new();
@@ -109,8 +112,11 @@ fn submitted(submission: &Submission, settings: &PublishSettings) -> String {
         seq, topic, hub, ..
     } = submission;
     let kind = match submission.mode {
-        Mode::Ping => "ping for notification",
-        Mode::Content | Mode::ContentQuery | Mode::Embedded | Mode::Broker => "notification",
+        PublishMode::Ping => "ping for notification",
+        PublishMode::Content
+        | PublishMode::ContentQuery
+        | PublishMode::Embedded
+        | PublishMode::Broker => "notification",
     };
     let request = Preview::of_notification(submission.request(), settings);
     format!("{kind} {seq} of {topic}, to {hub}\n{request}")

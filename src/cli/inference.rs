@@ -17,7 +17,7 @@ const MAX_OFFERED: usize = 5;
 /// The error if the prefix of the tree cannot be inferred.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct InferenceError(String);
+pub struct UrlInferenceError(String);
 
 /// Returns the flags with the missing `--url`, and prints the prefix that was inferred.
 pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Overrides> {
@@ -34,7 +34,7 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
     if let Err(reason) = fs::read_dir(root) {
         let root = root.display();
         let error = format!("cannot read the directory {root}: {reason}; correct --root");
-        return Err(InferenceError(error).into());
+        return Err(UrlInferenceError(error).into());
     }
     let scan = scan_beside(&config, None, false)?;
     let source = &scan.engine.plan.sources[0];
@@ -46,7 +46,7 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
     let Some(prefix) = naming.majority() else {
         let (root, reason) = (root.display(), reason(&naming, &scan.notices));
         let error = format!("cannot tell what {root} is published as: {reason}; give --url URI");
-        return Err(InferenceError(error).into());
+        return Err(UrlInferenceError(error).into());
     };
     say(format_args!(
         "without --url, {} is taken to be published as {prefix}: below that its Capability Lists name documents",

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use destination::{ExecOptions, FailureKind, LEASE, Origin, OutputOptions, TopicOptions};
+use destination::{ExecOptions, FailureKind, LEASE, Origin, OutputOptions, SubscribeOptions};
 use messaging::settings::BrokerSettings;
 use messaging::subscribe::MessageSelection;
 
@@ -22,7 +22,7 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
                 return Ok(exit);
             }
         },
-        None => Origin::Topics(TopicOptions {
+        None => Origin::Topics(SubscribeOptions {
             urls: options.urls.clone(),
             kind: options.kind,
             callback: options.callback.clone(),

@@ -65,7 +65,7 @@ pub fn start(log: Log) -> LogGuard {
         LogFormat::Human => {
             let is_terminal = std::io::stderr().is_terminal();
             let lines = lines.fmt_fields(Fields);
-            all.with(lines.map_event_format(|format| OneLine {
+            all.with(lines.map_event_format(|format| OneLineFormat {
                 format: format.with_ansi(is_terminal),
                 is_journal,
                 has_colours: is_terminal,
@@ -74,7 +74,7 @@ pub fn start(log: Log) -> LogGuard {
         }
         LogFormat::Json => {
             let lines = lines.json().flatten_event(true);
-            all.with(lines.map_event_format(|format| OneLine {
+            all.with(lines.map_event_format(|format| OneLineFormat {
                 format,
                 is_journal,
                 has_colours: false,
@@ -188,13 +188,13 @@ impl Visit for FieldLine<'_> {
 
 /// One line for each event, whatever it holds: a file whose name has a line break cannot write lines of its own. For
 /// the journal each begins with its priority (sd-daemon(3)), so that `journalctl -p warning` finds it.
-struct OneLine<F> {
+struct OneLineFormat<F> {
     format: F,
     is_journal: bool,
     has_colours: bool,
 }
 
-impl<S, N, F> FormatEvent<S, N> for OneLine<F>
+impl<S, N, F> FormatEvent<S, N> for OneLineFormat<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -262,7 +262,7 @@ mod tests {
             .with_target(false)
             .without_time()
             .fmt_fields(Fields)
-            .map_event_format(|format| OneLine {
+            .map_event_format(|format| OneLineFormat {
                 format: format.with_ansi(has_colours),
                 is_journal,
                 has_colours,

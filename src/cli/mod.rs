@@ -34,7 +34,7 @@ use messaging::settings::BrokerSettingsError;
 use resourcesync::escape::escaped_lines;
 use websub::publisher::settings::PublishSettingsError;
 
-use crate::cli::inference::InferenceError;
+use crate::cli::inference::UrlInferenceError;
 use crate::cli::options::{Command, CommandLine};
 use crate::config::Config;
 use crate::config::file::ConfigError;
@@ -120,7 +120,7 @@ pub fn main() -> Exit {
             eprintln!("rsnotify: {}", escaped_lines(&error_in_words));
             if is_about_configuration(&error) {
                 Exit::Configuration
-            } else if error.is::<InferenceError>() {
+            } else if error.is::<UrlInferenceError>() {
                 Exit::Usage
             } else {
                 Exit::Failure

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use websub::http::Clock;
 
-use crate::cli::progress::Progress;
+use crate::cli::progress::SweepProgress;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::report::status::alerts::missing;
@@ -132,7 +132,7 @@ pub fn scan_beside(
         latest: None,
     };
     scan.engine.live.find_each = find_each;
-    let mut progress = Progress::new(scan.remembered()?.len());
+    let mut progress = SweepProgress::new(scan.remembered()?.len());
     for source in 0..config.sources.len() {
         let tree = config.sources[source].tree(&scan.engine.plan.sources[source]);
         let mut observed = Ok(());

@@ -13,11 +13,11 @@ pub const MAX_CHARACTERS: usize = 500;
 
 /// Standard output. File names and contents cannot control a terminal through it, and JSON stays as it is. Line ends
 /// inside such a text are left to the caller to escape.
-pub struct Output(StdoutLock<'static>);
+pub struct EscapedStdout(StdoutLock<'static>);
 
-impl Output {
-    pub fn new() -> Output {
-        Output(io::stdout().lock())
+impl EscapedStdout {
+    pub fn new() -> EscapedStdout {
+        EscapedStdout(io::stdout().lock())
     }
 
     /// Writes our own text, for programs: byte for byte.
@@ -35,7 +35,7 @@ impl Output {
     }
 }
 
-impl Write for Output {
+impl Write for EscapedStdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         self.0.write_all(escaped_lines(&text).as_bytes())?;
@@ -53,8 +53,8 @@ pub fn say(words: impl Display) {
 }
 
 /// Writes to standard output.
-pub fn print(write: impl FnOnce(&mut Output) -> io::Result<()>) -> io::Result<()> {
-    let mut out = Output::new();
+pub fn print(write: impl FnOnce(&mut EscapedStdout) -> io::Result<()>) -> io::Result<()> {
+    let mut out = EscapedStdout::new();
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,

@@ -11,7 +11,7 @@ use announce::changes::round::{RoundAnswer, RoundRequest};
 use announce::delivery::Submission;
 use announce::event::{Effect, Event};
 use announce::observation::{Look, Observation};
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 use announce::state::{ChannelId, Result};
 use announce::steps::engine::Engine;
 
@@ -88,7 +88,7 @@ fn answers(submission: &Submission) -> Vec<Event> {
         answer: Answer::ACCEPTED,
         jitter: 0.0,
     };
-    let is_ping = submission.mode == Mode::Ping;
+    let is_ping = submission.mode == PublishMode::Ping;
     let fetched = is_ping.then(|| Event::Fetched(submission.topic.clone()));
     std::iter::once(answered).chain(fetched).collect()
 }

@@ -12,7 +12,7 @@ const OF_FOUND: &str = "reading the tree: {human_pos} of {human_len} files found
 
 /// Number of files that sweeps found and read, and the progress bar of a sweep that takes long.
 #[derive(Default)]
-pub struct Progress {
+pub struct SweepProgress {
     /// Number of files that an earlier run knew.
     known: u64,
     read: u64,
@@ -21,11 +21,11 @@ pub struct Progress {
     bar: Option<ProgressBar>,
 }
 
-impl Progress {
-    pub fn new(known: usize) -> Progress {
-        Progress {
+impl SweepProgress {
+    pub fn new(known: usize) -> SweepProgress {
+        SweepProgress {
             known: known as u64,
-            ..Progress::default()
+            ..SweepProgress::default()
         }
     }
 

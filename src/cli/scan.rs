@@ -21,7 +21,7 @@ use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
 use crate::tree::change_list::ChangeListFile;
 use crate::tree::{self, file_path};
-use announce::candidates::{CandidateGlobs, PublishedPath};
+use announce::candidates::{CandidateGlobs, MountUrlPath};
 use announce::finding::Finding;
 use announce::observation::DocumentPath;
 use announce::plan::Plan;
@@ -242,7 +242,7 @@ fn place(plan: &Plan, file: &Path) -> anyhow::Result<(usize, DocumentPath)> {
 /// Returns the first include glob that matches a file, if it is a candidate.
 fn matching(
     candidates: &CandidateGlobs,
-    published: &PublishedPath,
+    published: &MountUrlPath,
     place: &DocumentPath,
 ) -> Option<String> {
     let mut globs = candidates.include.iter();

@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
 use crate::config::overrides::SourceOptions;
-use crate::config::text::Written;
+use crate::config::text::ParsedText;
 use crate::report;
 
 impl WebServer {
@@ -144,7 +144,7 @@ fn upstream_address(listen: &Address) -> anyhow::Result<Address> {
 }
 
 /// Returns a note if rsnotify's configuration does not trust the web server's headers about subscribers' addresses.
-fn trust(table: &str, trusted: &[Written<IpNet>], behind: &Address) -> Option<String> {
+fn trust(table: &str, trusted: &[ParsedText<IpNet>], behind: &Address) -> Option<String> {
     let Address::Tcp(address) = behind else {
         return None;
     };

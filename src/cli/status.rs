@@ -15,7 +15,7 @@ use crate::cli::output;
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::alerts::{self, Alert, Health};
 use crate::report::status::{BacklogView, ChannelView, HubView, Status, WaitingView, waiting};
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 
 /// The maximum number of lines of one kind; for the others, the command that prints them is named.
 const MAX_LINES: usize = 20;

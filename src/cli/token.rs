@@ -16,7 +16,7 @@ use crate::cli::run::reloaded;
 use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher::check_name;
-use crate::config::secret::Holder;
+use crate::config::secret::SecretHolder;
 
 pub fn token(file: Option<&Path>, options: &TokenOptions) -> anyhow::Result<Exit> {
     let name = options.name.as_str();
@@ -90,7 +90,7 @@ fn add_publisher(config: &HubConfig, options: &TokenOptions, token: &str) -> any
     let model = model.with_context(|| format!("cannot read {shown}"))?;
     let holders = config.publishers.iter().rev();
     let mut files = holders.filter_map(|other| match &other.bearer_token_file.as_ref()?.holder {
-        Some(Holder::File(file)) => Some(file),
+        Some(SecretHolder::File(file)) => Some(file),
         _ => None,
     });
     let file = files.next().unwrap_or(&path);

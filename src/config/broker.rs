@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use messaging::identifier::{Identifiers, LocationRewrite, ObjectKind, ObjectType};
+use messaging::identifier::{Identifiers, LocationRewrite, ObjectGranularity, ObjectType};
 use messaging::message::INITIAL;
 use messaging::objects::{AtomForm, object_glob};
 use messaging::settings::{
@@ -19,8 +19,8 @@ use url::{Position, Url};
 use crate::config::address::NO_CREDENTIALS;
 use crate::config::check::suggested;
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
-use crate::config::secret::{Held, content_of, read_credentials, read_headers};
-use crate::config::text::{TextValue, Written, seconds};
+use crate::config::secret::{ConfiguredSecret, content_of, read_credentials, read_headers};
+use crate::config::text::{ParsedText, TextValue, seconds};
 use announce::plan::EMBEDDED_NAME;
 
 /// A message broker.
@@ -39,8 +39,8 @@ pub struct Broker {
     /// The ports are 61613 and 61614 unless another is given.
     #[serde(rename = "url")]
     #[schemars(example = "stomp+tls://mq.example.org:61614")]
-    #[default(Written(BrokerAddress::default()))]
-    pub address: Written<BrokerAddress>,
+    #[default(ParsedText(BrokerAddress::default()))]
+    pub address: ParsedText<BrokerAddress>,
     /// Destination to send to: a topic, queue or exchange, as the broker writes it. `{source}` stands for the name of the
     /// source.
     #[schemars(example = "/topic/content.change", extend("x-form" = "destination"))]
@@ -65,7 +65,7 @@ pub struct Broker {
     /// items (`"directory"`): the URI up to its last slash.
     #[schemars(with = "String", example = &"resource")]
     #[schemars(extend("enum" = ["resource", "directory"], "x-default" = "`\"resource\"`"))]
-    pub object: Option<ObjectKind>,
+    pub object: Option<ObjectGranularity>,
     /// With `payload = "atom"`, identifiers of objects and items: their URIs (`"uri"`), or those of a Fedora repository
     /// (`"info:fedora"`).
     ///
@@ -94,22 +94,22 @@ pub struct Broker {
     ///
     /// See [secrets](#secrets).
     #[schemars(example = "/etc/rsnotify/broker-password")]
-    pub password_file: Option<Held>,
+    pub password_file: Option<ConfiguredSecret>,
     /// Holder of a TLS client certificate in PEM; needs `client_key`.
     #[schemars(example = "/etc/rsnotify/client.pem")]
-    pub client_cert: Option<Held>,
+    pub client_cert: Option<ConfiguredSecret>,
     /// Holder of the private key of `client_cert`, in PEM.
     #[schemars(example = "/etc/rsnotify/client.key")]
-    pub client_key: Option<Held>,
+    pub client_key: Option<ConfiguredSecret>,
     /// Holder of certificates to trust beside the system's, in PEM.
     #[schemars(example = "/etc/rsnotify/ca.pem")]
-    pub ca_file: Option<Held>,
+    pub ca_file: Option<ConfiguredSecret>,
     /// Timeout of connecting, and of silence while receipts are pending.
     #[default(seconds(30))]
-    pub timeout: Written<Duration>,
+    pub timeout: ParsedText<Duration>,
     /// Headers to add to each message. A value is a text, or the holder of a secret.
     #[schemars(extend("examples" = [{ "priority": "5" }]))]
-    pub headers: BTreeMap<String, Held>,
+    pub headers: BTreeMap<String, ConfiguredSecret>,
 }
 
 /// The content of messages.
@@ -217,7 +217,7 @@ impl Broker {
             &mut self.ca_file,
         ];
         read_credentials(file, table, &self.username, held)?;
-        let is_given = |held: &Option<Held>| held.is_some() && !self.address.0.is_tls;
+        let is_given = |held: &Option<ConfiguredSecret>| held.is_some() && !self.address.0.is_tls;
         let no_tls = "it has no effect without TLS: write stomp+tls:// in url, or remove it";
         let wrong = [
             (is_given(&self.client_cert), "client_cert", no_tls),

@@ -17,10 +17,10 @@ use websub::secret::{MASKED, Secret};
 use crate::config::address::{NO_CREDENTIALS, check_uri};
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
 use crate::config::secret::{
-    Held, content_of, mask_headers, read_credentials, read_headers, read_secret,
+    ConfiguredSecret, content_of, mask_headers, read_credentials, read_headers, read_secret,
 };
-use crate::config::text::{Written, seconds};
-use announce::plan::{Mode, Replaces};
+use crate::config::text::{ParsedText, seconds};
+use announce::plan::{PublishMode, ReplacedHub};
 
 /// A hub outside this process.
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,50 +37,50 @@ pub struct ExternalHub {
     /// See [secrets](#secrets).
     #[schemars(extend("x-default" = "as `url`", "x-form" = "hub"))]
     #[schemars(example = "https://hub.example.net/websub/publish")]
-    pub publish_url: Option<Held>,
+    pub publish_url: Option<ConfiguredSecret>,
     /// Form of a submission. `"content"`: the notification as the body, as ResourceSync hubs take it. `"ping"`: a form
     /// that names the topic, which the hub then fetches. `"content-query"`: the notification as the body, the topic in
     /// the query.
     #[schemars(with = "String", extend("enum" = ["content", "ping", "content-query"]))]
-    #[default(Mode::Content)]
-    pub mode: Mode,
+    #[default(PublishMode::Content)]
+    pub mode: PublishMode,
     /// Hub that this one replaces, whose pending changes it takes over: the URI of one that is no longer configured,
     /// `"nothing"`, or `"auto"`: the only one that was removed when this was the only one added.
-    #[default(Written(Replaces::Automatic))]
-    pub replaces: Written<Replaces>,
+    #[default(ParsedText(ReplacedHub::Automatic))]
+    pub replaces: ParsedText<ReplacedHub>,
     /// Headers to add. A value is a text, or the holder of a secret.
     ///
     /// See [secrets](#secrets).
     #[schemars(extend("examples" = [{ "X-Api-Key": { "file": "/etc/rsnotify/hub-key" }, "X-Client": "library" }]))]
-    pub headers: BTreeMap<String, Held>,
+    pub headers: BTreeMap<String, ConfiguredSecret>,
     /// Holder of a bearer token.
     #[schemars(extend("examples" = [{ "credential": "hub-token" }]))]
-    pub bearer_token_file: Option<Held>,
+    pub bearer_token_file: Option<ConfiguredSecret>,
     /// User name for basic authentication; needs `password_file`.
     #[schemars(example = &"rsnotify")]
     pub username: Option<String>,
     /// Holder of the password.
     #[schemars(example = "/etc/rsnotify/hub-password")]
-    pub password_file: Option<Held>,
+    pub password_file: Option<ConfiguredSecret>,
     /// Holder of a TLS client certificate in PEM; needs `client_key`.
     #[schemars(example = "/etc/rsnotify/client.pem")]
-    pub client_cert: Option<Held>,
+    pub client_cert: Option<ConfiguredSecret>,
     /// Holder of the private key of `client_cert`, in PEM.
     #[schemars(example = "/etc/rsnotify/client.key")]
-    pub client_key: Option<Held>,
+    pub client_key: Option<ConfiguredSecret>,
     /// Holder of certificates to trust beside the system's, in PEM.
     #[schemars(example = "/etc/rsnotify/ca.pem")]
-    pub ca_file: Option<Held>,
+    pub ca_file: Option<ConfiguredSecret>,
     /// Accept any certificate: anyone on the way can then read notifications and credentials.
     pub danger_accept_invalid_certs: bool,
     /// Proxy for this hub, `"http://HOST:PORT"`, or `"none"`.
     ///
     /// See [proxies](#proxies).
     #[schemars(example = "http://proxy.example.org:3128", extend("x-default" = "as the environment says"))]
-    pub proxy: Option<Written<HubProxy>>,
+    pub proxy: Option<ParsedText<HubProxy>>,
     /// Timeout of a request.
     #[default(seconds(30))]
-    pub timeout: Written<Duration>,
+    pub timeout: ParsedText<Duration>,
 }
 
 /// Headers whose values are secrets.
@@ -105,7 +105,7 @@ impl ExternalHub {
     fn check(&mut self, file: &ConfigFile<'_>, table: &str) -> Checked {
         let key = |name: &str| format!("{table}.{name}");
         let publish_url =
-            (self.publish_url).get_or_insert_with(|| Held::written(self.hub.as_str()));
+            (self.publish_url).get_or_insert_with(|| ConfiguredSecret::written(self.hub.as_str()));
         publish_url.read(file, &key("publish_url"))?;
         address(publish_url.reveal()).map_err(|message| {
             let held = "it holds no absolute URI such as https://hub.example.net/publish?key=…, without user name and \
@@ -166,7 +166,10 @@ impl ExternalHub {
         let basic = self.username.clone().zip(content_of(&self.password_file));
         let basic = basic.map(|(username, password)| HubCredentials::Basic { username, password });
         let identity = self.client_cert.as_ref().zip(self.client_key.as_ref());
-        let publish_url = self.publish_url.as_ref().map_or(hub.as_str(), Held::reveal);
+        let publish_url = self
+            .publish_url
+            .as_ref()
+            .map_or(hub.as_str(), ConfiguredSecret::reveal);
         let settings = PublishSettings {
             publish_url: Url::parse(publish_url).map_err(|source| PublishSettingsError::Url {
                 hub: hub.clone(),
@@ -195,7 +198,7 @@ impl ExternalHub {
             && held.holder.is_none()
             && held.reveal() != self.hub.as_str()
         {
-            *held = Held::written(match Url::parse(held.reveal()) {
+            *held = ConfiguredSecret::written(match Url::parse(held.reveal()) {
                 Ok(url) if &url[Position::BeforePath..] == "/" => return,
                 Ok(url) => format!("{}/{MASKED}", &url[..Position::BeforePath]),
                 Err(_) => MASKED.to_owned(),

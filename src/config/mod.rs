@@ -43,10 +43,10 @@ use crate::config::schema::DaemonKind;
 use crate::config::served_hub::ServedHub;
 use crate::config::server::ServerSettings;
 use crate::config::source::Source;
-use crate::config::text::Written;
+use crate::config::text::ParsedText;
 use crate::config::window::Window;
 use announce::observation::MountId;
-use announce::plan::{BrokerPlan, ChannelPlan, HubPlan, Mode, Plan, Replaces};
+use announce::plan::{BrokerPlan, ConfiguredChannel, HubPlan, Plan, PublishMode, ReplacedHub};
 use messaging::settings::{BrokerSettings, BrokerSettingsError};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
@@ -107,7 +107,7 @@ pub struct Config {
     ///
     /// See below.
     #[serde(rename = "channel")]
-    pub channels: Vec<ChannelPlan>,
+    pub channels: Vec<ConfiguredChannel>,
 }
 
 impl Config {
@@ -171,8 +171,8 @@ impl Config {
         });
         let embedded = self.embedded_hub.iter().map(|embedded| HubPlan {
             hub: embedded.hub(public_url),
-            mode: Mode::Embedded,
-            replaces: Replaces::Automatic,
+            mode: PublishMode::Embedded,
+            replaces: ReplacedHub::Automatic,
         });
         let brokers = self.brokers.iter().map(|broker| BrokerPlan {
             name: broker.name.clone(),
@@ -286,7 +286,7 @@ impl Config {
         embedded.trust_loopback(file, "embedded_hub", &self.server.listen);
         // An installation has a file; a trial on this machine needs none.
         if file.path.is_none() && self.server.is_on_this_machine() {
-            let here = LOOPBACK.map(Written);
+            let here = LOOPBACK.map(ParsedText);
             embedded.allow_callback_networks.splice(..0, here);
         }
         self.embedded_hub = is_enabled.then_some(embedded);

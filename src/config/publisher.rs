@@ -8,8 +8,8 @@ use websub::hub::publisher::{Publisher, Publishers};
 
 use crate::config::address::with_slash;
 use crate::config::file::{Checked, ConfigFile};
-use crate::config::secret::{Held, content_of, read_secret};
-use crate::config::text::{Written, values};
+use crate::config::secret::{ConfiguredSecret, content_of, read_secret};
+use crate::config::text::{ParsedText, values};
 
 /// A publisher with the holder of its token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +25,7 @@ pub struct PublisherSettings {
     pub topics: Vec<Uri>,
     /// Holder of the bearer token that it sends. With `verify` as well, both are demanded.
     #[schemars(example = "/etc/rsnotify/library")]
-    pub bearer_token_file: Option<Held>,
+    pub bearer_token_file: Option<ConfiguredSecret>,
     /// `"topic"`: a publication is accepted if the `Link` of its topic names this hub.
     ///
     /// Without a token, anybody may then publish on such a topic: prefer a token, or pings, whose content comes from the
@@ -35,7 +35,7 @@ pub struct PublisherSettings {
     /// Networks, such as `"10.0.0.0/8"`, in which its topics may be although they are not public.
     ///
     /// Names that resolve to other addresses inside are not read. An address in `topics` itself needs none.
-    pub allow_topic_networks: Vec<Written<IpNet>>,
+    pub allow_topic_networks: Vec<ParsedText<IpNet>>,
 }
 
 /// Ways to verify a publication besides the token.

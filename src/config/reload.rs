@@ -16,7 +16,7 @@ use crate::config::log::Log;
 use crate::config::schema::DaemonKind;
 use crate::config::secret::mask_headers;
 use crate::config::server::ServerSettings;
-use announce::plan::ChannelPlan;
+use announce::plan::ConfiguredChannel;
 
 /// Maximum names of one kind; beyond it they are counted instead.
 const MAX_NAMES: usize = 3;
@@ -94,7 +94,7 @@ impl DaemonConfig for Config {
 
     fn changes(&self, after: &Config) -> Vec<String> {
         // A set may have one of each kind.
-        let channel_name = |channel: &ChannelPlan| match channel.kind {
+        let channel_name = |channel: &ConfiguredChannel| match channel.kind {
             ChannelKind::Framework => channel.capability_list.to_string(),
             ChannelKind::Change => format!("{} ({})", channel.capability_list, channel.kind),
         };

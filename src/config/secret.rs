@@ -21,7 +21,7 @@ const MAX_PEM: u64 = 4 << 20;
 /// The holder of a secret or of certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Holder {
+pub enum SecretHolder {
     /// A file, by its path.
     File(PathBuf),
     /// An environment variable, by its name.
@@ -33,9 +33,9 @@ pub enum Holder {
 /// A text with its holder, if it is not written in the configuration itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "TextOrHolder", into = "TextOrHolder")]
-pub struct Held {
+pub struct ConfiguredSecret {
     /// The path of a file is absolute.
-    pub holder: Option<Holder>,
+    pub holder: Option<SecretHolder>,
     pub content: Secret,
 }
 
@@ -46,23 +46,23 @@ pub struct Held {
 )]
 enum TextOrHolder {
     Text(String),
-    Holder(Holder),
+    Holder(SecretHolder),
 }
 
-impl From<TextOrHolder> for Held {
-    fn from(written: TextOrHolder) -> Held {
+impl From<TextOrHolder> for ConfiguredSecret {
+    fn from(written: TextOrHolder) -> ConfiguredSecret {
         let (holder, text) = match written {
             TextOrHolder::Text(text) => (None, text),
             TextOrHolder::Holder(holder) => (Some(holder), String::new()),
         };
         let content = Secret::from(text);
-        Held { holder, content }
+        ConfiguredSecret { holder, content }
     }
 }
 
 /// A secret that is held elsewhere is named by its holder.
-impl From<Held> for TextOrHolder {
-    fn from(held: Held) -> TextOrHolder {
+impl From<ConfiguredSecret> for TextOrHolder {
+    fn from(held: ConfiguredSecret) -> TextOrHolder {
         match held.holder {
             Some(holder) => TextOrHolder::Holder(holder),
             None => TextOrHolder::Text(held.content.reveal().to_owned()),
@@ -70,9 +70,9 @@ impl From<Held> for TextOrHolder {
     }
 }
 
-impl Held {
+impl ConfiguredSecret {
     /// Returns a text that is written in the configuration.
-    pub fn written(text: impl Into<String>) -> Held {
+    pub fn written(text: impl Into<String>) -> ConfiguredSecret {
         TextOrHolder::Text(text.into()).into()
     }
 
@@ -99,18 +99,23 @@ impl Held {
     }
 
     /// Takes a text for the path of a file.
-    fn named(&mut self) -> &mut Holder {
+    fn named(&mut self) -> &mut SecretHolder {
         let path = self.content.reveal();
-        self.holder.get_or_insert_with(|| Holder::File(path.into()))
+        self.holder
+            .get_or_insert_with(|| SecretHolder::File(path.into()))
     }
 }
 
-pub fn content_of(held: &Option<Held>) -> Option<Secret> {
+pub fn content_of(held: &Option<ConfiguredSecret>) -> Option<Secret> {
     held.as_ref().map(|held| held.content.clone())
 }
 
 /// Reads the secret of a key whose text is the path of a file.
-pub fn read_secret(file: &ConfigFile<'_>, key: &str, held: &mut Option<Held>) -> Checked {
+pub fn read_secret(
+    file: &ConfigFile<'_>,
+    key: &str,
+    held: &mut Option<ConfiguredSecret>,
+) -> Checked {
     let Some(held) = held else { return Ok(()) };
     held.named();
     held.read(file, key)
@@ -122,7 +127,7 @@ pub fn read_credentials(
     file: &ConfigFile<'_>,
     table: &str,
     username: &Option<String>,
-    [password, cert, key, ca]: [&mut Option<Held>; 4],
+    [password, cert, key, ca]: [&mut Option<ConfiguredSecret>; 4],
 ) -> Checked {
     let has_name = username.is_some();
     for (one, has_one, other, has_other) in [
@@ -159,7 +164,7 @@ pub fn read_credentials(
 pub fn read_headers(
     file: &ConfigFile<'_>,
     table: &str,
-    headers: &mut BTreeMap<String, Held>,
+    headers: &mut BTreeMap<String, ConfiguredSecret>,
     check: fn(name: &str, is_literal: bool) -> Result<(), &'static str>,
 ) -> Checked {
     for (name, held) in headers {
@@ -174,7 +179,7 @@ pub fn read_headers(
 }
 
 /// Hides headers that may be secrets, although they were written where secrets do not belong.
-pub fn mask_headers(headers: &mut BTreeMap<String, Held>) {
+pub fn mask_headers(headers: &mut BTreeMap<String, ConfiguredSecret>) {
     let words = [
         "auth", "cred", "key", "pass", "secret", "session", "sign", "token",
     ];
@@ -186,7 +191,7 @@ pub fn mask_headers(headers: &mut BTreeMap<String, Held>) {
     }
 }
 
-impl Holder {
+impl SecretHolder {
     /// Returns its name in messages, and its content, which may have `max` bytes.
     fn read(&mut self, file: &ConfigFile<'_>, key: &str, max: u64) -> Checked<(String, String)> {
         self.content(file, max)
@@ -195,8 +200,10 @@ impl Holder {
 
     fn content(&mut self, file: &ConfigFile<'_>, max: u64) -> Result<(String, String), String> {
         match self {
-            Holder::File(path) if path.as_os_str().is_empty() => Err("it is empty".to_owned()),
-            Holder::File(path) => {
+            SecretHolder::File(path) if path.as_os_str().is_empty() => {
+                Err("it is empty".to_owned())
+            }
+            SecretHolder::File(path) => {
                 let name = path.display().to_string();
                 *path = file.resolve(path);
                 // No message repeats a secret that stands in the place of its file.
@@ -206,7 +213,7 @@ impl Holder {
                 }
                 Ok((name, read(path, max)?))
             }
-            Holder::Env(name) => {
+            SecretHolder::Env(name) => {
                 let value = file.environment.variable(name);
                 let value = value.ok_or(format!(
                     "the environment variable {name} is not set, or empty"
@@ -217,7 +224,7 @@ impl Holder {
                 }
                 Ok((format!("${name}"), value.to_owned()))
             }
-            Holder::Credential(name) => {
+            SecretHolder::Credential(name) => {
                 let content = read(&credential(file, name)?, max)?;
                 Ok((format!("the credential {name}"), content))
             }

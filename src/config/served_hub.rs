@@ -17,7 +17,7 @@ use websub::hub::limits::HubLimits;
 
 use crate::config::address::{Address, check_uri};
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
-use crate::config::text::{Size, Written, seconds, values};
+use crate::config::text::{ParsedText, Size, seconds, values};
 
 /// The largest notification that a key may permit.
 const MAX_BODY: u32 = 64 << 20;
@@ -50,7 +50,7 @@ pub struct ServedHub {
     /// Time after which a topic that nobody publishes, and that has no subscribers, is forgotten.
     #[schemars(extend("x-daemon" = "hub"))]
     #[default(seconds(90 * 24 * 3_600))]
-    pub topic_ttl: Written<Duration>,
+    pub topic_ttl: ParsedText<Duration>,
     /// Rate limit for the publications of one publisher. A burst may have the same number.
     #[schemars(range(min = 1, max = u32::MAX), example = 600)]
     #[schemars(extend("x-daemon" = "hub", "x-default" = "as `max_requests_per_minute`"))]
@@ -61,19 +61,19 @@ pub struct ServedHub {
     ///
     /// Unless it is set to others, callbacks in `allow_callback_networks` may have any port.
     #[schemars(length(min = 1))]
-    #[default(CallbackPolicy::default().ports.into_iter().map(Written).collect())]
-    pub callback_ports: Vec<Written<RangeInclusive<u16>>>,
+    #[default(CallbackPolicy::default().ports.into_iter().map(ParsedText).collect())]
+    pub callback_ports: Vec<ParsedText<RangeInclusive<u16>>>,
     /// Networks, such as `"10.0.0.0/8"`, in which callbacks may be although they are not public.
     ///
     /// For subscribers on this host, such as `rsnotify listen`: `["127.0.0.0/8", "::1"]`.
-    pub allow_callback_networks: Vec<Written<IpNet>>,
+    pub allow_callback_networks: Vec<ParsedText<IpNet>>,
     /// Proxies, such as `"10.0.0.7"`, whose `Forwarded` or `X-Forwarded-For` is trusted. A proxy in front that is not
     /// trusted makes all subscribers count as one address.
     ///
     /// Every client on a Unix socket is trusted.
     #[schemars(example = ["127.0.0.0/8", "::1"])]
     #[schemars(extend("x-default" = "`[\"127.0.0.0/8\", \"::1\"]` if `server.listen` is on loopback, else `[]`"))]
-    pub trusted_proxies: Vec<Written<IpNet>>,
+    pub trusted_proxies: Vec<ParsedText<IpNet>>,
     /// Maximum number of subscriptions.
     #[schemars(range(min = 1, max = u32::MAX))]
     #[default(HubLimits::default().subscriptions.in_all)]
@@ -125,7 +125,7 @@ impl ServedHub {
     /// Trusts proxies on loopback, if it listens there and `table` of the file names no proxies.
     pub(crate) fn trust_loopback(&mut self, file: &ConfigFile<'_>, table: &str, listen: &Address) {
         if listen.is_loopback() && file.get(&format!("{table}.trusted_proxies")).is_none() {
-            self.trusted_proxies = LOOPBACK.map(Written).to_vec();
+            self.trusted_proxies = LOOPBACK.map(ParsedText).to_vec();
         }
     }
 

@@ -11,7 +11,7 @@ use url::{Host, Url};
 
 use crate::config::address::{Address, with_slash};
 use crate::config::file::{Checked, ConfigFile};
-use crate::config::text::{Written, seconds};
+use crate::config::text::{ParsedText, seconds};
 
 /// The two listeners and the times that belong to them.
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -35,7 +35,7 @@ pub struct ServerSettings {
     /// Time for which the topic of a channel that has ended is still served.
     #[schemars(extend("x-daemon" = "run"))]
     #[default(seconds(30 * 24 * 3_600))]
-    pub retired_topic: Written<Duration>,
+    pub retired_topic: ParsedText<Duration>,
 }
 
 impl ServerSettings {

@@ -11,12 +11,12 @@ use smart_default::SmartDefault;
 
 use crate::config::address::with_slash;
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
-use crate::config::text::{Written, seconds, values};
-use crate::tree::{RecentKeys, TreeSettings, WatchMode};
+use crate::config::text::{ParsedText, seconds, values};
+use crate::tree::{ListKeyCache, TreeSettings, WatchMode};
 use announce::candidates::CandidateGlobs;
-use announce::finding::AcknowledgedFindings;
+use announce::finding::AcknowledgedPattern;
 use announce::observation::MountId;
-use announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan};
+use announce::plan::{DEFAULT_INCLUDE, MassDeletionLimit, MountPlan, SourcePlan};
 
 /// The silence of a writer that keeps a file open after which the file counts as complete (R3).
 const OPEN_WRITER: Duration = Duration::from_secs(30);
@@ -70,28 +70,28 @@ pub struct Source {
     pub watch: WatchMode,
     /// Interval of the sweep that finds changes without a hint.
     #[default(seconds(30 * 60))]
-    pub rescan_interval: Written<Duration>,
+    pub rescan_interval: ParsedText<Duration>,
     /// Interval of the sweep where there are no hints.
     #[default(seconds(10))]
-    pub poll_interval: Written<Duration>,
+    pub poll_interval: ParsedText<Duration>,
     /// Time for which a file that was found without a hint must be unchanged before it counts as complete.
     #[default(seconds(1))]
-    pub settle: Written<Duration>,
+    pub settle: ParsedText<Duration>,
     /// Time for which a document may be incomplete before it is reported as broken.
     ///
     /// A new change channel waits as long for lists of its set that may still be written.
     #[default(seconds(10))]
-    pub broken_after: Written<Duration>,
+    pub broken_after: ParsedText<Duration>,
     /// Time for which a document must be missing, in one run of rsnotify, before it counts as deleted.
     #[default(seconds(5 * 60))]
-    pub deletion_grace: Written<Duration>,
+    pub deletion_grace: ParsedText<Duration>,
     /// Deletions are suspended when more than this part of the source (and at least 10 documents) is missing, or all its
     /// Capability Lists if it had several, or all documents of one mount, whatever their number, until enough come back
     /// or `rsnotify accept SOURCE` accepts them.
     ///
     /// `"never"` always accepts.
-    #[default(Written(MassDeletion::Percent(50)))]
-    pub mass_deletion: Written<MassDeletion>,
+    #[default(ParsedText(MassDeletionLimit::Percent(50)))]
+    pub mass_deletion: ParsedText<MassDeletionLimit>,
     /// Announce the documents that the first sweep of a tree finds as created, instead of taking them as known.
     pub announce_existing: bool,
     /// Announce also the deletions that the specification does not provide for, such as a Resource List's.
@@ -113,7 +113,7 @@ pub struct Source {
     pub changes_from_resource_lists: bool,
     /// Findings that are known and need no action: a kind such as `unrouted`, a URI (with `*` at its end: all that begin
     /// so), or a kind and a URI.
-    pub acknowledged: Vec<Written<AcknowledgedFindings>>,
+    pub acknowledged: Vec<ParsedText<AcknowledgedPattern>>,
 }
 
 impl Source {
@@ -150,7 +150,7 @@ impl Source {
             poll_interval: self.poll_interval.0,
             settle: self.settle.0,
             open_writer: OPEN_WRITER,
-            recent_keys: RecentKeys::default(),
+            recent_keys: ListKeyCache::default(),
         }
     }
 

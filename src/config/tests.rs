@@ -20,9 +20,9 @@ use crate::config::environment::Environment;
 use crate::config::file::{Checked, ConfigFile};
 use crate::config::overrides::Overrides;
 use announce::candidates::CandidateGlobs;
-use announce::finding::AcknowledgedFindings;
+use announce::finding::AcknowledgedPattern;
 use announce::observation::MountId;
-use announce::plan::{MassDeletion, Mode, Replaces, SourcePlan};
+use announce::plan::{MassDeletionLimit, PublishMode, ReplacedHub, SourcePlan};
 
 const SOURCE: &str = r#"
 [[source]]
@@ -146,7 +146,7 @@ fn two_flags_are_enough() {
     assert_eq!(plan.public_url.as_str(), "http://127.0.0.1:8400/");
     assert_eq!(plan.hubs.len(), 1);
     assert_eq!(plan.hubs[0].hub.as_str(), "http://127.0.0.1:8400/hub");
-    assert_eq!(plan.hubs[0].mode, Mode::Embedded);
+    assert_eq!(plan.hubs[0].mode, PublishMode::Embedded);
     assert_eq!(plan.window.quiet, Duration::from_secs(2));
     assert_eq!(plan.window.max_bytes, 1_048_576);
     assert_eq!(plan.retired_topic, Duration::from_secs(2_592_000));
@@ -164,7 +164,7 @@ fn each_key_of_a_source_and_what_a_hub_replaces_are_in_the_plan() {
     );
     let config = read(&text, &Overrides::default()).unwrap();
     let plan = config.plan(&Uri::parse("https://push.example/").unwrap());
-    let replaced = Replaces::Hub(Hub::new("https://old.example/"));
+    let replaced = ReplacedHub::Hub(Hub::new("https://old.example/"));
     assert_eq!(plan.hubs[0].replaces, replaced);
     let mounts = plan.sources[0].mounts.clone();
     let globs = |glob: &str| vec![glob.to_owned()];
@@ -174,14 +174,14 @@ fn each_key_of_a_source_and_what_a_hub_replaces_are_in_the_plan() {
         candidates: CandidateGlobs::new(globs("a/*"), globs("b/*")).unwrap(),
         broken_after: Duration::from_secs(420),
         deletion_grace: Duration::from_secs(480),
-        mass_deletion: MassDeletion::Never,
+        mass_deletion: MassDeletionLimit::Never,
         announce_existing: true,
         announce_all_deletions: true,
         announce_all_components: true,
         unadvertised_channels: false,
         change_notifications: true,
         changes_from_resource_lists: true,
-        acknowledged: vec![AcknowledgedFindings::parse("unrouted").unwrap()],
+        acknowledged: vec![AcknowledgedPattern::parse("unrouted").unwrap()],
     };
     assert_eq!(plan.sources[0], want);
 }
@@ -248,12 +248,12 @@ fn a_flag_counts_before_the_file() {
     assert_eq!(config.sources[0].mount[0].directory, Path::new("/tree/a"));
     assert_eq!(config.sources[0].settle.0, Duration::from_secs(3));
     assert_eq!(config.hubs.len(), 1);
-    assert_eq!(config.hubs[0].mode, Mode::Ping);
+    assert_eq!(config.hubs[0].mode, PublishMode::Ping);
 
     let overrides = flags(&[("hub", "https://hub.example/c")]);
     let config = read(&text, &overrides).unwrap();
     assert_eq!(publish_url(&config), "https://hub.example/c");
-    assert_eq!(config.hubs[0].mode, Mode::Content);
+    assert_eq!(config.hubs[0].mode, PublishMode::Content);
 }
 
 #[test]
@@ -295,8 +295,8 @@ fn both_kinds_of_hub_may_be_told_at_once() {
     let plan = config.plan(&Uri::parse("https://push.example/").unwrap());
     let hubs = plan.hubs.iter().map(|hub| (hub.hub.as_str(), hub.mode));
     let want = [
-        ("https://h.example/?a=%7e", Mode::Content),
-        ("https://push.example/a/hub", Mode::Embedded),
+        ("https://h.example/?a=%7e", PublishMode::Content),
+        ("https://push.example/a/hub", PublishMode::Embedded),
     ];
     assert_eq!(Vec::from_iter(hubs), want);
     assert_eq!(publish_url(&config), "https://p.example/");

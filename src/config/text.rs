@@ -14,8 +14,8 @@ use websub::hub::address::parse_network;
 use websub::publisher::settings::HubProxy;
 
 use crate::config::hub;
-use announce::finding::AcknowledgedFindings;
-use announce::plan::{MassDeletion, Replaces};
+use announce::finding::AcknowledgedPattern;
+use announce::plan::{MassDeletionLimit, ReplacedHub};
 
 /// A value with its form as a text.
 pub trait TextValue: Sized {
@@ -31,27 +31,27 @@ pub trait TextValue: Sized {
 
 /// A value that the file writes as a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Written<T>(pub T);
+pub struct ParsedText<T>(pub T);
 
 /// Returns the values of a list.
-pub fn values<T: Clone>(list: &[Written<T>]) -> Vec<T> {
+pub fn values<T: Clone>(list: &[ParsedText<T>]) -> Vec<T> {
     list.iter().map(|value| value.0.clone()).collect()
 }
 
-impl<'de, T: TextValue> Deserialize<'de> for Written<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Written<T>, D::Error> {
+impl<'de, T: TextValue> Deserialize<'de> for ParsedText<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ParsedText<T>, D::Error> {
         let text = String::deserialize(deserializer)?;
-        T::read(&text).map(Written).map_err(D::Error::custom)
+        T::read(&text).map(ParsedText).map_err(D::Error::custom)
     }
 }
 
-impl<T: TextValue> Serialize for Written<T> {
+impl<T: TextValue> Serialize for ParsedText<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0.write())
     }
 }
 
-impl<T: TextValue> JsonSchema for Written<T> {
+impl<T: TextValue> JsonSchema for ParsedText<T> {
     fn schema_name() -> Cow<'static, str> {
         "Written".into()
     }
@@ -75,21 +75,21 @@ impl TextValue for Duration {
 }
 
 /// Returns a number of seconds as a value of a key.
-pub const fn seconds(seconds: u64) -> Written<Duration> {
-    Written(Duration::from_secs(seconds))
+pub const fn seconds(seconds: u64) -> ParsedText<Duration> {
+    ParsedText(Duration::from_secs(seconds))
 }
 
-impl TextValue for MassDeletion {
+impl TextValue for MassDeletionLimit {
     const PATTERN: &'static str = "^(never|0*([0-9]{1,2}|100)%)$";
     const NUMBER: &'static str = "{}%\" or \"never";
 
-    fn read(text: &str) -> Result<MassDeletion, String> {
+    fn read(text: &str) -> Result<MassDeletionLimit, String> {
         if text == "never" {
-            return Ok(MassDeletion::Never);
+            return Ok(MassDeletionLimit::Never);
         }
         let digits = text.strip_suffix('%').filter(|it| !it.starts_with('+'));
         match digits.and_then(|digits| digits.parse().ok()) {
-            Some(percent) if percent <= 100 => Ok(MassDeletion::Percent(percent)),
+            Some(percent) if percent <= 100 => Ok(MassDeletionLimit::Percent(percent)),
             _ => Err(format!(
                 "\"{text}\" is neither \"0%\" to \"100%\" nor \"never\""
             )),
@@ -98,15 +98,15 @@ impl TextValue for MassDeletion {
 
     fn write(&self) -> String {
         match self {
-            MassDeletion::Percent(percent) => format!("{percent}%"),
-            MassDeletion::Never => "never".to_owned(),
+            MassDeletionLimit::Percent(percent) => format!("{percent}%"),
+            MassDeletionLimit::Never => "never".to_owned(),
         }
     }
 }
 
-impl TextValue for AcknowledgedFindings {
-    fn read(text: &str) -> Result<AcknowledgedFindings, String> {
-        AcknowledgedFindings::parse(text)
+impl TextValue for AcknowledgedPattern {
+    fn read(text: &str) -> Result<AcknowledgedPattern, String> {
+        AcknowledgedPattern::parse(text)
     }
 
     fn write(&self) -> String {
@@ -115,22 +115,22 @@ impl TextValue for AcknowledgedFindings {
 }
 
 /// A hub that another one replaces.
-impl TextValue for Replaces {
+impl TextValue for ReplacedHub {
     const PATTERN: &'static str = ".";
 
-    fn read(text: &str) -> Result<Replaces, String> {
+    fn read(text: &str) -> Result<ReplacedHub, String> {
         match text {
-            "auto" => Ok(Replaces::Automatic),
-            "nothing" => Ok(Replaces::Nothing),
-            text => hub::address(text).map(|()| Replaces::Hub(Hub::new(text))),
+            "auto" => Ok(ReplacedHub::Automatic),
+            "nothing" => Ok(ReplacedHub::Nothing),
+            text => hub::address(text).map(|()| ReplacedHub::Hub(Hub::new(text))),
         }
     }
 
     fn write(&self) -> String {
         match self {
-            Replaces::Automatic => "auto".to_owned(),
-            Replaces::Nothing => "nothing".to_owned(),
-            Replaces::Hub(hub) => hub.as_str().to_owned(),
+            ReplacedHub::Automatic => "auto".to_owned(),
+            ReplacedHub::Nothing => "nothing".to_owned(),
+            ReplacedHub::Hub(hub) => hub.as_str().to_owned(),
         }
     }
 }
@@ -202,7 +202,7 @@ impl TextValue for HubProxy {
 
 /// A number of bytes: an integer, or a text with a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(try_from = "Number")]
+#[serde(try_from = "RawSize")]
 pub struct Size(pub u32);
 
 /// A size as it may be written.
@@ -211,7 +211,7 @@ pub struct Size(pub u32);
     untagged,
     expecting = "write a number of bytes, or a text such as \"2MiB\""
 )]
-enum Number {
+enum RawSize {
     Bytes(#[schemars(range(min = 1, max = u32::MAX))] i64),
     Text(#[schemars(regex(pattern = "^[0-9]+ *(B|KiB|MiB|GiB)?$"))] String),
 }
@@ -219,13 +219,13 @@ enum Number {
 /// The units with their bits, the largest first.
 const UNITS: [(&str, u32); 5] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0), ("", 0)];
 
-impl TryFrom<Number> for Size {
+impl TryFrom<RawSize> for Size {
     type Error = String;
 
-    fn try_from(number: Number) -> Result<Size, String> {
+    fn try_from(number: RawSize) -> Result<Size, String> {
         let text = match number {
-            Number::Bytes(bytes) => bytes.to_string(),
-            Number::Text(text) => text,
+            RawSize::Bytes(bytes) => bytes.to_string(),
+            RawSize::Text(text) => text,
         };
         let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
         let digits = &text[..text.len() - unit.len()];

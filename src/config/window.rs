@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
 use crate::config::file::{Checked, ConfigFile};
-use crate::config::text::{Written, seconds};
+use crate::config::text::{ParsedText, seconds};
 use announce::plan::WindowPlan;
 
 /// The largest payload (R21).
@@ -22,13 +22,13 @@ pub struct Window {
     ///
     /// Not longer than `max_wait`.
     #[default(seconds(2))]
-    pub quiet: Written<Duration>,
+    pub quiet: ParsedText<Duration>,
     /// Longest time from the first change to the notification.
     #[default(seconds(30))]
-    pub max_wait: Written<Duration>,
+    pub max_wait: ParsedText<Duration>,
     /// Longest time that a new document waits to be listed by its Capability List, index or archive.
     #[default(seconds(60))]
-    pub hold: Written<Duration>,
+    pub hold: ParsedText<Duration>,
     /// Maximum number of changes in one notification, 1 to 50000; the rest waits for the next.
     #[schemars(range(min = 1, max = 50_000))]
     #[default(1_000)]
@@ -36,11 +36,11 @@ pub struct Window {
     /// Time without changes of its Change Lists after which the changes of a change channel are announced.
     ///
     /// Not longer than `change_max_wait`.
-    #[default(Written(Duration::from_millis(250)))]
-    pub change_quiet: Written<Duration>,
+    #[default(ParsedText(Duration::from_millis(250)))]
+    pub change_quiet: ParsedText<Duration>,
     /// Longest time from the first changed Change List to the notification.
     #[default(seconds(5))]
-    pub change_max_wait: Written<Duration>,
+    pub change_max_wait: ParsedText<Duration>,
     /// Maximum number of changes that wait for a hub on a change channel; the oldest beyond it are dropped for that hub.
     #[schemars(range(min = 1, max = 100_000_000))]
     #[default(1_000_000)]

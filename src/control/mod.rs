@@ -22,7 +22,7 @@ use crate::report::outbox::{AccountName, AccountView};
 use crate::report::status::{ChannelView, MissingView, Status};
 
 pub use crate::control::client::ask;
-pub use crate::control::server::{ControlSocket, bind, serve};
+pub use crate::control::server::{ControlSocketFile, bind, serve};
 
 /// A request of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

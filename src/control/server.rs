@@ -28,11 +28,11 @@ const LOOP_TIMEOUT: Duration = Duration::from_secs(50);
 /// The socket file, removed when dropped. It is dropped before the lock of the state directory, so that it is never the next
 /// daemon's.
 #[derive(Debug)]
-pub struct ControlSocket {
+pub struct ControlSocketFile {
     path: PathBuf,
 }
 
-impl Drop for ControlSocket {
+impl Drop for ControlSocketFile {
     fn drop(&mut self) {
         // If this fails, the next start replaces it.
         let _ = fs::remove_file(&self.path);
@@ -41,7 +41,7 @@ impl Drop for ControlSocket {
 
 /// Binds the socket. The caller holds the lock of the state directory, so an existing socket is left over from a process that
 /// died. The new one gets its mode in a private directory before it is renamed.
-pub fn bind(state_dir: &Path) -> io::Result<(UnixListener, ControlSocket)> {
+pub fn bind(state_dir: &Path) -> io::Result<(UnixListener, ControlSocketFile)> {
     let private = state_dir.join(PRIVATE);
     match fs::remove_dir_all(&private) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -52,7 +52,7 @@ pub fn bind(state_dir: &Path) -> io::Result<(UnixListener, ControlSocket)> {
     fs::set_permissions(private.join(SOCKET), Permissions::from_mode(0o600))?;
     fs::rename(private.join(SOCKET), &path)?;
     fs::remove_dir(&private)?;
-    Ok((listener, ControlSocket { path }))
+    Ok((listener, ControlSocketFile { path }))
 }
 
 /// Passes each request on with a sender for its reply, until `shutdown`.

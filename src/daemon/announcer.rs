@@ -23,23 +23,23 @@ use websub::topics::http::Topics;
 use crate::config::Config;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
-use crate::daemon::announcer::reach::UnreachedHubs;
+use crate::daemon::announcer::reach::NeverReachedHubs;
 use crate::daemon::announcer::submissions::Submissions;
 use crate::daemon::announcer::watched_trees::WatchedTrees;
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
 use crate::daemon::event_loop::commands::{answer, event_of, outcome};
-use crate::daemon::event_loop::{DaemonRole, Input, Knowledge, LoopParts};
+use crate::daemon::event_loop::{DaemonRole, Input, LoopParts, SweepCompleteness};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
-use crate::report::figures::LoopCounts;
+use crate::report::figures::DaemonCounts;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{DaemonActivity, Summary};
 use crate::tree::TreeReport;
 use announce::changes::round::{RoundAnswer, RoundRequest};
-use announce::event::{Effect, Event, StepTime};
+use announce::event::{ClockReadings, Effect, Event};
 use announce::observation::Observation;
-use announce::plan::{Mode, MountPlan, Plan};
+use announce::plan::{MountPlan, Plan, PublishMode};
 use announce::state::open::StateFileError;
 use announce::state::{self, StateError};
 use announce::steps::change_sets;
@@ -53,7 +53,7 @@ const MAX_OBSERVATIONS: usize = 1024;
 const FELL_BEHIND_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// Inputs of `rsnotify run` alone.
-pub enum SourceInput {
+pub enum AnnouncerInput {
     Event(Event),
     /// Change Lists were read, as was requested, in so much time.
     Read(Box<RoundAnswer>, RoundRequest, Duration),
@@ -62,10 +62,10 @@ pub enum SourceInput {
 }
 
 /// Inputs of the loop of `rsnotify run`.
-pub type RunInput = Input<SourceInput>;
+pub type RunInput = Input<AnnouncerInput>;
 
 /// The parts of the loop of `rsnotify run`.
-pub type RunParts = LoopParts<SourceInput>;
+pub type RunParts = LoopParts<AnnouncerInput>;
 
 /// The role of `rsnotify run`: the engine, and the parts that act for it.
 pub struct Announcer {
@@ -75,7 +75,7 @@ pub struct Announcer {
     /// Topics served under the plan before, which this plan may not have: they are served until every tree is known.
     unclaimed: BTreeSet<Topic>,
     submissions: Submissions,
-    reach: UnreachedHubs,
+    reach: NeverReachedHubs,
     change_reader: ChangeReader,
     /// The lists of changes that were there at the start were read once.
     has_learned: bool,
@@ -119,7 +119,7 @@ impl Announcer {
     }
 
     /// Carries the counts under the plan before over to this one, but for mounts that it does not have.
-    fn carry_counts_over(&self, before: &Plan, counts: &mut LoopCounts) {
+    fn carry_counts_over(&self, before: &Plan, counts: &mut DaemonCounts) {
         let plan = &self.engine.plan;
         let hints = self.trees.hints(before, &counts.hints);
         counts.hints.extend(hints);
@@ -168,7 +168,7 @@ impl Announcer {
             Effect::Submit(_) if parts.is_stopping() => {}
             // The embedded hub accepts by owing each subscriber a delivery, which is saved with the acceptance: a crash
             // before that repeats it.
-            Effect::Submit(submission) if submission.mode == Mode::Embedded => {
+            Effect::Submit(submission) if submission.mode == PublishMode::Embedded => {
                 let Some(hub) = &parts.hub.linked else {
                     return;
                 };
@@ -235,15 +235,15 @@ fn is_heard(effect: &Effect) -> bool {
 }
 
 /// Returns the moment of a step.
-fn moment(clock: Clock) -> StepTime {
-    StepTime {
+fn moment(clock: Clock) -> ClockReadings {
+    ClockReadings {
         now: clock.now(),
         wall: Timestamp::now(),
     }
 }
 
 impl DaemonRole for Announcer {
-    type Input = SourceInput;
+    type Input = AnnouncerInput;
     type Config = Config;
 
     const UNSAVED_CHANGES: &'static str = ", which are detected again at the next start";
@@ -252,15 +252,15 @@ impl DaemonRole for Announcer {
         daemon.apply_config(config)
     }
 
-    fn input(&mut self, input: SourceInput, parts: &mut RunParts) {
+    fn input(&mut self, input: AnnouncerInput, parts: &mut RunParts) {
         let is_failing = parts.saver.trouble.is_some();
         match input {
-            SourceInput::Event(event) => {
+            AnnouncerInput::Event(event) => {
                 self.submissions.note(&event);
                 self.reach.note(&event);
                 self.keep(event, is_failing);
             }
-            SourceInput::Read(round, request, took) => {
+            AnnouncerInput::Read(round, request, took) => {
                 let source = self.engine.db().first::<String>(
                     "SELECT s.name FROM document d CROSS JOIN source s ON s.id = d.source WHERE d.uri = ?1",
                     &request.set,
@@ -271,7 +271,7 @@ impl DaemonRole for Announcer {
                 }
                 self.keep(Event::Taken(round), is_failing);
             }
-            SourceInput::Tree(generation, mut report) => {
+            AnnouncerInput::Tree(generation, mut report) => {
                 if !self.trees.note(generation, &mut report) {
                     return;
                 }
@@ -408,7 +408,7 @@ impl DaemonRole for Announcer {
         report::pending(self.engine.db()).unwrap_or_default()
     }
 
-    fn step_ended(&mut self) -> Knowledge {
+    fn step_ended(&mut self) -> SweepCompleteness {
         let is_settled = self.is_settled();
         if is_settled {
             self.trees.settled();
@@ -417,11 +417,11 @@ impl DaemonRole for Announcer {
                 self.has_learned || change_sets::is_learning(self.engine.db()).is_ok_and(|it| !it);
         }
         if is_settled && self.has_learned {
-            Knowledge::Complete
+            SweepCompleteness::Complete
         } else if self.trees.was_settled {
-            Knowledge::CompleteBefore
+            SweepCompleteness::CompleteBefore
         } else {
-            Knowledge::Partial
+            SweepCompleteness::Partial
         }
     }
 

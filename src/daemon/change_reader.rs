@@ -15,7 +15,7 @@ use tracing::{error, warn};
 
 use crate::daemon::log::error_chain;
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
-use crate::tree::{RecentKeys, file_path};
+use crate::tree::{ListKeyCache, file_path};
 use announce::changes::inventory::take_inventory;
 use announce::changes::round::{
     ListToRead, RoundAnswer, RoundFiles, RoundOutcome, RoundRequest, Rounds, Taken,
@@ -33,7 +33,7 @@ pub struct ReadJob {
     pub paths: Vec<PathBuf>,
     /// The state file.
     pub keys: PathBuf,
-    pub recent_keys: RecentKeys,
+    pub recent_keys: ListKeyCache,
 }
 
 impl ReadJob {
@@ -42,7 +42,7 @@ impl ReadJob {
         request: RoundRequest,
         plan: &Plan,
         keys: PathBuf,
-        recent_keys: RecentKeys,
+        recent_keys: ListKeyCache,
     ) -> ReadJob {
         let lists = request.lists.iter();
         let paths = lists.filter_map(|list| file_path(plan, &list.path));

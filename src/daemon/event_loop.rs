@@ -34,8 +34,8 @@ use crate::daemon::failpoints::Failpoints;
 use crate::daemon::log::error_chain;
 use crate::daemon::service_manager::ServiceManager;
 use crate::report;
-use crate::report::figures::LoopCounts;
-use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalView, Status};
+use crate::report::figures::DaemonCounts;
+use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalDeliveries, Status};
 use crate::report::summary::DaemonActivity;
 use announce::state::open::StateFileError;
 use announce::state::{self, Db, StateError};
@@ -65,7 +65,7 @@ pub enum Input<I> {
 
 /// Whether every present mount was swept, and its Change Lists were read; `rsnotify hub` has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Knowledge {
+pub enum SweepCompleteness {
     /// Some were not yet.
     Partial,
     /// Some were not yet since the configuration changed; before, all were.
@@ -144,7 +144,7 @@ pub trait DaemonRole: Sized {
     }
 
     /// Ends a step, and returns whether every present mount was swept.
-    fn step_ended(&mut self) -> Knowledge;
+    fn step_ended(&mut self) -> SweepCompleteness;
 
     /// Returns its activity, while the state can be saved. `refused` is the reason why the last configuration was not
     /// reloaded.
@@ -170,7 +170,7 @@ pub struct LoopParts<I> {
     pub clock: Clock,
     pub saver: StateSaver,
     pub hub: HubLink,
-    pub counts: LoopCounts,
+    pub counts: DaemonCounts,
     pub failpoints: Failpoints,
     pub inputs: Sender<Input<I>>,
     pub runtime: Handle,
@@ -468,9 +468,9 @@ impl<R: DaemonRole> EventLoop<R> {
     fn report_health(&mut self, is_saved: bool) {
         let knowledge = self.role.step_ended();
         // Mounts that were swept under the plan before are known.
-        let is_known = knowledge != Knowledge::Partial;
+        let is_known = knowledge != SweepCompleteness::Partial;
         self.readiness.update(is_saved, is_known);
-        if is_saved && knowledge == Knowledge::Complete && !self.is_ready {
+        if is_saved && knowledge == SweepCompleteness::Complete && !self.is_ready {
             self.is_ready = true;
             info!("ready");
             self.service_manager.ready();
@@ -516,7 +516,7 @@ impl<R: DaemonRole> EventLoop<R> {
     }
 
     /// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
-    fn totals(&mut self, now: Timestamp) -> IntervalView {
+    fn totals(&mut self, now: Timestamp) -> IntervalDeliveries {
         let parts = &self.parts;
         let hub = parts.hub.linked.as_ref().map(|hub| hub.status(now));
         let deliveries = hub.as_ref().map(|hub| hub.counts.deliveries);
@@ -528,7 +528,7 @@ impl<R: DaemonRole> EventLoop<R> {
         let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
         let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
         let retries: u64 = hubs().map(|counts| counts.retries).sum();
-        IntervalView {
+        IntervalDeliveries {
             from: now,
             delivered: accepted + deliveries.delivered,
             failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,

@@ -19,7 +19,7 @@ use websub::hub::http::settings::PreparedHub;
 use websub::hub::http::topic_client::TopicClient;
 use websub::hub::publication::PublicationRefusal;
 use websub::hub::publication::http::{AcceptedRequest, PublicHub, PublicHubSettings};
-use websub::hub::published_topics::directory::{HubTopics, TopicDirectory};
+use websub::hub::published_topics::directory::{HubTopics, TopicRegistry};
 use websub::hub::published_topics::{MAX_TOPICS, Publication, PublicationOutcome, PublishedTopics};
 use websub::hub::publisher::Publisher;
 use websub::hub::publisher_counts::views;
@@ -29,7 +29,7 @@ use websub::retry::end_of;
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, Knowledge, LoopParts};
+use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts, SweepCompleteness};
 use crate::daemon::process::StartingDaemon;
 use crate::daemon::{Daemon, configuration_status};
 use crate::report;
@@ -59,7 +59,7 @@ pub type HubParts = LoopParts<IntakeInput>;
 pub struct Intake {
     connection: Connection,
     hub: Arc<PublicHub>,
-    directory: Arc<TopicDirectory>,
+    directory: Arc<TopicRegistry>,
     fetches: Arc<Fetches>,
     topic_ttl: Duration,
     /// The time to search for topics to forget.
@@ -306,8 +306,8 @@ impl DaemonRole for Intake {
         })
     }
 
-    fn step_ended(&mut self) -> Knowledge {
-        Knowledge::Complete
+    fn step_ended(&mut self) -> SweepCompleteness {
+        SweepCompleteness::Complete
     }
 
     fn activity(&self, refused: Option<&str>, parts: &HubParts) -> DaemonActivity {
@@ -344,7 +344,7 @@ impl Daemon<Intake> {
         let publishers = publisher::plan(&config.publishers);
         let client = TopicClient::new().context("cannot build the HTTP client for topics")?;
         client.set_publishers(&publishers);
-        let directory = Arc::new(TopicDirectory::new(topics, publishers));
+        let directory = Arc::new(TopicRegistry::new(topics, publishers));
         let client = Arc::new(client);
         let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
         let saved = hub::load_from(&file.path).map_err(load_error)?;
@@ -411,7 +411,7 @@ fn intake_settings(config: &HubConfig) -> PublicHubSettings {
 }
 
 /// Ends the subscriptions to topics that no publisher may publish any more.
-fn end_foreign_topics(hub: &PublicHub, directory: &TopicDirectory) {
+fn end_foreign_topics(hub: &PublicHub, directory: &TopicRegistry) {
     let publishers = directory.publishers.get();
     let is_foreign = |topic: &&Topic| publishers.of_topic(topic).is_none();
     let foreign: Vec<Topic> = hub.embedded.inspect(|subscriptions| {

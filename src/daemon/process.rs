@@ -24,7 +24,7 @@ use crate::daemon::failpoints::Failpoints;
 use crate::daemon::listen::{
     BoundListener, ListenerRole, ServedListener, bind, passed_listeners, until_dropped,
 };
-use crate::report::figures::LoopCounts;
+use crate::report::figures::DaemonCounts;
 use announce::state::open::StateFile;
 
 /// A process that is to become a daemon: signals are handled, and inputs of its event loop are kept.
@@ -93,9 +93,9 @@ impl<I: Send + 'static> StartingDaemon<I> {
             clock,
             saver: StateSaver::new(file),
             hub: HubLink::default(),
-            counts: LoopCounts {
+            counts: DaemonCounts {
                 began: self.began,
-                ..LoopCounts::default()
+                ..DaemonCounts::default()
             },
             failpoints,
             inputs: self.inputs.clone(),

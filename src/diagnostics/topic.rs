@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Hub, Topic, Uri, is_clean};
 use url::Url;
-use websub::probe::{ProbeReply, ReplyBody, TopicReplies};
+use websub::probe::{BodySummary, ProbeReply, TopicReplies};
 use websub::topics::NO_SUCH_TOPIC;
 
 use crate::diagnostics::topic::problem::{RedirectTarget, TopicReplyProblem};
 use crate::diagnostics::{Diagnostic, is_local, is_private, origin};
-use announce::plan::{HubPlan, Mode};
+use announce::plan::{HubPlan, PublishMode};
 
 /// Number of topics that a diagnostic names; others are counted.
 const NAMED: usize = 3;
@@ -72,7 +72,7 @@ pub fn reachability<'a>(
     let private = those(is_private);
     let are_public = !topics.is_empty() && private.is_empty();
     for plan in hubs {
-        let (hub, is_embedded) = (&plan.hub, plan.mode == Mode::Embedded);
+        let (hub, is_embedded) = (&plan.hub, plan.mode == PublishMode::Embedded);
         if !private.is_empty() && !is_embedded && !is_private(hub.as_str()) {
             let message = format!(
                 "{} can be reached from this machine or network only, and hub {hub} is elsewhere",
@@ -80,7 +80,9 @@ pub fn reachability<'a>(
             );
             let remedy = "set public_url to their address at the web server in front";
             diagnostics.push(match plan.mode {
-                Mode::Ping => Diagnostic::finding(format!("{message} and fetches them"), remedy),
+                PublishMode::Ping => {
+                    Diagnostic::finding(format!("{message} and fetches them"), remedy)
+                }
                 _ => Diagnostic::note(message, remedy),
             });
         } else if are_public && is_local(hub.as_str()) {
@@ -185,10 +187,10 @@ fn content(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicReplyProble
     }
     match (&reply.content_encoding, &reply.body) {
         (Some(encoding), _) => problems.push(TopicReplyProblem::Encoded(encoding.clone())),
-        (None, ReplyBody::Other { reason, .. }) => {
+        (None, BodySummary::Other { reason, .. }) => {
             problems.push(TopicReplyProblem::NoPayload(reason.clone()))
         }
-        (None, ReplyBody::Empty | ReplyBody::Payload) => {}
+        (None, BodySummary::Empty | BodySummary::Payload) => {}
     }
     problems
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use announce::delivery::attempt::Attempt;
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 use announce::steps::engine::Reader;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -118,7 +118,7 @@ fn accounts(
         let queue = queue.filter(|queue| in_flight.is_some() && queue.waiting.contains(&channel));
         let outage = queue.and_then(|queue| queue.outage.as_ref());
         // R26.
-        let pinged = pinged.filter(|_| mode == Mode::Ping);
+        let pinged = pinged.filter(|_| mode == PublishMode::Ping);
         let is_known = pinged.is_some() && (was_fetched || was_reported);
         let fetch_confirmed = is_known.then_some(was_fetched);
         let free_from = pinged.map(|at| next_ping(at, was_fetched));

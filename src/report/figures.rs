@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
-use websub::counts::Histogram;
+use websub::counts::DurationHistogram;
 use websub::publisher::reason::RefusalKind;
 use websub::topics::TopicRequests;
 
 use crate::report::documents::DocumentState;
-use crate::report::status::FellBehindView;
+use crate::report::status::BacklogOverflow;
 
 /// All figures.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -21,9 +21,9 @@ pub struct Figures {
     /// Hints of each source's tree.
     pub hints: BTreeMap<String, HintCounts>,
     /// The time that each hub took to answer a submission, or not to.
-    pub attempts: BTreeMap<Hub, Histogram>,
+    pub attempts: BTreeMap<Hub, DurationHistogram>,
     pub topics: TopicRequests,
-    pub counts: LoopCounts,
+    pub counts: DaemonCounts,
 }
 
 /// The documents and findings of a source.
@@ -61,18 +61,18 @@ impl HintCounts {
 
 /// The counts of the event loop.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct LoopCounts {
+pub struct DaemonCounts {
     pub began: Timestamp,
     /// The durations of saves.
-    pub saves: Histogram,
+    pub saves: DurationHistogram,
     pub save_failures: u64,
     pub hubs: BTreeMap<(Hub, ChannelKind), HubCounts>,
     /// Counts of Change Lists, by source.
-    pub changes: BTreeMap<String, ChangeCounts>,
+    pub changes: BTreeMap<String, ChangeListCounts>,
     /// The durations of reading Change Lists and comparing them with what was taken.
-    pub rounds: Histogram,
+    pub rounds: DurationHistogram,
     /// Hubs that fell behind, by topic (C22).
-    pub fell_behind: BTreeMap<(Hub, Topic), FellBehindView>,
+    pub fell_behind: BTreeMap<(Hub, Topic), BacklogOverflow>,
     /// By source and directory.
     pub mounts: BTreeMap<(String, String), SweepFigures>,
     /// By source, of trees that were replaced.
@@ -81,7 +81,7 @@ pub struct LoopCounts {
 
 /// The changes of a source that were taken from its Change Lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChangeCounts {
+pub struct ChangeListCounts {
     /// By kind: created, updated, deleted.
     pub taken: [u64; 3],
     /// Told without a datetime (C15), by reason: it is missing, invalid, back-dated or ahead.
@@ -106,13 +106,13 @@ pub struct HubCounts {
     /// Changes that count as told because the hub fell behind.
     pub dropped: u64,
     /// The times from the cut of a notification to its acceptance.
-    pub took: Histogram,
+    pub took: DurationHistogram,
 }
 
 /// The complete sweeps of a mount.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SweepFigures {
-    pub took: Histogram,
+    pub took: DurationHistogram,
     /// The end of the last one.
     pub last: Timestamp,
     /// Candidates that the last one met.

@@ -10,7 +10,7 @@ use resourcesync::uri::{Hub, Uri};
 
 use crate::report::status::{FindingGroup, MutedSet};
 use announce::state::Result;
-use announce::steps::findings::{self, EXAMPLES, FindingPart};
+use announce::steps::findings::{self, EXAMPLES, FindingSubject};
 use announce::steps::naming::wrong_urls;
 
 /// Findings that are reported in words; of others, their number.
@@ -87,7 +87,7 @@ pub fn first(reader: &Reader<'_>) -> Result<(Vec<String>, usize)> {
 /// Returns the findings about a set's channel.
 pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<Vec<Finding>> {
     let sql = "SELECT said FROM finding WHERE about = ?1 AND part = ?2";
-    let found: Vec<String> = reader.db.all(sql, (set, FindingPart::Channel as u8))?;
+    let found: Vec<String> = reader.db.all(sql, (set, FindingSubject::Channel as u8))?;
     let found = found.iter().filter_map(|said| findings::parse(said));
     let found: BTreeSet<Finding> = found.collect();
     Ok(found.into_iter().collect())
@@ -99,7 +99,7 @@ pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
     for (plan, live) in reader.sources() {
         let found = reader.db.all::<Vec<(Uri, String)>>(
             "SELECT about, said FROM finding WHERE source = ?1 AND part = ?2 ORDER BY about, what",
-            (live.id, FindingPart::Channel as u8),
+            (live.id, FindingSubject::Channel as u8),
         )?;
         let found = found
             .into_iter()

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use announce::event::StepTime;
-use announce::plan::{EMBEDDED_NAME, Mode};
+use announce::event::ClockReadings;
+use announce::plan::{EMBEDDED_NAME, PublishMode};
 use announce::steps::engine::Reader;
 use jiff::Timestamp;
 use resourcesync::change_payload::ChangePayload;
@@ -168,7 +168,7 @@ fn named(
         )));
     };
     let is_meant = |view: &HubView| {
-        view.hub.as_str() == *hub || (hub == EMBEDDED_NAME && view.mode == Mode::Embedded)
+        view.hub.as_str() == *hub || (hub == EMBEDDED_NAME && view.mode == PublishMode::Embedded)
     };
     if let Some(at) = meant.hubs.iter().position(is_meant) {
         let hub = meant.hubs.swap_remove(at);
@@ -208,7 +208,7 @@ fn flight(
             "SELECT a.seq, a.body, CASE WHEN ?3 THEN c.body ELSE a.body END FROM account a \
              CROSS JOIN channel c ON c.id = a.channel WHERE a.channel = ?1 AND a.hub = ?2 AND a.seq IS NOT NULL",
             // A hub that is pinged reads the topic.
-            (channel, hub.id, hub.mode == Mode::Ping),
+            (channel, hub.id, hub.mode == PublishMode::Ping),
         )?;
         let Some((seq, flying, body)) = flying else {
             return Ok(None);
@@ -233,7 +233,7 @@ fn next_changes(reader: &Reader<'_>, of: &ChannelView, hub: HubId) -> Result<Vec
         reader.db,
         reader.plan,
         &mut live,
-        StepTime::from(reader.now),
+        ClockReadings::from(reader.now),
     );
     let Some(channel) = channel(&step, of.id)? else {
         return Ok(Vec::new());

@@ -14,7 +14,7 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
-use websub::hub::publisher_counts::{PublisherView, UnknownToken};
+use websub::hub::publisher_counts::{PublisherView, UnknownTokenRequests};
 use websub::hub::subscriptions::view::{HubStatus, SubscriptionList};
 use websub::publisher::reason::{Refusal, RefusalKind};
 
@@ -22,7 +22,7 @@ use crate::report::figures::Figures;
 use announce::delivery::attempt::Attempt;
 use announce::history::NotificationView;
 use announce::observation::UnreadableDirectory;
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 
 use announce::state::{ChannelId, HubId};
 
@@ -56,9 +56,9 @@ pub struct Status {
     /// The hubs that accept nothing at the moment (R23).
     pub failing_hubs: Vec<FailingHub>,
     /// The hubs and brokers that could not be reached since the start.
-    pub unreached: Vec<UnreachedHub>,
+    pub unreached: Vec<NeverReachedHub>,
     /// The hubs that fell behind on a change channel within a day, since the daemon began (C22).
-    pub fell_behind: Vec<FellBehindView>,
+    pub fell_behind: Vec<BacklogOverflow>,
     /// The first sets of which no change is sent to any hub, and how many more.
     pub muted: Vec<MutedSet>,
     pub more_muted: usize,
@@ -67,7 +67,7 @@ pub struct Status {
     /// The publishers of `rsnotify hub`, whose part that serves subscribers is `embedded_hub`.
     pub publishers: Vec<PublisherView>,
     /// Requests with tokens that no publisher has, those sent last at the end.
-    pub unknown_tokens: Vec<UnknownToken>,
+    pub unknown_tokens: Vec<UnknownTokenRequests>,
     /// The first candidates that cannot be read, and how many more: those that lasted come first, then those that
     /// cannot be read for longest. Without a daemon, only those that could not be read when their mount was first swept
     /// (R13).
@@ -81,7 +81,7 @@ pub struct Status {
     /// The last notifications, the newest first.
     pub notifications: Vec<NotificationView>,
     /// The deliveries of the last 24 hours.
-    pub last_day: Vec<IntervalView>,
+    pub last_day: Vec<IntervalDeliveries>,
     /// Nothing where no daemon runs.
     pub daemon: Option<DaemonView>,
     /// Nothing where no daemon runs.
@@ -298,7 +298,7 @@ pub struct HubView {
     #[serde(skip)]
     pub has_left: bool,
     pub hub: Hub,
-    pub mode: Mode,
+    pub mode: PublishMode,
     pub state: HubCondition,
     /// The number of documents with a change that is due, or of changes of resources, those in flight included.
     pub due: usize,
@@ -342,7 +342,7 @@ pub struct FailingHub {
 
 /// A hub or broker that could not be reached since the start, whether or not there was anything to tell it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnreachedHub {
+pub struct NeverReachedHub {
     pub hub: Hub,
     pub since: Timestamp,
     /// The failure of the last attempt.
@@ -354,7 +354,7 @@ pub struct UnreachedHub {
 
 /// A hub that fell so far behind that changes count as told although it was not told them (C22).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FellBehindView {
+pub struct BacklogOverflow {
     pub hub: Hub,
     pub topic: Topic,
     pub changes: usize,
@@ -363,7 +363,7 @@ pub struct FellBehindView {
 
 /// The deliveries of one interval, or of all since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IntervalView {
+pub struct IntervalDeliveries {
     /// Its start; it lasts for 15 minutes. The time of the count of those since the start.
     pub from: Timestamp,
     /// Deliveries that a hub, a broker or a subscriber accepted.

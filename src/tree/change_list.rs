@@ -18,7 +18,7 @@ use resourcesync::gzip::unpacked;
 use resourcesync::resource_list::{ListedResources, read_resource_entries, read_resources};
 
 use crate::tree::file_status::{self, FileKind, FileStatus};
-use crate::tree::read_file::RecentKeys;
+use crate::tree::read_file::ListKeyCache;
 use crate::tree::read_file::{is_packed, open};
 use announce::observation::Stat;
 
@@ -71,7 +71,10 @@ impl ChangeListFile {
     }
 
     /// Returns the keys of its entries, and takes those that were kept when it was read as a document.
-    pub fn take_keys(&mut self, recent: &RecentKeys) -> Result<ListedChanges, ChangeListFileError> {
+    pub fn take_keys(
+        &mut self,
+        recent: &ListKeyCache,
+    ) -> Result<ListedChanges, ChangeListFileError> {
         let kept = recent.take(&self.opened);
         kept.map_or_else(|| self.keys(), Ok)
     }

@@ -14,9 +14,9 @@ use crate::tree::file_status::{self, FileKind, file_system};
 use crate::tree::model::{DirectoryId, FileId, ListingOutcome, TreeEntry, join, push_name};
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
-use crate::tree::pending_hints::Hint;
+use crate::tree::pending_hints::NameHints;
 use crate::tree::work_queue::Depth;
-use announce::candidates::{CandidateGlobs, PublishedPath};
+use announce::candidates::{CandidateGlobs, MountUrlPath};
 use announce::observation::{Identity, Stat};
 
 /// A directory that is open to be listed.
@@ -209,7 +209,7 @@ impl Observer<'_> {
     // One name.
 
     /// Checks what a name stands for, because an event said that it changed.
-    pub fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
+    pub fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: NameHints) {
         let existing = self.model.entry(id, name);
         let depth = match existing {
             _ if hint.renamed || hint.unclear => Depth::Subtree,
@@ -389,7 +389,7 @@ impl Observer<'_> {
 /// directories.
 fn may_matter(
     candidates: &CandidateGlobs,
-    published: &PublishedPath,
+    published: &MountUrlPath,
     below: &mut Vec<u8>,
     (name, kind): (&[u8], Option<FileKind>),
 ) -> bool {
@@ -431,7 +431,7 @@ mod tests {
     use crate::tree::file_status::FileKind;
     use crate::tree::model::TreeEntry;
     use crate::tree::tests::observer;
-    use announce::candidates::{CandidateGlobs, PublishedPath};
+    use announce::candidates::{CandidateGlobs, MountUrlPath};
 
     #[test]
     fn all_beneath_a_name_goes_with_it() {
@@ -481,7 +481,7 @@ mod tests {
     fn only_candidates_and_what_may_lead_to_some_are_looked_at() {
         let globs = (vec!["**/*.xml".into()], vec!["old/**".into()]);
         let candidates = CandidateGlobs::new(globs.0, globs.1).unwrap();
-        let published = PublishedPath::default();
+        let published = MountUrlPath::default();
         let is_taken = |directory: &str, name: &str, kind| {
             let mut below = directory.into();
             let entry = (name.as_bytes(), kind);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::tree::model::DirectoryId;
-use crate::tree::pending_hints::{Hint, WriterState};
+use crate::tree::pending_hints::{NameHints, WriterState};
 use crate::tree::watches::NameWatch;
 use announce::observation::{Identity, Incomplete, RACY, Stat};
 
@@ -118,7 +118,12 @@ impl CandidateFile {
 
     /// Takes note of events about this file, and returns after how long it is read; nothing if they do not tell. R3: until
     /// its writer is done, it is not read.
-    pub fn hint(&mut self, hint: Hint, now: Instant, open_writer: Duration) -> Option<Duration> {
+    pub fn hint(
+        &mut self,
+        hint: NameHints,
+        now: Instant,
+        open_writer: Duration,
+    ) -> Option<Duration> {
         if hint.writer == Some(WriterState::Writing) {
             return match &mut self.activity {
                 Activity::Writing(writing) if !hint.renamed => {
@@ -362,7 +367,7 @@ mod tests {
 
     use crate::tree::file::{CandidateFile, EMPTY_GRACE};
     use crate::tree::model::Model;
-    use crate::tree::pending_hints::{Hint, NameEvent};
+    use crate::tree::pending_hints::{NameEvent, NameHints};
     use announce::observation::{Incomplete, Stat};
 
     const OPEN_WRITER: Duration = Duration::from_secs(30);
@@ -373,8 +378,8 @@ mod tests {
         CandidateFile::new(root, b"a.xml".as_slice().into())
     }
 
-    fn hint(events: &[NameEvent]) -> Hint {
-        let mut hint = Hint::default();
+    fn hint(events: &[NameEvent]) -> NameHints {
+        let mut hint = NameHints::default();
         events.iter().for_each(|event| hint.add(*event));
         hint
     }

@@ -9,8 +9,8 @@ use crate::tree::file::{CandidateFile, is_racy};
 use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::model::{FileId, join};
 use crate::tree::observer::Observer;
-use crate::tree::pending_hints::Hint;
-use crate::tree::read_file::RecentKeys;
+use crate::tree::pending_hints::NameHints;
+use crate::tree::read_file::ListKeyCache;
 use crate::tree::read_file::read;
 use announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
 use jiff::Timestamp;
@@ -38,7 +38,7 @@ struct FileReadJob {
 
 impl Observer<'_> {
     /// Takes note of events about a file that is there.
-    pub fn hint(&mut self, id: FileId, hint: Hint) {
+    pub fn hint(&mut self, id: FileId, hint: NameHints) {
         let (file, now) = (self.model.file_mut(id), Instant::now());
         match file.and_then(|file| file.hint(hint, now, self.settings.open_writer)) {
             None => {}
@@ -151,7 +151,7 @@ impl Observer<'_> {
     /// Rechecks the name of a file, because it stands for something else, or for nothing.
     fn recheck_file(&mut self, id: FileId) {
         if let Some((directory, name)) = self.model.name_of(id) {
-            self.check_name(directory, &name, Hint::RENAMED);
+            self.check_name(directory, &name, NameHints::RENAMED);
         }
     }
 
@@ -219,7 +219,7 @@ impl Observer<'_> {
 }
 
 /// Reads files, on as many threads as there are processors.
-fn read_all(jobs: &[FileReadJob], recent_keys: &RecentKeys) -> Vec<(Look, Option<FileStatus>)> {
+fn read_all(jobs: &[FileReadJob], recent_keys: &ListKeyCache) -> Vec<(Look, Option<FileStatus>)> {
     let threads = match jobs.len() {
         0..MIN_SHARED => 1,
         _ => std::thread::available_parallelism().map_or(1, NonZero::get),

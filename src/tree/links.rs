@@ -8,7 +8,7 @@ use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::model::{DirectoryId, FileId, ListingOutcome, Name, TreeEntry};
 use crate::tree::observer::Observer;
-use crate::tree::watches::WatchedName;
+use crate::tree::watches::NameWatchReason;
 use crate::tree::work_queue::Depth;
 use announce::observation::Identity;
 
@@ -163,7 +163,7 @@ impl Observer<'_> {
         let watched = at.filter(|at| self.gives_hints(*at));
         let watch = watched.and_then(|_| {
             let target = std::fs::canonicalize(link).ok()?;
-            self.watches.add_name(&target, WatchedName::Link(id))
+            self.watches.add_name(&target, NameWatchReason::Link(id))
         });
         if let Some(file) = self.model.file_mut(id) {
             file.link = Some(Box::new(LinkTarget { identity, watch }));
@@ -177,7 +177,7 @@ impl Observer<'_> {
             && let Some(link) = self.model.name_of(id)
         {
             if let Some(watch) = &target.watch {
-                self.watches.remove_name(watch, WatchedName::Link(id));
+                self.watches.remove_name(watch, NameWatchReason::Link(id));
             }
             self.model.links.remove(&link);
         }

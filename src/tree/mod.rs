@@ -61,7 +61,7 @@ use announce::event::Event;
 use announce::observation::{DocumentPath, MountId, Stat};
 use announce::plan::{MountPlan, Plan};
 
-pub use crate::tree::read_file::{RecentKeys, content, explain};
+pub use crate::tree::read_file::{ListKeyCache, content, explain};
 pub use crate::tree::system_limit::SystemLimit;
 
 /// The tree of one source, and how it is watched.
@@ -77,7 +77,7 @@ pub struct TreeSettings {
     /// Silence of a writer that keeps a file open after which the file is read (R3).
     pub open_writer: Duration,
     /// Keys of the Change Lists that were read last.
-    pub recent_keys: RecentKeys,
+    pub recent_keys: ListKeyCache,
 }
 
 /// Source of hints.
@@ -321,7 +321,7 @@ mod tests {
 
     use crate::tree::observer::Observer;
     use crate::tree::watches::Watches;
-    use crate::tree::{KnownFiles, RecentKeys, TreeReport, TreeSettings, WatchMode};
+    use crate::tree::{KnownFiles, ListKeyCache, TreeReport, TreeSettings, WatchMode};
     use announce::candidates::CandidateGlobs;
     use announce::observation::MountId;
     use announce::plan::MountPlan;
@@ -342,7 +342,7 @@ mod tests {
             poll_interval: hour,
             settle: hour,
             open_writer: Duration::ZERO,
-            recent_keys: RecentKeys::default(),
+            recent_keys: ListKeyCache::default(),
         }
     }
 

@@ -18,9 +18,9 @@ use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Sweep;
 use crate::tree::unreadable_directories::UnreadableDirectories;
-use crate::tree::watches::{NameWatch, WatchedName};
+use crate::tree::watches::{NameWatch, NameWatchReason};
 use crate::tree::{TreeNotice, TreeReport, TreeSettings};
-use announce::candidates::PublishedPath;
+use announce::candidates::MountUrlPath;
 use announce::event::Event;
 use announce::observation::{DocumentPath, Identity, MountId, Stat};
 use announce::plan::MountPlan;
@@ -36,7 +36,7 @@ const SWAPPED_WITHIN: Duration = Duration::from_millis(500);
 pub struct TreeMount {
     pub id: MountId,
     pub directory: PathBuf,
-    pub published: PublishedPath,
+    pub published: MountUrlPath,
     pub root: DirectoryId,
     pub found: Option<FoundRoot>,
     /// While none is found.
@@ -254,7 +254,7 @@ impl Observer<'_> {
     /// Finds out whether a mount is there, and whether it is the same as before.
     pub fn check_mount(&mut self, at: usize) {
         // Watched to notice at once when another takes its place.
-        let (mount, named) = (&mut self.mounts[at], WatchedName::Mount(at));
+        let (mount, named) = (&mut self.mounts[at], NameWatchReason::Mount(at));
         let watch = self.watches.add_name(&mount.directory, named);
         let before = mem::replace(&mut mount.parent_watch, watch);
         if let Some(before) = before.filter(|before| Some(before) != mount.parent_watch.as_ref()) {

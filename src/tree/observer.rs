@@ -11,11 +11,11 @@ use crate::tree::file_status::{self, FileKind};
 use crate::tree::model::{DirectoryId, FileId, Model, Name, TreeEntry, join};
 use crate::tree::mount::TreeMount;
 use crate::tree::nested_directories::MOUNT_TABLE;
-use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
+use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints};
 use crate::tree::read_file::explain;
-use crate::tree::reports::Reports;
+use crate::tree::reports::ReportSender;
 use crate::tree::sweep::Sweep;
-use crate::tree::watches::{WatchKey, WatchedName, Watches};
+use crate::tree::watches::{NameWatchReason, WatchKey, Watches};
 use crate::tree::work_queue::{Depth, Task, WorkQueue};
 use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings};
 use announce::observation::{DocumentPath, Incomplete, Look};
@@ -42,7 +42,7 @@ pub struct Observer<'a> {
     pub heartbeat: Instant,
     pub queue: WorkQueue,
     pub mount_table: Option<File>,
-    pub reports: Reports<'a>,
+    pub reports: ReportSender<'a>,
 }
 
 impl<'a> Observer<'a> {
@@ -72,7 +72,7 @@ impl<'a> Observer<'a> {
             heartbeat: Instant::now(),
             queue: WorkQueue::default(),
             mount_table: File::open(MOUNT_TABLE).ok(),
-            reports: Reports::new(report),
+            reports: ReportSender::new(report),
         }
     }
 
@@ -177,8 +177,8 @@ impl<'a> Observer<'a> {
         }
         for (named, hint) in named {
             match named {
-                WatchedName::Mount(mount) => self.check_mount(mount),
-                WatchedName::Link(file) if hint.renamed => {
+                NameWatchReason::Mount(mount) => self.check_mount(mount),
+                NameWatchReason::Link(file) if hint.renamed => {
                     // The name where it ended stands for something else.
                     if let Some((directory, name)) = self.model.name_of(file)
                         && let Some(TreeEntry::File(file)) =
@@ -187,7 +187,7 @@ impl<'a> Observer<'a> {
                         self.hint(file, hint);
                     }
                 }
-                WatchedName::Link(file) => self.hint(file, hint),
+                NameWatchReason::Link(file) => self.hint(file, hint),
             }
         }
     }
@@ -253,7 +253,7 @@ impl<'a> Observer<'a> {
             }
             Some(parent) => {
                 let name = Arc::clone(&directory.name);
-                self.check_name(parent, &name, Hint::RENAMED);
+                self.check_name(parent, &name, NameHints::RENAMED);
             }
         }
     }
@@ -336,7 +336,7 @@ impl<'a> Observer<'a> {
         let last = names.next_back()?;
         let below = |id, name: &[u8]| self.model.entry(id, name)?.directory();
         let directory = names.try_fold(self.mounts[at].root, below)?;
-        self.check_name(directory, last, Hint::UNCLEAR);
+        self.check_name(directory, last, NameHints::UNCLEAR);
         self.model.entry(directory, last)?.file()
     }
 }

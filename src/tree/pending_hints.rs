@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::report::figures;
-use crate::tree::watches::{WatchKey, WatchTargets};
+use crate::tree::watches::{WatchKey, WatchPurpose};
 use announce::candidates::{CandidateGlobs, is_hidden};
 use announce::observation::DocumentPath;
 
@@ -44,7 +44,7 @@ pub enum WriterState {
 
 /// All events about a name since it was checked last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Hint {
+pub struct NameHints {
     /// True if the name may stand for something else now.
     pub renamed: bool,
     pub writer: Option<WriterState>,
@@ -52,20 +52,20 @@ pub struct Hint {
     pub unclear: bool,
 }
 
-impl Hint {
+impl NameHints {
     /// Hint that the name may stand for something else.
-    pub const RENAMED: Hint = Hint {
+    pub const RENAMED: NameHints = NameHints {
         renamed: true,
-        ..Hint::NONE
+        ..NameHints::NONE
     };
 
     /// Hint that something may have happened.
-    pub const UNCLEAR: Hint = Hint {
+    pub const UNCLEAR: NameHints = NameHints {
         unclear: true,
-        ..Hint::NONE
+        ..NameHints::NONE
     };
 
-    const NONE: Hint = Hint {
+    const NONE: NameHints = NameHints {
         renamed: false,
         writer: None,
         touched: false,
@@ -87,7 +87,7 @@ impl Hint {
 /// All events in a directory since it was checked last.
 #[derive(Debug, Default)]
 pub struct DirectoryHints {
-    pub names: HashMap<Box<[u8]>, Hint>,
+    pub names: HashMap<Box<[u8]>, NameHints>,
     /// True if something happened to names that can be neither candidates nor directories.
     pub other: bool,
     /// True if the directory itself was moved, deleted, unmounted, or its watch ended.
@@ -131,7 +131,7 @@ pub struct PendingBatch {
     is_news: bool,
     /// True if the observer waits, and must be woken.
     is_awaited: bool,
-    watched: HashMap<WatchKey, WatchTargets>,
+    watched: HashMap<WatchKey, WatchPurpose>,
     /// What names may matter wherever they are.
     candidates: CandidateGlobs,
     counted: figures::HintCounts,
@@ -186,7 +186,7 @@ impl PendingHints {
     }
 
     /// Reads or changes the meaning of each watch, by which events are kept or not. Events of other watches are stale.
-    pub fn watched<T>(&self, act: impl FnOnce(&mut HashMap<WatchKey, WatchTargets>) -> T) -> T {
+    pub fn watched<T>(&self, act: impl FnOnce(&mut HashMap<WatchKey, WatchPurpose>) -> T) -> T {
         act(&mut self.pending().watched)
     }
 
@@ -263,7 +263,7 @@ impl PendingBatch {
         } else if !is_known && directory_hints.names.len() >= MAX_STRANGERS {
             directory_hints.everything = true;
         } else {
-            let mut hint = Hint::default();
+            let mut hint = NameHints::default();
             hint.add(happened);
             directory_hints.names.insert(name.into(), hint);
         }
@@ -273,7 +273,7 @@ impl PendingBatch {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hint, NameEvent, PendingHints, WriterState};
+    use super::{NameEvent, NameHints, PendingHints, WriterState};
     use crate::tree::watches::WatchKey;
     use announce::candidates::CandidateGlobs;
     use announce::plan::DEFAULT_INCLUDE;
@@ -290,7 +290,7 @@ mod tests {
             (&[Written, Gone], None),
             (&[Written, Touched], Some(Writing)),
         ] {
-            let mut hint = Hint::default();
+            let mut hint = NameHints::default();
             for &it in happened {
                 hint.add(it);
             }

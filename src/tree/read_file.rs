@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use resourcesync::change_list::ListedChanges;
-use resourcesync::document::Content;
+use resourcesync::document::CandidateContent;
 use resourcesync::gzip::parse_gzip;
 use resourcesync::parse::{ReadError, parse, parse_with_keys};
 use rustix::fs::{Mode, OFlags};
@@ -30,11 +30,11 @@ const MAX_KEPT: usize = 1 << 17;
 /// which they were read. There are none before somebody has asked for any: where no channel tells changes of resources, nobody
 /// does.
 #[derive(Debug, Clone, Default)]
-pub struct RecentKeys(Arc<Mutex<Option<RecentLists>>>);
+pub struct ListKeyCache(Arc<Mutex<Option<RecentLists>>>);
 
 type RecentLists = VecDeque<(FileStatus, ListedChanges)>;
 
-impl RecentKeys {
+impl ListKeyCache {
     /// Returns true if keys are to be read with the documents from now on.
     pub fn are_wanted(&self) -> bool {
         self.kept().is_some()
@@ -81,7 +81,7 @@ pub fn content(path: &Path) -> io::Result<Vec<u8>> {
 /// Reads the file at `path`, and keeps its keys if it is a Change List and they are wanted. The caller has checked that it
 /// is a regular file: opening anything else may disturb others. Returns the status of the file too, if it could be read to
 /// an end.
-pub fn read(path: &Path, recent_keys: &RecentKeys) -> (Look, Option<FileStatus>) {
+pub fn read(path: &Path, recent_keys: &ListKeyCache) -> (Look, Option<FileStatus>) {
     try_read(path, recent_keys).unwrap_or_else(|error| {
         let look = if file_status::is_absence(error) {
             Look::Missing
@@ -92,7 +92,7 @@ pub fn read(path: &Path, recent_keys: &RecentKeys) -> (Look, Option<FileStatus>)
     })
 }
 
-fn try_read(path: &Path, recent_keys: &RecentKeys) -> Result<(Look, Option<FileStatus>), Errno> {
+fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<FileStatus>), Errno> {
     let file = open(path)?;
     let before = file_status::of(&file)?;
     if before.kind != FileKind::File {
@@ -123,11 +123,11 @@ fn try_read(path: &Path, recent_keys: &RecentKeys) -> Result<(Look, Option<FileS
             }
             let stat = after.stat;
             let look = match content {
-                Content::Document(parsed) => Look::Document {
+                CandidateContent::Document(parsed) => Look::Document {
                     parsed: parsed.into(),
                     stat,
                 },
-                Content::Other(reason) => Look::Other { reason, stat },
+                CandidateContent::Other(reason) => Look::Other { reason, stat },
             };
             (look, Some(after))
         }
@@ -219,7 +219,7 @@ mod tests {
     use resourcesync::change_list::{ListedChanges, read_keys};
     use rstest::rstest;
 
-    use super::{MAX_KEPT, RecentKeys, read};
+    use super::{ListKeyCache, MAX_KEPT, read};
     use crate::tree::file_status::{FileKind, FileStatus};
     use announce::observation::{Identity, Stat};
 
@@ -263,7 +263,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(name);
         fs::write(&path, content).unwrap();
-        let keys = RecentKeys::default();
+        let keys = ListKeyCache::default();
         let version = || read(&path, &keys).1.unwrap();
         assert_eq!(keys.take(&version()), None);
         assert_eq!(keys.take(&version()), Some(listed(1)));
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn keys_are_taken_once_and_of_their_version_only() {
-        let keys = RecentKeys::default();
+        let keys = ListKeyCache::default();
         keys.keep(version(1, 10), listed(3));
         assert_eq!(keys.take(&version(1, 11)), None);
         assert_eq!(keys.take(&version(1, 10)), Some(listed(3)));
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_oldest_make_room() {
-        let keys = RecentKeys::default();
+        let keys = ListKeyCache::default();
         for (inode, count) in [(1, MAX_KEPT / 2), (2, MAX_KEPT / 2), (3, 1)] {
             keys.keep(version(inode, 10), listed(count));
         }
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn nothing_is_wanted_before_somebody_asked() {
-        let keys = RecentKeys::default();
+        let keys = ListKeyCache::default();
         assert!(!keys.are_wanted());
         assert_eq!(keys.take(&version(1, 10)), None);
         assert!(keys.clone().are_wanted());

@@ -15,7 +15,7 @@ use announce::observation::{DocumentPath, Look, NoDocument, Observation};
 /// Maximum observations in one report.
 const BATCH: usize = 512;
 
-pub struct Reports<'a> {
+pub struct ReportSender<'a> {
     receiver: Box<dyn FnMut(TreeReport) -> ControlFlow<()> + 'a>,
     /// True once the receiver wants no more.
     pub is_stopped: bool,
@@ -25,9 +25,9 @@ pub struct Reports<'a> {
     pub missing: HashMap<DocumentPath, UnmetFile>,
 }
 
-impl<'a> Reports<'a> {
-    pub fn new(receiver: impl FnMut(TreeReport) -> ControlFlow<()> + 'a) -> Reports<'a> {
-        Reports {
+impl<'a> ReportSender<'a> {
+    pub fn new(receiver: impl FnMut(TreeReport) -> ControlFlow<()> + 'a) -> ReportSender<'a> {
+        ReportSender {
             receiver: Box::new(receiver),
             is_stopped: false,
             observations: Vec::new(),

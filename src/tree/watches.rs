@@ -14,7 +14,7 @@ use crate::tree::inotify::Inotify;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::notify::NotifyBackend;
 use crate::tree::observer::Observer;
-use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch, PendingHints};
+use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints, PendingHints};
 use crate::tree::{SystemLimit, TreeError, TreeNotice, TreeSettings, WatchMode};
 
 /// One watch of a backend.
@@ -26,7 +26,7 @@ pub type NameWatch = (WatchKey, Box<[u8]>);
 
 /// Reason why a name in a watched directory matters, though the directory may not be part of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WatchedName {
+pub enum NameWatchReason {
     /// A link to a file ends there.
     Link(FileId),
     /// The root of this mount has that name.
@@ -43,18 +43,18 @@ pub enum WatchedEvents {
 
 /// The meaning of a watch. A directory that is reached by several paths has one watch.
 #[derive(Debug, Default)]
-pub struct WatchTargets {
+pub struct WatchPurpose {
     pub directories: Vec<DirectoryId>,
-    pub named: HashMap<Box<[u8]>, Vec<WatchedName>>,
+    pub named: HashMap<Box<[u8]>, Vec<NameWatchReason>>,
     /// Events that the backend was asked for; more than are needed, if some were given up.
     asked: Option<WatchedEvents>,
 }
 
-impl WatchTargets {
+impl WatchPurpose {
     /// Returns the hints about the names that matter for themselves. An event about the directory itself, or too many to
     /// tell apart, may concern each of them.
-    fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(WatchedName, Hint)> {
-        let lost = (hints.itself || hints.everything).then_some(&Hint::RENAMED);
+    fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(NameWatchReason, NameHints)> {
+        let lost = (hints.itself || hints.everything).then_some(&NameHints::RENAMED);
         let hinted = self.named.iter().filter_map(|(name, all)| {
             let hint = *hints.names.get(name).or(lost)?;
             Some(all.iter().map(move |named| (*named, hint)))
@@ -63,7 +63,7 @@ impl WatchTargets {
     }
 
     fn events(&self) -> WatchedEvents {
-        let is_link = |named: &WatchedName| matches!(named, WatchedName::Link(_));
+        let is_link = |named: &NameWatchReason| matches!(named, NameWatchReason::Link(_));
         if self.directories.is_empty() && !self.named.values().flatten().any(is_link) {
             WatchedEvents::Names
         } else {
@@ -163,7 +163,7 @@ impl Watches {
         &self,
         key: WatchKey,
         hints: &DirectoryHints,
-    ) -> (Vec<DirectoryId>, Vec<(WatchedName, Hint)>) {
+    ) -> (Vec<DirectoryId>, Vec<(NameWatchReason, NameHints)>) {
         self.hints.watched(|all| match all.get(&key) {
             Some(watched) => (watched.directories.clone(), watched.hints_of_names(hints)),
             None => Default::default(),
@@ -204,11 +204,11 @@ impl Watches {
 
     /// Watches a path by its name in the directory above it, which need not be part of the tree. Returns nothing where
     /// that fails: what is watched so is checked each second too.
-    pub fn add_name(&mut self, path: &Path, named: WatchedName) -> Option<NameWatch> {
+    pub fn add_name(&mut self, path: &Path, named: NameWatchReason) -> Option<NameWatch> {
         let (directory, name) = (path.parent()?, path.file_name()?.as_bytes());
         let events = match named {
-            WatchedName::Link(_) => WatchedEvents::NamesAndContent,
-            WatchedName::Mount(_) => WatchedEvents::Names,
+            NameWatchReason::Link(_) => WatchedEvents::NamesAndContent,
+            NameWatchReason::Mount(_) => WatchedEvents::Names,
         };
         let key = self.add_to_backend(directory, true, events).ok()?;
         let asks_too_much = self.hints.watched(|all| {
@@ -232,7 +232,7 @@ impl Watches {
         });
     }
 
-    pub fn remove_name(&mut self, (key, name): &NameWatch, named: WatchedName) {
+    pub fn remove_name(&mut self, (key, name): &NameWatch, named: NameWatchReason) {
         self.forget(*key, |watched| {
             if let Some(all) = watched.named.get_mut(name) {
                 all.retain(|it| *it != named);
@@ -244,7 +244,7 @@ impl Watches {
     }
 
     /// Takes a meaning from a watch, and gives up a watch without any.
-    fn forget(&mut self, key: WatchKey, forget: impl FnOnce(&mut WatchTargets)) {
+    fn forget(&mut self, key: WatchKey, forget: impl FnOnce(&mut WatchPurpose)) {
         let is_unused = self.hints.watched(|all| {
             let Some(watched) = all.get_mut(&key) else {
                 return false;
@@ -408,22 +408,27 @@ impl Observer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::tree::pending_hints::{DirectoryHints, Hint};
-    use crate::tree::watches::{WatchTargets, WatchedName};
+    use crate::tree::pending_hints::{DirectoryHints, NameHints};
+    use crate::tree::watches::{NameWatchReason, WatchPurpose};
 
     #[test]
     fn a_name_that_matters_is_doubted_with_its_directory() {
-        let (root, link) = (WatchedName::Mount(0), WatchedName::Mount(1));
-        let mut watched = WatchTargets::default();
+        let (root, link) = (NameWatchReason::Mount(0), NameWatchReason::Mount(1));
+        let mut watched = WatchPurpose::default();
         watched.named.insert(b"root".as_slice().into(), vec![root]);
         watched.named.insert(b"link".as_slice().into(), vec![link]);
         let mut hints = DirectoryHints::default();
         assert_eq!(watched.hints_of_names(&hints), []);
-        hints.names.insert(b"root".as_slice().into(), Hint::UNCLEAR);
-        assert_eq!(watched.hints_of_names(&hints), [(root, Hint::UNCLEAR)]);
+        hints
+            .names
+            .insert(b"root".as_slice().into(), NameHints::UNCLEAR);
+        assert_eq!(watched.hints_of_names(&hints), [(root, NameHints::UNCLEAR)]);
         hints.itself = true;
         let mut all = watched.hints_of_names(&hints);
         all.sort_by_key(|(named, _)| *named == link);
-        assert_eq!(all, [(root, Hint::UNCLEAR), (link, Hint::RENAMED)]);
+        assert_eq!(
+            all,
+            [(root, NameHints::UNCLEAR), (link, NameHints::RENAMED)]
+        );
     }
 }

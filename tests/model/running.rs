@@ -1,6 +1,6 @@
 //! Starts and stops of daemons, and the uncertainty that they leave.
 
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 use jiff::Timestamp;
 use resourcesync::payload::{Entry, Payload};
 
@@ -33,7 +33,7 @@ impl Model {
     /// R13: a new hub starts from what was seen last, and an old one is forgotten.
     pub fn configure(&mut self, other: Option<&'static str>) {
         let hubs = [Some(HUB), other].into_iter().flatten();
-        let modes: Vec<_> = hubs.map(|hub| (hub, Mode::Content)).collect();
+        let modes: Vec<_> = hubs.map(|hub| (hub, PublishMode::Content)).collect();
         set_hubs(&mut self.world.plan, &modes);
         self.listen();
         let before = std::mem::replace(&mut self.other, other);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use announce::event::Fact;
 use announce::finding::Finding;
-use announce::plan::ChannelPlan;
+use announce::plan::ConfiguredChannel;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Topic;
 
@@ -15,8 +15,8 @@ use crate::world::{
 
 const DAY: u64 = 86_400;
 
-pub fn configured(capability_list: &str, topic: &str) -> ChannelPlan {
-    ChannelPlan {
+pub fn configured(capability_list: &str, topic: &str) -> ConfiguredChannel {
+    ConfiguredChannel {
         capability_list: uri(capability_list),
         kind: ChannelKind::Framework,
         topic: Topic::new(absolute(topic)),

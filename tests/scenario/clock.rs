@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use announce::event::Fact;
-use announce::plan::{Mode, Plan};
+use announce::plan::{Plan, PublishMode};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::world::{HUB, OTHER_HUB, Reply, SET_B, World, list, plan, set_hubs};
@@ -107,9 +107,9 @@ fn course(plan: Plan, by: SignedDuration) -> Course {
 
 #[test]
 fn a_wall_clock_that_is_set_for_a_minute_changes_nothing_but_the_times_that_are_said() {
-    for mode in [Mode::Content, Mode::Ping] {
+    for mode in [PublishMode::Content, PublishMode::Ping] {
         let mut plan = plan();
-        set_hubs(&mut plan, &[(HUB, mode), (OTHER_HUB, Mode::Content)]);
+        set_hubs(&mut plan, &[(HUB, mode), (OTHER_HUB, PublishMode::Content)]);
         let undisturbed = course(plan.clone(), SignedDuration::ZERO);
         for name in ["broken", "new"] {
             let reported = format!("reported https://example.org/a/{name}.xml");

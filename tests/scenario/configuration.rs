@@ -2,7 +2,7 @@
 
 use announce::event::{DropCause, Fact};
 use announce::finding::Finding;
-use announce::plan::{Mode, Plan};
+use announce::plan::{Plan, PublishMode};
 use resourcesync::uri::Uri;
 use rstest::rstest;
 
@@ -76,7 +76,7 @@ fn documents_no_longer_configured_are_forgotten() {
 #[test]
 fn a_hub_may_change_its_mode() {
     let mut world = World::with_two_sets(plan());
-    set_hubs(&mut world.plan, &[(HUB, Mode::Ping)]);
+    set_hubs(&mut world.plan, &[(HUB, PublishMode::Ping)]);
     world.crash_and_start().expect_nothing(100);
     assert_eq!(world.served("/a/framework/"), NOTHING);
     world.update("/a/changelist.xml").wait(10);

@@ -1,7 +1,7 @@
 //! Deletions: when they count (R15).
 
-use announce::event::{Fact, Suspension};
-use announce::plan::MassDeletion;
+use announce::event::{Fact, SuspendedDeletions};
+use announce::plan::MassDeletionLimit;
 use rsnotify::report::documents::DocumentState;
 
 use crate::acceptance::{delete_most, large, write_again};
@@ -48,7 +48,7 @@ fn is_suspended(world: &mut World) -> bool {
     let suspended = |fact: &Fact| {
         matches!(
             fact,
-            Fact::Suspended(Suspension {
+            Fact::Suspended(SuspendedDeletions {
                 missing: 22,
                 of: 42,
                 ..
@@ -77,13 +77,13 @@ fn a_mass_deletion_is_suspended_and_nothing_else_is() {
 fn a_mass_deletion_is_believed_where_none_is_suspended() {
     let mut world = large();
     world.crash();
-    world.plan.sources[0].mass_deletion = MassDeletion::Never;
+    world.plan.sources[0].mass_deletion = MassDeletionLimit::Never;
     world.start().wait(10);
     delete_most(&mut world);
     world.expect(10_000, ["d /a/capabilitylist.xml"]);
     // All Capability Lists of a mount are suspended, however few they are.
     let plan = altered(plan(), |plan| {
-        plan.sources[0].mass_deletion = MassDeletion::Never
+        plan.sources[0].mass_deletion = MassDeletionLimit::Never
     });
     let mut world = World::with_two_sets(plan);
     world.delete(SET_A).delete(SET_B);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use announce::event::Fact;
-use announce::finding::{AcknowledgedFindings, Finding};
+use announce::finding::{AcknowledgedPattern, Finding};
 use announce::plan::Plan;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
@@ -225,7 +225,7 @@ fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
         let mut plan: Plan = plan();
         let acknowledged = texts
             .iter()
-            .map(|text| AcknowledgedFindings::parse(text).unwrap());
+            .map(|text| AcknowledgedPattern::parse(text).unwrap());
         plan.sources[0].acknowledged = acknowledged.collect();
         let mut world = World::with_two_sets(plan);
         world.write("/orphan.xml", list("changelist"));
@@ -249,7 +249,7 @@ fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
         assert_eq!(told(&mut world).0.len(), left, "{text}");
     }
     for text in ["", "unruoted", "unrouted no_file", "https://a/ https://b/"] {
-        assert!(AcknowledgedFindings::parse(text).is_err(), "{text}");
+        assert!(AcknowledgedPattern::parse(text).is_err(), "{text}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use announce::event::DropCause;
 use announce::finding::Finding;
-use announce::plan::{Mode, Plan, Replaces};
+use announce::plan::{Plan, PublishMode, ReplacedHub};
 use resourcesync::uri::Hub;
 use rstest::rstest;
 
@@ -273,7 +273,7 @@ fn a_hub_that_replaces_one_other_takes_over_what_that_was_due() {
     let mut world = World::with_two_sets(plan()).with_down(HUB);
     world.update("/a/changelist.xml").wait(10);
     world.update("/a/resourcelist.xml").wait(10);
-    set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
+    set_hubs(&mut world.plan, &[(OTHER_HUB, PublishMode::Content)]);
     let due = ["u /a/changelist.xml", "u /a/resourcelist.xml"];
     world.reload().expect_sorted(OTHER_HUB, 10, due);
 }
@@ -286,7 +286,10 @@ fn a_hub_that_replaces_one_that_left_is_sent_what_that_was_due() {
     world.update("/a/changelist.xml").wait(10);
     world.write(SET_A, set_a(&[HUB])).wait(10);
     world.crash();
-    let hubs = [(HUB, Mode::Content), (CORRECTED, Mode::Content)];
+    let hubs = [
+        (HUB, PublishMode::Content),
+        (CORRECTED, PublishMode::Content),
+    ];
     set_hubs(&mut world.plan, &hubs);
     let due = ["u /a/changelist.xml", "u /a/capabilitylist.xml"];
     world.start().expect_at(CORRECTED, 3_600, due);
@@ -298,7 +301,7 @@ fn a_hub_that_replaces_one_that_lists_still_advertise_is_told_once_they_are_corr
     world.write(SET_A, set_a(&[HUB])).wait(100).news();
     world.script(HUB, Reply::Status(503));
     world.update("/a/changelist.xml").wait(10);
-    set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
+    set_hubs(&mut world.plan, &[(OTHER_HUB, PublishMode::Content)]);
     world.crash_and_start().wait(100);
     let is_foreign = |finding: &Finding| matches!(finding, Finding::ForeignHubs { .. });
     assert!(world.findings().iter().any(is_foreign));
@@ -313,14 +316,17 @@ fn a_hub_that_replaces_one_that_lists_still_advertise_is_told_once_they_are_corr
 #[test]
 fn a_hub_among_several_that_changed_starts_at_now_unless_it_replaces_one() {
     for (replaces, want) in [
-        (Replaces::Automatic, &NOTHING[..]),
-        (Replaces::Nothing, &NOTHING[..]),
-        (Replaces::Hub(Hub::new(HUB)), &["u /a/changelist.xml"]),
+        (ReplacedHub::Automatic, &NOTHING[..]),
+        (ReplacedHub::Nothing, &NOTHING[..]),
+        (ReplacedHub::Hub(Hub::new(HUB)), &["u /a/changelist.xml"]),
     ] {
         let mut world = World::with_two_sets(two_hubs()).with_down(HUB);
         world.update("/a/changelist.xml").wait(10);
         let (third, fourth) = ("https://third.example.net/", "https://fourth.example.net/");
-        let hubs = [(third, Mode::Content), (fourth, Mode::Content)];
+        let hubs = [
+            (third, PublishMode::Content),
+            (fourth, PublishMode::Content),
+        ];
         set_hubs(&mut world.plan, &hubs);
         world.plan.hubs[0].replaces = replaces;
         world.crash_and_start().expect_at(third, 100, want.to_vec());

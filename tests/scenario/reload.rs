@@ -1,7 +1,7 @@
 //! A new plan takes over during submissions: each change is announced once.
 
 use announce::candidates::CandidateGlobs;
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -191,7 +191,7 @@ fn what_is_in_flight_to_a_hub_that_is_pinged_from_now_on_is_on_the_topic_it_fetc
         for name in ["changelist", "resourcelist"] {
             world.update(&format!("/a/{name}.xml")).wait(10);
         }
-        let hubs = [(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)];
+        let hubs = [(HUB, PublishMode::Ping), (OTHER_HUB, PublishMode::Content)];
         set_hubs(&mut world.plan, &hubs);
         world.script(HUB, Reply::Accept);
         world.attempts_at(HUB);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 use jiff::Timestamp;
 use resourcesync::payload::Payload;
 use rstest::rstest;
@@ -315,7 +315,10 @@ fn the_until_of_a_topic_that_ping_hubs_read_is_not_later_than_what_is_held() {
 #[test]
 fn a_topic_of_both_kinds_of_hub_never_says_the_same_until_twice() {
     let mut plan = plan();
-    set_hubs(&mut plan, &[(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)]);
+    set_hubs(
+        &mut plan,
+        &[(HUB, PublishMode::Ping), (OTHER_HUB, PublishMode::Content)],
+    );
     let mut world = World::with_two_sets(plan);
     let mut untils = BTreeSet::new();
     for _ in 0..3 {

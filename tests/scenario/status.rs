@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use announce::history::{NotificationView, Outcome};
+use announce::history::{NotificationState, NotificationView};
 use announce::plan::{Plan, SourcePlan};
 use resourcesync::payload::Payload;
 use resourcesync::uri::Topic;
@@ -25,7 +25,7 @@ fn first(status: &Status) -> &ChannelView {
     status.channels.iter().find(is_first).unwrap()
 }
 
-fn outcomes(notification: &NotificationView) -> Vec<Outcome> {
+fn outcomes(notification: &NotificationView) -> Vec<NotificationState> {
     notification.hubs.iter().map(|hub| hub.outcome).collect()
 }
 
@@ -48,8 +48,11 @@ fn the_last_notifications_say_what_became_of_them_at_each_hub() {
     };
     assert!(second.topic.as_str().ends_with("/b/framework/"));
     assert_eq!((second.seq, second.changes), (1, Some(1)));
-    assert_eq!(outcomes(second), [Outcome::Accepted; 2]);
-    assert_eq!(outcomes(first), [Outcome::Refused, Outcome::Accepted]);
+    assert_eq!(outcomes(second), [NotificationState::Accepted; 2]);
+    assert_eq!(
+        outcomes(first),
+        [NotificationState::Refused, NotificationState::Accepted]
+    );
     let refused = &first.hubs[0];
     assert_eq!(refused.hub.as_str(), HUB);
     assert_eq!(refused.attempts, Some(1));
@@ -67,21 +70,21 @@ fn the_last_notifications_say_what_became_of_them_at_each_hub() {
 fn a_notification_that_was_dropped_or_was_too_large_says_so() {
     let mut world = answered(plan(), Reply::Status(403));
     world.drop_due("/a", HUB);
-    let want = [Outcome::Dropped];
+    let want = [NotificationState::Dropped];
     assert_eq!(outcomes(&status(&world).notifications[0]), want);
     world.script(HUB, Reply::AtMost(1));
     world.update(CHANGED);
     world.update("/a/resourcelist.xml").wait(10);
     let status = status(&world);
     let fates: Vec<_> = status.notifications.iter().map(outcomes).collect();
-    let parts = [Outcome::Accepted];
+    let parts = [NotificationState::Accepted];
     assert_eq!(
         fates,
         [
             &parts[..],
             &parts,
-            &[Outcome::Withdrawn],
-            &[Outcome::Dropped]
+            &[NotificationState::Withdrawn],
+            &[NotificationState::Dropped]
         ]
     );
 }
@@ -111,10 +114,13 @@ fn a_restart_remembers_what_is_in_flight_and_the_last_notification_of_each_chann
     let [last, other, first] = &after.notifications[..] else {
         panic!("{:?}", after.notifications);
     };
-    assert_eq!(outcomes(last), [Outcome::Accepted]);
+    assert_eq!(outcomes(last), [NotificationState::Accepted]);
     assert_eq!(last.hubs[0].attempts, None);
-    assert_eq!(outcomes(other), [Outcome::Refused, Outcome::Accepted]);
-    assert_eq!(outcomes(first), [Outcome::Refused]);
+    assert_eq!(
+        outcomes(other),
+        [NotificationState::Refused, NotificationState::Accepted]
+    );
+    assert_eq!(outcomes(first), [NotificationState::Refused]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Content of topics, and the retries of hubs that fetch them (R20, R25, R26).
 
 use announce::event::Fact;
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 use resourcesync::payload::Payload;
 
 use crate::world::{
@@ -162,7 +162,10 @@ fn a_fetch_of_the_last_ping_is_not_missed_while_the_next_one_is_in_flight() {
 #[test]
 fn a_topic_with_both_kinds_of_hub_serves_what_the_pinged_one_is_due() {
     let mut plan = plan();
-    set_hubs(&mut plan, &[(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)]);
+    set_hubs(
+        &mut plan,
+        &[(HUB, PublishMode::Ping), (OTHER_HUB, PublishMode::Content)],
+    );
     let mut world = World::with_two_sets(plan);
     world.update("/a/changelist.xml").wait(5);
     world.update("/a/resourcelist.xml").wait(5);

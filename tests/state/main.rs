@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use announce::delivery::attempt::Attempt;
 use announce::observation::MountId;
-use announce::state::hub::SavedRelays;
+use announce::state::hub::RelayReader;
 use announce::state::lock::is_in_use;
 use announce::state::open::{StateFile, StateFileError, copy_to_memory, open_to_read};
 use announce::state::{
@@ -28,8 +28,8 @@ use websub::http::Clock;
 use websub::hub::publication::{BodyDigest, PublishedTopic};
 use websub::hub::request::{RequestedAction, SubscriptionRequest};
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedTopic,
-    Subscription,
+    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId,
+    SavedTopicRelays, Subscription,
 };
 use websub::publisher::reason::{Refusal, RefusalKind};
 use websub::secret::Secret;
@@ -377,7 +377,7 @@ fn requests_that_were_not_verified_are_found_in_their_order_and_replaced() {
         secret: subscription.secret.clone(),
     };
     let requests = vec![of(subscribe), of(RequestedAction::Unsubscribe)];
-    let saved = SavedRelays::new(file.path.clone());
+    let saved = RelayReader::new(file.path.clone());
     for requests in [requests, Vec::new()] {
         let record = HubRecord::Unverified(requests.clone());
         hub::write(Db(&connection), &[record], &[]).unwrap();
@@ -417,7 +417,7 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
         size: 9,
     };
     let last = BodyDigest::of(b"<urlset/>");
-    let want = SavedTopic {
+    let want = SavedTopicRelays {
         topic: topic.clone(),
         relays: vec![pending],
         last,

@@ -16,7 +16,7 @@ use announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 use rsnotify::tree::{
-    KnownFiles, RecentKeys, TreeHandle, TreeNotice, TreeReport, TreeSettings, WatchMode,
+    KnownFiles, ListKeyCache, TreeHandle, TreeNotice, TreeReport, TreeSettings, WatchMode,
 };
 use tempfile::TempDir;
 
@@ -61,7 +61,7 @@ pub fn settings(root: &Path, watch: WatchMode) -> TreeSettings {
         poll_interval: Duration::from_millis(100),
         settle: SETTLE,
         open_writer: Duration::from_secs(30),
-        recent_keys: RecentKeys::default(),
+        recent_keys: ListKeyCache::default(),
     }
 }
 

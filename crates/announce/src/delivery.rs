@@ -12,7 +12,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use websub::hub::{Relay, RelayHeaders, RelayId};
 use websub::publisher::HubRequest;
 
-use crate::plan::Mode;
+use crate::plan::PublishMode;
 use crate::state::ChannelId;
 
 pub mod attempt;
@@ -26,7 +26,7 @@ pub type SubmissionId = (ChannelId, Hub, u64);
 pub struct Submission {
     pub channel: ChannelId,
     pub hub: Hub,
-    pub mode: Mode,
+    pub mode: PublishMode,
     /// Number of the notification on its channel, from 1.
     pub seq: u64,
     /// The name of the source.
@@ -45,11 +45,11 @@ impl Submission {
     /// Returns what a hub is sent over HTTP.
     pub fn request(&self) -> HubRequest {
         let hub = self.hub.clone();
-        if self.mode == Mode::Ping {
+        if self.mode == PublishMode::Ping {
             return HubRequest::ping(hub, &self.topic);
         }
         HubRequest {
-            in_query: (self.mode == Mode::ContentQuery).then(|| self.topic.clone()),
+            in_query: (self.mode == PublishMode::ContentQuery).then(|| self.topic.clone()),
             ..HubRequest::content(hub, &self.topic, &self.capability_list, &self.body)
         }
     }
@@ -88,11 +88,11 @@ mod tests {
     fn each_mode_has_its_form_over_http() {
         let payload: Arc<[u8]> = b"<urlset/>".as_slice().into();
         for (mode, is_content, is_in_query) in [
-            (Mode::Content, true, false),
-            (Mode::Embedded, true, false),
-            (Mode::Broker, true, false),
-            (Mode::ContentQuery, true, true),
-            (Mode::Ping, false, false),
+            (PublishMode::Content, true, false),
+            (PublishMode::Embedded, true, false),
+            (PublishMode::Broker, true, false),
+            (PublishMode::ContentQuery, true, true),
+            (PublishMode::Ping, false, false),
         ] {
             let submission = Submission {
                 channel: ChannelId(1),

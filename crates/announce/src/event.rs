@@ -11,7 +11,7 @@ use websub::answer::Answer;
 use websub::publisher::reason::RefusalKind;
 use websub::topics::TopicPage;
 
-use crate::changes::round::{RoundAnswer, RoundRequest, UndatedChanges};
+use crate::changes::round::{RoundAnswer, RoundRequest, UndatedCounts};
 use crate::delivery::Submission;
 use crate::finding::Finding;
 use crate::observation::{
@@ -21,7 +21,7 @@ use crate::state::ChannelId;
 
 /// The moment of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StepTime {
+pub struct ClockReadings {
     /// By the clock that nobody sets: whatever waits, lasts or ends counts in it.
     pub now: Timestamp,
     /// By the wall clock, for the times that are said, and what is compared with those of files and lists.
@@ -29,9 +29,9 @@ pub struct StepTime {
 }
 
 /// As if nobody ever set the wall clock: in a dry run nobody does.
-impl From<Timestamp> for StepTime {
-    fn from(now: Timestamp) -> StepTime {
-        StepTime { now, wall: now }
+impl From<Timestamp> for ClockReadings {
+    fn from(now: Timestamp) -> ClockReadings {
+        ClockReadings { now, wall: now }
     }
 }
 
@@ -167,7 +167,7 @@ pub enum Fact {
         lists: usize,
         /// The notifications that have them, without what was in those before.
         notifications: Vec<(u64, Arc<[u8]>)>,
-        undated: UndatedChanges,
+        undated: UndatedCounts,
         back_dated: usize,
     },
     /// Entries of a list that cannot be told (C2), as many as there are more than before.
@@ -276,7 +276,7 @@ pub enum Fact {
     /// A document is announced although nothing listed it in time (R17).
     HoldExpired { uri: Uri, set: Option<Uri> },
     /// Too much is missing, or a file system is away: deletions of a source wait (R15).
-    Suspended(Suspension),
+    Suspended(SuspendedDeletions),
     /// Deletions of a source wait no more (R15).
     Resumed { source: String },
     /// The operator believes that these are deleted, and it is on its way to the store.
@@ -313,7 +313,7 @@ pub enum DropCause {
 
 /// Suspension of the deletions of a source (R15). The log and every command use these words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suspension {
+pub struct SuspendedDeletions {
     pub source: String,
     /// Documents that are missing and not accepted as deleted.
     pub missing: usize,
@@ -325,9 +325,9 @@ pub struct Suspension {
 /// Directories that a suspension names; of others, their number.
 const MAX_UNMOUNTED: usize = 3;
 
-impl fmt::Display for Suspension {
+impl fmt::Display for SuspendedDeletions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Suspension {
+        let SuspendedDeletions {
             source,
             missing,
             of,

@@ -292,15 +292,15 @@ kinds! {
 
 /// Findings that an operator knows of, and that raise no alarm.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AcknowledgedFindings {
+pub struct AcknowledgedPattern {
     kind: Option<String>,
     uri: Option<String>,
 }
 
-impl AcknowledgedFindings {
+impl AcknowledgedPattern {
     /// Reads a kind, a URI, or both. A URI that ends in `*` stands for all that begin so. Returns an error for a text that
     /// names neither.
-    pub fn parse(text: &str) -> Result<AcknowledgedFindings, String> {
+    pub fn parse(text: &str) -> Result<AcknowledgedPattern, String> {
         let wrong = || {
             let kinds = KINDS.join(", ");
             format!(
@@ -308,7 +308,7 @@ impl AcknowledgedFindings {
                  https://example.org/*\"; the kinds are {kinds}"
             )
         };
-        let mut acknowledgement = AcknowledgedFindings::default();
+        let mut acknowledgement = AcknowledgedPattern::default();
         for word in text.split_whitespace() {
             let place = if word.contains("://") {
                 &mut acknowledgement.uri
@@ -339,7 +339,7 @@ impl AcknowledgedFindings {
     }
 }
 
-impl fmt::Display for AcknowledgedFindings {
+impl fmt::Display for AcknowledgedPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = self.kind.iter().chain(&self.uri);
         let words: Vec<&str> = words.map(String::as_str).collect();

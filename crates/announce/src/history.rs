@@ -45,14 +45,14 @@ pub struct NotificationView {
     pub hubs: Vec<OutcomeView>,
     pub bytes: Option<usize>,
     /// Nothing where it is not kept any more.
-    pub payload: Option<PayloadText>,
+    pub payload: Option<SharedPayload>,
 }
 
 /// The outcome at one hub.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeView {
     pub hub: Hub,
-    pub outcome: Outcome,
+    pub outcome: NotificationState,
     /// The time of the last answer.
     pub at: Option<Timestamp>,
     /// Nothing where that is not known any more.
@@ -62,7 +62,7 @@ pub struct OutcomeView {
 }
 
 impl OutcomeView {
-    pub fn new(hub: Hub, outcome: Outcome) -> OutcomeView {
+    pub fn new(hub: Hub, outcome: NotificationState) -> OutcomeView {
         OutcomeView {
             hub,
             outcome,
@@ -76,7 +76,7 @@ impl OutcomeView {
 /// The outcome of a notification at a hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum NotificationState {
     /// It follows another one in the log of a change channel, which the hub has not accepted yet.
     Due,
     /// It was not answered yet.
@@ -90,16 +90,16 @@ pub enum Outcome {
     Dropped,
 }
 
-impl Outcome {
+impl NotificationState {
     /// Returns the outcome in words.
     pub fn in_words(self) -> &'static str {
         match self {
-            Outcome::Due => "due",
-            Outcome::InFlight => "in flight",
-            Outcome::Refused => "not accepted yet",
-            Outcome::Accepted => "accepted",
-            Outcome::Withdrawn => "withdrawn, told in others",
-            Outcome::Dropped => "dropped",
+            NotificationState::Due => "due",
+            NotificationState::InFlight => "in flight",
+            NotificationState::Refused => "not accepted yet",
+            NotificationState::Accepted => "accepted",
+            NotificationState::Withdrawn => "withdrawn, told in others",
+            NotificationState::Dropped => "dropped",
         }
     }
 }
@@ -107,29 +107,29 @@ impl Outcome {
 /// A payload, shared and not copied until somebody reads it; ours, and so UTF-8.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
-pub struct PayloadText(pub Arc<[u8]>);
+pub struct SharedPayload(pub Arc<[u8]>);
 
-impl fmt::Debug for PayloadText {
+impl fmt::Debug for SharedPayload {
     /// Leaves it out: it would drown everything else.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0.len())
     }
 }
 
-impl PayloadText {
+impl SharedPayload {
     pub fn as_text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
 }
 
-impl From<String> for PayloadText {
-    fn from(text: String) -> PayloadText {
-        PayloadText(text.into_bytes().into())
+impl From<String> for SharedPayload {
+    fn from(text: String) -> SharedPayload {
+        SharedPayload(text.into_bytes().into())
     }
 }
 
-impl From<PayloadText> for String {
-    fn from(body: PayloadText) -> String {
+impl From<SharedPayload> for String {
+    fn from(body: SharedPayload) -> String {
         body.as_text().into_owned()
     }
 }
@@ -137,7 +137,7 @@ impl From<PayloadText> for String {
 impl NotificationHistory {
     /// Adds a notification, and forgets the oldest beyond the limits.
     pub fn push(&mut self, channel: ChannelId, notification: NotificationView) {
-        let size = |payload: Option<PayloadText>| payload.map_or(0, |payload| payload.0.len());
+        let size = |payload: Option<SharedPayload>| payload.map_or(0, |payload| payload.0.len());
         // One that grew before it was sent (C20).
         let is_same =
             |(of, known): &(_, NotificationView)| (*of, known.seq) == (channel, notification.seq);
@@ -177,7 +177,7 @@ impl NotificationHistory {
         for (channel, notification) in self.notifications.iter().rev() {
             let mut view = notification.clone();
             let open = view.hubs.iter_mut();
-            for outcome in open.filter(|hub| hub.outcome == Outcome::InFlight) {
+            for outcome in open.filter(|hub| hub.outcome == NotificationState::InFlight) {
                 *outcome = by_account(db, *channel, view.seq, outcome.hub.clone())?;
             }
             views.push(view);
@@ -194,7 +194,7 @@ fn by_account(db: Db<'_>, channel: ChannelId, seq: u64, hub: Hub) -> Result<Outc
          LEFT JOIN log_position p ON p.channel = a.channel AND p.hub = a.hub WHERE h.uri = ?2",
         (channel, &hub, seq),
     )?;
-    let mut view = OutcomeView::new(hub, Outcome::Dropped);
+    let mut view = OutcomeView::new(hub, NotificationState::Dropped);
     match account {
         Some((true, attempts, last, _)) => {
             let last = last.filter(|last| last.seq == seq);
@@ -202,11 +202,11 @@ fn by_account(db: Db<'_>, channel: ChannelId, seq: u64, hub: Hub) -> Result<Outc
             view.at = last.as_ref().map(|last| last.at);
             view.reason = last.and_then(|last| Some(last.refusal?.reason));
             view.outcome = match view.reason {
-                Some(_) => Outcome::Refused,
-                None => Outcome::InFlight,
+                Some(_) => NotificationState::Refused,
+                None => NotificationState::InFlight,
             };
         }
-        Some((false, _, _, true)) => view.outcome = Outcome::Due,
+        Some((false, _, _, true)) => view.outcome = NotificationState::Due,
         // Its channel or its hub may not be there any more (R13).
         Some((false, _, _, false)) | None => {}
     }
@@ -247,8 +247,8 @@ pub fn recalled(db: Db<'_>) -> Result<NotificationHistory> {
             continue;
         }
         let outcome = match accepted {
-            Some(_) => Outcome::Accepted,
-            None => Outcome::InFlight,
+            Some(_) => NotificationState::Accepted,
+            None => NotificationState::InFlight,
         };
         let outcome = OutcomeView {
             at: accepted,
@@ -270,7 +270,7 @@ pub fn recalled(db: Db<'_>) -> Result<NotificationHistory> {
             changes,
             hubs: vec![outcome],
             bytes: Some(bytes).filter(|_| body.is_some() || changes.is_some()),
-            payload: body.map(PayloadText),
+            payload: body.map(SharedPayload),
         };
         known.push((channel, view));
     }

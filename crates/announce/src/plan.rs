@@ -9,8 +9,8 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::candidates::{CandidateGlobs, PublishedPath};
-use crate::finding::{AcknowledgedFindings, Finding};
+use crate::candidates::{CandidateGlobs, MountUrlPath};
+use crate::finding::{AcknowledgedPattern, Finding};
 use crate::observation::{DocumentPath, MountId};
 
 /// The globs of files that may be documents unless the configuration says otherwise (R1).
@@ -28,7 +28,7 @@ pub struct Plan {
     /// Message brokers, which are told like hubs but are none: nothing advertises them (F1).
     pub brokers: Vec<BrokerPlan>,
     /// The `[[channel]]` entries.
-    pub channels: Vec<ChannelPlan>,
+    pub channels: Vec<ConfiguredChannel>,
     /// The address of the public listener; ends in `/`.
     pub public_url: Uri,
     pub window: WindowPlan,
@@ -65,7 +65,7 @@ pub struct SourcePlan {
     pub candidates: CandidateGlobs,
     pub broken_after: Duration,
     pub deletion_grace: Duration,
-    pub mass_deletion: MassDeletion,
+    pub mass_deletion: MassDeletionLimit,
     pub announce_existing: bool,
     pub announce_all_deletions: bool,
     pub announce_all_components: bool,
@@ -76,7 +76,7 @@ pub struct SourcePlan {
     /// True if changes are taken from Resource Lists where a set has no Change List (C27).
     pub changes_from_resource_lists: bool,
     /// Findings that raise no alarm.
-    pub acknowledged: Vec<AcknowledgedFindings>,
+    pub acknowledged: Vec<AcknowledgedPattern>,
 }
 
 /// A directory and what it is published as (R1): an entry of `mount`, of which these are the keys.
@@ -109,14 +109,14 @@ impl MountPlan {
     }
 
     /// Returns the path under which it is published, for globs.
-    pub fn published(&self) -> PublishedPath {
-        PublishedPath::of(&self.prefix)
+    pub fn published(&self) -> MountUrlPath {
+        MountUrlPath::of(&self.prefix)
     }
 }
 
 /// The limit beyond which deletions are suspended (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MassDeletion {
+pub enum MassDeletionLimit {
     /// Suspend above this many percent of a source's documents, 0 to 100.
     Percent(u8),
     /// Never suspend.
@@ -126,15 +126,15 @@ pub enum MassDeletion {
 /// Missing documents or resources below which no percentage suspends deletions.
 const FEWEST: usize = 10;
 
-impl MassDeletion {
+impl MassDeletionLimit {
     /// Returns true if `missing` of `of` documents or resources are so many that deletions are suspended.
     pub fn is_exceeded(self, missing: usize, of: usize) -> bool {
         match self {
-            MassDeletion::Percent(percent) => {
+            MassDeletionLimit::Percent(percent) => {
                 let limit = of.saturating_mul(usize::from(percent));
                 missing >= FEWEST && missing.saturating_mul(100) > limit
             }
-            MassDeletion::Never => false,
+            MassDeletionLimit::Never => false,
         }
     }
 }
@@ -144,8 +144,8 @@ impl MassDeletion {
 pub struct HubPlan {
     /// URI of the hub as it is advertised.
     pub hub: Hub,
-    pub mode: Mode,
-    pub replaces: Replaces,
+    pub mode: PublishMode,
+    pub replaces: ReplacedHub,
 }
 
 /// A message broker.
@@ -166,7 +166,7 @@ pub fn is_broker_name(hub: &Hub) -> bool {
 
 /// The hub, no longer configured, that another one replaces (R13).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Replaces {
+pub enum ReplacedHub {
     /// The one that it replaced, if one replaced one.
     #[default]
     Automatic,
@@ -177,7 +177,7 @@ pub enum Replaces {
 /// The way in which a hub is notified (R24). The state has the names too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mode {
+pub enum PublishMode {
     /// The payload as body, as Framework Notification 1.0.1 section 4.1 says.
     Content,
     /// A form that names the topic, as W3C-style hubs want it.
@@ -193,7 +193,7 @@ pub enum Mode {
 /// A `[[channel]]` entry: for a set that advertises none, or to override what it advertises (R9).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ChannelPlan {
+pub struct ConfiguredChannel {
     /// URI of the set's Capability List.
     ///
     /// It need not be in the tree: software may generate it.
@@ -219,14 +219,14 @@ pub struct ChannelPlan {
 
 impl Plan {
     /// Returns every hub and broker, with its mode.
-    pub fn destinations(&self) -> impl Iterator<Item = (&Hub, Mode)> {
+    pub fn destinations(&self) -> impl Iterator<Item = (&Hub, PublishMode)> {
         let hubs = self.hubs.iter().map(|hub| (&hub.hub, hub.mode));
         let brokers = self.brokers.iter();
-        hubs.chain(brokers.map(|broker| (&broker.name, Mode::Broker)))
+        hubs.chain(brokers.map(|broker| (&broker.name, PublishMode::Broker)))
     }
 
     /// Returns the mode of a hub or broker, if it is configured.
-    pub fn mode_of(&self, hub: &Hub) -> Option<Mode> {
+    pub fn mode_of(&self, hub: &Hub) -> Option<PublishMode> {
         let mut destinations = self.destinations();
         destinations
             .find(|(configured, _)| *configured == hub)

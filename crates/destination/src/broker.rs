@@ -13,7 +13,7 @@ use messaging::refusal::BrokerError;
 use messaging::settings::BrokerSettings;
 use messaging::subscribe::{BrokerSubscription, MessageSelection};
 use resourcesync::escape::escaped;
-use resourcesync::feed::{Feed, ItemChange, change_term};
+use resourcesync::feed::{ContentChangeMessage, ItemChange, change_term};
 use resourcesync::receive::Notification;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -33,7 +33,7 @@ const PROPERTIES: [&str; 6] = ["messageId", "format", "kind", "source", "topic",
 enum MessageContent {
     Notification(Handed),
     /// The changes of one object.
-    Feed(Feed),
+    Feed(ContentChangeMessage),
     Other,
 }
 
@@ -187,7 +187,9 @@ impl MessageContent {
                 MessageContent::Notification(Handed::new(topic, notification, &message.body))
             }),
             // Other servers' messages may have no properties.
-            Some("atom") | None => Feed::parse(&message.body).ok().map(MessageContent::Feed),
+            Some("atom") | None => ContentChangeMessage::parse(&message.body)
+                .ok()
+                .map(MessageContent::Feed),
             Some(_) => None,
         };
         content.unwrap_or(MessageContent::Other)

@@ -87,9 +87,9 @@ pub async fn missed(
     };
     patience.succeeded(up);
     let last = memory.known_until().and_then(time_span);
-    let mut unread = UnreadLists {
+    let mut unread = DocumentQueue {
         last: last.map(|(start, _)| start),
-        ..UnreadLists::default()
+        ..DocumentQueue::default()
     };
     unread.add(lists);
     let mut selection = MissedSelection::new(memory, following, Timestamp::now());
@@ -145,7 +145,7 @@ pub async fn missed(
 
 /// The documents that are still to be read, in the order in which they were named.
 #[derive(Debug, Default)]
-struct UnreadLists {
+struct DocumentQueue {
     /// The time up to which nothing is missed.
     last: Option<Timestamp>,
     urls: VecDeque<String>,
@@ -156,7 +156,7 @@ struct UnreadLists {
     is_cut: bool,
 }
 
-impl UnreadLists {
+impl DocumentQueue {
     /// Adds what a Capability List, index or archive names. Lists that ended before have nothing new: of an archive, most.
     /// If there are too many, the newest are added, as far as their times or their order say it.
     fn add(&mut self, entries: Vec<ListedEntry>) {
@@ -309,8 +309,8 @@ mod tests {
     use rstest::rstest;
 
     use super::{
-        ATTEMPTS, CatchUpError, CatchUpResult, FailingDocuments, Instant, ListedEntry,
-        MAX_DOCUMENTS, Memory, NextNotification, PATIENCE, UnreadLists, error_chain, missed,
+        ATTEMPTS, CatchUpError, CatchUpResult, DocumentQueue, FailingDocuments, Instant,
+        ListedEntry, MAX_DOCUMENTS, Memory, NextNotification, PATIENCE, error_chain, missed,
     };
 
     /// Answers requests for these documents, of which `BASE` is the URL, and all others with 404. Returns the URL.
@@ -490,14 +490,14 @@ mod tests {
         entries.collect()
     }
 
-    fn waiting() -> UnreadLists {
-        UnreadLists {
+    fn waiting() -> DocumentQueue {
+        DocumentQueue {
             last: "2026-11-20T10:00:00Z".parse().ok(),
-            ..UnreadLists::default()
+            ..DocumentQueue::default()
         }
     }
 
-    fn all(unread: UnreadLists) -> (Vec<String>, bool) {
+    fn all(unread: DocumentQueue) -> (Vec<String>, bool) {
         (unread.urls.into(), unread.is_cut)
     }
 

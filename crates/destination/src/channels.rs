@@ -11,7 +11,7 @@ use url::Url;
 use websub::subscriber::discover::{Discovery, discover};
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
-use crate::TopicOptions;
+use crate::SubscribeOptions;
 use crate::failure::{Failure, FailureKind};
 
 /// The place of a Source Description on its host.
@@ -55,7 +55,7 @@ pub struct FoundChannels {
 /// # Errors
 ///
 /// If there is none. Capability Lists that cannot be read are among the unusable if others could be.
-pub async fn channels(asked: &str, options: &TopicOptions) -> Result<FoundChannels, Failure> {
+pub async fn channels(asked: &str, options: &SubscribeOptions) -> Result<FoundChannels, Failure> {
     let found = channels_at(asked, options).await;
     let url = Url::parse(asked).ok();
     let host = url.filter(|url| url.path() == "/" && url.query().is_none());
@@ -70,7 +70,7 @@ pub async fn channels(asked: &str, options: &TopicOptions) -> Result<FoundChanne
     Ok(found)
 }
 
-async fn channels_at(asked: &str, options: &TopicOptions) -> Result<FoundChannels, Failure> {
+async fn channels_at(asked: &str, options: &SubscribeOptions) -> Result<FoundChannels, Failure> {
     let (kind, hub) = (options.kind, options.hub.as_ref());
     // The channel of a topic that was given itself; none without a hub.
     let of_topic = |topic: &Discovery| {

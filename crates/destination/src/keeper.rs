@@ -42,7 +42,7 @@ pub struct Keeper {
 
 /// The failure of a first request.
 #[derive(Debug)]
-pub struct FirstFailure {
+pub struct FirstRequestFailure {
     pub topic: Topic,
     pub failure: Failure,
     /// The time of the next request, if others go on; none if there is none.
@@ -205,7 +205,7 @@ impl Keeper {
         }
         let topic = self.topic.as_str();
         if is_first {
-            let _ = first.send(Err(FirstFailure {
+            let _ = first.send(Err(FirstRequestFailure {
                 topic: self.topic.clone(),
                 failure,
                 retry_at: wait.map(|wait| Instant::now() + wait),

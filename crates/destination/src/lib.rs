@@ -59,9 +59,9 @@ use crate::channels::{ListenedChannel, channels};
 use crate::command::{KILL_AFTER, STOP_GRACE};
 use crate::failure::Failure;
 pub use crate::failure::FailureKind;
-use crate::keeper::{FirstFailure, Keeper};
+use crate::keeper::{FirstRequestFailure, Keeper};
 use crate::memory::Memory;
-use crate::receiver::{Retry, TopicReceiver, baseline};
+use crate::receiver::{CatchUpRetry, TopicReceiver, baseline};
 use crate::reporter::{PrintedText, Reporter};
 use crate::state::{ListenState, SavedSubscription};
 use crate::watched::NewChannelWatcher;
@@ -86,7 +86,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The channels to subscribe to, and how.
 #[derive(Debug, Clone, Default)]
-pub struct TopicOptions {
+pub struct SubscribeOptions {
     /// Topics, or Capability Lists and Source Descriptions, which stand for their channels.
     pub urls: Vec<String>,
     /// The kind of channels to take from a Capability List or Source Description; none for both.
@@ -129,7 +129,7 @@ pub struct ExecOptions {
 #[derive(Debug, Clone)]
 pub enum Origin {
     /// The hubs of topics.
-    Topics(TopicOptions),
+    Topics(SubscribeOptions),
     /// A message broker.
     Broker(BrokerSettings, MessageSelection),
 }
@@ -155,7 +155,7 @@ pub async fn listen(origin: Origin, output: OutputOptions) -> anyhow::Result<Opt
 }
 
 async fn run(
-    options: TopicOptions,
+    options: SubscribeOptions,
     output: OutputOptions,
     reporter: &Reporter,
 ) -> Result<(), Failure> {
@@ -239,13 +239,13 @@ async fn run(
 /// The parts that all subscriptions share.
 #[derive(Debug)]
 struct ListenContext {
-    options: TopicOptions,
+    options: SubscribeOptions,
     output: OutputOptions,
     reporter: Reporter,
     state: ListenState,
     destination: Destination,
     /// Receives the outcome of each first request.
-    first: mpsc::UnboundedSender<Result<(), FirstFailure>>,
+    first: mpsc::UnboundedSender<Result<(), FirstRequestFailure>>,
     /// Notified when a document that advertises channels has changed.
     look: Notify,
     /// Number of signals; with the first one, nothing more is to be handed over.
@@ -282,7 +282,7 @@ impl ListenContext {
             check: Arc::clone(&check),
             memory: saved.memory.clone(),
             heard: KeySet::default(),
-            retry: Retry::default(),
+            retry: CatchUpRetry::default(),
         };
         receivers.spawn(receiver.run());
         Some(Keeper {
@@ -300,7 +300,7 @@ impl ListenContext {
 /// Finds the channels of all URLs, and the URLs of documents and topics that are reported as unusable, to be read again
 /// later. Channels that cannot be read now and were known before stay as they were.
 async fn wanted_channels(
-    options: &TopicOptions,
+    options: &SubscribeOptions,
     state: &ListenState,
     reporter: &Reporter,
 ) -> Result<(BTreeMap<Topic, ListenedChannel>, BTreeSet<String>), Failure> {
@@ -349,7 +349,7 @@ fn wait_after(failures: u32) -> Duration {
 }
 
 /// Binds the callback server, at the same port as before.
-async fn bind(options: &TopicOptions, state: &ListenState) -> Result<Destination, Failure> {
+async fn bind(options: &SubscribeOptions, state: &ListenState) -> Result<Destination, Failure> {
     let port = state.saved().port;
     let on_loopback = || (Ipv4Addr::LOCALHOST, port.unwrap_or_default()).into();
     let address = options.callback_listen.unwrap_or_else(on_loopback);
@@ -394,18 +394,22 @@ struct PendingFirstRequests {
     left: usize,
     has_success: bool,
     /// Failures that are not reported yet: if all fail, none is retried.
-    failures: Vec<FirstFailure>,
+    failures: Vec<FirstRequestFailure>,
 }
 
 impl PendingFirstRequests {
     /// Notes the outcome of a first request. Returns the first failure once all have failed.
-    fn decided(&mut self, first: Result<(), FirstFailure>, reporter: &Reporter) -> Option<Failure> {
+    fn decided(
+        &mut self,
+        first: Result<(), FirstRequestFailure>,
+        reporter: &Reporter,
+    ) -> Option<Failure> {
         self.left = self.left.saturating_sub(1);
         match first {
             Ok(()) => self.has_success = true,
             Err(failure) => self.failures.push(failure),
         }
-        let report = |failed: &FirstFailure, retry_seconds| {
+        let report = |failed: &FirstRequestFailure, retry_seconds| {
             let (topic, reason) = (failed.topic.as_str(), &failed.failure.reason);
             reporter.not_subscribed(topic, reason, None, retry_seconds);
         };
@@ -472,13 +476,13 @@ async fn second_signal(stop: &watch::Receiver<u32>) {
 #[cfg(test)]
 mod tests {
     use super::{
-        Duration, Failure, FailureKind, FirstFailure, PendingFirstRequests, Reporter, Topic,
+        Duration, Failure, FailureKind, FirstRequestFailure, PendingFirstRequests, Reporter, Topic,
         stop_signals, stopped, wait_after,
     };
 
-    fn failed(kind: FailureKind) -> Result<(), FirstFailure> {
+    fn failed(kind: FailureKind) -> Result<(), FirstRequestFailure> {
         let reason = "no".to_owned();
-        Err(FirstFailure {
+        Err(FirstRequestFailure {
             topic: Topic::new("https://e.org/t"),
             failure: Failure { reason, kind },
             retry_at: None,
@@ -488,7 +492,7 @@ mod tests {
     #[test]
     fn it_ends_only_if_every_first_request_fails() {
         let reporter = Reporter::start(false).unwrap();
-        let decided = |outcomes: Vec<Result<(), FirstFailure>>| {
+        let decided = |outcomes: Vec<Result<(), FirstRequestFailure>>| {
             let mut undecided = PendingFirstRequests {
                 left: 2,
                 ..PendingFirstRequests::default()

@@ -37,10 +37,10 @@ pub struct Memory {
     /// Changes that were handed over and whose time, such as a whole second, reaches beyond `until`: others of the same
     /// time may come.
     #[serde(default)]
-    edge: VecDeque<EdgeKey>,
+    edge: VecDeque<DatedKey>,
     /// Changes that were read from Change Lists and handed over, whose notification may follow.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    caught_up: VecDeque<EdgeKey>,
+    caught_up: VecDeque<DatedKey>,
     /// Changes without a time that were handed over, or that were listed before the first subscription.
     #[serde(default, skip_serializing_if = "KeySet::is_empty")]
     undated: KeySet,
@@ -48,7 +48,7 @@ pub struct Memory {
 
 /// The key of a change that was handed over, kept until its time is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct EdgeKey {
+struct DatedKey {
     key: ReceivedKey,
     /// End of its time.
     ends: Timestamp,
@@ -120,7 +120,7 @@ impl Memory {
         for change in new.changes() {
             let key = ReceivedKey::of(change);
             match change_end(change) {
-                Some(ends) => memory.edge.push_back(EdgeKey { key, ends }),
+                Some(ends) => memory.edge.push_back(DatedKey { key, ends }),
                 None => undated.push(occurrences.key(change)),
             }
         }
@@ -137,7 +137,7 @@ impl Memory {
         let mut memory = self.clone();
         let known = span_start(memory.known_until()).unwrap_or(Timestamp::MIN);
         let remembered = || missed.iter().filter(|missed| !missed.is_ahead);
-        let keys = remembered().map(|missed| EdgeKey {
+        let keys = remembered().map(|missed| DatedKey {
             key: ReceivedKey::of(&missed.change),
             ends: change_end(&missed.change)
                 .or(missed.effective)
@@ -158,7 +158,7 @@ impl Memory {
         if memory.until.is_none() {
             let keys = listed.iter().filter_map(|listed| {
                 let (key, ends) = (listed.key, change_end(&listed.change)?);
-                Some(EdgeKey { key, ends })
+                Some(DatedKey { key, ends })
             });
             memory.edge.extend(keys);
             shorten(&mut memory.edge, EDGE_KEYS);

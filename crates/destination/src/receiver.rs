@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use websub::publisher::reason::error_chain;
 use websub::retry::backoff;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
-use websub::subscriber::{CallbackRequest, ReceivedNotification};
+use websub::subscriber::{DistributionRequest, ReceivedNotification};
 
 use crate::change_key::{KeySet, ReceivedKey};
 use crate::change_lists::{CatchUpError, CatchUpResult, FailingDocuments, missed};
@@ -39,18 +39,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 pub struct TopicReceiver {
     pub listening: Arc<ListenContext>,
     pub topic: Topic,
-    pub received: mpsc::Receiver<CallbackRequest>,
+    pub received: mpsc::Receiver<DistributionRequest>,
     /// Signal that notifications may have been missed: at the start, and when a subscription had lapsed.
     pub check: Arc<Notify>,
     pub memory: Memory,
     /// The changes handed over since the start, to leave out what overlapping notifications repeat.
     pub heard: KeySet,
-    pub retry: Retry,
+    pub retry: CatchUpRetry,
 }
 
 /// The next attempt to catch up.
 #[derive(Debug, Default)]
-pub struct Retry {
+pub struct CatchUpRetry {
     at: Option<Instant>,
     attempts: u32,
     patience: FailingDocuments,
@@ -73,7 +73,7 @@ struct HandOver {
 
 /// What is to be handed over, and the memory after all of it.
 #[derive(Debug)]
-struct JudgedNotification {
+struct PreparedHandOvers {
     memory: Memory,
     hand_overs: Vec<HandOver>,
 }
@@ -105,14 +105,14 @@ impl TopicReceiver {
     }
 
     /// Takes received notifications. The hub is answered 200 once they were handed over.
-    async fn take(&mut self, requests: Vec<CallbackRequest>) -> io::Result<()> {
+    async fn take(&mut self, requests: Vec<DistributionRequest>) -> io::Result<()> {
         let mut notifications = Vec::new();
         for request in requests {
             match request {
                 // The hub delivers it again, after those that it has delivered before.
-                CallbackRequest::Notification(notification) if notification.is_abandoned() => {}
-                CallbackRequest::Notification(notification) => notifications.push(notification),
-                CallbackRequest::BadSignature { signature } => {
+                DistributionRequest::Notification(notification) if notification.is_abandoned() => {}
+                DistributionRequest::Notification(notification) => notifications.push(notification),
+                DistributionRequest::BadSignature { signature } => {
                     let reporter = &self.listening.reporter;
                     reporter.bad_signature(self.topic.as_str(), signature.as_deref());
                 }
@@ -124,7 +124,7 @@ impl TopicReceiver {
                 return Ok(());
             }
         }
-        let mut judged = JudgedNotification::after(self.memory.clone());
+        let mut judged = PreparedHandOvers::after(self.memory.clone());
         let mut answered = Vec::new();
         for notification in notifications {
             match self.judge(&mut judged, &notification.body, false).await {
@@ -170,7 +170,7 @@ impl TopicReceiver {
         // Without a notification that follows a gap, no later one has to wait: it begins where the last one ended, or there
         // is a gap, which is read then.
         let is_awaited = body.is_some();
-        let mut judged = JudgedNotification::after(self.memory.clone());
+        let mut judged = PreparedHandOvers::after(self.memory.clone());
         let read = match body {
             Some(body) => self.judge(&mut judged, &body, true).await,
             // The topic has nothing, or nobody may read it.
@@ -184,7 +184,7 @@ impl TopicReceiver {
         match read {
             Err(error) => self.retry(error.retry_after()),
             Ok(()) if !is_handed_over => self.retry(None),
-            Ok(()) => self.retry = Retry::default(),
+            Ok(()) => self.retry = CatchUpRetry::default(),
         }
         Ok(())
     }
@@ -204,7 +204,7 @@ impl TopicReceiver {
     /// If changes before it were missed and cannot be read now: handing it over would lose them for good.
     async fn judge(
         &mut self,
-        judged: &mut JudgedNotification,
+        judged: &mut PreparedHandOvers,
         body: &[u8],
         caught_up: bool,
     ) -> Result<(), CatchUpError> {
@@ -274,7 +274,7 @@ impl TopicReceiver {
     /// have is added.
     async fn add_missed(
         &mut self,
-        judged: &mut JudgedNotification,
+        judged: &mut PreparedHandOvers,
         following: Option<&Handed>,
     ) -> Result<(), CatchUpError> {
         if judged.memory.known_until().is_none() {
@@ -413,9 +413,9 @@ impl TopicReceiver {
     }
 }
 
-impl JudgedNotification {
-    fn after(memory: Memory) -> JudgedNotification {
-        JudgedNotification {
+impl PreparedHandOvers {
+    fn after(memory: Memory) -> PreparedHandOvers {
+        PreparedHandOvers {
             memory,
             hand_overs: Vec::new(),
         }

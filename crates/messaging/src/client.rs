@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use websub::answer::Answer;
-use websub::counts::Histogram;
+use websub::counts::DurationHistogram;
 
 use crate::frame::Frame;
 use crate::message::{BrokerNotification, resourcesync_message};
@@ -40,7 +40,7 @@ struct BrokerTask {
     settings: Arc<BrokerSettings>,
     requests: UnboundedSender<SendRequest>,
     /// Durations of submissions.
-    durations: Mutex<Histogram>,
+    durations: Mutex<DurationHistogram>,
 }
 
 /// A notification to be sent.
@@ -109,7 +109,7 @@ impl Brokers {
     }
 
     /// Returns the durations of the submissions to each broker.
-    pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
+    pub fn durations(&self) -> BTreeMap<Hub, DurationHistogram> {
         let brokers = lock(&self.brokers);
         let durations = brokers
             .iter()

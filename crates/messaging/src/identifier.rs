@@ -10,7 +10,7 @@ const INFO_FEDORA: &str = "info:fedora/";
 /// The resources that are one object (F5).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ObjectKind {
+pub enum ObjectGranularity {
     /// Each resource is an object, and its own only item.
     #[default]
     Resource,

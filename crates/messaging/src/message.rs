@@ -74,7 +74,7 @@ impl<'a> HashedPayload<'a> {
 
 /// Position of an id among those of one notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum MessagePosition {
+pub(crate) enum NotificationPart {
     /// The message that has the whole notification.
     Whole,
     /// The feed of this many changes of an object, by the number of the first. Both count, so that feeds of the same
@@ -91,12 +91,12 @@ pub(crate) enum MessagePosition {
 /// as repeats of old ones.
 pub(crate) fn message_id(
     notification: &BrokerNotification<'_>,
-    position: MessagePosition,
+    position: NotificationPart,
 ) -> String {
     let (kind, number, count) = match position {
-        MessagePosition::Whole => (0_u8, 0, 0),
-        MessagePosition::Feed { first, count } => (1, first, count),
-        MessagePosition::Entry(number) => (2, number, 1),
+        NotificationPart::Whole => (0_u8, 0, 0),
+        NotificationPart::Feed { first, count } => (1, first, count),
+        NotificationPart::Entry(number) => (2, number, 1),
     };
     let mut hasher = blake3::Hasher::new();
     // Of a fixed length, or with its length, so that two positions never yield the same bytes.
@@ -124,7 +124,7 @@ pub(crate) fn urn(id: &str) -> String {
 
 /// Returns the one message of a notification that is sent as hubs get it: `payload = "resourcesync"` (F3, F6).
 pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Message {
-    let id = message_id(notification, MessagePosition::Whole);
+    let id = message_id(notification, NotificationPart::Whole);
     Message {
         headers: headers(&id, notification.topic, "application/xml"),
         properties: properties(&id, "resourcesync", notification),
@@ -181,7 +181,7 @@ mod tests {
     use resourcesync::channel_kind::ChannelKind;
 
     use super::{
-        BrokerNotification, HashedPayload, MESSAGE_TYPE, Message, MessagePosition, message_id,
+        BrokerNotification, HashedPayload, MESSAGE_TYPE, Message, NotificationPart, message_id,
         resourcesync_message, urn,
     };
 
@@ -215,7 +215,7 @@ mod tests {
     fn a_message_repeats_the_payload_and_says_what_it_is() {
         let notification = notification();
         let message = resourcesync_message(&notification);
-        let id = message_id(&notification, MessagePosition::Whole);
+        let id = message_id(&notification, NotificationPart::Whole);
         assert_eq!(message.body, notification.body.bytes);
         for (name, _) in &message.properties {
             // Selectors can name it.
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn an_id_is_a_uuid_of_version_8() {
-        let position = MessagePosition::Feed { first: 0, count: 1 };
+        let position = NotificationPart::Feed { first: 0, count: 1 };
         let id = message_id(&notification(), position);
         let parsed = uuid::Uuid::parse_str(&id).unwrap();
         assert_eq!(parsed.get_version_num(), 8);
@@ -263,9 +263,9 @@ mod tests {
         others[2].seq = 8;
         others[3].body = HashedPayload::new(b"<urlset />", &[]);
         let mut ids = HashSet::new();
-        let feed = |first| MessagePosition::Feed { first, count: 1 };
-        let positions = (0..300).flat_map(|at| [feed(at), MessagePosition::Entry(at)]);
-        for position in positions.chain([MessagePosition::Whole]) {
+        let feed = |first| NotificationPart::Feed { first, count: 1 };
+        let positions = (0..300).flat_map(|at| [feed(at), NotificationPart::Entry(at)]);
+        for position in positions.chain([NotificationPart::Whole]) {
             for notification in &others {
                 let id = message_id(notification, position);
                 assert_eq!(id, message_id(notification, position));

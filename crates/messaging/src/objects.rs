@@ -8,13 +8,13 @@ use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::compared;
 
-use crate::identifier::{Identifiers, LocationRewrite, ObjectKind, ObjectType, directory};
+use crate::identifier::{Identifiers, LocationRewrite, ObjectGranularity, ObjectType, directory};
 use crate::message::{
-    BrokerNotification, LONGEST_PROPERTY, Message, MessagePosition, headers, message_id,
+    BrokerNotification, LONGEST_PROPERTY, Message, NotificationPart, headers, message_id,
     properties, urn,
 };
 use resourcesync::feed::{
-    ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, change_term,
+    ACTIVE, ATOM_TYPE, ContentChangeMessage, ContentLocation, FORMAT, ItemChange, change_term,
 };
 
 /// Name of the server, and of the author where no user is known.
@@ -29,7 +29,7 @@ const LONGEST_FEED: usize = 900 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AtomForm {
     /// Kind of thing that is one object.
-    pub object: ObjectKind,
+    pub object: ObjectGranularity,
     /// Identifiers of objects and items.
     pub identifiers: Identifiers,
     /// Another location of the content than the resource's URI.
@@ -90,8 +90,8 @@ struct ObjectChanges<'a> {
 
 impl ObjectChanges<'_> {
     /// Returns its position among the ids of the notification.
-    fn position(&self) -> MessagePosition {
-        MessagePosition::Feed {
+    fn position(&self) -> NotificationPart {
+        NotificationPart::Feed {
             first: self.changes.first().map_or(0, |(number, _)| *number),
             count: self.changes.len() as u64,
         }
@@ -119,8 +119,8 @@ fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<ObjectChanges<'a>>
     let (mut known, mut changed) = (HashMap::new(), HashMap::new());
     for (number, change) in (0..).zip(changes) {
         let uri = match form.object {
-            ObjectKind::Resource => &change.loc,
-            ObjectKind::Directory => directory_of(&change.loc),
+            ObjectGranularity::Resource => &change.loc,
+            ObjectGranularity::Directory => directory_of(&change.loc),
         };
         // URIs that have the same identifier are one object, named as its first change names it.
         let identifier = |uri: &str| form.identifiers.of(&compared(uri));
@@ -172,8 +172,8 @@ fn feed(
     until: Datetime,
     notification: &BrokerNotification<'_>,
     form: &AtomForm,
-) -> Feed {
-    let mut feed = Feed {
+) -> ContentChangeMessage {
+    let mut feed = ContentChangeMessage {
         id: urn(&message_id(notification, object.position())),
         server: Some(SERVER_VERSION.to_owned()),
         format: Some(FORMAT.to_owned()),
@@ -187,7 +187,7 @@ fn feed(
         skipped: 0,
     };
     let items = object.changes.iter().map(|(number, change)| {
-        let id = message_id(notification, MessagePosition::Entry(*number));
+        let id = message_id(notification, NotificationPart::Entry(*number));
         item(urn(&id), change, &feed, form)
     });
     feed.items = items.collect();
@@ -197,7 +197,7 @@ fn feed(
 }
 
 /// Returns the entry of a change, whose feed has the time of changes without one.
-fn item(id: String, change: &Change, feed: &Feed, form: &AtomForm) -> ItemChange {
+fn item(id: String, change: &Change, feed: &ContentChangeMessage, form: &AtomForm) -> ItemChange {
     // The version that the change made, where the list names it.
     let version = linked(change, "memento").unwrap_or(&change.loc);
     let content = || ContentLocation {
@@ -240,7 +240,7 @@ fn past(change: ChangeKind) -> &'static str {
 
 fn message(
     object: &ObjectChanges<'_>,
-    feed: &Feed,
+    feed: &ContentChangeMessage,
     notification: &BrokerNotification<'_>,
 ) -> Message {
     let id = message_id(notification, object.position());
@@ -283,9 +283,9 @@ mod tests {
     use resourcesync::payload::ChangeKind;
 
     use super::{AtomForm, atom_messages};
-    use crate::identifier::{Identifiers, LocationRewrite, ObjectKind, ObjectType};
+    use crate::identifier::{Identifiers, LocationRewrite, ObjectGranularity, ObjectType};
     use crate::message::{BrokerNotification, HashedPayload, Message};
-    use resourcesync::feed::{Feed, change_term};
+    use resourcesync::feed::{ContentChangeMessage, change_term};
 
     fn change(loc: &str, kind: ChangeKind, datetime: Option<&str>) -> Change {
         Change {
@@ -332,7 +332,7 @@ mod tests {
 
     fn directories() -> AtomForm {
         AtomForm {
-            object: ObjectKind::Directory,
+            object: ObjectGranularity::Directory,
             ..AtomForm::default()
         }
     }
@@ -446,11 +446,11 @@ mod tests {
     }
 
     /// The only feed of the messages of one change.
-    fn feed(change: Change, form: &AtomForm) -> Feed {
+    fn feed(change: Change, form: &AtomForm) -> ContentChangeMessage {
         let [message] = &messages(&body(vec![change]), 1, form)[..] else {
             panic!("one message");
         };
-        Feed::parse(&message.body).unwrap()
+        ContentChangeMessage::parse(&message.body).unwrap()
     }
 
     fn info_fedora() -> AtomForm {
@@ -533,7 +533,7 @@ mod tests {
         ]);
         let messages = messages(&body, 1, &directories());
         let items = messages.iter().map(|message| {
-            let feed = Feed::parse(&message.body).unwrap();
+            let feed = ContentChangeMessage::parse(&message.body).unwrap();
             assert_eq!(feed.object, "https://e.org/a/");
             assert!(feed.items.iter().all(|item| item.author == feed.author));
             let items = feed.items.iter();
@@ -622,7 +622,12 @@ mod tests {
         let messages = messages(&body, 1, &AtomForm::default());
         assert_eq!(messages[0].property("objectUri"), None);
         assert_eq!(messages[0].header("JMSXGroupID").unwrap().len(), 64);
-        assert_eq!(Feed::parse(&messages[0].body).unwrap().object, long);
+        assert_eq!(
+            ContentChangeMessage::parse(&messages[0].body)
+                .unwrap()
+                .object,
+            long
+        );
     }
 
     #[test]
@@ -654,7 +659,7 @@ mod tests {
         for message in &messages {
             assert!(message.body.len() <= super::LONGEST_FEED);
             assert!(ids.insert(message.property("messageId").unwrap()));
-            items.extend(Feed::parse(&message.body).unwrap().items);
+            items.extend(ContentChangeMessage::parse(&message.body).unwrap().items);
         }
         let numbers = items
             .iter()
@@ -692,10 +697,10 @@ mod tests {
     }
 
     /// Returns the object of a URI, computed in another way than the code does.
-    fn object_of(loc: &str, kind: ObjectKind) -> String {
+    fn object_of(loc: &str, kind: ObjectGranularity) -> String {
         match kind {
-            ObjectKind::Resource => loc.to_owned(),
-            ObjectKind::Directory => {
+            ObjectGranularity::Resource => loc.to_owned(),
+            ObjectGranularity::Directory => {
                 let parts: Vec<&str> = loc.split('/').collect();
                 format!("{}/", parts[..parts.len() - 1].join("/"))
             }
@@ -728,7 +733,7 @@ mod tests {
                 };
                 model.entry(object).or_default().push((entry.loc.to_string(), term));
             }
-            let feeds: Vec<Feed> = made.iter().map(|m| Feed::parse(&m.body).unwrap()).collect();
+            let feeds: Vec<ContentChangeMessage> = made.iter().map(|m| ContentChangeMessage::parse(&m.body).unwrap()).collect();
             prop_assert_eq!(feeds.iter().map(|feed| feed.object.clone()).collect::<Vec<_>>(), order);
             let mut ids = HashSet::new();
             for (feed, message) in feeds.iter().zip(&made) {

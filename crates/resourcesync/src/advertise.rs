@@ -15,9 +15,9 @@ use std::ops::Range;
 use encoding_rs::Encoding;
 
 use crate::advertise::layout::{Node, layout};
-use crate::advertise::style::Style;
+use crate::advertise::style::NamespacePrefixes;
 use crate::capability::Capability;
-use crate::document::{Advertisement, Content, Document, Form};
+use crate::document::{Advertisement, CandidateContent, Document, Form};
 use crate::parse::{ReadError, parse};
 use crate::reader::Element;
 use crate::uri::{Hub, Uri};
@@ -45,7 +45,7 @@ pub enum Unpatchable {
 
 /// Returns the entry as a generator that declares `rs` may write it.
 pub fn entry(wanted: &Advertisement) -> String {
-    Style::usual().entry(wanted, "\n", "\n  ") + "\n"
+    NamespacePrefixes::usual().entry(wanted, "\n", "\n  ") + "\n"
 }
 
 /// Returns the Capability List `list` with what it lacked to advertise its channel; `None` if it lacks nothing.
@@ -86,7 +86,7 @@ pub fn advertise(
 
 fn capability_list(list: &[u8]) -> Result<Document, Unpatchable> {
     match parse(list)? {
-        Content::Document(parsed)
+        CandidateContent::Document(parsed)
             if parsed.document.capability == Capability::CapabilityList
                 && parsed.document.form == Form::List =>
         {
@@ -196,7 +196,7 @@ fn completion(
     let (Some(first), Some(last)) = (entry.children.first(), entry.children.last()) else {
         return Vec::new();
     };
-    let style = Style::within(entry);
+    let style = NamespacePrefixes::within(entry);
     let before = |node: &Node, new: String| {
         let start = node.span.start;
         (start..start, new + indentation(text, start))
@@ -253,7 +253,7 @@ fn addition(text: &str, root: &Node, wanted: &Advertisement) -> Option<Edit> {
         None => line.to_owned() + line.trim_start_matches(['\r', '\n']),
     };
     let end = last.span.end;
-    let entry = Style::within(root).entry(wanted, line, &child);
+    let entry = NamespacePrefixes::within(root).entry(wanted, line, &child);
     Some((end..end, format!("{line}{entry}")))
 }
 

@@ -13,7 +13,7 @@ use crate::change::{Change, ChangeKey, RelatedLink, coding, fixity, kind, media_
 use crate::change_payload::{entry_len, link_len};
 use crate::datetime::{Datetime, is_strict};
 use crate::document::{DeclaredSpan, beginning};
-use crate::file_spans::{ByteSpan, FileSpans};
+use crate::file_spans::{ByteSpan, SpanReader};
 use crate::namespaces::Namespace;
 use crate::outline::declared_span;
 use crate::parse::{ReadError, read};
@@ -155,7 +155,7 @@ pub fn read_changes_at(
     places: &[EntryPlace],
 ) -> Option<Vec<Change>> {
     let spans = spans(span, places)?;
-    let spans = FileSpans::new(file, spans).ok()?;
+    let spans = SpanReader::new(file, spans).ok()?;
     at_places(read_keyed(spans, None).ok()?, places)
 }
 

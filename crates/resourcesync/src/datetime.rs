@@ -34,7 +34,7 @@ impl Datetime {
     /// fraction are cut off. Returns `None` for other texts, and outside the years 1 to 9999 in UTC, in which every
     /// reader can express it.
     pub fn parse(text: &str) -> Option<Datetime> {
-        WrittenDatetime::read(text.trim()).map(|written| written.datetime)
+        DatetimeWithForm::read(text.trim()).map(|written| written.datetime)
     }
 
     /// Returns the instant; parts that are not written are the first of their kind.
@@ -85,24 +85,24 @@ impl PartialOrd for Datetime {
 
 /// Returns true if any reader accepts a text as W3C Datetime: a time has a zone, and letters are in upper case.
 pub(crate) fn is_strict(text: &str) -> bool {
-    WrittenDatetime::read(text).is_some_and(|written| written.is_strict)
+    DatetimeWithForm::read(text).is_some_and(|written| written.is_strict)
 }
 
 /// Returns true if a text is a W3C Datetime and an `xsd:dateTime` too: it is [strict](is_strict) and has seconds.
 pub(crate) fn is_complete(text: &str) -> bool {
-    WrittenDatetime::read(text).is_some_and(|written| written.is_strict && written.has_seconds)
+    DatetimeWithForm::read(text).is_some_and(|written| written.is_strict && written.has_seconds)
 }
 
 /// A datetime with the form in which it is written.
-struct WrittenDatetime {
+struct DatetimeWithForm {
     datetime: Datetime,
     is_strict: bool,
     has_seconds: bool,
 }
 
-impl WrittenDatetime {
+impl DatetimeWithForm {
     /// Reads a text without white space around it.
-    fn read(text: &str) -> Option<WrittenDatetime> {
+    fn read(text: &str) -> Option<DatetimeWithForm> {
         if text.len() > LONGEST {
             return None;
         }
@@ -153,7 +153,7 @@ impl WrittenDatetime {
         };
         let is_near = |offset: i32| offset.abs() <= FARTHEST_ZONE;
         let is_in_range = (datetime.second, datetime.nanosecond) >= (FIRST_SECOND, 0);
-        is_in_range.then_some(WrittenDatetime {
+        is_in_range.then_some(DatetimeWithForm {
             datetime,
             is_strict: offset.is_some_and(is_near) && !text.contains(['t', 'z']),
             has_seconds: second.is_some(),

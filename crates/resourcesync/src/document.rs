@@ -125,7 +125,7 @@ pub struct DeclaredSpan {
 
 /// A document with the fingerprint of its content, the yield of one pass over the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ParsedDocument {
     /// The document.
     pub document: Document,
     /// The hash of its content.
@@ -134,9 +134,9 @@ pub struct Parsed {
 
 /// The result of reading a candidate file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
+pub enum CandidateContent {
     /// A capability document.
-    Document(Box<Parsed>),
+    Document(Box<ParsedDocument>),
     /// Well-formed as far as it was read, and not a capability document.
     Other(NotADocument),
 }

@@ -55,7 +55,7 @@ pub const ACTIVE: &str = "ACTIVE";
 /// The concurrent changes of one object: an Atom feed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Feed {
+pub struct ContentChangeMessage {
     /// `urn:uuid:` and the message's id.
     pub id: String,
     /// Name and version of the server that sent the message.
@@ -93,7 +93,7 @@ pub struct Feed {
 pub struct ItemChange {
     /// Empty if a message has none.
     pub id: String,
-    /// The user that made the change, or what [`Feed::author`] has.
+    /// The user that made the change, or what [`ContentChangeMessage::author`] has.
     pub author: String,
     /// Description in words.
     pub title: String,

@@ -12,7 +12,7 @@ pub(crate) type ByteSpan = Range<u64>;
 
 /// The bytes of some spans, which ascend.
 #[derive(Debug)]
-pub(crate) struct FileSpans<F: Read + Seek> {
+pub(crate) struct SpanReader<F: Read + Seek> {
     file: BufReader<F>,
     /// Offset of the next byte.
     offset: u64,
@@ -20,10 +20,10 @@ pub(crate) struct FileSpans<F: Read + Seek> {
     rest: IntoIter<ByteSpan>,
 }
 
-impl<F: Read + Seek> FileSpans<F> {
-    pub(crate) fn new(mut file: F, spans: Vec<ByteSpan>) -> io::Result<FileSpans<F>> {
+impl<F: Read + Seek> SpanReader<F> {
+    pub(crate) fn new(mut file: F, spans: Vec<ByteSpan>) -> io::Result<SpanReader<F>> {
         file.rewind()?;
-        Ok(FileSpans {
+        Ok(SpanReader {
             file: BufReader::with_capacity(SIZE, file),
             offset: 0,
             current: 0..0,
@@ -48,7 +48,7 @@ impl<F: Read + Seek> FileSpans<F> {
     }
 }
 
-impl<F: Read + Seek> Read for FileSpans<F> {
+impl<F: Read + Seek> Read for SpanReader<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() || !self.advance()? {
             return Ok(0);
@@ -75,7 +75,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::FileSpans;
+    use super::SpanReader;
 
     proptest! {
         #[test]
@@ -89,7 +89,7 @@ mod tests {
             let wanted = bytes.iter().enumerate().filter(|(at, _)| inside(*at));
             let wanted: Vec<u8> = wanted.map(|(_, byte)| *byte).collect();
             let mut read = Vec::new();
-            FileSpans::new(Cursor::new(&bytes), spans.clone()).unwrap().read_to_end(&mut read).unwrap();
+            SpanReader::new(Cursor::new(&bytes), spans.clone()).unwrap().read_to_end(&mut read).unwrap();
             prop_assert_eq!(read, wanted);
         }
     }

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use crate::characters::is_space;
-use crate::reader::Stop;
+use crate::reader::StopReason;
 use crate::scan::name_at;
 
 /// Markup that begins with `<!` or `<?`.
 #[derive(Debug)]
-pub(crate) struct Markup<'a> {
+pub(crate) struct NonElementMarkup<'a> {
     pub(crate) kind: MarkupKind<'a>,
     pub(crate) length: usize,
     /// Offset and message of an error after which its end is still known.
@@ -30,9 +30,9 @@ const COMMENT: &str = "<!--";
 const CDATA: &str = "<![CDATA[";
 const DOCTYPE: &str = "<!DOCTYPE";
 
-impl<'a> Markup<'a> {
+impl<'a> NonElementMarkup<'a> {
     /// Reads the markup at the start of a text.
-    pub(crate) fn read(text: &'a str) -> Result<Markup<'a>, Stop> {
+    pub(crate) fn read(text: &'a str) -> Result<NonElementMarkup<'a>, StopReason> {
         if text.starts_with("<?") {
             return instruction(text);
         }
@@ -40,28 +40,28 @@ impl<'a> Markup<'a> {
             return comment(text);
         }
         if let Some(rest) = text.strip_prefix(CDATA) {
-            let end = rest.find("]]>").ok_or(Stop::Cut)?;
+            let end = rest.find("]]>").ok_or(StopReason::Cut)?;
             let kind = MarkupKind::CData(&rest[..end]);
             let length = CDATA.len() + end + 3;
-            return Ok(Markup::of(kind, length));
+            return Ok(NonElementMarkup::of(kind, length));
         }
         let begins = |markup: &str| {
             let common = text.len().min(markup.len());
             text.as_bytes()[..common].eq_ignore_ascii_case(&markup.as_bytes()[..common])
         };
         if begins(DOCTYPE) && text.len() >= DOCTYPE.len() {
-            return Ok(Markup::of(MarkupKind::Doctype, 0));
+            return Ok(NonElementMarkup::of(MarkupKind::Doctype, 0));
         }
         let is_cut = begins(DOCTYPE) || COMMENT.starts_with(text) || CDATA.starts_with(text);
         Err(if is_cut {
-            Stop::Cut
+            StopReason::Cut
         } else {
-            Stop::syntax(0, "unknown or missed symbol in markup")
+            StopReason::syntax(0, "unknown or missed symbol in markup")
         })
     }
 
-    fn of(kind: MarkupKind<'a>, length: usize) -> Markup<'a> {
-        Markup {
+    fn of(kind: MarkupKind<'a>, length: usize) -> NonElementMarkup<'a> {
+        NonElementMarkup {
             kind,
             length,
             error: None,
@@ -70,20 +70,20 @@ impl<'a> Markup<'a> {
 }
 
 // XML 1.0 section 2.5: no `--` but the one that ends it.
-fn comment(text: &str) -> Result<Markup<'_>, Stop> {
+fn comment(text: &str) -> Result<NonElementMarkup<'_>, StopReason> {
     let hyphens = |from: usize| text[from..].find("--").map(|at| from + at);
-    let first = hyphens(COMMENT.len()).ok_or(Stop::Cut)?;
-    let end = text[first..].find("-->").ok_or(Stop::Cut)?;
+    let first = hyphens(COMMENT.len()).ok_or(StopReason::Cut)?;
+    let end = text[first..].find("-->").ok_or(StopReason::Cut)?;
     let message = "forbidden string `--` was found in a comment";
-    Ok(Markup {
+    Ok(NonElementMarkup {
         error: (end > 0).then(|| (first, message.to_owned())),
-        ..Markup::of(MarkupKind::Ignored, first + end + 3)
+        ..NonElementMarkup::of(MarkupKind::Ignored, first + end + 3)
     })
 }
 
 // XML 1.0 section 2.6, and Namespaces in XML 1.0 section 7: no colon in a target.
-fn instruction(text: &str) -> Result<Markup<'_>, Stop> {
-    let end = 2 + text[2..].find("?>").ok_or(Stop::Cut)?;
+fn instruction(text: &str) -> Result<NonElementMarkup<'_>, StopReason> {
+    let end = 2 + text[2..].find("?>").ok_or(StopReason::Cut)?;
     let mut kind = MarkupKind::Ignored;
     let length = end + 2;
     let name = name_at(&text.as_bytes()[..end], 2).filter(|name| name.end > 2);
@@ -108,7 +108,7 @@ fn instruction(text: &str) -> Result<Markup<'_>, Stop> {
             }
         }
     };
-    Ok(Markup {
+    Ok(NonElementMarkup {
         kind,
         length,
         error,

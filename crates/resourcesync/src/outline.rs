@@ -36,12 +36,12 @@ pub(crate) struct OutlineBuilder {
     channels: Vec<(usize, ChannelKind, Vec<Hub>)>,
     /// Total length of the hubs in `channels`.
     hubs: usize,
-    entry: Option<OutlineEntry>,
+    entry: Option<PartialEntry>,
 }
 
 /// The entry that is being read.
 #[derive(Debug, Default)]
-struct OutlineEntry {
+struct PartialEntry {
     has_loc: bool,
     channel: Option<ChannelKind>,
     hubs: Vec<Hub>,
@@ -62,7 +62,7 @@ impl OutlineBuilder {
                 self.entries += 1;
                 // In bounded memory, whatever a list holds.
                 let is_within = self.entries <= MAX_ENTRIES && (self.locs.len() as u64) < MAX_SIZE;
-                self.entry = (is_within && self.keeps_entries()).then(OutlineEntry::default);
+                self.entry = (is_within && self.keeps_entries()).then(PartialEntry::default);
             }
             Element::Md if self.capability.is_none() => self.describe(tag),
             Element::Ln => {

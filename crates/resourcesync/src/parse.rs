@@ -3,10 +3,10 @@
 use std::io::Read;
 
 use crate::change_list::{KeysHandler, ListedChanges};
-use crate::document::{Content, Form, Malformed, NotADocument, Parsed};
+use crate::document::{CandidateContent, Form, Malformed, NotADocument, ParsedDocument};
 use crate::fingerprint::CanonicalHasher;
 use crate::outline::OutlineBuilder;
-use crate::reader::{Element, Handler, StartTag, Stop, XmlReader};
+use crate::reader::{Element, Handler, StartTag, StopReason, XmlReader};
 use crate::window::TextWindow;
 
 /// The first byte of gzip's magic number, and of no text.
@@ -31,7 +31,7 @@ pub enum ReadError {
 /// # Errors
 ///
 /// If it cannot be read, or is a capability document that is not complete, well-formed XML.
-pub fn parse(source: impl Read) -> Result<Content, ReadError> {
+pub fn parse(source: impl Read) -> Result<CandidateContent, ReadError> {
     Ok(parse_document(source, None)?.0)
 }
 
@@ -44,14 +44,16 @@ const MAX_KEYS: usize = 1 << 16;
 /// # Errors
 ///
 /// As [`parse`].
-pub fn parse_with_keys(source: impl Read) -> Result<(Content, Option<ListedChanges>), ReadError> {
+pub fn parse_with_keys(
+    source: impl Read,
+) -> Result<(CandidateContent, Option<ListedChanges>), ReadError> {
     parse_document(source, Some(KeysHandler::default()))
 }
 
 fn parse_document(
     source: impl Read,
     keys: Option<KeysHandler>,
-) -> Result<(Content, Option<ListedChanges>), ReadError> {
+) -> Result<(CandidateContent, Option<ListedChanges>), ReadError> {
     let handler = DocumentHandler {
         outline: None,
         canonical: CanonicalHasher::new(),
@@ -62,7 +64,7 @@ fn parse_document(
             let keys = handler.keys.take().filter(|keys| keys.entries.is_it());
             (handler.conclude(size), keys.map(KeysHandler::conclude))
         }
-        Err(other) => (Content::Other(other), None),
+        Err(other) => (CandidateContent::Other(other), None),
     })
 }
 
@@ -78,11 +80,11 @@ struct DocumentHandler {
 
 impl DocumentHandler {
     /// Returns the document of `size` bytes whose root has ended.
-    fn conclude(self, size: u64) -> Content {
+    fn conclude(self, size: u64) -> CandidateContent {
         match self.outline.map(|outline| outline.conclude(size)) {
-            None => Content::Other(NotADocument::ForeignRoot),
-            Some(Err(other)) => Content::Other(other),
-            Some(Ok(document)) => Content::Document(Box::new(Parsed {
+            None => CandidateContent::Other(NotADocument::ForeignRoot),
+            Some(Err(other)) => CandidateContent::Other(other),
+            Some(Ok(document)) => CandidateContent::Document(Box::new(ParsedDocument {
                 document,
                 fingerprint: self.canonical.fingerprint(),
             })),
@@ -165,12 +167,12 @@ pub(crate) fn read<H: Handler>(
         reader.handler.window_end(&line);
         window.take(taken);
         match stop {
-            Stop::Doctype { length } => {
+            StopReason::Doctype { length } => {
                 let line = window.line(0);
                 refused.get_or_insert(Malformed::Doctype { line });
                 window.take(length);
             }
-            Stop::Refused {
+            StopReason::Refused {
                 length,
                 at,
                 message,
@@ -178,25 +180,27 @@ pub(crate) fn read<H: Handler>(
                 refused.get_or_insert(window.syntax(at, message));
                 window.take(length);
             }
-            Stop::Other(other) => return Ok(Err(other)),
-            Stop::Root => {
+            StopReason::Other(other) => return Ok(Err(other)),
+            StopReason::Root => {
                 if let Some(refused) = refused.or(window.unknown_encoding.take()) {
                     return Err(refused.into());
                 }
                 refused = None;
                 window.budget = usize::MAX;
             }
-            Stop::Syntax { at, message } => {
+            StopReason::Syntax { at, message } => {
                 return Err(window.syntax(at, message).into());
             }
-            Stop::End | Stop::Cut if window.grow()? => {}
-            Stop::End | Stop::Cut if reader.is_before_root() && window.is_exhausted() => {
+            StopReason::End | StopReason::Cut if window.grow()? => {}
+            StopReason::End | StopReason::Cut
+                if reader.is_before_root() && window.is_exhausted() =>
+            {
                 return Ok(Err(NotADocument::ForeignRoot));
             }
-            Stop::End if reader.is_after_root() && window.malformed().is_none() => {
+            StopReason::End if reader.is_after_root() && window.malformed().is_none() => {
                 return Ok(Ok((reader.handler, window.size)));
             }
-            Stop::End | Stop::Cut => {
+            StopReason::End | StopReason::Cut => {
                 let line = window.line(usize::MAX);
                 let unreadable = window.malformed();
                 return Err(unreadable.unwrap_or(Malformed::Truncated { line }).into());

@@ -6,11 +6,11 @@
 use quick_xml::errors::Error;
 
 use crate::document::{Form, NotADocument, beginning};
-use crate::markup::{Markup, MarkupKind};
+use crate::markup::{MarkupKind, NonElementMarkup};
 use crate::namespaces::{Namespace, Namespaces, SITEMAP};
 use crate::reference::{BARE_AMPERSAND, is_bare, push_referenced};
 use crate::scan::{find, skip_space};
-use crate::tag::{Attribute, RawTag, TagAttributes, local_name, undeclared};
+use crate::tag::{Attribute, TagAttributes, UnresolvedTag, local_name, undeclared};
 
 /// Deepest nesting of elements, to keep memory bounded.
 const DEEPEST: usize = 1_000;
@@ -75,7 +75,7 @@ pub trait Handler {
 
 /// The reason why the reader stopped. Markup of which a length is given is still to be skipped.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     /// There is no more text.
     End,
     /// The next markup does not end in this text.
@@ -97,11 +97,11 @@ pub(crate) enum Stop {
     Syntax { at: usize, message: String },
 }
 
-impl Stop {
+impl StopReason {
     #[cold]
-    pub(crate) fn syntax(at: usize, message: impl Into<String>) -> Stop {
+    pub(crate) fn syntax(at: usize, message: impl Into<String>) -> StopReason {
         let message = message.into();
-        Stop::Syntax { at, message }
+        StopReason::Syntax { at, message }
     }
 }
 
@@ -157,15 +157,15 @@ impl<H: Handler> XmlReader<H> {
 
     /// Reads a text, which begins at an offset of the document's. Returns the length that was read, and the reason for
     /// stopping there.
-    pub(crate) fn take(&mut self, text: &str, offset: u64) -> (usize, Stop) {
+    pub(crate) fn take(&mut self, text: &str, offset: u64) -> (usize, StopReason) {
         self.text_end = offset + text.len() as u64;
         let mut taken = 0;
         loop {
             let rest = &text[taken..];
             let is_before_root = self.is_before_root();
             let read = match rest.as_bytes() {
-                [] => Err(Stop::End),
-                [b'<'] => Err(Stop::Cut),
+                [] => Err(StopReason::End),
+                [b'<'] => Err(StopReason::Cut),
                 [b'<', b'/', ..] => self.end_tag(rest),
                 [b'<', b'!' | b'?', ..] => self.other_markup(rest),
                 [b'<', ..] => self.start_tag(rest),
@@ -178,41 +178,41 @@ impl<H: Handler> XmlReader<H> {
             }
             self.has_begun = true;
             if is_before_root && !self.is_before_root() {
-                return (taken, Stop::Root);
+                return (taken, StopReason::Root);
             }
         }
     }
 
-    fn start_tag(&mut self, rest: &str) -> Result<usize, Stop> {
+    fn start_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
         if self.is_after_root() {
-            return Err(Stop::syntax(0, "a second root element begins"));
+            return Err(StopReason::syntax(0, "a second root element begins"));
         }
         if self.open.len() >= DEEPEST {
-            return Err(Stop::syntax(
+            return Err(StopReason::syntax(
                 0,
                 format!("elements are nested {DEEPEST} deep"),
             ));
         }
         // R2: errors do not matter in a file that is no capability document.
         if self.is_before_root() && local_name(rest).is_some_and(|name| !H::is_root(name)) {
-            return Err(Stop::Other(NotADocument::ForeignRoot));
+            return Err(StopReason::Other(NotADocument::ForeignRoot));
         }
-        let raw = RawTag::read(rest, &mut self.attributes)?;
+        let raw = UnresolvedTag::read(rest, &mut self.attributes)?;
         self.flush_text();
         let namespaces = self.namespaces.bindings.len();
         let tag = raw.resolve(&mut self.attributes, &mut self.namespaces)?;
         let namespace = self
             .namespaces
             .resolve(raw.prefix)
-            .ok_or_else(|| Stop::syntax(1, undeclared(raw.prefix)))?;
+            .ok_or_else(|| StopReason::syntax(1, undeclared(raw.prefix)))?;
         let element = element(namespace, raw.local);
         if !self.has_root {
             if !H::is_root(raw.local) {
-                return Err(Stop::Other(NotADocument::ForeignRoot));
+                return Err(StopReason::Other(NotADocument::ForeignRoot));
             }
             if self.namespaces.uri(namespace) != H::NAMESPACE {
                 let other = foreign_namespace(raw.local, namespace, &self.namespaces);
-                return Err(Stop::Other(other));
+                return Err(StopReason::Other(other));
             }
             self.has_root = true;
         }
@@ -237,7 +237,10 @@ impl<H: Handler> XmlReader<H> {
         });
         self.names.push_str(raw.name);
         if self.names.len() > LONGEST_NAMES {
-            return Err(Stop::syntax(0, "the names of nested elements are too long"));
+            return Err(StopReason::syntax(
+                0,
+                "the names of nested elements are too long",
+            ));
         }
         let length = raw.text.len();
         if raw.is_empty_element {
@@ -246,9 +249,9 @@ impl<H: Handler> XmlReader<H> {
         Ok(length)
     }
 
-    fn end_tag(&mut self, rest: &str) -> Result<usize, Stop> {
+    fn end_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
         let Some(open) = self.open.last() else {
-            return Err(Stop::syntax(0, "an end tag ends no element"));
+            return Err(StopReason::syntax(0, "an end tag ends no element"));
         };
         let expected = &self.names[open.name_start..];
         let name_end = 2 + expected.len();
@@ -259,25 +262,25 @@ impl<H: Handler> XmlReader<H> {
                 self.end(rest.len() - end - 1);
                 Ok(end + 1)
             }
-            _ if !rest.contains('>') => Err(Stop::Cut),
-            _ => Err(Stop::syntax(0, format!("</{expected}> is expected"))),
+            _ if !rest.contains('>') => Err(StopReason::Cut),
+            _ => Err(StopReason::syntax(0, format!("</{expected}> is expected"))),
         }
     }
 
-    fn reference(&mut self, rest: &str) -> Result<usize, Stop> {
+    fn reference(&mut self, rest: &str) -> Result<usize, StopReason> {
         self.inside_root(0, "a reference")?;
         let end = find(&rest.as_bytes()[1..], [b';', b'&', b'<']);
-        let end = 1 + end.ok_or(Stop::Cut)?;
+        let end = 1 + end.ok_or(StopReason::Cut)?;
         let name = &rest[1..end];
         if !rest[end..].starts_with(';') || is_bare(name) {
-            return Err(Stop::syntax(0, BARE_AMPERSAND));
+            return Err(StopReason::syntax(0, BARE_AMPERSAND));
         }
-        push_referenced(name, &mut self.text).map_err(|message| Stop::syntax(0, message))?;
+        push_referenced(name, &mut self.text).map_err(|message| StopReason::syntax(0, message))?;
         self.bound_text()?;
         Ok(end + 1)
     }
 
-    fn characters(&mut self, rest: &str) -> Result<usize, Stop> {
+    fn characters(&mut self, rest: &str) -> Result<usize, StopReason> {
         let bytes = rest.as_bytes();
         // Most texts are the indentation between two tags.
         let start = if self.text.is_empty() {
@@ -296,7 +299,7 @@ impl<H: Handler> XmlReader<H> {
         let mut text = text;
         if find(text.as_bytes(), [b']']).is_some() {
             if let Some(at) = text.find("]]>") {
-                return Err(Stop::syntax(start + at, "]]> stands in the text"));
+                return Err(StopReason::syntax(start + at, "]]> stands in the text"));
             }
             // The window may end between the brackets and the sign that they must not stand before.
             if length.is_none() {
@@ -305,7 +308,7 @@ impl<H: Handler> XmlReader<H> {
                 text = &rest[start..end];
             }
             if end == 0 {
-                return Err(Stop::Cut);
+                return Err(StopReason::Cut);
             }
         }
         self.text.push_str(text);
@@ -314,8 +317,8 @@ impl<H: Handler> XmlReader<H> {
     }
 
     /// Reads a comment, processing instruction, CDATA section, the declaration or the DOCTYPE.
-    fn other_markup(&mut self, rest: &str) -> Result<usize, Stop> {
-        let mut markup = Markup::read(rest)?;
+    fn other_markup(&mut self, rest: &str) -> Result<usize, StopReason> {
+        let mut markup = NonElementMarkup::read(rest)?;
         let length = markup.length;
         match markup.kind {
             MarkupKind::Declaration if self.has_begun => {
@@ -334,31 +337,31 @@ impl<H: Handler> XmlReader<H> {
             None => Ok(length),
             Some((at, message)) if self.is_before_root() => {
                 self.has_begun = true;
-                Err(Stop::Refused {
+                Err(StopReason::Refused {
                     length,
                     at,
                     message,
                 })
             }
-            Some((at, message)) => Err(Stop::syntax(at, message)),
+            Some((at, message)) => Err(StopReason::syntax(at, message)),
         }
     }
 
     /// Finds the end of a DOCTYPE, which is refused in a capability document (R2).
-    fn doctype(&mut self, rest: &str) -> Result<usize, Stop> {
+    fn doctype(&mut self, rest: &str) -> Result<usize, StopReason> {
         if !self.is_before_root() {
-            return Err(Stop::syntax(0, "a DOCTYPE stands inside the root"));
+            return Err(StopReason::syntax(0, "a DOCTYPE stands inside the root"));
         }
         // The one use of quick-xml: an internal subset has a grammar of its own, and all that matters here is its end.
         let mut reader = quick_xml::Reader::from_reader(rest.as_bytes());
         match reader.read_event() {
             Ok(_) => {}
-            Err(Error::Syntax(_)) => return Err(Stop::Cut),
-            Err(error) => return Err(Stop::syntax(0, error.to_string())),
+            Err(Error::Syntax(_)) => return Err(StopReason::Cut),
+            Err(error) => return Err(StopReason::syntax(0, error.to_string())),
         }
         self.has_begun = true;
         let length = rest.len() - reader.get_ref().len();
-        Err(Stop::Doctype { length })
+        Err(StopReason::Doctype { length })
     }
 
     /// Ends the innermost element, before the last `left` bytes of the text.
@@ -373,18 +376,18 @@ impl<H: Handler> XmlReader<H> {
         self.handler.end(self.open.len(), offset);
     }
 
-    fn inside_root(&self, at: usize, what: &str) -> Result<(), Stop> {
+    fn inside_root(&self, at: usize, what: &str) -> Result<(), StopReason> {
         if self.open.is_empty() {
             let message = format!("{what} stands outside the root element");
-            return Err(Stop::syntax(at, message));
+            return Err(StopReason::syntax(at, message));
         }
         Ok(())
     }
 
-    fn bound_text(&self) -> Result<(), Stop> {
+    fn bound_text(&self) -> Result<(), StopReason> {
         if self.text.len() > LONGEST_TEXT {
             let message = format!("a text is longer than {LONGEST_TEXT} bytes");
-            return Err(Stop::syntax(0, message));
+            return Err(StopReason::syntax(0, message));
         }
         Ok(())
     }

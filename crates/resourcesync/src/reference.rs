@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::characters::{forbidden, is_allowed};
-use crate::reader::Stop;
+use crate::reader::StopReason;
 use crate::scan::find;
 
 /// Message about an ampersand that begins no reference, as in a URI that was not escaped.
@@ -49,7 +49,7 @@ pub(crate) fn push_referenced(name: &str, text: &mut String) -> Result<(), Strin
 
 /// Returns the value of an attribute: references are replaced, and literal white space by spaces (XML 1.0 section
 /// 3.3.3).
-pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, Stop> {
+pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, StopReason> {
     let mut text = String::with_capacity(value.len());
     let mut rest = &raw[value.clone()];
     while let Some(at) = find(rest.as_bytes(), [b'&', b'\t', b'\n']) {
@@ -62,9 +62,9 @@ pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, Stop> 
         }
         let offset = value.end - special.len();
         let end = special.find(';').filter(|&end| !is_bare(&special[1..end]));
-        let end = end.ok_or_else(|| Stop::syntax(offset, BARE_AMPERSAND))?;
+        let end = end.ok_or_else(|| StopReason::syntax(offset, BARE_AMPERSAND))?;
         push_referenced(&special[1..end], &mut text)
-            .map_err(|message| Stop::syntax(offset, message))?;
+            .map_err(|message| StopReason::syntax(offset, message))?;
         rest = &special[end + 1..];
     }
     text.push_str(rest);

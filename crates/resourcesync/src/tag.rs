@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::namespaces::{Namespace, Namespaces};
-use crate::reader::Stop;
+use crate::reader::StopReason;
 use crate::reference::unescaped;
 use crate::scan::{find, name_at, skip_space};
 
@@ -22,7 +22,7 @@ pub(crate) struct Attribute {
 
 /// A start tag whose namespaces are not yet resolved.
 #[derive(Debug)]
-pub(crate) struct RawTag<'a> {
+pub(crate) struct UnresolvedTag<'a> {
     pub(crate) text: &'a str,
     pub(crate) name: &'a str,
     pub(crate) prefix: &'a str,
@@ -39,12 +39,16 @@ pub struct TagAttributes<'a> {
     pub(crate) attributes: &'a [Attribute],
 }
 
-impl<'a> RawTag<'a> {
+impl<'a> UnresolvedTag<'a> {
     /// Reads the start tag at the start of a text.
-    pub(crate) fn read(text: &'a str, attributes: &mut Vec<Attribute>) -> Result<RawTag<'a>, Stop> {
+    pub(crate) fn read(
+        text: &'a str,
+        attributes: &mut Vec<Attribute>,
+    ) -> Result<UnresolvedTag<'a>, StopReason> {
         attributes.clear();
         let bytes = text.as_bytes();
-        let name = name_at(bytes, 1).ok_or_else(|| Stop::syntax(0, "a tag has no proper name"))?;
+        let name =
+            name_at(bytes, 1).ok_or_else(|| StopReason::syntax(0, "a tag has no proper name"))?;
         let mut is_simple = true;
         let mut at = name.end;
         loop {
@@ -52,9 +56,9 @@ impl<'a> RawTag<'a> {
             let (length, is_empty_element) = match bytes.get(start..) {
                 Some([b'>', ..]) => (start + 1, false),
                 Some([b'/', b'>', ..]) => (start + 2, true),
-                None | Some([] | [b'/']) => return Err(Stop::Cut),
+                None | Some([] | [b'/']) => return Err(StopReason::Cut),
                 Some(_) if start == at => {
-                    return Err(Stop::syntax(at, "white space is missing in a tag"));
+                    return Err(StopReason::syntax(at, "white space is missing in a tag"));
                 }
                 Some(_) => {
                     let attribute = attribute_at(bytes, start)?;
@@ -66,7 +70,7 @@ impl<'a> RawTag<'a> {
                     continue;
                 }
             };
-            return Ok(RawTag {
+            return Ok(UnresolvedTag {
                 text: &text[..length],
                 name: &text[1..name.end],
                 prefix: &text[1..name.prefix_end],
@@ -82,15 +86,15 @@ impl<'a> RawTag<'a> {
         &self,
         attributes: &'a mut Vec<Attribute>,
         namespaces: &mut Namespaces,
-    ) -> Result<TagAttributes<'a>, Stop> {
+    ) -> Result<TagAttributes<'a>, StopReason> {
         let text = self.text;
         if !self.is_simple {
             declare(text, attributes, namespaces)?;
             for attribute in attributes.iter_mut().filter(|a| !a.prefix.is_empty()) {
                 let prefix = &text[attribute.prefix.clone()];
-                attribute.namespace = namespaces
-                    .resolve(prefix)
-                    .ok_or_else(|| Stop::syntax(attribute.prefix.start, undeclared(prefix)))?;
+                attribute.namespace = namespaces.resolve(prefix).ok_or_else(|| {
+                    StopReason::syntax(attribute.prefix.start, undeclared(prefix))
+                })?;
             }
         }
         let order = |a: &Attribute, b: &Attribute| {
@@ -107,7 +111,7 @@ impl<'a> RawTag<'a> {
                 if order(&pair[0], &pair[1]).is_eq() {
                     let name = &text[pair[0].local.clone()];
                     let at = pair[0].local.start.max(pair[1].local.start);
-                    return Err(Stop::syntax(
+                    return Err(StopReason::syntax(
                         at,
                         format!("the attribute {name} occurs twice"),
                     ));
@@ -126,7 +130,7 @@ impl<'a> TagAttributes<'a> {
 
     /// Returns an attribute's value, unescaped.
     #[inline]
-    pub(crate) fn text(self, attribute: &Attribute) -> Result<Cow<'a, str>, Stop> {
+    pub(crate) fn text(self, attribute: &Attribute) -> Result<Cow<'a, str>, StopReason> {
         if attribute.is_plain {
             Ok(Cow::Borrowed(&self.text[attribute.value.clone()]))
         } else {
@@ -174,28 +178,33 @@ fn in_order(a: &str, b: &str) -> Ordering {
     first.then_with(|| a.cmp(b))
 }
 
-fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, Stop> {
+fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, StopReason> {
     let name = name_at(bytes, start)
-        .ok_or_else(|| Stop::syntax(start, "an attribute has no proper name"))?;
+        .ok_or_else(|| StopReason::syntax(start, "an attribute has no proper name"))?;
     let equals = skip_space(bytes, name.end);
     match bytes.get(equals) {
         Some(b'=') => {}
-        Some(_) => return Err(Stop::syntax(equals, "an attribute has no value")),
-        None => return Err(Stop::Cut),
+        Some(_) => return Err(StopReason::syntax(equals, "an attribute has no value")),
+        None => return Err(StopReason::Cut),
     }
     let open = skip_space(bytes, equals + 1);
     let quote = match bytes.get(open) {
         Some(&quote @ (b'"' | b'\'')) => quote,
-        Some(_) => return Err(Stop::syntax(open, "an attribute's value is not quoted")),
-        None => return Err(Stop::Cut),
+        Some(_) => {
+            return Err(StopReason::syntax(
+                open,
+                "an attribute's value is not quoted",
+            ));
+        }
+        None => return Err(StopReason::Cut),
     };
     let mut is_plain = true;
     let mut close = open + 1;
     loop {
-        close += find(&bytes[close..], [quote, b'<', b'&', b'\t', b'\n']).ok_or(Stop::Cut)?;
+        close += find(&bytes[close..], [quote, b'<', b'&', b'\t', b'\n']).ok_or(StopReason::Cut)?;
         match bytes[close] {
             byte if byte == quote => break,
-            b'<' => return Err(Stop::syntax(close, "an attribute's value contains <")),
+            b'<' => return Err(StopReason::syntax(close, "an attribute's value contains <")),
             _ => is_plain = false,
         }
         close += 1;
@@ -214,7 +223,7 @@ fn declare(
     raw: &str,
     attributes: &mut Vec<Attribute>,
     namespaces: &mut Namespaces,
-) -> Result<(), Stop> {
+) -> Result<(), StopReason> {
     let declared = |attribute: &Attribute| match (
         &raw[attribute.prefix.clone()],
         &raw[attribute.local.clone()],
@@ -231,12 +240,12 @@ fn declare(
         let mut declared = namespaces.bindings[before..].iter();
         if declared.any(|(bound, _)| bound == prefix) {
             let message = format!("the attribute xmlns:{prefix} occurs twice");
-            return Err(Stop::syntax(attribute.local.start, message));
+            return Err(StopReason::syntax(attribute.local.start, message));
         }
         let uri = unescaped(raw, attribute.value.clone())?;
         namespaces
             .declare(prefix, &uri)
-            .map_err(|message| Stop::syntax(attribute.local.start, message))?;
+            .map_err(|message| StopReason::syntax(attribute.local.start, message))?;
     }
     if namespaces.bindings.len() > before {
         attributes.retain(|attribute| declared(attribute).is_none());

@@ -48,11 +48,11 @@ pub(crate) struct TextWindow<R> {
     newlines_taken: u64,
     /// Number of characters taken of the line at the start.
     column_taken: u64,
-    unreadable: Option<UnreadableText>,
+    unreadable: Option<DecodeError>,
 }
 
 /// The reason why the text ends before the file.
-enum UnreadableText {
+enum DecodeError {
     Character(char),
     Encoding(&'static Encoding),
     Cut,
@@ -147,13 +147,13 @@ impl<R: Read> TextWindow<R> {
     pub(crate) fn malformed(&self) -> Option<Malformed> {
         let line = self.line(usize::MAX);
         let message = match self.unreadable.as_ref()? {
-            UnreadableText::Cut => return Some(Malformed::Truncated { line }),
-            UnreadableText::Encoding(encoding) => {
+            DecodeError::Cut => return Some(Malformed::Truncated { line }),
+            DecodeError::Encoding(encoding) => {
                 let encoding = encoding.name().to_owned();
                 return Some(Malformed::Encoding { line, encoding });
             }
-            UnreadableText::Character(character) => forbidden(*character),
-            UnreadableText::TooLong => format!("markup longer than {LONGEST_MARKUP} bytes"),
+            DecodeError::Character(character) => forbidden(*character),
+            DecodeError::TooLong => format!("markup longer than {LONGEST_MARKUP} bytes"),
         };
         Some(self.syntax(usize::MAX, message))
     }
@@ -198,7 +198,7 @@ impl<R: Read> TextWindow<R> {
         }
         if self.filled > self.buffer.len() / 2 {
             if self.filled >= LONGEST_MARKUP {
-                self.unreadable.get_or_insert(UnreadableText::TooLong);
+                self.unreadable.get_or_insert(DecodeError::TooLong);
             } else {
                 self.buffer.resize(self.buffer.len() * 2, 0);
             }
@@ -246,11 +246,11 @@ impl<R: Read> TextWindow<R> {
         {
             Ok(text) => (text.len(), None),
             Err(error) if error.error_len().is_some() => {
-                (error.valid_up_to(), Some(UnreadableText::Encoding(UTF_8)))
+                (error.valid_up_to(), Some(DecodeError::Encoding(UTF_8)))
             }
             Err(error) => (
                 error.valid_up_to(),
-                self.is_at_end.then_some(UnreadableText::Cut),
+                self.is_at_end.then_some(DecodeError::Cut),
             ),
         };
         self.unreadable = unreadable;
@@ -285,9 +285,9 @@ impl<R: Read> TextWindow<R> {
             let is_cut = self.is_at_end && read == undecoded.len();
             let encoding = decoder.encoding();
             self.unreadable = Some(if is_cut {
-                UnreadableText::Cut
+                DecodeError::Cut
             } else {
-                UnreadableText::Encoding(encoding)
+                DecodeError::Encoding(encoding)
             });
         }
         undecoded.drain(..read);
@@ -299,7 +299,7 @@ impl<R: Read> TextWindow<R> {
     fn accept(&mut self, end: usize) {
         let mut end = end;
         if let Some((at, character)) = first_forbidden(&self.buffer[self.valid..end]) {
-            self.unreadable = Some(UnreadableText::Character(character));
+            self.unreadable = Some(DecodeError::Character(character));
             end = self.valid + at;
         }
         let kept = unify_line_ends(&mut self.buffer[self.valid..end], &mut self.after_cr);

@@ -17,7 +17,7 @@ use url::Url;
 use websub::http::client;
 use websub::subscriber::discover::discover;
 use websub::subscriber::retrieve::{AllowedOrigins, Retriever};
-use websub::subscriber::{CallbackKey, CallbackRequest, Destination};
+use websub::subscriber::{CallbackKey, Destination, DistributionRequest};
 
 const LEASE: Duration = Duration::from_secs(3_600);
 
@@ -61,8 +61,8 @@ pub async fn mirror(
     loop {
         let request = tokio::time::timeout(LEASE / 2, requests.recv()).await;
         let notification = match request {
-            Ok(Some(CallbackRequest::Notification(notification))) => notification,
-            Ok(Some(CallbackRequest::BadSignature { .. })) => continue,
+            Ok(Some(DistributionRequest::Notification(notification))) => notification,
+            Ok(Some(DistributionRequest::BadSignature { .. })) => continue,
             Ok(None) => return Ok(()),
             Err(_) => {
                 destination

@@ -8,18 +8,18 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EmbeddedHubCounts {
     /// Subscription requests.
-    pub requests: RequestCounts,
+    pub requests: SubscriptionRequestCounts,
     /// Verifications of them.
     pub verifications: VerificationCounts,
     /// Deliveries.
     pub deliveries: DeliveryCounts,
     /// Durations of deliveries that succeeded.
-    pub latency: Histogram,
+    pub latency: DurationHistogram,
 }
 
 /// Subscription requests, by answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RequestCounts {
+pub struct SubscriptionRequestCounts {
     /// Answered 202.
     pub accepted: u64,
     /// Answered with an error.
@@ -28,7 +28,7 @@ pub struct RequestCounts {
     pub limited: u64,
 }
 
-impl RequestCounts {
+impl SubscriptionRequestCounts {
     /// Counts an answer by its HTTP status.
     pub fn answered(&mut self, status: u16) {
         match status {
@@ -91,14 +91,14 @@ const SECONDS: [f64; 15] = [
 
 /// Durations of an operation since the daemon started.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Histogram {
+pub struct DurationHistogram {
     /// The sum in seconds.
     pub sum: f64,
     /// The number in each bucket; the last is beyond all bounds.
     counts: [u64; SECONDS.len() + 1],
 }
 
-impl Histogram {
+impl DurationHistogram {
     /// Counts a duration.
     pub fn observe(&mut self, took: Duration) {
         let seconds = took.as_secs_f64();
@@ -159,11 +159,11 @@ mod tests {
 
     #[test]
     fn requests_are_counted_by_the_status_of_the_answer() {
-        let mut requests = RequestCounts::default();
+        let mut requests = SubscriptionRequestCounts::default();
         for status in [202, 404, 413, 400, 429, 503] {
             requests.answered(status);
         }
-        let want = RequestCounts {
+        let want = SubscriptionRequestCounts {
             accepted: 1,
             refused: 3,
             limited: 2,
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_duration_lies_in_the_lowest_bucket_that_holds_it() {
-        let mut durations = Histogram::default();
+        let mut durations = DurationHistogram::default();
         for seconds in [0.0, 0.005, 0.006, 3600.0, 86_400.0] {
             durations.observe(Duration::from_secs_f64(seconds));
         }

@@ -28,9 +28,9 @@ pub fn write<T>(shared: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 /// A function that is handed in, and called from any thread.
-pub struct Hook<F: ?Sized>(pub Box<F>);
+pub struct BoxedFn<F: ?Sized>(pub Box<F>);
 
-impl<F: ?Sized> Deref for Hook<F> {
+impl<F: ?Sized> Deref for BoxedFn<F> {
     type Target = F;
 
     fn deref(&self) -> &F {
@@ -38,7 +38,7 @@ impl<F: ?Sized> Deref for Hook<F> {
     }
 }
 
-impl<F: ?Sized> fmt::Debug for Hook<F> {
+impl<F: ?Sized> fmt::Debug for BoxedFn<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hook")
     }

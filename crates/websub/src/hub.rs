@@ -238,12 +238,12 @@ pub struct SavedHub {
     /// The subscriptions with their progress.
     pub subscriptions: Vec<(Subscription, DeliveryProgress)>,
     /// The topics with notifications in the state file.
-    pub topics: Vec<SavedTopic>,
+    pub topics: Vec<SavedTopicRelays>,
 }
 
 /// The notifications of a topic in the state file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SavedTopic {
+pub struct SavedTopicRelays {
     /// The topic.
     pub topic: Topic,
     /// In order; at least one.

@@ -52,7 +52,7 @@ impl CallbackKey {
 
 /// A request that arrived at a callback.
 #[derive(Debug)]
-pub enum CallbackRequest {
+pub enum DistributionRequest {
     /// A notification, signed with the secret. The hub waits for the answer.
     Notification(ReceivedNotification),
     /// A notification without the right signature; it was acknowledged and is ignored (WebSub section 7.1.2).
@@ -193,7 +193,7 @@ struct CallbackEntry {
     /// The mode that is to be verified.
     mode: &'static str,
     decisions: mpsc::UnboundedSender<HubDecision>,
-    received: mpsc::Sender<CallbackRequest>,
+    received: mpsc::Sender<DistributionRequest>,
 }
 
 /// A callback of ours: its subscription at a hub, and the hub's decisions on it.
@@ -235,7 +235,7 @@ impl Destination {
         &self,
         key: &CallbackKey,
         topic: &Topic,
-    ) -> (CallbackSubscription, mpsc::Receiver<CallbackRequest>) {
+    ) -> (CallbackSubscription, mpsc::Receiver<DistributionRequest>) {
         let (decisions, decided) = mpsc::unbounded_channel();
         let (sender, received) = mpsc::channel(WAITING);
         let callback = CallbackEntry {

@@ -7,7 +7,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use websub::counts::Histogram;
+use websub::counts::DurationHistogram;
 
 /// Exposition format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl ExpositionFormat {
 pub enum MetricValue {
     Whole(u64),
     Seconds(f64),
-    Histogram(Histogram),
+    Histogram(DurationHistogram),
 }
 
 /// Metrics in the order in which they are defined.
@@ -183,8 +183,8 @@ impl From<Timestamp> for MetricValue {
     }
 }
 
-impl From<&Histogram> for MetricValue {
-    fn from(histogram: &Histogram) -> MetricValue {
+impl From<&DurationHistogram> for MetricValue {
+    fn from(histogram: &DurationHistogram) -> MetricValue {
         MetricValue::Histogram(histogram.clone())
     }
 }

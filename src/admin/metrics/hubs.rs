@@ -10,7 +10,7 @@ use crate::admin::metrics::age;
 use crate::admin::metrics::exposition::Exposition;
 use crate::report::figures::HubCounts;
 use crate::report::status::{HubCondition, Status};
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 
 const METRICS: &str = "\
 rsnotify_due_changes gauge Changes due to a hub
@@ -57,7 +57,7 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
         if let Some(at) = sum.accepted {
             exposition.add("last_accepted_timestamp_seconds", &account, at);
         }
-        if sum.mode == Mode::Ping {
+        if sum.mode == PublishMode::Ping {
             let is_confirmed = sum.unfetched == 0;
             exposition.add("hub_fetch_confirmed", &account, is_confirmed);
             exposition.add("unfetched_topics", &account, sum.unfetched);

@@ -2,7 +2,7 @@
 
 use crate::admin::metrics::age;
 use crate::admin::metrics::exposition::Exposition;
-use crate::report::figures::ChangeCounts;
+use crate::report::figures::ChangeListCounts;
 use crate::report::status::{SourceStatus, Status};
 
 const METRICS: &str = "\
@@ -38,7 +38,7 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     let (figures, counts) = (&status.figures, &status.figures.counts);
     for source in &status.sources {
         expose_source(exposition, source);
-        let uncounted = ChangeCounts::default();
+        let uncounted = ChangeListCounts::default();
         let counts = counts.changes.get(&source.name).unwrap_or(&uncounted);
         expose_changes(exposition, &source.name, counts);
     }
@@ -99,7 +99,7 @@ fn expose_source(exposition: &mut Exposition, source: &SourceStatus) {
     }
 }
 
-fn expose_changes(exposition: &mut Exposition, source: &str, counts: &ChangeCounts) {
+fn expose_changes(exposition: &mut Exposition, source: &str, counts: &ChangeListCounts) {
     let mut add = |name, label, values: &[&str], counts: &[u64]| {
         for (value, count) in values.iter().zip(counts) {
             let labels = [("source", source), (label, value)];

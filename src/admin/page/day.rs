@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::report::status::{INTERVAL, INTERVALS, IntervalView};
+use crate::report::status::{INTERVAL, INTERVALS, IntervalDeliveries};
 
 /// Width of an interval, and height of the picture, in its own units.
 const WIDTH: usize = 8;
@@ -42,9 +42,10 @@ impl DayPicture {
     pub const BAR: usize = WIDTH - 1;
 
     /// Draws the intervals, the last at the right.
-    pub fn new(intervals: &[IntervalView]) -> DayPicture {
-        let sum = |figure: fn(&IntervalView) -> u64| intervals.iter().map(figure).sum::<u64>();
-        let highest = |figure: fn(&IntervalView) -> u64| intervals.iter().map(figure).max();
+    pub fn new(intervals: &[IntervalDeliveries]) -> DayPicture {
+        let sum =
+            |figure: fn(&IntervalDeliveries) -> u64| intervals.iter().map(figure).sum::<u64>();
+        let highest = |figure: fn(&IntervalDeliveries) -> u64| intervals.iter().map(figure).max();
         let max = highest(|one| one.delivered + one.failed).unwrap_or(0);
         let max_pending = highest(|one| one.pending).unwrap_or(0);
         let first = INTERVALS.saturating_sub(intervals.len());
@@ -86,7 +87,7 @@ impl DayPicture {
 }
 
 /// Returns the times at the beginning of each quarter of a day that ends with the interval.
-fn ticks(last: &IntervalView) -> Vec<Timestamp> {
+fn ticks(last: &IntervalDeliveries) -> Vec<Timestamp> {
     let begun = last.from.as_second().rem_euclid(INTERVAL);
     let hours = [24, 18, 12, 6].into_iter().map(|hours| hours * 3_600);
     hours
@@ -108,14 +109,14 @@ fn scaled(value: u64, max: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::DayPicture;
-    use crate::report::status::IntervalView;
+    use crate::report::status::IntervalDeliveries;
 
-    fn interval(delivered: u64, failed: u64, pending: u64) -> IntervalView {
-        IntervalView {
+    fn interval(delivered: u64, failed: u64, pending: u64) -> IntervalDeliveries {
+        IntervalDeliveries {
             delivered,
             failed,
             pending,
-            ..IntervalView::default()
+            ..IntervalDeliveries::default()
         }
     }
 
@@ -132,11 +133,11 @@ mod tests {
 
     #[test]
     fn starts_are_marked_and_each_quarter_of_the_day_has_its_time() {
-        let started = IntervalView {
+        let started = IntervalDeliveries {
             from: "2026-11-20T10:07:00Z".parse().unwrap(),
             retries: 3,
             starts: 2,
-            ..IntervalView::default()
+            ..IntervalDeliveries::default()
         };
         let picture = DayPicture::new(&[started, interval(1, 0, 0), started]);
         assert_eq!(picture.starts, [744, 760]);

@@ -17,7 +17,7 @@ const MAX_WAITING: usize = 20;
 /// The status page, which leads to the others.
 #[derive(Template)]
 #[template(path = "status.html")]
-pub struct Overview<'a> {
+pub struct OverviewPage<'a> {
     page: &'static str,
     address: &'static str,
     status: &'a Status,
@@ -36,8 +36,8 @@ pub struct Overview<'a> {
     is_still: bool,
 }
 
-impl<'a> Overview<'a> {
-    pub fn new(status: &'a Status, is_still: bool) -> Overview<'a> {
+impl<'a> OverviewPage<'a> {
+    pub fn new(status: &'a Status, is_still: bool) -> OverviewPage<'a> {
         let (alerts, more_alerts) = limited(status.alerts(), MAX_ALERTS);
         let (channels, more_channels) = limited(status.by_trouble(), MAX_CHANNELS);
         let (waiting, beyond) = limited(waiting(&status.channels), MAX_WAITING);
@@ -45,7 +45,7 @@ impl<'a> Overview<'a> {
             .channels
             .iter()
             .map(|channel| channel.more_pending + channel.more_held);
-        Overview {
+        OverviewPage {
             page: "status",
             address: if is_still { "/?refresh=no" } else { "/" },
             status,

@@ -11,8 +11,8 @@ use websub::hub::subscriptions::view::SubscriptionView;
 
 use crate::report::status::alerts::{Health, StatusPart};
 use crate::report::status::{HubCondition, HubView, MountStatus, SourceStatus, words};
-use announce::history::{NotificationView, Outcome};
-use announce::plan::Mode;
+use announce::history::{NotificationState, NotificationView};
+use announce::plan::PublishMode;
 pub use announce::plan::is_broker_name;
 
 pub use crate::report::status::words::{Moment, elapsed, grouped, many as counted, relative};
@@ -104,13 +104,13 @@ pub fn kind(kind: &ChannelKind) -> &'static str {
 }
 
 /// Returns the mode of a hub in words.
-pub fn mode(mode: &Mode) -> &'static str {
+pub fn mode(mode: &PublishMode) -> &'static str {
     match mode {
-        Mode::Content => "content",
-        Mode::ContentQuery => "content, with the topic in the query",
-        Mode::Ping => "ping",
-        Mode::Embedded => "embedded",
-        Mode::Broker => "message broker",
+        PublishMode::Content => "content",
+        PublishMode::ContentQuery => "content, with the topic in the query",
+        PublishMode::Ping => "ping",
+        PublishMode::Embedded => "embedded",
+        PublishMode::Broker => "message broker",
     }
 }
 
@@ -124,11 +124,13 @@ pub fn class(state: impl Borrow<HubCondition>) -> &'static str {
     }
 }
 
-pub fn outcome_class(outcome: &Outcome) -> &'static str {
+pub fn outcome_class(outcome: &NotificationState) -> &'static str {
     match outcome {
-        Outcome::Accepted => "fine",
-        Outcome::Due | Outcome::InFlight => "busy",
-        Outcome::Refused | Outcome::Withdrawn | Outcome::Dropped => "look",
+        NotificationState::Accepted => "fine",
+        NotificationState::Due | NotificationState::InFlight => "busy",
+        NotificationState::Refused | NotificationState::Withdrawn | NotificationState::Dropped => {
+            "look"
+        }
     }
 }
 

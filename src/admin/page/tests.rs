@@ -8,7 +8,7 @@ use websub::hub::subscriptions::view::HubStatus;
 
 use crate::admin::page::SubscriptionsPage;
 use crate::admin::page::channels::{ChannelPage, ChannelsPage};
-use crate::admin::page::overview::Overview;
+use crate::admin::page::overview::OverviewPage;
 use crate::report::status::{HubCondition, Status};
 use crate::report::tests::channel_view;
 
@@ -80,7 +80,7 @@ fn pages(status: &Status) -> [(&'static str, String); 4] {
     let query = [("text".to_owned(), status.sources[0].name.clone())];
     let channel = ChannelPage::new(status, &topic).unwrap();
     let (overview, channels) = (
-        Overview::new(status, false),
+        OverviewPage::new(status, false),
         ChannelsPage::new(status, &query),
     );
     [
@@ -131,7 +131,7 @@ fn a_thousand_channels_and_fifty_payloads_are_pages_of_bounded_size_which_count_
     }
     // What waits on several channels alike is shown once.
     let few = self::status(3, "words");
-    let page = Overview::new(&few, false).render().unwrap();
+    let page = OverviewPage::new(&few, false).render().unwrap();
     assert!(page.contains("30 more are not shown here"), "{page}");
 }
 
@@ -183,7 +183,9 @@ fn a_retired_channel_does_not_hide_that_its_hub_refuses() {
 
 #[test]
 fn the_last_day_is_a_picture_with_a_text() {
-    let page = Overview::new(&status(1, "words"), false).render().unwrap();
+    let page = OverviewPage::new(&status(1, "words"), false)
+        .render()
+        .unwrap();
     assert_eq!(page.matches("<rect class=\"delivered\"").count(), 96);
     assert_eq!(page.matches("<rect class=\"failed\"").count(), 96);
     assert_eq!(page.matches("<polyline class=\"pending\"").count(), 1);
@@ -216,5 +218,7 @@ fn every_page_names_its_daemon_and_is_accessible_and_only_the_status_page_refres
         assert_eq!(count("<h1"), 1, "{name}");
         assert_eq!(refreshes(&page), name == "status", "{name}");
     }
-    assert!(!refreshes(&Overview::new(&status, true).render().unwrap()));
+    assert!(!refreshes(
+        &OverviewPage::new(&status, true).render().unwrap()
+    ));
 }

@@ -24,7 +24,7 @@ use crate::diagnostics::topic::{self, ExpectedTopic};
 use crate::diagnostics::{Diagnostic, clock, hub, origin};
 use crate::report;
 use crate::report::status::ChannelView;
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 use announce::state::{self, lock};
 
 /// Timeout for all topics together.
@@ -71,7 +71,10 @@ pub(super) fn sections(
             ));
         }
     }
-    let embedded = plan.hubs.iter().find(|hub| hub.mode == Mode::Embedded);
+    let embedded = plan
+        .hubs
+        .iter()
+        .find(|hub| hub.mode == PublishMode::Embedded);
     let embedded = embedded.map(|embedded| embedded.hub.clone());
     let embedded = embedded.filter(|hub| is_running && is_known(hub.as_str()));
     let agreements = if is_running {
@@ -119,7 +122,7 @@ fn acceptance_problems(
     });
     let answers = block_on(probe::topic_check_replies(asked.collect()))?;
     let answers = hubs.iter().zip(answers).filter_map(|(settings, answer)| {
-        let probe::Agreement { status, reason } = answer?;
+        let probe::TopicCheckReply { status, reason } = answer?;
         let is_certain = status == 401 || is_advertised(&settings.hub);
         is_certain.then(|| hub::disagreement(&settings.hub, status, &reason))
     });
@@ -151,7 +154,10 @@ fn topic_of(channel: &ChannelView) -> ExpectedTopic {
     ExpectedTopic {
         topic: channel.topic.clone(),
         hubs: {
-            let hubs = channel.hubs.iter().filter(|hub| hub.mode != Mode::Broker);
+            let hubs = channel
+                .hubs
+                .iter()
+                .filter(|hub| hub.mode != PublishMode::Broker);
             hubs.map(|hub| hub.hub.clone()).collect()
         },
         capability_list: channel.set.clone(),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use crate::cli::output::{self, aligned, next_try};
 use crate::report::outbox::AccountView;
 use crate::report::status::{ChannelView, HubView};
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 
 /// One hub on one channel.
 pub type Row<'a> = (&'a ChannelView, &'a HubView);

@@ -11,7 +11,7 @@ use resourcesync::uri::Uri;
 
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, assert_refused, message, read};
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 
 const BROKER: &str = "[[broker]]\nname = \"repository\"\nurl = \"stomp://mq.example.org\"\n\
                       destination = \"/topic/content.change\"\n";
@@ -32,7 +32,7 @@ fn a_broker_has_defaults_and_is_no_hub() {
     assert!(config.embedded_hub.is_some(), "as without any hub");
     let plan = config.plan(&Uri::parse("http://127.0.0.1:8400/").unwrap());
     assert_eq!(plan.hubs.len(), 1);
-    assert_eq!(plan.mode_of(&broker.name), Some(Mode::Broker));
+    assert_eq!(plan.mode_of(&broker.name), Some(PublishMode::Broker));
     assert!(!plan.has_hub(&broker.name));
 }
 

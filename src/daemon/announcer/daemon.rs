@@ -21,10 +21,10 @@ use websub::topics::http::Topics;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::file::ConfigError;
-use crate::daemon::announcer::reach::UnreachedHubs;
+use crate::daemon::announcer::reach::NeverReachedHubs;
 use crate::daemon::announcer::submissions::Submissions;
 use crate::daemon::announcer::watched_trees::{WatchedTrees, covers};
-use crate::daemon::announcer::{Announcer, RunParts, SourceInput, moment};
+use crate::daemon::announcer::{Announcer, AnnouncerInput, RunParts, moment};
 use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
 use crate::daemon::failpoints::Failpoint;
@@ -66,7 +66,7 @@ impl Daemon<Announcer> {
         let topics = Topics::new(move |topic| {
             // A stopped loop ignores it.
             let event = Event::Fetched(topic);
-            let _ = inputs.send(Input::Work(SourceInput::Event(event)));
+            let _ = inputs.send(Input::Work(AnnouncerInput::Event(event)));
         });
         let submissions = Submissions {
             submitter,
@@ -80,7 +80,7 @@ impl Daemon<Announcer> {
         let taken = move |round, request, took| {
             failpoints.pass(Failpoint::Taken);
             // If the loop has stopped, the next start reads again.
-            let input = SourceInput::Read(Box::new(round), request, took);
+            let input = AnnouncerInput::Read(Box::new(round), request, took);
             let _ = inputs.send(Input::Work(input));
         };
         let announcer = Announcer {
@@ -89,7 +89,7 @@ impl Daemon<Announcer> {
             topics: topics.clone(),
             unclaimed: BTreeSet::new(),
             submissions,
-            reach: UnreachedHubs::default(),
+            reach: NeverReachedHubs::default(),
             change_reader: ChangeReader::start(taken),
             has_learned: false,
             inputs: VecDeque::new(),

@@ -13,7 +13,7 @@ use websub::answer::Answer;
 use websub::probe::http as probe;
 use websub::publisher::settings::PublishSettings;
 
-use crate::report::status::UnreachedHub;
+use crate::report::status::NeverReachedHub;
 use announce::event::Event;
 
 /// Time until one that could not be reached is tried again.
@@ -21,12 +21,12 @@ const AGAIN: Duration = Duration::from_secs(60);
 
 /// The hubs and brokers that could not be reached since the start.
 #[derive(Debug, Default)]
-pub struct UnreachedHubs {
-    unreached: Arc<Mutex<BTreeMap<Hub, UnreachedHub>>>,
+pub struct NeverReachedHubs {
+    unreached: Arc<Mutex<BTreeMap<Hub, NeverReachedHub>>>,
     attempts: JoinSet<()>,
 }
 
-impl UnreachedHubs {
+impl NeverReachedHubs {
     /// Tries to reach all of these, each until it was reached once. Must be called within a tokio runtime.
     pub fn begin(&mut self, hubs: Vec<PublishSettings>, brokers: &Arc<Brokers>) {
         let names: Vec<Hub> = brokers.durations().into_keys().collect();
@@ -53,7 +53,7 @@ impl UnreachedHubs {
     }
 
     /// Returns those that could not be reached yet.
-    pub fn unreached(&self) -> Vec<UnreachedHub> {
+    pub fn unreached(&self) -> Vec<NeverReachedHub> {
         lock(&self.unreached).values().cloned().collect()
     }
 }
@@ -63,7 +63,7 @@ async fn attempt(
     hub: Hub,
     settings: Option<PublishSettings>,
     brokers: Arc<Brokers>,
-    unreached: Arc<Mutex<BTreeMap<Hub, UnreachedHub>>>,
+    unreached: Arc<Mutex<BTreeMap<Hub, NeverReachedHub>>>,
 ) {
     while let Some((reason, is_refused)) = failure(&hub, settings.as_ref(), &brokers).await {
         let since = lock(&unreached).get(&hub).map(|known| known.since);
@@ -72,7 +72,7 @@ async fn attempt(
         } else if since.is_none() {
             warn!(%hub, reason, "{hub} cannot be reached: {reason}");
         }
-        let failed = UnreachedHub {
+        let failed = NeverReachedHub {
             hub: hub.clone(),
             since: since.unwrap_or_else(Timestamp::now),
             reason,
@@ -106,14 +106,14 @@ async fn failure(
     Some((failure.to_string(), failure.needs_operator()))
 }
 
-fn reached(hub: &Hub, unreached: &Mutex<BTreeMap<Hub, UnreachedHub>>) {
+fn reached(hub: &Hub, unreached: &Mutex<BTreeMap<Hub, NeverReachedHub>>) {
     if lock(unreached).remove(hub).is_some() {
         info!(%hub, "{hub} can be reached");
     }
 }
 
 fn lock(
-    unreached: &Mutex<BTreeMap<Hub, UnreachedHub>>,
-) -> MutexGuard<'_, BTreeMap<Hub, UnreachedHub>> {
+    unreached: &Mutex<BTreeMap<Hub, NeverReachedHub>>,
+) -> MutexGuard<'_, BTreeMap<Hub, NeverReachedHub>> {
     unreached.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,15 +8,15 @@ use messaging::client::Brokers;
 use resourcesync::uri::Hub;
 use tokio::runtime::Handle;
 use tracing::debug;
-use websub::counts::Histogram;
+use websub::counts::DurationHistogram;
 use websub::publisher::http::Submitter;
 
-use crate::daemon::announcer::{RunInput, SourceInput};
+use crate::daemon::announcer::{AnnouncerInput, RunInput};
 use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
 use announce::delivery::{Submission, SubmissionId};
 use announce::event::Event;
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 
 /// The submitter, the brokers, and the submissions whose answers are to come.
 pub struct Submissions {
@@ -44,7 +44,7 @@ impl Submissions {
         self.runtime.spawn(async move {
             failpoints.pass(Failpoint::Submitting);
             let answer = match submission.mode {
-                Mode::Broker => {
+                PublishMode::Broker => {
                     brokers
                         .submit(&submission.hub, &submission.notification())
                         .await
@@ -53,7 +53,7 @@ impl Submissions {
             };
             failpoints.pass(Failpoint::Answered);
             // If the loop has stopped, the next start submits again.
-            let _ = inputs.send(Input::Work(SourceInput::Event(Event::Answered {
+            let _ = inputs.send(Input::Work(AnnouncerInput::Event(Event::Answered {
                 channel: submission.channel,
                 hub: submission.hub,
                 seq: submission.seq,
@@ -74,7 +74,7 @@ impl Submissions {
     }
 
     /// Returns the durations of submissions, by hub or broker.
-    pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
+    pub fn durations(&self) -> BTreeMap<Hub, DurationHistogram> {
         let mut durations = self.submitter.durations();
         durations.extend(self.brokers.durations());
         durations

@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, Sender, sync_channel};
 use jiff::Timestamp;
 
 use crate::config::Config;
-use crate::daemon::announcer::{RunInput, SourceInput};
+use crate::daemon::announcer::{AnnouncerInput, RunInput};
 use crate::daemon::event_loop::Input;
 use crate::report::figures::HintCounts;
-use crate::tree::{KnownFiles, RecentKeys, TreeHandle, TreeReport, TreeSettings};
+use crate::tree::{KnownFiles, ListKeyCache, TreeHandle, TreeReport, TreeSettings};
 use announce::event::Event;
 use announce::observation::{DocumentPath, MountId};
 use announce::plan::{Plan, SourcePlan};
@@ -20,7 +20,7 @@ use announce::state::{self, Db};
 const MAX_WAITING: usize = 8;
 
 /// Trees that are watched, one for each source of a plan, in the order of the plan.
-pub struct Generation {
+pub struct SourceTrees {
     /// Each reload that changes the trees has a number of its own.
     number: u64,
     /// One for each report that waits to be taken: a tree that is read faster than it is saved waits itself. Dropped before the
@@ -32,12 +32,12 @@ pub struct Generation {
 /// The trees that are in use.
 pub struct WatchedTrees {
     /// Reports of others do not count: not yet, or no more.
-    pub current: Option<Generation>,
+    pub current: Option<SourceTrees>,
     /// Number of the last generation that was tried; it may have failed.
     last_number: u64,
     inputs: Sender<RunInput>,
     /// Keys of the Change Lists that the trees read.
-    pub recent_keys: RecentKeys,
+    pub recent_keys: ListKeyCache,
     /// Start of the daemon or time of the last change of plan, until each present mount was swept since.
     began: Option<Timestamp>,
     /// True if each present mount was swept under the plan before, which has the same mounts.
@@ -53,7 +53,7 @@ impl WatchedTrees {
             current: None,
             last_number: 0,
             inputs,
-            recent_keys: RecentKeys::default(),
+            recent_keys: ListKeyCache::default(),
             began: Some(began),
             was_settled: false,
             progress: BTreeMap::new(),
@@ -67,7 +67,7 @@ impl WatchedTrees {
         config: &Config,
         plan: &Plan,
         db: Db<'_>,
-    ) -> anyhow::Result<Generation> {
+    ) -> anyhow::Result<SourceTrees> {
         self.last_number += 1;
         let number = self.last_number;
         // Of trees that are given up, the receiver goes first.
@@ -81,7 +81,7 @@ impl WatchedTrees {
             let known = known(db, &plan.sources[source])?;
             let (inputs, ahead) = (self.inputs.clone(), ahead.clone());
             trees.push(TreeHandle::watch(tree, known, move |report| {
-                let input = SourceInput::Tree(number, report);
+                let input = AnnouncerInput::Tree(number, report);
                 let is_wanted = ahead.send(()).is_ok() && inputs.send(Input::Work(input)).is_ok();
                 if is_wanted {
                     ControlFlow::Continue(())
@@ -90,7 +90,7 @@ impl WatchedTrees {
                 }
             })?);
         }
-        Ok(Generation {
+        Ok(SourceTrees {
             number,
             waiting,
             trees,
@@ -99,7 +99,7 @@ impl WatchedTrees {
 
     /// Puts the trees of another plan in use. `began` is when the change of plan began, and `was_settled` says that all
     /// of them were swept under the plan before.
-    pub fn replace(&mut self, next: Generation, began: Timestamp, was_settled: bool) {
+    pub fn replace(&mut self, next: SourceTrees, began: Timestamp, was_settled: bool) {
         drop_elsewhere(self.current.replace(next));
         self.was_settled = was_settled;
         self.began.get_or_insert(began);
@@ -170,7 +170,7 @@ pub fn covers(effective: &Plan, plan: &Plan) -> bool {
 }
 
 /// Drops trees on a thread of its own: a thread of theirs on a dead mount may take long to end.
-fn drop_elsewhere(trees: Option<Generation>) {
+fn drop_elsewhere(trees: Option<SourceTrees>) {
     // If no thread can be started, they are dropped here.
     let _ = std::thread::Builder::new().spawn(move || drop(trees));
 }

@@ -7,12 +7,12 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
 use websub::publisher::reason::RefusalKind;
 
-use crate::report::figures::{HubCounts, LoopCounts};
-use crate::report::status::FellBehindView;
+use crate::report::figures::{DaemonCounts, HubCounts};
+use crate::report::status::BacklogOverflow;
 use announce::changes::round::{RoundOutcome, RoundRequest};
 use announce::event::{DropCause, Fact};
 
-impl LoopCounts {
+impl DaemonCounts {
     /// Counts a fact that the operator is told. `kind` returns the kind of a channel.
     pub fn tell(&mut self, fact: &Fact, kind: impl Fn(&Topic) -> ChannelKind, now: Timestamp) {
         match fact {
@@ -68,7 +68,7 @@ impl LoopCounts {
                 counts.or_default().dropped += *changes as u64;
                 let account = (hub.clone(), topic.clone());
                 let behind = self.fell_behind.entry(account);
-                let behind = behind.or_insert_with(|| FellBehindView {
+                let behind = behind.or_insert_with(|| BacklogOverflow {
                     hub: hub.clone(),
                     topic: topic.clone(),
                     changes: 0,
@@ -132,9 +132,9 @@ fn add<const N: usize>(sums: &mut [u64; N], numbers: [usize; N]) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use websub::counts::Histogram;
+    use websub::counts::DurationHistogram;
 
-    use announce::changes::round::UndatedChanges;
+    use announce::changes::round::UndatedCounts;
 
     use std::sync::Arc;
 
@@ -157,7 +157,7 @@ mod tests {
             needs_operator: false,
             is_news: true,
         };
-        let mut counts = LoopCounts::default();
+        let mut counts = DaemonCounts::default();
         for fact in [
             refused(1, RefusalKind::NoAnswer),
             refused(2, RefusalKind::NoAnswer),
@@ -188,7 +188,7 @@ mod tests {
         ] {
             counts.tell(&fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
         }
-        let mut took = Histogram::default();
+        let mut took = DurationHistogram::default();
         took.observe(Duration::from_secs(3));
         let want = HubCounts {
             accepted: 1,
@@ -218,7 +218,7 @@ mod tests {
             deleted: 0,
             lists: 1,
             notifications: Vec::new(),
-            undated: UndatedChanges {
+            undated: UndatedCounts {
                 missing: 1,
                 invalid: 0,
                 ahead: 1,
@@ -232,7 +232,7 @@ mod tests {
             hub: hub.clone(),
             changes: 5,
         };
-        let mut counts = LoopCounts::default();
+        let mut counts = DaemonCounts::default();
         for fact in [&took, &took, &behind, &behind] {
             counts.tell(fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
         }

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tracing::warn;
-use websub::http::Hook;
+use websub::http::BoxedFn;
 use websub::hub::delivery::bodies::RelayStore;
 use websub::hub::http::EmbeddedHub;
 use websub::hub::http::settings::PreparedHub;
@@ -18,7 +18,7 @@ use crate::daemon::event_loop::{Input, LoopParts};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::error_chain;
 use announce::state::StateError;
-use announce::state::hub::SavedRelays;
+use announce::state::hub::RelayReader;
 
 /// The embedded hub, if there ever was one in this process.
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl<I: Send + 'static> LoopParts<I> {
             }
             let _ = inputs.send(Input::HubRecords(changed));
         };
-        let relays = Arc::new(SavedRelays::new(self.saver.file.path.clone()));
+        let relays = Arc::new(RelayReader::new(self.saver.file.path.clone()));
         let in_words = |error: StateError| error_chain(&error);
         let unverified = relays.unverified().unwrap_or_else(|error| {
             warn!(
@@ -114,10 +114,10 @@ impl<I: Send + 'static> LoopParts<I> {
         });
         let parts = Arc::clone(&relays);
         let relays = RelayStore {
-            next: Hook(Box::new(move |topic, heard| {
+            next: BoxedFn(Box::new(move |topic, heard| {
                 relays.next(topic, heard).map_err(in_words)
             })),
-            part: Hook(Box::new(move |id, number| {
+            part: BoxedFn(Box::new(move |id, number| {
                 parts.part(id, number).map_err(in_words)
             })),
         };

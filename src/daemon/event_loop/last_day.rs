@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::report::status::{INTERVAL, INTERVALS, IntervalView};
+use crate::report::status::{INTERVAL, INTERVALS, IntervalDeliveries};
 use announce::time::later;
 
 const LENGTH: Duration = Duration::from_secs(INTERVAL.unsigned_abs());
@@ -15,8 +15,8 @@ const LENGTH: Duration = Duration::from_secs(INTERVAL.unsigned_abs());
 #[derive(Debug, Clone)]
 pub struct LastDay {
     /// The intervals since the first start, at most those of a day, the oldest first.
-    pub intervals: VecDeque<IntervalView>,
-    last: IntervalView,
+    pub intervals: VecDeque<IntervalDeliveries>,
+    last: IntervalDeliveries,
     /// True if something was counted since they were saved.
     is_unsaved: bool,
     saved: Option<Instant>,
@@ -26,13 +26,13 @@ impl LastDay {
     /// Continues the counts that were saved, of JSON, at a start of the daemon.
     pub fn new(saved: Option<&str>, now: Timestamp) -> LastDay {
         let intervals = saved.and_then(|saved| serde_json::from_str(saved).ok());
-        let intervals: VecDeque<IntervalView> = intervals.unwrap_or_default();
+        let intervals: VecDeque<IntervalDeliveries> = intervals.unwrap_or_default();
         let pending = intervals.back().map_or(0, |last| last.pending);
         let mut day = LastDay {
             intervals,
-            last: IntervalView {
+            last: IntervalDeliveries {
                 pending,
-                ..IntervalView::default()
+                ..IntervalDeliveries::default()
             },
             is_unsaved: true,
             saved: None,
@@ -56,7 +56,7 @@ impl LastDay {
     }
 
     /// Adds what was counted since the last time, of all since the start, to the interval of now.
-    pub fn note(&mut self, totals: IntervalView) {
+    pub fn note(&mut self, totals: IntervalDeliveries) {
         self.advance(totals.from);
         let last = std::mem::replace(&mut self.last, totals);
         if let Some(interval) = self.intervals.back_mut() {
@@ -85,10 +85,10 @@ impl LastDay {
             if self.intervals.len() == INTERVALS {
                 self.intervals.pop_front();
             }
-            self.intervals.push_back(IntervalView {
+            self.intervals.push_back(IntervalDeliveries {
                 from: next,
                 pending: self.last.pending,
-                ..IntervalView::default()
+                ..IntervalDeliveries::default()
             });
             next = later(next, LENGTH);
         }
@@ -105,10 +105,10 @@ mod tests {
     use jiff::Timestamp;
 
     use super::LastDay;
-    use crate::report::status::{INTERVALS, IntervalView};
+    use crate::report::status::{INTERVALS, IntervalDeliveries};
 
-    fn totals(text: &str, delivered: u64, failed: u64, pending: u64) -> IntervalView {
-        IntervalView {
+    fn totals(text: &str, delivered: u64, failed: u64, pending: u64) -> IntervalDeliveries {
+        IntervalDeliveries {
             from: time(text),
             delivered,
             failed,

@@ -7,7 +7,7 @@ use tracing::{error, info, warn};
 use websub::hub::{HubRecord, Relay};
 
 use crate::daemon::log::error_chain;
-use crate::report::figures::LoopCounts;
+use crate::report::figures::DaemonCounts;
 use announce::state::open::{StateFile, StateFileError};
 use announce::state::{self, Db};
 
@@ -22,7 +22,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the embedded hub and the status want saved, all of it or nothing.
 #[derive(Debug, Default)]
-pub struct Unsaved {
+pub struct SaveBatch {
     pub records: Vec<HubRecord>,
     /// Deliveries that the hub owes its subscribers.
     pub owed: Vec<Relay>,
@@ -30,7 +30,7 @@ pub struct Unsaved {
     pub last_day: Option<String>,
 }
 
-impl Unsaved {
+impl SaveBatch {
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() && self.owed.is_empty() && self.last_day.is_none()
     }
@@ -48,7 +48,7 @@ impl Unsaved {
 pub struct StateSaver {
     pub file: StateFile,
     /// What is saved with the next step.
-    pub unsaved: Unsaved,
+    pub unsaved: SaveBatch,
     /// Reason why the state cannot be saved: the error of the last step, until one succeeds.
     pub trouble: Option<String>,
     /// Time of the next probe or retry.
@@ -61,7 +61,7 @@ impl StateSaver {
         let now = Instant::now();
         StateSaver {
             file,
-            unsaved: Unsaved::default(),
+            unsaved: SaveBatch::default(),
             trouble: None,
             probe_at: now + PROBE_INTERVAL,
             check_at: now + CHECK_INTERVAL,
@@ -111,7 +111,7 @@ impl StateSaver {
     }
 
     /// Takes note that a step, a probe or a check failed.
-    pub fn failed(&mut self, error: &StateFileError, counts: &mut LoopCounts) {
+    pub fn failed(&mut self, error: &StateFileError, counts: &mut DaemonCounts) {
         counts.save_failures += 1;
         let trouble = error_chain(error);
         if self.trouble.as_ref() != Some(&trouble) {

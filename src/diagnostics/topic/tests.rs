@@ -6,7 +6,7 @@ use websub::probe::{FailureCause, ProbeResult};
 
 use crate::diagnostics::Severity;
 use crate::diagnostics::tests::{failure, reply};
-use announce::plan::Replaces;
+use announce::plan::ReplacedHub;
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn ours() -> ProbeReply {
             hubs: HUBS.map(str::to_owned).into(),
             capability_lists: vec![LIST.to_owned()],
         },
-        body: ReplyBody::Payload,
+        body: BodySummary::Payload,
         ..reply(200)
     }
 }
@@ -45,7 +45,7 @@ fn changed(change: impl FnOnce(&mut ProbeReply)) -> ProbeReply {
 /// Returns the diagnostics of a topic with this reply to `GET`, and the like to `HEAD`.
 fn said(get: ProbeReply) -> Vec<String> {
     let head = ProbeReply {
-        body: ReplyBody::Empty,
+        body: BodySummary::Empty,
         ..get.clone()
     };
     judged(Ok(head), Some(Ok(get)))
@@ -62,14 +62,14 @@ fn judged(head: ProbeResult, get: Option<ProbeResult>) -> Vec<String> {
 #[test]
 fn a_topic_that_is_passed_on_has_no_problem() {
     assert_eq!(said(ours()), [""; 0]);
-    assert_eq!(said(changed(|it| it.body = ReplyBody::Empty)), [""; 0]);
+    assert_eq!(said(changed(|it| it.body = BodySummary::Empty)), [""; 0]);
     assert_eq!(said(changed(|it| it.links.hubs.reverse())), [""; 0]);
 }
 
 fn html(status: u16) -> ProbeReply {
     ProbeReply {
         content_type: Some("text/html".to_owned()),
-        body: ReplyBody::read(b"<!DOCTYPE html>"),
+        body: BodySummary::read(b"<!DOCTYPE html>"),
         ..reply(status)
     }
 }
@@ -84,7 +84,7 @@ fn redirects(status: u16, location: &str) -> ProbeReply {
 #[test]
 fn a_web_server_that_answers_itself_is_recognised() {
     let from_us = ProbeReply {
-        body: ReplyBody::read(NO_SUCH_TOPIC.as_bytes()),
+        body: BodySummary::read(NO_SUCH_TOPIC.as_bytes()),
         ..reply(404)
     };
     for (reply, want) in [
@@ -196,7 +196,7 @@ fn the_target_of_a_redirection_is_described_in_words(
     &["the Link header does not name the Capability List (rel=\"resourcesync\")"]
 )]
 #[case(changed(|it| it.content_encoding = Some("gzip".into())), &["Content-Encoding gzip"])]
-#[case(changed(|it| it.body = ReplyBody::read(b"<html/>")), &["the body is no payload"])]
+#[case(changed(|it| it.body = BodySummary::read(b"<html/>")), &["the body is no payload"])]
 #[case(
     changed(|it| {
         it.content_type = Some("text/plain".into());
@@ -281,29 +281,29 @@ fn the_same_problem_of_many_topics_is_one_diagnostic() {
 }
 
 /// Diagnoses whether one hub reaches topics of one mount.
-fn reached(topics: &[&str], hub: &str, mode: Mode, mount: &str) -> Vec<Diagnostic> {
+fn reached(topics: &[&str], hub: &str, mode: PublishMode, mount: &str) -> Vec<Diagnostic> {
     let topics: Vec<Topic> = topics.iter().copied().map(Topic::new).collect();
     let hub = HubPlan {
         hub: Hub::new(hub),
         mode,
-        replaces: Replaces::Automatic,
+        replaces: ReplacedHub::Automatic,
     };
     reachability(&topics, &[hub], &[&Uri::parse(mount).unwrap()])
 }
 
 #[rstest]
-#[case(&["http://127.0.0.1:8400/t/"], "https://hub.example/", Mode::Ping, "https://e.org/", Some("Finding"))]
-#[case(&["http://127.0.0.1:8400/t/"], "https://hub.example/", Mode::Content, "https://e.org/", Some("Note"))]
-#[case(&["http://127.0.0.1:8400/t/"], "http://127.0.0.1:9/", Mode::Ping, "https://e.org/", None)]
-#[case(&["http://127.0.0.1:8400/t/"], "http://127.0.0.1:8400/hub", Mode::Embedded, "https://e.org/", None)]
-#[case(&["https://e.org/t/"], "https://hub.example/", Mode::Ping, "https://e.org/", None)]
-#[case(&["http://e.org/t/"], "https://hub.example/", Mode::Ping, "https://e.org/", Some("Note"))]
-#[case(&["http://e.org/t/"], "https://hub.example/", Mode::Ping, "http://e.org/", None)]
-#[case(&[], "https://hub.example/", Mode::Ping, "https://e.org/", None)]
+#[case(&["http://127.0.0.1:8400/t/"], "https://hub.example/", PublishMode::Ping, "https://e.org/", Some("Finding"))]
+#[case(&["http://127.0.0.1:8400/t/"], "https://hub.example/", PublishMode::Content, "https://e.org/", Some("Note"))]
+#[case(&["http://127.0.0.1:8400/t/"], "http://127.0.0.1:9/", PublishMode::Ping, "https://e.org/", None)]
+#[case(&["http://127.0.0.1:8400/t/"], "http://127.0.0.1:8400/hub", PublishMode::Embedded, "https://e.org/", None)]
+#[case(&["https://e.org/t/"], "https://hub.example/", PublishMode::Ping, "https://e.org/", None)]
+#[case(&["http://e.org/t/"], "https://hub.example/", PublishMode::Ping, "https://e.org/", Some("Note"))]
+#[case(&["http://e.org/t/"], "https://hub.example/", PublishMode::Ping, "http://e.org/", None)]
+#[case(&[], "https://hub.example/", PublishMode::Ping, "https://e.org/", None)]
 fn topics_that_hubs_cannot_reach_are_reported(
     #[case] topics: &[&str],
     #[case] hub: &str,
-    #[case] mode: Mode,
+    #[case] mode: PublishMode,
     #[case] mount: &str,
     #[case] want: Option<&str>,
 ) {
@@ -317,11 +317,17 @@ fn topics_that_hubs_cannot_reach_are_reported(
 
 #[rstest]
 #[case(
-    Mode::Embedded,
+    PublishMode::Embedded,
     "set server.public_url to an address that subscribers can reach"
 )]
-#[case(Mode::Content, "set url to an address that subscribers can reach")]
-fn a_hub_on_localhost_beside_public_topics_is_named(#[case] mode: Mode, #[case] remedy: &str) {
+#[case(
+    PublishMode::Content,
+    "set url to an address that subscribers can reach"
+)]
+fn a_hub_on_localhost_beside_public_topics_is_named(
+    #[case] mode: PublishMode,
+    #[case] remedy: &str,
+) {
     let (topics, hub) = (&["https://e.org/t/"], "http://localhost:8400/hub");
     let found = reached(topics, hub, mode, "https://e.org/");
     let [found] = &found[..] else {

@@ -8,8 +8,8 @@ use resourcesync::uri::Hub;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
 use crate::report::status::{
-    ChannelView, FellBehindView, HubCondition, MissingDirectory, MountStatus, MutedSet,
-    SourceStatus, Status, UnreachedHub,
+    BacklogOverflow, ChannelView, HubCondition, MissingDirectory, MountStatus, MutedSet,
+    NeverReachedHub, SourceStatus, Status,
 };
 use announce::plan::is_broker_name;
 
@@ -264,8 +264,8 @@ fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
     Some(Alert::new(Health::Act, StatusPart::Sources, what, &advice).since(since.min()))
 }
 
-fn of_fallen_behind(behind: &FellBehindView) -> Alert {
-    let FellBehindView { hub, topic, .. } = behind;
+fn of_fallen_behind(behind: &BacklogOverflow) -> Alert {
+    let BacklogOverflow { hub, topic, .. } = behind;
     let changes = counted(behind.changes, "change");
     let what =
         format!("{hub} fell behind on {topic}: {changes} that it was never sent, counted as told");
@@ -274,7 +274,7 @@ fn of_fallen_behind(behind: &FellBehindView) -> Alert {
     Alert::new(Health::Look, StatusPart::Hubs, what, advice).since(Some(behind.last))
 }
 
-fn of_unreached(unreached: &UnreachedHub) -> Alert {
+fn of_unreached(unreached: &NeverReachedHub) -> Alert {
     let (hub, reason) = (&unreached.hub, &unreached.reason);
     let alert = if unreached.is_refused {
         let what = format!("{hub} refuses the login: {reason}");

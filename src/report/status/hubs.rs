@@ -8,13 +8,13 @@ use websub::publisher::reason::RefusalKind;
 
 use crate::report::status::{ChannelView, HubCondition, HubView, Status};
 use announce::delivery::attempt::Attempt;
-use announce::plan::Mode;
+use announce::plan::PublishMode;
 
 /// One hub over all channels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubSummary<'a> {
     pub hub: &'a Hub,
-    pub mode: Mode,
+    pub mode: PublishMode,
     /// The number of channels in each condition; the worst comes first.
     pub states: BTreeMap<HubCondition, usize>,
     pub due: usize,

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use messaging::frame::Frame;
-use resourcesync::feed::{Feed, change_term};
+use resourcesync::feed::{ContentChangeMessage, change_term};
 use serde_json::json;
 
 use crate::brokers::listening::listen;
@@ -15,8 +15,8 @@ use crate::support::stomp::FakeBroker;
 
 pub const ATOM: &str = "payload = \"atom\"\n";
 
-fn feed(message: &Frame) -> Feed {
-    Feed::parse(&message.body).unwrap()
+fn feed(message: &Frame) -> ContentChangeMessage {
+    ContentChangeMessage::parse(&message.body).unwrap()
 }
 
 /// Returns the changes of messages, such as `ADD a/1.txt`, of which a repeat counts once.
@@ -27,7 +27,7 @@ pub fn told(messages: &[Frame]) -> Vec<String> {
     new.flat_map(|message| items(&feed(message))).collect()
 }
 
-fn items(feed: &Feed) -> Vec<String> {
+fn items(feed: &ContentChangeMessage) -> Vec<String> {
     let items = feed.items.iter().map(|item| {
         let change = item.change.map_or("STATE", change_term);
         format!("{change} {}", item.item.strip_prefix(URL).unwrap())

@@ -3,11 +3,11 @@
 use std::fs;
 use std::process::Command;
 
-use messaging::identifier::{Identifiers, ObjectKind, ObjectType};
+use messaging::identifier::{Identifiers, ObjectGranularity, ObjectType};
 use messaging::message::{BrokerNotification, HashedPayload};
 use messaging::objects::{AtomForm, atom_messages};
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::feed::{Feed, ItemChange, change_term};
+use resourcesync::feed::{ContentChangeMessage, ItemChange, change_term};
 use serde_json::{Map, Value, json};
 
 use crate::support::daemon::{assert_contains, finish};
@@ -35,7 +35,7 @@ const NOTIFICATION: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 "#;
 
 /// Feeds of every form.
-fn feeds() -> Vec<Feed> {
+fn feeds() -> Vec<ContentChangeMessage> {
     let notification = BrokerNotification {
         source: "main",
         topic: "https://e.org/changes",
@@ -44,7 +44,7 @@ fn feeds() -> Vec<Feed> {
         body: HashedPayload::new(NOTIFICATION.as_bytes(), &[]),
     };
     let mut feeds = Vec::new();
-    for object in [ObjectKind::Resource, ObjectKind::Directory] {
+    for object in [ObjectGranularity::Resource, ObjectGranularity::Directory] {
         for identifiers in [Identifiers::Uri, Identifiers::InfoFedora] {
             let form = AtomForm {
                 object,
@@ -56,12 +56,14 @@ fn feeds() -> Vec<Feed> {
                 }],
             };
             let messages = atom_messages(&notification, &form).unwrap();
-            let read = messages.iter().map(|message| Feed::parse(&message.body));
+            let read = messages
+                .iter()
+                .map(|message| ContentChangeMessage::parse(&message.body));
             feeds.extend(read.map(Result::unwrap));
         }
     }
     // Resources have no states of which lists tell, objects of repositories do.
-    let with_state = |feed: &Feed| Feed {
+    let with_state = |feed: &ContentChangeMessage| ContentChangeMessage {
         items: feed.items.iter().map(of_state).collect(),
         ..feed.clone()
     };
@@ -132,7 +134,7 @@ fn feedparser_reads_what_was_meant() {
     }
 }
 
-fn meant(feed: &Feed) -> Value {
+fn meant(feed: &ContentChangeMessage) -> Value {
     let mut categories = vec![
         json!(["info:fedora/fedora-system:def/view#version", feed.server]),
         json!([

@@ -1,7 +1,7 @@
 //! Change channels that come, move and go (C9, C10, C12).
 
 use announce::event::{DropCause, Fact};
-use announce::plan::ChannelPlan;
+use announce::plan::ConfiguredChannel;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Topic;
 use rstest::rstest;
@@ -225,7 +225,7 @@ fn sets_have_change_channels_where_the_configuration_says_so() {
     assert_eq!(heard[0].topic, "/changes/main/a/capabilitylist/");
     world.crash();
     world.plan.sources[0].change_notifications = false;
-    world.plan.channels.push(ChannelPlan {
+    world.plan.channels.push(ConfiguredChannel {
         capability_list: uri(SET_B),
         kind: ChannelKind::Change,
         topic: Topic::new("https://example.org/b/changes/"),
@@ -352,7 +352,7 @@ fn a_list_that_is_gone_before_it_could_be_read_delays_a_set_no_longer() {
 fn a_configured_set_is_not_learned_before_its_capability_list_can_be_read() {
     let mut world = world_of(plan());
     world.crash();
-    world.plan.channels.push(ChannelPlan {
+    world.plan.channels.push(ConfiguredChannel {
         capability_list: uri(SET_B),
         kind: ChannelKind::Change,
         topic: Topic::new("https://example.org/b/changes/"),

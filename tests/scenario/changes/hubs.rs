@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use announce::event::DropCause;
-use announce::history::Outcome;
-use announce::plan::Mode;
+use announce::history::NotificationState;
+use announce::plan::PublishMode;
 use resourcesync::channel_kind::ChannelKind;
 use rstest::rstest;
 
@@ -48,7 +48,7 @@ fn what_follows_in_the_log_is_due_and_a_restart_remembers_the_log() {
     let mut world = world_of(two_hubs()).with_down(OTHER_HUB);
     publish(&mut world, 1);
     publish(&mut world, 2);
-    let outcomes = |world: &World| -> Vec<(u64, Option<usize>, Vec<Outcome>)> {
+    let outcomes = |world: &World| -> Vec<(u64, Option<usize>, Vec<NotificationState>)> {
         let reader = world.engine().reader(world.now);
         let all = reader.history.latest(reader.db).unwrap();
         let of_changes = all.iter().filter(|shown| shown.kind == ChannelKind::Change);
@@ -58,7 +58,11 @@ fn what_follows_in_the_log_is_due_and_a_restart_remembers_the_log() {
         });
         outcomes.collect()
     };
-    let (accepted, refused, due) = (Outcome::Accepted, Outcome::Refused, Outcome::Due);
+    let (accepted, refused, due) = (
+        NotificationState::Accepted,
+        NotificationState::Refused,
+        NotificationState::Due,
+    );
     let shown = outcomes(&world);
     let wanted = [
         (2, Some(1), vec![accepted, due]),
@@ -117,7 +121,7 @@ fn a_hub_that_replaces_another_goes_on_for_it() {
     publish(&mut world, 1);
     publish(&mut world, 2);
     world.crash();
-    set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
+    set_hubs(&mut world.plan, &[(OTHER_HUB, PublishMode::Content)]);
     world.start();
     world.expect_changes_at(OTHER_HUB, 60, [FIRST, SECOND]);
 }
@@ -129,7 +133,7 @@ fn a_hub_that_replaces_another_and_is_not_advertised_receives_nothing() {
     world.script(HUB, Reply::Status(503));
     publish(&mut world, 1);
     world.crash();
-    set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
+    set_hubs(&mut world.plan, &[(OTHER_HUB, PublishMode::Content)]);
     world.start().expect_changes_at(OTHER_HUB, 60, NOTHING);
 }
 

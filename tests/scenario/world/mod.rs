@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
 use announce::delivery::Submission;
-use announce::event::{DropCause, Effect, Event, Fact, StepTime};
+use announce::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use announce::finding::Finding;
 use announce::observation::{
     DocumentPath, NestedFileSystem, Observation, Stat, UnreadableDirectory,
@@ -667,8 +667,8 @@ impl World {
         self
     }
 
-    fn moment(&self) -> StepTime {
-        StepTime {
+    fn moment(&self) -> ClockReadings {
+        ClockReadings {
             now: self.now,
             wall: self.wall(),
         }
@@ -1110,7 +1110,7 @@ pub fn names(channel: &str, hub: &str) -> AccountName {
 fn try_step(
     engine: &mut Engine,
     event: Event,
-    now: StepTime,
+    now: ClockReadings,
     chance: Option<&mut fastrand::Rng>,
 ) -> Result<Vec<Effect>, StateError> {
     // The number of instructions of a step ranges from hundreds to hundreds of thousands: a quarter of the steps fail.

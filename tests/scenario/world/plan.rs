@@ -5,7 +5,8 @@ use std::time::Duration;
 use announce::candidates::CandidateGlobs;
 use announce::observation::MountId;
 use announce::plan::{
-    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
+    DEFAULT_INCLUDE, HubPlan, MassDeletionLimit, MountPlan, Plan, PublishMode, ReplacedHub,
+    SourcePlan, WindowPlan,
 };
 use resourcesync::uri::{Hub, Uri};
 
@@ -26,7 +27,7 @@ pub fn plan() -> Plan {
             candidates: excluding(&[]),
             broken_after: Duration::from_secs(10),
             deletion_grace: Duration::from_secs(300),
-            mass_deletion: MassDeletion::Percent(50),
+            mass_deletion: MassDeletionLimit::Percent(50),
             announce_existing: false,
             announce_all_deletions: false,
             announce_all_components: false,
@@ -35,7 +36,7 @@ pub fn plan() -> Plan {
             changes_from_resource_lists: false,
             acknowledged: Vec::new(),
         }],
-        hubs: vec![hub(HUB, Mode::Content)],
+        hubs: vec![hub(HUB, PublishMode::Content)],
         brokers: Vec::new(),
         channels: Vec::new(),
         public_url: Uri::parse("https://example.org/").unwrap(),
@@ -74,17 +75,17 @@ pub fn two_sources(prefix: &str) -> Plan {
 
 pub fn two_hubs() -> Plan {
     let mut plan = plan();
-    plan.hubs.push(hub(OTHER_HUB, Mode::Content));
+    plan.hubs.push(hub(OTHER_HUB, PublishMode::Content));
     plan
 }
 
 pub fn ping_hub() -> Plan {
     let mut plan = plan();
-    set_hubs(&mut plan, &[(HUB, Mode::Ping)]);
+    set_hubs(&mut plan, &[(HUB, PublishMode::Ping)]);
     plan
 }
 
-pub fn set_hubs(plan: &mut Plan, hubs: &[(&str, Mode)]) {
+pub fn set_hubs(plan: &mut Plan, hubs: &[(&str, PublishMode)]) {
     plan.hubs = hubs.iter().map(|(url, mode)| hub(url, *mode)).collect();
 }
 
@@ -112,10 +113,10 @@ pub fn other_source(plan: &Plan, prefix: &str) -> SourcePlan {
     }
 }
 
-fn hub(url: &str, mode: Mode) -> HubPlan {
+fn hub(url: &str, mode: PublishMode) -> HubPlan {
     HubPlan {
         hub: Hub::new(url),
         mode,
-        replaces: Replaces::Automatic,
+        replaces: ReplacedHub::Automatic,
     }
 }

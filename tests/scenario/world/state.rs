@@ -2,7 +2,7 @@
 
 use announce::delivery::attempt::Attempt;
 use announce::difference::Version;
-use announce::event::Suspension;
+use announce::event::SuspendedDeletions;
 use announce::finding::Finding;
 use announce::state::HubId;
 use announce::steps::mounts::MountState;
@@ -47,7 +47,7 @@ impl World {
     }
 
     /// Returns why the deletions of a source are suspended, if they are.
-    pub fn suspension(&self, source: usize) -> Option<Suspension> {
+    pub fn suspension(&self, source: usize) -> Option<SuspendedDeletions> {
         let engine = self.engine();
         announce::steps::deletions::suspension(
             engine.db(),

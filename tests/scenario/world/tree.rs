@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use announce::observation::{DocumentPath, Identity, Incomplete, Look, NoDocument, Stat};
 use announce::plan::Plan;
 use jiff::Timestamp;
-use resourcesync::document::{Content, Malformed};
+use resourcesync::document::{CandidateContent, Malformed};
 use resourcesync::parse::{ReadError, parse};
 use resourcesync::uri::Uri;
 
@@ -29,7 +29,7 @@ struct File {
     text: Option<Vec<u8>>,
     stat: Stat,
     /// The result of reading `text`, once it was read.
-    content: OnceCell<Result<Content, Malformed>>,
+    content: OnceCell<Result<CandidateContent, Malformed>>,
 }
 
 /// Files that were taken away, as they were.
@@ -155,11 +155,11 @@ impl FakeTree {
             return Look::Incomplete(Incomplete::Denied("permission denied".to_owned()));
         };
         match file.content.get_or_init(|| read(text)).clone() {
-            Ok(Content::Document(parsed)) => Look::Document {
+            Ok(CandidateContent::Document(parsed)) => Look::Document {
                 parsed: parsed.into(),
                 stat,
             },
-            Ok(Content::Other(reason)) => Look::Other { reason, stat },
+            Ok(CandidateContent::Other(reason)) => Look::Other { reason, stat },
             Err(malformed) => Look::Incomplete(Incomplete::Malformed(malformed)),
         }
     }
@@ -200,7 +200,7 @@ impl FakeTree {
     }
 }
 
-fn read(text: &[u8]) -> Result<Content, Malformed> {
+fn read(text: &[u8]) -> Result<CandidateContent, Malformed> {
     match parse(text) {
         Ok(content) => Ok(content),
         Err(ReadError::Malformed(malformed)) => Err(malformed),

@@ -147,14 +147,14 @@ impl Comparison {
 /// Numbers of times that the keys of some entries were taken.
 struct KeyCounts {
     /// By the index of the first entry with a key.
-    taken: Vec<Count>,
+    taken: Vec<KeyOccurrences>,
     /// A bit for each key that may be among them, by some bits of it.
     filter: Vec<u64>,
 }
 
 /// Occurrences of one key.
 #[derive(Debug, Clone, Copy, Default)]
-struct Count {
+struct KeyOccurrences {
     /// Maximum in one list.
     max: u32,
     /// Occurrences in the list that passes by, and its number.
@@ -171,7 +171,7 @@ impl KeyCounts {
             filter[word] |= bit;
         }
         KeyCounts {
-            taken: vec![Count::default(); candidates.len()],
+            taken: vec![KeyOccurrences::default(); candidates.len()],
             filter,
         }
     }

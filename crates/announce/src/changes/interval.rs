@@ -20,7 +20,7 @@ pub struct FreshChange {
 
 /// Limits of one notification (R21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IntervalLimits {
+pub struct NotificationLimits {
     pub entries: usize,
     /// Size of all entries together.
     pub bytes: usize,
@@ -44,7 +44,7 @@ pub struct Interval {
 pub fn intervals(
     fresh: Vec<FreshChange>,
     from: Timestamp,
-    limits: IntervalLimits,
+    limits: NotificationLimits,
 ) -> Vec<Interval> {
     let mut from = from;
     let lengths = lengths(&fresh, limits);
@@ -58,7 +58,7 @@ pub fn intervals(
 }
 
 /// Returns the numbers of changes of each notification.
-fn lengths(fresh: &[FreshChange], limits: IntervalLimits) -> Vec<usize> {
+fn lengths(fresh: &[FreshChange], limits: NotificationLimits) -> Vec<usize> {
     let mut lengths = Vec::new();
     let (mut open, mut bytes) = (0, 0);
     for group in fresh.chunk_by(|one, other| one.time == other.time) {

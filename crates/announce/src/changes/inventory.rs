@@ -14,7 +14,7 @@ use resourcesync::resource_list::{ListedResources, ResourceKey, ResourceState};
 
 use crate::changes::interval::FreshChange;
 use crate::changes::round::{AHEAD, RoundRequest, Taken, TakenList, read_in_order};
-use crate::plan::MassDeletion;
+use crate::plan::MassDeletionLimit;
 use crate::time::later;
 
 /// Time for which no Resource List of a set may change before they count as one inventory (C27).
@@ -29,27 +29,27 @@ pub struct InventoryRow {
     /// URI as it is listed.
     pub uri: Box<str>,
     /// The time since which no list has it, by the clock of
-    /// [`WatchedTime`](crate::changes::round::WatchedTime).
+    /// [`AbsenceGrace`](crate::changes::round::WatchedTime).
     pub missing: Option<Timestamp>,
 }
 
 /// The rules by which a resource that is not listed any more counts as deleted (C29).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeletionRules {
-    pub mass_deletion: MassDeletion,
+    pub mass_deletion: MassDeletionLimit,
     /// What is missing since then at the latest is deleted, as an operator wants, and nothing else now.
     pub accepted: Option<Timestamp>,
 }
 
 /// Resources that are missing, of so many.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MissingResources {
+pub struct MissingCounts {
     pub missing: usize,
     pub of: usize,
     /// True if they are too many to be believed (R15).
     pub is_suspended: bool,
     /// The time at which the first counts as deleted, by the clock of
-    /// [`WatchedTime`](crate::changes::round::WatchedTime).
+    /// [`AbsenceGrace`](crate::changes::round::WatchedTime).
     pub next: Option<Timestamp>,
 }
 
@@ -79,7 +79,7 @@ pub fn take_inventory<E>(
     let missing = &mut compared.missing;
     // R15, C29: no deletion is believed while too many resources are missing, unless an operator accepts them.
     let limit = rules.mass_deletion;
-    let is_all = missing.missing == missing.of && limit != MassDeletion::Never;
+    let is_all = missing.missing == missing.of && limit != MassDeletionLimit::Never;
     let is_mass = limit.is_exceeded(missing.missing, missing.of) || is_all;
     missing.is_suspended = missing.missing > 0 && is_mass && rules.accepted.is_none();
     if missing.is_suspended {
@@ -160,7 +160,7 @@ struct InventoryComparison {
     deleted: Vec<(ResourceKey, Box<str>)>,
     /// Rows of resources that are missing or found, or have other metadata.
     rows: BTreeMap<ResourceKey, Option<InventoryRow>>,
-    missing: MissingResources,
+    missing: MissingCounts,
     has_more: bool,
     /// True if more are deleted than one round tells.
     has_more_deleted: bool,
@@ -254,7 +254,7 @@ mod tests {
     use super::{DeletionRules, InventoryRow, take_inventory};
     use crate::changes::round::tests::{request, version};
     use crate::changes::round::{RoundRequest, Taken};
-    use crate::plan::MassDeletion;
+    use crate::plan::MassDeletionLimit;
 
     fn time(text: &str) -> Timestamp {
         format!("2026-11-20T{text}Z").parse().unwrap()
@@ -315,7 +315,7 @@ mod tests {
             let name = |number| format!("{}{number}", if is_learned { "=" } else { "" });
             let versions = (0..lists.len()).map(|number| version(&name(number), ""));
             let rules = DeletionRules {
-                mass_deletion: MassDeletion::Percent(50),
+                mass_deletion: MassDeletionLimit::Percent(50),
                 accepted: self.accepted,
             };
             let request = RoundRequest {

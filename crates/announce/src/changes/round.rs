@@ -14,7 +14,7 @@ use resourcesync::uri::Uri;
 use websub::publisher::reason::error_chain;
 
 use crate::changes::interval::FreshChange;
-use crate::changes::inventory::{DeletionRules, InventoryRow, MissingResources};
+use crate::changes::inventory::{DeletionRules, InventoryRow, MissingCounts};
 use crate::changes::selection::Selection;
 use crate::changes::taken_keys::{KeyChanges, KeyRow};
 use crate::observation::{DocumentPath, Stat};
@@ -41,7 +41,7 @@ pub struct RoundRequest {
     pub at: Timestamp,
     /// In order of their URIs.
     pub lists: Vec<ListToRead>,
-    pub watch: WatchedTime,
+    pub watch: AbsenceGrace,
     pub limit: usize,
     /// Entries from this time on wait: lists that are not read may have earlier ones.
     pub beyond: Option<Timestamp>,
@@ -60,14 +60,14 @@ impl RoundRequest {
 
 /// The time for which this run has watched the lists of a set, by a clock that nobody sets while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WatchedTime {
+pub struct AbsenceGrace {
     pub since: Timestamp,
     pub now: Timestamp,
     /// Time after which what is absent is forgotten, or believed to be deleted (C7, C29).
     pub grace: Duration,
 }
 
-impl WatchedTime {
+impl AbsenceGrace {
     /// Returns the end of the grace of an entry or resource that was noted as absent at a time. If an earlier run noted
     /// it, or this one before it could not see the lists, the grace counts from when they were watched again (R15).
     pub fn grace_end(&self, noted: Timestamp) -> Timestamp {
@@ -160,7 +160,7 @@ pub struct Taken {
     pub keys: KeyChanges,
     /// Resources that are listed otherwise than before (C28).
     pub inventory: BTreeMap<ResourceKey, Option<InventoryRow>>,
-    pub missing: Option<MissingResources>,
+    pub missing: Option<MissingCounts>,
 }
 
 /// Entries of a list that are fresh and were not taken yet.
@@ -194,7 +194,7 @@ pub struct TakenList {
     /// Entries that do not count (C2).
     pub skipped: usize,
     pub first_skipped: Option<Skipped>,
-    pub undated: UndatedChanges,
+    pub undated: UndatedCounts,
     /// Entries that are told without their datetime because it lies before the interval (C15).
     pub back_dated: usize,
     /// Present if it was closed for good and has other entries now: the number of those that are not told (C7).
@@ -218,7 +218,7 @@ impl TakenList {
             latest: None,
             skipped,
             first_skipped: None,
-            undated: UndatedChanges::default(),
+            undated: UndatedCounts::default(),
             back_dated: 0,
             rewritten: None,
             closed_until: None,
@@ -228,7 +228,7 @@ impl TakenList {
 
 /// Entries that were taken and are told without a datetime, by reason (C15).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UndatedChanges {
+pub struct UndatedCounts {
     pub missing: usize,
     pub invalid: usize,
     pub ahead: usize,

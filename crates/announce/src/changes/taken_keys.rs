@@ -11,7 +11,7 @@ use resourcesync::change::ChangeKey;
 use resourcesync::change_list::ListedChange;
 use resourcesync::uri::Uri;
 
-use crate::changes::round::WatchedTime;
+use crate::changes::round::AbsenceGrace;
 
 /// Keys of entries that were taken from one Change List, 16 bytes each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct TakenKeys {
 
 /// An entry that was not taken from its list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UntakenIndex {
+pub struct UntakenPosition {
     /// Its index among the entries that count.
     pub index: usize,
     /// Its number among the entries with its key, from 1, in order of their times; those that vanished come first.
@@ -68,7 +68,7 @@ pub struct UntakenIndex {
 
 impl TakenKeys {
     /// Returns the keys in some rows. Keys that vanished for longer than the grace are forgotten (C7).
-    pub fn new(rows: BTreeMap<u32, KeyRow>, watch: &WatchedTime) -> TakenKeys {
+    pub fn new(rows: BTreeMap<u32, KeyRow>, watch: &AbsenceGrace) -> TakenKeys {
         let mut keys = TakenKeys {
             rows,
             changed: BTreeSet::new(),
@@ -99,7 +99,7 @@ impl TakenKeys {
         entries: &[ListedChange],
         times: &[Timestamp],
         at: Timestamp,
-    ) -> Vec<UntakenIndex> {
+    ) -> Vec<UntakenPosition> {
         let before: Vec<ChangeKey> = self.present().collect();
         // Most lists only grow: what they begin with is what was stored.
         let keys = entries.iter().map(|entry| entry.place.key);
@@ -248,7 +248,7 @@ fn subtract(entries: &mut Vec<(ChangeKey, usize)>, keys: &[ChangeKey]) -> Vec<Ch
 fn number_copies(
     entries: Vec<(ChangeKey, usize)>,
     taken: impl Fn(&ChangeKey) -> u32,
-) -> Vec<UntakenIndex> {
+) -> Vec<UntakenPosition> {
     let mut before: Option<(ChangeKey, u32)> = None;
     let numbered = entries.into_iter().map(|(key, index)| {
         let copy = match before {
@@ -256,9 +256,9 @@ fn number_copies(
             _ => taken(&key) + 1,
         };
         before = Some((key, copy));
-        UntakenIndex { index, copy }
+        UntakenPosition { index, copy }
     });
-    let mut numbered: Vec<UntakenIndex> = numbered.collect();
+    let mut numbered: Vec<UntakenPosition> = numbered.collect();
     numbered.sort_unstable_by_key(|entry| entry.index);
     numbered
 }

@@ -67,7 +67,7 @@ pub struct HubQueue {
     at_fault: BTreeSet<ChannelId>,
     size: Option<SizeLimit>,
     /// Refusals of single notifications.
-    refusals: BTreeMap<RefusalKind, Refusals>,
+    refusals: BTreeMap<RefusalKind, RefusalLogLimit>,
 }
 
 /// A time in which a hub accepts nothing.
@@ -101,7 +101,7 @@ pub struct SizeLimit {
 
 /// Refusals of one kind, each about one notification.
 #[derive(Debug, Clone, PartialEq)]
-struct Refusals {
+struct RefusalLogLimit {
     since: Timestamp,
     logged: usize,
     more: usize,
@@ -319,7 +319,7 @@ impl HubQueue {
         let alike = self
             .refusals
             .entry(refusal.kind)
-            .or_insert_with(|| Refusals {
+            .or_insert_with(|| RefusalLogLimit {
                 since: now,
                 logged: 0,
                 more: 0,

@@ -11,7 +11,7 @@ use websub::hub::publication::{BodyDigest, PublishedTopic};
 use websub::hub::request::{RequestedAction, SubscriptionRequest};
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PART_BYTES, PendingRelay, Relay, RelayHeaders, RelayId,
-    SavedHub, SavedTopic, StoredRelay, Subscription, SubscriptionKey,
+    SavedHub, SavedTopicRelays, StoredRelay, Subscription, SubscriptionKey,
 };
 use websub::secret::Secret;
 
@@ -43,14 +43,14 @@ pub fn load(db: Db<'_>) -> Result<SavedHub> {
         }
         subscriptions.push((subscription, progress));
     }
-    let mut topics: Vec<SavedTopic> = Vec::new();
+    let mut topics: Vec<SavedTopicRelays> = Vec::new();
     let mut statement = db.statement("SELECT topic, id, size FROM relay ORDER BY topic, id", ())?;
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
         let (topic, relay) = read(row)?;
         match topics.last_mut() {
             Some(last) if last.topic == topic => last.relays.push(relay),
-            _ => topics.push(SavedTopic {
+            _ => topics.push(SavedTopicRelays {
                 topic,
                 relays: vec![relay],
                 last: BodyDigest([0; 32]),
@@ -105,14 +105,14 @@ pub fn seq_after(db: Db<'_>, topic: &Topic, heard: RelayId) -> Result<Option<u64
 
 /// Reads pending notifications while a daemon writes the state file.
 #[derive(Debug)]
-pub struct SavedRelays {
+pub struct RelayReader {
     path: PathBuf,
     connection: Mutex<Option<Connection>>,
 }
 
-impl SavedRelays {
-    pub fn new(path: PathBuf) -> SavedRelays {
-        SavedRelays {
+impl RelayReader {
+    pub fn new(path: PathBuf) -> RelayReader {
+        RelayReader {
             path,
             connection: Mutex::default(),
         }

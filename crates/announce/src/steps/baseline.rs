@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::Uri;
 
-use crate::candidates::{CandidateGlobs, PublishedPath};
+use crate::candidates::{CandidateGlobs, MountUrlPath};
 use crate::steps::documents::ReadDocument;
 
 /// Complete sweeps of one mount, and the documents that were read first in the one under way.
@@ -45,7 +45,7 @@ impl Baseline {
         let is_new = |swept: &SweepScope| {
             let uri = Uri::below(prefix, below);
             let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
-            let is_candidate = || swept.candidates.accepts(&PublishedPath::of(prefix), below);
+            let is_candidate = || swept.candidates.accepts(&MountUrlPath::of(prefix), below);
             is_below(&swept.unread)
                 || !swept.are_configured && (is_below(&swept.inside) || !is_candidate())
         };

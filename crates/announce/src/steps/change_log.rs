@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::changes::interval::{Interval, IntervalLimits, intervals};
-use crate::changes::round::{AHEAD, Taken, UndatedChanges};
+use crate::changes::interval::{Interval, NotificationLimits, intervals};
+use crate::changes::round::{AHEAD, Taken, UndatedCounts};
 use crate::event::{DropCause, Fact};
 use crate::time::{earlier, later};
 use jiff::Timestamp;
@@ -13,14 +13,14 @@ use resourcesync::datetime::Datetime;
 use serde::{Deserialize, Serialize};
 
 use crate::state::{AccountId, ChannelId, Db, HubId, Result, from_row};
-use crate::steps::change_sets::ChangeSet;
+use crate::steps::change_sets::TrackedSet;
 use crate::steps::channels::{Channel, active_hubs, live_of_set};
 use crate::steps::delivery::{self, Flight};
 use crate::steps::{Step, cut, served};
 
 /// A notification without its body.
 #[derive(Debug)]
-struct LoggedNotification {
+struct NotificationSummary {
     seq: i64,
     since: Timestamp,
     until: Timestamp,
@@ -31,7 +31,7 @@ struct LoggedNotification {
     cut: Timestamp,
 }
 
-impl LoggedNotification {
+impl NotificationSummary {
     fn before(&self) -> usize {
         self.total - self.entries
     }
@@ -99,22 +99,22 @@ fn save(step: &Step<'_>, position: &LogPosition) -> Result<()> {
 const COLUMNS: &str =
     "SELECT seq, since, until, entries, total, bytes, cut FROM change_log WHERE channel = ?1";
 
-from_row! { LoggedNotification { seq, since, until, entries, total, bytes, cut } }
+from_row! { NotificationSummary { seq, since, until, entries, total, bytes, cut } }
 
 /// Returns the first notification of the log with a number in this range.
-fn first(db: Db<'_>, id: ChannelId, from: i64, to: i64) -> Result<Option<LoggedNotification>> {
+fn first(db: Db<'_>, id: ChannelId, from: i64, to: i64) -> Result<Option<NotificationSummary>> {
     let sql = format!("{COLUMNS} AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT 1");
     db.first(&sql, (id, from, to))
 }
 
 /// Returns the last notification of the log with a number up to this one.
-fn last(db: Db<'_>, id: ChannelId, to: i64) -> Result<Option<LoggedNotification>> {
+fn last(db: Db<'_>, id: ChannelId, to: i64) -> Result<Option<NotificationSummary>> {
     let sql = format!("{COLUMNS} AND seq <= ?2 ORDER BY seq DESC LIMIT 1");
     db.first(&sql, (id, to))
 }
 
 /// Returns the notification after the last one that a hub at this position was told, if it is there.
-fn next(db: Db<'_>, position: &LogPosition) -> Result<Option<LoggedNotification>> {
+fn next(db: Db<'_>, position: &LogPosition) -> Result<Option<NotificationSummary>> {
     let next = position.heard + 1;
     match position.last {
         Some(last) if last < next => Ok(None),
@@ -123,7 +123,7 @@ fn next(db: Db<'_>, position: &LogPosition) -> Result<Option<LoggedNotification>
 }
 
 /// Returns the first notification that a hub at this position was not told.
-fn first_untold(db: Db<'_>, position: &LogPosition) -> Result<Option<LoggedNotification>> {
+fn first_untold(db: Db<'_>, position: &LogPosition) -> Result<Option<NotificationSummary>> {
     match next(db, position)? {
         Some(next) => Ok(Some(next)),
         None => first(
@@ -230,7 +230,7 @@ pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()
 
 /// C10: begins the first interval of a channel with the latest datetime that was learned; the first one of a set that took
 /// the topic over not before that either.
-pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &ChangeSet) -> Result<()> {
+pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &TrackedSet) -> Result<()> {
     let latest = set.learned_until;
     let latest = latest.filter(|latest| !is_ahead(step, *latest));
     go_on_from(step, channel.id, latest.unwrap_or(step.wall))?;
@@ -274,7 +274,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
         entries: Vec::new(),
     };
     let window = &step.plan.window;
-    let limits = IntervalLimits {
+    let limits = NotificationLimits {
         entries: window.max_entries,
         // Room for the fractions of its times.
         bytes: window.max_bytes.saturating_sub(empty.overhead() + 32),
@@ -286,7 +286,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
         }
         notifications.push(push(step, channel, interval)?);
     }
-    let mut undated = UndatedChanges::default();
+    let mut undated = UndatedCounts::default();
     for list in lists.iter() {
         undated.missing += list.undated.missing;
         undated.invalid += list.undated.invalid;

@@ -30,7 +30,7 @@ pub enum ListKind {
 
 /// A set with a change channel, and its rounds.
 #[derive(Debug)]
-pub struct ChangeSet {
+pub struct TrackedSet {
     /// Its Capability List.
     pub id: DocId,
     pub source: i64,
@@ -57,7 +57,7 @@ pub struct ChangeSet {
     pub accepted: Option<Timestamp>,
 }
 
-pub fn load(step: &Step<'_>, id: DocId) -> Result<Option<ChangeSet>> {
+pub fn load(step: &Step<'_>, id: DocId) -> Result<Option<TrackedSet>> {
     step.db.first(
         "SELECT id, source, nullif(learned, 0), learned_until, retiring, told_until, wake, first_trigger, last_trigger, not_before, \
          delays, round, is_partial, last_round, must_take_others, watched_since, missing, missing_until, accepted \
@@ -66,7 +66,7 @@ pub fn load(step: &Step<'_>, id: DocId) -> Result<Option<ChangeSet>> {
     )
 }
 
-from_row! { ChangeSet {
+from_row! { TrackedSet {
     id, source, learned, learned_until, retiring, told_until, wake, triggers, not_before, delays, round, is_partial, last_round,
     must_take_others, watched_since, missing, missing_until, accepted
 } }
@@ -76,7 +76,7 @@ integers! {
         |number| nth(&[ListKind::ChangeLists, ListKind::ResourceLists], number - 1);
 }
 
-impl ChangeSet {
+impl TrackedSet {
     pub fn save(&self, step: &Step<'_>) -> Result<()> {
         step.db.run(
             "UPDATE change_set SET learned = coalesce(?2, 0), learned_until = ?3, retiring = ?4, told_until = ?5, wake = ?6, \

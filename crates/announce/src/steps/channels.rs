@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::event::{DropCause, Fact};
-use crate::plan::{Mode, Plan};
+use crate::plan::{Plan, PublishMode};
 use crate::time::later;
 use crate::topic::default_topics;
 use resourcesync::channel_kind::ChannelKind;
@@ -11,7 +11,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Parameters, Result, from_row};
 use crate::steps::cut::CHANNELS_PER_STEP;
-use crate::steps::live::Live;
+use crate::steps::live::LiveState;
 use crate::steps::{Step, change_log, change_sets, delivery, documents, owed};
 
 /// A channel of a set.
@@ -464,10 +464,10 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
 }
 
 /// Returns true if the topic of a channel is only a name for brokers: it can neither be fetched nor subscribed to.
-pub fn is_name_only(db: Db<'_>, plan: &Plan, live: &Live, channel: &Channel) -> Result<bool> {
+pub fn is_name_only(db: Db<'_>, plan: &Plan, live: &LiveState, channel: &Channel) -> Result<bool> {
     let hubs = active_hubs(db, channel.id)?;
     let mut modes = hubs.iter().map(|hub| Some(live.hubs.get(hub)?.mode));
-    let is_for_brokers = !hubs.is_empty() && modes.all(|mode| mode == Some(Mode::Broker));
+    let is_for_brokers = !hubs.is_empty() && modes.all(|mode| mode == Some(PublishMode::Broker));
     let source = live.position(channel.source).filter(|_| is_for_brokers);
     let Some(source) = source.map(|position| &plan.sources[position]) else {
         return Ok(false);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::difference::{Version, is_end_said};
 use crate::event::Fact;
-use crate::plan::Mode;
+use crate::plan::PublishMode;
 use crate::time::{NotificationSpan, later, span};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -17,7 +17,7 @@ use crate::state::{ChannelId, DocId, HubId, Result};
 use crate::steps::channels::{Channel, channel};
 use crate::steps::delivery::{self, Flight};
 use crate::steps::documents::{COLUMNS, SeenDocument};
-use crate::steps::owed::{self, DueChange};
+use crate::steps::owed::{self, DueDecision};
 use crate::steps::{Step, change_log, fetches, served};
 
 /// Number of `until` values remembered per topic, so that none is repeated (R20).
@@ -135,7 +135,7 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
     )?;
     let mut free = Vec::new();
     for (hub, has_left, own, until, pinged, fetched) in accounts {
-        let pinged = pinged.filter(|_| step.mode(hub) == Some(Mode::Ping));
+        let pinged = pinged.filter(|_| step.mode(hub) == Some(PublishMode::Ping));
         if pinged.is_none_or(|at| fetches::next_ping(at, fetched) <= step.now) {
             free.push((hub, has_left, entry_limit(step, hub, own), until));
         }
@@ -228,7 +228,7 @@ pub fn announced(
             break;
         }
         let of = (channel.set, is_member);
-        if let DueChange::Announce(changes, becomes) = owed::due(step, of, &document, told)? {
+        if let DueDecision::Announce(changes, becomes) = owed::due(step, of, &document, told)? {
             let entries = changes.into_iter().map(|(change, capability)| Entry {
                 uri: document.uri.clone(),
                 change,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::event::{Fact, Suspension};
+use crate::event::{Fact, SuspendedDeletions};
 use crate::observation::MountId;
-use crate::plan::{MassDeletion, SourcePlan};
+use crate::plan::{MassDeletionLimit, SourcePlan};
 use crate::time::later;
 
 use crate::state::{Db, Result};
@@ -140,12 +140,16 @@ fn missing_of(counts: &MountCounts, source: &LiveSource, kind: usize) -> (usize,
 }
 
 /// Returns the suspension of deletions of a source as it was last judged.
-pub fn suspension(db: Db<'_>, plan: &SourcePlan, live: &LiveSource) -> Result<Option<Suspension>> {
+pub fn suspension(
+    db: Db<'_>,
+    plan: &SourcePlan,
+    live: &LiveSource,
+) -> Result<Option<SuspendedDeletions>> {
     if !live.is_suspended() {
         return Ok(None);
     }
     let (missing, of) = missing_of(&census(db, live)?, live, 0);
-    Ok(Some(Suspension {
+    Ok(Some(SuspendedDeletions {
         source: plan.name.clone(),
         missing: if live.is_mass {
             missing
@@ -167,7 +171,7 @@ pub fn judge(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<(
     let of_mounts = counts.values();
     let lists_before = of_mounts.map(|[_, [present, missing, _]]| present + missing);
     let had_several = lists_before.sum::<usize>() > 1;
-    source.is_mass = plan.mass_deletion != MassDeletion::Never
+    source.is_mass = plan.mass_deletion != MassDeletionLimit::Never
         && (is_emptied
             || plan.mass_deletion.is_exceeded(missing_documents, documents)
             || missing_lists > 0 && missing_lists == lists && had_several);

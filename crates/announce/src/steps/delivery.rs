@@ -10,7 +10,7 @@ use crate::delivery::attempt::Attempt;
 use crate::delivery::hub_queue::{HubFailure, HubQueue, Outage, SIZE_REMEMBERED};
 use crate::difference::Version;
 use crate::event::{DropCause, Fact};
-use crate::plan::Mode;
+use crate::plan::PublishMode;
 use crate::time::{earlier, elapsed, later};
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
@@ -19,7 +19,7 @@ use websub::answer::Answer;
 use websub::publisher::reason::{Refusal, RefusalKind};
 use websub::publisher::verdict::{Verdict, verdict};
 
-use crate::history::{Outcome, OutcomeView};
+use crate::history::{NotificationState, OutcomeView};
 use crate::state::{AccountId, ChannelId, DocId, HubId, Result, from_row};
 use crate::steps::channels::{self, Channel, channel};
 use crate::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
@@ -57,7 +57,7 @@ pub fn launch(
 ) -> Result<()> {
     step.db.set_account(account, "seq = ?3, body = ?4, entries = ?5, flight_until = ?6, cut = ?7, attempts = 0, retry_at = NULL, \
          in_doubt = 0, fetched = 0", (flight.seq, body, flight.entries, flight.until, flight.cut))?;
-    if step.mode(account.1) == Some(Mode::Ping) {
+    if step.mode(account.1) == Some(PublishMode::Ping) {
         forget_unfetched(step, account)?;
     }
     enqueue(step, account, 0, false)
@@ -81,7 +81,7 @@ fn note_attempt(
 fn enqueue(step: &mut Step<'_>, account: AccountId, attempts: u32, is_sending: bool) -> Result<()> {
     // It takes everything at once, in this process.
     let (id, hub) = account;
-    if step.mode(hub) == Some(Mode::Embedded) {
+    if step.mode(hub) == Some(PublishMode::Embedded) {
         if let Some((_, submission)) = submission(step, account)? {
             submit(step, account, submission)?;
         }
@@ -110,7 +110,7 @@ fn submission(step: &Step<'_>, account: AccountId) -> Result<Option<(Flight, Sub
         Some(body) => body,
         None => change_log::body(step.db, account, flight.seq, flight.entries)?,
     };
-    let outside = if kind == ChannelKind::Change && live.mode == Mode::Broker {
+    let outside = if kind == ChannelKind::Change && live.mode == PublishMode::Broker {
         change_log::outside(step.db, account.0, flight.seq)?
     } else {
         Vec::new()
@@ -167,7 +167,7 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
                 submit(step, account, submission)?;
                 continue;
             }
-            step.note_outcome(account, flight.seq, Outcome::Withdrawn)?;
+            step.note_outcome(account, flight.seq, NotificationState::Withdrawn)?;
             withdraw(step, account)?;
             cut(step, id)?;
         }
@@ -177,7 +177,10 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
 
 /// Returns true if the notification in flight was never answered, and no longer announces what there is to announce.
 fn is_stale(step: &Step<'_>, account: AccountId, flight: &Flight) -> Result<bool> {
-    if flight.attempts > 0 || flight.cut >= step.now || step.mode(account.1) == Some(Mode::Ping) {
+    if flight.attempts > 0
+        || flight.cut >= step.now
+        || step.mode(account.1) == Some(PublishMode::Ping)
+    {
         return Ok(false);
     }
     step.db.exists(
@@ -354,10 +357,10 @@ fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     let accepted = OutcomeView {
         at: Some(now),
         attempts: Some(answered.flight.attempts),
-        ..OutcomeView::new(answered.hub.clone(), Outcome::Accepted)
+        ..OutcomeView::new(answered.hub.clone(), NotificationState::Accepted)
     };
     step.outcomes.push((id, answered.flight.seq, accepted));
-    let is_pinged = step.mode(hub) == Some(Mode::Ping);
+    let is_pinged = step.mode(hub) == Some(PublishMode::Ping);
     step.db.run(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint) \
          SELECT channel, hub, document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2 \
@@ -414,7 +417,7 @@ fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>, limit: usize) -> Re
     withdraw(step, account)?;
     step.db.set_account(account, "max_entries = ?3", limit)?;
     if !answered.flight.is_logged {
-        step.note_outcome(account, answered.flight.seq, Outcome::Withdrawn)?;
+        step.note_outcome(account, answered.flight.seq, NotificationState::Withdrawn)?;
     }
     let hub = account.1;
     let Some(queue) = step.live.queue_mut(hub) else {
@@ -612,7 +615,7 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
         change_log::trim(step, id)?;
     }
     if let Some(seq) = seq {
-        step.note_outcome(account, seq, Outcome::Dropped)?;
+        step.note_outcome(account, seq, NotificationState::Dropped)?;
     }
     let is_last = !step.db.exists(
         "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL",

@@ -10,13 +10,13 @@ use crate::observation::{DocumentPath, Incomplete, Look, Observation, RACY, Stat
 use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
-use resourcesync::document::{Form, Parsed, is_structural};
+use resourcesync::document::{Form, ParsedDocument, is_structural};
 use resourcesync::uri::Uri;
 
 use crate::state::{
     AccountId, Columns, Db, DocId, FromRow, Parameters, Result, from_row, integers, nth,
 };
-use crate::steps::findings::{self, FindingPart};
+use crate::steps::findings::{self, FindingSubject};
 use crate::steps::troubles::KnownCandidate;
 use crate::steps::{Step, channels, mounts, owed, relations, troubles};
 
@@ -34,7 +34,7 @@ pub enum Presence {
 
 /// A hold of a new document until it is listed (R17).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
+pub enum HoldState {
     Free = 0,
     Waiting = 1,
     /// It was held to the end once, and is never held again.
@@ -60,7 +60,7 @@ pub struct SeenDocument {
     pub absent_since: Option<Timestamp>,
     pub grace_ends: Option<Timestamp>,
     pub is_replaced: bool,
-    pub hold: Hold,
+    pub hold: HoldState,
     /// R5: its index; kept when that is gone.
     pub index_parent: Option<DocId>,
     pub archived: bool,
@@ -68,7 +68,7 @@ pub struct SeenDocument {
     pub is_new_set: bool,
     /// R13: whether its first version counts as told, and whether its content is known.
     pub baseline: u8,
-    pub touched: TouchedPart,
+    pub touched: ChangedPart,
     /// What was seen of it when its source last settled, if it has another version since; of a baseline, what counts as
     /// told.
     pub was: Option<Version>,
@@ -76,7 +76,7 @@ pub struct SeenDocument {
 
 /// What changed in a document since its source last settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TouchedPart {
+pub enum ChangedPart {
     Nothing = 0,
     Relations = 1,
     Presence = 2,
@@ -97,9 +97,9 @@ from_row! { SeenDocument {
 integers! {
     Presence: |presence| *presence as i64,
         |number| nth(&[Presence::Present, Presence::Missing, Presence::Accepted, Presence::Gone], number - 1);
-    Hold: |hold| *hold as i64, |number| nth(&[Hold::Free, Hold::Waiting, Hold::Expired], number);
-    TouchedPart: |touched| *touched as i64,
-        |number| nth(&[TouchedPart::Nothing, TouchedPart::Relations, TouchedPart::Presence, TouchedPart::Version], number);
+    HoldState: |hold| *hold as i64, |number| nth(&[HoldState::Free, HoldState::Waiting, HoldState::Expired], number);
+    ChangedPart: |touched| *touched as i64,
+        |number| nth(&[ChangedPart::Nothing, ChangedPart::Relations, ChangedPart::Presence, ChangedPart::Version], number);
 }
 
 impl SeenDocument {
@@ -113,7 +113,7 @@ impl SeenDocument {
 
     /// Returns the version that was seen when its source last settled.
     fn settled(&self) -> Option<Version> {
-        if self.touched == TouchedPart::Version {
+        if self.touched == ChangedPart::Version {
             self.was
         } else {
             self.seen()
@@ -188,7 +188,7 @@ impl<'a> Db<'a> {
 pub struct ReadDocument {
     pub id: DocId,
     pub known: KnownCandidate,
-    pub parsed: Arc<Parsed>,
+    pub parsed: Arc<ParsedDocument>,
     pub stat: Stat,
     pub at: Timestamp,
 }
@@ -225,7 +225,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     let known = step.db.candidate(position, uri, path)?;
     let found = findings::of_look(&known.uri, &look);
     if let Some(found) = found.filter(|found| known.has_findings || !found.is_empty()) {
-        findings::replace(step, position, &known.uri, FindingPart::File, found)?;
+        findings::replace(step, position, &known.uri, FindingSubject::File, found)?;
     }
     match look {
         Look::Document { parsed, stat } => {
@@ -371,7 +371,7 @@ fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Re
         let changed_form =
             before.named_form.is_some() && named_form.is_some() && before.named_form != named_form;
         // A generator may write a component several times before it writes the index.
-        let still_waits = before.newly_indexed && before.hold == Hold::Waiting;
+        let still_waits = before.newly_indexed && before.hold == HoldState::Waiting;
         index.is_some() && (index != before.names_index || changed_form || still_waits)
     });
     let mount = live.mounts.get(&path.mount);
@@ -400,7 +400,7 @@ fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Re
         owed::see(db, source, before, Some(&version))?;
         db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
     }
-    let hold = previous.map_or(Hold::Free, |before| before.hold);
+    let hold = previous.map_or(HoldState::Free, |before| before.hold);
     let is_same_kind = previous.is_some_and(|before| before.version.is_same_document(&version));
     // What indexes are about is written only if it differs.
     let place = match &before {

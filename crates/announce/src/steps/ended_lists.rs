@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::changes::round::WatchedTime;
+use crate::changes::round::AbsenceGrace;
 use crate::observation::MountId;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 
 use crate::state::{DocId, Result};
-use crate::steps::change_sets::{ChangeSet, ListKind};
+use crate::steps::change_sets::{ListKind, TrackedSet};
 use crate::steps::{Step, lists};
 
 /// Time for which entries that vanished are remembered while there is something that cannot be read (C7).
@@ -18,7 +18,7 @@ const UNSEEN_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 pub fn forget_ended(
     step: &Step<'_>,
     position: usize,
-    set: &mut ChangeSet,
+    set: &mut TrackedSet,
 ) -> Result<Option<Timestamp>> {
     let sql = "SELECT list, ended FROM change_list WHERE set_id = ?1 AND ended IS NOT NULL";
     let ended = step.db.all::<Vec<(DocId, Timestamp)>>(sql, set.id)?;
@@ -51,9 +51,9 @@ pub fn forget_ended(
 pub fn watched_time(
     step: &Step<'_>,
     position: usize,
-    set: &mut ChangeSet,
+    set: &mut TrackedSet,
     kind: ListKind,
-) -> Result<WatchedTime> {
+) -> Result<AbsenceGrace> {
     let source = &step.live.sources[position];
     let is_entries = kind == ListKind::ChangeLists;
     if is_entries {
@@ -74,7 +74,7 @@ pub fn watched_time(
                 (source.id, Capability::ChangeList),
             )?;
     let grace = step.plan.sources[position].deletion_grace;
-    Ok(WatchedTime {
+    Ok(AbsenceGrace {
         since: *set.watched_since.get_or_insert(step.now),
         now: step.now,
         grace: if is_seen {

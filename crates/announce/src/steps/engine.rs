@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::mem::take;
 
-use crate::event::{Effect, Event, Fact, StepTime};
+use crate::event::{ClockReadings, Effect, Event, Fact};
 use crate::history::{NotificationHistory, recalled};
 use crate::observation::{DocumentPath, MountId};
-use crate::plan::{Mode, Plan, Replaces, SourcePlan};
+use crate::plan::{Plan, PublishMode, ReplacedHub, SourcePlan};
 use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use websub::retry::end_of;
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
-use crate::steps::live::{Live, LiveHub, LiveSource};
+use crate::steps::live::{LiveHub, LiveSource, LiveState};
 use crate::steps::{
     Step, change_sets, channels, cut, deletions, delivery, documents, mounts, relations, served,
 };
@@ -26,7 +26,7 @@ pub struct Reader<'a> {
     pub db: Db<'a>,
     /// Its mounts have the [numbers](crate::steps::mounts::number) of the state.
     pub plan: &'a Plan,
-    pub live: &'a Live,
+    pub live: &'a LiveState,
     pub history: &'a NotificationHistory,
     pub now: Timestamp,
 }
@@ -36,7 +36,7 @@ pub struct Reader<'a> {
 pub struct Engine {
     pub connection: Connection,
     pub plan: Plan,
-    pub live: Live,
+    pub live: LiveState,
     pub history: NotificationHistory,
     /// The time for a [`Event::Tick`], if nothing else happens before.
     pub wake: Option<Timestamp>,
@@ -47,7 +47,7 @@ impl Engine {
     pub fn start(
         mut connection: Connection,
         mut plan: Plan,
-        now: StepTime,
+        now: ClockReadings,
     ) -> Result<(Engine, Vec<Effect>)> {
         let transaction = connection.transaction()?;
         let (live, effects, wake) = put_into_effect(Db(&transaction), &mut plan, now, None)?;
@@ -67,7 +67,7 @@ impl Engine {
     pub fn change_plan<T, E: From<StateError>>(
         &mut self,
         mut plan: Plan,
-        now: StepTime,
+        now: ClockReadings,
         prepare: impl FnOnce(Db<'_>, &Plan) -> Result<T, E>,
     ) -> Result<(T, Vec<Effect>), E> {
         let transaction = self.connection.transaction().map_err(StateError)?;
@@ -82,7 +82,7 @@ impl Engine {
     }
 
     /// Returns an engine for a look at a state that is left as it is: it may be read only.
-    pub fn read(connection: Connection, mut plan: Plan, now: StepTime) -> Result<Engine> {
+    pub fn read(connection: Connection, mut plan: Plan, now: ClockReadings) -> Result<Engine> {
         let db = Db(&connection);
         mounts::number(db, &mut plan)?;
         let mut live = load(db, &plan, now.wall)?;
@@ -100,7 +100,7 @@ impl Engine {
     }
 
     /// Takes a batch of events. If it fails, nothing happened, and it is to be tried again.
-    pub fn step(&mut self, events: Vec<Event>, now: StepTime) -> Result<Vec<Effect>> {
+    pub fn step(&mut self, events: Vec<Event>, now: ClockReadings) -> Result<Vec<Effect>> {
         self.step_with(events, now, |_, _| Ok(()))
     }
 
@@ -108,7 +108,7 @@ impl Engine {
     pub fn step_with(
         &mut self,
         events: Vec<Event>,
-        now: StepTime,
+        now: ClockReadings,
         beside: impl FnOnce(Db<'_>, &[Effect]) -> Result<()>,
     ) -> Result<Vec<Effect>> {
         let mut live = self.live.clone();
@@ -133,7 +133,7 @@ impl Engine {
 
     /// Takes an operator's command, and nothing that follows from it: on a state that no daemon works on, that is for the
     /// next daemon to do, and to report.
-    pub fn amend(&mut self, event: Event, now: StepTime) -> Result<Vec<Effect>> {
+    pub fn amend(&mut self, event: Event, now: ClockReadings) -> Result<Vec<Effect>> {
         let mut live = self.live.clone();
         let transaction = self.connection.transaction()?;
         let mut step = Step::new(Db(&transaction), &self.plan, &mut live, now);
@@ -171,10 +171,10 @@ impl<'a> Reader<'a> {
 fn put_into_effect(
     db: Db<'_>,
     plan: &mut Plan,
-    now: StepTime,
-    before: Option<&Live>,
-) -> Result<(Live, Vec<Effect>, Option<Timestamp>)> {
-    let mut live = Live::default();
+    now: ClockReadings,
+    before: Option<&LiveState>,
+) -> Result<(LiveState, Vec<Effect>, Option<Timestamp>)> {
+    let mut live = LiveState::default();
     mounts::number(db, plan)?;
     let mut step = Step::new(db, plan, &mut live, now);
     begin(&mut step, before)?;
@@ -185,10 +185,10 @@ fn put_into_effect(
 }
 
 /// Returns what is kept in memory under a plan, as the state leaves it.
-fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<Live> {
+fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<LiveState> {
     let text = format!("{} {plan:?}", env!("CARGO_PKG_VERSION"));
     let plan_hash = blake3::hash(text.as_bytes()).to_hex().to_string();
-    let mut live = Live::default();
+    let mut live = LiveState::default();
     for source in &plan.sources {
         let sql = "SELECT id, coalesce(routed = ?2, FALSE) FROM source WHERE name = ?1";
         let (id, was_routed) = db.value::<(i64, bool)>(sql, (&source.name, &plan_hash))?;
@@ -223,7 +223,7 @@ fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<Live> {
 }
 
 /// Puts the plan of a step into effect: rows of what is not configured any more go, and nothing is announced (R13).
-fn begin(step: &mut Step<'_>, before: Option<&Live>) -> Result<()> {
+fn begin(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     let db = step.db;
     for plan in &step.plan.sources {
         let sql = "INSERT INTO source (name) VALUES (?1) ON CONFLICT (name) DO NOTHING";
@@ -343,21 +343,23 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
     removed.retain(|(_, uri, _)| step.plan.mode_of(uri).is_none());
     let mut replacements: Vec<(Hub, Hub)> = Vec::new();
     for hub in &step.plan.hubs {
-        if let Replaces::Hub(old) = &hub.replaces
+        if let ReplacedHub::Hub(old) = &hub.replaces
             && step.plan.mode_of(old).is_none()
         {
             replacements.push((old.clone(), hub.hub.clone()));
         }
     }
     let mut unnamed = removed.iter().filter(|(_, uri, mode)| {
-        *mode != mode_text(Mode::Broker) && !replacements.iter().any(|(old, _)| old == uri)
+        *mode != mode_text(PublishMode::Broker) && !replacements.iter().any(|(old, _)| old == uri)
     });
     let mut new: Vec<_> = step.plan.hubs.iter().collect();
-    new.retain(|hub| added.contains(&hub.hub) && !matches!(hub.replaces, Replaces::Hub(_)));
+    new.retain(|hub| added.contains(&hub.hub) && !matches!(hub.replaces, ReplacedHub::Hub(_)));
     if let (Some((_, old, mode)), None, [new]) = (unnamed.next(), unnamed.next(), &new[..]) {
         // Our own hub has subscribers of its own.
-        let was_embedded = *mode == mode_text(Mode::Embedded);
-        if new.replaces == Replaces::Automatic && was_embedded == (new.mode == Mode::Embedded) {
+        let was_embedded = *mode == mode_text(PublishMode::Embedded);
+        if new.replaces == ReplacedHub::Automatic
+            && was_embedded == (new.mode == PublishMode::Embedded)
+        {
             replacements.push((old.clone(), new.hub.clone()));
         }
     }
@@ -394,7 +396,7 @@ fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
     Ok((added, inherited))
 }
 
-fn mode_text(mode: Mode) -> String {
+fn mode_text(mode: PublishMode) -> String {
     let text = serde_json::json!(mode);
     text.as_str().unwrap_or_default().to_owned()
 }
@@ -479,7 +481,7 @@ fn withdraw_unserved(step: &mut Step<'_>) -> Result<()> {
         (),
     )?;
     for (account, flying, served) in flying {
-        if step.mode(account.1) == Some(Mode::Ping) && served::lacks(&served, &flying) {
+        if step.mode(account.1) == Some(PublishMode::Ping) && served::lacks(&served, &flying) {
             delivery::withdraw(step, account)?;
         }
     }

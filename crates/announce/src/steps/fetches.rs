@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::event::Fact;
-use crate::plan::Mode;
+use crate::plan::PublishMode;
 use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
@@ -42,7 +42,7 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
         channel.id,
     )?;
     for (hub, at, was_fetched, was_reported, seq, sending) in accounts {
-        if step.mode(hub) != Some(Mode::Ping) {
+        if step.mode(hub) != Some(PublishMode::Ping) {
             continue;
         }
         let account = (channel.id, hub);

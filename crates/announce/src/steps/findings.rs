@@ -15,7 +15,7 @@ use resourcesync::document::{Form, NotADocument};
 use resourcesync::uri::{Topic, Uri};
 
 use crate::state::{Db, Result};
-use crate::steps::documents::{SeenDocument, TouchedPart};
+use crate::steps::documents::{ChangedPart, SeenDocument};
 use crate::steps::relations::{self, Lister};
 use crate::steps::{Step, naming};
 
@@ -30,7 +30,7 @@ const AT_ONCE: i64 = 1_000;
 
 /// The part of a document or set that findings are about: those of one part are replaced together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FindingPart {
+pub enum FindingSubject {
     Document = 0,
     Channel = 1,
     /// What the last look at the file found.
@@ -41,14 +41,14 @@ pub enum FindingPart {
 
 /// The findings of one kind that the operator was told of lately.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RecentFindings {
+pub struct FindingLogLimit {
     since: Timestamp,
     examples: usize,
     untold: usize,
     is_summed_up: bool,
 }
 
-impl RecentFindings {
+impl FindingLogLimit {
     /// Returns when those that were only counted are told.
     pub fn wake(&self) -> Option<Timestamp> {
         (self.untold > 0).then(|| later(self.since, COUNTED_FOR))
@@ -70,7 +70,7 @@ pub fn replace(
     step: &Step<'_>,
     position: usize,
     about: &Uri,
-    part: FindingPart,
+    part: FindingSubject,
     findings: Vec<Finding>,
 ) -> Result<()> {
     let sql = "SELECT what, said FROM finding WHERE about = ?1 AND part = ?2";
@@ -93,7 +93,7 @@ fn note(
     step: &Step<'_>,
     position: usize,
     about: &Uri,
-    part: FindingPart,
+    part: FindingSubject,
     finding: &Finding,
 ) -> Result<()> {
     let tell_at = later(step.now, step.plan.sources[position].broken_after);
@@ -207,7 +207,7 @@ fn about_members(
         }
         named += 1;
         let before = known.get(&uri).and_then(|said| parse(said));
-        if before.is_none() || list.touched == TouchedPart::Version {
+        if before.is_none() || list.touched == ChangedPart::Version {
             step.explain.extend(plan.path_of(&uri));
         }
         let set = list.uri.clone();
@@ -238,7 +238,13 @@ pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocume
                 "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3",
                 (&lister.uri, named, json(&found.identity())),
             )?;
-            note(step, position, &lister.uri, FindingPart::Document, &found)?;
+            note(
+                step,
+                position,
+                &lister.uri,
+                FindingSubject::Document,
+                &found,
+            )?;
         }
     }
     Ok(())
@@ -296,9 +302,9 @@ pub fn report_lasting(step: &mut Step<'_>) -> Result<()> {
         let told = told.or_default();
         // It is new, or its time is over.
         if later(told.since, COUNTED_FOR) <= step.now && told.untold == 0 {
-            *told = RecentFindings {
+            *told = FindingLogLimit {
                 since: step.now,
-                ..RecentFindings::default()
+                ..FindingLogLimit::default()
             };
         }
         if told.examples < EXAMPLES && count == 1 {

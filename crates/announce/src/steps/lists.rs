@@ -16,9 +16,9 @@ use resourcesync::uri::Uri;
 
 use crate::state::{Columns, DocId, FromRow, Result, from_row};
 use crate::steps::Step;
-use crate::steps::change_sets::{self, ChangeSet, ListKind, retry_delay};
+use crate::steps::change_sets::{self, ListKind, TrackedSet, retry_delay};
 use crate::steps::documents::{Presence, SeenDocument};
-use crate::steps::findings::{self, FindingPart};
+use crate::steps::findings::{self, FindingSubject};
 
 /// Largest size of the lists that are learned in one round, in bytes; one list at least.
 const LEARNED_SIZE: u64 = 32 << 20;
@@ -56,7 +56,7 @@ impl FromRow for Option<LeftEntries> {
 
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
 /// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
-pub fn next_list_kind(step: &Step<'_>, set: &ChangeSet) -> Result<ListKind> {
+pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<ListKind> {
     let plan = step.plan_of(set.source);
     if !plan.is_some_and(|plan| plan.changes_from_resource_lists) {
         return Ok(ListKind::ChangeLists);
@@ -87,7 +87,7 @@ pub fn next_list_kind(step: &Step<'_>, set: &ChangeSet) -> Result<ListKind> {
 /// retires, it has those that it had before its Capability List went (C12).
 fn listed(
     step: &Step<'_>,
-    set: &ChangeSet,
+    set: &TrackedSet,
     capability: Capability,
     condition: &str,
 ) -> Result<Vec<ListToRead>> {
@@ -115,14 +115,14 @@ fn listed(
 
 /// Returns the Change Lists of a set with a version that was not taken as a whole (C1), but for those of which the rest
 /// waits for another list to have it.
-fn change_lists(step: &Step<'_>, set: &ChangeSet) -> Result<Vec<ListToRead>> {
+fn change_lists(step: &Step<'_>, set: &TrackedSet) -> Result<Vec<ListToRead>> {
     let condition = "d.presence = 1 AND l.fingerprint IS DISTINCT FROM d.fingerprint AND NOT (coalesce(l.waits, 0) = 1 \
                      AND l.version IS NOT DISTINCT FROM d.fingerprint AND l.waits_until IS NOT NULL)";
     listed(step, set, Capability::ChangeList, condition)
 }
 
 /// Returns the Change Lists that the next round of a set reads: not the stale ones, and so many that memory is bounded.
-pub fn next_change_lists(step: &Step<'_>, set: &mut ChangeSet) -> Result<NextLists> {
+pub fn next_change_lists(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLists> {
     let mut lists = change_lists(step, set)?;
     // While a set is learned, a round runs even without lists: it records that there are none.
     if lists.is_empty() && set.learned.is_some() {
@@ -177,7 +177,7 @@ fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
 }
 
 /// Returns all Resource Lists of a set for its next round, if any has changed or missing resources are to be looked for.
-pub fn next_inventory(step: &Step<'_>, set: &mut ChangeSet) -> Result<NextLists> {
+pub fn next_inventory(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLists> {
     let Some(lists) = inventory(step, set)? else {
         set.delay(step.now);
         return Ok(NextLists::Later);
@@ -200,7 +200,7 @@ pub fn next_inventory(step: &Step<'_>, set: &mut ChangeSet) -> Result<NextLists>
 }
 
 /// Returns the Resource Lists of a set; nothing while one is missing.
-fn inventory(step: &Step<'_>, set: &ChangeSet) -> Result<Option<Vec<ListToRead>>> {
+fn inventory(step: &Step<'_>, set: &TrackedSet) -> Result<Option<Vec<ListToRead>>> {
     let of_presence = |presence: &str| {
         let condition = format!("d.presence IN ({presence}) AND d.archived = 0");
         listed(step, set, Capability::ResourceList, &condition)
@@ -209,7 +209,7 @@ fn inventory(step: &Step<'_>, set: &ChangeSet) -> Result<Option<Vec<ListToRead>>
     is_complete.then(|| of_presence("1")).transpose()
 }
 
-fn has_other_inventory(step: &Step<'_>, set: &ChangeSet, lists: &[ListToRead]) -> Result<bool> {
+fn has_other_inventory(step: &Step<'_>, set: &TrackedSet, lists: &[ListToRead]) -> Result<bool> {
     let is_deletion_due =
         set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= step.now);
     if is_deletion_due || set.learned != Some(ListKind::ResourceLists) {
@@ -228,7 +228,7 @@ fn has_other_inventory(step: &Step<'_>, set: &ChangeSet, lists: &[ListToRead]) -
 }
 
 /// Returns true if something may be fresh in the lists of a set.
-pub fn has_fresh(step: &Step<'_>, set: &ChangeSet) -> Result<bool> {
+pub fn has_fresh(step: &Step<'_>, set: &TrackedSet) -> Result<bool> {
     match next_list_kind(step, set)? {
         ListKind::ChangeLists => Ok(!change_lists(step, set)?.is_empty()),
         ListKind::ResourceLists => match inventory(step, set)? {
@@ -266,7 +266,7 @@ pub fn learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
 }
 
 /// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_partial`.
-pub fn take(step: &Step<'_>, set: &ChangeSet, taken: &TakenList, is_partial: bool) -> Result<()> {
+pub fn take(step: &Step<'_>, set: &TrackedSet, taken: &TakenList, is_partial: bool) -> Result<()> {
     let list = taken.version.id;
     forget_stale(step, set.id, list)?;
     let (to_learn, closed, is_version, waits) = step.db.value::<(bool, Option<(_, _)>, bool, _)>(
@@ -355,7 +355,7 @@ pub fn note_entry_findings(
         let list = uri.clone();
         findings.push(Finding::ClosedListRewritten { list, untold });
     }
-    findings::replace(step, position, uri, FindingPart::Entries, findings)?;
+    findings::replace(step, position, uri, FindingSubject::Entries, findings)?;
     if taken.skipped > skipped {
         step.facts.push(Fact::SkippedEntries {
             source: step.plan.sources[position].name.clone(),
@@ -550,7 +550,7 @@ fn stat_text(stat: &Stat) -> String {
 /// told of.
 pub fn note_stale(
     step: &Step<'_>,
-    set: &mut ChangeSet,
+    set: &mut TrackedSet,
     lists: BTreeMap<Uri, Stat>,
 ) -> Result<Vec<Uri>> {
     set.must_take_others = true;
@@ -580,7 +580,7 @@ pub fn note_stale(
 /// removed one that has them. Forgets lists that are not to be read.
 fn leave_out_stale(
     step: &Step<'_>,
-    set: &ChangeSet,
+    set: &TrackedSet,
     lists: &mut Vec<ListToRead>,
 ) -> Result<BTreeSet<DocId>> {
     let sql = "SELECT list, stat, times, until FROM stale_list WHERE set_id = ?1";

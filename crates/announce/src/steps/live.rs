@@ -8,17 +8,17 @@ use crate::delivery::hub_queue::HubQueue;
 use crate::difference::Version;
 use crate::finding::Finding;
 use crate::observation::{DocumentPath, MountId};
-use crate::plan::Mode;
+use crate::plan::PublishMode;
 use jiff::Timestamp;
 use resourcesync::document::NotADocument;
 use resourcesync::uri::Hub;
 
 use crate::state::{DocId, HubId};
-use crate::steps::findings::RecentFindings;
+use crate::steps::findings::FindingLogLimit;
 use crate::steps::mounts::LiveMount;
 
 #[derive(Debug, Clone, Default)]
-pub struct Live {
+pub struct LiveState {
     /// The hash of the plan.
     pub plan_hash: Arc<str>,
     /// In the order of the plan.
@@ -36,7 +36,7 @@ pub struct Live {
 #[derive(Debug, Clone)]
 pub struct LiveHub {
     pub hub: Hub,
-    pub mode: Mode,
+    pub mode: PublishMode,
     /// Shared with the state before the step until the step changes it.
     pub queue: Arc<HubQueue>,
     /// True if it was not configured before this start, and replaces no other.
@@ -65,7 +65,7 @@ pub struct LiveSource {
     /// Capability Lists that the configuration names (R7).
     pub configured: Arc<BTreeSet<DocId>>,
     /// The kinds of findings that the operator was told of lately.
-    pub told: BTreeMap<&'static str, RecentFindings>,
+    pub told: BTreeMap<&'static str, FindingLogLimit>,
     /// The wrong `url`s of mounts that it was told of.
     pub wrong_urls: BTreeSet<Finding>,
     /// The first file that was read in this run and is no document, and why.
@@ -84,7 +84,7 @@ impl LiveHub {
     }
 }
 
-impl Live {
+impl LiveState {
     /// Returns the position in the plan of the source with this row.
     pub fn position(&self, source: i64) -> Option<usize> {
         self.sources.iter().position(|live| live.id == source)

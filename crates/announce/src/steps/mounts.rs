@@ -17,7 +17,7 @@ use resourcesync::uri::Uri;
 use crate::state::{Db, DocId, Result};
 use crate::steps::baseline::{Baseline, SweepScope};
 use crate::steps::live::LiveSource;
-use crate::steps::nested::{BelowState, NestedFileSystems, tops_of};
+use crate::steps::nested::{DocumentsBelow, NestedFileSystems, tops_of};
 use crate::steps::{Step, change_sets, deletions, documents};
 
 /// A mount, with what this run knows of it.
@@ -401,14 +401,14 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
 }
 
 /// Returns what is known of the documents below a directory of a mount.
-fn below(db: Db<'_>, id: MountId, top: &[u8]) -> Result<BelowState> {
+fn below(db: Db<'_>, id: MountId, top: &[u8]) -> Result<DocumentsBelow> {
     let [from, to] = [b'/', b'0'].map(|end| [top, &[end]].concat());
     let found = db.all::<Vec<(u8, bool)>>(
         "SELECT d.presence, EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) FROM document d \
          WHERE d.mount = ?1 AND d.path >= ?2 AND d.path < ?3 AND d.presence BETWEEN 1 AND 3",
         (id, from, to),
     )?;
-    Ok(BelowState {
+    Ok(DocumentsBelow {
         is_any_known: !found.is_empty(),
         is_any_seen: found.contains(&(1, false)),
         are_missing: found.iter().any(|(presence, _)| *presence == 2),

@@ -42,7 +42,7 @@ pub struct NestedFileSystems {
 
 /// State of the documents below one directory.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct BelowState {
+pub struct DocumentsBelow {
     pub is_any_known: bool,
     /// True if one of them is there, and can be read.
     pub is_any_seen: bool,
@@ -80,7 +80,10 @@ impl NestedFileSystems {
 
     /// Decides which are away, once everything below the root was looked at: `below` says what lies below a directory.
     /// Before the first time, the rows are not complete: nobody noted where file systems begin.
-    pub fn decide<E>(&mut self, below: impl Fn(&[u8]) -> Result<BelowState, E>) -> Result<(), E> {
+    pub fn decide<E>(
+        &mut self,
+        below: impl Fn(&[u8]) -> Result<DocumentsBelow, E>,
+    ) -> Result<(), E> {
         let is_first = !std::mem::replace(&mut self.are_noted, true);
         let Some(found) = &self.found else {
             return Ok(());
@@ -99,7 +102,7 @@ impl NestedFileSystems {
         for (top, row) in std::mem::take(&mut self.rows) {
             let there = found.get(&top);
             let below = if row.device == there.map(|there| there.device) {
-                BelowState::default()
+                DocumentsBelow::default()
             } else {
                 below(&top)?
             };
@@ -136,7 +139,7 @@ fn differing(rows: &NestedRows, found: &FoundFileSystems) -> impl Iterator<Item 
 fn decided(
     row: NestedRow,
     found: Option<&NestedFileSystem>,
-    below: BelowState,
+    below: DocumentsBelow,
 ) -> Option<NestedRow> {
     let away = NestedRow {
         is_away: true,

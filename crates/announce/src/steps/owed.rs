@@ -11,7 +11,7 @@ use resourcesync::payload::ChangeKind;
 
 use crate::state::{AccountId, Db, DocId, Result};
 use crate::steps::Step;
-use crate::steps::documents::{Hold, SeenDocument, forget_if_done};
+use crate::steps::documents::{HoldState, SeenDocument, forget_if_done};
 
 /// Accounts that are told of what changes from now on in a document of a set: those of its live channels.
 const OF_MEMBER: &str = "FROM member m CROSS JOIN channel c ON c.set_id = m.set_id AND c.kind = 0 AND c.retired IS NULL \
@@ -74,7 +74,7 @@ pub fn rest_flown(step: &Step<'_>, account: AccountId) -> Result<()> {
 
 /// A document's change that is due on an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DueChange {
+pub enum DueDecision {
     /// Nothing, and nothing is noted any more.
     Nothing,
     /// Nothing now, and what was told stays noted.
@@ -90,13 +90,13 @@ pub fn due(
     (set, is_member): (DocId, bool),
     document: &SeenDocument,
     told: Option<Version>,
-) -> Result<DueChange> {
+) -> Result<DueDecision> {
     let version = &document.version;
     let is_index_of_descriptions =
         version.capability == Capability::SourceDescription && version.form == Form::Index;
     let is_told_description = told.as_ref().is_some_and(Version::is_description);
     if !document.is_gone() && is_index_of_descriptions && is_told_description {
-        return Ok(DueChange::Later { is_held: false });
+        return Ok(DueDecision::Later { is_held: false });
     }
     let is_concerned = document.version.is_description() || is_member;
     let is_same = told.is_none_or(|told| told.is_same_document(version));
@@ -106,17 +106,17 @@ pub fn due(
         (is_same || is_concerned).then_some(version)
     } else if is_same {
         // R14: leaving a set announces nothing.
-        return Ok(DueChange::Nothing);
+        return Ok(DueDecision::Nothing);
     } else {
         None
     };
     let conditions = step.conditions(document.source, document.archived);
     let changes = difference(told.as_ref(), seen, conditions);
     if changes.is_empty() {
-        return Ok(DueChange::Nothing);
+        return Ok(DueDecision::Nothing);
     }
     let is_above = document.version.is_set() || document.version.is_description();
-    if is_concerned && seen.is_some() && !is_above && document.hold != Hold::Expired {
+    if is_concerned && seen.is_some() && !is_above && document.hold != HoldState::Expired {
         // R17: a created document waits for its Capability List, an index or an archive to list it, an updated one only if the
         // index that it names is new to it.
         let mut must_be_listed = false;
@@ -130,13 +130,13 @@ pub fn due(
         let is_listed = "SELECT 1 FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 \
                          AND l.source = ?2 AND l.capability <> 0 AND l.presence BETWEEN 1 AND 3";
         if must_be_listed && !step.db.exists(is_listed, (document.id, document.source))? {
-            return Ok(DueChange::Later { is_held: true });
+            return Ok(DueDecision::Later { is_held: true });
         }
     }
     if seen.is_some() && document.is_missing() {
-        return Ok(DueChange::Later { is_held: false });
+        return Ok(DueDecision::Later { is_held: false });
     }
-    Ok(DueChange::Announce(changes, seen.copied()))
+    Ok(DueDecision::Announce(changes, seen.copied()))
 }
 
 /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names it.
@@ -167,18 +167,18 @@ pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> R
     let mut is_held = false;
     for (account, of, is_over, told, was_due) in rows {
         let change = match due(step, of, &document, told)? {
-            DueChange::Nothing => {
+            DueDecision::Nothing => {
                 step.relieved.insert(account.0);
                 // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
                 let is_kept = is_over && !document.is_gone();
                 let kept = "UPDATE owed SET dormant = 1, due = NULL";
                 Some(if is_kept { kept } else { "DELETE FROM owed" })
             }
-            DueChange::Later { is_held: held } => {
+            DueDecision::Later { is_held: held } => {
                 is_held |= held;
                 was_due.then_some("UPDATE owed SET due = NULL")
             }
-            DueChange::Announce(..) => {
+            DueDecision::Announce(..) => {
                 if !was_due || is_changed {
                     step.touched_channels.insert(account.0);
                 }
@@ -192,12 +192,12 @@ pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> R
         }
     }
     match (is_held, document.hold) {
-        (true, Hold::Free) => {
+        (true, HoldState::Free) => {
             let until = later(step.now, step.plan.window.hold);
             step.db
                 .set_document(id, "hold = 1, held_until = ?2", until)?;
         }
-        (false, Hold::Waiting) => {
+        (false, HoldState::Waiting) => {
             step.db
                 .set_document(id, "hold = 0, held_until = NULL", ())?;
         }

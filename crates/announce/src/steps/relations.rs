@@ -7,8 +7,8 @@ use resourcesync::document::Form;
 use resourcesync::uri::Uri;
 
 use crate::state::{DocId, Result, from_row};
-use crate::steps::documents::{self, COLUMNS, SeenDocument, TouchedPart};
-use crate::steps::findings::{self, FindingPart};
+use crate::steps::documents::{self, COLUMNS, ChangedPart, SeenDocument};
+use crate::steps::findings::{self, FindingSubject};
 use crate::steps::{Step, lists, owed};
 
 /// A document that lists another, and is not gone.
@@ -36,7 +36,13 @@ pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
             let is_in_set = !document.is_gone() && resolve_one(step, document, touched.was_member)?;
             let found = findings::of_document(step, position, document, is_in_set)?;
             if touched.has_findings || !found.is_empty() {
-                findings::replace(step, position, &document.uri, FindingPart::Document, found)?;
+                findings::replace(
+                    step,
+                    position,
+                    &document.uri,
+                    FindingSubject::Document,
+                    found,
+                )?;
             }
             Ok(())
         })?;
@@ -152,7 +158,7 @@ fn rejoin(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
     for id in all {
         let document = step.db.document(id)?;
         // What has not settled is decided with the rest of its step.
-        documents.extend(document.filter(|it| !it.is_gone() && it.touched == TouchedPart::Nothing));
+        documents.extend(document.filter(|it| !it.is_gone() && it.touched == ChangedPart::Nothing));
         documents::touch(step, id)?;
     }
     documents.sort_by_key(|document| document.version.form != Form::Index);

@@ -8,9 +8,9 @@ use crate::finding::Finding;
 use jiff::Timestamp;
 
 use crate::state::{DocId, Result};
-use crate::steps::change_sets::{self, ChangeSet, ListKind};
+use crate::steps::change_sets::{self, ListKind, TrackedSet};
 use crate::steps::channels::Channel;
-use crate::steps::findings::{self, FindingPart};
+use crate::steps::findings::{self, FindingSubject};
 use crate::steps::lists::{self, NextLists};
 use crate::steps::{Step, change_log, ended_lists};
 
@@ -47,7 +47,7 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
 }
 
 /// Begins the next round of a set if it is due. Returns when to look again (C20).
-fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Option<Timestamp>> {
+fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<Option<Timestamp>> {
     let now = step.now;
     if set.round.is_some() {
         return Ok(None);
@@ -75,7 +75,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut ChangeSet) -> Result<Op
     }
     if kind == ListKind::ChangeLists && set.forget_inventory(step)? {
         let uri = step.db.uri_of(set.id)?;
-        findings::replace(step, position, &uri, FindingPart::Entries, Vec::new())?;
+        findings::replace(step, position, &uri, FindingSubject::Entries, Vec::new())?;
     }
     set.is_partial = false;
     let next = match kind {
@@ -178,7 +178,7 @@ pub fn end(step: &mut Step<'_>, answer: RoundAnswer) -> Result<()> {
 fn save_round(
     step: &mut Step<'_>,
     position: usize,
-    set: &mut ChangeSet,
+    set: &mut TrackedSet,
     channel: &Channel,
     mut taken: Taken,
 ) -> Result<()> {
@@ -237,7 +237,7 @@ fn save_round(
             of: missing.of,
         });
         let findings = finding.into_iter().collect();
-        findings::replace(step, position, &uri, FindingPart::Entries, findings)?;
+        findings::replace(step, position, &uri, FindingSubject::Entries, findings)?;
     }
     if is_learned {
         change_log::begin_interval(step, channel, set)?;

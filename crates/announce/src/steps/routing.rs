@@ -9,7 +9,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::state::{DocId, Result};
-use crate::steps::findings::{self, FindingPart};
+use crate::steps::findings::{self, FindingSubject};
 use crate::steps::{Step, channels, owed};
 
 /// Brings the channels of sets in line with what is advertised.
@@ -25,7 +25,7 @@ pub fn route(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Re
             taken.extend(desired.as_ref().map(|(topic, _)| topic.clone()));
             all_desired.push((*set, uri.clone(), kind, desired));
         }
-        findings::replace(step, position, &uri, FindingPart::Channel, findings)?;
+        findings::replace(step, position, &uri, FindingSubject::Channel, findings)?;
     }
     for kind in ChannelKind::ALL {
         let of_kind = || all_desired.iter().filter(|(.., of, _)| *of == kind);

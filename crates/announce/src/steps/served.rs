@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::plan::Mode;
+use crate::plan::PublishMode;
 use crate::time::earlier;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -21,7 +21,7 @@ use crate::steps::{Step, change_log};
 pub fn fetching_hubs(step: &Step<'_>, id: ChannelId) -> Result<Vec<HubId>> {
     let sql = "SELECT hub FROM account WHERE channel = ?1";
     let mut hubs: Vec<HubId> = step.db.all(sql, id)?;
-    hubs.retain(|hub| step.mode(*hub) == Some(Mode::Ping));
+    hubs.retain(|hub| step.mode(*hub) == Some(PublishMode::Ping));
     Ok(hubs)
 }
 
@@ -226,7 +226,7 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
     };
     let mut hubs = Vec::new();
     for hub in active_hubs(step.db, id)? {
-        if step.mode(hub) != Some(Mode::Broker) {
+        if step.mode(hub) != Some(PublishMode::Broker) {
             hubs.push(step.hub_uri(hub)?);
         }
     }

@@ -8,19 +8,19 @@ use std::time::Duration;
 use crate::changes::round::RoundRequest;
 use crate::delivery::Submission;
 use crate::difference::AnnounceConditions;
-use crate::event::{DropCause, Effect, Event, Fact, StepTime};
-use crate::history::{NotificationView, Outcome, OutcomeView, PayloadText};
+use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
+use crate::history::{NotificationState, NotificationView, OutcomeView, SharedPayload};
 use crate::observation::DocumentPath;
-use crate::plan::{Mode, Plan, SourcePlan};
+use crate::plan::{Plan, PublishMode, SourcePlan};
 use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, save_time};
 use crate::steps::channels::Channel;
-use crate::steps::documents::{COLUMNS, ReadDocument, SeenDocument, TouchedPart};
-use crate::steps::findings::RecentFindings;
-use crate::steps::live::{Live, LiveSource};
+use crate::steps::documents::{COLUMNS, ChangedPart, ReadDocument, SeenDocument};
+use crate::steps::findings::FindingLogLimit;
+use crate::steps::live::{LiveSource, LiveState};
 use crate::steps::{
     change_sets, channels, cut, deletions, delivery, documents, fetches, findings, lists, mounts,
     owed, relations, rounds, routing, served, troubles,
@@ -34,7 +34,7 @@ const SETTLED_AT_ONCE: usize = 1_024;
 pub struct Step<'a> {
     pub db: Db<'a>,
     pub plan: &'a Plan,
-    pub live: &'a mut Live,
+    pub live: &'a mut LiveState,
     pub now: Timestamp,
     pub wall: Timestamp,
     /// Documents that looks did not find, with those that were found at their paths (R14).
@@ -67,7 +67,12 @@ pub struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    pub fn new(db: Db<'a>, plan: &'a Plan, live: &'a mut Live, now: StepTime) -> Step<'a> {
+    pub fn new(
+        db: Db<'a>,
+        plan: &'a Plan,
+        live: &'a mut LiveState,
+        now: ClockReadings,
+    ) -> Step<'a> {
         Step {
             db,
             plan,
@@ -114,7 +119,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    pub fn mode(&self, hub: HubId) -> Option<Mode> {
+    pub fn mode(&self, hub: HubId) -> Option<PublishMode> {
         self.live.hubs.get(&hub).map(|live| live.mode)
     }
 
@@ -156,7 +161,10 @@ impl<'a> Step<'a> {
     ) -> Result<()> {
         let mut outcomes = Vec::new();
         for hub in hubs {
-            outcomes.push(OutcomeView::new(self.hub_uri(hub)?, Outcome::InFlight));
+            outcomes.push(OutcomeView::new(
+                self.hub_uri(hub)?,
+                NotificationState::InFlight,
+            ));
         }
         let made = NotificationView {
             kind: channel.kind,
@@ -166,14 +174,19 @@ impl<'a> Step<'a> {
             changes: Some(changes),
             hubs: outcomes,
             bytes: Some(body.len()),
-            payload: Some(PayloadText(Arc::clone(body))),
+            payload: Some(SharedPayload(Arc::clone(body))),
         };
         self.made.push((channel.id, made));
         Ok(())
     }
 
     /// Notes the outcome of a notification at a hub.
-    pub fn note_outcome(&mut self, account: AccountId, seq: u64, outcome: Outcome) -> Result<()> {
+    pub fn note_outcome(
+        &mut self,
+        account: AccountId,
+        seq: u64,
+        outcome: NotificationState,
+    ) -> Result<()> {
         let outcome = OutcomeView::new(self.hub_uri(account.1)?, outcome);
         self.outcomes.push((account.0, seq, outcome));
         Ok(())
@@ -366,7 +379,7 @@ impl<'a> Step<'a> {
         relations::each_touched(self, position, may_be_due, |step, touched| {
             let document = touched.document;
             step.weigh.remove(&document.id);
-            let is_changed = document.touched >= TouchedPart::Presence;
+            let is_changed = document.touched >= ChangedPart::Presence;
             owed::weigh(step, document, is_changed)
         })?;
         for document in take(&mut self.weigh) {
@@ -494,7 +507,7 @@ impl<'a> Step<'a> {
         let told = self.live.sources.iter().flat_map(|it| it.told.values());
         let hubs = self.live.hubs.values();
         let wakes = hubs.filter_map(|live| live.queue.wake(self.now));
-        let wakes = wakes.chain(told.filter_map(RecentFindings::wake));
+        let wakes = wakes.chain(told.filter_map(FindingLogLimit::wake));
         Ok(next.into_iter().chain(wakes).min())
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::namespaces::Namespace;
-use crate::reader::{Element, Handler, StartTag, Stop, XmlReader};
+use crate::reader::{Element, Handler, StartTag, StopReason, XmlReader};
 
 /// The depth of an entry's children.
 const DEEPEST: usize = 2;
@@ -36,14 +36,14 @@ impl Node {
 pub(super) fn layout(text: &str) -> Option<Node> {
     // The reader takes LF for the only line end. Every place stays where it is.
     let text = text.replace("\r\n", " \n").replace('\r', "\n");
-    let mut reader = XmlReader::new(Layout::default());
+    let mut reader = XmlReader::new(LayoutBuilder::default());
     let mut rest = &text[..];
     loop {
         let (taken, stop) = reader.take(rest, (text.len() - rest.len()) as u64);
         rest = &rest[taken..];
         match stop {
-            Stop::Root => {}
-            Stop::End => return reader.handler.root,
+            StopReason::Root => {}
+            StopReason::End => return reader.handler.root,
             _ => return None,
         }
     }
@@ -51,12 +51,12 @@ pub(super) fn layout(text: &str) -> Option<Node> {
 
 /// A document that is being read.
 #[derive(Default)]
-struct Layout {
+struct LayoutBuilder {
     open: Vec<Node>,
     root: Option<Node>,
 }
 
-impl Handler for Layout {
+impl Handler for LayoutBuilder {
     fn start(&mut self, start: &StartTag<'_>) {
         if start.depth > DEEPEST {
             return;

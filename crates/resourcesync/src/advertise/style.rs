@@ -7,17 +7,17 @@ use crate::uri::Hub;
 use crate::writer::{write_attribute, write_escaped};
 
 /// Prefixes at a position, with the colon.
-pub(super) struct Style<'a> {
+pub(super) struct NamespacePrefixes<'a> {
     sitemap: &'a str,
     terms: &'a str,
     /// False if an element that uses the terms has to declare them.
     are_declared: bool,
 }
 
-impl<'a> Style<'a> {
+impl<'a> NamespacePrefixes<'a> {
     /// Returns the prefixes that are declared within an element of the sitemap namespace.
-    pub(super) fn within(node: &'a Node) -> Style<'a> {
-        Style {
+    pub(super) fn within(node: &'a Node) -> NamespacePrefixes<'a> {
+        NamespacePrefixes {
             sitemap: &node.prefix,
             terms: node.terms.as_deref().unwrap_or("rs:"),
             are_declared: node.terms.is_some(),
@@ -25,8 +25,8 @@ impl<'a> Style<'a> {
     }
 
     /// Returns the prefixes that the specification uses.
-    pub(super) fn usual() -> Style<'a> {
-        Style {
+    pub(super) fn usual() -> NamespacePrefixes<'a> {
+        NamespacePrefixes {
             sitemap: "",
             terms: "rs:",
             are_declared: true,
@@ -35,7 +35,7 @@ impl<'a> Style<'a> {
 
     /// Returns an entry with `line` before its end tag and `child` before each of its children.
     pub(super) fn entry(&self, wanted: &Advertisement, line: &str, child: &str) -> String {
-        let within = Style {
+        let within = NamespacePrefixes {
             are_declared: true,
             ..*self
         };

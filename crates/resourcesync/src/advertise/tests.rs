@@ -11,7 +11,7 @@ use rstest::rstest;
 use crate::advertise::tests::generator::any_list;
 use crate::advertise::{self, Unpatchable, entry};
 use crate::channel_kind::ChannelKind;
-use crate::document::{Advertisement, Content, Document};
+use crate::document::{Advertisement, CandidateContent, Document};
 use crate::namespaces::{RS, SITEMAP};
 use crate::parse::parse;
 use crate::uri::{Hub, Topic};
@@ -35,7 +35,7 @@ fn advertise(list: &[u8], wanted: &Advertisement) -> Result<Option<Vec<u8>>, Unp
 
 fn document(list: &[u8]) -> Document {
     match parse(list).unwrap() {
-        Content::Document(parsed) => parsed.document,
+        CandidateContent::Document(parsed) => parsed.document,
         other => panic!("{other:?}"),
     }
 }

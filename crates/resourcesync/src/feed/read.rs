@@ -7,8 +7,8 @@ use crate::reader::{Element, Handler, StartTag};
 use crate::tag::TagAttributes;
 
 use crate::feed::{
-    AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, ContentLocation, FORMAT_SCHEME, Feed,
-    ItemChange, SERVER_SCHEME, change_term,
+    AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, ContentChangeMessage, ContentLocation,
+    FORMAT_SCHEME, ItemChange, SERVER_SCHEME, change_term,
 };
 
 /// Start of a relation that is written as the URI of its registration.
@@ -28,7 +28,7 @@ pub enum FeedError {
     Incomplete(&'static str),
 }
 
-impl Feed {
+impl ContentChangeMessage {
     /// Reads a content change message. The caller limits the length.
     ///
     /// A feed needs `id`, `updated` and a link with relation `via`. Entries inherit author, title and time of the feed;
@@ -39,7 +39,7 @@ impl Feed {
     /// # Errors
     ///
     /// If it is no complete, well-formed XML, no Atom feed, or lacks what a feed needs.
-    pub fn parse(bytes: &[u8]) -> Result<Feed, FeedError> {
+    pub fn parse(bytes: &[u8]) -> Result<ContentChangeMessage, FeedError> {
         match read(bytes, FeedHandler::default())? {
             Ok((handler, _)) => handler.feed(),
             Err(_) => Err(FeedError::ForeignRoot),
@@ -106,7 +106,7 @@ impl AtomParts {
     }
 
     /// Returns the change of an entry; `None` if it names no item, or an unknown change.
-    fn item(self, feed: &Feed) -> Option<ItemChange> {
+    fn item(self, feed: &ContentChangeMessage) -> Option<ItemChange> {
         let change = match self.term(CHANGE_SCHEME) {
             Some(term) => Some(change_of(&term)?),
             None => None,
@@ -213,7 +213,7 @@ impl Handler for FeedHandler {
 }
 
 impl FeedHandler {
-    fn feed(self) -> Result<Feed, FeedError> {
+    fn feed(self) -> Result<ContentChangeMessage, FeedError> {
         let draft = self.feed;
         let (server, format) = (draft.term(SERVER_SCHEME), draft.term(FORMAT_SCHEME));
         let is_type = |scheme: &str| scheme != SERVER_SCHEME && scheme != FORMAT_SCHEME;
@@ -221,7 +221,7 @@ impl FeedHandler {
         let types = types.filter(|(scheme, _)| is_type(scheme));
         let updated = draft.updated.and_then(|text| Datetime::parse(&text));
         let id = draft.id.filter(|id| !id.is_empty());
-        let mut feed = Feed {
+        let mut feed = ContentChangeMessage {
             id: id.ok_or(FeedError::Incomplete("id"))?,
             server,
             format,
@@ -253,7 +253,7 @@ mod tests {
     use rstest::rstest;
 
     use super::FeedError;
-    use crate::feed::{ContentLocation, Feed, ItemChange};
+    use crate::feed::{ContentChangeMessage, ContentLocation, ItemChange};
     use crate::payload::ChangeKind;
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
             <a:entry><a:link rel='via' href='http://e.org/3'/>\
             <a:category scheme='changes:ITEM:CHANGE:TYPE' term='MOVE'/></a:entry>\
             <a:entry><a:content type='text'>inline</a:content></a:entry></a:feed>";
-        let feed = Feed::parse(text.as_bytes()).unwrap();
+        let feed = ContentChangeMessage::parse(text.as_bytes()).unwrap();
         assert_eq!(feed.id, "urn:uuid:1");
         assert_eq!(feed.server.as_deref(), Some("3.8"));
         assert_eq!(feed.format, None);
@@ -320,7 +320,7 @@ mod tests {
     )]
     fn what_is_no_message_says_why(#[case] text: &str, #[case] want: &str) {
         let text = text.replace("<atom>", "<feed xmlns='http://www.w3.org/2005/Atom'>");
-        let error: FeedError = Feed::parse(text.as_bytes()).unwrap_err();
+        let error: FeedError = ContentChangeMessage::parse(text.as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), want, "{text}");
     }
 
@@ -380,10 +380,10 @@ mod tests {
             types in prop::collection::vec(any_attribute(), 0..3),
             items in prop::collection::vec(any_item(), 0..6),
         ) {
-            let feed = Feed {
+            let feed = ContentChangeMessage {
                 id, server, format, author, title, updated, object, parent, types, items, skipped: 0,
             };
-            prop_assert_eq!(Feed::parse(&feed.render()).unwrap(), feed);
+            prop_assert_eq!(ContentChangeMessage::parse(&feed.render()).unwrap(), feed);
         }
     }
 }

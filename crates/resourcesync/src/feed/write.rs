@@ -3,14 +3,14 @@
 use crate::writer::{write_attribute, write_escaped};
 
 use crate::feed::{
-    AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, CHANGES, ContentLocation, FORMAT_SCHEME,
-    Feed, ItemChange, SERVER_SCHEME, TYPE_SCHEME, change_term,
+    AFTER_SCHEME, ATOM, BEFORE_SCHEME, CHANGE_SCHEME, CHANGES, ContentChangeMessage,
+    ContentLocation, FORMAT_SCHEME, ItemChange, SERVER_SCHEME, TYPE_SCHEME, change_term,
 };
 
 /// The type of a text construct (RFC 4287 section 3.1).
 const TEXT: (&str, &str) = ("type", "text");
 
-impl Feed {
+impl ContentChangeMessage {
     /// Returns the message as it is sent. Characters that XML cannot hold are percent-encoded.
     pub fn render(&self) -> Vec<u8> {
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<feed");

@@ -8,7 +8,8 @@ use rstest::rstest;
 use super::{ReadError, parse};
 use crate::capability::Capability;
 use crate::document::{
-    Content, Document, Form, Malformed, NotADocument, Oversize, Parsed, is_structural,
+    CandidateContent, Document, Form, Malformed, NotADocument, Oversize, ParsedDocument,
+    is_structural,
 };
 use crate::fingerprint::Fingerprint;
 
@@ -55,14 +56,14 @@ fn index(children: &str) -> String {
     list(children).replace("urlset", "sitemapindex")
 }
 
-fn content(bytes: impl AsRef<[u8]>) -> Content {
+fn content(bytes: impl AsRef<[u8]>) -> CandidateContent {
     parse(bytes.as_ref()).unwrap()
 }
 
-fn parsed(bytes: impl AsRef<[u8]>) -> Parsed {
+fn parsed(bytes: impl AsRef<[u8]>) -> ParsedDocument {
     match content(bytes) {
-        Content::Document(parsed) => *parsed,
-        Content::Other(other) => panic!("{other}"),
+        CandidateContent::Document(parsed) => *parsed,
+        CandidateContent::Other(other) => panic!("{other}"),
     }
 }
 
@@ -193,7 +194,7 @@ mod documents {
         assert_eq!(last, "https://e.org/%C3%A9/19999");
         // However the bytes arrive.
         let trickle = parse(Trickle(text.as_bytes())).unwrap();
-        assert_eq!(trickle, Content::Document(Box::new(whole)));
+        assert_eq!(trickle, CandidateContent::Document(Box::new(whole)));
     }
 }
 
@@ -214,7 +215,10 @@ mod others {
     #[case::not_even_utf8("\n\u{feff}x")]
     #[case::broken_prolog("<?xml version=1.0?><? ?><!-- -- --><feed/>")]
     fn another_root_is_not_ours(#[case] text: &str) {
-        assert_eq!(content(text), Content::Other(NotADocument::ForeignRoot));
+        assert_eq!(
+            content(text),
+            CandidateContent::Other(NotADocument::ForeignRoot)
+        );
     }
 
     #[test]
@@ -224,7 +228,7 @@ mod others {
             (b" \xff\xd8\xff", NotADocument::ForeignRoot),
             (b"\x1f\x8b\x08\0\0\0\0\0", NotADocument::Gzip),
         ] {
-            assert_eq!(content(bytes), Content::Other(other));
+            assert_eq!(content(bytes), CandidateContent::Other(other));
         }
     }
 
@@ -256,7 +260,7 @@ mod others {
                 terms,
             ),
         ] {
-            let Content::Other(other) = content(text) else {
+            let CandidateContent::Other(other) = content(text) else {
                 panic!("{text}");
             };
             assert_eq!(other.to_string(), format!("its {which}: {remedy}"));
@@ -278,7 +282,7 @@ mod others {
             let mut rest = text.as_bytes();
             let other = parse(&mut rest).unwrap();
             let read = text.len() - rest.len();
-            assert_eq!(other, Content::Other(NotADocument::ForeignRoot));
+            assert_eq!(other, CandidateContent::Other(NotADocument::ForeignRoot));
             assert!(read <= limit, "{read}");
         }
     }
@@ -286,7 +290,7 @@ mod others {
     #[test]
     fn a_plain_sitemap_is_read_to_its_end_and_is_no_document() {
         let sitemap = list("<url><loc>https://e.org/</loc></url>");
-        let other = Content::Other(NotADocument::NoCapability);
+        let other = CandidateContent::Other(NotADocument::NoCapability);
         assert_eq!(content(&sitemap), other);
         let cut = sitemap.replace("</urlset>", "");
         assert_eq!(malformed(cut), Malformed::Truncated { line: 1 });
@@ -298,7 +302,7 @@ mod others {
         for value in others.split(' ') {
             let text = list(&format!("<url/><rs:md capability='{value}'/><url/>"));
             let other = NotADocument::Capability(value.into());
-            assert_eq!(content(text), Content::Other(other));
+            assert_eq!(content(text), CandidateContent::Other(other));
         }
     }
 }
@@ -492,7 +496,7 @@ mod broken {
         let text = format!("{doctype}{}", list("<rs:md capability='changelist'/>&a;"));
         assert_eq!(malformed(text), Malformed::Doctype { line: 2 });
         let foreign = content(format!("{doctype}<feed/>"));
-        assert_eq!(foreign, Content::Other(NotADocument::ForeignRoot));
+        assert_eq!(foreign, CandidateContent::Other(NotADocument::ForeignRoot));
     }
 
     #[test]
@@ -514,7 +518,10 @@ mod broken {
         let expected = syntax(1, "the encoding x-klingon is unknown");
         assert_eq!(malformed(&unknown), expected);
         let foreign = unknown.replace("urlset", "feed");
-        assert_eq!(content(foreign), Content::Other(NotADocument::ForeignRoot));
+        assert_eq!(
+            content(foreign),
+            CandidateContent::Other(NotADocument::ForeignRoot)
+        );
     }
 
     #[test]
@@ -601,7 +608,7 @@ mod broken {
             CAPABILITY_LIST.trim_end().as_bytes(),
             &utf16(CAPABILITY_LIST.trim_end(), u16::to_be_bytes, [0xfe, 0xff]),
         ] {
-            assert!(matches!(content(text), Content::Document(_)));
+            assert!(matches!(content(text), CandidateContent::Document(_)));
             for length in 0..text.len() {
                 let reason = malformed(&text[..length]);
                 let is_incomplete =

@@ -6,15 +6,15 @@ use std::fs;
 use std::path::Path;
 
 use resourcesync::capability::Capability;
-use resourcesync::document::{Content, Document, Form};
+use resourcesync::document::{CandidateContent, Document, Form};
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::listing::Listing;
 use resourcesync::parse::parse;
 
 fn parsed(bytes: &[u8]) -> (Document, Fingerprint) {
     match parse(bytes).unwrap() {
-        Content::Document(parsed) => (parsed.document, parsed.fingerprint),
-        Content::Other(other) => panic!("{other}"),
+        CandidateContent::Document(parsed) => (parsed.document, parsed.fingerprint),
+        CandidateContent::Other(other) => panic!("{other}"),
     }
 }
 

@@ -20,13 +20,13 @@ const MAX_CLOSING: usize = 64;
 #[derive(Debug)]
 pub struct ConnectionSlots {
     capacity: usize,
-    taken: Mutex<Occupancy>,
+    taken: Mutex<OpenConnections>,
     /// Notified whenever a slot is released.
     freed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Occupancy {
+struct OpenConnections {
     /// Connections by a number that is renewed with each use, so the first has been idle longest.
     by_number: BTreeMap<u64, Connected>,
     /// Connections that must close and still have a slot.
@@ -110,7 +110,7 @@ impl ConnectionSlots {
     }
 }
 
-impl Occupancy {
+impl OpenConnections {
     fn add(&mut self, connected: Connected) -> u64 {
         self.last += 1;
         self.by_number.insert(self.last, connected);

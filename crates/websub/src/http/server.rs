@@ -256,11 +256,11 @@ struct TimedStream {
     write_timeout: Option<Pin<Box<Sleep>>>,
     /// Set after the last answer while the client's remaining input is read: closing with unread input would reset the
     /// connection and could discard the answer.
-    drain: Option<Drain>,
+    drain: Option<DrainLimits>,
 }
 
 /// The limits of draining a connection.
-struct Drain {
+struct DrainLimits {
     bytes: usize,
     until: Pin<Box<Sleep>>,
 }
@@ -335,7 +335,7 @@ impl AsyncWrite for TimedStream {
             Some(drain) => drain,
             drain @ None => {
                 ready!(Pin::new(&mut stream.stream).poll_shutdown(context))?;
-                drain.insert(Drain {
+                drain.insert(DrainLimits {
                     bytes: DRAIN_BYTES,
                     until: Box::pin(tokio::time::sleep(DRAIN_TIMEOUT)),
                 })

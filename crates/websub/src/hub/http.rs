@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::http::{Clock, lock};
 use crate::hub::delivery::bodies::RelayStore;
-use crate::hub::delivery::http::Deliveries;
+use crate::hub::delivery::http::Deliverer;
 use crate::hub::http::settings::PreparedHub;
 use crate::hub::http::state::{HubState, expire};
 use crate::hub::published_topics::directory::HubTopics;
@@ -36,7 +36,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct EmbeddedHub {
     pub(crate) state: Arc<HubState>,
-    deliveries: Arc<Deliveries>,
+    deliveries: Arc<Deliverer>,
     pub(crate) verifications: Arc<Verifications>,
 }
 
@@ -56,7 +56,7 @@ impl EmbeddedHub {
             subscription.expires = end_of(subscription.expires, Duration::MAX, clock.began);
         }
         let state = Arc::new(HubState::restore(prepared, saved, clock, records));
-        let deliveries = Arc::new(Deliveries::new(Arc::clone(&state), relays));
+        let deliveries = Arc::new(Deliverer::new(Arc::clone(&state), relays));
         let verifications = Arc::new(Verifications::new(topics, Arc::clone(&deliveries)));
         tokio::spawn(expire(Arc::downgrade(&state)));
         tokio::spawn(log_suppressed(Arc::downgrade(&deliveries)));
@@ -186,7 +186,7 @@ impl EmbeddedHub {
 }
 
 /// Summarizes suppressed log lines at the end of each interval.
-async fn log_suppressed(deliveries: Weak<Deliveries>) {
+async fn log_suppressed(deliveries: Weak<Deliverer>) {
     loop {
         tokio::time::sleep(LOG_INTERVAL).await;
         let Some(deliveries) = deliveries.upgrade() else {

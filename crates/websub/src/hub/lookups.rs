@@ -7,7 +7,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::http::{Hook, lock};
+use crate::http::{BoxedFn, lock};
 use crate::hub::callback::http::CallbackError;
 use crate::hub::fair_queue::Priority;
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
@@ -16,7 +16,7 @@ use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A replacement of the system's resolver, for tests.
-pub type Resolver = Hook<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
+pub type Resolver = BoxedFn<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
 /// Lookups, and the addresses they found for requests under way.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Lookups {
 
 /// The addresses of a name, to which requests may connect until this is dropped.
 #[derive(Debug)]
-pub struct ResolvedName {
+pub struct PinnedAddresses {
     lookups: Arc<Lookups>,
     name: String,
     /// The addresses.
@@ -58,7 +58,7 @@ impl Lookups {
         self: &Arc<Self>,
         name: &str,
         priority: Priority,
-    ) -> Result<ResolvedName, CallbackError> {
+    ) -> Result<PinnedAddresses, CallbackError> {
         let has_failed = || lock(&self.failed).contains(name, self.started.elapsed());
         if has_failed() {
             return Err(CallbackError::FailedBefore(name.to_owned()));
@@ -77,7 +77,7 @@ impl Lookups {
             let mut found = lock(&self.found);
             let of_name = found.entry(name.clone()).or_default();
             of_name.push(Arc::clone(&addresses));
-            return Ok(ResolvedName {
+            return Ok(PinnedAddresses {
                 lookups: Arc::clone(self),
                 name,
                 addresses,
@@ -116,7 +116,7 @@ impl Lookups {
     }
 }
 
-impl Drop for ResolvedName {
+impl Drop for PinnedAddresses {
     fn drop(&mut self) {
         let mut found = lock(&self.lookups.found);
         if let Some(entries) = found.get_mut(&self.name) {
@@ -195,7 +195,7 @@ mod tests {
             std::thread::sleep(SLOW);
             vec![IpAddr::from([127, 0, 0, 1])]
         };
-        let lookups = Lookups::new(Some(Arc::new(Hook(Box::new(slow)))), 2);
+        let lookups = Lookups::new(Some(Arc::new(BoxedFn(Box::new(slow)))), 2);
         let begun = Instant::now();
         let first = lookups.resolve("slow.example", Priority::First).await;
         let is_timeout = matches!(first, Err(CallbackError::LookupTimeout(_)));

@@ -26,7 +26,7 @@ pub const CHECK_MODE: &str = "check";
 
 /// The kind of a request to the hub, by its `Content-Type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestKind {
+pub enum BodyKind {
     /// A subscription, a ping or a check.
     Form,
     /// A notification.
@@ -131,10 +131,10 @@ impl PublicationRefusal {
 ///
 /// # Errors
 /// 415 for any other content type.
-pub fn kind(content_type: Option<&str>) -> Result<RequestKind, PublicationRefusal> {
+pub fn kind(content_type: Option<&str>) -> Result<BodyKind, PublicationRefusal> {
     match content_type.unwrap_or_default() {
-        form if is_form(form) => Ok(RequestKind::Form),
-        xml if media_type(xml).eq_ignore_ascii_case(PAYLOAD_TYPE) => Ok(RequestKind::Content),
+        form if is_form(form) => Ok(BodyKind::Form),
+        xml if media_type(xml).eq_ignore_ascii_case(PAYLOAD_TYPE) => Ok(BodyKind::Content),
         _ => Err(PublicationRefusal::MediaType),
     }
 }
@@ -301,12 +301,12 @@ mod tests {
     fn a_request_is_a_form_or_a_notification() {
         let other = || Err(PublicationRefusal::MediaType);
         for (content_type, want) in [
-            ("application/xml", Ok(RequestKind::Content)),
-            ("Application/XML ; charset=utf-8", Ok(RequestKind::Content)),
-            ("application/x-www-form-urlencoded", Ok(RequestKind::Form)),
+            ("application/xml", Ok(BodyKind::Content)),
+            ("Application/XML ; charset=utf-8", Ok(BodyKind::Content)),
+            ("application/x-www-form-urlencoded", Ok(BodyKind::Form)),
             (
                 "application/x-www-form-urlencoded;charset=utf-8",
-                Ok(RequestKind::Form),
+                Ok(BodyKind::Form),
             ),
             ("text/xml", other()),
             ("application/json", other()),

@@ -30,12 +30,12 @@ pub struct PublisherCounts {
     /// Attempts to fetch a topic that failed.
     pub failed_fetches: u64,
     /// The last publication that was refused, or could not be fetched.
-    pub last_refusal: Option<PublisherTrouble>,
+    pub last_refusal: Option<FailedPublication>,
 }
 
 /// The last publication that was refused, or could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PublisherTrouble {
+pub struct FailedPublication {
     /// The time.
     pub at: Timestamp,
     /// The reason in words.
@@ -65,13 +65,13 @@ impl PublisherCounts {
     }
 
     fn failed(&mut self, reason: String, at: Timestamp) {
-        self.last_refusal = Some(PublisherTrouble { at, reason });
+        self.last_refusal = Some(FailedPublication { at, reason });
     }
 }
 
 /// Requests with a token that no publisher has, since the daemon began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnknownToken {
+pub struct UnknownTokenRequests {
     /// The beginning of the token, at most a quarter of it.
     pub token: String,
     /// Number of these requests.
@@ -84,7 +84,7 @@ pub struct UnknownToken {
 
 /// Counts a request with a token that no publisher has.
 pub fn count_unknown(
-    tokens: &mut Vec<UnknownToken>,
+    tokens: &mut Vec<UnknownTokenRequests>,
     token: &str,
     publisher: Option<&Publisher>,
     now: Timestamp,
@@ -93,8 +93,9 @@ pub fn count_unknown(
     let mut shown: String = token.chars().take(length).collect();
     shown.push('…');
     if tokens.len() >= MAX_TOKENS && tokens.iter().all(|it| it.token != shown) {
-        let is_old =
-            |it: &UnknownToken| it.token != OTHER_TOKENS && now.duration_since(it.last) > TOKEN_AGE;
+        let is_old = |it: &UnknownTokenRequests| {
+            it.token != OTHER_TOKENS && now.duration_since(it.last) > TOKEN_AGE
+        };
         match tokens.iter().position(is_old) {
             Some(at) => drop(tokens.remove(at)),
             None => OTHER_TOKENS.clone_into(&mut shown),
@@ -102,7 +103,7 @@ pub fn count_unknown(
     }
     let before = tokens.iter().position(|it| it.token == shown);
     let before = before.map_or(0, |at| tokens.remove(at).times);
-    tokens.push(UnknownToken {
+    tokens.push(UnknownTokenRequests {
         token: shown,
         times: before + 1,
         last: now,

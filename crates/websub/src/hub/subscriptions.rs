@@ -17,8 +17,8 @@ use crate::hub::subscriptions::backlog::{BacklogCounts, BacklogSize};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::usage::{QuotaKey, Usage};
 use crate::hub::{
-    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayId, SavedHub, SavedTopic,
-    Subscription, SubscriptionKey,
+    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayId, SavedHub,
+    SavedTopicRelays, Subscription, SubscriptionKey,
 };
 use crate::secret::Secret;
 
@@ -41,7 +41,7 @@ pub struct Subscriptions {
 /// The subscribers of one topic.
 #[derive(Debug)]
 struct TopicSubscribers {
-    subscribers: HashMap<Callback, Subscriber>,
+    subscribers: HashMap<Callback, SubscriptionState>,
     backlog: BacklogCounts,
     /// The notification that was relayed last, where repeats are recognised here; after a start, the last one that was
     /// pending.
@@ -50,7 +50,7 @@ struct TopicSubscribers {
 
 /// There may be a hundred thousand: what one at rest does not need is apart.
 #[derive(Debug)]
-struct Subscriber {
+struct SubscriptionState {
     secret: Option<Secret>,
     expires: Timestamp,
     requester: Option<Requester>,
@@ -73,7 +73,7 @@ struct Attempts {
 
 /// The task of delivering to one subscriber until nothing is pending or the subscription has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assignment {
+pub struct DeliveryTask {
     /// The subscription.
     pub key: SubscriptionKey,
     number: u64,
@@ -100,10 +100,10 @@ impl Subscriptions {
             let on_topic = restored.topics.entry(subscription.topic.clone());
             let on_topic = on_topic.or_insert_with(|| TopicSubscribers::new(RelayId::default()));
             let callback = subscription.callback.clone();
-            let subscriber = Subscriber::new(subscription, progress);
+            let subscriber = SubscriptionState::new(subscription, progress);
             on_topic.subscribers.insert(callback, subscriber);
         }
-        let mut pending: HashMap<Topic, SavedTopic> = HashMap::new();
+        let mut pending: HashMap<Topic, SavedTopicRelays> = HashMap::new();
         let mut records = Vec::new();
         for saved in saved.topics {
             let last = saved.relays.last().map_or(RelayId(0), |relay| relay.id);
@@ -150,7 +150,7 @@ impl Subscriptions {
             heard,
             ..DeliveryProgress::default()
         };
-        let mut subscriber = Subscriber::new(subscription.clone(), progress);
+        let mut subscriber = SubscriptionState::new(subscription.clone(), progress);
         subscriber.attempts = attempts;
         on_topic
             .subscribers
@@ -280,19 +280,19 @@ impl Subscriptions {
 
     /// Assigns the subscribers of a topic that have notifications pending and no assignment, in order of priority. The
     /// caller delivers to each.
-    pub fn assign(&mut self, topic: &Topic) -> Vec<Assignment> {
+    pub fn assign(&mut self, topic: &Topic) -> Vec<DeliveryTask> {
         let Some(on_topic) = self.topics.get_mut(topic) else {
             return Vec::new();
         };
         let backlog = &on_topic.backlog;
         let idle = on_topic.subscribers.iter_mut();
         let idle = idle.filter(|(_, subscriber)| subscriber.is_idle(backlog));
-        let assign = |(callback, subscriber): (&Callback, &mut Subscriber)| {
+        let assign = |(callback, subscriber): (&Callback, &mut SubscriptionState)| {
             let key = SubscriptionKey::new(topic, callback);
             let assignment = subscriber.assign(key, &mut self.assignments);
             (subscriber.priority(), assignment)
         };
-        let mut assigned: Vec<(Priority, Assignment)> = idle.map(assign).collect();
+        let mut assigned: Vec<(Priority, DeliveryTask)> = idle.map(assign).collect();
         assigned.sort_by_key(|(priority, _)| *priority);
         assigned
             .into_iter()
@@ -301,7 +301,7 @@ impl Subscriptions {
     }
 
     /// Assigns one subscriber, if it has notifications pending and no assignment.
-    pub fn assign_one(&mut self, key: &SubscriptionKey) -> Option<Assignment> {
+    pub fn assign_one(&mut self, key: &SubscriptionKey) -> Option<DeliveryTask> {
         let on_topic = self.topics.get_mut(&key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&key.callback)?;
         let is_idle = subscriber.is_idle(&on_topic.backlog);
@@ -318,7 +318,7 @@ impl Subscriptions {
     }
 
     /// Returns the next delivery of an assignment; if there is none, the assignment has ended.
-    pub fn next_delivery(&mut self, assignment: &Assignment, now: Timestamp) -> Option<Delivery> {
+    pub fn next_delivery(&mut self, assignment: &DeliveryTask, now: Timestamp) -> Option<Delivery> {
         let (subscriber, backlog) = self.assigned(assignment)?;
         if now < subscriber.expires && backlog.has_saved(subscriber.heard) {
             return Some(Delivery {
@@ -332,7 +332,7 @@ impl Subscriptions {
     }
 
     /// Returns the progress of the subscriber of an assignment.
-    pub fn progress(&mut self, assignment: &Assignment) -> DeliveryProgress {
+    pub fn progress(&mut self, assignment: &DeliveryTask) -> DeliveryProgress {
         let assigned = self.assigned(assignment);
         assigned.map_or_else(DeliveryProgress::default, |(known, _)| known.progress())
     }
@@ -340,7 +340,7 @@ impl Subscriptions {
     /// Applies the outcome of an attempt to deliver a notification, and remembers the attempt for the views.
     pub fn answered(
         &mut self,
-        assignment: &Assignment,
+        assignment: &DeliveryTask,
         relay: PendingRelay,
         last: LastAttempt,
         outcome: DeliveryOutcome,
@@ -377,8 +377,8 @@ impl Subscriptions {
     /// begun anew, meanwhile.
     fn assigned(
         &mut self,
-        assignment: &Assignment,
-    ) -> Option<(&mut Subscriber, &mut BacklogCounts)> {
+        assignment: &DeliveryTask,
+    ) -> Option<(&mut SubscriptionState, &mut BacklogCounts)> {
         let on_topic = self.topics.get_mut(&assignment.key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&assignment.key.callback)?;
         let is_current = subscriber.assigned() == Some(assignment.number);
@@ -396,14 +396,14 @@ impl TopicSubscribers {
     }
 }
 
-impl Subscriber {
-    fn new(subscription: Subscription, progress: DeliveryProgress) -> Subscriber {
+impl SubscriptionState {
+    fn new(subscription: Subscription, progress: DeliveryProgress) -> SubscriptionState {
         let attempts = (progress.attempts > 0).then(|| Attempts {
             failed: progress.attempts,
             next_try: progress.next_try,
             ..Attempts::default()
         });
-        Subscriber {
+        SubscriptionState {
             secret: subscription.secret,
             expires: subscription.expires,
             requester: subscription.requester,
@@ -429,11 +429,11 @@ impl Subscriber {
         self.attempts.as_ref()?.assigned
     }
 
-    fn assign(&mut self, key: SubscriptionKey, assignments: &mut u64) -> Assignment {
+    fn assign(&mut self, key: SubscriptionKey, assignments: &mut u64) -> DeliveryTask {
         *assignments += 1;
         let number = *assignments;
         self.attempts.get_or_insert_default().assigned = Some(number);
-        Assignment { key, number }
+        DeliveryTask { key, number }
     }
 
     /// Returns true if something is pending for it and not being delivered.

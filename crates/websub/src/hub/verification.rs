@@ -18,7 +18,7 @@ use crate::http::{client, lock};
 use crate::hub::admission::VerificationKind;
 use crate::hub::callback::http::CallbackLocation;
 use crate::hub::client_address::Requester;
-use crate::hub::delivery::http::{CUT_OFF, Deliveries};
+use crate::hub::delivery::http::{CUT_OFF, Deliverer};
 use crate::hub::fair_queue::Priority;
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 use crate::hub::http::settings::PreparedHub;
@@ -44,7 +44,7 @@ const LIMITED_WAIT: Duration = Duration::from_secs(1);
 pub struct Verifications {
     state: Arc<HubState>,
     pub topics: HubTopics,
-    deliveries: Arc<Deliveries>,
+    deliveries: Arc<Deliverer>,
     /// The requests for each topic and callback, in order, whose first is under way.
     queues: Mutex<HashMap<SubscriptionKey, VecDeque<PendingVerification>>>,
     pub slots: Arc<FairSlots>,
@@ -70,7 +70,7 @@ enum VerificationOutcome {
 
 impl Verifications {
     /// Must be called within a tokio runtime.
-    pub fn new(topics: HubTopics, deliveries: Arc<Deliveries>) -> Verifications {
+    pub fn new(topics: HubTopics, deliveries: Arc<Deliverer>) -> Verifications {
         let state = Arc::clone(&deliveries.state);
         let count = state.settings.get().settings.concurrent_verifications;
         Verifications {

@@ -14,7 +14,7 @@ use crate::headers::{FORM_TYPE, Links, encode_form};
 use crate::http::client;
 use crate::http::failure::{cause, in_its_own_words};
 use crate::hub::publication::CHECK_MODE;
-use crate::probe::{FailureCause, ProbeError, ProbeReply, ProbeResult, ReplyBody, TopicReplies};
+use crate::probe::{BodySummary, FailureCause, ProbeError, ProbeReply, ProbeResult, TopicReplies};
 use crate::publisher::settings::{PublishSettings, PublishSettingsError, mask};
 use crate::secret::Mask;
 
@@ -101,7 +101,7 @@ pub async fn hub_in_public(hub: &Hub) -> reqwest::Result<ProbeResult> {
 
 /// Answer of a hub to the question if it would accept publications of topics.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Agreement {
+pub struct TopicCheckReply {
     /// HTTP status.
     pub status: u16,
     /// The first bytes of the body, which is a sentence; secrets are masked.
@@ -113,12 +113,15 @@ pub struct Agreement {
 /// is no acceptance; nothing of another hub, or of one that cannot be reached.
 pub async fn topic_check_replies(
     hubs: Vec<(PublishSettings, Vec<Topic>)>,
-) -> Vec<Option<Agreement>> {
+) -> Vec<Option<TopicCheckReply>> {
     let hubs = hubs.into_iter();
     all_at_once(hubs.map(|(settings, topics)| topic_check_reply(settings, topics))).await
 }
 
-async fn topic_check_reply(mut settings: PublishSettings, topics: Vec<Topic>) -> Option<Agreement> {
+async fn topic_check_reply(
+    mut settings: PublishSettings,
+    topics: Vec<Topic>,
+) -> Option<TopicCheckReply> {
     settings.timeout = settings.timeout.min(HUB_TIMEOUT);
     let client = settings.client().ok()?;
     let head = client.head(settings.publish_url.clone());
@@ -143,7 +146,7 @@ async fn topic_check_reply(mut settings: PublishSettings, topics: Vec<Topic>) ->
             let (body, _) = client::beginning(&mut response, REASON_BYTES).await;
             let reason = mask.hide(String::from_utf8_lossy(&body).trim());
             let status = status.as_u16();
-            return Some(Agreement { status, reason });
+            return Some(TopicCheckReply { status, reason });
         }
     }
     None
@@ -189,7 +192,7 @@ async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
     let failed = |error| failure(error, mask);
     let mut response = request.send().await.map_err(failed)?;
     let at = Timestamp::now();
-    let (body, broke_off) = client::beginning(&mut response, ReplyBody::MAX_READ).await;
+    let (body, broke_off) = client::beginning(&mut response, BodySummary::MAX_READ).await;
     if let Some(error) = broke_off {
         return Err(failed(error));
     }
@@ -205,7 +208,7 @@ async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
         date: header(DATE),
         age: header(AGE),
         links: Links::parse(client::header_values(response.headers(), LINK)),
-        body: ReplyBody::read(&body),
+        body: BodySummary::read(&body),
         at,
     })
 }

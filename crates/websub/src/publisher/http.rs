@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::answer::Answer;
-use crate::counts::Histogram;
+use crate::counts::DurationHistogram;
 use crate::http::{Replaceable, client, lock};
 use crate::publisher::HubRequest;
 use crate::publisher::settings::{self, HubCredentials, PublishSettings, PublishSettingsError};
@@ -48,7 +48,7 @@ struct HubClient {
     /// Kept across reloads.
     permits: Arc<Semaphore>,
     /// Durations of submissions, including redirections; kept across reloads.
-    durations: Arc<Mutex<Histogram>>,
+    durations: Arc<Mutex<DurationHistogram>>,
     /// True if the last request was answered, so that a connection may be open.
     is_open: AtomicBool,
 }
@@ -98,7 +98,7 @@ impl Submitter {
     }
 
     /// Returns the durations of the submissions to each hub.
-    pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
+    pub fn durations(&self) -> BTreeMap<Hub, DurationHistogram> {
         let clients = self.0.get();
         let durations =
             |(hub, client): (&Hub, &HubClient)| (hub.clone(), lock(&client.durations).clone());

@@ -14,7 +14,7 @@ use crate::http::client::header_values;
 use crate::http::lock;
 use crate::http::server::{FullResponse, small_body, text};
 use crate::hub::delivery::is_signed;
-use crate::subscriber::{CallbackRequest, Callbacks, HubDecision, ReceivedNotification};
+use crate::subscriber::{Callbacks, DistributionRequest, HubDecision, ReceivedNotification};
 
 /// Maximum size of a notification.
 const BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -81,7 +81,7 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
     let signature = header_values(&head.headers, signature).into_iter().next();
     if !is_signed(signature.as_deref().unwrap_or_default(), &secret, &body) {
         // Only a report. If so many are waiting, it can be left out.
-        let _ = received.try_send(CallbackRequest::BadSignature { signature });
+        let _ = received.try_send(DistributionRequest::BadSignature { signature });
         return text(StatusCode::ACCEPTED, "");
     }
     let links = Links::parse(header_values(&head.headers, LINK));
@@ -92,7 +92,7 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
         answer,
     };
     let is_taken = received
-        .send(CallbackRequest::Notification(delivery))
+        .send(DistributionRequest::Notification(delivery))
         .await
         .is_ok();
     if is_taken && answered.await.is_ok() {

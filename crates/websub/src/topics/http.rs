@@ -12,7 +12,7 @@ use resourcesync::uri::{Topic, Uri};
 
 use crate::headers::link_header;
 use crate::http::server::{FullResponse, text};
-use crate::http::{Hook, lock, read, write};
+use crate::http::{BoxedFn, lock, read, write};
 use crate::topics::TopicRequests;
 use crate::topics::{NO_SUCH_TOPIC, TopicPage, normalized};
 
@@ -20,7 +20,7 @@ use crate::topics::{NO_SUCH_TOPIC, TopicPage, normalized};
 #[derive(Debug)]
 pub struct Topics {
     pages: RwLock<Pages>,
-    fetched: Hook<dyn Fn(Topic) + Send + Sync>,
+    fetched: BoxedFn<dyn Fn(Topic) + Send + Sync>,
     requests: Mutex<TopicRequests>,
 }
 
@@ -40,7 +40,7 @@ impl Topics {
     pub fn new(fetched: impl Fn(Topic) + Send + Sync + 'static) -> Arc<Topics> {
         Arc::new(Topics {
             pages: RwLock::default(),
-            fetched: Hook(Box::new(fetched)),
+            fetched: BoxedFn(Box::new(fetched)),
             requests: Mutex::default(),
         })
     }

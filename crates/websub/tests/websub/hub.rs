@@ -18,9 +18,9 @@ use websub::hub::publication::BodyDigest;
 use websub::hub::published_topics::directory::HubTopics;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedHub,
-    SavedTopic, Subscription, SubscriptionKey,
+    SavedTopicRelays, Subscription, SubscriptionKey,
 };
-use websub::subscriber::{CallbackKey, CallbackRequest, Destination};
+use websub::subscriber::{CallbackKey, Destination, DistributionRequest};
 use websub::topics::http::Topics;
 
 use crate::support::{
@@ -60,7 +60,7 @@ impl Restored {
     fn saved(self) -> (SavedHub, Saved) {
         let relays = self.relays.into_iter();
         let relays = BTreeMap::from_iter(relays.map(|relay| (relay.id, relay)));
-        let mut topics: Vec<SavedTopic> = Vec::new();
+        let mut topics: Vec<SavedTopicRelays> = Vec::new();
         for relay in relays.values() {
             let pending = PendingRelay {
                 id: relay.id,
@@ -72,7 +72,7 @@ impl Restored {
                     topic.relays.push(pending);
                     topic.last = last;
                 }
-                None => topics.push(SavedTopic {
+                None => topics.push(SavedTopicRelays {
                     topic: relay.topic.clone(),
                     relays: vec![pending],
                     last,
@@ -313,7 +313,8 @@ async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
 
     for seq in 1..=3 {
         let relay = running.send(running.notification(seq)).unwrap();
-        let Some(CallbackRequest::Notification(notification)) = soon(received.recv()).await else {
+        let Some(DistributionRequest::Notification(notification)) = soon(received.recv()).await
+        else {
             panic!("it is signed")
         };
         assert_eq!(notification.self_uri, Some(topic.clone()));

@@ -8,7 +8,8 @@ use websub::secret::Secret;
 use websub::subscriber::discover::discover;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use websub::subscriber::{
-    CallbackKey, CallbackRequest, CallbackSubscription, Destination, HubDecision, SubscribeError,
+    CallbackKey, CallbackSubscription, Destination, DistributionRequest, HubDecision,
+    SubscribeError,
 };
 use websub::topics::http::Topics;
 
@@ -94,7 +95,7 @@ async fn what_is_no_topic_says_why() {
 struct Subscribing {
     destination: Destination,
     subscription: CallbackSubscription,
-    received: tokio::sync::mpsc::Receiver<CallbackRequest>,
+    received: tokio::sync::mpsc::Receiver<DistributionRequest>,
     peer: Peer,
     hub: Hub,
     topic: Topic,
@@ -216,7 +217,8 @@ async fn only_signed_notifications_are_accepted() {
         // Acknowledged without effect, as WebSub section 7.1.2 permits.
         let answered = call(&callback, "POST", "", signature, "<urlset/>").await;
         assert_eq!(answered.0, 202, "{signature}");
-        let Some(CallbackRequest::BadSignature { signature }) = soon(this.received.recv()).await
+        let Some(DistributionRequest::BadSignature { signature }) =
+            soon(this.received.recv()).await
         else {
             panic!("{signature}")
         };
@@ -225,7 +227,7 @@ async fn only_signed_notifications_are_accepted() {
     let header = format!("X-Hub-Signature: {signed}\r\nLink: <http://e.org/t> ; rel=self\r\n");
     let delivering = call(&callback, "POST", "", &header, "<urlset/>");
     let receiving = async {
-        let Some(CallbackRequest::Notification(delivery)) = this.received.recv().await else {
+        let Some(DistributionRequest::Notification(delivery)) = this.received.recv().await else {
             panic!("it is signed")
         };
         assert_eq!(delivery.self_uri, Some(Topic::new("http://e.org/t")));

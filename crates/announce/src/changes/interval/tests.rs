@@ -8,9 +8,9 @@ use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use rstest::rstest;
 
-use super::{FreshChange, Interval, IntervalLimits, intervals};
+use super::{FreshChange, Interval, NotificationLimits, intervals};
 
-const ANY: IntervalLimits = IntervalLimits {
+const ANY: NotificationLimits = NotificationLimits {
     entries: 1_000,
     bytes: 1 << 20,
 };
@@ -59,7 +59,7 @@ fn summary(intervals: &[Interval]) -> Vec<(usize, i64)> {
 fn changes_are_cut(#[case] times: &[i64], #[case] max: usize, #[case] want: &[(usize, i64)]) {
     let times = times.iter().enumerate();
     let changes = times.map(|(number, time)| fresh(number, *time, true));
-    let limits = IntervalLimits {
+    let limits = NotificationLimits {
         entries: max,
         ..ANY
     };
@@ -71,14 +71,14 @@ fn changes_are_cut(#[case] times: &[i64], #[case] max: usize, #[case] want: &[(u
 fn a_notification_has_so_many_bytes() {
     let changes: Vec<FreshChange> = (0..4).map(|at| fresh(at, at as i64 + 1, true)).collect();
     let bytes = entry_len(&changes[0].change);
-    let limits = IntervalLimits {
+    let limits = NotificationLimits {
         bytes: 2 * bytes,
         ..ANY
     };
     let cut = intervals(changes.clone(), start(), limits);
     assert_eq!(summary(&cut), [(2, 2_000), (2, 4_000)]);
     // One that is too large by itself is told by itself.
-    let limits = IntervalLimits { bytes: 1, ..ANY };
+    let limits = NotificationLimits { bytes: 1, ..ANY };
     assert_eq!(intervals(changes, start(), limits).len(), 4);
 }
 
@@ -132,7 +132,7 @@ proptest! {
             .map(|(number, (millis, is_dated))| fresh(number, *millis, *is_dated))
             .collect();
         let bytes = 150 * lengths;
-        let cut = intervals(changes.clone(), start(), IntervalLimits { entries, bytes });
+        let cut = intervals(changes.clone(), start(), NotificationLimits { entries, bytes });
         let mut from = start();
         for interval in &cut {
             prop_assert_eq!(interval.from, from);

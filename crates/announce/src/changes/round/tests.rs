@@ -16,7 +16,7 @@ use resourcesync::payload::ChangeKind;
 use resourcesync::uri::Uri;
 use rstest::rstest;
 
-use super::{ListToRead, RoundFiles, RoundRequest, Rounds, Taken, WatchedTime};
+use super::{AbsenceGrace, ListToRead, RoundFiles, RoundRequest, Rounds, Taken};
 use crate::changes::taken_keys::{KEYS_PER_ROW, KeyRow};
 use crate::observation::{DocumentPath, MountId, Stat};
 use crate::state::DocId;
@@ -198,7 +198,7 @@ pub fn request(lists: Vec<ListToRead>, at: Timestamp, limit: usize) -> RoundRequ
         after: None,
         at,
         lists,
-        watch: WatchedTime {
+        watch: AbsenceGrace {
             since: at.min(self::at(0)),
             now: at,
             grace: Duration::from_secs(300),

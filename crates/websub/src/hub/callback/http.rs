@@ -17,7 +17,7 @@ use crate::hub::callback::{CallbackPolicy, literal_address};
 use crate::hub::fair_queue::Priority;
 use crate::hub::http::settings::EmbeddedHubSettings;
 use crate::hub::limits::LogLimit;
-use crate::hub::lookups::{Lookups, ResolvedName};
+use crate::hub::lookups::{Lookups, PinnedAddresses};
 use crate::hub::request::Rejection;
 
 /// Log lines per interval about forbidden addresses.
@@ -60,7 +60,7 @@ pub struct CallbackLocation {
     /// The host under which requests to it are queued.
     pub host: String,
     /// The addresses that the client may connect to.
-    _located: Option<ResolvedName>,
+    _located: Option<PinnedAddresses>,
 }
 
 impl CallbackClient {
@@ -210,7 +210,7 @@ mod tests {
     use resourcesync::uri::Hub;
 
     use super::*;
-    use crate::http::Hook;
+    use crate::http::BoxedFn;
     use crate::hub::address::parse_network;
 
     fn client(
@@ -219,7 +219,7 @@ mod tests {
     ) -> CallbackClient {
         let settings = EmbeddedHubSettings {
             policy,
-            resolver: Some(Arc::new(Hook(Box::new(addresses)))),
+            resolver: Some(Arc::new(BoxedFn(Box::new(addresses)))),
             ..EmbeddedHubSettings::new(Hub::new("http://hub.example/"))
         };
         CallbackClient::new(&settings).unwrap()

@@ -16,7 +16,7 @@ use sha2::Sha256;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::http::{Hook, lock};
+use crate::http::{BoxedFn, lock};
 use crate::hub::delivery::{mac, signed};
 use crate::hub::{PART_BYTES, Relay, RelayId, StoredRelay};
 use crate::secret::Secret;
@@ -31,9 +31,9 @@ type ReadPart = dyn Fn(RelayId, u64) -> Result<Option<Vec<u8>>, String> + Send +
 #[derive(Debug)]
 pub struct RelayStore {
     /// Reads the notification that follows one of the same topic.
-    pub next: Hook<ReadNext>,
+    pub next: BoxedFn<ReadNext>,
     /// Reads part of a body, by its number: each has [`PART_BYTES`], the last one may have fewer.
-    pub part: Hook<ReadPart>,
+    pub part: BoxedFn<ReadPart>,
 }
 
 /// Reads notifications, each once for all its deliveries at the same time.
@@ -61,7 +61,7 @@ impl RelayStore {
     pub fn in_memory(relays: &Arc<Mutex<BTreeMap<RelayId, Relay>>>) -> RelayStore {
         let (relays, bodies) = (Arc::clone(relays), Arc::clone(relays));
         RelayStore {
-            next: Hook(Box::new(move |topic, heard| {
+            next: BoxedFn(Box::new(move |topic, heard| {
                 let relays = lock(&relays);
                 let mut of_topic = relays.values().filter(|relay| relay.topic == *topic);
                 let previous = of_topic.clone().rfind(|relay| relay.id <= heard);
@@ -75,7 +75,7 @@ impl RelayStore {
                     beginning: part(&relay.body, 0).unwrap_or_default().into(),
                 }))
             })),
-            part: Hook(Box::new(move |id, number| {
+            part: BoxedFn(Box::new(move |id, number| {
                 let relays = lock(&bodies);
                 let body = relays.get(&id).map(|relay| &relay.body);
                 Ok(body.and_then(|body| part(body, number).map(<[u8]>::to_vec)))
@@ -157,9 +157,9 @@ impl LoadedRelay {
     }
 
     /// Returns its body as that of a request, which reports how far it was taken.
-    pub fn body(self: &Arc<Self>, progress: watch::Sender<BodyProgress>) -> reqwest::Body {
+    pub fn body(self: &Arc<Self>, progress: watch::Sender<SendProgress>) -> reqwest::Body {
         if self.parts_count() <= 1 {
-            progress.send_replace(BodyProgress::Complete);
+            progress.send_replace(SendProgress::Complete);
             return Bytes::from_owner(Arc::clone(&self.stored.beginning)).into();
         }
         reqwest::Body::wrap(RelayBody {
@@ -188,7 +188,7 @@ impl LoadedRelay {
 
 /// The part of a body that the connection has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BodyProgress {
+pub enum SendProgress {
     /// So many parts of it.
     Parts(u64),
     /// All of it.
@@ -203,7 +203,7 @@ struct RelayBody {
     /// The number of the part that is read next.
     next: u64,
     reading: Option<JoinHandle<Result<Arc<[u8]>, String>>>,
-    progress: watch::Sender<BodyProgress>,
+    progress: watch::Sender<SendProgress>,
 }
 
 impl Body for RelayBody {
@@ -232,9 +232,9 @@ impl Body for RelayBody {
         };
         this.next += 1;
         this.progress.send_replace(match &part {
-            Err(error) => BodyProgress::Unreadable(error.clone()),
-            Ok(_) if this.is_end_stream() => BodyProgress::Complete,
-            Ok(_) => BodyProgress::Parts(this.next),
+            Err(error) => SendProgress::Unreadable(error.clone()),
+            Ok(_) if this.is_end_stream() => SendProgress::Complete,
+            Ok(_) => SendProgress::Parts(this.next),
         });
         let frame = part.map(|part| Frame::data(Bytes::from_owner(part)));
         Poll::Ready(Some(frame.map_err(io::Error::other)))

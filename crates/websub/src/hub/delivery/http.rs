@@ -13,14 +13,14 @@ use tracing::{debug, error, warn};
 use crate::answer::Answer;
 use crate::http::{client, lock};
 use crate::hub::callback::http::{CallbackError, CallbackLocation};
-use crate::hub::delivery::bodies::{BodyProgress, LoadedRelay, RelayReader, RelayStore};
+use crate::hub::delivery::bodies::{LoadedRelay, RelayReader, RelayStore, SendProgress};
 use crate::hub::delivery::{DeliveryOutcome, headers, outcome, timeout};
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 use crate::hub::http::settings::PreparedHub;
 use crate::hub::http::state::HubState;
 use crate::hub::limits::LogLimit;
 use crate::hub::subscriptions::view::LastAttempt;
-use crate::hub::subscriptions::{Assignment, Delivery};
+use crate::hub::subscriptions::{Delivery, DeliveryTask};
 use crate::hub::{PendingRelay, SubscriptionKey};
 use crate::retry::MAX_ATTEMPTS;
 use crate::secret::{Mask, Secret};
@@ -34,7 +34,7 @@ const ABANDONED_LINES: u64 = 10;
 
 /// The deliveries of what is pending.
 #[derive(Debug)]
-pub struct Deliveries {
+pub struct Deliverer {
     pub state: Arc<HubState>,
     relays: RelayReader,
     pub slots: Arc<FairSlots>,
@@ -42,11 +42,11 @@ pub struct Deliveries {
     runtime: Handle,
 }
 
-impl Deliveries {
+impl Deliverer {
     /// Must be called within a tokio runtime.
-    pub fn new(state: Arc<HubState>, relays: RelayStore) -> Deliveries {
+    pub fn new(state: Arc<HubState>, relays: RelayStore) -> Deliverer {
         let count = state.settings.get().settings.concurrent_deliveries;
-        Deliveries {
+        Deliverer {
             state,
             relays: RelayReader::new(relays),
             slots: FairSlots::new(count),
@@ -92,7 +92,7 @@ impl Deliveries {
 
     /// Delivers to one subscriber until nothing is pending.
     // Large futures are boxed: of many subscribers, most only wait.
-    async fn deliver_all(self: Arc<Self>, assignment: Assignment) {
+    async fn deliver_all(self: Arc<Self>, assignment: DeliveryTask) {
         let woken = self.state.register(&assignment.key);
         while let Some(next) = self.state.next_delivery(&assignment) {
             let at = next.progress.next_try;
@@ -131,7 +131,7 @@ impl Deliveries {
     async fn attempt(
         &self,
         prepared: &PreparedHub,
-        assignment: &Assignment,
+        assignment: &DeliveryTask,
         location: Result<CallbackLocation, CallbackError>,
         mut slot: Option<FairSlot>,
     ) {
@@ -175,7 +175,7 @@ impl Deliveries {
     /// delivering it.
     fn attempted(
         &self,
-        assignment: &Assignment,
+        assignment: &DeliveryTask,
         relay: Option<&LoadedRelay>,
         answer: Result<Answer, String>,
     ) {
@@ -234,7 +234,7 @@ impl Deliveries {
 /// The notification cannot be read.
 async fn post(
     prepared: &PreparedHub,
-    assignment: &Assignment,
+    assignment: &DeliveryTask,
     relay: &Arc<LoadedRelay>,
     secret: Option<&Secret>,
     location: &CallbackLocation,
@@ -251,7 +251,7 @@ async fn post(
         post = post.header(name, value.as_bytes());
     }
     let usual = prepared.settings.timeout;
-    let (taken, progress) = watch::channel(BodyProgress::Parts(0));
+    let (taken, progress) = watch::channel(SendProgress::Parts(0));
     let post = post
         .timeout(timeout(usual, relay.stored.size))
         .body(relay.body(taken));
@@ -263,7 +263,7 @@ async fn post(
         }
     };
     match &*progress.borrow() {
-        BodyProgress::Unreadable(error) => Err(unreadable(error)),
+        SendProgress::Unreadable(error) => Err(unreadable(error)),
         _ => Ok(answer),
     }
 }
@@ -273,9 +273,9 @@ fn unreadable(error: impl Display) -> String {
 }
 
 /// Returns when nothing more of a body was taken for a time. Waits forever once all of it is.
-async fn stalled(mut progress: watch::Receiver<BodyProgress>, silence: Duration) {
+async fn stalled(mut progress: watch::Receiver<SendProgress>, silence: Duration) {
     loop {
-        if *progress.borrow_and_update() == BodyProgress::Complete {
+        if *progress.borrow_and_update() == SendProgress::Complete {
             return std::future::pending().await;
         }
         match tokio::time::timeout(silence, progress.changed()).await {

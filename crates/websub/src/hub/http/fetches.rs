@@ -9,10 +9,10 @@ use resourcesync::uri::Topic;
 use tokio::sync::{Notify, Semaphore};
 use tracing::debug;
 
-use crate::http::{Clock, Hook, lock};
+use crate::http::{BoxedFn, Clock, lock};
 use crate::hub::http::topic_client::{FetchedTopic, TopicClient};
 use crate::hub::published_topics::Publication;
-use crate::hub::published_topics::directory::TopicDirectory;
+use crate::hub::published_topics::directory::TopicRegistry;
 use crate::retry::{MAX_ATTEMPTS, backoff};
 
 /// Fetches from one publisher at a time.
@@ -72,18 +72,18 @@ struct Fetch {
 #[derive(Debug)]
 pub struct Fetches {
     client: Arc<TopicClient>,
-    directory: Arc<TopicDirectory>,
+    directory: Arc<TopicRegistry>,
     clock: Clock,
     under_way: Mutex<HashMap<Topic, Fetch>>,
     slots: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
-    report: Hook<dyn Fn(FetchReport) + Send + Sync>,
+    report: BoxedFn<dyn Fn(FetchReport) + Send + Sync>,
 }
 
 impl Fetches {
     /// Returns the fetches of a hub, none of them under way. `report` is called after each attempt; it must not block.
     pub fn new(
         client: Arc<TopicClient>,
-        directory: Arc<TopicDirectory>,
+        directory: Arc<TopicRegistry>,
         clock: Clock,
         report: impl Fn(FetchReport) + Send + Sync + 'static,
     ) -> Fetches {
@@ -93,7 +93,7 @@ impl Fetches {
             clock,
             under_way: Mutex::default(),
             slots: Mutex::default(),
-            report: Hook(Box::new(report)),
+            report: BoxedFn(Box::new(report)),
         }
     }
 

@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 use tracing::{debug, info};
 
 use crate::counts::EmbeddedHubCounts;
-use crate::http::{Clock, Hook, Replaceable, lock};
+use crate::http::{BoxedFn, Clock, Replaceable, lock};
 use crate::hub::admission::Admission;
 use crate::hub::http::settings::PreparedHub;
 use crate::hub::limits::LogLimit;
-use crate::hub::subscriptions::{Assignment, Delivery, Subscriptions};
+use crate::hub::subscriptions::{Delivery, DeliveryTask, Subscriptions};
 use crate::hub::{HubRecord, RelayId, SavedHub, Subscription, SubscriptionKey};
 
 /// Interval at which subscriptions with ended leases are removed. Nothing is delivered to them meanwhile.
@@ -37,7 +37,7 @@ pub struct HubState {
     admission: Mutex<Admission>,
     /// The times at which the last [`MAX_RELAYED`] notifications were relayed, if in this run.
     relayed: Mutex<BTreeMap<RelayId, Instant>>,
-    records: Hook<dyn Fn(Vec<HubRecord>) + Send + Sync>,
+    records: BoxedFn<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     /// The signals that end the waits of deliveries for a retry.
     wakers: Mutex<HashMap<SubscriptionKey, Arc<Notify>>>,
     /// Limits on log lines about subscriptions that begin or end, which strangers can cause.
@@ -65,7 +65,7 @@ impl HubState {
             counts: Mutex::default(),
             subscriptions: Mutex::new(subscriptions),
             relayed: Mutex::default(),
-            records: Hook(Box::new(records)),
+            records: BoxedFn(Box::new(records)),
             wakers: Mutex::default(),
             begun: LogLimit::new(50),
             ended: LogLimit::new(50),
@@ -153,7 +153,7 @@ impl HubState {
     }
 
     /// Returns the next delivery of an assignment.
-    pub fn next_delivery(&self, assignment: &Assignment) -> Option<Delivery> {
+    pub fn next_delivery(&self, assignment: &DeliveryTask) -> Option<Delivery> {
         let now = self.clock.now();
         self.subscriptions().next_delivery(assignment, now)
     }

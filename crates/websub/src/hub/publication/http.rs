@@ -21,20 +21,20 @@ use tracing::{debug, info, warn};
 use crate::headers::Links;
 use crate::http::client::header_values;
 use crate::http::server::{FullResponse, small_body, text};
-use crate::http::{Hook, Replaceable, lock};
+use crate::http::{BoxedFn, Replaceable, lock};
 use crate::hub::RelayHeaders;
 use crate::hub::client_address::Requester;
 use crate::hub::http::EmbeddedHub;
 use crate::hub::http::topic_client::TopicClient;
 use crate::hub::limits::LogLimit;
 use crate::hub::publication::{
-    HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, RequestKind, bearer_token,
+    BodyKind, HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, bearer_token,
     capability_list, form_request, is_plain, kind, published_topic, verify_hub,
 };
 use crate::hub::published_topics::Publication;
-use crate::hub::published_topics::directory::TopicDirectory;
+use crate::hub::published_topics::directory::TopicRegistry;
 use crate::hub::publisher::{Publisher, Publishers};
-use crate::hub::publisher_counts::{PublisherCounts, UnknownToken, count_unknown};
+use crate::hub::publisher_counts::{PublisherCounts, UnknownTokenRequests, count_unknown};
 use crate::hub::rate_limiter::RateLimiter;
 use crate::hub::request::http::{FORM_BYTES, only_post, plain_text};
 use crate::hub::usage::decrement;
@@ -87,7 +87,7 @@ type Accept =
 
 /// The progress of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+enum ShutdownStage {
     Running,
     /// True when no publication is accepted any more.
     Stopping,
@@ -102,19 +102,19 @@ pub struct PublicHub {
     pub embedded: EmbeddedHub,
     /// The settings in effect.
     pub settings: Replaceable<PublicHubSettings>,
-    directory: Arc<TopicDirectory>,
+    directory: Arc<TopicRegistry>,
     client: Arc<TopicClient>,
-    accept: Hook<Accept>,
+    accept: BoxedFn<Accept>,
     started: Instant,
     rate: Mutex<RateLimiter<Arc<str>>>,
     publishers: Mutex<HashMap<Arc<str>, PublisherCounts>>,
-    unknown_tokens: Mutex<Vec<UnknownToken>>,
+    unknown_tokens: Mutex<Vec<UnknownTokenRequests>>,
     /// Publications under way.
     under_way: Mutex<BTreeMap<SlotOwner, u32>>,
     lines: LogLimit,
     /// The start of the interval of `lines`.
     lines_since: Mutex<Instant>,
-    stage: watch::Sender<Stage>,
+    stage: watch::Sender<ShutdownStage>,
 }
 
 /// The publisher or address whose rate limit a request counts against.
@@ -180,7 +180,7 @@ impl PublicHub {
     pub fn new(
         embedded: EmbeddedHub,
         settings: PublicHubSettings,
-        directory: Arc<TopicDirectory>,
+        directory: Arc<TopicRegistry>,
         client: Arc<TopicClient>,
         accept: impl Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>)
         + Send
@@ -193,14 +193,14 @@ impl PublicHub {
             settings: Replaceable::new(settings),
             directory,
             client,
-            accept: Hook(Box::new(accept)),
+            accept: BoxedFn(Box::new(accept)),
             started: Instant::now(),
             publishers: Mutex::default(),
             unknown_tokens: Mutex::default(),
             under_way: Mutex::default(),
             lines: LogLimit::new(REFUSED_LINES),
             lines_since: Mutex::new(Instant::now()),
-            stage: watch::Sender::new(Stage::Running),
+            stage: watch::Sender::new(ShutdownStage::Running),
         })
     }
 
@@ -216,12 +216,12 @@ impl PublicHub {
 
     /// Answers 503 to publications from now on, also to those whose body or topic is being read.
     pub fn stop(&self) {
-        self.stage.send_replace(Stage::Stopping);
+        self.stage.send_replace(ShutdownStage::Stopping);
     }
 
     /// Answers 503 to requests that were passed on and not answered: the loop that saves has ended.
     pub fn end(&self) {
-        self.stage.send_replace(Stage::Ended);
+        self.stage.send_replace(ShutdownStage::Ended);
     }
 
     /// Returns the counts of a publisher.
@@ -231,7 +231,7 @@ impl PublicHub {
     }
 
     /// Returns the tokens that no publisher has, those sent last at the end.
-    pub fn unknown_tokens(&self) -> Vec<UnknownToken> {
+    pub fn unknown_tokens(&self) -> Vec<UnknownTokenRequests> {
         lock(&self.unknown_tokens).clone()
     }
 
@@ -254,15 +254,13 @@ impl PublicHub {
         let kind = kind(content_type.as_deref());
         let mut sender = self.sender(&request);
         let taken = match (self.charge(&sender.payer, 1), kind) {
-            (Ok(()), Ok(RequestKind::Form)) => {
+            (Ok(()), Ok(BodyKind::Form)) => {
                 return self.answer_form(sender, request, body_timeout).await;
             }
-            (Ok(()), Ok(RequestKind::Content)) => {
-                self.take_content(&mut sender, &mut request).await
-            }
+            (Ok(()), Ok(BodyKind::Content)) => self.take_content(&mut sender, &mut request).await,
             (Ok(()), Err(refusal)) => Err(refusal),
             (Err(refusal), kind) => {
-                if let (PublicationRefusal::Limit(_), Ok(RequestKind::Form)) = (&refusal, kind) {
+                if let (PublicationRefusal::Limit(_), Ok(BodyKind::Form)) = (&refusal, kind) {
                     self.embedded.count_request(refusal.status());
                 }
                 Err(refusal)
@@ -476,11 +474,11 @@ impl PublicHub {
         tokio::select! {
             biased;
             saved = receiver => saved.unwrap_or(Err(PublicationRefusal::Unsaved)),
-            () = self.reached(Stage::Ended) => Err(PublicationRefusal::Unsaved),
+            () = self.reached(ShutdownStage::Ended) => Err(PublicationRefusal::Unsaved),
         }
     }
 
-    async fn reached(&self, stage: Stage) {
+    async fn reached(&self, stage: ShutdownStage) {
         let mut stages = self.stage.subscribe();
         // The sender is in `self`.
         let _ = stages.wait_for(|reached| *reached >= stage).await;
@@ -493,7 +491,7 @@ impl PublicHub {
     ) -> Result<T, PublicationRefusal> {
         tokio::select! {
             biased;
-            () = self.reached(Stage::Stopping) => Err(PublicationRefusal::Unsaved),
+            () = self.reached(ShutdownStage::Stopping) => Err(PublicationRefusal::Unsaved),
             done = step => Ok(done),
         }
     }

@@ -15,12 +15,12 @@ pub enum HubTopics {
     /// Those of the Source in this process.
     Served(Arc<Topics>),
     /// Those below the prefixes of publishers.
-    Published(Arc<TopicDirectory>),
+    Published(Arc<TopicRegistry>),
 }
 
 /// The topics of publishers, shared by the event loop and the requests.
 #[derive(Debug)]
-pub struct TopicDirectory {
+pub struct TopicRegistry {
     topics: RwLock<PublishedTopics>,
     /// The publishers in effect.
     pub publishers: Replaceable<Publishers>,
@@ -44,10 +44,10 @@ impl HubTopics {
     }
 }
 
-impl TopicDirectory {
+impl TopicRegistry {
     /// Returns the directory of these topics and publishers.
-    pub fn new(topics: PublishedTopics, publishers: Publishers) -> TopicDirectory {
-        TopicDirectory {
+    pub fn new(topics: PublishedTopics, publishers: Publishers) -> TopicRegistry {
+        TopicRegistry {
             topics: RwLock::new(topics),
             publishers: Replaceable::new(publishers),
         }
@@ -111,8 +111,7 @@ mod tests {
             token: None,
             verify_topic: true,
         };
-        let directory =
-            TopicDirectory::new(PublishedTopics::default(), Publishers(vec![publisher]));
+        let directory = TopicRegistry::new(PublishedTopics::default(), Publishers(vec![publisher]));
         let cautioned = |name: &str| {
             let topic = directory.find(name).unwrap();
             directory.caution(&topic).is_some()

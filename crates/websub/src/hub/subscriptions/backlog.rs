@@ -28,12 +28,12 @@ pub struct BacklogCounts {
     /// The number of notifications that are saved.
     saved: u64,
     /// In order, each with at least one subscription.
-    pub positions: Vec<Position>,
+    pub positions: Vec<SharedPosition>,
 }
 
 /// Where subscriptions are that received the same notification last.
 #[derive(Debug, Clone, Copy)]
-pub struct Position {
+pub struct SharedPosition {
     /// The notification.
     pub heard: RelayId,
     subscriptions: usize,
@@ -173,7 +173,7 @@ impl BacklogCounts {
         match self.index(heard) {
             Ok(index) => self.positions[index].subscriptions += 1,
             Err(index) => {
-                let position = Position {
+                let position = SharedPosition {
                     heard,
                     subscriptions: 1,
                     relayed,

@@ -92,13 +92,13 @@ struct SavedRows {
 }
 
 impl SavedRows {
-    fn topics(&self) -> Vec<SavedTopic> {
+    fn topics(&self) -> Vec<SavedTopicRelays> {
         let topics = [0, 1].map(|number| {
             let relays = self.relays.values();
             let relays = relays.filter(|relay| relay.topic == topic(number));
             let relays = Vec::from_iter(relays);
             let last = relays.last()?;
-            Some(SavedTopic {
+            Some(SavedTopicRelays {
                 topic: topic(number),
                 relays: relays.iter().map(|relay| pending(relay)).collect(),
                 last: BodyDigest::of(&last.body),
@@ -151,7 +151,7 @@ struct World {
     subscriptions: Subscriptions,
     saved: SavedRows,
     owed: BTreeMap<SubscriptionKey, BTreeSet<RelayId>>,
-    assignments: Vec<Assignment>,
+    assignments: Vec<DeliveryTask>,
     /// The number of the last notification.
     seq: u64,
 }
@@ -189,7 +189,7 @@ impl World {
             Act::Assign(number) => {
                 let given = self.subscriptions.assign(&topic(number));
                 for assignment in &given {
-                    let is_working = |other: &Assignment| {
+                    let is_working = |other: &DeliveryTask| {
                         other.key == assignment.key && self.subscriptions.is_current(other)
                     };
                     assert!(!self.assignments.iter().any(is_working), "{assignment:?}");
@@ -288,7 +288,7 @@ impl World {
 
 impl Subscriptions {
     /// Returns true if an assignment is current.
-    fn is_current(&self, assignment: &Assignment) -> bool {
+    fn is_current(&self, assignment: &DeliveryTask) -> bool {
         let on_topic = self.topics.get(&assignment.key.topic);
         let subscriber =
             on_topic.and_then(|on_topic| on_topic.subscribers.get(&assignment.key.callback));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
 use crate::counts::EmbeddedHubCounts;
-use crate::hub::subscriptions::{Subscriber, Subscriptions, TopicSubscribers};
+use crate::hub::subscriptions::{SubscriptionState, Subscriptions, TopicSubscribers};
 use crate::hub::{Callback, RelayId, SubscriptionKey};
 
 /// Maximum subscriptions in a list; the others are only counted.
@@ -212,7 +212,7 @@ pub type SeqAfter<'a> = &'a dyn Fn(&Topic, RelayId) -> Option<u64>;
 struct LiveSubscription<'a> {
     topic: &'a Topic,
     callback: &'a Callback,
-    subscriber: &'a Subscriber,
+    subscriber: &'a SubscriptionState,
     pending: usize,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use websub::http::Hook;
+use websub::http::BoxedFn;
 use websub::hub::HubRecord;
 use websub::hub::address::parse_network;
 use websub::hub::callback::CallbackPolicy;
@@ -143,7 +143,7 @@ fn moving(settings: &mut EmbeddedHubSettings, steps: &'static [&'static [&'stati
     };
     settings.verification_attempts = 1;
     let asked = AtomicUsize::new(0);
-    settings.resolver = Some(Arc::new(Hook(Box::new(move |_: &str| {
+    settings.resolver = Some(Arc::new(BoxedFn(Box::new(move |_: &str| {
         let step = asked.fetch_add(1, Ordering::SeqCst).min(steps.len() - 1);
         let addresses = steps[step].iter();
         let addresses = addresses.map(|address| address.parse::<IpAddr>().unwrap());

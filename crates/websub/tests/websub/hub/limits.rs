@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
-use websub::http::Hook;
+use websub::http::BoxedFn;
 use websub::http::server::{Listener, ServerLimits};
 use websub::hub::DeliveryProgress;
 use websub::hub::address::parse_network;
@@ -18,7 +18,7 @@ use crate::support::{Peer, exchange, exchange_on, form_request, status};
 
 /// A name for each test callback's host, all of them here.
 fn names_are_here(settings: &mut EmbeddedHubSettings) {
-    settings.resolver = Some(Arc::new(Hook(Box::new(|_| {
+    settings.resolver = Some(Arc::new(BoxedFn(Box::new(|_| {
         vec![IpAddr::from([127, 0, 0, 1])]
     }))));
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
-use websub::http::Hook;
+use websub::http::BoxedFn;
 use websub::hub::address::parse_network;
 use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::{DeliveryProgress, HubRecord, RelayId, Subscription};
@@ -87,7 +87,7 @@ async fn a_name_server_that_does_not_answer_delays_no_others() {
     let counted = Arc::clone(&asked);
     let running = start_with(restored(subscriptions), move |settings| {
         let asked = Arc::clone(&counted);
-        settings.resolver = Some(Arc::new(Hook(Box::new(move |name: &str| {
+        settings.resolver = Some(Arc::new(BoxedFn(Box::new(move |name: &str| {
             if name.ends_with(".silent.example") {
                 asked.fetch_add(1, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_secs(5)); // as a resolver does that hears nothing
@@ -142,7 +142,7 @@ async fn what_waits_for_the_limit_of_one_address_closes_the_queue_to_nobody() {
         behind_a_proxy(settings);
         settings.limits.set_requests_per_minute(10);
         settings.limits.verifications.in_all = 40;
-        settings.resolver = Some(Arc::new(Hook(Box::new(|_| {
+        settings.resolver = Some(Arc::new(BoxedFn(Box::new(|_| {
             vec![IpAddr::from([127, 0, 0, 1])]
         }))));
     })
@@ -185,7 +185,7 @@ async fn while_the_queue_is_full_a_verification_is_tried_once() {
         let running = start_with(Restored::default(), |settings| {
             let counted = Arc::clone(&counted);
             settings.limits.verifications.in_all = in_all;
-            settings.resolver = Some(Arc::new(Hook(Box::new(move |_| {
+            settings.resolver = Some(Arc::new(BoxedFn(Box::new(move |_| {
                 counted.fetch_add(1, Ordering::SeqCst);
                 vec![IpAddr::from([127, 0, 0, 1])]
             }))));

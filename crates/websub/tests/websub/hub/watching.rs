@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
-use websub::counts::{DeliveryCounts, RequestCounts, VerificationCounts};
+use websub::counts::{DeliveryCounts, SubscriptionRequestCounts, VerificationCounts};
 use websub::hub::subscriptions::view::HubStatus;
 use websub::hub::{Callback, DeliveryProgress};
 
@@ -63,7 +63,7 @@ async fn requests_and_verifications_count_by_what_comes_of_them() {
     let status = running
         .until(|status| status.counts.verifications.confirmed == 2)
         .await;
-    let want = RequestCounts {
+    let want = SubscriptionRequestCounts {
         accepted: 4,
         refused: 1,
         limited: 1,

@@ -2,7 +2,7 @@
 
 use crate::hub::delivery::DeliveryOutcome;
 use crate::hub::publication::BodyDigest;
-use crate::hub::{DeliveryProgress, PendingRelay, SavedHub, SavedTopic, Subscription};
+use crate::hub::{DeliveryProgress, PendingRelay, SavedHub, SavedTopicRelays, Subscription};
 use crate::secret::Secret;
 
 use super::*;
@@ -33,12 +33,12 @@ fn progress(heard: u64, attempts: u32) -> DeliveryProgress {
     }
 }
 
-fn pending(on: &str, ids: &[u64]) -> SavedTopic {
+fn pending(on: &str, ids: &[u64]) -> SavedTopicRelays {
     let relays = ids.iter().map(|id| PendingRelay {
         id: RelayId(*id),
         size: 8,
     });
-    SavedTopic {
+    SavedTopicRelays {
         topic: topic(on),
         relays: relays.collect(),
         last: BodyDigest([0; 32]),
