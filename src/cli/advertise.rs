@@ -200,7 +200,7 @@ fn write_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<
     let is_patched = |set: &AdvertisedSet| matches!(set.outcome, AdvertiseOutcome::Lacks { .. });
     if sets.iter().any(is_patched) {
         let how = "To apply the patches, pipe this into: patch -d / -p0\n";
-        write_lines(out, how)?;
+        write_comment(out, how)?;
     }
     for set in sets {
         let state = match &set.outcome {
@@ -210,15 +210,15 @@ fn write_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<
             AdvertiseOutcome::NotInTheTree => NOT_IN_THE_TREE,
             AdvertiseOutcome::Failed { reason } => reason,
         };
-        write_lines(out, &escaped(&format!("{} {state}", set.list)))?;
+        write_comment(out, &escaped(&format!("{} {state}", set.list)))?;
         for channel in &set.channels {
             if let AdvertiseOutcome::NotInTheTree | AdvertiseOutcome::Failed { .. } = set.outcome {
-                write_lines(out, entry(channel).trim_end())?;
+                write_comment(out, entry(channel).trim_end())?;
             }
-            write_lines(out, &recipe(channel))?;
+            write_comment(out, &recipe(channel))?;
         }
         if let AdvertiseOutcome::Lacks { patch, .. } = &set.outcome {
-            out.foreign(patch)?;
+            out.write_verbatim(patch)?;
         }
         writeln!(out)?;
     }
@@ -226,7 +226,7 @@ fn write_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<
 }
 
 /// Writes lines that begin with `#`, so that none looks like a patch.
-fn write_lines(out: &mut EscapedStdout, text: &str) -> io::Result<()> {
+fn write_comment(out: &mut EscapedStdout, text: &str) -> io::Result<()> {
     text.split('\n')
         .try_for_each(|line| writeln!(out, "{}", format!("# {line}").trim_end()))
 }

@@ -129,7 +129,7 @@ fn hub_sections(
     let (is_running, note) = network::is_running(&config.state_dir);
     of_hub.extend(note);
     if is_running {
-        let get = block_on(probe::hub_in_public(&hub.url))?;
+        let get = block_on(probe::get_hub(&hub.url))?;
         let get = get.context("cannot prepare requests")?;
         of_hub.extend(about_hub::embedded(&hub.url, &get, "hub.url"));
     }
@@ -199,7 +199,7 @@ fn scanned(config: &Config, all: bool) -> anyhow::Result<(OneShotScan, Option<Di
 fn unverified(hubs: &[PublishSettings]) -> Vec<Diagnostic> {
     let trusting = hubs.iter().filter(|hub| hub.danger_accept_invalid_certs);
     trusting
-        .map(|settings| about_hub::unverified(&settings.hub))
+        .map(|settings| about_hub::unverified_certificate(&settings.hub))
         .collect()
 }
 

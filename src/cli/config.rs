@@ -28,7 +28,7 @@ pub fn config(file: Option<&Path>, options: &Overrides) -> anyhow::Result<Exit> 
     let matches = CommandLine::command().get_matches();
     let (_, given) = matches.subcommand().context("no command was given")?;
     let page = describe(file, options, &|origin| {
-        let flags = origin.split(' ').filter_map(|flag| as_given(given, flag));
+        let flags = origin.split(' ').filter_map(|flag| flag_or_variable(given, flag));
         flags.collect::<Vec<_>>().join(" ")
     })?;
     print(|out| out.write_all(page.as_bytes()))?;
@@ -42,7 +42,7 @@ pub fn schema() -> anyhow::Result<Exit> {
 }
 
 /// Returns the flag, or else the variable that sets it, if there is one; or another origin as it is.
-fn as_given(given: &ArgMatches, flag: &str) -> Option<String> {
+fn flag_or_variable(given: &ArgMatches, flag: &str) -> Option<String> {
     let Some(name) = flag.strip_prefix("--") else {
         return Some(flag.to_owned());
     };

@@ -80,7 +80,7 @@ impl<'a> DaemonClient<'a> {
             }
             Ok(state) => answer_from(&self.config()?, state, request)?,
             Err(StateFileError::InUse(_)) => {
-                self.warn_of_configuration();
+                self.warn_invalid_config();
                 control::ask(&self.state_dir, &request)?
             }
             Err(error) => return Err(error.into()),
@@ -125,7 +125,7 @@ impl<'a> DaemonClient<'a> {
     }
 
     /// Warns if the configuration file is invalid: the daemon then runs with an earlier one.
-    fn warn_of_configuration(&self) {
+    fn warn_invalid_config(&self) {
         let loaded = if HubConfig::is_at(self.file, &self.overrides) {
             HubConfig::load(self.file, &self.overrides).map(|_| ())
         } else {
@@ -203,7 +203,7 @@ fn answer_from(
         Ok(event) => event,
         Err(refusal) => return Ok(ControlReply::Error(refusal)),
     };
-    let amended = engine.amend(event, now.into());
+    let amended = engine.execute_offline(event, now.into());
     let effects = match (amended, &lock) {
         (Err(error), Some(file)) => Err(file.save_error(error)).context("nothing was done")?,
         (effects, _) => effects?,

@@ -59,7 +59,7 @@ impl OneShotScan {
         let explain = |path: &DocumentPath| trees.iter().find_map(|tree| tree::explain(tree, path));
         let db = self.engine.db();
         for (_, live) in self.reader().sources() {
-            let nothing = mounts::without_document(db, live, explain)?;
+            let nothing = mounts::no_document_reason(db, live, explain)?;
             if nothing.is_some() {
                 return Ok(nothing);
             }

@@ -26,7 +26,7 @@ impl EscapedStdout {
     }
 
     /// Writes text of others, for programs: byte for byte, unless a terminal shows it.
-    pub fn foreign(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn write_verbatim(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.0.is_terminal() {
             self.write_all(bytes)
         } else {

@@ -161,7 +161,7 @@ impl ResendRun<'_> {
             }
             let mut current = current(set, None)?;
             for list in &set.lists {
-                if self.file.position.is_after(set, list) {
+                if self.file.position.is_list_done(set, list) {
                     continue;
                 }
                 self.send_list(set, list, &mut current)?;

@@ -46,7 +46,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     }
     let plan = &scan.engine.plan;
     for document in &mut documents {
-        read_changes(plan, document);
+        recount_changes(plan, document);
     }
     if let Some(path) = &options.file {
         return explain_file(&config, &scan, &documents, path, options.json);
@@ -79,7 +79,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
 }
 
 /// Counts the entries of a Change List again if another version than this was taken as a whole.
-fn read_changes(plan: &Plan, document: &mut DocumentView) {
+fn recount_changes(plan: &Plan, document: &mut DocumentView) {
     let Some(changes) = &mut document.changes else {
         return;
     };

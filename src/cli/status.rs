@@ -14,7 +14,7 @@ use crate::cli::outbox::text::{rows, table};
 use crate::cli::output;
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::alerts::{self, Alert, Health};
-use crate::report::status::{BacklogView, ChannelView, HubView, Status, WaitingView, waiting};
+use crate::report::status::{BacklogView, ChannelView, HubView, Status, WaitingView, waiting_changes};
 use announce::plan::PublishMode;
 
 /// The maximum number of lines of one kind; for the others, the command that prints them is named.
@@ -62,7 +62,7 @@ impl<'a> StatusText<'a> {
         backlogs.sort_by_key(|(channel, hub, backlog)| {
             (Reverse(backlog.changes), &channel.topic, &hub.hub)
         });
-        let waiting = waiting(&status.channels);
+        let waiting = waiting_changes(&status.channels);
         // Of each channel, the status itself has only those that wait for longest.
         let documents = channels().filter(|channel| channel.kind == ChannelKind::Framework);
         let untold = documents.map(|channel| channel.more_pending + channel.more_held);

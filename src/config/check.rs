@@ -27,7 +27,7 @@ pub const FORMS: [TextForm; 14] = [
         r#"^[Hh][Tt][Tt][Pp][Ss]?://[^\s<>"?#]+$"#,
         address::check_prefix,
     ),
-    ("hub", URI, hub::address),
+    ("hub", URI, hub::check_address),
     (
         "served hub",
         r#"^[Hh][Tt][Tt][Pp][Ss]?://[^?#\s<>"]+$"#,
@@ -108,7 +108,7 @@ fn check_text(schema: &Value, text: &str) -> Result<(), String> {
         let meant = nearest(text, choices.iter().filter_map(Value::as_str));
         let meant = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
         let meant = meant.unwrap_or_default();
-        return Err(format!("\"{text}\" is none of {}{meant}", words(schema)));
+        return Err(format!("\"{text}\" is none of {}{meant}", enum_values(schema)));
     }
     let form = FORMS.iter().find(|(name, ..)| schema["x-form"] == *name);
     form.map_or(Ok(()), |(.., check)| check(text))
@@ -139,7 +139,7 @@ fn instead(kind: &str, schema: &Value, key: &str, written: &DeValue<'_>) -> Stri
         (_, DeValue::Array(_) | DeValue::Table(_)) => {
             "it is one text: write \"…\", without [ ]".to_owned()
         }
-        _ if schema["enum"].is_array() => format!("write one of {}", words(schema)),
+        _ if schema["enum"].is_array() => format!("write one of {}", enum_values(schema)),
         _ => match schema["x-number"].as_str() {
             Some(form) if form != "{}" && !matches!(written, DeValue::Boolean(_)) => {
                 format!("write \"{}\"", form.replace("{}", &shown))
@@ -182,7 +182,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-fn words(schema: &Value) -> String {
+fn enum_values(schema: &Value) -> String {
     let words = schema["enum"].as_array().into_iter().flatten();
     words.map(Value::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -107,7 +107,7 @@ impl ExternalHub {
         let publish_url =
             (self.publish_url).get_or_insert_with(|| ConfiguredSecret::written(self.hub.as_str()));
         publish_url.read(file, &key("publish_url"))?;
-        address(publish_url.reveal()).map_err(|message| {
+        check_address(publish_url.reveal()).map_err(|message| {
             let held = "it holds no absolute URI such as https://hub.example.net/publish?key=…, without user name and \
                         password";
             let is_held = publish_url.holder.is_some();
@@ -208,7 +208,7 @@ impl ExternalHub {
 }
 
 /// Checks an address, which is kept byte for byte. The message repeats none that holds a password.
-pub fn address(text: &str) -> Result<(), String> {
+pub fn check_address(text: &str) -> Result<(), String> {
     let after_scheme = text.split_once("://").map_or(text, |(_, rest)| rest);
     let authority = after_scheme.split(['/', '?', '#']).next();
     if authority.is_some_and(|authority| authority.contains('@')) {

@@ -75,7 +75,7 @@ impl HubConfig {
             config.server.public_url = origin.ok().and_then(|origin| Uri::parse(&origin).ok());
         }
         config.server.check(file)?;
-        (config.hub).trust_loopback(file, "hub", &config.server.listen);
+        (config.hub).trust_loopback_proxies(file, "hub", &config.server.listen);
         publisher::check(file, &mut config.publishers)?;
         config.state_dir = state_dir(file, &config.state_dir)?;
         Ok(config)

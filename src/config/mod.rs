@@ -209,7 +209,7 @@ impl Config {
         source::check(file, &mut self.sources)?;
         self.window.check(file)?;
         hub::check(file, &mut self.hubs)?;
-        self.check_embedded_hub(file)?;
+        self.resolve_embedded_hub(file)?;
         let names: Vec<&str> = self.sources.iter().map(|source| &*source.name).collect();
         broker::check(file, &mut self.brokers, Some(&names))?;
         self.state_dir = state_dir(file, &self.state_dir)?;
@@ -276,14 +276,14 @@ impl Config {
     }
 
     /// Takes the embedded hub out unless it is enabled: without that key, exactly when there is no other hub.
-    fn check_embedded_hub(&mut self, file: &ConfigFile<'_>) -> Checked {
+    fn resolve_embedded_hub(&mut self, file: &ConfigFile<'_>) -> Checked {
         let mut embedded = self.embedded_hub.take().unwrap_or_default();
         let is_enabled = *embedded.enabled.get_or_insert(self.hubs.is_empty());
         if !is_enabled && self.hubs.is_empty() {
             let message = "no hub is left to notify: add a [[hub]], or leave this one enabled";
             return Err(file.error("embedded_hub.enabled", message));
         }
-        embedded.trust_loopback(file, "embedded_hub", &self.server.listen);
+        embedded.trust_loopback_proxies(file, "embedded_hub", &self.server.listen);
         // An installation has a file; a trial on this machine needs none.
         if file.path.is_none() && self.server.is_on_this_machine() {
             let here = LOOPBACK.map(ParsedText);

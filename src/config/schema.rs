@@ -31,7 +31,7 @@ pub fn schema_of<T: JsonSchema>(daemon: DaemonKind) -> Value {
     for table in tables.into_iter().flat_map(|tables| tables.values_mut()) {
         table["default"].take();
     }
-    prepare(&mut schema, daemon);
+    adapt_to_toml(&mut schema, daemon);
     schema.to_value()
 }
 
@@ -58,12 +58,12 @@ pub fn schema() -> Value {
     });
     schema["title"] = json!("Configuration of rsnotify");
     schema["description"] = json!("The file that `--config` names.");
-    publish(&mut schema);
+    strip_own_keywords(&mut schema);
     schema
 }
 
 /// Removes what TOML has no use for, such as null, and adds the patterns of forms.
-fn prepare(schema: &mut Schema, daemon: DaemonKind) {
+fn adapt_to_toml(schema: &mut Schema, daemon: DaemonKind) {
     let below = schema;
     let Some(schema) = below.as_object_mut() else {
         return;
@@ -119,17 +119,17 @@ fn prepare(schema: &mut Schema, daemon: DaemonKind) {
             }
         }
     }
-    transform_subschemas(&mut |schema: &mut Schema| prepare(schema, daemon), below);
+    transform_subschemas(&mut |schema: &mut Schema| adapt_to_toml(schema, daemon), below);
 }
 
 /// Removes our own words.
-fn publish(schema: &mut Value) {
+fn strip_own_keywords(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
             members.retain(|word, _| !word.starts_with("x-"));
-            members.values_mut().for_each(publish);
+            members.values_mut().for_each(strip_own_keywords);
         }
-        Value::Array(items) => items.iter_mut().for_each(publish),
+        Value::Array(items) => items.iter_mut().for_each(strip_own_keywords),
         _ => {}
     }
 }

@@ -99,7 +99,7 @@ impl ConfiguredSecret {
     }
 
     /// Takes a text for the path of a file.
-    fn named(&mut self) -> &mut SecretHolder {
+    fn file_holder(&mut self) -> &mut SecretHolder {
         let path = self.content.reveal();
         self.holder
             .get_or_insert_with(|| SecretHolder::File(path.into()))
@@ -117,7 +117,7 @@ pub fn read_secret(
     held: &mut Option<ConfiguredSecret>,
 ) -> Checked {
     let Some(held) = held else { return Ok(()) };
-    held.named();
+    held.file_holder();
     held.read(file, key)
 }
 
@@ -148,7 +148,7 @@ pub fn read_credentials(
     ] {
         let Some(held) = held else { continue };
         let key = format!("{table}.{name}");
-        let (name, content) = held.named().read(file, &key, MAX_PEM)?;
+        let (name, content) = held.file_holder().read(file, &key, MAX_PEM)?;
         let mut lines = content.lines().map(str::trim_end);
         if !lines.any(|line| line.starts_with("-----BEGIN ") && line.ends_with(kind)) {
             let message = format!("{name} has no -----BEGIN … {kind} line");

@@ -122,7 +122,7 @@ impl TextValue for ReplacedHub {
         match text {
             "auto" => Ok(ReplacedHub::Automatic),
             "nothing" => Ok(ReplacedHub::Nothing),
-            text => hub::address(text).map(|()| ReplacedHub::Hub(Hub::new(text))),
+            text => hub::check_address(text).map(|()| ReplacedHub::Hub(Hub::new(text))),
         }
     }
 

@@ -201,7 +201,7 @@ impl Announcer {
                     let kind = self.engine.db().first::<ChannelKind>(sql, topic);
                     kind.ok().flatten().unwrap_or_default()
                 };
-                parts.counts.tell(&fact, kind, Timestamp::now());
+                parts.counts.count_fact(&fact, kind, Timestamp::now());
                 log::log_fact(&fact);
             }
         }
@@ -209,7 +209,7 @@ impl Announcer {
 
     fn is_settled(&self) -> bool {
         let mut sources = self.engine.live.sources.iter();
-        sources.all(|source| source.is_settled())
+        sources.all(|source| source.is_swept())
     }
 }
 
@@ -227,7 +227,7 @@ fn is_answer(event: &Event) -> bool {
 }
 
 /// Returns true for an effect that somebody outside sees: a power failure may not undo that it is saved.
-fn is_heard(effect: &Effect) -> bool {
+fn is_externally_visible(effect: &Effect) -> bool {
     matches!(
         effect,
         Effect::Submit(_) | Effect::Serve(_) | Effect::Withdraw(_)
@@ -256,7 +256,7 @@ impl DaemonRole for Announcer {
         let is_failing = parts.saver.trouble.is_some();
         match input {
             AnnouncerInput::Event(event) => {
-                self.submissions.note(&event);
+                self.submissions.remove_answered(&event);
                 self.reach.note(&event);
                 self.keep(event, is_failing);
             }
@@ -267,12 +267,12 @@ impl DaemonRole for Announcer {
                 );
                 if let Ok(Some(source)) = source {
                     let outcome = &round.outcome;
-                    parts.counts.read_changes(&source, &request, outcome, took);
+                    parts.counts.count_round(&source, &request, outcome, took);
                 }
                 self.keep(Event::Taken(round), is_failing);
             }
             AnnouncerInput::Tree(generation, mut report) => {
-                if !self.trees.note(generation, &mut report) {
+                if !self.trees.note_report(generation, &mut report) {
                     return;
                 }
                 log::log_report(&report, &self.engine.plan);
@@ -301,7 +301,7 @@ impl DaemonRole for Announcer {
         self.engine.wake
     }
 
-    fn save(&mut self, parts: &mut RunParts, is_awaited: bool) -> Result<(), StateFileError> {
+    fn commit_step(&mut self, parts: &mut RunParts, is_awaited: bool) -> Result<(), StateFileError> {
         let now = moment(parts.clock);
         let RunParts {
             saver, failpoints, ..
@@ -335,7 +335,7 @@ impl DaemonRole for Announcer {
         if let Some((request, answer)) = &mut self.commanded {
             *answer = outcome(request, &effects);
         }
-        let must_sync = can_lag && effects.iter().any(is_heard);
+        let must_sync = can_lag && effects.iter().any(is_externally_visible);
         self.effects.extend(effects);
         if must_sync {
             // Nothing is sent that a power failure could take back.
@@ -344,7 +344,7 @@ impl DaemonRole for Announcer {
         Ok(())
     }
 
-    fn perform(&mut self, owed: Vec<Relay>, parts: &mut RunParts) {
+    fn perform_effects(&mut self, owed: Vec<Relay>, parts: &mut RunParts) {
         for effect in mem::take(&mut self.effects) {
             self.perform_effect(effect, parts);
         }
@@ -469,7 +469,7 @@ mod tests {
     use websub::answer::Answer;
     use websub::topics::TopicPage;
 
-    use super::{is_answer, is_heard};
+    use super::{is_answer, is_externally_visible};
     use announce::event::{Effect, Event};
     use announce::state::ChannelId;
 
@@ -500,8 +500,8 @@ mod tests {
             body: Vec::new().into(),
             report_fetches: false,
         };
-        assert!(is_heard(&Effect::Serve(page)));
-        assert!(is_heard(&Effect::Withdraw(topic)));
-        assert!(!is_heard(&Effect::Look(Vec::new())));
+        assert!(is_externally_visible(&Effect::Serve(page)));
+        assert!(is_externally_visible(&Effect::Withdraw(topic)));
+        assert!(!is_externally_visible(&Effect::Look(Vec::new())));
     }
 }

@@ -107,14 +107,14 @@ pub trait DaemonRole: Sized {
 
     /// Takes the inputs, what is due by now, and the changes of the hub in one transaction. If that fails, nothing happened,
     /// and the inputs are kept. `is_awaited` says that somebody is answered once it is saved.
-    fn save(
+    fn commit_step(
         &mut self,
         parts: &mut LoopParts<Self::Input>,
         is_awaited: bool,
     ) -> Result<(), StateFileError>;
 
     /// Performs the effects of what is saved. `owed` are deliveries of the hub that are saved.
-    fn perform(&mut self, owed: Vec<Relay>, parts: &mut LoopParts<Self::Input>);
+    fn perform_effects(&mut self, owed: Vec<Relay>, parts: &mut LoopParts<Self::Input>);
 
     /// Takes note that the state cannot be saved.
     fn not_saved(&mut self) {}
@@ -261,9 +261,9 @@ impl<R: DaemonRole> EventLoop<R> {
                 }
             }
             if is_ping_due {
-                self.parts.saver.probe_now();
+                self.parts.saver.request_probe();
             }
-            let is_saved = self.commit();
+            let is_saved = self.save_and_perform();
             self.send_replies();
             self.report_health(is_saved);
             if is_ping_due {
@@ -299,11 +299,11 @@ impl<R: DaemonRole> EventLoop<R> {
         }
         // If a step failed before, it is retried now.
         if saver.trouble.take().is_some() {
-            saver.probe_now();
+            saver.request_probe();
         }
-        let mut is_saved = self.commit();
+        let mut is_saved = self.save_and_perform();
         while is_saved && self.role.has_inputs() {
-            is_saved = self.commit();
+            is_saved = self.save_and_perform();
         }
         self.send_replies();
         self.parts.saver.trouble.take().map_or(Ok(()), Err)
@@ -344,7 +344,7 @@ impl<R: DaemonRole> EventLoop<R> {
     }
 
     /// Saves the inputs of this step, then performs its effects. Returns false while the state cannot be saved.
-    pub fn commit(&mut self) -> bool {
+    pub fn save_and_perform(&mut self) -> bool {
         let is_awaited = !self.replies.is_empty();
         let EventLoop { role, parts, .. } = self;
         if !parts.saver.may_try() {
@@ -360,7 +360,7 @@ impl<R: DaemonRole> EventLoop<R> {
         let began = Instant::now();
         let saved = if is_step {
             let checked = parts.saver.file.check(role.connection());
-            checked.and_then(|()| role.save(parts, is_awaited))
+            checked.and_then(|()| role.commit_step(parts, is_awaited))
         } else {
             parts.saver.maintain(role.connection())
         };
@@ -374,7 +374,7 @@ impl<R: DaemonRole> EventLoop<R> {
         }
         parts.saver.succeeded(is_step);
         let changes = std::mem::take(&mut parts.saver.unsaved);
-        role.perform(changes.owed, parts);
+        role.perform_effects(changes.owed, parts);
         true
     }
 

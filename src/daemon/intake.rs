@@ -24,7 +24,7 @@ use websub::hub::published_topics::{MAX_TOPICS, Publication, PublicationOutcome,
 use websub::hub::publisher::Publisher;
 use websub::hub::publisher_counts::views;
 use websub::hub::{HubRecord, Relay, RelayId};
-use websub::retry::end_of;
+use websub::retry::end_after_restart;
 
 use crate::config::hub_config::HubConfig;
 use crate::config::publisher;
@@ -144,10 +144,10 @@ impl Intake {
         match report.outcome {
             // It was fetched before a reload.
             FetchOutcome::Fetched(_) if !self.directory.may_publish(&publisher, &topic) => {
-                self.withdraw(&topic, &publisher, parts);
+                self.drop_ping(&topic, &publisher, parts);
             }
             FetchOutcome::Fetched(publication) => self.publish(publication, parts),
-            FetchOutcome::Withdrawn => self.withdraw(&topic, &publisher, parts),
+            FetchOutcome::Withdrawn => self.drop_ping(&topic, &publisher, parts),
             FetchOutcome::Unchanged => {
                 self.end_ping(&topic, began, parts);
                 self.accepted.push((publisher, true));
@@ -170,7 +170,7 @@ impl Intake {
         }
     }
 
-    fn withdraw(&self, topic: &Topic, publisher: &str, parts: &mut HubParts) {
+    fn drop_ping(&self, topic: &Topic, publisher: &str, parts: &mut HubParts) {
         info!(%topic, %publisher, "dropped a ping of {publisher}, which may not publish {topic} any more");
         self.end_ping(topic, parts.clock.now(), parts);
     }
@@ -238,7 +238,7 @@ impl DaemonRole for Intake {
         Some(self.forget_at)
     }
 
-    fn save(&mut self, parts: &mut HubParts, _: bool) -> Result<(), StateFileError> {
+    fn commit_step(&mut self, parts: &mut HubParts, _: bool) -> Result<(), StateFileError> {
         self.forget_topics(parts);
         let (saver, failpoints) = (&mut parts.saver, &parts.failpoints);
         saver.file.sync_commits(&self.connection, true)?;
@@ -257,7 +257,7 @@ impl DaemonRole for Intake {
         Ok(())
     }
 
-    fn perform(&mut self, owed: Vec<Relay>, parts: &mut HubParts) {
+    fn perform_effects(&mut self, owed: Vec<Relay>, parts: &mut HubParts) {
         for (publisher, is_repeat) in self.accepted.drain(..) {
             self.hub
                 .count(&publisher, |counts| counts.accepted(is_repeat));
@@ -388,7 +388,7 @@ impl Daemon<Intake> {
             directory,
             fetches: Arc::new(fetches),
             topic_ttl,
-            forget_at: end_of(clock.began, topic_ttl, clock.began),
+            forget_at: end_after_restart(clock.began, topic_ttl, clock.began),
             replies: Vec::new(),
             accepted: Vec::new(),
             pings,

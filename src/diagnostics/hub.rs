@@ -85,7 +85,7 @@ pub fn delivery_trouble(hub: &Hub, trouble: &HubTrouble<'_>) -> Diagnostic {
 }
 
 /// Reports a hub that would refuse the notifications of this Source.
-pub fn disagreement(hub: &Hub, status: u16, reason: &str) -> Diagnostic {
+pub fn expected_refusal(hub: &Hub, status: u16, reason: &str) -> Diagnostic {
     let remedy = match status {
         400 => "correct the topic in the Capability List or in [[channel]]",
         401 => "set bearer_token_file to the token that the hub's operator has given",
@@ -117,7 +117,7 @@ pub fn open_publisher(name: &str) -> Diagnostic {
 }
 
 /// Reports a hub whose certificate is not verified.
-pub fn unverified(hub: &Hub) -> Diagnostic {
+pub fn unverified_certificate(hub: &Hub) -> Diagnostic {
     Diagnostic::finding(
         format!(
             "{hub}: danger_accept_invalid_certs = true, so the hub's certificate is not verified"

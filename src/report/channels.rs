@@ -34,7 +34,7 @@ pub fn all(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
 
 /// Returns every channel without what waits on it, in the order they were opened.
 pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
-    let due = due_by_account(reader.db)?;
+    let due = pending_by_account(reader.db)?;
     let mut hubs: BTreeMap<ChannelId, Vec<HubView>> = BTreeMap::new();
     for (channel, hub) in accounts(reader, "ORDER BY a.channel, a.hub", &due)? {
         // R11: a hub that left, and was told what was due, is not shown.
@@ -122,7 +122,7 @@ fn accounts(
         let is_known = pinged.is_some() && (was_fetched || was_reported);
         let fetch_confirmed = is_known.then_some(was_fetched);
         let free_from = pinged.map(|at| next_ping(at, was_fetched));
-        let is_settled = position.is_none_or(|at| reader.live.sources[at].is_settled());
+        let is_settled = position.is_none_or(|at| reader.live.sources[at].is_swept());
         let waits = if in_flight.is_some() {
             None
         } else if !is_settled {
@@ -167,7 +167,7 @@ fn accounts(
 }
 
 /// Returns the number of documents of which each account is due a change, or has one in flight, where there are any.
-pub fn due_by_account(db: Db<'_>) -> Result<BTreeMap<AccountId, usize>> {
+pub fn pending_by_account(db: Db<'_>) -> Result<BTreeMap<AccountId, usize>> {
     let counts = db.all::<Vec<((_, _), usize)>>(
         "SELECT channel, hub, count(*) FROM owed WHERE due IS NOT NULL GROUP BY channel, hub UNION ALL \
          SELECT f.channel, f.hub, count(*) FROM flight_entry f WHERE NOT EXISTS (SELECT 1 FROM owed o \

@@ -208,13 +208,13 @@ fn document(
             let since = earlier(until, reader.plan.window.hold);
             format!("has waited since {since:.0} for a document that lists it")
         }),
-        state => why(state, kind.0, &view).map(str::to_owned),
+        state => why_not_announced(state, kind.0, &view).map(str::to_owned),
     };
     view
 }
 
 /// Returns why no hub is told of a document.
-fn why(state: DocumentState, capability: Capability, view: &DocumentView) -> Option<&'static str> {
+fn why_not_announced(state: DocumentState, capability: Capability, view: &DocumentView) -> Option<&'static str> {
     let is_description = capability == Capability::SourceDescription;
     Some(match state {
         DocumentState::Silent if capability.is_manifest() => "manifests are not announced",

@@ -59,7 +59,7 @@ pub fn groups(reader: &Reader<'_>) -> Result<Vec<FindingGroup>> {
 }
 
 /// Returns the number of findings of each kind in a source that nobody has acknowledged.
-pub fn counts(reader: &Reader<'_>, plan: &SourcePlan) -> Result<BTreeMap<&'static str, usize>> {
+pub fn unacknowledged_counts(reader: &Reader<'_>, plan: &SourcePlan) -> Result<BTreeMap<&'static str, usize>> {
     let mut counts = BTreeMap::new();
     for finding in findings::of_source(reader.db, plan)? {
         if !plan.is_acknowledged(&finding) {
@@ -70,7 +70,7 @@ pub fn counts(reader: &Reader<'_>, plan: &SourcePlan) -> Result<BTreeMap<&'stati
 }
 
 /// Returns the first findings that nobody has acknowledged, in words, and the number of the others.
-pub fn first(reader: &Reader<'_>) -> Result<(Vec<String>, usize)> {
+pub fn first_unacknowledged(reader: &Reader<'_>) -> Result<(Vec<String>, usize)> {
     let mut all = by_source(reader)?;
     all.retain(|(plan, finding)| !plan.is_acknowledged(finding));
     let count: usize = all.iter().map(|(_, finding)| finding.count()).sum();
@@ -116,7 +116,7 @@ pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
             if !counted.insert((set.clone(), finding.kind())) {
                 continue;
             }
-            let mount = plan.mount_of(&set).filter(|_| finding.is_of_wrong_url());
+            let mount = plan.mount_of(&set).filter(|_| finding.is_wrong_url_symptom());
             muted.push(match mount.and_then(|mount| wrong.get(&mount.id)) {
                 // Its topic cannot be served because of that.
                 Some(cause) => MutedSet {

@@ -47,7 +47,7 @@ pub fn status(reader: &Reader<'_>) -> Result<Status> {
     }
     status.channels = channels::all(reader)?;
     (status.broken, status.more_broken) = sources::broken(reader)?;
-    (status.findings, status.more_findings) = findings::first(reader)?;
+    (status.findings, status.more_findings) = findings::first_unacknowledged(reader)?;
     status.finding_groups = findings::groups(reader)?;
     status.notifications = reader.history.latest(reader.db)?;
     Ok(status)
@@ -102,7 +102,7 @@ pub fn summary(reader: &Reader<'_>) -> Result<Summary> {
 
 /// Returns the number of changes that are pending, counted for each hub.
 pub fn pending(db: Db<'_>) -> Result<usize> {
-    let counts = channels::due_by_account(db)?;
+    let counts = channels::pending_by_account(db)?;
     Ok(counts.values().sum())
 }
 

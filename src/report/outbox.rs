@@ -17,7 +17,7 @@ use crate::report::{MAX_LISTED, channels, limited};
 use announce::state::{ChannelId, HubId, Result, StateError};
 use announce::steps::change_log;
 use announce::steps::channels::channel;
-use announce::steps::cut::announced;
+use announce::steps::cut::due_entries;
 use announce::steps::step::Step;
 
 /// Maximum names that are suggested for an unknown one.
@@ -162,7 +162,7 @@ fn named(
         .into_iter()
         .max_by_key(|view| (is_topic(view), view.id));
     let Some(mut meant) = meant else {
-        let known = offer(&topics);
+        let known = known_names(&topics);
         return Err(UnknownAccount::Name(format!(
             "no channel has the topic or the Capability List \"{channel}\"; {known}"
         )));
@@ -175,7 +175,7 @@ fn named(
         return Ok((meant, hub));
     }
     let hubs = meant.hubs.iter().map(|view| view.hub.to_string());
-    let (topic, known) = (&meant.topic, offer(&hubs.collect::<Vec<_>>()));
+    let (topic, known) = (&meant.topic, known_names(&hubs.collect::<Vec<_>>()));
     Err(UnknownAccount::Name(format!(
         "the channel {topic} is not told to \"{hub}\"; {known}"
     )))
@@ -193,7 +193,7 @@ fn flight(
     )?;
     // A hub that is pinged about what is in flight of a log reads the topic, which may have more.
     let (seq, changes, resources, body) = if let Some((seq, entries)) = logged {
-        let body = change_log::body(reader.db, (channel, hub.id), seq, entries)?;
+        let body = change_log::remaining_body(reader.db, (channel, hub.id), seq, entries)?;
         let payload = ChangePayload::parse(&body);
         let resources = payload.iter().flat_map(|payload| &payload.entries);
         let resources = resources.map(|change| ResourceView {
@@ -238,12 +238,12 @@ fn next_changes(reader: &Reader<'_>, of: &ChannelView, hub: HubId) -> Result<Vec
     let Some(channel) = channel(&step, of.id)? else {
         return Ok(Vec::new());
     };
-    let (announced, _) = announced(&step, &channel, hub, None)?;
+    let (announced, _) = due_entries(&step, &channel, hub, None)?;
     Ok(announced.into_iter().flat_map(|one| one.entries).collect())
 }
 
 /// Returns the known names, for the error about an unknown one.
-fn offer(names: &[String]) -> String {
+fn known_names(names: &[String]) -> String {
     let more = match names.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
         more => format!(" and {more} more; `rsnotify outbox list` has them all"),

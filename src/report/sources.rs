@@ -66,11 +66,11 @@ pub fn source(
     });
     Ok(SourceStatus {
         name: plan.name.clone(),
-        settled: live.is_settled(),
+        settled: live.is_swept(),
         suspended: suspension.is_some(),
         suspension: suspension.as_ref().map(ToString::to_string),
         documents: holdings.documents.values().sum(),
-        without_document: mounts::without_document(reader.db, live, |path| {
+        without_document: mounts::no_document_reason(reader.db, live, |path| {
             live.explain_other(path)
         })?,
         missing: missing.map(|(_, count)| *count).sum(),
@@ -90,7 +90,7 @@ pub fn holdings(
 ) -> Result<SourceFigures> {
     let db = reader.db;
     let mut holdings = SourceFigures {
-        findings: findings::counts(reader, plan)?,
+        findings: findings::unacknowledged_counts(reader, plan)?,
         ..SourceFigures::default()
     };
     let mut count = |kind: (Capability, DocumentState), by: isize| {

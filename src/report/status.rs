@@ -111,7 +111,7 @@ impl Status {
     }
 
     /// Returns the number of acknowledged findings.
-    pub fn acknowledged(&self) -> usize {
+    pub fn acknowledged_findings(&self) -> usize {
         let known = self.finding_groups.iter().filter(|it| it.acknowledged);
         known.map(|group| group.count).sum()
     }
@@ -488,7 +488,7 @@ impl ChannelView {
 }
 
 /// Returns the pending and held changes of channels with their state, the oldest first and without repetitions.
-pub fn waiting<'a>(
+pub fn waiting_changes<'a>(
     channels: impl IntoIterator<Item = &'a ChannelView>,
 ) -> Vec<(&'static str, &'a WaitingView)> {
     let all = channels.into_iter().flat_map(|channel| {

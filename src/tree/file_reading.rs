@@ -52,7 +52,7 @@ impl Observer<'_> {
         if let Some(job) = self.look(id, false) {
             let found = read(&job.path, &self.settings.recent_keys);
             self.watches.read_events();
-            self.take(job, found);
+            self.report_read_file(job, found);
         }
     }
 
@@ -73,7 +73,7 @@ impl Observer<'_> {
         // Once for all of them: what comes later is a hint like others.
         self.watches.read_events();
         for (job, found) in jobs.into_iter().zip(found) {
-            self.take(job, found);
+            self.report_read_file(job, found);
         }
     }
 
@@ -119,7 +119,7 @@ impl Observer<'_> {
     }
 
     /// Reports what was read, if that still counts by the events that were read since.
-    fn take(&mut self, job: FileReadJob, (look, status): (Look, Option<FileStatus>)) {
+    fn report_read_file(&mut self, job: FileReadJob, (look, status): (Look, Option<FileStatus>)) {
         let is_same = |file: &CandidateFile| Arc::ptr_eq(&file.name, &job.name);
         let is_there = self.mounts[job.mount].found.is_some();
         if !is_there || !self.model.file(job.id).is_some_and(is_same) {

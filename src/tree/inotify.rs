@@ -92,7 +92,7 @@ impl Inotify {
             match waited {
                 Ok(false) => {}
                 Ok(true) => drop(rustix::io::read(&self.bell, &mut [0; 8])),
-                Err(error) => return hints.ask(|batch| batch.ended = Some(error.to_string())),
+                Err(error) => return hints.add_and_wake(|batch| batch.ended = Some(error.to_string())),
             }
         }
     }
@@ -178,7 +178,7 @@ impl InotifyQueue {
                 Some(Errno::WOULDBLOCK) => return true,
                 Some(error) => {
                     let reason = file_status::reason(error);
-                    self.hints.ask(|batch| batch.ended = Some(reason));
+                    self.hints.add_and_wake(|batch| batch.ended = Some(reason));
                     return false;
                 }
             }

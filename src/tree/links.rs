@@ -111,7 +111,7 @@ impl Observer<'_> {
     }
 
     /// Returns the paths in a mount of links that are not followed.
-    pub fn refused(&self, at: usize) -> Vec<Vec<u8>> {
+    pub fn unfollowed_links(&self, at: usize) -> Vec<Vec<u8>> {
         let is_refused = |(id, name): &&Name| {
             let entry = self.model.entry(*id, name);
             entry == Some(TreeEntry::Refused) && self.model.mount_of(*id) == Some(at)
@@ -300,8 +300,8 @@ mod tests {
         // That it is polled, and that the link is not followed.
         assert_eq!(reports.borrow().iter().filter(is_notice).count(), 2);
         // Only a link that is not followed hides what was there before.
-        assert_eq!(observer.refused(0), [b"link"]);
-        assert!(observer.refused(1).is_empty());
+        assert_eq!(observer.unfollowed_links(0), [b"link"]);
+        assert!(observer.unfollowed_links(1).is_empty());
         observer.mounts[0].linked -= 1;
         let entry = observer.update_link(root, b"link", None);
         assert!(matches!(entry, Some(TreeEntry::Directory(_))));

@@ -258,17 +258,17 @@ impl TreeHandle {
     /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed; but a
     /// path that is [no candidate](CandidateGlobs::accepts) is not answered.
     pub fn look(&self, paths: Vec<DocumentPath>) {
-        self.hints.ask(|batch| batch.requested.extend(paths));
+        self.hints.add_and_wake(|batch| batch.requested.extend(paths));
     }
 
     /// Asks why there is no document at each path: [`Event::Explained`] answers, in time.
     pub fn explain(&self, paths: Vec<DocumentPath>) {
-        self.hints.ask(|batch| batch.questions.extend(paths));
+        self.hints.add_and_wake(|batch| batch.questions.extend(paths));
     }
 
     /// Asks for a sweep of all mounts, now.
     pub fn sweep(&self) {
-        self.hints.ask(|batch| batch.sweep = true);
+        self.hints.add_and_wake(|batch| batch.sweep = true);
     }
 
     /// Returns the hints of the kernel since the watching began.
@@ -285,7 +285,7 @@ impl TreeHandle {
 
 impl Drop for TreeHandle {
     fn drop(&mut self) {
-        self.hints.ask(|batch| batch.stop = true);
+        self.hints.add_and_wake(|batch| batch.stop = true);
         let end = Instant::now() + STOP_TIMEOUT;
         while !self.observer.is_finished() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));

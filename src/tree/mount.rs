@@ -204,7 +204,7 @@ impl TreeMount {
     }
 
     /// Takes note that a directory must be polled, and so all of it. Returns true if it was not polled before.
-    pub fn poll(&mut self) -> bool {
+    pub fn mark_polled(&mut self) -> bool {
         self.has_unwatched = true;
         !mem::replace(&mut self.is_polled, true)
     }
@@ -439,7 +439,7 @@ mod tests {
         mount.begin_sweep();
         assert!(!ends(&mut mount, true) && !mount.is_polled);
         mount.begin_sweep();
-        assert!(mount.poll() && !mount.poll());
+        assert!(mount.mark_polled() && !mount.mark_polled());
         assert!(ends(&mut mount, true));
         mount.begin_sweep();
         assert!(ends(&mut mount, false) && mount.is_polled);

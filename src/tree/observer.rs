@@ -85,7 +85,7 @@ impl<'a> Observer<'a> {
                 return;
             }
             self.take_hints(batch);
-            self.keep_time();
+            self.queue_due_work();
             self.work();
             self.flush();
         }
@@ -193,7 +193,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Queues the work that is due by time.
-    fn keep_time(&mut self) {
+    fn queue_due_work(&mut self) {
         let now = Instant::now();
         if now >= self.heartbeat {
             self.heartbeat = now + HEARTBEAT;

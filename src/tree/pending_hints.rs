@@ -167,7 +167,7 @@ impl PendingHints {
     }
 
     /// Adds what is worth waking for.
-    pub fn ask(&self, add: impl FnOnce(&mut HintBatch)) {
+    pub fn add_and_wake(&self, add: impl FnOnce(&mut HintBatch)) {
         self.merge(|pending| {
             add(&mut pending.batch);
             pending.is_news = true;
@@ -312,7 +312,7 @@ mod tests {
             let hints = Arc::clone(&hints);
             std::thread::spawn(move || hints.take(Some(begun + Duration::from_secs(60))).sweep)
         };
-        hints.ask(|batch| batch.sweep = true);
+        hints.add_and_wake(|batch| batch.sweep = true);
         assert!(waiting.join().unwrap());
         assert!(begun.elapsed() < Duration::from_secs(30));
     }

@@ -134,7 +134,7 @@ impl Observer<'_> {
     fn unseen(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
         let denied = self.mounts[at].unreadable.by_path(&self.model).into_keys();
         let denied = denied.map(|below| (below, "its directory cannot be read"));
-        let refused = self.refused(at).into_iter();
+        let refused = self.unfollowed_links(at).into_iter();
         let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));
         denied.chain(refused).collect()
     }

@@ -50,7 +50,7 @@ impl SystemLimit {
     }
 
     /// Returns the value to set: twice as much, and no less than a large site needs.
-    fn enough(self) -> u64 {
+    fn recommended(self) -> u64 {
         let large = match self.sysctl {
             "fs.inotify.max_user_instances" | "user.max_inotify_instances" => 1_024,
             "fs.inotify.max_queued_events" => 16_384,
@@ -66,7 +66,7 @@ impl fmt::Display for SystemLimit {
         let allowed = self.allowed.map(|allowed| allowed.to_string());
         let allowed = allowed.as_deref();
         let allowed = allowed.unwrap_or("used up, and hidden, as by ProcSubset=pid in a unit");
-        let enough = self.enough();
+        let enough = self.recommended();
         write!(
             f,
             "the sysctl {sysctl} is {allowed}; raise it, as by `sysctl -w {sysctl}={enough}`"

@@ -333,7 +333,7 @@ impl Observer<'_> {
         let (mount, interval) = (&mut self.mounts[at], self.settings.poll_interval);
         let is_auto = self.settings.watch == WatchMode::Auto;
         let news = if is_auto && self.model.is_on_remote_device(id) {
-            mount.poll().then(|| TreeNotice::Polling {
+            mount.mark_polled().then(|| TreeNotice::Polling {
                 directory: mount.directory.clone(),
                 reason: format!(
                     "{} lies on a file system that is not known to be local{ALL_WRITE_HERE}",

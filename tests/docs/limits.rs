@@ -1,7 +1,7 @@
 //! The limits that the pages state are those of the hub.
 
 use rsnotify::report::status::words::grouped;
-use websub::hub::address::counted;
+use websub::hub::address::quota_networks;
 use websub::hub::limits::HubLimits;
 
 use crate::page::repository;
@@ -46,7 +46,7 @@ fn the_table_of_the_hub_s_limits_is_true() {
 
 #[test]
 fn networks_of_ipv6_have_the_limits_that_the_page_says() {
-    let networks = counted("2001:db8::1".parse().unwrap()).into_iter();
+    let networks = quota_networks("2001:db8::1".parse().unwrap()).into_iter();
     let networks = networks.map(|(network, times)| (network.prefix_len(), times));
     assert!(networks.eq([(64, 1), (56, 2), (48, 4)]));
     let page = page().replace('\n', " ");

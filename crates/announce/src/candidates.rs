@@ -92,7 +92,7 @@ impl CandidateGlobs {
             return Some(Exclusion::Excluded(self.exclude[glob].clone()));
         }
         let is_included = self.includes(published, below);
-        (!is_included).then(|| Exclusion::NotIncluded(self.including(below)))
+        (!is_included).then(|| Exclusion::NotIncluded(self.extended_include(below)))
     }
 
     /// Returns the first glob that excludes a file, or a directory above it.
@@ -113,7 +113,7 @@ impl CandidateGlobs {
     }
 
     /// Returns the include globs with one more that accepts the file at this path, and others like it.
-    fn including(&self, below: &[u8]) -> Vec<String> {
+    fn extended_include(&self, below: &[u8]) -> Vec<String> {
         let below = String::from_utf8_lossy(below);
         let (directory, name) = below.rsplit_once('/').unwrap_or(("", &below));
         let packed = name.strip_suffix(".gz").unwrap_or(name);

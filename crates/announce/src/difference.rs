@@ -83,9 +83,9 @@ pub fn difference(
     if known.is_some() && known == seen {
         return Vec::new();
     }
-    let ended = told.filter(|told| known.is_none() && is_end_said(told, conditions));
+    let ended = told.filter(|told| known.is_none() && is_deletion_announced(told, conditions));
     let ended = ended.map(|told| (ChangeKind::Deleted, told.capability));
-    let said = seen.filter(|seen| is_speakable(seen) && !conditions.archived);
+    let said = seen.filter(|seen| is_announceable(seen) && !conditions.archived);
     let said = said.map(|seen| match seen.capability {
         // R12: a Resource Dump is a snapshot, and knows no update.
         Capability::ResourceDump => (ChangeKind::Created, seen.capability),
@@ -97,16 +97,16 @@ pub fn difference(
 
 /// Returns true if a document's deletion would be announced. R12, Framework Notification 1.0.1 Table 2: only that of a
 /// Capability List or a Source Description is foreseen.
-pub fn is_end_said(version: &Version, conditions: AnnounceConditions) -> bool {
+pub fn is_deletion_announced(version: &Version, conditions: AnnounceConditions) -> bool {
     let foreseen = matches!(
         version.capability,
         Capability::CapabilityList | Capability::SourceDescription
     );
-    is_speakable(version) && (foreseen || (conditions.all_deletions && !conditions.archived))
+    is_announceable(version) && (foreseen || (conditions.all_deletions && !conditions.archived))
 }
 
 // R6, Framework Notification 1.0.1 section 2: an index is never announced itself; manifests lie in packages.
-fn is_speakable(version: &Version) -> bool {
+fn is_announceable(version: &Version) -> bool {
     version.form == Form::List && !version.capability.is_manifest()
 }
 

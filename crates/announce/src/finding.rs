@@ -215,7 +215,7 @@ impl Finding {
     }
 
     /// Returns true if a wrong `url` of the mount brings it about.
-    pub fn is_of_wrong_url(&self) -> bool {
+    pub fn is_wrong_url_symptom(&self) -> bool {
         matches!(
             self,
             Finding::Unrouted { .. }

@@ -41,8 +41,8 @@ pub fn span(
     open: Option<Timestamp>,
     used: &[Timestamp],
 ) -> NotificationSpan {
-    let latest = open.map(|open| earlier(whole(open), MILLISECOND));
-    let mut until = latest.map_or(whole(now), |latest| latest.min(whole(now)));
+    let latest = open.map(|open| earlier(truncate_to_millisecond(open), MILLISECOND));
+    let mut until = latest.map_or(truncate_to_millisecond(now), |latest| latest.min(truncate_to_millisecond(now)));
     // A statement that is true of a time is true of an earlier one.
     while used.contains(&until) {
         until = earlier(until, MILLISECOND);
@@ -60,7 +60,7 @@ pub fn span(
 
 impl NotificationSpan {
     /// Sets the datetimes of entries that were found late, just after the time that the notification before spoke for.
-    pub fn fit(&self, entries: &mut [Entry]) {
+    pub fn raise_late_times(&self, entries: &mut [Entry]) {
         let Some(earliest) = self.from.map(|from| later(from, MILLISECOND)) else {
             return;
         };
@@ -71,7 +71,7 @@ impl NotificationSpan {
 }
 
 /// Returns a time as it is written.
-pub fn whole(time: Timestamp) -> Timestamp {
+pub fn truncate_to_millisecond(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }
 

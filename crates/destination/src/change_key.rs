@@ -33,10 +33,10 @@ impl ReceivedKey {
                 part(change.length.as_deref());
             }
         }
-        ReceivedKey::first(&hasher.finalize())
+        ReceivedKey::from_hash(&hasher.finalize())
     }
 
-    fn first(hash: &blake3::Hash) -> ReceivedKey {
+    fn from_hash(hash: &blake3::Hash) -> ReceivedKey {
         let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
         ReceivedKey(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
     }
@@ -73,7 +73,7 @@ impl Occurrences {
             0 => key,
             others => {
                 let parts = [key.0.to_be_bytes().as_slice(), &others.to_be_bytes()].concat();
-                ReceivedKey::first(&blake3::hash(&parts))
+                ReceivedKey::from_hash(&blake3::hash(&parts))
             }
         }
     }

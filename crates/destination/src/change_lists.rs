@@ -99,7 +99,7 @@ pub async fn missed(
     while let Some(url) = unread.urls.pop_front() {
         let listing = match read_list(&retriever, &url).await {
             Ok(listing) => listing,
-            Err(error) if !error.may_return() && error.is_temporary() => return Err(error),
+            Err(error) if !error.may_reappear() && error.is_temporary() => return Err(error),
             Err(error) => {
                 match error.given_up(&url, patience) {
                     Ok(error) => read_changes.unreadable.push(error),
@@ -109,7 +109,7 @@ pub async fn missed(
             }
         };
         patience.succeeded(&url);
-        if listing.is_list() && listing.known_capability() != Some(Capability::ChangeListArchive) {
+        if listing.is_urlset() && listing.known_capability() != Some(Capability::ChangeListArchive) {
             starts.push(listing.from.as_deref().and_then(time_span));
             let changes = listing.entries.into_iter().filter_map(ReceivedChange::of);
             selection.add(changes.collect());
@@ -241,13 +241,13 @@ impl CatchUpError {
     /// Returns true if the same may succeed later.
     pub fn is_temporary(&self) -> bool {
         let is_retrieval = matches!(self, CatchUpError::Retrieve(error) if error.is_temporary());
-        is_retrieval || self.may_return()
+        is_retrieval || self.may_reappear()
     }
 
     /// Returns true if a document is missing or not as expected, as it may be while a generator writes it again.
-    fn may_return(&self) -> bool {
+    fn may_reappear(&self) -> bool {
         match self {
-            CatchUpError::Retrieve(error) => error.may_return(),
+            CatchUpError::Retrieve(error) => error.may_reappear(),
             error => matches!(error, CatchUpError::Document { .. }),
         }
     }
@@ -265,7 +265,7 @@ impl CatchUpError {
         if !self.is_temporary() {
             return Ok(self);
         }
-        let is_missing = self.may_return();
+        let is_missing = self.may_reappear();
         let attempts = is_missing.then(|| patience.failed(url, Instant::now()));
         let Some(attempts) = attempts.flatten() else {
             return Err(self);

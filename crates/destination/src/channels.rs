@@ -102,7 +102,7 @@ async fn channels_at(asked: &str, options: &SubscribeOptions) -> Result<FoundCha
         Err(error) => return Err(discovered.err().unwrap_or(error).into()),
     };
     let listing = match listing {
-        Some(listing) if is_of_source(&listing) => listing,
+        Some(listing) if may_advertise(&listing) => listing,
         listing => {
             let found = of_topic(&discovered?);
             return Ok(found.ok_or_else(|| no_hub(asked, listing))?);
@@ -158,7 +158,7 @@ pub async fn current_hub(topic: &Topic) -> Option<Hub> {
 }
 
 /// Returns true for a Source Description or Capability List, or an index of them.
-fn is_of_source(listing: &Listing) -> bool {
+fn may_advertise(listing: &Listing) -> bool {
     matches!(
         listing.known_capability(),
         Some(Capability::SourceDescription | Capability::CapabilityList)
@@ -177,7 +177,7 @@ async fn advertised(
     let mut known = BTreeSet::from([asked.to_owned()]);
     let mut waiting = VecDeque::from([(asked.to_owned(), first)]);
     while let Some((url, listing)) = waiting.pop_front() {
-        if listing.is_list() && listing.known_capability() == Some(Capability::CapabilityList) {
+        if listing.is_urlset() && listing.known_capability() == Some(Capability::CapabilityList) {
             let entries = listing.entries.into_iter();
             channels.extend(entries.filter_map(|entry| {
                 let kind = ChannelKind::of_capability(entry.capability.as_deref()?)?;
@@ -191,7 +191,7 @@ async fn advertised(
                 continue;
             }
             match read(&loc, retriever).await {
-                Ok(Some(listing)) if is_of_source(&listing) => waiting.push_back((loc, listing)),
+                Ok(Some(listing)) if may_advertise(&listing) => waiting.push_back((loc, listing)),
                 Ok(_) => {}
                 Err(failure) => found.unusable.push((loc, failure)),
             }

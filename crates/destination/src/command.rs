@@ -52,7 +52,7 @@ impl CommandInput<'_> {
             () = tokio::time::sleep(timeout) => display(timeout),
             () = stopped => format!("{} after the signal", display(STOP_GRACE)),
         };
-        running.end().await;
+        running.terminate().await;
         Err(format!(
             "it was killed, because it did not end within {time}"
         ))
@@ -122,7 +122,7 @@ impl RunningCommand {
     }
 
     /// Ends the command and all that it has started: first by SIGTERM, then by SIGKILL.
-    async fn end(&mut self) {
+    async fn terminate(&mut self) {
         self.signal(Signal::TERM);
         let _ = tokio::time::timeout(KILL_AFTER, self.ended()).await;
         self.signal(Signal::KILL);

@@ -66,7 +66,7 @@ impl Lease {
     }
 
     /// Returns the seconds that are left; none if it has ended.
-    fn rest(self, now: Instant) -> Option<u64> {
+    fn seconds_left(self, now: Instant) -> Option<u64> {
         let rest = self.ends_at.saturating_duration_since(now).as_secs();
         (rest > 0).then_some(rest)
     }
@@ -217,7 +217,7 @@ impl Keeper {
             let _ = first.send(Ok(()));
         }
         if denial.is_none() || wait.is_none() {
-            let rest = lease.and_then(|lease| lease.rest(Instant::now()));
+            let rest = lease.and_then(|lease| lease.seconds_left(Instant::now()));
             let retry = wait.map(|wait| wait.as_secs());
             reporter.not_subscribed(topic, &failure.reason, rest, retry);
         }
@@ -275,7 +275,7 @@ mod tests {
         let now = Instant::now();
         let lease = Lease::new(Some(Duration::from_secs(1_000)), now);
         for (seconds, want) in [(0, Some(1_000)), (800, Some(200)), (1_000, None)] {
-            let rest = lease.rest(now + Duration::from_secs(seconds));
+            let rest = lease.seconds_left(now + Duration::from_secs(seconds));
             assert_eq!(rest, want, "{seconds}");
         }
     }

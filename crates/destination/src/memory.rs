@@ -111,7 +111,7 @@ impl Memory {
         memory.digests.push_back(new.digest.clone());
         shorten(&mut memory.digests, DIGESTS);
         // Forward, never back.
-        if self.is_exceeded_by(new) {
+        if self.is_extended_by(new) {
             memory.until = new.until.clone();
         }
         let last = span_start(memory.known_until());
@@ -214,7 +214,7 @@ impl Memory {
 
     /// Returns true if a notification reaches beyond the last `until`: one that overlaps is then the content of a topic
     /// that has the notifications before it too, and not one of these that comes late.
-    pub fn is_exceeded_by(&self, new: &Handed) -> bool {
+    pub fn is_extended_by(&self, new: &Handed) -> bool {
         span_start(new.until.as_deref()) > span_start(self.until.as_deref())
     }
 

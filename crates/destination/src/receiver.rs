@@ -127,7 +127,7 @@ impl TopicReceiver {
         let mut judged = PreparedHandOvers::after(self.memory.clone());
         let mut answered = Vec::new();
         for notification in notifications {
-            match self.judge(&mut judged, &notification.body, false).await {
+            match self.add_hand_overs(&mut judged, &notification.body, false).await {
                 Ok(()) => answered.push(notification),
                 // The hub delivers it again, and what comes after it.
                 Err(error) => {
@@ -172,7 +172,7 @@ impl TopicReceiver {
         let is_awaited = body.is_some();
         let mut judged = PreparedHandOvers::after(self.memory.clone());
         let read = match body {
-            Some(body) => self.judge(&mut judged, &body, true).await,
+            Some(body) => self.add_hand_overs(&mut judged, &body, true).await,
             // The topic has nothing, or nobody may read it.
             None if judged.memory.kind == Some(ChannelKind::Change) => {
                 self.add_missed(&mut judged, None).await
@@ -202,7 +202,7 @@ impl TopicReceiver {
     /// # Errors
     ///
     /// If changes before it were missed and cannot be read now: handing it over would lose them for good.
-    async fn judge(
+    async fn add_hand_overs(
         &mut self,
         judged: &mut PreparedHandOvers,
         body: &[u8],
@@ -236,7 +236,7 @@ impl TopicReceiver {
             }
         }
         let memory = &mut judged.memory;
-        let is_page = memory.is_exceeded_by(&handed);
+        let is_page = memory.is_extended_by(&handed);
         if let HandedEntries::Change(changes) = &mut handed.entries
             && relation != Continuity::Repeat
         {

@@ -205,7 +205,7 @@ impl Decoder {
                     Some(line) if line.is_empty() => self.part = FramePart::Body(self.length()),
                     Some(line) => match header(&line, is_escaped(&self.frame.command)) {
                         Ok(header) => self.frame.headers.push(header),
-                        Err(damage) => self.damaged(damage),
+                        Err(damage) => self.record_damage(damage),
                     },
                 },
                 FramePart::Body(left) => {
@@ -218,7 +218,7 @@ impl Decoder {
                 }
             }
             if self.head > MAX_HEAD {
-                self.damaged(FrameError::TooLarge);
+                self.record_damage(FrameError::TooLarge);
                 self.frame.keep_needed_headers();
             }
         }
@@ -249,7 +249,7 @@ impl Decoder {
     fn length(&mut self) -> Option<usize> {
         let length = self.frame.header("content-length")?.trim().parse();
         if length.is_err() {
-            self.damaged(FrameError::Length);
+            self.record_damage(FrameError::Length);
         }
         length.ok()
     }
@@ -265,13 +265,13 @@ impl Decoder {
         self.taken += length;
         self.part = FramePart::Body(left.map(|left| left - length));
         if self.frame.body.len() > MAX_BODY {
-            self.damaged(FrameError::TooLarge);
+            self.record_damage(FrameError::TooLarge);
         }
         if self.frame.damage == Some(FrameError::TooLarge) {
             self.frame.body.clear();
         }
         if after.is_some_and(|byte| byte != 0) {
-            self.damaged(FrameError::End);
+            self.record_damage(FrameError::End);
             return self.body(None);
         }
         self.taken += usize::from(after.is_some());
@@ -279,7 +279,7 @@ impl Decoder {
     }
 
     /// Notes the first damage of the frame; that it is too large counts before all.
-    fn damaged(&mut self, damage: FrameError) {
+    fn record_damage(&mut self, damage: FrameError) {
         if self.frame.damage.is_none() || damage == FrameError::TooLarge {
             self.frame.damage = Some(damage);
         }

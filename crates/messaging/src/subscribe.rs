@@ -45,7 +45,7 @@ impl BrokerSubscription {
             first: VecDeque::new(),
             leaves_damaged: wanted.leaves_damaged,
         };
-        let ids = wanted.ids();
+        let ids = wanted.subscription_ids();
         for (id, destination) in ids.iter().zip(&wanted.destinations) {
             let subscribe = wanted.subscribe(id, destination).encode();
             subscription.session.writer.write(subscribe);
@@ -111,7 +111,7 @@ impl BrokerSubscription {
 impl MessageSelection {
     /// Returns the ids of the subscriptions, which depend on name and destination alone: a durable subscription is known by
     /// its id.
-    fn ids(&self) -> Vec<String> {
+    fn subscription_ids(&self) -> Vec<String> {
         let name = self.durable.as_deref().unwrap_or("rsnotify");
         let destinations = self.destinations.iter();
         let ids = destinations.map(|destination| format!("{name} {destination}"));
@@ -151,7 +151,7 @@ mod tests {
             durable: Some("archive".to_owned()),
             leaves_damaged: false,
         };
-        let frame = wanted.subscribe(&wanted.ids()[0], "/topic/a");
+        let frame = wanted.subscribe(&wanted.subscription_ids()[0], "/topic/a");
         for (name, value) in [
             ("id", "archive /topic/a"),
             ("activemq.subscriptionName", "archive /topic/a"),
@@ -161,6 +161,6 @@ mod tests {
             assert_eq!(frame.header(name), Some(value));
         }
         wanted.destinations.push("/topic/b".to_owned());
-        assert_eq!(wanted.ids(), ["archive /topic/a", "archive /topic/b"]);
+        assert_eq!(wanted.subscription_ids(), ["archive /topic/a", "archive /topic/b"]);
     }
 }

@@ -142,7 +142,7 @@ fn decoded(bytes: &[u8], encoding: &'static Encoding) -> Result<String, Unpatcha
 /// that names one.
 fn present_entry<'a>(root: &'a Node, wanted: &Advertisement) -> Option<&'a Node> {
     let entries = || root.children_of(Element::Entry);
-    let advertisements = || entries().filter(|entry| notification(entry, wanted).is_some());
+    let advertisements = || entries().filter(|entry| channel_md(entry, wanted).is_some());
     let has_topic = |entry: &&Node| loc(entry).is_some_and(|loc| loc.text == wanted.topic.as_str());
     let says_nothing = |entry: &&Node| {
         let mut descriptions = entry.children_of(Element::Md);
@@ -156,7 +156,7 @@ fn present_entry<'a>(root: &'a Node, wanted: &Advertisement) -> Option<&'a Node>
 }
 
 /// Returns the `rs:md` that says that an entry advertises a channel.
-fn notification<'a>(entry: &'a Node, wanted: &Advertisement) -> Option<&'a Node> {
+fn channel_md<'a>(entry: &'a Node, wanted: &Advertisement) -> Option<&'a Node> {
     let mut descriptions = entry.children_of(Element::Md);
     descriptions.find(|md| md.capability.as_deref() == Some(wanted.kind.capability()))
 }
@@ -229,7 +229,7 @@ fn completion(
             }
         }
     }
-    let description = notification(entry, wanted);
+    let description = channel_md(entry, wanted);
     let link = kept.last().or(replaced.last());
     edits.extend(lacking.map(|hub| match (link, description) {
         (Some((link, _)), _) => after(link, style.hub(hub)),

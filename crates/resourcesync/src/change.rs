@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::characters::is_space;
-use crate::datetime::{Datetime, is_complete};
+use crate::datetime::{Datetime, is_xsd_datetime};
 use crate::fingerprint::{push_string, write_beginning};
 use crate::payload::ChangeKind;
 use crate::tag::TagAttributes;
@@ -91,7 +91,7 @@ impl RelatedLink {
             href,
             hash: value("hash").and_then(|hash| fixity(&hash)),
             length: value("length").and_then(|length| number(&length)),
-            modified: filled("modified").filter(|modified| is_complete(modified)),
+            modified: filled("modified").filter(|modified| is_xsd_datetime(modified)),
             pri: value("pri").and_then(|pri| priority(&pri)),
             mime_type: value("type").and_then(|mime_type| media_type(&mime_type)),
             encoding: value("encoding").and_then(|encoding| coding(&encoding)),

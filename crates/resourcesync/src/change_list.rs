@@ -128,7 +128,7 @@ pub enum SkipReason {
 /// If it cannot be read, is malformed, or is no Change List.
 pub fn read_keys(source: impl Read) -> Result<ListedChanges, ChangeListError> {
     match read(source, KeysHandler::default())? {
-        Ok((handler, _)) if handler.entries.is_it() => Ok(handler.conclude()),
+        Ok((handler, _)) if handler.entries.has_wanted_capability() => Ok(handler.conclude()),
         _ => Err(ChangeListError::NotAChangeList),
     }
 }
@@ -164,7 +164,7 @@ fn read_keyed(
     wanted: Option<&[u32]>,
 ) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
     let (mut changes, mut room) = (Vec::new(), Vec::new());
-    let entries = EntriesReader::whole(Capability::ChangeList.as_str(), wanted);
+    let entries = EntriesReader::of_whole_entries(Capability::ChangeList.as_str(), wanted);
     read_entries(source, entries, |entries, _| {
         let draft = &mut entries.draft;
         let key = draft.key(Datetime::parse(&draft.datetime), &mut room);
@@ -203,7 +203,7 @@ fn spans(all: &Range<u64>, places: &[EntryPlace]) -> Option<Vec<ByteSpan>> {
 }
 
 /// Returns digests as they are compared, in order: names of algorithms and hexadecimal digits in lower case.
-pub(crate) fn digests(hash: &str) -> Vec<String> {
+pub(crate) fn normalized_digests(hash: &str) -> Vec<String> {
     let mut digests: Vec<String> = hash
         .split_ascii_whitespace()
         .map(str::to_ascii_lowercase)
@@ -233,10 +233,10 @@ pub fn each_entry(
     capability: Capability,
     mut take: impl FnMut(u32, Change),
 ) -> Result<DeclaredSpan, ChangeListError> {
-    let entries = EntriesReader::whole(capability.as_str(), None);
+    let entries = EntriesReader::of_whole_entries(capability.as_str(), None);
     let root = read_entries(source, entries, |entries, position| {
         // The root describes the list before its entries.
-        if entries.is_it()
+        if entries.has_wanted_capability()
             && let Some(change) = entries.draft.change()
         {
             take(position, change);
@@ -256,7 +256,7 @@ pub(crate) fn read_entries<'a>(
     take: impl FnMut(&mut EntriesReader<'a>, u32),
 ) -> Result<RootElement, ChangeListError> {
     match read(source, EntriesHandler { entries, take })? {
-        Ok((EntriesHandler { entries, .. }, _)) if entries.is_it() => Ok(entries.root),
+        Ok((EntriesHandler { entries, .. }, _)) if entries.has_wanted_capability() => Ok(entries.root),
         _ => Err(ChangeListError::NotAChangeList),
     }
 }
@@ -315,7 +315,7 @@ impl<'a> EntriesReader<'a> {
     }
 
     /// Reads entries of a document with this capability whole: all, or those at some positions, which ascend.
-    pub(crate) fn whole(capability: &'a str, wanted: Option<&'a [u32]>) -> EntriesReader<'a> {
+    pub(crate) fn of_whole_entries(capability: &'a str, wanted: Option<&'a [u32]>) -> EntriesReader<'a> {
         let mut entries = EntriesReader::new(capability);
         entries.wanted = wanted;
         entries.draft.is_whole = true;
@@ -323,7 +323,7 @@ impl<'a> EntriesReader<'a> {
     }
 
     /// Returns true if the document has the capability that is wanted, as far as it was read.
-    pub(crate) fn is_it(&self) -> bool {
+    pub(crate) fn has_wanted_capability(&self) -> bool {
         self.root.is_urlset && self.root.capability.as_deref() == Some(self.capability)
     }
 
@@ -520,7 +520,7 @@ impl Draft {
         let (uri, kind) = self.verdict()?;
         let (lastmod, hash) = match datetime {
             Some(_) => Default::default(),
-            None => (instant(&self.lastmod), digests(&self.hash).join(" ")),
+            None => (instant(&self.lastmod), normalized_digests(&self.hash).join(" ")),
         };
         let undated = [&lastmod, &*hash, &self.length];
         Ok(ChangeKey::of(&uri, kind, datetime, undated, room))

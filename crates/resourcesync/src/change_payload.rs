@@ -50,7 +50,7 @@ impl ChangePayload {
     /// Reads a notification that was [rendered](ChangePayload::render) here.
     pub fn parse(body: &[u8]) -> Option<ChangePayload> {
         let mut entries = Vec::new();
-        let whole = EntriesReader::whole(ChannelKind::Change.capability(), None);
+        let whole = EntriesReader::of_whole_entries(ChannelKind::Change.capability(), None);
         let root = read_entries(body, whole, |whole, _| entries.extend(whole.draft.change()));
         let root = root.ok()?;
         let time = |time: Option<Box<str>>| Some(Datetime::parse(&time?)?.at());
@@ -71,7 +71,7 @@ impl ChangePayload {
     /// Returns the boundaries of its entries: one before each, and one after the last. Each is later than the one
     /// before it, and an entry's datetime is not later than the boundary after it, unless it is later than `until`.
     /// `None` if the interval is too short for that.
-    fn boundaries(&self) -> Option<Vec<Timestamp>> {
+    fn entry_boundaries(&self) -> Option<Vec<Timestamp>> {
         let mut after = u32::try_from(self.entries.len()).ok()?;
         let mut boundary = self.from;
         let mut boundaries = vec![boundary];
@@ -108,7 +108,7 @@ pub fn part(body: &[u8], entries: Range<usize>) -> Option<Vec<u8>> {
     if entries.is_empty() || entries.end > whole.entries.len() {
         return None;
     }
-    let boundaries = whole.boundaries()?;
+    let boundaries = whole.entry_boundaries()?;
     let (from, until) = (boundaries[entries.start], boundaries[entries.end]);
     let mut part = ChangePayload {
         up: whole.up,

@@ -89,7 +89,7 @@ pub(crate) fn is_strict(text: &str) -> bool {
 }
 
 /// Returns true if a text is a W3C Datetime and an `xsd:dateTime` too: it is [strict](is_strict) and has seconds.
-pub(crate) fn is_complete(text: &str) -> bool {
+pub(crate) fn is_xsd_datetime(text: &str) -> bool {
     DatetimeWithForm::read(text).is_some_and(|written| written.is_strict && written.has_seconds)
 }
 
@@ -196,7 +196,7 @@ mod tests {
     use jiff::Timestamp;
     use proptest::prelude::*;
 
-    use super::{Datetime, is_complete, is_strict};
+    use super::{Datetime, is_xsd_datetime, is_strict};
 
     fn datetime(text: &str) -> Datetime {
         Datetime::parse(text).unwrap()
@@ -282,7 +282,7 @@ mod tests {
             ("", false, false),
         ] {
             assert_eq!(is_strict(text), strict, "{text}");
-            assert_eq!(is_complete(text), complete, "{text}");
+            assert_eq!(is_xsd_datetime(text), complete, "{text}");
         }
     }
 

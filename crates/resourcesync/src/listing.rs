@@ -158,7 +158,7 @@ impl Listing {
     }
 
     /// Returns true if the root element is `urlset`.
-    pub fn is_list(&self) -> bool {
+    pub fn is_urlset(&self) -> bool {
         self.form == Form::List
     }
 
@@ -348,7 +348,7 @@ mod tests {
             <url><md/><lastmod>2026</lastmod></url></urlset>",
         );
         let list = list.unwrap().unwrap();
-        assert_eq!((list.form, list.is_list()), (Form::List, true));
+        assert_eq!((list.form, list.is_urlset()), (Form::List, true));
         assert_eq!(list.capability.as_deref(), Some("capabilitylist"));
         assert_eq!(list.targets("up").next(), Some("https://e.org/d"));
         let [channel, other] = &list.entries[..] else {

@@ -78,7 +78,7 @@ impl OutlineBuilder {
     }
 
     /// Takes the start of a child of the root that is called `md`, in another namespace than the ResourceSync terms.
-    pub(crate) fn foreign_terms(&mut self, namespace: &str, tag: TagAttributes<'_>) {
+    pub(crate) fn foreign_md(&mut self, namespace: &str, tag: TagAttributes<'_>) {
         if self.foreign_terms.is_none() && tag.filled("capability").is_some() {
             self.foreign_terms = Some(beginning(namespace));
         }

@@ -61,7 +61,7 @@ fn parse_document(
     };
     Ok(match read(source, handler)? {
         Ok((mut handler, size)) => {
-            let keys = handler.keys.take().filter(|keys| keys.entries.is_it());
+            let keys = handler.keys.take().filter(|keys| keys.entries.has_wanted_capability());
             (handler.conclude(size), keys.map(KeysHandler::conclude))
         }
         Err(other) => (CandidateContent::Other(other), None),
@@ -97,7 +97,7 @@ impl Handler for DocumentHandler {
         match (&mut self.outline, start.depth) {
             (None, _) => self.outline = Form::of_root(start.local).map(OutlineBuilder::new),
             (Some(outline), 1) if start.element == Element::Other && start.local == "md" => {
-                outline.foreign_terms(start.namespaces.uri(start.namespace), start.tag);
+                outline.foreign_md(start.namespaces.uri(start.namespace), start.tag);
             }
             (Some(outline), 1) => outline.root_child(start.element, start.tag),
             (Some(outline), 2) => outline.entry_child(start.element, start.tag),
@@ -106,7 +106,7 @@ impl Handler for DocumentHandler {
         self.canonical.start(start);
         let is_entry = (start.depth, start.element) == (1, Element::Entry);
         self.keys.take_if(|keys| {
-            is_entry && !(keys.entries.is_it() && keys.listed.entries.len() < MAX_KEYS)
+            is_entry && !(keys.entries.has_wanted_capability() && keys.listed.entries.len() < MAX_KEYS)
         });
         if let Some(keys) = &mut self.keys {
             keys.start(start);
@@ -162,7 +162,7 @@ pub(crate) fn read<H: Handler>(
     let mut refused = None;
     loop {
         let begin = window.taken;
-        let (taken, stop) = reader.take(window.text(), begin);
+        let (taken, stop) = reader.parse(window.text(), begin);
         let line = |offset: u64| window.line(offset.saturating_sub(begin) as usize);
         reader.handler.window_end(&line);
         window.take(taken);
@@ -193,7 +193,7 @@ pub(crate) fn read<H: Handler>(
             }
             StopReason::End | StopReason::Cut if window.grow()? => {}
             StopReason::End | StopReason::Cut
-                if reader.is_before_root() && window.is_exhausted() =>
+                if reader.is_before_root() && window.is_at_limit() =>
             {
                 return Ok(Err(NotADocument::ForeignRoot));
             }

@@ -8,7 +8,7 @@ use quick_xml::errors::Error;
 use crate::document::{Form, NotADocument, beginning};
 use crate::markup::{MarkupKind, NonElementMarkup};
 use crate::namespaces::{Namespace, Namespaces, SITEMAP};
-use crate::reference::{BARE_AMPERSAND, is_bare, push_referenced};
+use crate::reference::{BARE_AMPERSAND, is_bare_ampersand, push_referenced};
 use crate::scan::{find, skip_space};
 use crate::tag::{Attribute, TagAttributes, UnresolvedTag, local_name, undeclared};
 
@@ -157,7 +157,7 @@ impl<H: Handler> XmlReader<H> {
 
     /// Reads a text, which begins at an offset of the document's. Returns the length that was read, and the reason for
     /// stopping there.
-    pub(crate) fn take(&mut self, text: &str, offset: u64) -> (usize, StopReason) {
+    pub(crate) fn parse(&mut self, text: &str, offset: u64) -> (usize, StopReason) {
         self.text_end = offset + text.len() as u64;
         let mut taken = 0;
         loop {
@@ -272,7 +272,7 @@ impl<H: Handler> XmlReader<H> {
         let end = find(&rest.as_bytes()[1..], [b';', b'&', b'<']);
         let end = 1 + end.ok_or(StopReason::Cut)?;
         let name = &rest[1..end];
-        if !rest[end..].starts_with(';') || is_bare(name) {
+        if !rest[end..].starts_with(';') || is_bare_ampersand(name) {
             return Err(StopReason::syntax(0, BARE_AMPERSAND));
         }
         push_referenced(name, &mut self.text).map_err(|message| StopReason::syntax(0, message))?;

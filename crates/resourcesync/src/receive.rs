@@ -82,7 +82,7 @@ impl Notification {
             .as_deref()
             .and_then(ChannelKind::of_capability);
         match kind {
-            Some(ChannelKind::Change) if listing.is_list() => {
+            Some(ChannelKind::Change) if listing.is_urlset() => {
                 Ok(Notification::Change(listing.into()))
             }
             Some(ChannelKind::Framework) => listing.try_into().map(Notification::Framework),
@@ -217,7 +217,7 @@ impl TryFrom<Listing> for Payload {
     type Error = PayloadError;
 
     fn try_from(listing: Listing) -> Result<Payload, PayloadError> {
-        if !listing.is_list() {
+        if !listing.is_urlset() {
             return Err(PayloadError::ForeignRoot);
         }
         if listing.capability.as_deref() != Some(ChannelKind::Framework.capability()) {

@@ -11,7 +11,7 @@ use crate::scan::find;
 pub(crate) const BARE_AMPERSAND: &str = "bare \"&\": write &amp;";
 
 /// Returns true if the text between an ampersand and the next semicolon is no name, so that no reference was meant.
-pub(crate) fn is_bare(name: &str) -> bool {
+pub(crate) fn is_bare_ampersand(name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || "_:.-".contains(c);
     name.is_empty() || !name.starts_with('#') && !name.chars().all(is_part)
 }
@@ -61,7 +61,7 @@ pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, StopRe
             continue;
         }
         let offset = value.end - special.len();
-        let end = special.find(';').filter(|&end| !is_bare(&special[1..end]));
+        let end = special.find(';').filter(|&end| !is_bare_ampersand(&special[1..end]));
         let end = end.ok_or_else(|| StopReason::syntax(offset, BARE_AMPERSAND))?;
         push_referenced(&special[1..end], &mut text)
             .map_err(|message| StopReason::syntax(offset, message))?;

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use crate::capability::Capability;
 use crate::change::Change;
-use crate::change_list::{ChangeListError, EntriesReader, digests, instant, read_entries};
+use crate::change_list::{ChangeListError, EntriesReader, normalized_digests, instant, read_entries};
 use crate::document::DeclaredSpan;
 
 /// The entries of a Resource List in short.
@@ -49,7 +49,7 @@ impl ResourceState {
                 half.copy_from_slice(&short_hash::<4>(value));
             }
         }
-        for (word, digest) in words[1..].iter_mut().zip(digests(hash)) {
+        for (word, digest) in words[1..].iter_mut().zip(normalized_digests(hash)) {
             let (algorithm, value) = digest.split_once(':').unwrap_or(("", &digest));
             *word = short_hash(value);
             let [first, second, ..] = short_hash::<8>(algorithm);
@@ -121,7 +121,7 @@ pub fn read_resource_entries(
     positions: &[u32],
 ) -> Result<Vec<Change>, ChangeListError> {
     let mut changes = Vec::new();
-    let entries = EntriesReader::whole(Capability::ResourceList.as_str(), Some(positions));
+    let entries = EntriesReader::of_whole_entries(Capability::ResourceList.as_str(), Some(positions));
     read_entries(source, entries, |entries, _| {
         changes.extend(entries.draft.change());
     })?;

@@ -69,12 +69,12 @@ pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<QName> {
         }
         name.end += 1;
     }
-    (is_ascii || is_proper(bytes, start, &name)).then_some(name)
+    (is_ascii || has_name_characters(bytes, start, &name)).then_some(name)
 }
 
 /// Returns true if the parts of a name beyond ASCII hold only characters that a name may.
 #[cold]
-fn is_proper(bytes: &[u8], start: usize, name: &QName) -> bool {
+fn has_name_characters(bytes: &[u8], start: usize, name: &QName) -> bool {
     let is_name = |part: &[u8]| {
         std::str::from_utf8(part).is_ok_and(|part| {
             let first = part.chars().next();

@@ -115,7 +115,7 @@ impl<R: Read> TextWindow<R> {
     }
 
     /// Returns true if only the limit before the root's start tag keeps the window from growing.
-    pub(crate) fn is_exhausted(&self) -> bool {
+    pub(crate) fn is_at_limit(&self) -> bool {
         self.budget == 0 && !self.is_at_end && self.unreadable.is_none()
     }
 

@@ -114,7 +114,7 @@ struct Copy<'a> {
 impl Copy<'_> {
     fn new(directory: &Path) -> Result<Copy<'_>, Failure> {
         let make = || client::builder(Duration::from_secs(60));
-        let client = client::build_without_certificates(make)?;
+        let client = client::build_or_plain_http(make)?;
         Ok(Copy { client, directory })
     }
 

@@ -70,7 +70,7 @@ const FIRST_HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// Returns when something ends that is due to end at `due`, after it has lasted for `lasts`: not before the run that `began`
 /// then has lasted for as long, or for an hour.
-pub fn end_of(due: Timestamp, lasts: Duration, began: Timestamp) -> Timestamp {
+pub fn end_after_restart(due: Timestamp, lasts: Duration, began: Timestamp) -> Timestamp {
     let first_hour = began.checked_add(lasts.min(FIRST_HOUR));
     due.max(first_hour.unwrap_or(Timestamp::MAX))
 }
@@ -132,7 +132,7 @@ mod tests {
             (700, 20, 720),
         ] {
             let lasts_for = Duration::from_secs(lasts.unsigned_abs() * 60);
-            let found = end_of(at(since + lasts), lasts_for, at(600));
+            let found = end_after_restart(at(since + lasts), lasts_for, at(600));
             assert_eq!(found, at(end), "{since} {lasts}");
         }
     }

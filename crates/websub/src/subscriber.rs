@@ -222,7 +222,7 @@ impl Destination {
         Ok(Destination {
             base: format!("{}/", base.trim_end_matches('/')),
             address: bound,
-            client: client::build_without_certificates(make)?,
+            client: client::build_or_plain_http(make)?,
             callbacks: Arc::default(),
             listener: Mutex::new(Some(listener)),
             server: Mutex::default(),

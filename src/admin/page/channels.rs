@@ -5,7 +5,7 @@ use websub::headers::encode_form;
 
 use crate::admin::page::parameter;
 use crate::admin::page::parts::{self, PER_PAGE};
-use crate::report::status::{ChannelView, Status, WaitingView, waiting};
+use crate::report::status::{ChannelView, Status, WaitingView, waiting_changes};
 use announce::history::NotificationView;
 
 /// States of channels in the query, and in words.
@@ -106,7 +106,7 @@ impl<'a> ChannelPage<'a> {
             .channels
             .iter()
             .filter(|channel| channel.topic.as_str() == topic);
-        let views: Vec<_> = channels.map(|view| (view, waiting([view]))).collect();
+        let views: Vec<_> = channels.map(|view| (view, waiting_changes([view]))).collect();
         let address = parts::channel(&views.first()?.0.topic);
         let notifications = status.notifications.iter();
         Some(ChannelPage {

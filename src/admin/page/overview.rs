@@ -7,7 +7,7 @@ use crate::admin::page::parts;
 use crate::report::limited;
 use crate::report::status::alerts::{Alert, Health};
 use crate::report::status::hubs::HubSummary;
-use crate::report::status::{ChannelView, Status, WaitingView, waiting};
+use crate::report::status::{ChannelView, Status, WaitingView, waiting_changes};
 
 /// Number of each that the page shows; others have their own pages.
 const MAX_CHANNELS: usize = 20;
@@ -40,7 +40,7 @@ impl<'a> OverviewPage<'a> {
     pub fn new(status: &'a Status, is_still: bool) -> OverviewPage<'a> {
         let (alerts, more_alerts) = limited(status.alerts(), MAX_ALERTS);
         let (channels, more_channels) = limited(status.by_trouble(), MAX_CHANNELS);
-        let (waiting, beyond) = limited(waiting(&status.channels), MAX_WAITING);
+        let (waiting, beyond) = limited(waiting_changes(&status.channels), MAX_WAITING);
         let not_listed = status
             .channels
             .iter()

@@ -29,7 +29,7 @@ pub fn channel(topic: &Topic) -> String {
 }
 
 /// Returns the address of a notification's payload.
-pub fn payload(notification: &NotificationView) -> String {
+pub fn payload_url(notification: &NotificationView) -> String {
     let seq = notification.seq.to_string();
     format!(
         "/payload?{}",

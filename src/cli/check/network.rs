@@ -124,7 +124,7 @@ fn acceptance_problems(
     let answers = hubs.iter().zip(answers).filter_map(|(settings, answer)| {
         let probe::TopicCheckReply { status, reason } = answer?;
         let is_certain = status == 401 || is_advertised(&settings.hub);
-        is_certain.then(|| hub::disagreement(&settings.hub, status, &reason))
+        is_certain.then(|| hub::expected_refusal(&settings.hub, status, &reason))
     });
     Ok(answers.collect())
 }
@@ -171,7 +171,7 @@ fn addresses(asked: &hub::HubProbe) -> impl Iterator<Item = Url> {
 }
 
 /// Returns true if the hub accepted its last notification on every channel.
-fn accepts(channels: &[ChannelView], hub: &Hub) -> bool {
+fn has_accepted_all(channels: &[ChannelView], hub: &Hub) -> bool {
     let views = || {
         let views = channels.iter().flat_map(|channel| &channel.hubs);
         views.filter(|view| view.hub == *hub)
@@ -196,7 +196,7 @@ fn ask(
             probe::hubs(hubs.clone()),
             async {
                 match &embedded {
-                    Some(hub) => probe::hub_in_public(hub).await.map(Some),
+                    Some(hub) => probe::get_hub(hub).await.map(Some),
                     None => Ok(None),
                 }
             },
@@ -207,7 +207,7 @@ fn ask(
         .into_iter()
         .zip(heads)
         .map(|(settings, head)| hub::HubProbe {
-            accepts: accepts(channels, &settings.hub),
+            accepts: has_accepted_all(channels, &settings.hub),
             hub: settings.hub,
             publish_url: settings.publish_url,
             head,

@@ -51,7 +51,7 @@ pub struct PositionFile {
 
 impl ResendPosition {
     /// Returns true if a list is done.
-    pub fn is_after(&self, set: &SetLists, list: &SetList) -> bool {
+    pub fn is_list_done(&self, set: &SetLists, list: &SetList) -> bool {
         self.list.as_ref().is_some_and(|sent| {
             let key = key(set, list);
             *sent > key || (*sent == key && self.next == u32::MAX)

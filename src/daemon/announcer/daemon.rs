@@ -100,7 +100,7 @@ impl Daemon<Announcer> {
         let EventLoop { role, parts, .. } = &mut event_loop;
         // No step yet: topics are served as they were saved. What it submits to the embedded hub, that must take once it is
         // there: its deliveries contain the links of the topics, and it must exist before the first report of a tree.
-        role.perform(Vec::new(), parts);
+        role.perform_effects(Vec::new(), parts);
         parts.change_hub(prepared_hub, saved, HubTopics::Served(topics.clone()));
         let Announcer { trees, engine, .. } = role;
         trees.current = Some(trees.next_generation(&config, &engine.plan, engine.db())?);
@@ -205,7 +205,7 @@ impl EventLoop<Announcer> {
     /// stay so, and topics are served throughout.
     fn change_plan(&mut self, config: &Config, plan: Plan) -> anyhow::Result<()> {
         let began = Timestamp::now();
-        if !self.commit()
+        if !self.save_and_perform()
             && let Some(trouble) = &self.parts.saver.trouble
         {
             bail!("the plan cannot change while the state is not saved: {trouble}");

@@ -38,7 +38,7 @@ impl NeverReachedHubs {
         let hubs = hubs.into_iter().map(|hub| (hub.hub.clone(), Some(hub)));
         for (name, settings) in hubs.chain(names.into_iter().map(|broker| (broker, None))) {
             let unreached = Arc::clone(&self.unreached);
-            let attempts = attempt(name, settings, Arc::clone(brokers), unreached);
+            let attempts = probe_until_reached(name, settings, Arc::clone(brokers), unreached);
             self.attempts.spawn(attempts);
         }
     }
@@ -59,7 +59,7 @@ impl NeverReachedHubs {
 }
 
 /// Tries to reach a hub, or without settings of one a broker, until it was reached.
-async fn attempt(
+async fn probe_until_reached(
     hub: Hub,
     settings: Option<PublishSettings>,
     brokers: Arc<Brokers>,

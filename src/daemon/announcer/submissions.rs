@@ -64,7 +64,7 @@ impl Submissions {
     }
 
     /// Takes note of an event that may be the answer to a submission.
-    pub fn note(&mut self, event: &Event) {
+    pub fn remove_answered(&mut self, event: &Event) {
         if let Event::Answered {
             channel, hub, seq, ..
         } = event

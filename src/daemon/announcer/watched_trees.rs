@@ -112,7 +112,7 @@ impl WatchedTrees {
 
     /// Takes note of a report. Returns false if it does not count. R13: a change made while the daemon starts is one, although
     /// no tree is watched yet, so that a mount counts as found when the daemon began.
-    pub fn note(&mut self, number: u64, report: &mut TreeReport) -> bool {
+    pub fn note_report(&mut self, number: u64, report: &mut TreeReport) -> bool {
         let Some(current) = self.current.as_ref().filter(|it| it.number == number) else {
             return false;
         };

@@ -14,7 +14,7 @@ use announce::event::{DropCause, Fact};
 
 impl DaemonCounts {
     /// Counts a fact that the operator is told. `kind` returns the kind of a channel.
-    pub fn tell(&mut self, fact: &Fact, kind: impl Fn(&Topic) -> ChannelKind, now: Timestamp) {
+    pub fn count_fact(&mut self, fact: &Fact, kind: impl Fn(&Topic) -> ChannelKind, now: Timestamp) {
         match fact {
             Fact::Delivered {
                 topic,
@@ -91,7 +91,7 @@ impl DaemonCounts {
     }
 
     /// Counts a round over Change Lists of a source.
-    pub fn read_changes(
+    pub fn count_round(
         &mut self,
         source: &str,
         request: &RoundRequest,
@@ -186,7 +186,7 @@ mod tests {
                 body: Arc::new([]),
             },
         ] {
-            counts.tell(&fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
+            counts.count_fact(&fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
         }
         let mut took = DurationHistogram::default();
         took.observe(Duration::from_secs(3));
@@ -234,7 +234,7 @@ mod tests {
         };
         let mut counts = DaemonCounts::default();
         for fact in [&took, &took, &behind, &behind] {
-            counts.tell(fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
+            counts.count_fact(fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
         }
         let changes = &counts.changes["main"];
         assert_eq!(changes.taken, [2, 4, 0]);

@@ -122,7 +122,7 @@ impl<I: Send + 'static> LoopParts<I> {
             })),
         };
         let hub = EmbeddedHub::start(settings, saved, relays, topics, self.clock, records);
-        hub.resume(unverified);
+        hub.resume_verifications(unverified);
         hub
     }
 }

@@ -74,7 +74,7 @@ impl StateSaver {
     }
 
     /// Has the file answer in the next step, although nothing may have changed, or the step before failed a moment ago.
-    pub fn probe_now(&mut self) {
+    pub fn request_probe(&mut self) {
         self.probe_at = Instant::now();
     }
 

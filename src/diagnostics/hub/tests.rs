@@ -148,7 +148,7 @@ fn a_secret_address_is_never_shown() {
 
 #[test]
 fn an_unverified_certificate_is_found() {
-    let found = unverified(&Hub::new(HUB));
+    let found = unverified_certificate(&Hub::new(HUB));
     assert_eq!(found.severity, Severity::Finding);
     assert!(found.line().contains("ca_file"), "{found:?}");
 }

@@ -136,7 +136,7 @@ fn grouped_failures<'a>(views: impl Iterator<Item = &'a HubView>) -> Vec<HubTrou
         // Where the hub fails as a whole, other channels were not tried.
         let is_it = |last: &&Attempt| last.refusal.as_ref().map(|refusal| refusal.kind) == kind;
         let last = view.last.as_ref().filter(is_it);
-        let own_reason = last.and_then(Attempt::own_reason);
+        let own_reason = last.and_then(Attempt::reason_in_body);
         let mut known = troubles.iter_mut();
         match known.find(|trouble| (trouble.state, trouble.kind) == (view.state, kind)) {
             Some(trouble) => {

@@ -79,7 +79,7 @@ impl World {
 
     pub fn is_settled(&self) -> bool {
         let mut sources = self.engine().live.sources.iter();
-        sources.all(|source| source.is_settled())
+        sources.all(|source| source.is_swept())
     }
 
     /// Returns the number of candidates that cannot be read.
@@ -97,7 +97,7 @@ impl World {
     pub fn is_as_configured(&self) -> bool {
         let sources = self.engine().live.sources.iter();
         let mut mounts = sources.flat_map(|source| source.mounts.values());
-        mounts.all(|mount| mount.baseline.is_as_configured())
+        mounts.all(|mount| mount.baseline.is_swept_as_configured())
     }
 
     pub fn directories(&self) -> Vec<String> {

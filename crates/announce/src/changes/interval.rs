@@ -80,7 +80,7 @@ fn lengths(fresh: &[FreshChange], limits: NotificationLimits) -> Vec<usize> {
 }
 
 fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {
-    let last = part.last().map_or(from, |fresh| to_microsecond(fresh.time));
+    let last = part.last().map_or(from, |fresh| ceil_to_microsecond(fresh.time));
     let until = last.max(after(from, part.len()));
     let (mut outside, mut back_dated) = (Vec::new(), BTreeMap::new());
     let entries = part.into_iter().enumerate().map(|(position, fresh)| {
@@ -108,7 +108,7 @@ fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {
 }
 
 /// Returns the time, or the next whole microsecond: an interval is written with no more digits (C14).
-fn to_microsecond(time: Timestamp) -> Timestamp {
+fn ceil_to_microsecond(time: Timestamp) -> Timestamp {
     let rounded = time.round(
         TimestampRound::new()
             .smallest(Unit::Microsecond)

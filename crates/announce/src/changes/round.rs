@@ -108,17 +108,17 @@ pub struct ListToRead {
 
 impl ListToRead {
     /// Returns true if it may have entries that only count if another list tells them.
-    pub fn may_be_silent(&self) -> bool {
+    pub fn may_need_other_list(&self) -> bool {
         self.is_archived || self.closed_until.is_some()
     }
 
     /// Returns true if an entry of this time only counts if another list tells it.
     pub fn is_silent(&self, time: Timestamp) -> bool {
-        self.is_archived || self.is_rewriting(time)
+        self.is_archived || self.is_closed_at(time)
     }
 
     /// Returns true if an entry of this time is new in a list that was closed for good.
-    pub fn is_rewriting(&self, time: Timestamp) -> bool {
+    pub fn is_closed_at(&self, time: Timestamp) -> bool {
         self.closed_until.is_some_and(|until| time <= until)
     }
 }
@@ -285,7 +285,7 @@ impl Rounds {
         files: &mut F,
     ) -> Result<Taken, F::Error> {
         let kept = self.selections().remove(&request.set);
-        let mut selection = match kept.filter(|kept| kept.is_for(request)) {
+        let mut selection = match kept.filter(|kept| kept.is_reusable_for(request)) {
             Some(kept) => kept,
             None => Selection::compare(request, self.max, files)?,
         };

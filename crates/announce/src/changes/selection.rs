@@ -15,7 +15,7 @@ use crate::changes::round::{
     AHEAD, ListToRead, RoundFiles, RoundRequest, Taken, TakenList, read_in_order,
 };
 use crate::changes::selection::fresh_entries::FreshEntries;
-use crate::changes::selection::selected_list::{SelectedList, is_ahead};
+use crate::changes::selection::selected_list::{SelectedList, is_far_ahead};
 use crate::changes::taken_keys::{KeyChanges, KeyRow, TakenKeys, appended};
 
 /// The earliest fresh entries of a comparison, kept between the rounds that take them.
@@ -84,7 +84,7 @@ impl Selection {
         selection.depends_on_time = selection
             .fresh
             .left()
-            .any(|entry| entry.is_ahead || selection.lists[entry.list as usize].is_head(entry));
+            .any(|entry| entry.is_ahead || selection.lists[entry.list as usize].is_before_dated(entry));
         Ok(selection)
     }
 
@@ -100,7 +100,7 @@ impl Selection {
         let stored = files.taken(&list.list)?;
         let mut keys = TakenKeys::new(stored, &request.watch);
         let (mut selected, times) = SelectedList::new(list, &listed, request.at);
-        let untaken = keys.compare(&listed.entries, &times, request.watch.now);
+        let untaken = keys.reconcile(&listed.entries, &times, request.watch.now);
         let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
         selected.left = if list.is_learned { 0 } else { untaken.len() };
         self.lists.push(selected);
@@ -119,11 +119,11 @@ impl Selection {
                     time,
                     list: number,
                     copy: entry.copy,
-                    is_ahead: is_ahead(of, request.at),
+                    is_ahead: is_far_ahead(of, request.at),
                     is_silent: list.is_silent(time),
                 };
                 let mut is_late = |late: &UntakenEntry| {
-                    self.lists[late.list as usize].note_late(late);
+                    self.lists[late.list as usize].note_unselected(late);
                 };
                 match request.beyond {
                     Some(beyond) if candidate.time >= beyond => is_late(&candidate),
@@ -137,7 +137,7 @@ impl Selection {
 
     /// Returns true if a comparison would find the same for a request: its lists are the same versions, and since the last
     /// round nothing else was done to the set.
-    pub fn is_for(&self, request: &RoundRequest) -> bool {
+    pub fn is_reusable_for(&self, request: &RoundRequest) -> bool {
         let age = request.at.duration_since(self.at).unsigned_abs();
         if request.after != Some(self.round) || (self.depends_on_time && age > AHEAD) {
             return false;

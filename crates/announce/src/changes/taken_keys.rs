@@ -94,7 +94,7 @@ impl TakenKeys {
     /// Compares the keys with the entries that are listed now: those that are listed no more have vanished, and those that
     /// had vanished and are there again are present. Returns the entries that were not taken, in their order. `times` are
     /// their effective times: of equal entries, the earliest were taken.
-    pub fn compare(
+    pub fn reconcile(
         &mut self,
         entries: &[ListedChange],
         times: &[Timestamp],

@@ -67,14 +67,14 @@ impl Attempt {
     }
 
     /// Returns the hub's own reason for a refusal, if the body is one: not a page for browsers.
-    pub fn own_reason(&self) -> Option<&str> {
+    pub fn reason_in_body(&self) -> Option<&str> {
         let is_reason = self.status? >= 400 && !self.excerpt.starts_with('<');
         (is_reason && !self.excerpt.is_empty()).then_some(self.excerpt.as_str())
     }
 
     /// Returns true if it was refused because of the hub as a whole, or its address or credentials: every notification would
     /// be (R23). Other refusals are about this notification, or its topic.
-    pub fn is_refused_by_hub(&self) -> bool {
+    pub fn is_hub_wide_refusal(&self) -> bool {
         let kind = self.refusal.as_ref().map(|refusal| refusal.kind);
         kind.is_some_and(|kind| match kind {
             RefusalKind::NoSubscribersLikely => {
@@ -155,7 +155,7 @@ mod tests {
                 excerpt: excerpt.to_owned(),
                 refusal: None,
             };
-            assert_eq!(attempt.own_reason(), want, "{excerpt}");
+            assert_eq!(attempt.reason_in_body(), want, "{excerpt}");
         }
     }
 }

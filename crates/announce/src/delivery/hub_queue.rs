@@ -158,7 +158,7 @@ impl HubQueue {
             Some(outage) if outage.probes.len() >= outage.probes_at_once => (false, false),
             Some(outage) => {
                 let again_may = outage.next_probe <= now;
-                (again_may || outage.next_first() <= now, again_may)
+                (again_may || outage.next_first_attempt() <= now, again_may)
             }
             None => {
                 let may = self.sending.len() < FIRST_AT_ONCE + self.more_at_once;
@@ -183,7 +183,7 @@ impl HubQueue {
             match (self.first.is_empty(), self.again.is_empty()) {
                 (true, true) => None,
                 (true, false) => Some(outage.next_probe),
-                (false, _) => Some(outage.next_first().min(outage.next_probe)),
+                (false, _) => Some(outage.next_first_attempt().min(outage.next_probe)),
             }
         });
         let probe = probe.filter(|at| *at > now);
@@ -231,7 +231,7 @@ impl HubQueue {
 
     /// Notes the failure of a notification that was at fault when it failed before, because the hub accepted others
     /// meanwhile. Returns true if so many of these failed since the last acceptance that it is the hub after all.
-    pub fn fails_at_fault(&mut self, channel: ChannelId) -> bool {
+    pub fn record_repeated_fault(&mut self, channel: ChannelId) -> bool {
         self.at_fault.insert(channel);
         self.at_fault.len() >= MAX_AT_FAULT
     }
@@ -357,7 +357,7 @@ impl HubQueue {
 
 impl Outage {
     /// Returns the time from which notifications that were never submitted may be.
-    fn next_first(&self) -> Timestamp {
+    fn next_first_attempt(&self) -> Timestamp {
         // Topics without subscribers must not keep others waiting for longer and longer.
         if self.is_doubtful || self.refusal.kind == RefusalKind::NoSubscribersLikely {
             self.earliest_first.min(self.next_probe)

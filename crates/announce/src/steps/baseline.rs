@@ -53,7 +53,7 @@ impl Baseline {
     }
 
     /// Returns true if the last complete sweep had the candidates that are configured.
-    pub fn is_as_configured(&self) -> bool {
+    pub fn is_swept_as_configured(&self) -> bool {
         let swept = self.candidates.as_ref();
         self.is_complete && swept.is_some_and(|swept| swept.are_configured)
     }

@@ -53,7 +53,7 @@ struct LogPosition {
 
 impl LogPosition {
     /// Returns the first number after the next one that does not count as told.
-    fn first_later(&self) -> i64 {
+    fn first_after_next(&self) -> i64 {
         self.skipped_to.unwrap_or_default().max(self.heard + 1) + 1
     }
 
@@ -129,7 +129,7 @@ fn first_untold(db: Db<'_>, position: &LogPosition) -> Result<Option<Notificatio
         None => first(
             db,
             position.account.0,
-            position.first_later(),
+            position.first_after_next(),
             position.end(),
         ),
     }
@@ -163,7 +163,7 @@ pub fn backlog_view(db: Db<'_>, account: AccountId) -> Result<Option<BacklogView
         return Ok(None);
     };
     let sql = "SELECT count(*) FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3";
-    let later: usize = db.value(sql, (account.0, position.first_later(), position.end()))?;
+    let later: usize = db.value(sql, (account.0, position.first_after_next(), position.end()))?;
     let newest = match later {
         0 => None,
         _ => last(db, account.0, position.end())?,
@@ -193,7 +193,7 @@ pub fn all_behind(db: Db<'_>) -> Result<Vec<AccountId>> {
 fn backlog_at(db: Db<'_>, position: &LogPosition) -> Result<usize> {
     let (id, to) = (position.account.0, position.end());
     let next = next(db, position)?.map_or(0, |next| next.entries);
-    let later = match first(db, id, position.first_later(), to)? {
+    let later = match first(db, id, position.first_after_next(), to)? {
         Some(first) => last(db, id, to)?.map_or(0, |last| last.total - first.before()),
         None => 0,
     };
@@ -205,7 +205,7 @@ fn backlog_at(db: Db<'_>, position: &LogPosition) -> Result<usize> {
 /// Returns the end of the last interval that was told on a channel; nothing if that lies ahead, because the clock was wrong
 /// then (C14).
 pub fn told_until(step: &Step<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
-    Ok(last_until(step.db, id)?.filter(|until| !is_ahead(step, *until)))
+    Ok(last_until(step.db, id)?.filter(|until| !is_far_ahead(step, *until)))
 }
 
 fn last_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
@@ -215,13 +215,13 @@ fn last_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
 }
 
 /// Returns true if a time lies further ahead of the wall clock than any clock is wrong.
-pub fn is_ahead(step: &Step<'_>, time: Timestamp) -> bool {
+pub fn is_far_ahead(step: &Step<'_>, time: Timestamp) -> bool {
     time > later(step.wall, AHEAD)
 }
 
 /// C12: begins the next interval of a channel where its set was told of last, on another topic.
 pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
-    if !is_ahead(step, until) && told_until(step, id)? < Some(until) {
+    if !is_far_ahead(step, until) && told_until(step, id)? < Some(until) {
         step.db
             .set_channel(id, "untils = ?2", cut::bytes(&[until]))?;
     }
@@ -232,7 +232,7 @@ pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()
 /// the topic over not before that either.
 pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &TrackedSet) -> Result<()> {
     let latest = set.learned_until;
-    let latest = latest.filter(|latest| !is_ahead(step, *latest));
+    let latest = latest.filter(|latest| !is_far_ahead(step, *latest));
     go_on_from(step, channel.id, latest.unwrap_or(step.wall))?;
     let (lists, changes) = step.db.value::<(usize, usize)>(
         "SELECT count(*), coalesce(sum(taken), 0) FROM change_list WHERE set_id = ?1 AND to_learn = 0",
@@ -259,7 +259,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
     }
     let [created, updated, deleted] = of_kinds;
     let last = last_until(step.db, channel.id)?;
-    let ahead = last.filter(|until| is_ahead(step, *until));
+    let ahead = last.filter(|until| is_far_ahead(step, *until));
     let first = changes.first().map(|first| first.time.min(step.wall));
     let from = last.filter(|_| ahead.is_none());
     let from = from.or(first).unwrap_or(step.wall);
@@ -284,7 +284,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
         for (list, count) in &interval.back_dated {
             lists[*list].back_dated += count;
         }
-        notifications.push(push(step, channel, interval)?);
+        notifications.push(append_or_extend(step, channel, interval)?);
     }
     let mut undated = UndatedCounts::default();
     for list in lists.iter() {
@@ -319,7 +319,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
 }
 
 /// Adds a notification to the log of a channel, or to the last one while no hub was sent that (C20). Returns its number.
-fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u64, Arc<[u8]>)> {
+fn append_or_extend(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u64, Arc<[u8]>)> {
     let payload = ChangePayload {
         up: Some(channel.set_uri.clone()),
         from: interval.from,
@@ -343,7 +343,7 @@ fn push(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u
         for (position, _) in &mut left_out {
             *position += last.entries;
         }
-        left_out.extend(outside(step.db, channel.id, last.seq.cast_unsigned())?);
+        left_out.extend(omitted_datetimes(step.db, channel.id, last.seq.cast_unsigned())?);
         (since, entries, number) = (last.since, last.entries + entries, 0);
         let sql = "DELETE FROM change_log WHERE channel = ?1 AND seq = ?2";
         step.db.run(sql, (channel.id, last.seq))?;
@@ -401,7 +401,7 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
             }
         }
         let end = last(step.db, channel.id, to)?.map_or(0, |last| last.total);
-        let mut from = position.first_later();
+        let mut from = position.first_after_next();
         while let Some(logged) = first(step.db, channel.id, from, to)? {
             if kept + end - logged.before() <= max {
                 break;
@@ -443,7 +443,7 @@ pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
                 to = last;
             }
         }
-        wanted.extend([(next, next), (flying, flying), (position.first_later(), to)]);
+        wanted.extend([(next, next), (flying, flying), (position.first_after_next(), to)]);
     }
     wanted.extend(served_range(step, id)?);
     wanted.retain(|(first, last)| first <= last);
@@ -509,7 +509,7 @@ pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 }
 
 /// Returns what a hub is sent of a logged notification: the part that follows what it has of it, of so many entries (C23).
-pub fn body(db: Db<'_>, account: AccountId, seq: u64, entries: usize) -> Result<Arc<[u8]>> {
+pub fn remaining_body(db: Db<'_>, account: AccountId, seq: u64, entries: usize) -> Result<Arc<[u8]>> {
     let logged = db.first::<(Arc<[u8]>, usize, usize)>(
         "SELECT l.body, l.entries, p.entries FROM change_log l CROSS JOIN log_position p ON p.channel = l.channel \
          WHERE l.channel = ?1 AND p.hub = ?2 AND l.seq = ?3",
@@ -525,7 +525,7 @@ pub fn body(db: Db<'_>, account: AccountId, seq: u64, entries: usize) -> Result<
 }
 
 /// Returns the datetimes that were left out of a logged notification, with the positions of their entries (C15).
-pub fn outside(db: Db<'_>, id: ChannelId, seq: u64) -> Result<Vec<(usize, Datetime)>> {
+pub fn omitted_datetimes(db: Db<'_>, id: ChannelId, seq: u64) -> Result<Vec<(usize, Datetime)>> {
     let sql = "SELECT outside FROM change_log WHERE channel = ?1 AND seq = ?2";
     let outside: Option<String> = db.value(sql, (id, seq))?;
     let lines = outside.iter().flat_map(|outside| outside.lines());
@@ -537,7 +537,7 @@ pub fn outside(db: Db<'_>, id: ChannelId, seq: u64) -> Result<Vec<(usize, Dateti
 }
 
 /// Notes that a hub accepted entries of a notification. Returns true if it has the whole of it now.
-pub fn accept(step: &Step<'_>, channel: &Channel, hub: HubId, flight: &Flight) -> Result<bool> {
+pub fn record_accepted(step: &Step<'_>, channel: &Channel, hub: HubId, flight: &Flight) -> Result<bool> {
     let Some(mut position) = position(step.db, (channel.id, hub))? else {
         return Ok(true);
     };

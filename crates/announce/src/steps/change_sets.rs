@@ -107,7 +107,7 @@ impl TrackedSet {
     }
 
     /// Makes a round due at once.
-    pub fn hurry(&mut self, now: Timestamp) {
+    pub fn trigger_now(&mut self, now: Timestamp) {
         self.triggers = Some((AT_ONCE, AT_ONCE));
         self.not_before = None;
         self.wake = Some(now);
@@ -188,7 +188,7 @@ impl TrackedSet {
     }
 
     /// Returns the channel on which the next changes are told: one that retires first (C12).
-    pub fn next_channel(&self, step: &Step<'_>) -> Result<Option<Channel>> {
+    pub fn announcing_channel(&self, step: &Step<'_>) -> Result<Option<Channel>> {
         match self.retiring {
             Some(retiring) => channel(step, retiring),
             None => live_of_set(step, self.id, ChannelKind::Change),
@@ -240,7 +240,7 @@ pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     if set.learned.is_none() || set.triggers.is_none() && set.round.is_none() {
         set.retiring = before;
     } else if set.triggers.is_some() {
-        set.hurry(step.now);
+        set.trigger_now(step.now);
     }
     set.save(step)
 }
@@ -249,7 +249,7 @@ pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 pub fn end_channel(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let until = change_log::told_until(step, channel.id)?;
     if let Some(mut set) = load(step, channel.set)? {
-        (set.told_until).take_if(|until| change_log::is_ahead(step, *until));
+        (set.told_until).take_if(|until| change_log::is_far_ahead(step, *until));
         set.told_until = set.told_until.max(until);
         set.retiring.take_if(|id| *id == channel.id);
         set.save(step)?;
@@ -289,14 +289,14 @@ pub fn is_learning(db: Db<'_>) -> Result<bool> {
 
 /// Takes what is missing of a source's resources as deleted, as an operator wants it (C29). Returns their number. A round under
 /// way may find more of them missing, and does not count.
-pub fn accept(step: &Step<'_>, source: i64) -> Result<usize> {
+pub fn accept_missing(step: &Step<'_>, source: i64) -> Result<usize> {
     let sql = "UPDATE change_set SET accepted = ?2, wake = ?2, round = NULL WHERE source = ?1 AND missing > 0 RETURNING missing";
     let missing = step.db.all::<Vec<usize>>(sql, (source, step.now))?;
     Ok(missing.iter().sum())
 }
 
 /// Notes that the lists of a source are seen from now on, if they were not.
-pub fn watch(step: &Step<'_>, source: i64) -> Result<()> {
+pub fn start_watching(step: &Step<'_>, source: i64) -> Result<()> {
     step.db.run(
         "UPDATE change_set SET watched_since = ?2 WHERE source = ?1 AND watched_since IS NULL",
         (source, step.now),
@@ -312,7 +312,7 @@ pub fn stop_watching(step: &Step<'_>, source: i64) -> Result<()> {
 }
 
 /// Notes that there may be a Change List of a source that is not seen now (C7). Each round sees all Resource Lists of its set.
-pub fn stop_watching_entries(step: &Step<'_>, source: i64) -> Result<()> {
+pub fn unwatch_change_lists(step: &Step<'_>, source: i64) -> Result<()> {
     step.db.run(
         "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL AND learned <> 2",
         source,

@@ -82,7 +82,7 @@ pub fn retire_ended(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>
 }
 
 /// Returns the number of documents with a change that a hub is due, or of changes of resources; those in flight included.
-pub fn due_changes(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<usize> {
+pub fn pending_count(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<usize> {
     if channel.kind == ChannelKind::Change {
         return change_log::backlog(step.db, (channel.id, hub));
     }
@@ -98,7 +98,7 @@ pub fn report_dropped(step: &mut Step<'_>, (id, hub): AccountId) -> Result<()> {
     let Some(channel) = channel(step, id)? else {
         return Ok(());
     };
-    let changes = due_changes(step, &channel, hub)?;
+    let changes = pending_count(step, &channel, hub)?;
     step.report_dropped(&channel.topic, hub, changes, DropCause::HubRemoved)
 }
 
@@ -108,7 +108,7 @@ pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     match channel.kind {
         ChannelKind::Framework => {
             for hub in active_hubs(step.db, channel.id)? {
-                write_down(step, channel, hub)?;
+                save_dormant(step, channel, hub)?;
             }
         }
         ChannelKind::Change => {
@@ -126,8 +126,8 @@ pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 }
 
 /// Writes what a hub was told of the documents of a set, where it was told what is seen, or will be by what is in flight.
-fn write_down(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<()> {
-    owed::rest_flown(step, (channel.id, hub))?;
+fn save_dormant(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<()> {
+    owed::make_flown_dormant(step, (channel.id, hub))?;
     step.db.run(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint, dormant) \
          SELECT ?1, ?2, d.id, d.capability, d.form, d.fingerprint, 1 FROM member m CROSS JOIN document d ON d.id = m.document \
@@ -137,7 +137,7 @@ fn write_down(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<()> {
 }
 
 /// Wakes what was written down: what is owed of the documents of the set is what differs from what is seen now.
-fn wake(step: &mut Step<'_>, account: AccountId, set: DocId) -> Result<()> {
+fn wake_dormant(step: &mut Step<'_>, account: AccountId, set: DocId) -> Result<()> {
     let sql = "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1";
     step.db.run(sql, account)?;
     step.db.run(
@@ -148,11 +148,11 @@ fn wake(step: &mut Step<'_>, account: AccountId, set: DocId) -> Result<()> {
          WHERE m.set_id = ?3 AND d.presence BETWEEN 1 AND 3 ON CONFLICT (channel, hub, document) DO NOTHING",
         (account, set),
     )?;
-    weigh_account(step, account)
+    weigh_later(step, account)
 }
 
 /// Has all that is owed on an account weighed at the end of the settling.
-fn weigh_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
+fn weigh_later(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND dormant = 0";
     let documents = step.db.all::<Vec<DocId>>(sql, account)?;
     step.weigh.extend(documents);
@@ -182,7 +182,7 @@ pub fn open(
                 .set_channel(channel.id, "retired = NULL, ends = NULL", ())?;
             if kind == ChannelKind::Framework {
                 for hub in active_hubs(step.db, channel.id)? {
-                    wake(step, (channel.id, hub), set)?;
+                    wake_dormant(step, (channel.id, hub), set)?;
                 }
             }
             let (topic, set) = (topic.clone(), uri.clone());
@@ -232,7 +232,7 @@ pub fn open(
         is_changed = true;
     }
     if !hubs.is_empty() {
-        end_accounts(step, id)?;
+        end_left_accounts(step, id)?;
     }
     if kind == ChannelKind::Change && is_changed {
         change_sets::open(step, &channel)?;
@@ -263,12 +263,12 @@ fn leave(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
         withdraw(step, account)?;
     }
     if channel.kind == ChannelKind::Framework {
-        write_down(step, channel, hub)?;
+        save_dormant(step, channel, hub)?;
     }
     let ends = later(step.now, step.plan.retired_topic);
     step.db
         .set_account(account, "left_at = ?3, ends = ?4", (step.now, ends))?;
-    weigh_account(step, account)
+    weigh_later(step, account)
 }
 
 /// Adds a hub to a channel, or resumes its account. A new account begins with what the others were told, or else the last
@@ -287,7 +287,7 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
         return change_log::join(step, account);
     }
     if left {
-        return wake(step, account, channel.set);
+        return wake_dormant(step, account, channel.set);
     }
     let is_first = !step.live.sources[position].has_settled;
     let is_added = step.live.hubs.get(&hub).is_some_and(|hub| hub.is_added);
@@ -303,7 +303,7 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
     // R13: a hub that the configuration adds starts at now.
     if others.is_empty() || (is_first && is_added) {
         owe_from_now(step, position, channel, hub)?;
-        return weigh_account(step, account);
+        return weigh_later(step, account);
     }
     // Where the others were not told the same, the content that was told is unclear.
     for other in &others {
@@ -316,7 +316,7 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
             (account, *other, others.len()),
         )?;
     }
-    weigh_account(step, account)
+    weigh_later(step, account)
 }
 
 /// R13: notes what counts as told to a hub that is told of a channel from now on.
@@ -357,7 +357,7 @@ fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
 }
 
 /// Ends the accounts of hubs that left a channel and were told all that was due, if another one goes on.
-pub fn end_accounts(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
+pub fn end_left_accounts(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     let ended = step.db.all::<Vec<HubId>>(
         "SELECT hub FROM account a WHERE a.channel = ?1 AND a.left_at IS NOT NULL AND a.seq IS NULL \
          AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.channel = a.channel AND o.hub = a.hub AND o.dormant = 0) \
@@ -391,7 +391,7 @@ fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
 fn end(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let sql = "SELECT hub FROM account WHERE channel = ?1";
     for hub in step.db.all::<Vec<HubId>>(sql, channel.id)? {
-        let changes = due_changes(step, channel, hub)?;
+        let changes = pending_count(step, channel, hub)?;
         step.report_dropped(&channel.topic, hub, changes, DropCause::ChannelRemoved)?;
         remove_account(step, (channel.id, hub))?;
     }
@@ -407,7 +407,7 @@ fn end(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 }
 
 /// Removes the channels of sources that are not configured.
-pub fn remove_unconfigured(step: &mut Step<'_>) -> Result<()> {
+pub fn remove_orphaned(step: &mut Step<'_>) -> Result<()> {
     for channel in step.db.all::<Vec<Channel>>(COLUMNS, ())? {
         if step.live.position(channel.source).is_none() {
             remove(step, &channel)?;
@@ -458,7 +458,7 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
         for document in gone {
             documents::forget_if_done(step, document)?;
         }
-        end_accounts(step, account.0)?;
+        end_left_accounts(step, account.0)?;
     }
     Ok(())
 }

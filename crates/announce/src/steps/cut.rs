@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::difference::{Version, is_end_said};
+use crate::difference::{Version, is_deletion_announced};
 use crate::event::Fact;
 use crate::plan::PublishMode;
 use crate::time::{NotificationSpan, later, span};
@@ -63,7 +63,7 @@ pub fn open_windows(step: &mut Step<'_>) -> Result<()> {
 
 /// Closes the windows that end now, but for those of too many channels for one step: these are still due after it.
 pub fn close_windows(step: &mut Step<'_>) -> Result<()> {
-    for source in step.live.sources.iter().filter(|it| it.is_settled()) {
+    for source in step.live.sources.iter().filter(|it| it.is_swept()) {
         let room = CHANNELS_PER_STEP.saturating_sub(step.ready.len());
         let closed = step.db.all::<Vec<ChannelId>>(
             "UPDATE channel SET window_first = NULL, deadline = NULL WHERE id IN (SELECT id FROM channel \
@@ -96,7 +96,7 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     let Some(source) = source.filter(|_| !channel.is_open) else {
         return Ok(());
     };
-    if !source.is_settled() {
+    if !source.is_swept() {
         // Its window closes as soon as the source is settled.
         step.db
             .set_channel(id, "window_first = ?2, deadline = ?2", step.now)?;
@@ -164,7 +164,7 @@ fn next(
     let window = &step.plan.window;
     let max_bytes = size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes));
     let max = max.min(window.max_entries);
-    let (announced, beyond) = announced(step, channel, hub, Some(max))?;
+    let (announced, beyond) = due_entries(step, channel, hub, Some(max))?;
     let mut bytes = overhead(step, channel)?;
     let mut next = AnnouncedEntries {
         open: beyond,
@@ -186,14 +186,14 @@ fn next(
     if next.entries.is_empty() {
         return Ok(None);
     }
-    let waiting = waiting_since(step, channel, hub)?;
+    let waiting = earliest_deferred(step, channel, hub)?;
     next.open = next.open.into_iter().chain(waiting).min();
     Ok(Some(next))
 }
 
 /// Returns what an account is due, the earliest first, as far as some notifications of so many entries hold, and the time of
 /// the earliest change beyond; without a maximum all that it is due besides what is in flight.
-pub fn announced(
+pub fn due_entries(
     step: &Step<'_>,
     channel: &Channel,
     hub: HubId,
@@ -222,7 +222,7 @@ pub fn announced(
     let mut beyond = None;
     let mut announced = Vec::new();
     for (number, (told, is_member, index, document)) in due.into_iter().enumerate() {
-        let time = Some(document.time());
+        let time = Some(document.change_time());
         if number + 1 == rows {
             beyond = time;
             break;
@@ -246,13 +246,13 @@ pub fn announced(
     }
     let plan = step.plan_of(channel.source);
     if !plan.is_some_and(|plan| plan.announce_all_components) {
-        announced = newest_components(announced);
+        announced = merge_repeated_components(announced);
     }
     Ok((announced, beyond))
 }
 
 // R18, Framework Notification 1.0.1 section 2: of several components of one index, one is announced.
-fn newest_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedEntries> {
+fn merge_repeated_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedEntries> {
     let mut known: BTreeMap<(Uri, Capability, ChangeKind), usize> = BTreeMap::new();
     let mut kept: Vec<AnnouncedEntries> = Vec::with_capacity(announced.len());
     // Newest first, so that the first of its kind is the one to keep.
@@ -274,7 +274,7 @@ fn newest_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedEntries> 
 }
 
 /// Returns the time of the earliest change that may have to be announced later: held, or missing (R20).
-pub fn waiting_since(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<Option<Timestamp>> {
+pub fn earliest_deferred(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<Option<Timestamp>> {
     let held = step.db.first::<Option<Timestamp>>(
         "SELECT min(d.dated) FROM owed o CROSS JOIN document d ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 \
          AND o.due IS NULL AND o.dormant = 0 AND (o.told_capability IS DISTINCT FROM d.capability \
@@ -294,7 +294,7 @@ pub fn waiting_since(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<O
     )?;
     let ended = missing.into_iter().filter(|(told, archived, _)| {
         let conditions = step.conditions(channel.source, *archived);
-        told.is_some_and(|told| is_end_said(&told, conditions))
+        told.is_some_and(|told| is_deletion_announced(&told, conditions))
     });
     let times = ended.filter_map(|(.., since)| since);
     Ok(times.chain(held.flatten()).min())
@@ -315,7 +315,7 @@ fn launch(
     } else {
         next_span(step, channel.id, next.before, next.open)?
     };
-    span.fit(&mut next.entries);
+    span.raise_late_times(&mut next.entries);
     let payload = Payload {
         up: up(step, &next.entries, channel)?,
         from: span.from,
@@ -341,7 +341,7 @@ fn launch(
             step.db.run(sql, (channel.id, hub, document, *told))?;
         }
         if channel.is_retired || *has_left {
-            owed::rest_flown(step, (channel.id, *hub))?;
+            owed::make_flown_dormant(step, (channel.id, *hub))?;
         }
     }
     step.facts.push(Fact::Cut {

@@ -25,7 +25,7 @@ pub fn missing(db: Db<'_>, source: i64) -> Result<Vec<SeenDocument>> {
 }
 
 /// Asks for a look at each document whose grace may have ended.
-pub fn end_graces(step: &mut Step<'_>) -> Result<()> {
+pub fn request_due_looks(step: &mut Step<'_>) -> Result<()> {
     let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.look_at <= ?1 ORDER BY d.look_at");
     for document in step.db.all::<Vec<SeenDocument>>(&sql, step.now)? {
         step.db.set_document(document.id, "look_at = NULL", ())?;
@@ -85,7 +85,7 @@ pub fn accept(step: &mut Step<'_>, position: usize) -> Result<usize> {
 /// Decides about the deletions that this step's looks found, all of them first counted.
 pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
     let source_id = step.live.sources[position].id;
-    if !step.live.sources[position].is_settled() {
+    if !step.live.sources[position].is_swept() {
         return Ok(());
     }
     judge_suspension(step, position)?;

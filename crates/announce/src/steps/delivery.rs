@@ -108,10 +108,10 @@ fn submission(step: &Step<'_>, account: AccountId) -> Result<Option<(Flight, Sub
     };
     let body = match body {
         Some(body) => body,
-        None => change_log::body(step.db, account, flight.seq, flight.entries)?,
+        None => change_log::remaining_body(step.db, account, flight.seq, flight.entries)?,
     };
     let outside = if kind == ChannelKind::Change && live.mode == PublishMode::Broker {
-        change_log::outside(step.db, account.0, flight.seq)?
+        change_log::omitted_datetimes(step.db, account.0, flight.seq)?
     } else {
         Vec::new()
     };
@@ -255,7 +255,7 @@ fn follow_up(step: &mut Step<'_>, channel: ChannelId, documents: Vec<DocId>) -> 
             owed::weigh(step, document, false)?;
         }
     }
-    channels::end_accounts(step, channel)
+    channels::end_left_accounts(step, channel)
 }
 
 /// Queues the notifications whose time has come.
@@ -378,7 +378,7 @@ fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2 RETURNING document";
     let told = step.db.all::<Vec<DocId>>(sql, account)?;
     let is_whole = !answered.flight.is_logged
-        || change_log::accept(step, &answered.channel, hub, &answered.flight)?;
+        || change_log::record_accepted(step, &answered.channel, hub, &answered.flight)?;
     // Of a hub that is pinged, what it fetches counts.
     let columns = format!(
         "until = CASE WHEN ?7 THEN until ELSE flight_until END, pinged = CASE WHEN ?7 THEN ?3 ELSE pinged END, \
@@ -457,8 +457,8 @@ fn refused(
     };
     let accepted_since = acceptances.is_some_and(|before| queue.acceptances.cast_signed() > before);
     let is_at_fault = answered.before.is_some() && (was_at_fault || accepted_since);
-    let may_be_of_hub = attempt.is_refused_by_hub();
-    let is_of_hub = may_be_of_hub && (!is_at_fault || queue.fails_at_fault(id));
+    let may_be_of_hub = attempt.is_hub_wide_refusal();
+    let is_of_hub = may_be_of_hub && (!is_at_fault || queue.record_repeated_fault(id));
     let (mut retry_at, mut is_news, mut ended) = (at, true, None);
     if is_answer_old {
         // The hub was reached in another way then.
@@ -519,7 +519,7 @@ fn release(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()>
     let mut notifications = 0;
     for (id, seq, attempts, last) in flying {
         let last = last.filter(|last| last.seq == seq);
-        if last.is_none_or(|last| last.is_refused_by_hub()) {
+        if last.is_none_or(|last| last.is_hub_wide_refusal()) {
             enqueue(step, (id, hub), attempts, false)?;
             notifications += 1;
         }
@@ -552,7 +552,7 @@ pub fn sum_up_refusals(step: &mut Step<'_>) {
 }
 
 /// Retries at once what waits for a hub whose address or credentials changed. A submission under way used the old ones.
-pub fn reached_otherwise(step: &mut Step<'_>, hub: HubId) -> Result<()> {
+pub fn retry_reconfigured(step: &mut Step<'_>, hub: HubId) -> Result<()> {
     step.db.run(
         "UPDATE account SET retry_at = ?2, is_answer_old = sending IS NOT NULL WHERE hub = ?1 AND seq IS NOT NULL",
         (hub, step.now),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::difference::{Version, is_end_said};
+use crate::difference::{Version, is_deletion_announced};
 use crate::event::{DropCause, Fact};
 use crate::observation::{DocumentPath, Incomplete, Look, Observation, RACY, Stat};
 use crate::time::later;
@@ -126,7 +126,7 @@ impl SeenDocument {
     }
 
     /// R19: the time of its last change; of a deletion, that of the look that found the file gone.
-    pub fn time(&self) -> Timestamp {
+    pub fn change_time(&self) -> Timestamp {
         self.absent_since
             .filter(|_| self.is_gone())
             .unwrap_or(self.dated)
@@ -217,10 +217,10 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     );
     if !is_nothing {
         let mount = step.live.sources[position].mounts.get(&path.mount);
-        if mount.is_some_and(|mount| mount.is_empty()) {
+        if mount.is_some_and(|mount| mount.has_empty_root()) {
             mounts::accept_root(step, path.mount, at)?;
         }
-        step.live.sources[position].note_look(path.mount, &uri, true);
+        step.live.sources[position].record_doubtful_look(path.mount, &uri, true);
     }
     let known = step.db.candidate(position, uri, path)?;
     let found = findings::of_look(&known.uri, &look);
@@ -237,11 +237,11 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
                 at,
             };
             let is_another = |before: &&SeenDocument| {
-                !is_expected(before) && replaces_announced(step, before, &read.version())
+                !is_awaiting_look(before) && replaces_announced(step, before, &read.version())
             };
             match read.known.document.as_ref().filter(is_another) {
                 Some(before) => {
-                    vanished(step, position, before, at, true)?;
+                    mark_missing(step, position, before, at, true)?;
                     step.successors.insert(read.id, Some(read));
                 }
                 None => seen(step, read)?,
@@ -254,10 +254,10 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
                 *first = Some((known.path.clone(), reason));
             }
             if let Some(before) = &known.document {
-                vanished(step, position, before, at, true)?;
+                mark_missing(step, position, before, at, true)?;
             }
             troubles::forget(step, &known)?;
-            question(step, &known)?;
+            explain_if_named(step, &known)?;
             step.db.run(
                 "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (mount, path) DO UPDATE SET \
                  size = excluded.size, modified = excluded.modified, changed = excluded.changed, inode = excluded.inode, \
@@ -269,17 +269,17 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
         Look::Incomplete(_) | Look::Missing
             if step.live.sources[position].is_absent(known.path.mount) => {}
         Look::Incomplete(reason) => {
-            question(step, &known)?;
+            explain_if_named(step, &known)?;
             troubles::note(step, &known, &reason, at)?;
         }
         Look::Missing => {
             troubles::forget(step, &known)?;
-            question(step, &known)?;
+            explain_if_named(step, &known)?;
             troubles::forget_other_file(step, &known)?;
-            if !step.live.sources[position].note_look(known.path.mount, &known.uri, false)
+            if !step.live.sources[position].record_doubtful_look(known.path.mount, &known.uri, false)
                 && let Some(before) = &known.document
             {
-                vanished(step, position, before, at, false)?;
+                mark_missing(step, position, before, at, false)?;
             }
         }
     }
@@ -298,7 +298,7 @@ fn replaces_announced(step: &Step<'_>, before: &SeenDocument, found: &Version) -
     let is_same =
         found.capability == ended.capability && (was_description || found.form == ended.form);
     let conditions = step.conditions(before.source, before.archived);
-    !before.is_gone() && !is_same && is_end_said(&ended, conditions)
+    !before.is_gone() && !is_same && is_deletion_announced(&ended, conditions)
 }
 
 /// Takes in a complete document.
@@ -500,7 +500,7 @@ pub fn touch(step: &Step<'_>, id: DocId) -> Result<()> {
 // Missing documents.
 
 /// R15: takes a document that a look did not find to be missing, and begins its grace, unless it has begun.
-pub fn vanished(
+pub fn mark_missing(
     step: &mut Step<'_>,
     position: usize,
     before: &SeenDocument,
@@ -510,7 +510,7 @@ pub fn vanished(
     if before.is_gone() {
         return Ok(());
     }
-    if is_expected(before) {
+    if is_awaiting_look(before) {
         relations::touch_dependents(step, "d.id = ?1", before.id.0)?;
         if before.version.is_set() {
             step.sets.entry(position).or_default().insert(before.id);
@@ -561,14 +561,14 @@ pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
         (id, is_told_later),
     )?;
     if is_done {
-        forget(step.db, id)?;
+        reduce_to_mention(step.db, id)?;
     }
     Ok(())
 }
 
 /// R13: returns true if a change of the configuration says that a document lies where nobody has looked for it yet. If it
 /// does not, it is no longer configured, unless it was missing before.
-fn is_expected(document: &SeenDocument) -> bool {
+fn is_awaiting_look(document: &SeenDocument) -> bool {
     !document.is_missing() && document.looked == Timestamp::UNIX_EPOCH
 }
 
@@ -591,7 +591,7 @@ pub fn forget_and_report(step: &mut Step<'_>, documents: &[DocId]) -> Result<()>
                 *dropped.entry(account).or_insert(0) += 1;
             }
         }
-        forget(step.db, *id)?;
+        reduce_to_mention(step.db, *id)?;
     }
     for ((channel, hub), changes) in dropped {
         if let Some(channel) = channels::channel(step, channel)? {
@@ -602,7 +602,7 @@ pub fn forget_and_report(step: &mut Step<'_>, documents: &[DocId]) -> Result<()>
 }
 
 /// Makes a document one that is only mentioned.
-pub fn forget(db: Db<'_>, id: DocId) -> Result<()> {
+pub fn reduce_to_mention(db: Db<'_>, id: DocId) -> Result<()> {
     // What flies is told to nobody as its own any more: the next document with this URI is another one.
     for rows in [
         "owed WHERE document",
@@ -626,9 +626,9 @@ pub fn forget(db: Db<'_>, id: DocId) -> Result<()> {
 }
 
 /// Asks again what lies at a path that holds no document, where a Capability List names it.
-fn question(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()> {
+fn explain_if_named(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()> {
     let source = &step.live.sources[known.position];
-    let is_named = source.is_settled()
+    let is_named = source.is_swept()
         && step.db.exists(
             "SELECT 1 FROM document d JOIN mention m ON m.document = d.id JOIN document l ON l.id = m.list \
              WHERE d.uri = ?1 AND d.presence IN (0, 4) AND l.capability <> 0 AND l.source = ?2",

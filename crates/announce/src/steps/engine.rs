@@ -11,7 +11,7 @@ use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
 use rusqlite::Connection;
-use websub::retry::end_of;
+use websub::retry::end_after_restart;
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
 use crate::steps::live::{LiveHub, LiveSource, LiveState};
@@ -133,11 +133,11 @@ impl Engine {
 
     /// Takes an operator's command, and nothing that follows from it: on a state that no daemon works on, that is for the
     /// next daemon to do, and to report.
-    pub fn amend(&mut self, event: Event, now: ClockReadings) -> Result<Vec<Effect>> {
+    pub fn execute_offline(&mut self, event: Event, now: ClockReadings) -> Result<Vec<Effect>> {
         let mut live = self.live.clone();
         let transaction = self.connection.transaction()?;
         let mut step = Step::new(Db(&transaction), &self.plan, &mut live, now);
-        step.note(event)?;
+        step.handle_event(event)?;
         let facts = take(&mut step.facts);
         transaction.commit()?;
         self.live = live;
@@ -177,7 +177,7 @@ fn put_into_effect(
     let mut live = LiveState::default();
     mounts::number(db, plan)?;
     let mut step = Step::new(db, plan, &mut live, now);
-    begin(&mut step, before)?;
+    apply_plan(&mut step, before)?;
     cut::cut_ready(&mut step)?;
     let effects = step.effects()?;
     let wake = step.next_deadline()?;
@@ -223,7 +223,7 @@ fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<LiveState> {
 }
 
 /// Puts the plan of a step into effect: rows of what is not configured any more go, and nothing is announced (R13).
-fn begin(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
+fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     let db = step.db;
     for plan in &step.plan.sources {
         let sql = "INSERT INTO source (name) VALUES (?1) ON CONFLICT (name) DO NOTHING";
@@ -234,7 +234,7 @@ fn begin(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
             }
         }
     }
-    let (added, inherited) = begin_hubs(step)?;
+    let (added, inherited) = apply_configured_hubs(step)?;
     *step.live = load(db, step.plan, step.wall)?;
     // What this plan decides is to be decided again, should the plan before it return.
     let sql = "UPDATE source SET routed = NULL WHERE routed <> ?1";
@@ -262,7 +262,7 @@ fn begin(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE presence IN (2, 3)";
         db.run(sql, ())?;
         // What ended while nobody ran is served and sent for a while first (R11).
-        let kept = end_of(step.now, step.plan.retired_topic, step.now);
+        let kept = end_after_restart(step.now, step.plan.retired_topic, step.now);
         for table in ["channel", "account"] {
             db.run(
                 &format!("UPDATE {table} SET ends = ?1 WHERE ends < ?1"),
@@ -294,7 +294,7 @@ fn begin(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     for position in 0..step.plan.sources.len() {
         relations::replace_aliases(step, position)?;
     }
-    withdraw_unserved(step)?;
+    withdraw_unserved_pings(step)?;
     // A window that is open closes no later than the plan says.
     let window = &step.plan.window;
     let (quiet, max_wait) = (later(step.now, window.quiet), window.max_wait.as_nanos());
@@ -324,7 +324,7 @@ fn begin(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
 
 /// Notes the hubs that are configured; the accounts of one that is replaced become those of the other (R13). Returns the hubs
 /// that are new, and those that replace others.
-fn begin_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
+fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet<Hub>)> {
     let db = step.db;
     let sql = "SELECT id, uri, mode FROM hub WHERE configured = 1";
     let known = db.all::<Vec<(HubId, Hub, String)>>(sql, ())?;
@@ -406,13 +406,13 @@ fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
     let db = step.db;
     let known = db.all::<Vec<MountId>>("SELECT id FROM mount", ())?;
     let mounts = step.live.sources.iter().flat_map(|it| it.mounts.values());
-    let unchanged = mounts.filter(|mount| mount.baseline.is_as_configured());
+    let unchanged = mounts.filter(|mount| mount.baseline.is_swept_as_configured());
     // If the state is that of this plan, and every mount was swept since, it has nothing else.
     let is_of_plan = step.live.sources.iter().all(|source| source.was_routed);
     if !is_of_plan || unchanged.count() < known.len() {
         forget_files(step)?;
     }
-    channels::remove_unconfigured(step)?;
+    channels::remove_orphaned(step)?;
     // R13: one that is configured again is new.
     for mount in known {
         if step.plan.source_of(mount).is_none() {
@@ -474,7 +474,7 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
 
 /// R25: withdraws what is in flight to hubs that are pinged from now on, and not on the topic: they would be pinged about
 /// what they cannot fetch.
-fn withdraw_unserved(step: &mut Step<'_>) -> Result<()> {
+fn withdraw_unserved_pings(step: &mut Step<'_>) -> Result<()> {
     let flying = step.db.all::<Vec<(AccountId, Vec<u8>, Vec<u8>)>>(
         "SELECT a.channel, a.hub, a.body, c.body FROM account a CROSS JOIN channel c ON c.id = a.channel \
          WHERE a.seq IS NOT NULL AND c.kind = 0",

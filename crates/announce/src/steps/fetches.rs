@@ -69,7 +69,7 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
 }
 
 /// Handles the end of the least time between two pings, and of that within which the topic should have been fetched.
-pub fn pings_lasted(step: &mut Step<'_>) -> Result<()> {
+pub fn end_ping_waits(step: &mut Step<'_>) -> Result<()> {
     let due = step.db.all::<Vec<(AccountId, Option<_>, bool, bool, Option<u64>)>>(
         "UPDATE account SET ping_due = NULL WHERE (channel, hub) IN (SELECT channel, hub FROM account \
          WHERE ping_due <= ?1 ORDER BY ping_due LIMIT ?2) \

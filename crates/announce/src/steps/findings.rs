@@ -251,7 +251,7 @@ pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocume
 }
 
 /// Returns the sets that lack a channel because another set has one of these topics.
-pub fn without_topic(step: &Step<'_>, position: usize, free: &BTreeSet<Topic>) -> Result<Vec<Uri>> {
+pub fn sets_awaiting_topic(step: &Step<'_>, position: usize, free: &BTreeSet<Topic>) -> Result<Vec<Uri>> {
     let sql = "SELECT said FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
     let shared: Vec<String> = step.db.all(sql, step.live.sources[position].id)?;
     let sets = shared.iter().filter_map(|said| match parse(said)? {
@@ -282,7 +282,7 @@ pub fn report_lasting(step: &mut Step<'_>) -> Result<()> {
         if plan.is_acknowledged(&finding) {
             continue;
         }
-        if finding.is_of_wrong_url() {
+        if finding.is_wrong_url_symptom() {
             if let btree_map::Entry::Vacant(unknown) = wrong.entry(position) {
                 unknown.insert(naming::wrong_urls(step.db, plan)?);
             }
@@ -350,7 +350,7 @@ pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
     for (about, said) in rows {
         let mount = plan.mount_of(&about);
         let is_cause_known = mount.is_some_and(|mount| wrong.contains_key(&mount.id));
-        all.extend(parse(&said).filter(|it| !(is_cause_known && it.is_of_wrong_url())));
+        all.extend(parse(&said).filter(|it| !(is_cause_known && it.is_wrong_url_symptom())));
     }
     all.extend(wrong.into_values());
     Ok(all)

@@ -115,7 +115,7 @@ fn listed(
 
 /// Returns the Change Lists of a set with a version that was not taken as a whole (C1), but for those of which the rest
 /// waits for another list to have it.
-fn change_lists(step: &Step<'_>, set: &TrackedSet) -> Result<Vec<ListToRead>> {
+fn untaken_change_lists(step: &Step<'_>, set: &TrackedSet) -> Result<Vec<ListToRead>> {
     let condition = "d.presence = 1 AND l.fingerprint IS DISTINCT FROM d.fingerprint AND NOT (coalesce(l.waits, 0) = 1 \
                      AND l.version IS NOT DISTINCT FROM d.fingerprint AND l.waits_until IS NOT NULL)";
     listed(step, set, Capability::ChangeList, condition)
@@ -123,7 +123,7 @@ fn change_lists(step: &Step<'_>, set: &TrackedSet) -> Result<Vec<ListToRead>> {
 
 /// Returns the Change Lists that the next round of a set reads: not the stale ones, and so many that memory is bounded.
 pub fn next_change_lists(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLists> {
-    let mut lists = change_lists(step, set)?;
+    let mut lists = untaken_change_lists(step, set)?;
     // While a set is learned, a round runs even without lists: it records that there are none.
     if lists.is_empty() && set.learned.is_some() {
         return Ok(NextLists::None);
@@ -132,10 +132,10 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLi
     if set.learned.is_none() {
         // They are learned later.
         for list in left_out {
-            learn(step, set.id, list)?;
+            mark_to_learn(step, set.id, list)?;
         }
     } else if lists.is_empty() {
-        if let Some(next) = next_stale(step, set.id)? {
+        if let Some(next) = next_stale_retry(step, set.id)? {
             set.delay_until(next, step.now);
         }
         return Ok(NextLists::Later);
@@ -159,7 +159,7 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLi
 /// that are not read may have earlier ones.
 fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
     // A silent entry is compared with all that may tell it (C1, C7).
-    if lists.iter().any(|listed| listed.may_be_silent()) {
+    if lists.iter().any(|listed| listed.may_need_other_list()) {
         return None;
     }
     let left = |listed: &ListToRead| listed.left.filter(|_| !listed.is_learned);
@@ -182,7 +182,7 @@ pub fn next_inventory(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLists
         set.delay(step.now);
         return Ok(NextLists::Later);
     };
-    if !has_other_inventory(step, set, &lists)? {
+    if !is_inventory_due(step, set, &lists)? {
         return Ok(NextLists::None);
     }
     let is_first = set.learned != Some(ListKind::ResourceLists);
@@ -209,7 +209,7 @@ fn inventory(step: &Step<'_>, set: &TrackedSet) -> Result<Option<Vec<ListToRead>
     is_complete.then(|| of_presence("1")).transpose()
 }
 
-fn has_other_inventory(step: &Step<'_>, set: &TrackedSet, lists: &[ListToRead]) -> Result<bool> {
+fn is_inventory_due(step: &Step<'_>, set: &TrackedSet, lists: &[ListToRead]) -> Result<bool> {
     let is_deletion_due =
         set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= step.now);
     if is_deletion_due || set.learned != Some(ListKind::ResourceLists) {
@@ -230,9 +230,9 @@ fn has_other_inventory(step: &Step<'_>, set: &TrackedSet, lists: &[ListToRead]) 
 /// Returns true if something may be fresh in the lists of a set.
 pub fn has_fresh(step: &Step<'_>, set: &TrackedSet) -> Result<bool> {
     match next_list_kind(step, set)? {
-        ListKind::ChangeLists => Ok(!change_lists(step, set)?.is_empty()),
+        ListKind::ChangeLists => Ok(!untaken_change_lists(step, set)?.is_empty()),
         ListKind::ResourceLists => match inventory(step, set)? {
-            Some(lists) => has_other_inventory(step, set, &lists),
+            Some(lists) => is_inventory_due(step, set, &lists),
             None => Ok(false),
         },
     }
@@ -257,7 +257,7 @@ fn has_taken(step: &Step<'_>, set: DocId, list: DocId, seen: Option<Fingerprint>
 }
 
 /// Notes that what a list has when it is read next counts as taken (C10, R13).
-pub fn learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
+pub fn mark_to_learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
     step.db.run(
         "INSERT INTO change_list (set_id, list, to_learn) VALUES (?1, ?2, 1) ON CONFLICT (set_id, list) DO UPDATE SET \
          to_learn = 1, fingerprint = NULL, listed = 0, taken = 0, closed = NULL, last = NULL",
@@ -266,7 +266,7 @@ pub fn learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
 }
 
 /// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_partial`.
-pub fn take(step: &Step<'_>, set: &TrackedSet, taken: &TakenList, is_partial: bool) -> Result<()> {
+pub fn record_taken(step: &Step<'_>, set: &TrackedSet, taken: &TakenList, is_partial: bool) -> Result<()> {
     let list = taken.version.id;
     forget_stale(step, set.id, list)?;
     let (to_learn, closed, is_version, waits) = step.db.value::<(bool, Option<(_, _)>, bool, _)>(
@@ -275,7 +275,7 @@ pub fn take(step: &Step<'_>, set: &TrackedSet, taken: &TakenList, is_partial: bo
         (set.id, list, taken.version.fingerprint),
     )?;
     if is_partial && (set.learned.is_none() || to_learn) {
-        return learn(step, set.id, list);
+        return mark_to_learn(step, set.id, list);
     }
     // C7: another version of a list that was closed for good has to stay for as long once it was taken as a whole; its last
     // entry counts as no earlier than before.
@@ -406,7 +406,7 @@ pub fn note_seen(step: &mut Step<'_>, position: usize, affected: &BTreeSet<DocId
         )?;
     }
     for list in affected.iter().chain(&known) {
-        note(step, position, *list)?;
+        note_seen_version(step, position, *list)?;
     }
     Ok(())
 }
@@ -425,7 +425,7 @@ fn make_round_due(step: &mut Step<'_>, position: usize, id: DocId) -> Result<()>
     set.trigger(step.now);
     if !compares && set.learned.is_none() && !has_unreadable_member(step, id)? {
         // What its lists have was there before, and what comes now is told (C10).
-        set.hurry(step.now);
+        set.trigger_now(step.now);
     }
     set.save(step)
 }
@@ -439,7 +439,7 @@ pub fn touched_lists(step: &Step<'_>, position: usize) -> Result<BTreeSet<DocId>
 }
 
 /// Notes what is seen of a list, for the sets of changes that have it, and those that have taken entries of it.
-fn note(step: &Step<'_>, position: usize, list: DocId) -> Result<()> {
+fn note_seen_version(step: &Step<'_>, position: usize, list: DocId) -> Result<()> {
     let having = "SELECT s.id FROM member m CROSS JOIN change_set s ON s.id = m.set_id WHERE m.document = ?1";
     let having: BTreeSet<DocId> = step.db.all(having, list)?;
     let knowing = "SELECT set_id FROM change_list WHERE list = ?1";
@@ -519,7 +519,7 @@ fn note_change(step: &Step<'_>, id: DocId, list: &SeenDocument, is_unseen: bool)
         || !has_taken(step, id, list.id, list.version.fingerprint)?
     {
         if list.baseline > 0 {
-            learn(step, id, list.id)?;
+            mark_to_learn(step, id, list.id)?;
             set.last_round = None;
         }
         set.trigger(step.now);
@@ -618,7 +618,7 @@ pub fn forget_stale(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
 }
 
 /// Returns the earliest time at which a stale list is asked for again; nothing if there is none.
-pub fn next_stale(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
+pub fn next_stale_retry(step: &Step<'_>, set: DocId) -> Result<Option<Timestamp>> {
     let sql = "SELECT min(until) FROM stale_list WHERE set_id = ?1";
     step.db.value(sql, set)
 }

@@ -55,7 +55,7 @@ pub enum MountState {
 
 impl LiveMount {
     /// Returns true if a directory is there in its place, but is empty, so that the mount is absent.
-    pub fn is_empty(&self) -> bool {
+    pub fn has_empty_root(&self) -> bool {
         self.doubt.is_some() && self.state == MountState::Absent
     }
 
@@ -197,7 +197,7 @@ fn swept_candidates(
 
 impl LiveSource {
     /// Returns true if every present mount was swept to its end in this run.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_swept(&self) -> bool {
         let is_settled = |state| matches!(state, MountState::Ready | MountState::Absent);
         let mut mounts = self.mounts.values();
         mounts.all(|mount| is_settled(mount.state))
@@ -238,7 +238,7 @@ impl LiveSource {
     }
 
     /// Notes whether a document was found in a mount whose root is in doubt. Returns false if it is not.
-    pub fn note_look(&mut self, id: MountId, uri: &Uri, is_found: bool) -> bool {
+    pub fn record_doubtful_look(&mut self, id: MountId, uri: &Uri, is_found: bool) -> bool {
         let mount = self.mounts.get_mut(&id);
         let doubtful = mount.filter(|mount| mount.doubt.is_some());
         let Some((_, unfound)) = doubtful.and_then(|it| Arc::make_mut(it).doubt.as_mut()) else {
@@ -282,13 +282,13 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timest
     mount.baseline.begin_sweep(start);
     mount.save(step.db)?;
     if is_again {
-        stop_watching(step, position, id)?;
+        reset_graces(step, position, id)?;
     }
     Ok(())
 }
 
 /// Stops the graces of a mount that is away: its documents are not seen to be absent, and each grace begins anew.
-fn stop_watching(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
+fn reset_graces(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
     change_sets::stop_watching(step, step.live.sources[position].id)?;
     step.db.run(
         "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)",
@@ -297,7 +297,7 @@ fn stop_watching(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
 }
 
 /// Returns what was read of a source that has no document, and why the first file is none, as far as `explain` knows.
-pub fn without_document(
+pub fn no_document_reason(
     db: Db<'_>,
     live: &LiveSource,
     explain: impl FnOnce(&DocumentPath) -> Option<NoDocument>,
@@ -381,7 +381,7 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
                 documents: step.db.value(sql, id)?,
             });
         }
-        if let Some(reason) = without_document(step.db, source, |path| source.explain_other(path))?
+        if let Some(reason) = no_document_reason(step.db, source, |path| source.explain_other(path))?
         {
             let source = plan.name.clone();
             step.facts.push(Fact::WithoutDocument { source, reason });
@@ -389,7 +389,7 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
     }
     // Only the next round sees which resources are absent from Resource Lists.
     if source.is_whole() && !plan.changes_from_resource_lists {
-        change_sets::watch(step, source.id)?;
+        change_sets::start_watching(step, source.id)?;
     }
     for (uri, fingerprint) in unclear {
         step.db.run(
@@ -429,7 +429,7 @@ pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()
     mount.save(step.db)?;
     for uri in unfound {
         if let Some(document) = step.db.document_at(&uri)? {
-            documents::vanished(step, position, &document, at, false)?;
+            documents::mark_missing(step, position, &document, at, false)?;
         }
     }
     if was_absent {
@@ -443,7 +443,7 @@ pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()
 
 /// Notes that a mount's root is not there, or cannot be read.
 pub fn lost(step: &mut Step<'_>, id: MountId, reason: String) -> Result<()> {
-    leave(step, id)?;
+    mark_absent(step, id)?;
     if let Some((position, mount)) = step.live.mount_mut(id) {
         mount.reason = Some(reason.clone());
         step.facts.push(Fact::MountLost {
@@ -457,7 +457,7 @@ pub fn lost(step: &mut Step<'_>, id: MountId, reason: String) -> Result<()> {
 
 /// Leaves a mount whose root is lost, or could not be swept to the end. R13: a baseline that was not finished is taken
 /// again, so nothing of it is kept.
-pub fn leave(step: &mut Step<'_>, id: MountId) -> Result<()> {
+pub fn mark_absent(step: &mut Step<'_>, id: MountId) -> Result<()> {
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
@@ -466,11 +466,11 @@ pub fn leave(step: &mut Step<'_>, id: MountId) -> Result<()> {
     if !mount.baseline.is_complete {
         let sql = "SELECT id FROM document WHERE mount = ?1 AND baseline > 0";
         for document in step.db.all::<Vec<DocId>>(sql, id)? {
-            documents::forget(step.db, document)?;
+            documents::reduce_to_mention(step.db, document)?;
         }
         step.db.run("DELETE FROM trouble WHERE mount = ?1", id)?;
     }
-    stop_watching(step, position, id)
+    reset_graces(step, position, id)
 }
 
 /// Notes the file systems that begin below a mount's root. R15: what is missing with one that went was not deleted, and
@@ -492,7 +492,7 @@ pub fn set_nested(step: &mut Step<'_>, id: MountId, found: Vec<NestedFileSystem>
                 .set_document(document.id, "grace_ends = NULL, look_at = NULL", ())?;
         }
     }
-    if step.live.sources[position].is_settled() {
+    if step.live.sources[position].is_swept() {
         deletions::look_at_missing(step, position, Some(id))
     } else {
         Ok(())

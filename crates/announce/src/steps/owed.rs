@@ -60,7 +60,7 @@ pub fn set_told(db: Db<'_>, account: AccountId, id: DocId, told: Option<Version>
 
 /// R11: nothing follows what is in flight on a retired channel, or to a hub that left, if it is what is seen there: nothing
 /// of a document that ended, or that became another one outside the set.
-pub fn rest_flown(step: &Step<'_>, account: AccountId) -> Result<()> {
+pub fn make_flown_dormant(step: &Step<'_>, account: AccountId) -> Result<()> {
     step.db.run(
         "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2 AND document IN (SELECT f.document \
          FROM flight_entry f CROSS JOIN document d ON d.id = f.document WHERE f.channel = ?1 AND f.hub = ?2 \

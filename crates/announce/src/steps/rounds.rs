@@ -18,7 +18,7 @@ use crate::steps::{Step, change_log, ended_lists};
 pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
     for position in 0..step.plan.sources.len() {
         let source = &step.live.sources[position];
-        if !source.is_settled() {
+        if !source.is_swept() {
             continue;
         }
         let sql = "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2";
@@ -56,7 +56,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
     if set.triggers.is_none() && !is_deletion_due {
         return Ok(set.missing_until);
     }
-    let Some(channel) = set.next_channel(step)? else {
+    let Some(channel) = set.announcing_channel(step)? else {
         set.skip(now);
         return Ok(set.triggers.map(|_| now));
     };
@@ -95,7 +95,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
     if (set.learned, kind) == (Some(ListKind::ChangeLists), ListKind::ResourceLists) {
         // C27: their present contents count as taken.
         for list in &lists {
-            lists::learn(step, set.id, list.id)?;
+            lists::mark_to_learn(step, set.id, list.id)?;
         }
         set.learned = Some(ListKind::ResourceLists);
     }
@@ -136,7 +136,7 @@ pub fn end(step: &mut Step<'_>, answer: RoundAnswer) -> Result<()> {
         return set.save(step);
     }
     set.wake = Some(now);
-    let Some(channel) = set.next_channel(step)? else {
+    let Some(channel) = set.announcing_channel(step)? else {
         set.skip(now);
         return set.save(step);
     };
@@ -205,14 +205,14 @@ fn save_round(
     for list in &taken.lists {
         // Of one that is still learned only that it is there.
         let is_unfinished = is_inventory && has_more;
-        lists::take(step, set, list, is_unfinished)?;
+        lists::record_taken(step, set, list, is_unfinished)?;
     }
     save_keys(step, set.id, &taken)?;
     set.must_take_others = false;
     if has_more {
-        set.hurry(now);
+        set.trigger_now(now);
     } else if set.triggers.is_none()
-        && let Some(next) = lists::next_stale(step, set.id)?
+        && let Some(next) = lists::next_stale_retry(step, set.id)?
     {
         set.delay_until(next, now);
     }

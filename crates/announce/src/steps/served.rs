@@ -14,7 +14,7 @@ use websub::topics::TopicPage;
 
 use crate::state::{ChannelId, HubId, Result, columns, from_row};
 use crate::steps::channels::{Channel, active_hubs, channel, is_name_only};
-use crate::steps::cut::{AnnouncedEntries, announced, next_span, overhead, up, waiting_since};
+use crate::steps::cut::{AnnouncedEntries, due_entries, next_span, overhead, up, earliest_deferred};
 use crate::steps::{Step, change_log};
 
 /// Returns the hubs of a channel that fetch its topic.
@@ -54,7 +54,7 @@ columns! {
 }
 
 /// Returns the documents in flight to hubs that fetch the topic, and those of accepted pings which they have not fetched.
-fn flying(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<Uri>> {
+fn unfetched_documents(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<Uri>> {
     let mut flying = BTreeSet::new();
     for hub in fetching_hubs(step, id)? {
         flying.extend(step.db.all::<Vec<Uri>>(
@@ -68,7 +68,7 @@ fn flying(step: &Step<'_>, id: ChannelId) -> Result<BTreeSet<Uri>> {
 
 /// Forgets entries that were announced before the topic's window, and those beyond the limit, unless they are on their way.
 pub fn forget_old_entries(step: &Step<'_>, id: ChannelId) -> Result<()> {
-    let owed = flying(step, id)?;
+    let owed = unfetched_documents(step, id)?;
     let oldest = earlier(step.now, step.plan.topic_window);
     let all = recent_entries(step, id)?;
     let is_kept = |(at, entry): &&(_, Entry)| *at >= oldest || owed.contains(&entry.uri);
@@ -101,9 +101,9 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<AnnouncedEntries> {
     let mut foretold: BTreeMap<(Uri, ChangeKind, Capability), Entry> = BTreeMap::new();
     let mut untils = Vec::new();
     for hub in &hubs {
-        let (announced, beyond) = announced(step, channel, *hub, Some(max))?;
+        let (announced, beyond) = due_entries(step, channel, *hub, Some(max))?;
         let left = announced.iter().skip(max).filter_map(|one| one.open);
-        let waiting = waiting_since(step, channel, *hub)?;
+        let waiting = earliest_deferred(step, channel, *hub)?;
         open = left.chain(beyond).chain(open).chain(waiting).min();
         let entries = announced.into_iter().take(max).flat_map(|one| one.entries);
         foretold.extend(entries.map(|entry| (key(&entry), entry)));
@@ -112,7 +112,7 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<AnnouncedEntries> {
     }
     let mut foretold: Vec<Entry> = foretold.into_values().collect();
     foretold.sort_by_key(|entry| entry.datetime);
-    let flying = flying(step, channel.id)?;
+    let flying = unfetched_documents(step, channel.id)?;
     let said = recent_entries(step, channel.id)?;
     let newest_first = said.iter().rev().map(|(_, entry)| entry);
     let (on_their_way, before): (Vec<&Entry>, Vec<&Entry>) =

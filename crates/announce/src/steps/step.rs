@@ -195,10 +195,10 @@ impl<'a> Step<'a> {
     /// Takes a batch of events, and handles what is due by now, if something was due (`is_due`) after the last step.
     pub fn take_events(&mut self, events: Vec<Event>, is_due: bool) -> Result<()> {
         for event in events {
-            self.note(event)?;
+            self.handle_event(event)?;
         }
         if is_due {
-            self.expire()?;
+            self.handle_deadlines()?;
         }
         // All missing documents are counted before any of them counts as deleted (R15).
         for position in 0..self.plan.sources.len() {
@@ -207,7 +207,7 @@ impl<'a> Step<'a> {
         // A channel that retires may leave its topic to a set of another source, and that is all.
         for _ in 0..2 {
             for position in 0..self.plan.sources.len() {
-                if self.live.sources[position].is_settled() {
+                if self.live.sources[position].is_swept() {
                     self.settle(position)?;
                 }
             }
@@ -216,7 +216,7 @@ impl<'a> Step<'a> {
                 break;
             }
             for position in 0..self.plan.sources.len() {
-                for set in findings::without_topic(self, position, &freed)? {
+                for set in findings::sets_awaiting_topic(self, position, &freed)? {
                     let id = self.db.row_of(&set)?;
                     self.sets.entry(position).or_default().insert(id);
                 }
@@ -234,7 +234,7 @@ impl<'a> Step<'a> {
     }
 
     /// Notes what an event says.
-    pub fn note(&mut self, event: Event) -> Result<()> {
+    pub fn handle_event(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Observed(observations) => {
                 for observation in observations {
@@ -261,7 +261,7 @@ impl<'a> Step<'a> {
                 complete: true,
                 candidates,
             } => mounts::swept(self, mount, candidates)?,
-            Event::Swept { mount, .. } => mounts::leave(self, mount)?,
+            Event::Swept { mount, .. } => mounts::mark_absent(self, mount)?,
             Event::Unreadable {
                 mount,
                 directories,
@@ -269,7 +269,7 @@ impl<'a> Step<'a> {
             } => {
                 if let Some((position, known)) = self.live.mount_mut(mount) {
                     known.unreadable = (directories, more);
-                    change_sets::stop_watching_entries(self, self.live.sources[position].id)?;
+                    change_sets::unwatch_change_lists(self, self.live.sources[position].id)?;
                 }
             }
             Event::Nested {
@@ -292,7 +292,7 @@ impl<'a> Step<'a> {
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
                     let documents = deletions::accept(self, position)?;
-                    let resources = change_sets::accept(self, self.live.sources[position].id)?;
+                    let resources = change_sets::accept_missing(self, self.live.sources[position].id)?;
                     if documents + resources > 0 {
                         self.facts.push(Fact::Accepted {
                             source,
@@ -304,7 +304,7 @@ impl<'a> Step<'a> {
             }
             Event::HubChanged(hub) => {
                 if let Some(hub) = self.live.hub_named(&hub) {
-                    delivery::reached_otherwise(self, hub)?;
+                    delivery::retry_reconfigured(self, hub)?;
                 }
             }
             Event::Retry { only } => {
@@ -324,15 +324,15 @@ impl<'a> Step<'a> {
     }
 
     /// Handles every deadline that has passed.
-    fn expire(&mut self) -> Result<()> {
+    fn handle_deadlines(&mut self) -> Result<()> {
         cut::close_windows(self)?;
         delivery::retry_due(self)?;
         delivery::sum_up_refusals(self);
-        fetches::pings_lasted(self)?;
+        fetches::end_ping_waits(self)?;
         channels::expire(self)?;
         self.end_holds()?;
-        troubles::report(self)?;
-        deletions::end_graces(self)
+        troubles::report_unreadable(self)?;
+        deletions::request_due_looks(self)
     }
 
     /// Ends the holds that have lasted: the changes are announced although nothing lists the documents (R17).
@@ -372,7 +372,7 @@ impl<'a> Step<'a> {
         // What is due on the channel of a set that ended stays due; then its documents leave it.
         channels::retire_ended(self, position, &sets)?;
         relations::resolve(self, position)?;
-        self.note_descriptions(position)?;
+        self.announce_descriptions(position)?;
         routing::route(self, position, &sets)?;
         let mut affected = lists::touched_lists(self, position)?;
         let may_be_due = "(d.hold <> 0 OR d.presence = 4 OR EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id))";
@@ -390,7 +390,7 @@ impl<'a> Step<'a> {
         }
         lists::note_seen(self, position, &affected)?;
         for channel in take(&mut self.relieved) {
-            channels::end_accounts(self, channel)?;
+            channels::end_left_accounts(self, channel)?;
         }
         // A few at a time: a statement that fails is taken back from memory.
         let settle = "UPDATE document SET touched = 0, baseline = 0, was_capability = NULL, was_form = NULL, \
@@ -440,7 +440,7 @@ impl<'a> Step<'a> {
 
     /// Announces new Source Descriptions on every channel, and remembers those that changed for sets that are published
     /// together with them (R10).
-    fn note_descriptions(&mut self, position: usize) -> Result<()> {
+    fn announce_descriptions(&mut self, position: usize) -> Result<()> {
         let (quiet, now) = (self.plan.window.quiet, self.now);
         let source = &mut self.live.sources[position];
         let is_recent = |changed| now <= later(changed, quiet);
@@ -497,7 +497,7 @@ impl<'a> Step<'a> {
             (),
         )?;
         // The windows and rounds of the others wait until their sources are settled.
-        for source in self.live.sources.iter().filter(|it| it.is_settled()) {
+        for source in self.live.sources.iter().filter(|it| it.is_swept()) {
             let sql = "SELECT min(at) FROM (SELECT min(deadline) AS at FROM channel \
                        WHERE source = ?1 AND deadline IS NOT NULL \
                        UNION ALL SELECT min(wake) FROM change_set WHERE source = ?1 AND wake IS NOT NULL)";

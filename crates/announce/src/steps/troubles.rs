@@ -123,13 +123,13 @@ pub fn forget(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
     let graced = later(step.now, plan.broken_after);
     let is_graced = |at| later(at, plan.deletion_grace) <= graced;
     if is_reported || known.report_at.is_some_and(is_graced) {
-        change_sets::stop_watching_entries(step, source.id)?;
+        change_sets::unwatch_change_lists(step, source.id)?;
     }
     Ok(())
 }
 
 /// Reports the candidates that could not be read for long, once each.
-pub fn report(step: &mut Step<'_>) -> Result<()> {
+pub fn report_unreadable(step: &mut Step<'_>) -> Result<()> {
     let lasting = step.db.all::<Vec<(Uri, i64, DocumentPath, String)>>(
         "UPDATE trouble SET reported = 1, report_at = NULL WHERE report_at <= ?1 RETURNING uri, source, mount, path, reason",
         step.now,

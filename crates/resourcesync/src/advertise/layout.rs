@@ -39,7 +39,7 @@ pub(super) fn layout(text: &str) -> Option<Node> {
     let mut reader = XmlReader::new(LayoutBuilder::default());
     let mut rest = &text[..];
     loop {
-        let (taken, stop) = reader.take(rest, (text.len() - rest.len()) as u64);
+        let (taken, stop) = reader.parse(rest, (text.len() - rest.len()) as u64);
         rest = &rest[taken..];
         match stop {
             StopReason::Root => {}

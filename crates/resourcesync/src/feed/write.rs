@@ -19,7 +19,7 @@ impl ContentChangeMessage {
         xml.push_str(">\n");
         for (scheme, term) in [(SERVER_SCHEME, &self.server), (FORMAT_SCHEME, &self.format)] {
             if let Some(term) = term {
-                write_type(&mut xml, scheme, term);
+                write_feed_category(&mut xml, scheme, term);
             }
         }
         write_author(&mut xml, "  ", &self.author);
@@ -34,7 +34,7 @@ impl ContentChangeMessage {
             write_empty(&mut xml, "  <link", &[("rel", "related"), ("href", parent)]);
         }
         for term in &self.types {
-            write_type(&mut xml, TYPE_SCHEME, term);
+            write_feed_category(&mut xml, TYPE_SCHEME, term);
         }
         write_text(&mut xml, "  <id", &[], &self.id);
         for item in &self.items {
@@ -84,7 +84,7 @@ fn write_author(xml: &mut String, indent: &str, name: &str) {
 
 /// Writes a category of the feed. Its attributes come in another order than those of an entry's, as in the messages that
 /// consumers know.
-fn write_type(xml: &mut String, scheme: &str, term: &str) {
+fn write_feed_category(xml: &mut String, scheme: &str, term: &str) {
     write_empty(xml, "  <category", &[("term", term), ("scheme", scheme)]);
 }
 

@@ -38,7 +38,7 @@ pub fn builder(timeout: Duration) -> ClientBuilder {
 /// # Errors
 ///
 /// If the client cannot be built with what `make` sets.
-pub fn build_without_certificates(make: impl Fn() -> ClientBuilder) -> reqwest::Result<Client> {
+pub fn build_or_plain_http(make: impl Fn() -> ClientBuilder) -> reqwest::Result<Client> {
     make()
         .build()
         .or_else(|_| make().tls_certs_only([]).build())

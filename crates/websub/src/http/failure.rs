@@ -108,7 +108,7 @@ fn tls_cause(error: &rustls::Error) -> FailureCause {
         Flaw::Expired | Flaw::ExpiredContext { .. } => FailureCause::Expired,
         Flaw::NotValidYet | Flaw::NotValidYetContext { .. } => FailureCause::NotYetValid,
         Flaw::NotValidForName | Flaw::NotValidForNameContext { .. } => FailureCause::OtherName,
-        flaw if is_authority(flaw) => FailureCause::SelfSignedAuthority,
+        flaw if is_ca_certificate(flaw) => FailureCause::SelfSignedAuthority,
         _ => FailureCause::Unknown,
     }
 }
@@ -176,7 +176,7 @@ fn usual_cause(error: &rustls::Error) -> Option<String> {
 
 /// Returns true for the certificate of an authority that a server shows as its own, as many a self-signed one is. The
 /// crate that finds out is not among ours, so its error is known by its text alone.
-fn is_authority(flaw: &CertificateError) -> bool {
+fn is_ca_certificate(flaw: &CertificateError) -> bool {
     matches!(flaw, CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity"))
 }
 

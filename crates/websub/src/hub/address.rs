@@ -120,7 +120,7 @@ pub fn around(address: IpAddr, prefix_length: u8) -> IpNet {
 
 /// Returns the networks under which an address is counted, each with the multiple of a quota that it allows: an IPv4
 /// address alone, but of IPv6 the /64 that a customer has at least, and the /56 and /48 that it may have.
-pub fn counted(address: IpAddr) -> Vec<(IpNet, u32)> {
+pub fn quota_networks(address: IpAddr) -> Vec<(IpNet, u32)> {
     let address = address.to_canonical();
     let sizes: &[(u8, u32)] = match address {
         IpAddr::V4(_) => &[(32, 1)],
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn an_ipv6_address_counts_for_the_networks_that_one_customer_may_have() {
         let counted = |address: &str| {
-            let counted = counted(address.parse().unwrap()).into_iter();
+            let counted = quota_networks(address.parse().unwrap()).into_iter();
             let counted = counted.map(|(network, times)| format!("{network} {times}"));
             counted.collect::<Vec<_>>().join(", ")
         };

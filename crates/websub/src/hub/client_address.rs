@@ -6,7 +6,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use crate::hub::address::{around, counted};
+use crate::hub::address::{around, quota_networks};
 
 /// A client, as far as addresses identify it: an IPv4 address or an IPv6 /64, which is what one customer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ impl Requester {
 
     /// Returns the networks under which it is counted, each with the multiple of a quota that it allows.
     pub fn networks(&self) -> Vec<(IpNet, u32)> {
-        counted(self.0)
+        quota_networks(self.0)
     }
 }
 

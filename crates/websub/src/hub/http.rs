@@ -21,7 +21,7 @@ use crate::hub::subscriptions::backlog::BacklogSize;
 use crate::hub::subscriptions::view::HubStatus;
 use crate::hub::verification::{TOPIC_ENDED, Verifications};
 use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
-use crate::retry::end_of;
+use crate::retry::end_after_restart;
 
 pub mod fetches;
 pub mod public;
@@ -53,7 +53,7 @@ impl EmbeddedHub {
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> EmbeddedHub {
         for (subscription, _) in &mut saved.subscriptions {
-            subscription.expires = end_of(subscription.expires, Duration::MAX, clock.began);
+            subscription.expires = end_after_restart(subscription.expires, Duration::MAX, clock.began);
         }
         let state = Arc::new(HubState::restore(prepared, saved, clock, records));
         let deliveries = Arc::new(Deliverer::new(Arc::clone(&state), relays));
@@ -95,7 +95,7 @@ impl EmbeddedHub {
 
     /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits are
     /// dropped.
-    pub fn resume(&self, unverified: Vec<(SubscriptionKey, SubscriptionRequest)>) {
+    pub fn resume_verifications(&self, unverified: Vec<(SubscriptionKey, SubscriptionRequest)>) {
         if unverified.is_empty() {
             return;
         }

@@ -55,16 +55,16 @@ impl PublisherCounts {
             PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => self.limited += 1,
             _ => self.refused += 1,
         }
-        self.failed(reason, now);
+        self.set_last_refusal(reason, now);
     }
 
     /// Counts a failed attempt to fetch a topic.
     pub fn failed_fetch(&mut self, reason: String, now: Timestamp) {
         self.failed_fetches += 1;
-        self.failed(reason, now);
+        self.set_last_refusal(reason, now);
     }
 
-    fn failed(&mut self, reason: String, at: Timestamp) {
+    fn set_last_refusal(&mut self, reason: String, at: Timestamp) {
         self.last_refusal = Some(FailedPublication { at, reason });
     }
 }

@@ -286,7 +286,7 @@ impl Subscriptions {
         };
         let backlog = &on_topic.backlog;
         let idle = on_topic.subscribers.iter_mut();
-        let idle = idle.filter(|(_, subscriber)| subscriber.is_idle(backlog));
+        let idle = idle.filter(|(_, subscriber)| subscriber.is_awaiting_delivery(backlog));
         let assign = |(callback, subscriber): (&Callback, &mut SubscriptionState)| {
             let key = SubscriptionKey::new(topic, callback);
             let assignment = subscriber.assign(key, &mut self.assignments);
@@ -304,7 +304,7 @@ impl Subscriptions {
     pub fn assign_one(&mut self, key: &SubscriptionKey) -> Option<DeliveryTask> {
         let on_topic = self.topics.get_mut(&key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&key.callback)?;
-        let is_idle = subscriber.is_idle(&on_topic.backlog);
+        let is_idle = subscriber.is_awaiting_delivery(&on_topic.backlog);
         is_idle.then(|| subscriber.assign(key.clone(), &mut self.assignments))
     }
 
@@ -437,7 +437,7 @@ impl SubscriptionState {
     }
 
     /// Returns true if something is pending for it and not being delivered.
-    fn is_idle(&self, backlog: &BacklogCounts) -> bool {
+    fn is_awaiting_delivery(&self, backlog: &BacklogCounts) -> bool {
         self.assigned().is_none() && backlog.has_saved(self.heard)
     }
 

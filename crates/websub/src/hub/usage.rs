@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use url::{Host, Url};
 
 use crate::hub::Callback;
-use crate::hub::address::{counted, routed_address};
+use crate::hub::address::{quota_networks, routed_address};
 use crate::hub::client_address::Requester;
 use crate::hub::limits::LimitScope;
 
@@ -75,7 +75,7 @@ pub fn requester_buckets(requester: Option<Requester>) -> Vec<(BucketKey, u32)> 
 
 /// Returns the buckets of an address that is connected to, whatever its notation.
 pub fn address_buckets(address: IpAddr) -> Vec<(BucketKey, u32)> {
-    buckets(counted(routed_address(address)), BucketKey::HostAddress)
+    buckets(quota_networks(routed_address(address)), BucketKey::HostAddress)
 }
 
 fn buckets(networks: Vec<(IpNet, u32)>, bucket: fn(IpNet) -> BucketKey) -> Vec<(BucketKey, u32)> {

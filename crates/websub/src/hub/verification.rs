@@ -225,7 +225,7 @@ impl Verifications {
                 }
                 Ok(VerificationOutcome::Limited(exceeded)) => {
                     debug!(%callback, "verification of the callback {callback} is delayed: {exceeded}");
-                    if !self.may_wait(exceeded.retry_after).await {
+                    if !self.wait_unless_full(exceeded.retry_after).await {
                         break;
                     }
                     continue;
@@ -253,7 +253,7 @@ impl Verifications {
 
     /// Waits for a limit that is exceeded. Returns false as soon as the queue is full: then nothing holds a slot of it only to
     /// wait, as after any other failed attempt.
-    async fn may_wait(&self, wait: Duration) -> bool {
+    async fn wait_unless_full(&self, wait: Duration) -> bool {
         let until = Instant::now() + wait.max(LIMITED_WAIT);
         while !self.state.admission().is_full() {
             let left = until.saturating_duration_since(Instant::now());

@@ -94,7 +94,7 @@ async fn all_at_once<T: Send + 'static>(
 /// # Errors
 ///
 /// If the HTTP client cannot be built.
-pub async fn hub_in_public(hub: &Hub) -> reqwest::Result<ProbeResult> {
+pub async fn get_hub(hub: &Hub) -> reqwest::Result<ProbeResult> {
     let request = plain_client()?.get(hub.as_str());
     Ok(probe(request, &Mask::default()).await)
 }
@@ -131,7 +131,7 @@ async fn topic_check_reply(
     if greeting.status != 405 || !greeting.links.hubs.iter().any(names_itself) {
         return None;
     }
-    for form in forms(&topics) {
+    for form in acceptance_forms(&topics) {
         let post = client
             .post(settings.publish_url.clone())
             .header(CONTENT_TYPE, FORM_TYPE)
@@ -153,7 +153,7 @@ async fn topic_check_reply(
 }
 
 /// Returns the questions to a hub if it would accept publications of topics.
-fn forms(topics: &[Topic]) -> Vec<String> {
+fn acceptance_forms(topics: &[Topic]) -> Vec<String> {
     let mode = encode_form(&[("hub.mode", CHECK_MODE)]);
     let (mut forms, mut count) = (Vec::<String>::new(), 0);
     for topic in topics {
@@ -174,7 +174,7 @@ fn forms(topics: &[Topic]) -> Vec<String> {
 }
 
 fn plain_client() -> reqwest::Result<Client> {
-    client::build_without_certificates(|| client::builder(TIMEOUT))
+    client::build_or_plain_http(|| client::builder(TIMEOUT))
 }
 
 async fn probe_topic(client: &Client, topic: &Topic) -> TopicReplies {
@@ -233,7 +233,7 @@ mod tests {
             let topics: Vec<Topic> = (0..count)
                 .map(|number| Topic::new(format!("https://e.org/{number}/{}", "x".repeat(length))))
                 .collect();
-            let forms = forms(&topics);
+            let forms = acceptance_forms(&topics);
             assert_eq!(forms.len(), want, "{count} topics");
             let mut named = Vec::new();
             for form in &forms {

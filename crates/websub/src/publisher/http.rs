@@ -18,7 +18,7 @@ use crate::counts::DurationHistogram;
 use crate::http::{Replaceable, client, lock};
 use crate::publisher::HubRequest;
 use crate::publisher::settings::{self, HubCredentials, PublishSettings, PublishSettingsError};
-use crate::publisher::verdict::{next_hop, same_address};
+use crate::publisher::verdict::{next_hop, same_except_query};
 use crate::secret::Mask;
 
 /// Maximum requests under way to one hub.
@@ -166,8 +166,8 @@ impl HubClients {
     /// Returns the client of the hub at `url`, so that it gets its own credentials and not those of the hub that redirected.
     fn client_for(&self, url: &Url) -> Option<&HubClient> {
         let is_there = |(hub, client): &(&Hub, &HubClient)| {
-            same_address(&client.publish_url, url)
-                || Url::parse(hub.as_str()).is_ok_and(|hub| same_address(&hub, url))
+            same_except_query(&client.publish_url, url)
+                || Url::parse(hub.as_str()).is_ok_and(|hub| same_except_query(&hub, url))
         };
         self.clients.iter().find(is_there).map(|(_, client)| client)
     }

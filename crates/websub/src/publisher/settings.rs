@@ -200,7 +200,7 @@ impl PublishSettings {
                 })?)
             }
         };
-        if self.is_plain() {
+        if self.is_plain_http() {
             builder = builder.tls_certs_only([]);
         }
         if let Some(pem) = &self.ca_pem {
@@ -214,7 +214,7 @@ impl PublishSettings {
     }
 
     /// Returns true if TLS is never used for this hub: a redirection may lead to the advertised URL (R23).
-    fn is_plain(&self) -> bool {
+    fn is_plain_http(&self) -> bool {
         let advertised = Url::parse(self.hub.as_str());
         is_http(&self.publish_url) && advertised.is_ok_and(|advertised| is_http(&advertised))
     }
@@ -353,7 +353,7 @@ mod tests {
     ) {
         let mut settings = PublishSettings::new(Hub::new(advertised)).unwrap();
         settings.publish_url = publish_url.parse().unwrap();
-        assert_eq!(settings.is_plain(), want);
+        assert_eq!(settings.is_plain_http(), want);
     }
 
     #[test]

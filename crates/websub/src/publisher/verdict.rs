@@ -188,7 +188,7 @@ pub fn next_hop(
 }
 
 /// Returns true if two addresses are one resource, whatever their queries: a `content-query` hub's carries the topic.
-pub fn same_address(one: &Url, other: &Url) -> bool {
+pub fn same_except_query(one: &Url, other: &Url) -> bool {
     one.origin() == other.origin() && one.path() == other.path()
 }
 
@@ -198,7 +198,7 @@ fn may_follow(from: &Url, target: &Url, configured: &[Url]) -> bool {
     is_http
         && !has_credentials
         && (from.origin() == target.origin()
-            || configured.iter().any(|hub| same_address(hub, target)))
+            || configured.iter().any(|hub| same_except_query(hub, target)))
 }
 
 #[cfg(test)]

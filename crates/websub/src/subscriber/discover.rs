@@ -40,7 +40,7 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, RetrieveError> {
         reason: describe(error),
     };
     let make = || client::builder(TIMEOUT).redirect(Policy::limited(5));
-    let client: Client = client::build_without_certificates(make).map_err(failed)?;
+    let client: Client = client::build_or_plain_http(make).map_err(failed)?;
     let ask = async |method| {
         let answered = client.request(method, asked.clone()).send().await;
         let response = answered.map_err(failed)?;

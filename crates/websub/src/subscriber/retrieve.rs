@@ -91,7 +91,7 @@ impl RetrieveError {
     }
 
     /// Returns true if the document is missing or broken, as it may be while it is written again.
-    pub fn may_return(&self) -> bool {
+    pub fn may_reappear(&self) -> bool {
         match self {
             RetrieveError::Status { status, .. } => {
                 matches!(*status, StatusCode::NOT_FOUND | StatusCode::GONE)
@@ -160,7 +160,7 @@ impl Retriever {
             client::builder(TIMEOUT).redirect(policy)
         };
         Ok(Retriever {
-            client: client::build_without_certificates(make)?,
+            client: client::build_or_plain_http(make)?,
             origins,
         })
     }

@@ -271,7 +271,7 @@ async fn requests_that_a_run_did_not_verify_are_verified_by_the_next() {
     unverified.insert(0, (gone, request));
 
     let mut next = start(Restored::default()).await;
-    next.hub.resume(unverified);
+    next.hub.resume_verifications(unverified);
     assert_eq!(next.record().await, HubRecord::Unverified(Vec::new()));
     let (mut told, denied) = (peer.next().await, Some("denied".to_owned()));
     while told.parameter("hub.mode") != denied {

@@ -82,7 +82,7 @@ impl SelectedList {
     }
 
     /// Returns true if this entry has no time of its own, nor has one before it: then it has that of the comparison.
-    pub fn is_head(&self, entry: &UntakenEntry) -> bool {
+    pub fn is_before_dated(&self, entry: &UntakenEntry) -> bool {
         self.dated.is_none_or(|dated| entry.place.position < dated)
     }
 
@@ -94,7 +94,7 @@ impl SelectedList {
     /// Returns the earlier one of a time and that of an entry. One with the time of the comparison, which the next comparison
     /// changes, is the earliest of all.
     pub fn earlier(&self, time: Option<Timestamp>, entry: &UntakenEntry) -> Option<Timestamp> {
-        let own = if self.is_head(entry) {
+        let own = if self.is_before_dated(entry) {
             Timestamp::MIN
         } else {
             entry.time
@@ -103,7 +103,7 @@ impl SelectedList {
     }
 
     /// Notes an entry that is not among those of the selection.
-    pub fn note_late(&mut self, entry: &UntakenEntry) {
+    pub fn note_unselected(&mut self, entry: &UntakenEntry) {
         if self.report.version.waits && entry.is_silent {
             self.report.waiting += 1;
         } else {
@@ -117,9 +117,9 @@ impl SelectedList {
             self.report.waiting += 1;
             return false;
         }
-        self.rewriting += usize::from(self.report.version.is_rewriting(entry.time));
+        self.rewriting += usize::from(self.report.version.is_closed_at(entry.time));
         let is_new = told_until.is_some_and(|until| entry.time > until);
-        let is_archived = self.report.version.is_archived && is_new && !self.is_head(entry);
+        let is_archived = self.report.version.is_archived && is_new && !self.is_before_dated(entry);
         self.report.untold += usize::from(is_archived);
         true
     }
@@ -161,7 +161,7 @@ impl SelectedList {
 }
 
 /// Returns true if the datetime of an entry is too far ahead to be believed.
-pub fn is_ahead(entry: &ListedChange, at: Timestamp) -> bool {
+pub fn is_far_ahead(entry: &ListedChange, at: Timestamp) -> bool {
     entry.datetime.is_some() && believed(entry, at).is_none()
 }
 

@@ -72,7 +72,7 @@ impl CallbackClient {
             lookups,
             lines: Arc::new(LogLimit::new(FORBIDDEN_LINES)),
         };
-        let client = client::build_without_certificates(|| {
+        let client = client::build_or_plain_http(|| {
             client::builder(settings.timeout)
                 .no_proxy()
                 .dns_resolver(guard.clone())
@@ -97,7 +97,7 @@ impl CallbackClient {
         if let Some(address) = literal {
             return Ok(CallbackLocation {
                 by_name: None,
-                host: host_of(address),
+                host: queue_host(address),
                 _located: None,
             });
         }
@@ -111,7 +111,7 @@ impl CallbackClient {
             Some(address) => Err(CallbackError::Port(port, *address)),
             None => Ok(CallbackLocation {
                 by_name: Some(first),
-                host: host_of(first),
+                host: queue_host(first),
                 _located: Some(resolved),
             }),
         }
@@ -136,7 +136,7 @@ impl CallbackClient {
 }
 
 /// Returns the host under which requests to an address are queued: of IPv6, the /56.
-fn host_of(address: IpAddr) -> String {
+fn queue_host(address: IpAddr) -> String {
     let address = routed_address(address);
     let length = if address.is_ipv4() { 32 } else { 56 };
     around(address, length).to_string()
@@ -174,7 +174,7 @@ impl AddressGuard {
         let first = *addresses.first().ok_or_else(no_address)?;
         let forbidden = addresses
             .iter()
-            .find(|address| !self.policy.permits(**address, is_local));
+            .find(|address| !self.policy.permits(**address, is_own_address));
         let Some(&address) = forbidden else {
             return Ok(first);
         };
@@ -192,7 +192,7 @@ impl AddressGuard {
 
 /// Returns true if an address is one of this machine's: then a socket connected to it has it as its source. Nothing is
 /// sent, and nothing is cached, since addresses come and go.
-pub fn is_local(address: IpAddr) -> bool {
+pub fn is_own_address(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -263,13 +263,13 @@ mod tests {
 
     #[test]
     fn addresses_of_this_machine_are_known_as_such() {
-        assert!(is_local("127.0.0.1".parse().unwrap()));
-        assert!(!is_local("192.0.2.1".parse().unwrap()));
-        assert!(!is_local("2001:db8::1".parse().unwrap()));
+        assert!(is_own_address("127.0.0.1".parse().unwrap()));
+        assert!(!is_own_address("192.0.2.1".parse().unwrap()));
+        assert!(!is_own_address("2001:db8::1".parse().unwrap()));
         // Whatever address the machine has beside those, where it has any way out.
         let out = UdpSocket::bind("0.0.0.0:0").unwrap();
         if out.connect("192.0.2.1:9").is_ok() {
-            assert!(is_local(out.local_addr().unwrap().ip()));
+            assert!(is_own_address(out.local_addr().unwrap().ip()));
         }
     }
 }

@@ -111,13 +111,13 @@ impl FairSlots {
             // Without a runtime all waiting requests are about to be dropped.
             if let Ok(runtime) = Handle::try_current() {
                 state.is_watched = true;
-                runtime.spawn(Arc::clone(self).watch());
+                runtime.spawn(Arc::clone(self).cut_off_slow());
             }
         }
     }
 
     /// Cuts off slow requests while others wait.
-    async fn watch(self: Arc<Self>) {
+    async fn cut_off_slow(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SLOW / 5).await;
             {

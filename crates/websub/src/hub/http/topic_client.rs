@@ -22,7 +22,7 @@ use crate::http::failure::describe;
 use crate::http::{client, lock};
 use crate::hub::RelayHeaders;
 use crate::hub::callback::CallbackPolicy;
-use crate::hub::callback::http::is_local;
+use crate::hub::callback::http::is_own_address;
 use crate::hub::publication::{PublicationRefusal, capability_list, is_plain};
 use crate::hub::publisher::Publishers;
 
@@ -57,7 +57,7 @@ impl Resolve for TopicHosts {
             let found = tokio::net::lookup_host((host.as_str(), 0)).await?;
             let found: Vec<SocketAddr> = found.collect();
             let mut addresses = found.iter().map(SocketAddr::ip);
-            if !addresses.all(|address| policy.permits(address, is_local)) {
+            if !addresses.all(|address| policy.permits(address, is_own_address)) {
                 // It may reach strangers, and does not tell the address.
                 let reason = format!(
                     "{host} has an address that is not public, or is the hub's own, and is in no network of \
@@ -85,7 +85,7 @@ impl TopicClient {
 
     fn with_timeout(timeout: Duration) -> reqwest::Result<TopicClient> {
         let hosts = TopicHosts::default();
-        let client = client::build_without_certificates(|| {
+        let client = client::build_or_plain_http(|| {
             client::builder(timeout)
                 .no_proxy()
                 .dns_resolver(hosts.clone())
