@@ -28,7 +28,9 @@ pub fn config(file: Option<&Path>, options: &Overrides) -> anyhow::Result<Exit> 
     let matches = CommandLine::command().get_matches();
     let (_, given) = matches.subcommand().context("no command was given")?;
     let page = describe(file, options, &|origin| {
-        let flags = origin.split(' ').filter_map(|flag| flag_or_variable(given, flag));
+        let flags = origin
+            .split(' ')
+            .filter_map(|flag| flag_or_variable(given, flag));
         flags.collect::<Vec<_>>().join(" ")
     })?;
     print(|out| out.write_all(page.as_bytes()))?;

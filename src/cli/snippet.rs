@@ -78,7 +78,8 @@ pub fn snippet(
         makes_topics.then_some(public_url),
         embedded.map(|embedded| embedded.hub(public_url)).as_ref(),
     );
-    let trust = embedded.and_then(|hub| untrusted_proxy_note("embedded_hub", &hub.trusted_proxies, &behind));
+    let trust = embedded
+        .and_then(|hub| untrusted_proxy_note("embedded_hub", &hub.trusted_proxies, &behind));
     write(&passing, server, &behind, trust)
 }
 
@@ -144,7 +145,11 @@ fn upstream_address(listen: &Address) -> anyhow::Result<Address> {
 }
 
 /// Returns a note if rsnotify's configuration does not trust the web server's headers about subscribers' addresses.
-fn untrusted_proxy_note(table: &str, trusted: &[ParsedText<IpNet>], behind: &Address) -> Option<String> {
+fn untrusted_proxy_note(
+    table: &str,
+    trusted: &[ParsedText<IpNet>],
+    behind: &Address,
+) -> Option<String> {
     let Address::Tcp(address) = behind else {
         return None;
     };

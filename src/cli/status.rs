@@ -14,7 +14,9 @@ use crate::cli::outbox::text::{rows, table};
 use crate::cli::output;
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::alerts::{self, Alert, Health};
-use crate::report::status::{BacklogView, ChannelView, HubView, Status, WaitingView, waiting_changes};
+use crate::report::status::{
+    BacklogView, ChannelView, HubView, Status, WaitingView, waiting_changes,
+};
 use announce::plan::PublishMode;
 
 /// The maximum number of lines of one kind; for the others, the command that prints them is named.

@@ -108,7 +108,10 @@ fn check_text(schema: &Value, text: &str) -> Result<(), String> {
         let meant = nearest(text, choices.iter().filter_map(Value::as_str));
         let meant = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
         let meant = meant.unwrap_or_default();
-        return Err(format!("\"{text}\" is none of {}{meant}", enum_values(schema)));
+        return Err(format!(
+            "\"{text}\" is none of {}{meant}",
+            enum_values(schema)
+        ));
     }
     let form = FORMS.iter().find(|(name, ..)| schema["x-form"] == *name);
     form.map_or(Ok(()), |(.., check)| check(text))

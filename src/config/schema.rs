@@ -119,7 +119,10 @@ fn adapt_to_toml(schema: &mut Schema, daemon: DaemonKind) {
             }
         }
     }
-    transform_subschemas(&mut |schema: &mut Schema| adapt_to_toml(schema, daemon), below);
+    transform_subschemas(
+        &mut |schema: &mut Schema| adapt_to_toml(schema, daemon),
+        below,
+    );
 }
 
 /// Removes our own words.

@@ -123,7 +123,12 @@ impl ServedHub {
     }
 
     /// Trusts proxies on loopback, if it listens there and `table` of the file names no proxies.
-    pub(crate) fn trust_loopback_proxies(&mut self, file: &ConfigFile<'_>, table: &str, listen: &Address) {
+    pub(crate) fn trust_loopback_proxies(
+        &mut self,
+        file: &ConfigFile<'_>,
+        table: &str,
+        listen: &Address,
+    ) {
         if listen.is_loopback() && file.get(&format!("{table}.trusted_proxies")).is_none() {
             self.trusted_proxies = LOOPBACK.map(ParsedText).to_vec();
         }

@@ -301,7 +301,11 @@ impl DaemonRole for Announcer {
         self.engine.wake
     }
 
-    fn commit_step(&mut self, parts: &mut RunParts, is_awaited: bool) -> Result<(), StateFileError> {
+    fn commit_step(
+        &mut self,
+        parts: &mut RunParts,
+        is_awaited: bool,
+    ) -> Result<(), StateFileError> {
         let now = moment(parts.clock);
         let RunParts {
             saver, failpoints, ..

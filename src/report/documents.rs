@@ -214,7 +214,11 @@ fn document(
 }
 
 /// Returns why no hub is told of a document.
-fn why_not_announced(state: DocumentState, capability: Capability, view: &DocumentView) -> Option<&'static str> {
+fn why_not_announced(
+    state: DocumentState,
+    capability: Capability,
+    view: &DocumentView,
+) -> Option<&'static str> {
     let is_description = capability == Capability::SourceDescription;
     Some(match state {
         DocumentState::Silent if capability.is_manifest() => "manifests are not announced",

@@ -59,7 +59,10 @@ pub fn groups(reader: &Reader<'_>) -> Result<Vec<FindingGroup>> {
 }
 
 /// Returns the number of findings of each kind in a source that nobody has acknowledged.
-pub fn unacknowledged_counts(reader: &Reader<'_>, plan: &SourcePlan) -> Result<BTreeMap<&'static str, usize>> {
+pub fn unacknowledged_counts(
+    reader: &Reader<'_>,
+    plan: &SourcePlan,
+) -> Result<BTreeMap<&'static str, usize>> {
     let mut counts = BTreeMap::new();
     for finding in findings::of_source(reader.db, plan)? {
         if !plan.is_acknowledged(&finding) {
@@ -116,7 +119,9 @@ pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
             if !counted.insert((set.clone(), finding.kind())) {
                 continue;
             }
-            let mount = plan.mount_of(&set).filter(|_| finding.is_wrong_url_symptom());
+            let mount = plan
+                .mount_of(&set)
+                .filter(|_| finding.is_wrong_url_symptom());
             muted.push(match mount.and_then(|mount| wrong.get(&mount.id)) {
                 // Its topic cannot be served because of that.
                 Some(cause) => MutedSet {

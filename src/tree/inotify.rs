@@ -92,7 +92,9 @@ impl Inotify {
             match waited {
                 Ok(false) => {}
                 Ok(true) => drop(rustix::io::read(&self.bell, &mut [0; 8])),
-                Err(error) => return hints.add_and_wake(|batch| batch.ended = Some(error.to_string())),
+                Err(error) => {
+                    return hints.add_and_wake(|batch| batch.ended = Some(error.to_string()));
+                }
             }
         }
     }

@@ -258,12 +258,14 @@ impl TreeHandle {
     /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed; but a
     /// path that is [no candidate](CandidateGlobs::accepts) is not answered.
     pub fn look(&self, paths: Vec<DocumentPath>) {
-        self.hints.add_and_wake(|batch| batch.requested.extend(paths));
+        self.hints
+            .add_and_wake(|batch| batch.requested.extend(paths));
     }
 
     /// Asks why there is no document at each path: [`Event::Explained`] answers, in time.
     pub fn explain(&self, paths: Vec<DocumentPath>) {
-        self.hints.add_and_wake(|batch| batch.questions.extend(paths));
+        self.hints
+            .add_and_wake(|batch| batch.questions.extend(paths));
     }
 
     /// Asks for a sweep of all mounts, now.

@@ -42,7 +42,9 @@ pub fn span(
     used: &[Timestamp],
 ) -> NotificationSpan {
     let latest = open.map(|open| earlier(truncate_to_millisecond(open), MILLISECOND));
-    let mut until = latest.map_or(truncate_to_millisecond(now), |latest| latest.min(truncate_to_millisecond(now)));
+    let mut until = latest.map_or(truncate_to_millisecond(now), |latest| {
+        latest.min(truncate_to_millisecond(now))
+    });
     // A statement that is true of a time is true of an earlier one.
     while used.contains(&until) {
         until = earlier(until, MILLISECOND);

@@ -109,7 +109,8 @@ pub async fn missed(
             }
         };
         patience.succeeded(&url);
-        if listing.is_urlset() && listing.known_capability() != Some(Capability::ChangeListArchive) {
+        if listing.is_urlset() && listing.known_capability() != Some(Capability::ChangeListArchive)
+        {
             starts.push(listing.from.as_deref().and_then(time_span));
             let changes = listing.entries.into_iter().filter_map(ReceivedChange::of);
             selection.add(changes.collect());

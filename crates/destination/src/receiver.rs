@@ -127,7 +127,10 @@ impl TopicReceiver {
         let mut judged = PreparedHandOvers::after(self.memory.clone());
         let mut answered = Vec::new();
         for notification in notifications {
-            match self.add_hand_overs(&mut judged, &notification.body, false).await {
+            match self
+                .add_hand_overs(&mut judged, &notification.body, false)
+                .await
+            {
                 Ok(()) => answered.push(notification),
                 // The hub delivers it again, and what comes after it.
                 Err(error) => {

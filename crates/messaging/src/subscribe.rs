@@ -161,6 +161,9 @@ mod tests {
             assert_eq!(frame.header(name), Some(value));
         }
         wanted.destinations.push("/topic/b".to_owned());
-        assert_eq!(wanted.subscription_ids(), ["archive /topic/a", "archive /topic/b"]);
+        assert_eq!(
+            wanted.subscription_ids(),
+            ["archive /topic/a", "archive /topic/b"]
+        );
     }
 }

@@ -256,7 +256,9 @@ pub(crate) fn read_entries<'a>(
     take: impl FnMut(&mut EntriesReader<'a>, u32),
 ) -> Result<RootElement, ChangeListError> {
     match read(source, EntriesHandler { entries, take })? {
-        Ok((EntriesHandler { entries, .. }, _)) if entries.has_wanted_capability() => Ok(entries.root),
+        Ok((EntriesHandler { entries, .. }, _)) if entries.has_wanted_capability() => {
+            Ok(entries.root)
+        }
         _ => Err(ChangeListError::NotAChangeList),
     }
 }
@@ -315,7 +317,10 @@ impl<'a> EntriesReader<'a> {
     }
 
     /// Reads entries of a document with this capability whole: all, or those at some positions, which ascend.
-    pub(crate) fn of_whole_entries(capability: &'a str, wanted: Option<&'a [u32]>) -> EntriesReader<'a> {
+    pub(crate) fn of_whole_entries(
+        capability: &'a str,
+        wanted: Option<&'a [u32]>,
+    ) -> EntriesReader<'a> {
         let mut entries = EntriesReader::new(capability);
         entries.wanted = wanted;
         entries.draft.is_whole = true;
@@ -520,7 +525,10 @@ impl Draft {
         let (uri, kind) = self.verdict()?;
         let (lastmod, hash) = match datetime {
             Some(_) => Default::default(),
-            None => (instant(&self.lastmod), normalized_digests(&self.hash).join(" ")),
+            None => (
+                instant(&self.lastmod),
+                normalized_digests(&self.hash).join(" "),
+            ),
         };
         let undated = [&lastmod, &*hash, &self.length];
         Ok(ChangeKey::of(&uri, kind, datetime, undated, room))

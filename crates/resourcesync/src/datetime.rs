@@ -196,7 +196,7 @@ mod tests {
     use jiff::Timestamp;
     use proptest::prelude::*;
 
-    use super::{Datetime, is_xsd_datetime, is_strict};
+    use super::{Datetime, is_strict, is_xsd_datetime};
 
     fn datetime(text: &str) -> Datetime {
         Datetime::parse(text).unwrap()

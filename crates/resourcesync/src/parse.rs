@@ -61,7 +61,10 @@ fn parse_document(
     };
     Ok(match read(source, handler)? {
         Ok((mut handler, size)) => {
-            let keys = handler.keys.take().filter(|keys| keys.entries.has_wanted_capability());
+            let keys = handler
+                .keys
+                .take()
+                .filter(|keys| keys.entries.has_wanted_capability());
             (handler.conclude(size), keys.map(KeysHandler::conclude))
         }
         Err(other) => (CandidateContent::Other(other), None),
@@ -106,7 +109,8 @@ impl Handler for DocumentHandler {
         self.canonical.start(start);
         let is_entry = (start.depth, start.element) == (1, Element::Entry);
         self.keys.take_if(|keys| {
-            is_entry && !(keys.entries.has_wanted_capability() && keys.listed.entries.len() < MAX_KEYS)
+            is_entry
+                && !(keys.entries.has_wanted_capability() && keys.listed.entries.len() < MAX_KEYS)
         });
         if let Some(keys) = &mut self.keys {
             keys.start(start);

@@ -61,7 +61,9 @@ pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, StopRe
             continue;
         }
         let offset = value.end - special.len();
-        let end = special.find(';').filter(|&end| !is_bare_ampersand(&special[1..end]));
+        let end = special
+            .find(';')
+            .filter(|&end| !is_bare_ampersand(&special[1..end]));
         let end = end.ok_or_else(|| StopReason::syntax(offset, BARE_AMPERSAND))?;
         push_referenced(&special[1..end], &mut text)
             .map_err(|message| StopReason::syntax(offset, message))?;

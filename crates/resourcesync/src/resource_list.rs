@@ -5,7 +5,9 @@ use std::io::Read;
 
 use crate::capability::Capability;
 use crate::change::Change;
-use crate::change_list::{ChangeListError, EntriesReader, normalized_digests, instant, read_entries};
+use crate::change_list::{
+    ChangeListError, EntriesReader, instant, normalized_digests, read_entries,
+};
 use crate::document::DeclaredSpan;
 
 /// The entries of a Resource List in short.
@@ -121,7 +123,8 @@ pub fn read_resource_entries(
     positions: &[u32],
 ) -> Result<Vec<Change>, ChangeListError> {
     let mut changes = Vec::new();
-    let entries = EntriesReader::of_whole_entries(Capability::ResourceList.as_str(), Some(positions));
+    let entries =
+        EntriesReader::of_whole_entries(Capability::ResourceList.as_str(), Some(positions));
     read_entries(source, entries, |entries, _| {
         changes.extend(entries.draft.change());
     })?;

@@ -106,7 +106,9 @@ impl<'a> ChannelPage<'a> {
             .channels
             .iter()
             .filter(|channel| channel.topic.as_str() == topic);
-        let views: Vec<_> = channels.map(|view| (view, waiting_changes([view]))).collect();
+        let views: Vec<_> = channels
+            .map(|view| (view, waiting_changes([view])))
+            .collect();
         let address = parts::channel(&views.first()?.0.topic);
         let notifications = status.notifications.iter();
         Some(ChannelPage {

@@ -14,7 +14,12 @@ use announce::event::{DropCause, Fact};
 
 impl DaemonCounts {
     /// Counts a fact that the operator is told. `kind` returns the kind of a channel.
-    pub fn count_fact(&mut self, fact: &Fact, kind: impl Fn(&Topic) -> ChannelKind, now: Timestamp) {
+    pub fn count_fact(
+        &mut self,
+        fact: &Fact,
+        kind: impl Fn(&Topic) -> ChannelKind,
+        now: Timestamp,
+    ) {
         match fact {
             Fact::Delivered {
                 topic,

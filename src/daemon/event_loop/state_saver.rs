@@ -68,8 +68,11 @@ impl StateSaver {
         }
     }
 
-    /// Returns when the loop must commit even if nothing changes.
+    /// Returns when the loop must commit even if nothing changes. While steps fail, that is when the last one is retried.
     pub fn wake(&self) -> Instant {
+        if self.trouble.is_some() {
+            return self.probe_at;
+        }
         self.probe_at.min(self.check_at)
     }
 
@@ -134,5 +137,25 @@ impl StateSaver {
                 error!(error, "cannot restore the state file: {error}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise the loop would run without a pause from the first check that it must not make.
+    #[test]
+    fn while_steps_fail_the_loop_wakes_to_retry_and_for_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, _connection) = StateFile::open(directory.path()).unwrap();
+        let mut saver = StateSaver::new(file);
+        saver.check_at = Instant::now();
+        let error = StateFileError::InUse(directory.path().to_owned());
+        saver.failed(&error, &mut DaemonCounts::default());
+        assert!(!saver.may_try());
+        assert_eq!(saver.wake(), saver.probe_at);
+        saver.succeeded(true);
+        assert_eq!(saver.wake(), saver.check_at);
     }
 }

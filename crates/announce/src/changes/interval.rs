@@ -80,7 +80,9 @@ fn lengths(fresh: &[FreshChange], limits: NotificationLimits) -> Vec<usize> {
 }
 
 fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {
-    let last = part.last().map_or(from, |fresh| ceil_to_microsecond(fresh.time));
+    let last = part
+        .last()
+        .map_or(from, |fresh| ceil_to_microsecond(fresh.time));
     let until = last.max(after(from, part.len()));
     let (mut outside, mut back_dated) = (Vec::new(), BTreeMap::new());
     let entries = part.into_iter().enumerate().map(|(position, fresh)| {

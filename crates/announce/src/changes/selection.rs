@@ -81,10 +81,9 @@ impl Selection {
             selection.lists[entry.list as usize].take(entry.place.key);
         }
         selection.fresh = FreshEntries::new(compared.fresh, compared.copies);
-        selection.depends_on_time = selection
-            .fresh
-            .left()
-            .any(|entry| entry.is_ahead || selection.lists[entry.list as usize].is_before_dated(entry));
+        selection.depends_on_time = selection.fresh.left().any(|entry| {
+            entry.is_ahead || selection.lists[entry.list as usize].is_before_dated(entry)
+        });
         Ok(selection)
     }
 

@@ -163,7 +163,10 @@ pub fn backlog_view(db: Db<'_>, account: AccountId) -> Result<Option<BacklogView
         return Ok(None);
     };
     let sql = "SELECT count(*) FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3";
-    let later: usize = db.value(sql, (account.0, position.first_after_next(), position.end()))?;
+    let later: usize = db.value(
+        sql,
+        (account.0, position.first_after_next(), position.end()),
+    )?;
     let newest = match later {
         0 => None,
         _ => last(db, account.0, position.end())?,
@@ -319,7 +322,11 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
 }
 
 /// Adds a notification to the log of a channel, or to the last one while no hub was sent that (C20). Returns its number.
-fn append_or_extend(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u64, Arc<[u8]>)> {
+fn append_or_extend(
+    step: &mut Step<'_>,
+    channel: &Channel,
+    interval: Interval,
+) -> Result<(u64, Arc<[u8]>)> {
     let payload = ChangePayload {
         up: Some(channel.set_uri.clone()),
         from: interval.from,
@@ -343,7 +350,11 @@ fn append_or_extend(step: &mut Step<'_>, channel: &Channel, interval: Interval) 
         for (position, _) in &mut left_out {
             *position += last.entries;
         }
-        left_out.extend(omitted_datetimes(step.db, channel.id, last.seq.cast_unsigned())?);
+        left_out.extend(omitted_datetimes(
+            step.db,
+            channel.id,
+            last.seq.cast_unsigned(),
+        )?);
         (since, entries, number) = (last.since, last.entries + entries, 0);
         let sql = "DELETE FROM change_log WHERE channel = ?1 AND seq = ?2";
         step.db.run(sql, (channel.id, last.seq))?;
@@ -443,7 +454,11 @@ pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
                 to = last;
             }
         }
-        wanted.extend([(next, next), (flying, flying), (position.first_after_next(), to)]);
+        wanted.extend([
+            (next, next),
+            (flying, flying),
+            (position.first_after_next(), to),
+        ]);
     }
     wanted.extend(served_range(step, id)?);
     wanted.retain(|(first, last)| first <= last);
@@ -509,7 +524,12 @@ pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 }
 
 /// Returns what a hub is sent of a logged notification: the part that follows what it has of it, of so many entries (C23).
-pub fn remaining_body(db: Db<'_>, account: AccountId, seq: u64, entries: usize) -> Result<Arc<[u8]>> {
+pub fn remaining_body(
+    db: Db<'_>,
+    account: AccountId,
+    seq: u64,
+    entries: usize,
+) -> Result<Arc<[u8]>> {
     let logged = db.first::<(Arc<[u8]>, usize, usize)>(
         "SELECT l.body, l.entries, p.entries FROM change_log l CROSS JOIN log_position p ON p.channel = l.channel \
          WHERE l.channel = ?1 AND p.hub = ?2 AND l.seq = ?3",
@@ -537,7 +557,12 @@ pub fn omitted_datetimes(db: Db<'_>, id: ChannelId, seq: u64) -> Result<Vec<(usi
 }
 
 /// Notes that a hub accepted entries of a notification. Returns true if it has the whole of it now.
-pub fn record_accepted(step: &Step<'_>, channel: &Channel, hub: HubId, flight: &Flight) -> Result<bool> {
+pub fn record_accepted(
+    step: &Step<'_>,
+    channel: &Channel,
+    hub: HubId,
+    flight: &Flight,
+) -> Result<bool> {
     let Some(mut position) = position(step.db, (channel.id, hub))? else {
         return Ok(true);
     };

@@ -274,7 +274,11 @@ fn merge_repeated_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedE
 }
 
 /// Returns the time of the earliest change that may have to be announced later: held, or missing (R20).
-pub fn earliest_deferred(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<Option<Timestamp>> {
+pub fn earliest_deferred(
+    step: &Step<'_>,
+    channel: &Channel,
+    hub: HubId,
+) -> Result<Option<Timestamp>> {
     let held = step.db.first::<Option<Timestamp>>(
         "SELECT min(d.dated) FROM owed o CROSS JOIN document d ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 \
          AND o.due IS NULL AND o.dormant = 0 AND (o.told_capability IS DISTINCT FROM d.capability \

@@ -276,8 +276,11 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
             troubles::forget(step, &known)?;
             explain_if_named(step, &known)?;
             troubles::forget_other_file(step, &known)?;
-            if !step.live.sources[position].record_doubtful_look(known.path.mount, &known.uri, false)
-                && let Some(before) = &known.document
+            if !step.live.sources[position].record_doubtful_look(
+                known.path.mount,
+                &known.uri,
+                false,
+            ) && let Some(before) = &known.document
             {
                 mark_missing(step, position, before, at, false)?;
             }

@@ -266,7 +266,12 @@ pub fn mark_to_learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
 }
 
 /// Notes what a round took of a list; of one that is still learned only that it is there, if it `is_partial`.
-pub fn record_taken(step: &Step<'_>, set: &TrackedSet, taken: &TakenList, is_partial: bool) -> Result<()> {
+pub fn record_taken(
+    step: &Step<'_>,
+    set: &TrackedSet,
+    taken: &TakenList,
+    is_partial: bool,
+) -> Result<()> {
     let list = taken.version.id;
     forget_stale(step, set.id, list)?;
     let (to_learn, closed, is_version, waits) = step.db.value::<(bool, Option<(_, _)>, bool, _)>(

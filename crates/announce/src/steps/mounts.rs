@@ -381,7 +381,8 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
                 documents: step.db.value(sql, id)?,
             });
         }
-        if let Some(reason) = no_document_reason(step.db, source, |path| source.explain_other(path))?
+        if let Some(reason) =
+            no_document_reason(step.db, source, |path| source.explain_other(path))?
         {
             let source = plan.name.clone();
             step.facts.push(Fact::WithoutDocument { source, reason });

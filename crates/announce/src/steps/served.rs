@@ -14,7 +14,9 @@ use websub::topics::TopicPage;
 
 use crate::state::{ChannelId, HubId, Result, columns, from_row};
 use crate::steps::channels::{Channel, active_hubs, channel, is_name_only};
-use crate::steps::cut::{AnnouncedEntries, due_entries, next_span, overhead, up, earliest_deferred};
+use crate::steps::cut::{
+    AnnouncedEntries, due_entries, earliest_deferred, next_span, overhead, up,
+};
 use crate::steps::{Step, change_log};
 
 /// Returns the hubs of a channel that fetch its topic.

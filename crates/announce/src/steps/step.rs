@@ -292,7 +292,8 @@ impl<'a> Step<'a> {
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
                     let documents = deletions::accept(self, position)?;
-                    let resources = change_sets::accept_missing(self, self.live.sources[position].id)?;
+                    let resources =
+                        change_sets::accept_missing(self, self.live.sources[position].id)?;
                     if documents + resources > 0 {
                         self.facts.push(Fact::Accepted {
                             source,

@@ -53,7 +53,8 @@ impl EmbeddedHub {
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> EmbeddedHub {
         for (subscription, _) in &mut saved.subscriptions {
-            subscription.expires = end_after_restart(subscription.expires, Duration::MAX, clock.began);
+            subscription.expires =
+                end_after_restart(subscription.expires, Duration::MAX, clock.began);
         }
         let state = Arc::new(HubState::restore(prepared, saved, clock, records));
         let deliveries = Arc::new(Deliverer::new(Arc::clone(&state), relays));

@@ -75,7 +75,10 @@ pub fn requester_buckets(requester: Option<Requester>) -> Vec<(BucketKey, u32)> 
 
 /// Returns the buckets of an address that is connected to, whatever its notation.
 pub fn address_buckets(address: IpAddr) -> Vec<(BucketKey, u32)> {
-    buckets(quota_networks(routed_address(address)), BucketKey::HostAddress)
+    buckets(
+        quota_networks(routed_address(address)),
+        BucketKey::HostAddress,
+    )
 }
 
 fn buckets(networks: Vec<(IpNet, u32)>, bucket: fn(IpNet) -> BucketKey) -> Vec<(BucketKey, u32)> {
