@@ -111,19 +111,19 @@ const TOUCHING: [&str; 18] = [
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 15] = [
     ("admin", 1_130),
-    ("announce", 10_870),
-    ("cli", 5_050),
-    ("config", 2_860),
+    ("announce", 10_950),
+    ("cli", 5_070),
+    ("config", 2_880),
     ("control", 290),
     ("daemon", 3_530),
-    ("destination", 2_880),
+    ("destination", 2_890),
     ("diagnostics", 910),
     ("lib", 20),
     ("main", 10),
     ("messaging", 1_540),
     ("report", 2_220),
-    ("resourcesync", 5_020),
-    ("tree", 4_020),
+    ("resourcesync", 5_040),
+    ("tree", 4_030),
     ("websub", 8_250),
 ];
 

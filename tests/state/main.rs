@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use announce::delivery::attempt::Attempt;
 use announce::observation::MountId;
-use announce::state::hub::RelayReader;
+use announce::state::hub::SavedRelayReader;
 use announce::state::lock::is_in_use;
 use announce::state::open::{StateFile, StateFileError, copy_to_memory, open_to_read};
 use announce::state::{
@@ -377,7 +377,7 @@ fn requests_that_were_not_verified_are_found_in_their_order_and_replaced() {
         secret: subscription.secret.clone(),
     };
     let requests = vec![of(subscribe), of(RequestedAction::Unsubscribe)];
-    let saved = RelayReader::new(file.path.clone());
+    let saved = SavedRelayReader::new(file.path.clone());
     for requests in [requests, Vec::new()] {
         let record = HubRecord::Unverified(requests.clone());
         hub::write(Db(&connection), &[record], &[]).unwrap();

@@ -38,7 +38,7 @@ const MADE_ELSEWHERE: [(&str, &str, &str, &str); 5] = [
     (
         "{suspension}",
         "crates/announce/src/event.rs",
-        "for Suspension {",
+        "for SuspendedDeletions {",
         "write!(",
     ),
 ];

@@ -5,13 +5,13 @@
 //! order, and first what was missed: `memory` says what that is, and `change_lists` reads it.
 //!
 //! ```no_run
-//! use destination::{LEASE, Origin, OutputOptions, TopicOptions};
+//! use destination::{LEASE, Origin, OutputOptions, SubscribeOptions};
 //!
 //! # async fn listen() -> Result<(), Box<dyn std::error::Error>> {
-//! let origin = Origin::Topics(TopicOptions {
+//! let origin = Origin::Topics(SubscribeOptions {
 //!     urls: vec!["https://example.org/capabilitylist.xml".to_owned()],
 //!     lease: LEASE,
-//!     ..TopicOptions::default()
+//!     ..SubscribeOptions::default()
 //! });
 //! let failed = destination::listen(origin, OutputOptions::default()).await?;
 //! # Ok(())

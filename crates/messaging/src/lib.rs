@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`message`] | messages of a notification: headers, properties that consumers select by, ids |
-//! | [`objects`] | the content change messages of a change notification, each a [`Feed`](resourcesync::feed::Feed) |
+//! | [`objects`] | the content change messages of a change notification, each a [`ContentChangeMessage`](resourcesync::feed::ContentChangeMessage) |
 //! | [`identifier`] | identifiers of objects and items, and locations of their content |
 //! | [`frame`] | the codec: bytes become frames, without I/O |
 //! | [`refusal`] | the meaning of an `ERROR`, and of a connection that fails |

@@ -18,7 +18,7 @@ use crate::daemon::event_loop::{Input, LoopParts};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::error_chain;
 use announce::state::StateError;
-use announce::state::hub::RelayReader;
+use announce::state::hub::SavedRelayReader;
 
 /// The embedded hub, if there ever was one in this process.
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl<I: Send + 'static> LoopParts<I> {
             }
             let _ = inputs.send(Input::HubRecords(changed));
         };
-        let relays = Arc::new(RelayReader::new(self.saver.file.path.clone()));
+        let relays = Arc::new(SavedRelayReader::new(self.saver.file.path.clone()));
         let in_words = |error: StateError| error_chain(&error);
         let unverified = relays.unverified().unwrap_or_else(|error| {
             warn!(

@@ -29,7 +29,7 @@ pub struct InventoryRow {
     /// URI as it is listed.
     pub uri: Box<str>,
     /// The time since which no list has it, by the clock of
-    /// [`AbsenceGrace`](crate::changes::round::WatchedTime).
+    /// [`AbsenceGrace`](crate::changes::round::AbsenceGrace).
     pub missing: Option<Timestamp>,
 }
 
@@ -49,7 +49,7 @@ pub struct MissingCounts {
     /// True if they are too many to be believed (R15).
     pub is_suspended: bool,
     /// The time at which the first counts as deleted, by the clock of
-    /// [`AbsenceGrace`](crate::changes::round::WatchedTime).
+    /// [`AbsenceGrace`](crate::changes::round::AbsenceGrace).
     pub next: Option<Timestamp>,
 }
 

@@ -105,14 +105,14 @@ pub fn seq_after(db: Db<'_>, topic: &Topic, heard: RelayId) -> Result<Option<u64
 
 /// Reads pending notifications while a daemon writes the state file.
 #[derive(Debug)]
-pub struct RelayReader {
+pub struct SavedRelayReader {
     path: PathBuf,
     connection: Mutex<Option<Connection>>,
 }
 
-impl RelayReader {
-    pub fn new(path: PathBuf) -> RelayReader {
-        RelayReader {
+impl SavedRelayReader {
+    pub fn new(path: PathBuf) -> SavedRelayReader {
+        SavedRelayReader {
             path,
             connection: Mutex::default(),
         }

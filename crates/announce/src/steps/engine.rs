@@ -20,7 +20,7 @@ use crate::steps::{
 };
 
 /// What reports are made from: the database, and what is in memory alone. Where no daemon runs, that is
-/// [at rest](Live::is_at_rest).
+/// [at rest](LiveState::is_at_rest).
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     pub db: Db<'a>,

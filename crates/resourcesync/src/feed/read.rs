@@ -32,7 +32,7 @@ impl ContentChangeMessage {
     /// Reads a content change message. The caller limits the length.
     ///
     /// A feed needs `id`, `updated` and a link with relation `via`. Entries inherit author, title and time of the feed;
-    /// one that names no item, or an unknown change, is left out and counted in [`Feed::skipped`]. Unknown elements,
+    /// one that names no item, or an unknown change, is left out and counted in [`ContentChangeMessage::skipped`]. Unknown elements,
     /// attributes and categories are ignored, but a category of the feed that is of another scheme is a type of its
     /// object.
     ///
