@@ -510,6 +510,17 @@ mod tests {
             assert_eq!(feed.items[0].item, "info:fedora/books/1");
             assert_eq!(feed.items[0].content.as_ref().unwrap().src, src);
         }
+        // Identifiers that are URIs stay as they are published.
+        let form = AtomForm {
+            location: relocated(),
+            ..AtomForm::default()
+        };
+        let feed = feed(updated, &form);
+        let published = "http://fedora:8080/rest/books/1";
+        assert_eq!(
+            (&*feed.object, &*feed.items[0].item),
+            (published, published)
+        );
     }
 
     #[test]

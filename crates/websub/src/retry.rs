@@ -120,6 +120,12 @@ mod tests {
     }
 
     #[test]
+    fn waits_are_spread_from_a_second_to_the_longest() {
+        let waits = [0.0, 0.5, 1.0].map(|jitter| backoff(4, jitter).as_secs_f64());
+        assert_eq!(waits, [1.0, 8.5, 16.0]);
+    }
+
+    #[test]
     fn what_an_earlier_run_left_is_kept_for_an_hour() {
         let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
         // The run began after ten hours. Each row: since when, for how long, and the end, in minutes.

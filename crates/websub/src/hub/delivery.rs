@@ -168,6 +168,8 @@ mod tests {
         ] {
             assert_eq!(outcome(&answer, attempts, now(), 1.0), want, "{answer:?}");
         }
+        let soonest = outcome(&Answer::Failed("timeout".into()), 1, now(), 0.0);
+        assert_eq!(soonest, retry(1));
     }
 
     #[test]

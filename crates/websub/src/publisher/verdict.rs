@@ -308,6 +308,12 @@ mod tests {
         ] {
             assert_eq!(judged(&answer), want);
         }
+        let soonest = verdict(&Answer::Failed("timed out".into()), 3, now(), 0.0);
+        let at = now() + jiff::SignedDuration::from_secs(1);
+        assert!(
+            matches!(soonest, Verdict::Refused { at: it, .. } if it == at),
+            "{soonest:?}"
+        );
         assert!(!Answer::Receipts.leaves_doubt());
     }
 

@@ -113,20 +113,24 @@ async fn bad_subscribers_delay_no_others() {
     // Far longer than anything here may take: whatever waits for one that hangs, misses its deadline.
     let mut running = start_with(Restored::default(), |settings| {
         settings.timeout = Duration::from_secs(120);
+        settings.concurrent_verifications = 2;
     })
     .await;
     for manner in 0..MANNERS {
         running.subscribe(&bad.url(&format!("/{manner}"))).await;
     }
     // They hang while others are asked, and while others are told.
-    let hanging = Peer::start(|_| Say::Hang(String::new())).await;
+    let hanging = Peer::start_at("127.0.0.2:0", |_| Say::Hang(String::new())).await;
     for n in 0..10 {
         let callback = hanging.url(&format!("/{n}"));
         assert_eq!(running.ask("subscribe", &callback, "").await.0, 202);
     }
     let mut good = Peer::start(willing).await;
-    running.subscribe(&good.url("/c")).await;
-    good.next().await;
+    // A new subscriber, and its renewal.
+    for _ in 0..2 {
+        running.subscribe(&good.url("/c")).await;
+        good.next().await;
+    }
     for seq in 1..=5 {
         running.send(running.notification(seq)).unwrap();
         assert_eq!(good.next().await.body, &*running.notification(seq).body);

@@ -32,6 +32,7 @@ async fn status_header_and_body_are_judged() {
         ("500 Error", "", "", nobody),
         ("500 Error", "", "disk full", &busy(8, 500)),
         ("503 Busy", "Retry-After: 7\r\n", "", &busy(7, 503)),
+        ("429 Too Many", "Retry-After: 7\r\n", "", &busy(7, 429)),
         ("503 Busy", "Retry-After: é\r\n", "", &busy(8, 503)),
     ] {
         let answer = submit_to(say(status, header, body)).await;

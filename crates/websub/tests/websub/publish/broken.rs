@@ -114,6 +114,7 @@ async fn an_answer_that_comes_before_the_request_was_read_counts() {
 async fn an_answer_that_breaks_off_or_never_ends_counts_if_its_status_came_and_no_body_may_deny_it()
 {
     const NO_ANSWER: &str = "in 8 s: no answer: ";
+    const LOST: &str = "in 8 s: no answer: connection ";
     const TIMED_OUT: &str = "in 8 s: no answer: timed out";
     const NO_HTTP: &str = "in 8 s: no answer: it does not answer in HTTP";
     let head = "HTTP/1.1 200 OK\r\n";
@@ -130,8 +131,8 @@ async fn an_answer_that_breaks_off_or_never_ends_counts_if_its_status_came_and_n
         ("half a line", Say::Hang("HTTP/1.1 200 O".into()), TIMED_OUT),
         ("nothing", Say::Last(String::new()), NO_ANSWER),
         ("no HTTP", Say::Last("SSH-2.0\r\n\r\n".into()), NO_HTTP),
-        ("a reset", Say::Reset(String::new()), NO_ANSWER),
-        ("a reset header", Say::Reset(head.into()), NO_ANSWER),
+        ("a reset", Say::Reset(String::new()), LOST),
+        ("a reset header", Say::Reset(head.into()), LOST),
         ("a cut body", Say::Last(long_body.clone()), "accepted"),
         ("a hanging body", Say::Hang(long_body), "accepted"),
         ("a cut form", Say::Last(begun_form.clone()), NO_ANSWER),
