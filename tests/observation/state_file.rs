@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use rstest::rstest;
 use rusqlite::Connection;
 
 use crate::oddities::permissions::was_run_without_power;
@@ -68,12 +69,17 @@ fn a_read_only_file_system_is_refused_with_its_name() {
 }
 
 /// Until it is told what to do, nothing that it sends could be remembered.
-#[test]
-fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing() {
+#[rstest]
+fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
+    #[values(true, false)] is_idle: bool,
+) {
     let mut story = Story::begin(Inotify, Site::new(), "");
     story.stays_silent();
     let directory = story.setup.state.path().join("state");
     fs::remove_dir_all(&directory).unwrap();
+    if !is_idle {
+        story.update("a/changelist.xml", "2");
+    }
     let entry = story.await_log("cannot save the state; nothing is sent");
     assert_contains(entry["message"].as_str().unwrap(), "state.sqlite is gone");
     assert_eq!(entry["level"], "ERROR", "{entry}");
@@ -81,7 +87,9 @@ fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
     let (_, metrics) = story.daemon().get_admin("/metrics");
     assert_contains(&metrics, "rsnotify_unsaved 1");
     assert_contains(&metrics, "rsnotify_ready 0");
-    story.update("a/changelist.xml", "2");
+    if is_idle {
+        story.update("a/changelist.xml", "2");
+    }
     assert_eq!(story.stop_and_count("has been restored"), 1);
     assert!(story.hub.heard().is_empty());
     story.resume();
