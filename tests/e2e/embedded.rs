@@ -44,9 +44,15 @@ fn a_trial_needs_no_configuration_to_call_back_on_this_machine() {
     let daemon = Daemon::ready(run_without_config(&site, state.path(), "127.0.0.1:0"));
     let topic = topic_of(&daemon);
     // A page in a browser cannot subscribe.
-    let host = format!("Host: evil.example:{}\r\n", daemon.public.port());
-    let refused = subscribe_as(daemon.public, &topic, "http://127.0.0.1:9/c", &host);
-    assert!(refused.starts_with("HTTP/1.1 421 "), "{refused}");
+    let hub = daemon.public;
+    for (headers, status) in [
+        (format!("Host: evil.example:{}\r\n", hub.port()), "421"),
+        (format!("Host: {hub}\r\nOrigin: null\r\n"), "421"),
+        (format!("Host: {hub}\r\nOrigin: http://{hub}\r\n"), "202"),
+    ] {
+        let answer = subscribe_as(hub, &topic, "http://127.0.0.1:9/c", &headers);
+        assert_eq!(&answer[9..12], status, "{headers}");
+    }
     let listener = Listener::start(&topic);
     site.write_list("a", "changelist", "2");
     let line = listener.line();
