@@ -158,3 +158,33 @@ fn a_subscriber_receives_everything_in_order_until_it_unsubscribes(
             .all(|request| request.method == "GET")
     );
 }
+
+/// WebSub 5.2.
+#[test]
+fn a_subscriber_of_the_embedded_hub_is_told_that_its_topic_ended() {
+    let tables = "deletion_grace = \"0s\"\nmass_deletion = \"never\"\n[embedded_hub]\ncallback_ports = [\"1-65535\"]\n\
+                  allow_callback_networks = [\"127.0.0.0/8\"]\n";
+    let source = Publishing::start_with("library", tables);
+    let config = source.directory.path().join("c.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let text = text.replace("[server]\n", "[server]\nretired_topic = \"1s\"\n");
+    std::fs::write(&config, text).unwrap();
+    let story = Story {
+        source: source.restart(),
+        own_hub: None,
+    };
+    let callback = Callback::start();
+    story.ask("subscribe", &callback.url("/c?k=v"), &[]);
+    callback.next("GET");
+    story.await_subscriptions(1);
+    story.source.end_set();
+    let told = callback.next("GET");
+    assert_starts_with(&told.target, "/c?k=v&hub.mode=denied&");
+    assert_eq!(
+        told.parameter("hub.topic").as_ref(),
+        Some(&story.source.topic)
+    );
+    let reason = told.parameter("hub.reason");
+    assert_eq!(reason.as_deref(), Some("the topic has ended"));
+    story.await_subscriptions(0);
+}

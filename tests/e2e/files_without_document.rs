@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::support::daemon::{Setup, exit_with};
 use crate::support::documents::{Site, capability_list, list};
+use crate::support::hub::FakeHub;
 
 fn packed(text: &str) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -93,4 +94,22 @@ fn check_says_why_a_file_that_a_list_names_is_no_document() {
         .iter()
         .filter(|finding| finding.contains("no file is there"));
     assert_eq!(absent.count(), 1, "{findings:#?}");
+}
+
+#[test]
+fn the_log_says_why_a_file_that_a_list_names_is_no_document() {
+    let hub = FakeHub::start();
+    let site = site();
+    let setup = Setup::with_source(
+        &site,
+        "broken_after = \"1s\"",
+        &format!("[[hub]]\nurl = \"{}\"\n", hub.url()),
+    );
+    let daemon = setup.start();
+    // Of many findings of one kind the log has three; what lists name comes in order of its name.
+    for (_, reason) in &REASONS[..4] {
+        daemon.await_log(reason);
+    }
+    site.write("a/plain.xml", &list("a", "changelist", "1"));
+    hub.changes_until(&["created changelist a/plain.xml"]);
 }

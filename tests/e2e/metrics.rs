@@ -213,3 +213,51 @@ fn attempts_retries_and_acceptances_are_counted_for_each_hub() {
     );
     assert_eq!(of_hub("rsnotify_oldest_due_seconds", framework), 0.0);
 }
+
+#[test]
+fn trees_and_topics_are_counted() {
+    let everything = everything();
+    let daemon = &everything.daemon;
+    daemon.get("/topics/main/a/capabilitylist/");
+    daemon.get("/topics/main/nowhere/");
+    let (_, text) = daemon.get_admin("/metrics");
+    let of_source = |name: &str| value(&text, &format!("{name}{{source=\"main\"}}"));
+    let documents = |capability: &str, state: &str| {
+        let labels = format!("source=\"main\",capability=\"{capability}\",state=\"{state}\"");
+        value(&text, &format!("rsnotify_documents{{{labels}}}"))
+    };
+    assert_eq!(documents("changelist", "announced"), 1.0);
+    assert_eq!(documents("changelist", "unrouted"), 1.0);
+    assert_eq!(of_source("rsnotify_broken_documents"), 1.0);
+    assert!(of_source("rsnotify_hints_total") >= 1.0, "{text}");
+    assert_eq!(of_source("rsnotify_hint_overflows_total"), 0.0);
+    let mount = everything.site.root.path().display().to_string();
+    let of_mount = |name: &str| {
+        let labels = format!("source=\"main\",mount=\"{mount}\"");
+        value(&text, &format!("{name}{{{labels}}}"))
+    };
+    assert!(of_mount("rsnotify_sweep_seconds_count") >= 1.0, "{text}");
+    // Three of the set, a Source Description and one of no set: the broken one came later.
+    assert_eq!(of_mount("rsnotify_last_sweep_files"), 5.0);
+    let began = value(&text, "process_start_time_seconds");
+    assert!(
+        of_mount("rsnotify_last_sweep_timestamp_seconds") >= began,
+        "{text}"
+    );
+    assert_eq!(of_mount("rsnotify_mount_present"), 1.0);
+    let requests = |code: &str| {
+        value(
+            &text,
+            &format!("rsnotify_topic_requests_total{{code=\"{code}\"}}"),
+        )
+    };
+    assert!(requests("2xx") >= 1.0, "{text}");
+    assert_eq!(requests("4xx"), 1.0);
+    for (name, wanted) in [
+        ("ready", 1.0),
+        ("unsaved", 0.0),
+        ("save_failures_total", 0.0),
+    ] {
+        assert_eq!(value(&text, &format!("rsnotify_{name}")), wanted, "{name}");
+    }
+}

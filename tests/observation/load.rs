@@ -1,6 +1,7 @@
 //! Load: every queue overflows, and no change is lost.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use rstest::rstest;
 use rustix::process::Signal;
@@ -91,5 +92,35 @@ fn more_events_than_the_kernel_keeps(#[values(Inotify, Notify)] watch: Watch) {
     wanted.extend(told("created", &new));
     wanted.push(LISTED.to_owned());
     hears(&mut story, &wanted);
+    story.ends();
+}
+
+/// Polling finds a change at the next look, however long that takes: it promises no second. Nor does `notify`,
+/// whose crate compares each directory that goes with every other that it watches, while it takes no events.
+#[rstest]
+fn the_next_change_after_five_thousand_directories_went(#[values(Inotify, Notify)] watch: Watch) {
+    let site = Site::new();
+    for n in 0..5_000 {
+        let below = site.path(&format!("old/{}/{n}", n % 10));
+        fs::create_dir_all(&below).unwrap();
+        fs::write(below.join("other.xml"), "<other/>").unwrap();
+    }
+    let mut story = Story::alone(watch, site, "");
+    story.edit("\"20ms\"", "\"0s\"");
+    story.resume();
+    fs::remove_dir_all(story.site.path("old")).unwrap();
+    let moment = Instant::now();
+    story.update("a/changelist.xml", "2");
+    const UPDATED: &str = "updated changelist a/changelist.xml";
+    let requests = story.hears(&[UPDATED]);
+    let is_it = |change: &String| change == UPDATED;
+    let request = requests
+        .iter()
+        .find(|request| request.changes().iter().any(is_it));
+    let took = request.unwrap().at - moment;
+    println!("{watch:?}: {took:?}");
+    if watch == Inotify {
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
     story.ends();
 }

@@ -51,6 +51,8 @@ struct State {
     refused_repeats: usize,
     /// The positions of messages that a subscriber has acknowledged.
     acknowledged: BTreeSet<usize>,
+    /// The selector of the last subscription.
+    selector: Option<String>,
 }
 
 #[derive(Default)]
@@ -125,6 +127,11 @@ impl FakeBroker {
     #[track_caller]
     pub fn await_acknowledged(&self, count: usize) {
         self.await_state(|state| state.acknowledged.len() >= count);
+    }
+
+    /// Returns the selector of the last subscription.
+    pub fn selector(&self) -> Option<String> {
+        self.shared.state.lock().unwrap().selector.clone()
     }
 
     pub fn acknowledged(&self) -> usize {
@@ -284,6 +291,7 @@ impl<S: Read + Write> Connection<S> {
             }
             "SUBSCRIBE" => {
                 self.subscription = Some((id.to_owned(), 0));
+                state.selector = frame.header("selector").map(str::to_owned);
                 let receipt = frame.header("receipt").unwrap();
                 return self.send(&Frame::new("RECEIPT").with("receipt-id", receipt));
             }

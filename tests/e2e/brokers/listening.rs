@@ -21,7 +21,8 @@ pub fn listen(setup: &Setup, flags: &[&str]) -> Listener {
 #[test]
 fn each_message_is_a_line_of_json_and_acknowledged_once_it_is_printed() {
     let (fake, mut story) = Story::with_broker("");
-    let listener = listen(&story.setup, &[]);
+    let listener = listen(&story.setup, &["--selector", "seq > 0"]);
+    assert_eq!(fake.selector().as_deref(), Some("seq > 0"));
     let daemon = story.start();
     story.change();
     let line = listener.json();

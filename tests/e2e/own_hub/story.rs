@@ -62,6 +62,11 @@ impl Publishing {
         self.site.write_list("a", "changelist", &content);
     }
 
+    /// Deletes the Capability List of the set.
+    pub fn end_set(&self) {
+        std::fs::remove_file(self.site.path("a/capabilitylist.xml")).unwrap();
+    }
+
     pub fn restart(self) -> Publishing {
         self.daemon.kill();
         Publishing {

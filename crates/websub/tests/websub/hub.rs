@@ -339,6 +339,8 @@ async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
     let unknown =
         "hub.mode=subscribe&hub.topic=http%3A%2F%2Fx&hub.callback=http%3A%2F%2F127.0.0.1%2F";
     let inside = "hub.callback is at an address that this hub does not deliver to\n";
+    let published =
+        "this hub relays the notifications of its own Source only; it takes none from others\n";
     for (form, want, words) in [
         (
             unknown.to_owned(),
@@ -351,6 +353,7 @@ async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
             "hub.topic is missing\n",
         ),
         (form("subscribe", "http://10.0.0.1/", ""), 403, inside),
+        ("hub.mode=publish&hub.topic=t".to_owned(), 403, published),
         ("x".repeat(20_000), 413, "the body is too large\n"),
     ] {
         let request = form_request("/hub", &form, "");

@@ -97,8 +97,9 @@ async fn a_client_that_asks_too_often_must_wait_and_a_trusted_proxy_names_it() {
             "{words}"
         );
     }
-    // Without one that is trusted, all are one client.
+    // What a proxy says that is not trusted is not believed: all are one client.
     let running = start_with(Restored::default(), |settings| {
+        settings.trusted_proxies = vec![parse_network("10.0.0.0/8").unwrap()];
         settings.limits.requests_per_minute = 2;
     })
     .await;
