@@ -21,7 +21,8 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use crate::world::{
-    Doc, HUB, NOTHING, SET_A, SET_B, World, capability_list, change_list, ping_hub, plan, told, uri,
+    Doc, HUB, NOTHING, OTHER_HUB, Reply, SET_A, SET_B, World, capability_list, change_list,
+    ping_hub, plan, told, two_hubs, uri,
 };
 
 const TOPIC: &str = "/a/change/";
@@ -218,4 +219,29 @@ fn a_hub_that_fetches_finds_all_that_it_did_not_fetch() {
     world.append(LIST, &["u b 02:00"]).wait(1);
     let want = "[00:00, 02:00] u a 01:00; u b 02:00";
     assert_eq!(world.served_changes(TOPIC), want);
+}
+
+#[test]
+fn a_hub_that_answers_413_receives_halves() {
+    let mut world = world_of(two_hubs());
+    world.script(OTHER_HUB, Reply::AtMost(500));
+    world.write_changes(LIST, &apart(1_000, 100)).wait(10);
+    let want = [(1_000, "[00:00, 01:40.900000]".to_owned())];
+    assert_eq!(intervals(&mut world, HUB), want);
+    let halves = ["[00:00, 00:50.900000]", "[00:50.900000, 01:40.900000]"];
+    let halves = halves.map(|half| (500, half.to_owned()));
+    assert_eq!(intervals(&mut world, OTHER_HUB), halves);
+}
+
+/// Returns the number of entries, `from` and `until` of each notification.
+fn intervals(world: &mut World, hub: &str) -> Vec<(usize, String)> {
+    let heard = world.changes_heard_by(hub);
+    let intervals = heard.iter().map(|heard| {
+        let text = heard.to_string();
+        let (interval, _) = text.split_once(' ').unwrap();
+        let (until, _) = text.split_once(']').unwrap();
+        assert!(until.starts_with(interval));
+        (heard.payload.entries.len(), format!("{until}]"))
+    });
+    intervals.collect()
 }

@@ -40,6 +40,8 @@ fn a_deleted_capability_list_is_announced_on_its_own_channel_which_retires() {
     let heard = world.heard_by(HUB);
     assert_eq!(heard[0].topic, "/a/framework/");
     assert_eq!(heard[0].changes(), ["d /a/capabilitylist.xml"]);
+    // R20: what is above all of it.
+    assert_eq!(heard[0].payload.up, Some(uri("/.well-known/resourcesync")));
     assert!(world.fetch("/a/framework/").is_some());
     // The set has ended: its documents belong nowhere.
     world.update("/a/changelist.xml").expect_nothing(100);

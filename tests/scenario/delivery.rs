@@ -31,3 +31,22 @@ fn a_document_that_ended_and_began_is_too_large_without_haste() {
     let want = ["d /a/changelist.xml", "c resourcedump /a/changelist.xml"];
     world.expect(1_000, want);
 }
+
+#[test]
+fn a_single_change_that_is_too_large_needs_an_operator() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::AtMost(0));
+    world.update("/a/changelist.xml").wait(10);
+    assert!(matches!(
+        world.facts()[..],
+        [
+            Fact::Cut { .. },
+            Fact::Refused {
+                needs_operator: true,
+                ..
+            }
+        ]
+    ));
+    world.script(HUB, Reply::Accept);
+    world.expect(1_000, ["u /a/changelist.xml"]);
+}

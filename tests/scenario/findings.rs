@@ -346,6 +346,9 @@ fn a_finding_with_a_number_is_told_once(#[case] kind: &str, #[case] version: fn(
             "{said:?}"
         );
         assert_eq!(found.len(), 1, "version {number}: {found:?}");
+        if let Finding::Ahead { list, count } | Finding::BackDated { list, count } = &found[0] {
+            assert_eq!((list, *count), (&uri("/a/more.xml"), 2));
+        }
         assert!(
             number == 1 || !said.contains(&found[0]),
             "what is shown is of the present version"

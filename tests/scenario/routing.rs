@@ -265,3 +265,16 @@ fn an_index_that_no_longer_lists_a_component_is_its_index_only_if_that_names_it(
         assert_eq!(index_of(&mut world), want);
     }
 }
+
+#[test]
+fn an_entry_without_a_file_is_found_until_the_file_comes() {
+    let mut world = World::with_two_sets(plan());
+    world.write_capability_list("/a", &["resourcelist", "changelist", "changedump"]);
+    world.wait(100);
+    assert_eq!(world.findings().len(), 1);
+    world.write_list("/a/changedump.xml", "changedump");
+    world.wait(100);
+    assert_eq!(world.findings(), []);
+    world.delete("/a/changedump.xml").wait(1_000);
+    assert_eq!(world.findings().len(), 1);
+}

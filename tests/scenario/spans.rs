@@ -335,3 +335,21 @@ fn a_topic_of_both_kinds_of_hub_never_says_the_same_until_twice() {
     }
     assert_eq!(untils.len(), 6);
 }
+
+#[test]
+fn halves_of_what_was_too_large_are_joined() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml").wait(10);
+    let mut all = heard(&mut world, HUB);
+    world.script(HUB, Reply::AtMost(2));
+    for number in 0..7 {
+        let name = format!("/a/c{number}.xml");
+        world.write(&name, list("changelist").of("/a"));
+        world.pass(Duration::from_millis(100));
+    }
+    world.wait(2_000);
+    all.extend(heard(&mut world, HUB));
+    assert!(all.len() > 3, "{all:?}");
+    assert_joined(&all);
+    assert_eq!(from(&all[1]), until(&all[0]));
+}

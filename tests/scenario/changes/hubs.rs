@@ -248,3 +248,33 @@ fn what_a_hub_that_left_does_not_take_is_dropped_after_a_while() {
     publish(&mut world, 3);
     world.expect_changes_at(OTHER_HUB, 60, [THIRD]);
 }
+
+#[test]
+fn halves_go_on_after_a_crash() {
+    let mut world = world_of(plan());
+    world.script(HUB, Reply::AtMost(1));
+    world.append(LIST, &["u a 01:00", "u b 02:00", "u c 03:00"]);
+    world.expect_changes(
+        1,
+        [
+            "[00:00, 01:00] u a 01:00",
+            "[01:00, 02:00] u b 02:00",
+            "[02:00, 03:00] u c 03:00",
+        ],
+    );
+    world.script(HUB, Reply::FirstOf(1, 413));
+    world.write_changes(LIST, &["u z 00:00", "u d 04:00", "u e 05:00", "u f 06:00"]);
+    world.wait(1);
+    let first = world.changes();
+    world.crash();
+    world.script(HUB, Reply::Accept);
+    world.start().wait(3_600);
+    let mut heard = first;
+    heard.extend(world.changes());
+    let entries: Vec<String> = heard
+        .iter()
+        .flat_map(|heard| heard.split_once("] ").unwrap().1.split("; "))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(entries, ["u d 04:00", "u e 05:00", "u f 06:00"]);
+}
