@@ -226,7 +226,8 @@ fn very_many_changes_are_taken_in_several_rounds_with_a_crash_between_two() {
     world.pass(std::time::Duration::from_millis(1_500));
     world.crash().start().wait(20);
     let heard = world.changes_heard_by(HUB);
-    assert_eq!(heard.len(), 45);
+    let numbers: Vec<u64> = heard.iter().map(|heard| heard.seq).collect();
+    assert_eq!(numbers, (1..=45).collect::<Vec<_>>());
     let mut pairs = heard.windows(2);
     assert!(pairs.all(|pair| pair[0].payload.until == pair[1].payload.from));
     let entries = heard.iter().flat_map(|heard| heard.entries());
