@@ -245,3 +245,16 @@ fn intervals(world: &mut World, hub: &str) -> Vec<(usize, String)> {
     });
     intervals.collect()
 }
+
+/// C20.
+#[test]
+fn lists_that_never_rest_are_read_after_the_longest_wait() {
+    let mut world = world_of(plan());
+    let told_after = (0..60).find(|number| {
+        world.append(LIST, &[&format!("u r{number} 01:{number:02}")]);
+        world.pass(std::time::Duration::from_millis(200));
+        !world.changes_heard_by(HUB).is_empty()
+    });
+    // Each is 250 ms too early for the one before, but the first waits no longer than five seconds.
+    assert_eq!(told_after, Some(24));
+}
