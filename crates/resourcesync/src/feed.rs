@@ -2,7 +2,7 @@
 //! changes of one object, and an entry for each of its items that changed.
 //!
 //! ```
-//! use resourcesync::feed::Feed;
+//! use resourcesync::feed::ContentChangeMessage;
 //! use resourcesync::payload::ChangeKind;
 //!
 //! let body = br#"<feed xmlns="http://www.w3.org/2005/Atom">
@@ -15,7 +15,7 @@
 //!     <category scheme="changes:ITEM:CHANGE:TYPE" term="ADD"/>
 //!   </entry>
 //! </feed>"#;
-//! let feed = Feed::parse(body)?;
+//! let feed = ContentChangeMessage::parse(body)?;
 //! assert_eq!(feed.object, "https://example.org/reports/");
 //! assert_eq!(feed.items[0].change, Some(ChangeKind::Created));
 //! # Ok::<(), resourcesync::feed::read::FeedError>(())
