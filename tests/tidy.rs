@@ -11,6 +11,9 @@ mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use source::{code_files, feature_modules, repository, source_files};
 
@@ -152,11 +155,9 @@ fn says(code: &str, word: &str) -> bool {
 
 /// Returns the parts that a line names after `crate::`.
 fn parts_used(code: &str) -> impl Iterator<Item = &str> {
-    let is_name = |c: char| c.is_alphanumeric() || c == '_';
-    code.split("crate::").skip(1).map(move |rest| {
-        let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
-        &rest[..end]
-    })
+    static PART: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"crate::(\w*)").unwrap());
+    let parts = PART.captures_iter(code).map(|part| part.extract());
+    parts.map(|(_, [name])| name)
 }
 
 fn report(rule: &str, failures: &[String]) {
@@ -353,17 +354,10 @@ fn no_two_files_of_a_folder_differ_only_in_an_ending() {
 
 /// Returns the name of the type that an item in this line of a module declares.
 fn named_type(code: &str) -> Option<&str> {
-    let public = code
-        .strip_prefix("pub")
-        .map(|rest| match rest.strip_prefix('(') {
-            Some(rest) => rest.split_once(") ").map_or("", |(_, rest)| rest),
-            None => rest.trim_start(),
-        });
-    let item = public.unwrap_or(code);
-    let keywords = ["struct ", "enum ", "union ", "trait ", "type "];
-    let rest = keywords.iter().find_map(|word| item.strip_prefix(word))?;
-    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
-    Some(&rest[..end.unwrap_or(rest.len())])
+    static TYPE: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"^(?:pub(?:\([^)]*\))? )?(?:struct|enum|union|trait|type) (\w+)").unwrap()
+    });
+    Some(TYPE.captures(code)?.extract::<1>().1[0])
 }
 
 /// Returns the folders of sources with their descriptions in ARCHITECTURE.md: lines such as

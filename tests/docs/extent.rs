@@ -4,6 +4,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use crate::page::repository;
 
@@ -59,11 +62,9 @@ fn pages_are_found_by_the_words_that_people_search_for() {
 
 /// Returns the rules in a text: a letter and a number, as words of their own.
 fn rules(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    words.filter(|word| {
-        let number = word.strip_prefix(['R', 'C', 'F', 'S']).unwrap_or("");
-        !number.starts_with('0') && number.parse::<u8>().is_ok_and(|number| number < 40)
-    })
+    static RULE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\b[RCFS](?:[1-9]|[123][0-9])\b").unwrap());
+    RULE.find_iter(text).map(|rule| rule.as_str())
 }
 
 /// Adds the rules that the sources below `folder` cite in comments: to `tried` in tests, else to `cited`.

