@@ -35,14 +35,16 @@ pub(crate) struct CanonicalHasher {
     batch: Vec<u8>,
 }
 
-impl CanonicalHasher {
-    pub(crate) fn new() -> CanonicalHasher {
+impl Default for CanonicalHasher {
+    fn default() -> CanonicalHasher {
         CanonicalHasher {
             hasher: blake3::Hasher::new(),
             batch: Vec::with_capacity(BATCH + BATCH / 4),
         }
     }
+}
 
+impl CanonicalHasher {
     pub(crate) fn start(&mut self, start: &StartTag<'_>) {
         if self.batch.len() >= BATCH {
             self.hasher.update(&self.batch);

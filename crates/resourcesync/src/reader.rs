@@ -6,9 +6,9 @@
 use quick_xml::errors::Error;
 
 use crate::document::{Form, NotADocument, beginning};
+use crate::markup::{BARE_AMPERSAND, is_bare_ampersand, push_referenced};
 use crate::markup::{MarkupKind, NonElementMarkup};
 use crate::namespaces::{Namespace, Namespaces, SITEMAP};
-use crate::reference::{BARE_AMPERSAND, is_bare_ampersand, push_referenced};
 use crate::scan::{find, skip_space};
 use crate::tag::{Attribute, TagAttributes, UnresolvedTag, local_name, undeclared};
 

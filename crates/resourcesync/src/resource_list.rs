@@ -4,10 +4,8 @@
 use std::io::Read;
 
 use crate::capability::Capability;
-use crate::change::Change;
-use crate::change_list::{
-    ChangeListError, EntriesReader, instant, normalized_digests, read_entries,
-};
+use crate::change::{Change, instant, normalized_digests};
+use crate::change_list::{ChangeListError, EntriesReader, read_entries};
 use crate::document::DeclaredSpan;
 
 /// The entries of a Resource List in short.
@@ -97,7 +95,7 @@ fn are_same(pairs: impl Iterator<Item = (u64, u64)>) -> Option<bool> {
 pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListError> {
     let mut listed = ListedResources::default();
     let entries = EntriesReader::new(Capability::ResourceList.as_str());
-    let root = read_entries(
+    let read = read_entries(
         source,
         entries,
         |EntriesReader { draft, .. }, position| match draft.verdict() {
@@ -109,7 +107,7 @@ pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListEr
             Err(_) => listed.skipped += 1,
         },
     )?;
-    listed.span = root.span;
+    listed.span = read.span;
     Ok(listed)
 }
 

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use crate::markup::unescaped;
 use crate::namespaces::{Namespace, Namespaces};
 use crate::reader::StopReason;
-use crate::reference::unescaped;
 use crate::scan::{find, name_at, skip_space};
 
 /// An attribute of a tag; ranges are of the tag's text, from the `<`.

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use crate::characters::is_allowed;
 use crate::document::Form;
 use crate::listing::{ListedEntry, Listing, link_attributes};
 use crate::namespaces::{RS, SITEMAP};
+use crate::scan::is_allowed;
 
 /// Name and value of an attribute; without a value it is left out.
 pub(crate) type WrittenAttribute<'a> = (&'a str, Option<Cow<'a, str>>);
