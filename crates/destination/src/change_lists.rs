@@ -12,7 +12,7 @@ use websub::publisher::reason::error_chain;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 use crate::memory::Memory;
-use crate::missed::{MissedChange, MissedSelection, NextNotification};
+use crate::memory::{MissedChange, MissedSelection, NextNotification};
 
 /// Lists and indexes read at most.
 const MAX_DOCUMENTS: usize = 1_000;

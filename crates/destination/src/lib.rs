@@ -21,19 +21,16 @@
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
 mod broker;
-mod change_key;
 mod change_lists;
 mod channels;
 mod command;
 mod failure;
 mod keeper;
 mod memory;
-mod missed;
 mod notification;
 mod receiver;
 mod reporter;
 mod state;
-mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -54,17 +51,17 @@ use tokio::time::Instant;
 use url::Url;
 use websub::subscriber::{CallbackKey, Destination};
 
-use crate::change_key::KeySet;
+use crate::channels::NewChannelWatcher;
 use crate::channels::{ListenedChannel, channels};
 use crate::command::{KILL_AFTER, STOP_GRACE};
 use crate::failure::Failure;
 pub use crate::failure::FailureKind;
 use crate::keeper::{FirstRequestFailure, Keeper};
+use crate::memory::KeySet;
 use crate::memory::Memory;
 use crate::receiver::{CatchUpRetry, TopicReceiver, baseline};
 use crate::reporter::{PrintedText, Reporter};
 use crate::state::{ListenState, SavedSubscription};
-use crate::watched::NewChannelWatcher;
 
 /// Lease to request, unless another is wanted.
 pub const LEASE: Duration = Duration::from_secs(60 * 60);

@@ -15,12 +15,12 @@ use websub::retry::backoff;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use websub::subscriber::{DistributionRequest, ReceivedNotification};
 
-use crate::change_key::{KeySet, ReceivedKey};
 use crate::change_lists::{CatchUpError, CatchUpResult, FailingDocuments, missed};
 use crate::channels::ListenedChannel;
 use crate::command::CommandInput;
 use crate::memory::{Continuity, Memory};
-use crate::missed::{MissedChange, NextNotification};
+use crate::memory::{KeySet, ReceivedKey};
+use crate::memory::{MissedChange, NextNotification};
 use crate::notification::{Handed, HandedEntries};
 use crate::reporter::PrintedText;
 use crate::{ListenContext, stopped};
