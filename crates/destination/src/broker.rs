@@ -163,8 +163,7 @@ impl BrokerListener<'_> {
     /// stopped before that.
     async fn execute(&self, run: CommandInput<'_>, command: &ExecOptions) -> bool {
         for failures in 0.. {
-            let running = run.clone();
-            let outcome = running.execute(&command.line, command.timeout, stopped(&self.stop));
+            let outcome = run.clone().execute(command, stopped(&self.stop));
             let Err(reason) = outcome.await else {
                 return true;
             };

@@ -11,8 +11,7 @@ use tokio::time::Instant;
 use websub::publisher::reason::error_chain;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
-use crate::memory::Memory;
-use crate::memory::{MissedChange, MissedSelection, NextNotification};
+use crate::memory::{Memory, MissedChange, MissedSelection, NextNotification};
 
 /// Lists and indexes read at most.
 const MAX_DOCUMENTS: usize = 1_000;

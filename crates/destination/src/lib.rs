@@ -57,8 +57,7 @@ use crate::command::{KILL_AFTER, STOP_GRACE};
 use crate::failure::Failure;
 pub use crate::failure::FailureKind;
 use crate::keeper::{FirstRequestFailure, Keeper};
-use crate::memory::KeySet;
-use crate::memory::Memory;
+use crate::memory::{KeySet, Memory};
 use crate::receiver::{CatchUpRetry, TopicReceiver, baseline};
 use crate::reporter::{PrintedText, Reporter};
 use crate::state::{ListenState, SavedSubscription};
@@ -277,7 +276,6 @@ impl ListenContext {
             topic: channel.topic.clone(),
             received,
             check: Arc::clone(&check),
-            memory: saved.memory.clone(),
             heard: KeySet::default(),
             retry: CatchUpRetry::default(),
         };
