@@ -91,10 +91,10 @@ impl Namespaces {
         }
     }
 
-    /// Returns true if any declared namespace meets a condition.
-    pub(crate) fn is_any(&self, condition: impl Fn(&str) -> bool) -> bool {
+    /// Returns true if a declared namespace is that of the ResourceSync terms, or was meant to be.
+    pub(crate) fn has_terms(&self) -> bool {
         let mut declared = self.bindings.iter();
-        declared.any(|(_, namespace)| condition(self.uri(*namespace)))
+        declared.any(|(_, namespace)| self.uri(*namespace).contains("openarchives.org/rs/"))
     }
 
     fn other(&mut self, uri: &str) -> usize {

@@ -1,15 +1,13 @@
 //! The XML reader: one pass over markup that checks that it is well-formed, and hands its elements to a handler.
 //!
-//! Tags, texts and references are read here, in place in the window; `markup` reads the rest. State that outlives a
-//! window is here: open elements, namespaces, text.
+//! Everything is read in place in the window. State that outlives a window is here: open elements, namespaces, text.
 
 use quick_xml::errors::Error;
 
 use crate::document::{Form, NotADocument, beginning};
-use crate::markup::{BARE_AMPERSAND, is_bare_ampersand, push_referenced};
-use crate::markup::{MarkupKind, NonElementMarkup};
+use crate::markup::{BARE_AMPERSAND, declaration, is_bare_ampersand, push_referenced};
 use crate::namespaces::{Namespace, Namespaces, SITEMAP};
-use crate::scan::{find, skip_space};
+use crate::scan::{find, is_space, name_at, skip_space};
 use crate::tag::{Attribute, TagAttributes, UnresolvedTag, local_name, undeclared};
 
 /// Deepest nesting of elements, to keep memory bounded.
@@ -18,6 +16,10 @@ const DEEPEST: usize = 1_000;
 const LONGEST_NAMES: usize = 1 << 20;
 /// Longest text of one element.
 const LONGEST_TEXT: usize = 4 << 20;
+
+const COMMENT: &str = "<!--";
+const CDATA: &str = "<![CDATA[";
+const DOCTYPE: &str = "<!DOCTYPE";
 
 /// The elements of Sitemaps and of the ResourceSync terms, whatever their prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,8 +213,11 @@ impl<H: Handler> XmlReader<H> {
                 return Err(StopReason::Other(NotADocument::ForeignRoot));
             }
             if self.namespaces.uri(namespace) != H::NAMESPACE {
-                let other = foreign_namespace(raw.local, namespace, &self.namespaces);
-                return Err(StopReason::Other(other));
+                return Err(StopReason::Other(NotADocument::Namespace {
+                    root: raw.local.to_owned(),
+                    namespace: beginning(self.namespaces.uri(namespace)),
+                    has_terms: self.namespaces.has_terms(),
+                }));
             }
             self.has_root = true;
         }
@@ -318,32 +323,85 @@ impl<H: Handler> XmlReader<H> {
 
     /// Reads a comment, processing instruction, CDATA section, the declaration or the DOCTYPE.
     fn other_markup(&mut self, rest: &str) -> Result<usize, StopReason> {
-        let mut markup = NonElementMarkup::read(rest)?;
-        let length = markup.length;
-        match markup.kind {
-            MarkupKind::Declaration if self.has_begun => {
-                let message = "the XML declaration is not at the start";
-                markup.error = Some((0, message.to_owned()));
-            }
-            MarkupKind::Ignored | MarkupKind::Declaration => {}
-            MarkupKind::CData(text) => {
-                self.inside_root(0, "a CDATA section")?;
-                self.text.push_str(text);
-                self.bound_text()?;
-            }
-            MarkupKind::Doctype => return self.doctype(rest),
+        let begins = |markup: &str| {
+            let common = rest.len().min(markup.len());
+            rest.as_bytes()[..common].eq_ignore_ascii_case(&markup.as_bytes()[..common])
+        };
+        if rest.starts_with("<?") {
+            self.instruction(rest)
+        } else if rest.starts_with(COMMENT) {
+            self.comment(rest)
+        } else if let Some(text) = rest.strip_prefix(CDATA) {
+            let end = text.find("]]>").ok_or(StopReason::Cut)?;
+            self.inside_root(0, "a CDATA section")?;
+            self.text.push_str(&text[..end]);
+            self.bound_text()?;
+            Ok(CDATA.len() + end + 3)
+        } else if begins(DOCTYPE) && rest.len() >= DOCTYPE.len() {
+            self.doctype(rest)
+        } else if begins(DOCTYPE) || COMMENT.starts_with(rest) || CDATA.starts_with(rest) {
+            Err(StopReason::Cut)
+        } else {
+            let message = "unknown or missed symbol in markup";
+            Err(StopReason::syntax(0, message))
         }
-        match markup.error {
-            None => Ok(length),
-            Some((at, message)) if self.is_before_root() => {
-                self.has_begun = true;
-                Err(StopReason::Refused {
-                    length,
-                    at,
-                    message,
-                })
+    }
+
+    // XML 1.0 section 2.5: no `--` but the one that ends it.
+    fn comment(&mut self, rest: &str) -> Result<usize, StopReason> {
+        let first = rest[COMMENT.len()..].find("--").ok_or(StopReason::Cut)?;
+        let first = COMMENT.len() + first;
+        let end = rest[first..].find("-->").ok_or(StopReason::Cut)?;
+        let length = first + end + 3;
+        if end > 0 {
+            let message = "forbidden string `--` was found in a comment";
+            return Err(self.refused(length, first, message));
+        }
+        Ok(length)
+    }
+
+    // XML 1.0 section 2.6, and Namespaces in XML 1.0 section 7: no colon in a target.
+    fn instruction(&mut self, rest: &str) -> Result<usize, StopReason> {
+        let bytes = rest.as_bytes();
+        let end = 2 + rest[2..].find("?>").ok_or(StopReason::Cut)?;
+        let length = end + 2;
+        let Some(name) = name_at(&bytes[..end], 2).filter(|name| name.end > 2) else {
+            return Err(self.refused(length, 2, "a processing instruction has no target"));
+        };
+        let target = &rest[2..name.end];
+        let flaw = match target {
+            "xml" if self.has_begun => {
+                return Err(self.refused(length, 0, "the XML declaration is not at the start"));
             }
-            Some((at, message)) => Err(StopReason::syntax(at, message)),
+            "xml" => {
+                return match declaration(&bytes[name.end..end]) {
+                    Ok(_) => Ok(length),
+                    Err((at, message)) => Err(self.refused(length, name.end + at, message)),
+                };
+            }
+            _ if target.eq_ignore_ascii_case("xml") => {
+                let message = format!("the target {target} is reserved");
+                return Err(self.refused(length, 2, message));
+            }
+            _ if name.local_start > 2 => "a colon in its name",
+            _ if name.end < end && !is_space(bytes[name.end]) => "no proper name",
+            _ => return Ok(length),
+        };
+        let message = format!("the processing instruction {target} has {flaw}");
+        Err(self.refused(length, 2, message))
+    }
+
+    /// Returns the stop at markup of a known length that has an error at this offset.
+    fn refused(&mut self, length: usize, at: usize, message: impl Into<String>) -> StopReason {
+        if !self.is_before_root() {
+            return StopReason::syntax(at, message);
+        }
+        self.has_begun = true;
+        let message = message.into();
+        StopReason::Refused {
+            length,
+            at,
+            message,
         }
     }
 
@@ -405,20 +463,6 @@ impl<H: Handler> XmlReader<H> {
         }
         self.text.clear();
     }
-}
-
-/// Returns the finding about a root with the name of a capability document's in another namespace.
-fn foreign_namespace(root: &str, namespace: Namespace, namespaces: &Namespaces) -> NotADocument {
-    NotADocument::Namespace {
-        root: root.to_owned(),
-        namespace: beginning(namespaces.uri(namespace)),
-        has_terms: namespaces.is_any(is_like_terms),
-    }
-}
-
-/// Returns true if a namespace is that of the ResourceSync terms, or was meant to be.
-fn is_like_terms(namespace: &str) -> bool {
-    namespace.contains("openarchives.org/rs/")
 }
 
 fn element(namespace: Namespace, local: &str) -> Element {

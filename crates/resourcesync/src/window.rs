@@ -171,17 +171,11 @@ impl<R: Read> TextWindow<R> {
             && !self.is_at_end
             && self.budget > 0
         {
-            if self.decoder.is_some() {
-                self.transcode()?;
-            } else {
-                self.fill()?;
-                if !self.has_begun {
-                    self.detect_encoding();
-                }
-                if self.decoder.is_none() {
-                    self.validate();
-                }
+            self.fill()?;
+            if !self.has_begun {
+                self.detect_encoding();
             }
+            self.accept_read();
         }
         Ok(self.valid > before)
     }
@@ -205,12 +199,25 @@ impl<R: Read> TextWindow<R> {
         }
     }
 
+    /// Reads into the buffer, or into the room of a decoder.
     fn fill(&mut self) -> io::Result<()> {
         let room = &mut self.buffer[self.filled..];
-        let (read, is_at_end) = read_full(&mut self.source, room, self.budget)?;
+        let (read, is_at_end) = match &mut self.decoder {
+            None => read_full(&mut self.source, room, self.budget)?,
+            Some((_, undecoded)) => {
+                let from = undecoded.len();
+                // One byte of any encoding is at most three of UTF-8.
+                undecoded.resize(from + room.len() / 4, 0);
+                let read = read_full(&mut self.source, &mut undecoded[from..], self.budget)?;
+                undecoded.truncate(from + read.0);
+                read
+            }
+        };
         self.budget -= read;
         self.size += read as u64;
-        self.filled += read;
+        if self.decoder.is_none() {
+            self.filled += read;
+        }
         self.is_at_end = is_at_end;
         Ok(())
     }
@@ -236,47 +243,20 @@ impl<R: Read> TextWindow<R> {
             self.buffer.resize(room.max(FIRST_SIZE), 0);
             self.decoder = Some((decoder, undecoded));
             self.filled = 0;
-            self.decode();
         }
     }
 
-    /// Accepts the bytes read of a file in UTF-8, but for an incomplete character at their end.
-    fn validate(&mut self) {
-        let (length, unreadable) = match std::str::from_utf8(&self.buffer[self.valid..self.filled])
-        {
-            Ok(text) => (text.len(), None),
-            Err(error) if error.error_len().is_some() => {
-                (error.valid_up_to(), Some(DecodeError::Encoding(UTF_8)))
-            }
-            Err(error) => (
-                error.valid_up_to(),
-                self.is_at_end.then_some(DecodeError::Cut),
-            ),
-        };
-        self.unreadable = unreadable;
-        self.accept(self.valid + length);
-    }
-
-    fn transcode(&mut self) -> io::Result<()> {
-        let Some((_, undecoded)) = &mut self.decoder else {
-            return Ok(());
-        };
-        // One byte of any encoding is at most three of UTF-8.
-        let room = (self.buffer.len() - self.filled) / 4;
-        let from = undecoded.len();
-        undecoded.resize(from + room, 0);
-        let (read, is_at_end) = read_full(&mut self.source, &mut undecoded[from..], self.budget)?;
-        undecoded.truncate(from + read);
-        self.budget -= read;
-        self.size += read as u64;
-        self.is_at_end = is_at_end;
-        self.decode();
-        Ok(())
-    }
-
-    fn decode(&mut self) {
+    /// Accepts the bytes read, but for an incomplete character at their end.
+    fn accept_read(&mut self) {
         let Some((decoder, undecoded)) = &mut self.decoder else {
-            return;
+            let read = std::str::from_utf8(&self.buffer[self.valid..self.filled]);
+            let length = read.map_or_else(|error| error.valid_up_to(), str::len);
+            self.unreadable = match read {
+                Err(error) if error.error_len().is_some() => Some(DecodeError::Encoding(UTF_8)),
+                Err(_) if self.is_at_end => Some(DecodeError::Cut),
+                _ => None,
+            };
+            return self.accept(self.valid + length);
         };
         let room = &mut self.buffer[self.valid..];
         let (result, read, written) =
