@@ -31,26 +31,26 @@ use crate::tag::TagAttributes;
 use crate::writer::{write_attribute, write_escaped};
 
 /// Namespace of Atom (RFC 4287 section 1.2).
-pub const ATOM: &str = "http://www.w3.org/2005/Atom";
+const ATOM: &str = "http://www.w3.org/2005/Atom";
 /// Media type of Atom (RFC 4287 section 7).
 pub const ATOM_TYPE: &str = "application/atom+xml";
 /// Namespace of the schemes that begin with `changes:`.
-pub const CHANGES: &str = "http://www.acuityunlimited.net/fedora/messaging#";
+const CHANGES: &str = "http://www.acuityunlimited.net/fedora/messaging#";
 /// Scheme of the version of the server that sent a message.
-pub const SERVER_SCHEME: &str = "info:fedora/fedora-system:def/view#version";
+const SERVER_SCHEME: &str = "info:fedora/fedora-system:def/view#version";
 /// Scheme of the format of a message.
-pub const FORMAT_SCHEME: &str = "http://www.fedora.info/definitions/1/0/types/formatURI";
+const FORMAT_SCHEME: &str = "http://www.fedora.info/definitions/1/0/types/formatURI";
 /// Format of the messages that are written here.
 pub const FORMAT: &str =
     "http://www.acuityunlimited.net/fedora/messaging#content-change-message-0.1";
 /// Scheme of the types of an object.
-pub const TYPE_SCHEME: &str = "changes:OBJECT:TYPE";
+const TYPE_SCHEME: &str = "changes:OBJECT:TYPE";
 /// Scheme of the state of an item before the change.
-pub const BEFORE_SCHEME: &str = "changes:CONTENT:ITEM:STATEBEFORE";
+const BEFORE_SCHEME: &str = "changes:CONTENT:ITEM:STATEBEFORE";
 /// Scheme of the state of an item after the change.
-pub const AFTER_SCHEME: &str = "changes:CONTENT:ITEM:STATEAFTER";
+const AFTER_SCHEME: &str = "changes:CONTENT:ITEM:STATEAFTER";
 /// Scheme of the kind of the change.
-pub const CHANGE_SCHEME: &str = "changes:ITEM:CHANGE:TYPE";
+const CHANGE_SCHEME: &str = "changes:ITEM:CHANGE:TYPE";
 /// State of an item that is in use.
 pub const ACTIVE: &str = "ACTIVE";
 
@@ -242,23 +242,17 @@ impl AtomParts {
         target.get_or_insert(href);
     }
 
-    fn category(&mut self, tag: TagAttributes<'_>) {
-        if let Some(term) = tag.filled("term") {
-            let scheme = tag.filled("scheme").unwrap_or_default();
-            self.categories.push((scheme, term));
-        }
-    }
-
     /// Returns the change of an entry; `None` if it names no item, or an unknown change.
     fn item(self, feed: &ContentChangeMessage) -> Option<ItemChange> {
+        let mut kinds = ChangeKind::ALL.into_iter();
         let change = match self.term(CHANGE_SCHEME) {
-            Some(term) => Some(change_of(&term)?),
+            Some(term) => Some(kinds.find(|kind| term.eq_ignore_ascii_case(change_term(*kind)))?),
             None => None,
         };
-        let state_before = self.term(BEFORE_SCHEME);
-        let state_after = self.term(AFTER_SCHEME);
-        let updated = self.updated.and_then(|text| Datetime::parse(&text));
+        let updated = self.updated.as_deref().and_then(Datetime::parse);
         Some(ItemChange {
+            state_before: self.term(BEFORE_SCHEME),
+            state_after: self.term(AFTER_SCHEME),
             item: self.via?,
             id: self.id.unwrap_or_default(),
             author: self.author.unwrap_or_else(|| feed.author.clone()),
@@ -266,17 +260,9 @@ impl AtomParts {
             updated: updated.unwrap_or(feed.updated),
             content: self.content,
             summary: self.summary.unwrap_or_default(),
-            state_before,
-            state_after,
             change,
         })
     }
-}
-
-/// Returns the change that a term stands for, in any case.
-fn change_of(term: &str) -> Option<ChangeKind> {
-    let mut kinds = ChangeKind::ALL.into_iter();
-    kinds.find(|kind| term.eq_ignore_ascii_case(change_term(*kind)))
 }
 
 impl Handler for FeedHandler {
@@ -310,14 +296,16 @@ impl Handler for FeedHandler {
                 return;
             }
             (_, "link", _) => return draft.link(start.tag),
-            (_, "category", _) => return draft.category(start.tag),
+            (_, "category", _) => {
+                let scheme = start.tag.filled("scheme").unwrap_or_default();
+                let term = start.tag.filled("term");
+                return draft.categories.extend(term.map(|term| (scheme, term)));
+            }
             (_, "content", _) => {
-                if let Some(src) = start.tag.filled("src") {
-                    let media_type = start.tag.filled("type");
-                    draft
-                        .content
-                        .get_or_insert(ContentLocation { src, media_type });
-                }
+                let media_type = start.tag.filled("type");
+                let src = start.tag.filled("src");
+                let content = src.map(|src| ContentLocation { src, media_type });
+                draft.content = draft.content.take().or(content);
                 return;
             }
             _ => return,
@@ -408,13 +396,13 @@ impl ContentChangeMessage {
         write_author(&mut xml, "  ", &self.author);
         write_text(&mut xml, "  <title", &[TEXT], &self.title);
         write_text(&mut xml, "  <updated", &[], &self.updated.to_string());
-        write_empty(
-            &mut xml,
-            "  <link",
-            &[("rel", "via"), ("href", &self.object)],
-        );
-        if let Some(parent) = &self.parent {
-            write_empty(&mut xml, "  <link", &[("rel", "related"), ("href", parent)]);
+        for (relation, target) in [
+            ("via", Some(&self.object)),
+            ("related", self.parent.as_ref()),
+        ] {
+            if let Some(target) = target {
+                write_empty(&mut xml, "  <link", &[("rel", relation), ("href", target)]);
+            }
         }
         for term in &self.types {
             write_feed_category(&mut xml, TYPE_SCHEME, term);
@@ -459,8 +447,7 @@ fn write_entry(xml: &mut String, item: &ItemChange) {
 }
 
 fn write_author(xml: &mut String, indent: &str, name: &str) {
-    xml.push_str(indent);
-    xml.push_str("<author><name>");
+    xml.extend([indent, "<author><name>"]);
     write_escaped(xml, name);
     xml.push_str("</name></author>\n");
 }
@@ -476,9 +463,7 @@ fn write_text(xml: &mut String, start: &str, attributes: &[(&str, &str)], text: 
     write_start(xml, start, attributes);
     xml.push('>');
     write_escaped(xml, text);
-    xml.push_str("</");
-    xml.push_str(start.trim_start_matches([' ', '<']));
-    xml.push_str(">\n");
+    xml.extend(["</", start.trim_start_matches([' ', '<']), ">\n"]);
 }
 
 /// Writes an element without content.

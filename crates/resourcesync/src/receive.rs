@@ -236,9 +236,8 @@ impl TryFrom<Listing> for Payload {
     }
 }
 
-/// Returns the entry that is the `number`th of a notification.
-fn entry(number: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
-    let entry = number;
+/// Returns the entry with this number in a notification.
+fn entry(entry: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
     let missing = |part| PayloadError::Incomplete { entry, part };
     let loc = listed.loc.as_deref().ok_or_else(|| missing("loc"))?;
     let index = listed.targets("index").next();

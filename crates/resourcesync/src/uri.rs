@@ -51,11 +51,6 @@ impl Uri {
         Uri(uri.into())
     }
 
-    /// Returns the URI in normal form.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Returns the same URI below `to` instead of `from`, if it lies there.
     pub fn moved(&self, from: &Uri, to: &Uri) -> Option<Uri> {
         let rest = self.0.strip_prefix(from.as_str())?;
@@ -89,19 +84,6 @@ impl TryFrom<String> for Uri {
     }
 }
 
-impl From<Uri> for String {
-    fn from(uri: Uri) -> String {
-        uri.as_str().to_owned()
-    }
-}
-
-/// Writes the URI escaped for display; [`Uri::as_str`] is the URI itself.
-impl fmt::Display for Uri {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&escaped(&self.0))
-    }
-}
-
 /// The URI under which a channel's notifications are published, kept byte for byte (R24).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
@@ -119,16 +101,24 @@ macro_rules! byte_exact {
             pub fn new(text: impl Into<Arc<str>>) -> $name {
                 $name(text.into())
             }
-
-            /// Returns the address, byte for byte.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
         }
 
         impl From<String> for $name {
             fn from(text: String) -> $name {
                 $name::new(text)
+            }
+        }
+    };
+}
+byte_exact!(Topic);
+byte_exact!(Hub);
+
+macro_rules! shown_as_text {
+    ($name:ident) => {
+        impl $name {
+            /// Returns the URI, byte for byte.
+            pub fn as_str(&self) -> &str {
+                &self.0
             }
         }
 
@@ -146,8 +136,9 @@ macro_rules! byte_exact {
         }
     };
 }
-byte_exact!(Topic);
-byte_exact!(Hub);
+shown_as_text!(Uri);
+shown_as_text!(Topic);
+shown_as_text!(Hub);
 
 /// Returns the text of [`Uri::parse`], without a copy of one that is normal already.
 pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, NotAUri> {
@@ -162,17 +153,15 @@ pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, NotAUri> {
     if !is_scheme(scheme) {
         return Err(not_a_uri());
     }
-    let (path, query) = match path_and_query.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (path_and_query, None),
-    };
+    let mut parts = path_and_query.splitn(2, '?');
+    let path = parts.next().unwrap_or_default();
     let scheme = scheme.to_ascii_lowercase();
     let mut uri = String::with_capacity(text.len() + 1);
     uri.push_str(&scheme);
     uri.push_str("://");
     uri.push_str(&normal_authority(&scheme, authority).ok_or_else(not_a_uri)?);
     uri.push_str(&without_dot_segments(&normal_escapes(path, stands_in_path)));
-    if let Some(query) = query {
+    if let Some(query) = parts.next() {
         uri.push('?');
         uri.push_str(&normal_escapes(query, is_unreserved));
     }
@@ -381,20 +370,15 @@ fn without_dot_segments(path: &str) -> Cow<'_, str> {
         return Cow::Borrowed(path);
     }
     let mut kept: Vec<&str> = Vec::new();
-    let mut segments = path.split('/').skip(1).peekable();
-    while let Some(segment) = segments.next() {
-        let is_last = segments.peek().is_none();
+    for segment in path.split('/').skip(1) {
         match segment {
-            "." | ".." => {
-                if segment == ".." {
-                    kept.pop();
-                }
-                if is_last {
-                    kept.push("");
-                }
-            }
+            "." => {}
+            ".." => drop(kept.pop()),
             segment => kept.push(segment),
         }
+    }
+    if path.ends_with("/.") || path.ends_with("/..") {
+        kept.push("");
     }
     Cow::Owned(format!("/{}", kept.join("/")))
 }
