@@ -11,9 +11,9 @@ use encoding_rs::Encoding;
 
 use crate::capability::Capability;
 use crate::document::{Advertisement, CandidateContent, Document, Form};
-use crate::namespaces::{Namespace, RS};
 use crate::parse::{ReadError, parse};
 use crate::reader::{Element, Handler, StartTag, StopReason, XmlReader};
+use crate::tag::{Namespace, RS};
 use crate::uri::{Hub, Uri};
 use crate::window::{DetectedEncoding, detect};
 use crate::writer::{write_attribute, write_escaped};

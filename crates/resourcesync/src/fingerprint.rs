@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use crate::namespaces::{Namespace, Namespaces};
 use crate::reader::StartTag;
+use crate::tag::{Namespace, Namespaces};
 
 /// blake3 over a document's parsed content, so that a touch, a re-indentation or another prefix is no
 /// change, and a new `at`, `from`, `until` or `completed` is one. Fingerprints are stored: when they are computed

@@ -31,9 +31,9 @@ use std::io::Read;
 
 use crate::capability::Capability;
 use crate::document::Form;
-use crate::namespaces::Namespace;
 use crate::parse::{ReadError, read};
 use crate::reader::{Element, Handler, StartTag};
+use crate::tag::Namespace;
 use crate::tag::TagAttributes;
 use crate::writer::{DocumentWriter, WrittenAttribute};
 

@@ -7,8 +7,8 @@ use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_12
 
 use crate::document::Malformed;
 use crate::markup;
-use crate::scan::find;
-use crate::scan::{first_forbidden, forbidden, is_space};
+use crate::markup::find;
+use crate::markup::{first_forbidden, forbidden, is_space};
 
 /// Size of the first read, enough for the root of most other files.
 const FIRST_SIZE: usize = 8 << 10;

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 
 use crate::document::Form;
 use crate::listing::{ListedEntry, Listing, link_attributes};
-use crate::namespaces::{RS, SITEMAP};
-use crate::scan::is_allowed;
+use crate::markup::is_allowed;
+use crate::tag::{RS, SITEMAP};
 
 /// Name and value of an attribute; without a value it is left out.
 pub(crate) type WrittenAttribute<'a> = (&'a str, Option<Cow<'a, str>>);
