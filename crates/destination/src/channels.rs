@@ -121,12 +121,10 @@ async fn channels_at(asked: &str, options: &SubscribeOptions) -> Result<FoundCha
     let mut topics = BTreeSet::new();
     for (of, entry, list) in advertised {
         let is_wanted = kind.is_none_or(|kind| kind == of);
-        let Some(url) = entry.loc.clone().filter(|_| is_wanted) else {
+        let is_new = |url: &String| is_wanted && topics.insert(url.clone());
+        let Some(url) = entry.loc.clone().filter(is_new) else {
             continue;
         };
-        if !topics.insert(url.clone()) {
-            continue;
-        }
         // As its topic describes it itself where that can be read.
         let named = Topic::new(url.as_str());
         let (topic, hubs) = match discover(&named).await {
@@ -345,19 +343,16 @@ impl NewChannelWatcher {
         let opened = found.values();
         let opened = opened.filter(|channel| !self.topics.contains(&channel.topic));
         let mut opened: Vec<ListenedChannel> = opened.cloned().collect();
-        let new = opened.iter().filter(|channel| !is_saved(channel));
-        let new: Vec<_> = new
-            .map(|channel| {
-                let memory = saved.memory_of_moved(channel, &found).unwrap_or_else(|| {
-                    let up = channel.capability_list.as_deref();
-                    let mut memory = Memory::new(channel.kind, up);
-                    memory.since = Some(format!("{since:.3}"));
-                    memory
-                });
-                let subscription = SavedSubscription::new(channel, memory);
-                (channel.topic.clone(), subscription)
-            })
-            .collect();
+        let mut new = Vec::new();
+        for channel in opened.iter().filter(|channel| !is_saved(channel)) {
+            let memory = saved.memory_of_moved(channel, &found).unwrap_or_else(|| {
+                let mut memory = Memory::new(channel.kind, channel.capability_list.as_deref());
+                memory.since = Some(format!("{since:.3}"));
+                memory
+            });
+            let subscription = SavedSubscription::new(channel, memory);
+            new.push((channel.topic.clone(), subscription));
+        }
         let port = self.listening.destination.address.port();
         if !new.is_empty()
             && let Err(error) = self.listening.state.add(port, new)

@@ -92,13 +92,9 @@ fn with_milliseconds(time: Timestamp) -> String {
 
 fn documents<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(entries.iter().map(|entry| {
-        let Entry {
-            uri,
-            change,
-            capability,
-            ..
-        } = entry;
-        let mut object = json!({ "loc": uri, "change": change, "capability": capability });
+        let mut object = json!({
+            "loc": entry.uri, "change": entry.change, "capability": entry.capability
+        });
         if let Some(at) = entry.datetime {
             object["datetime"] = json!(with_milliseconds(at));
         }
@@ -127,10 +123,7 @@ impl fmt::Display for Handed {
             }
             HandedEntries::Change(changes) => {
                 for change in changes {
-                    let datetime = match &change.datetime {
-                        Some(datetime) => escaped(datetime),
-                        None => Cow::Borrowed("-"),
-                    };
+                    let datetime = escaped(change.datetime.as_deref().unwrap_or("-"));
                     let kind = change.change.as_str();
                     write!(f, "{datetime:<20}  {kind:<7}  {}", escaped(&change.loc))?;
                     let more = [text(&change.length), text(&change.media_type)].join(" ");

@@ -199,10 +199,9 @@ fn completion(
         Some(loc) => edits.push((loc.span.clone(), style.loc(wanted))),
         None => edits.push(before(first, style.loc(wanted))),
     }
-    let links: Vec<(&Node, Hub)> = entry
-        .children_of(Element::Ln)
-        .filter_map(|link| Some((link, Hub::new(link.hub.as_deref()?))))
-        .collect();
+    let links = entry.children_of(Element::Ln);
+    let links = links.filter_map(|link| Some((link, Hub::new(link.hub.as_deref()?))));
+    let links: Vec<(&Node, Hub)> = links.collect();
     let is_advertised = |wanted: &Hub| links.iter().any(|(_, hub)| hub == wanted);
     let mut lacking = wanted.hubs.iter().filter(|hub| !is_advertised(hub));
     let (replaced, kept): (Vec<_>, Vec<_>) =
@@ -247,9 +246,8 @@ fn addition(text: &str, root: &Node, wanted: &Advertisement) -> Option<Edit> {
 /// Returns the white space that ends at a place, from its last line end on; nothing if there is none.
 fn indentation(text: &str, at: usize) -> &str {
     let before = text[..at].trim_end_matches([' ', '\t']);
-    let line_end = ["\r\n", "\n", "\r"]
-        .into_iter()
-        .find(|line_end| before.ends_with(line_end));
+    let mut line_ends = ["\r\n", "\n", "\r"].into_iter();
+    let line_end = line_ends.find(|line_end| before.ends_with(line_end));
     &text[line_end.map_or(at, |line_end| before.len() - line_end.len())..at]
 }
 

@@ -325,10 +325,10 @@ impl Draft {
         let (uri, kind) = self.verdict()?;
         let (lastmod, hash) = match datetime {
             Some(_) => Default::default(),
-            None => (
-                instant(&self.lastmod),
-                normalized_digests(&self.hash).join(" "),
-            ),
+            None => {
+                let digests = normalized_digests(&self.hash);
+                (instant(&self.lastmod), digests.join(" "))
+            }
         };
         let undated = [&lastmod, &*hash, &self.length];
         Ok(ChangeKey::of(&uri, kind, datetime, undated, room))
@@ -384,8 +384,8 @@ fn priority(value: &str) -> Option<u32> {
 
 /// Returns true if a text begins with a scheme, so that it is no relative reference (RFC 3986 section 4.2).
 fn has_scheme(text: &str) -> bool {
-    text.split_once(':')
-        .is_some_and(|(scheme, _)| is_scheme(scheme))
+    let parts = text.split_once(':');
+    parts.is_some_and(|(scheme, _)| is_scheme(scheme))
 }
 
 /// Returns true if a text is a token (RFC 2045 section 5.1).
@@ -396,10 +396,8 @@ fn is_token(text: &str) -> bool {
 
 /// Returns digests as they are compared, in order: names of algorithms and hexadecimal digits in lower case.
 pub(crate) fn normalized_digests(hash: &str) -> Vec<String> {
-    let mut digests: Vec<String> = hash
-        .split_ascii_whitespace()
-        .map(str::to_ascii_lowercase)
-        .collect();
+    let digests = hash.split_ascii_whitespace();
+    let mut digests: Vec<String> = digests.map(str::to_ascii_lowercase).collect();
     digests.sort_unstable();
     digests.dedup();
     digests

@@ -439,9 +439,7 @@ impl<F: Read + Seek> Read for SpanReader<F> {
             self.current = next;
         }
         let left = self.current.end - self.current.start;
-        let max = buffer
-            .len()
-            .min(usize::try_from(left).unwrap_or(usize::MAX));
+        let max = left.min(buffer.len() as u64) as usize;
         let read = self.file.read(&mut buffer[..max])?;
         self.current.start += read as u64;
         Ok(read)

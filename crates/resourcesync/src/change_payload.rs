@@ -77,24 +77,19 @@ impl ChangePayload {
         let mut boundaries = vec![boundary];
         for change in &self.entries {
             after -= 1;
-            let latest = self
-                .until
-                .checked_sub(TICK.checked_mul(after as i32)?)
-                .ok()?;
+            let reserved = TICK.checked_mul(after as i32)?;
+            let latest = self.until.checked_sub(reserved).ok()?;
             let least = boundary.checked_add(TICK).ok()?;
-            let wanted = match change.datetime {
-                Some(datetime) => least.max(to_tick(datetime.at())),
-                None => least,
-            };
+            let written = change.datetime.map(|datetime| to_tick(datetime.at()));
+            let wanted = written.map_or(least, |written| least.max(written));
             boundary = match after {
                 0 => self.until,
                 _ => latest.min(wanted),
             };
             boundaries.push(boundary);
         }
-        boundaries
-            .is_sorted_by(|one, next| one < next)
-            .then_some(boundaries)
+        let ascend = boundaries.is_sorted_by(|one, next| one < next);
+        ascend.then_some(boundaries)
     }
 }
 

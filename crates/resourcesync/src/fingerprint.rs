@@ -55,10 +55,8 @@ impl CanonicalHasher {
             let local = start.tag.local_name(attribute);
             self.name(ATTRIBUTE, start.namespaces, attribute.namespace, local);
             // The reader has checked that it is well-formed.
-            push_string(
-                &mut self.batch,
-                &start.tag.text(attribute).unwrap_or_default(),
-            );
+            let value = start.tag.text(attribute).unwrap_or_default();
+            push_string(&mut self.batch, &value);
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::reader::StopReason;
+use crate::reader::{StopReason, syntax_error};
 
 /// Reads the text between `<?xml` and `?>` (XML 1.0 section 2.8). Returns the range of the encoding's name, or the
 /// offset and message of an error.
@@ -97,17 +97,13 @@ pub(crate) fn push_referenced(name: &str, text: &mut String) -> Result<(), Strin
         });
         return Ok(());
     };
-    let (digits, radix) = match number.strip_prefix('x') {
-        Some(digits) => (digits, 16),
-        None => (number, 10),
-    };
-    let character = digits
-        .bytes()
-        .all(|digit| digit.is_ascii_hexdigit())
-        .then(|| u32::from_str_radix(digits, radix).ok())
-        .flatten()
-        .and_then(char::from_u32)
-        .ok_or_else(|| format!("&#{number}; is no character"))?;
+    let hexadecimal = number.strip_prefix('x').map(|digits| (digits, 16));
+    let (digits, radix) = hexadecimal.unwrap_or((number, 10));
+    // A sign would be accepted too.
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let code = u32::from_str_radix(digits, radix).ok();
+    let character = code.filter(|_| is_number).and_then(char::from_u32);
+    let character = character.ok_or_else(|| format!("&#{number}; is no character"))?;
     if !is_allowed(character) {
         return Err(forbidden(character));
     }
@@ -129,12 +125,11 @@ pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, StopRe
             continue;
         }
         let offset = value.end - special.len();
-        let end = special
-            .find(';')
-            .filter(|&end| !is_bare_ampersand(&special[1..end]));
-        let end = end.ok_or_else(|| StopReason::syntax(offset, BARE_AMPERSAND))?;
+        let end = special.find(';');
+        let end = end.filter(|&end| !is_bare_ampersand(&special[1..end]));
+        let end = end.ok_or_else(|| syntax_error(offset, BARE_AMPERSAND))?;
         push_referenced(&special[1..end], &mut text)
-            .map_err(|message| StopReason::syntax(offset, message))?;
+            .map_err(|message| syntax_error(offset, message))?;
         rest = &special[end + 1..];
     }
     text.push_str(rest);
@@ -282,10 +277,8 @@ pub(crate) fn is_in_name(character: char) -> bool {
 
 /// Returns the message about a character that is not allowed.
 pub(crate) fn forbidden(character: char) -> String {
-    format!(
-        "the character U+{:04X} is not allowed",
-        u32::from(character)
-    )
+    let number = u32::from(character);
+    format!("the character U+{number:04X} is not allowed")
 }
 
 /// Finds the first character that is not allowed.
@@ -294,15 +287,12 @@ pub(crate) fn first_forbidden(text: &[u8]) -> Option<(usize, char)> {
         (byte < b' ') & (byte != b'\t') & (byte != b'\n') & (byte != b'\r') | (byte == 0xef)
     };
     // Without an early exit the compiler compares many bytes at once.
-    if text
-        .iter()
-        .fold(0, |found, byte| found | u8::from(is_suspect(byte)))
-        == 0
-    {
+    let bytes = text.iter();
+    if bytes.fold(0, |found, byte| found | u8::from(is_suspect(byte))) == 0 {
         return None;
     }
     // The text was validated by the caller, or written by an encoder.
     let text = std::str::from_utf8(text).ok()?;
-    text.char_indices()
-        .find(|(_, character)| !is_allowed(*character))
+    let mut characters = text.char_indices();
+    characters.find(|(_, character)| !is_allowed(*character))
 }

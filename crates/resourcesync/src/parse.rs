@@ -72,9 +72,8 @@ fn parse_document(
         Ok(read) => read,
         Err(other) => return Ok((CandidateContent::Other(other), None)),
     };
-    let keys = handler
-        .keys
-        .take_if(|keys| keys.entries.has_wanted_capability());
+    let keys = handler.keys.take();
+    let keys = keys.filter(|keys| keys.entries.has_wanted_capability());
     let content = match handler.conclude(size) {
         Ok(parsed) => CandidateContent::Document(Box::new(parsed)),
         Err(other) => CandidateContent::Other(other),

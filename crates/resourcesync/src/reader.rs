@@ -99,12 +99,11 @@ pub(crate) enum StopReason {
     Syntax { at: usize, message: String },
 }
 
-impl StopReason {
-    #[cold]
-    pub(crate) fn syntax(at: usize, message: impl Into<String>) -> StopReason {
-        let message = message.into();
-        StopReason::Syntax { at, message }
-    }
+/// Returns the stop at an error at this offset after the next markup's start.
+#[cold]
+pub(crate) fn syntax_error(at: usize, message: impl Into<String>) -> StopReason {
+    let message = message.into();
+    StopReason::Syntax { at, message }
 }
 
 #[derive(Debug)]
@@ -187,13 +186,11 @@ impl<H: Handler> XmlReader<H> {
 
     fn start_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
         if self.is_after_root() {
-            return Err(StopReason::syntax(0, "a second root element begins"));
+            return Err(syntax_error(0, "a second root element begins"));
         }
         if self.open.len() >= DEEPEST {
-            return Err(StopReason::syntax(
-                0,
-                format!("elements are nested {DEEPEST} deep"),
-            ));
+            let message = format!("elements are nested {DEEPEST} deep");
+            return Err(syntax_error(0, message));
         }
         // R2: errors do not matter in a file that is no capability document.
         if self.is_before_root() && local_name(rest).is_some_and(|name| !H::is_root(name)) {
@@ -203,10 +200,8 @@ impl<H: Handler> XmlReader<H> {
         self.flush_text();
         let namespaces = self.namespaces.bindings.len();
         let tag = raw.resolve(&mut self.attributes, &mut self.namespaces)?;
-        let namespace = self
-            .namespaces
-            .resolve(raw.prefix)
-            .ok_or_else(|| StopReason::syntax(1, undeclared(raw.prefix)))?;
+        let namespace = self.namespaces.resolve(raw.prefix);
+        let namespace = namespace.ok_or_else(|| syntax_error(1, undeclared(raw.prefix)))?;
         let element = element(namespace, raw.local);
         if !self.has_root {
             if !H::is_root(raw.local) {
@@ -242,10 +237,7 @@ impl<H: Handler> XmlReader<H> {
         });
         self.names.push_str(raw.name);
         if self.names.len() > LONGEST_NAMES {
-            return Err(StopReason::syntax(
-                0,
-                "the names of nested elements are too long",
-            ));
+            return Err(syntax_error(0, "the names of nested elements are too long"));
         }
         let length = raw.text.len();
         if raw.is_empty_element {
@@ -256,7 +248,7 @@ impl<H: Handler> XmlReader<H> {
 
     fn end_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
         let Some(open) = self.open.last() else {
-            return Err(StopReason::syntax(0, "an end tag ends no element"));
+            return Err(syntax_error(0, "an end tag ends no element"));
         };
         let expected = &self.names[open.name_start..];
         let name_end = 2 + expected.len();
@@ -268,7 +260,7 @@ impl<H: Handler> XmlReader<H> {
                 Ok(end + 1)
             }
             _ if !rest.contains('>') => Err(StopReason::Cut),
-            _ => Err(StopReason::syntax(0, format!("</{expected}> is expected"))),
+            _ => Err(syntax_error(0, format!("</{expected}> is expected"))),
         }
     }
 
@@ -278,9 +270,9 @@ impl<H: Handler> XmlReader<H> {
         let end = 1 + end.ok_or(StopReason::Cut)?;
         let name = &rest[1..end];
         if !rest[end..].starts_with(';') || is_bare_ampersand(name) {
-            return Err(StopReason::syntax(0, BARE_AMPERSAND));
+            return Err(syntax_error(0, BARE_AMPERSAND));
         }
-        push_referenced(name, &mut self.text).map_err(|message| StopReason::syntax(0, message))?;
+        push_referenced(name, &mut self.text).map_err(|message| syntax_error(0, message))?;
         self.bound_text()?;
         Ok(end + 1)
     }
@@ -304,7 +296,7 @@ impl<H: Handler> XmlReader<H> {
         let mut text = text;
         if find(text.as_bytes(), [b']']).is_some() {
             if let Some(at) = text.find("]]>") {
-                return Err(StopReason::syntax(start + at, "]]> stands in the text"));
+                return Err(syntax_error(start + at, "]]> stands in the text"));
             }
             // The window may end between the brackets and the sign that they must not stand before.
             if length.is_none() {
@@ -343,7 +335,7 @@ impl<H: Handler> XmlReader<H> {
             Err(StopReason::Cut)
         } else {
             let message = "unknown or missed symbol in markup";
-            Err(StopReason::syntax(0, message))
+            Err(syntax_error(0, message))
         }
     }
 
@@ -394,7 +386,7 @@ impl<H: Handler> XmlReader<H> {
     /// Returns the stop at markup of a known length that has an error at this offset.
     fn refused(&mut self, length: usize, at: usize, message: impl Into<String>) -> StopReason {
         if !self.is_before_root() {
-            return StopReason::syntax(at, message);
+            return syntax_error(at, message);
         }
         self.has_begun = true;
         let message = message.into();
@@ -408,14 +400,14 @@ impl<H: Handler> XmlReader<H> {
     /// Finds the end of a DOCTYPE, which is refused in a capability document (R2).
     fn doctype(&mut self, rest: &str) -> Result<usize, StopReason> {
         if !self.is_before_root() {
-            return Err(StopReason::syntax(0, "a DOCTYPE stands inside the root"));
+            return Err(syntax_error(0, "a DOCTYPE stands inside the root"));
         }
         // The one use of quick-xml: an internal subset has a grammar of its own, and all that matters here is its end.
         let mut reader = quick_xml::Reader::from_reader(rest.as_bytes());
         match reader.read_event() {
             Ok(_) => {}
             Err(Error::Syntax(_)) => return Err(StopReason::Cut),
-            Err(error) => return Err(StopReason::syntax(0, error.to_string())),
+            Err(error) => return Err(syntax_error(0, error.to_string())),
         }
         self.has_begun = true;
         let length = rest.len() - reader.get_ref().len();
@@ -437,7 +429,7 @@ impl<H: Handler> XmlReader<H> {
     fn inside_root(&self, at: usize, what: &str) -> Result<(), StopReason> {
         if self.open.is_empty() {
             let message = format!("{what} stands outside the root element");
-            return Err(StopReason::syntax(at, message));
+            return Err(syntax_error(at, message));
         }
         Ok(())
     }
@@ -445,7 +437,7 @@ impl<H: Handler> XmlReader<H> {
     fn bound_text(&self) -> Result<(), StopReason> {
         if self.text.len() > LONGEST_TEXT {
             let message = format!("a text is longer than {LONGEST_TEXT} bytes");
-            return Err(StopReason::syntax(0, message));
+            return Err(syntax_error(0, message));
         }
         Ok(())
     }

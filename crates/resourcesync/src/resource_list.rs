@@ -95,18 +95,17 @@ fn are_same(pairs: impl Iterator<Item = (u64, u64)>) -> Option<bool> {
 pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListError> {
     let mut listed = ListedResources::default();
     let entries = EntriesReader::new(Capability::ResourceList.as_str());
-    let read = read_entries(
-        source,
-        entries,
-        |EntriesReader { draft, .. }, position| match draft.verdict() {
+    let read = read_entries(source, entries, |entries, position| {
+        let draft = &entries.draft;
+        match draft.verdict() {
             Ok((uri, _)) => listed.entries.push(ListedResource {
                 resource: ResourceKey(short_hash(&uri)),
                 state: ResourceState::of(&draft.lastmod, &draft.length, &draft.hash),
                 position,
             }),
             Err(_) => listed.skipped += 1,
-        },
-    )?;
+        }
+    })?;
     listed.span = read.span;
     Ok(listed)
 }
@@ -121,8 +120,8 @@ pub fn read_resource_entries(
     positions: &[u32],
 ) -> Result<Vec<Change>, ChangeListError> {
     let mut changes = Vec::new();
-    let entries =
-        EntriesReader::of_whole_entries(Capability::ResourceList.as_str(), Some(positions));
+    let list = Capability::ResourceList.as_str();
+    let entries = EntriesReader::of_whole_entries(list, Some(positions));
     read_entries(source, entries, |entries, _| {
         changes.extend(entries.draft.change());
     })?;

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::markup::{find, name_at, skip_space, unescaped};
-use crate::reader::StopReason;
+use crate::reader::{StopReason, syntax_error};
 
 /// An attribute of a tag; ranges are of the tag's text, from the `<`.
 #[derive(Debug, Clone)]
@@ -46,8 +46,7 @@ impl<'a> UnresolvedTag<'a> {
     ) -> Result<UnresolvedTag<'a>, StopReason> {
         attributes.clear();
         let bytes = text.as_bytes();
-        let name =
-            name_at(bytes, 1).ok_or_else(|| StopReason::syntax(0, "a tag has no proper name"))?;
+        let name = name_at(bytes, 1).ok_or_else(|| syntax_error(0, "a tag has no proper name"))?;
         let mut is_simple = true;
         let mut at = name.end;
         loop {
@@ -57,7 +56,7 @@ impl<'a> UnresolvedTag<'a> {
                 Some([b'/', b'>', ..]) => (start + 2, true),
                 None | Some([] | [b'/']) => return Err(StopReason::Cut),
                 Some(_) if start == at => {
-                    return Err(StopReason::syntax(at, "white space is missing in a tag"));
+                    return Err(syntax_error(at, "white space is missing in a tag"));
                 }
                 Some(_) => {
                     let attribute = attribute_at(bytes, start)?;
@@ -91,9 +90,9 @@ impl<'a> UnresolvedTag<'a> {
             declare(text, attributes, namespaces)?;
             for attribute in attributes.iter_mut().filter(|a| !a.prefix.is_empty()) {
                 let prefix = &text[attribute.prefix.clone()];
-                attribute.namespace = namespaces.resolve(prefix).ok_or_else(|| {
-                    StopReason::syntax(attribute.prefix.start, undeclared(prefix))
-                })?;
+                attribute.namespace = namespaces
+                    .resolve(prefix)
+                    .ok_or_else(|| syntax_error(attribute.prefix.start, undeclared(prefix)))?;
             }
         }
         let order = |a: &Attribute, b: &Attribute| {
@@ -110,10 +109,8 @@ impl<'a> UnresolvedTag<'a> {
                 if order(&pair[0], &pair[1]).is_eq() {
                     let name = &text[pair[0].local.clone()];
                     let at = pair[0].local.start.max(pair[1].local.start);
-                    return Err(StopReason::syntax(
-                        at,
-                        format!("the attribute {name} occurs twice"),
-                    ));
+                    let message = format!("the attribute {name} occurs twice");
+                    return Err(syntax_error(at, message));
                 }
             }
         }
@@ -179,21 +176,18 @@ fn in_order(a: &str, b: &str) -> Ordering {
 
 fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, StopReason> {
     let name = name_at(bytes, start)
-        .ok_or_else(|| StopReason::syntax(start, "an attribute has no proper name"))?;
+        .ok_or_else(|| syntax_error(start, "an attribute has no proper name"))?;
     let equals = skip_space(bytes, name.end);
     match bytes.get(equals) {
         Some(b'=') => {}
-        Some(_) => return Err(StopReason::syntax(equals, "an attribute has no value")),
+        Some(_) => return Err(syntax_error(equals, "an attribute has no value")),
         None => return Err(StopReason::Cut),
     }
     let open = skip_space(bytes, equals + 1);
     let quote = match bytes.get(open) {
         Some(&quote @ (b'"' | b'\'')) => quote,
         Some(_) => {
-            return Err(StopReason::syntax(
-                open,
-                "an attribute's value is not quoted",
-            ));
+            return Err(syntax_error(open, "an attribute's value is not quoted"));
         }
         None => return Err(StopReason::Cut),
     };
@@ -203,7 +197,7 @@ fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, StopReason> {
         close += find(&bytes[close..], [quote, b'<', b'&', b'\t', b'\n']).ok_or(StopReason::Cut)?;
         match bytes[close] {
             byte if byte == quote => break,
-            b'<' => return Err(StopReason::syntax(close, "an attribute's value contains <")),
+            b'<' => return Err(syntax_error(close, "an attribute's value contains <")),
             _ => is_plain = false,
         }
         close += 1;
@@ -223,10 +217,8 @@ fn declare(
     attributes: &mut Vec<Attribute>,
     namespaces: &mut Namespaces,
 ) -> Result<(), StopReason> {
-    let declared = |attribute: &Attribute| match (
-        &raw[attribute.prefix.clone()],
-        &raw[attribute.local.clone()],
-    ) {
+    let part = |range: &Range<usize>| &raw[range.clone()];
+    let declared = |attribute: &Attribute| match (part(&attribute.prefix), part(&attribute.local)) {
         ("", "xmlns") => Some(""),
         ("xmlns", prefix) => Some(prefix),
         _ => None,
@@ -239,12 +231,12 @@ fn declare(
         let mut declared = namespaces.bindings[before..].iter();
         if declared.any(|(bound, _)| bound == prefix) {
             let message = format!("the attribute xmlns:{prefix} occurs twice");
-            return Err(StopReason::syntax(attribute.local.start, message));
+            return Err(syntax_error(attribute.local.start, message));
         }
         let uri = unescaped(raw, attribute.value.clone())?;
         namespaces
             .declare(prefix, &uri)
-            .map_err(|message| StopReason::syntax(attribute.local.start, message))?;
+            .map_err(|message| syntax_error(attribute.local.start, message))?;
     }
     if namespaces.bindings.len() > before {
         attributes.retain(|attribute| declared(attribute).is_none());

@@ -71,9 +71,7 @@ impl Uri {
 /// Returns true if a text has no control characters, spaces, `<`, `>` or `"`, which no URI may have and which would
 /// break a `Link` header (R8).
 pub fn is_clean(text: &str) -> bool {
-    !text
-        .chars()
-        .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '<' | '>' | '"'))
+    !text.contains(|c: char| c.is_control() || c.is_whitespace() || "<>\"".contains(c))
 }
 
 impl TryFrom<String> for Uri {
@@ -187,14 +185,8 @@ pub fn normal_resource(text: &str) -> Result<Cow<'_, str>, NotAUri> {
     let has_authority = rest.starts_with("//") || ["http", "https"].contains(&&*scheme);
     // A single letter is the drive of a path.
     let is_opaque = is_scheme(&scheme) && scheme.len() > 1 && !rest.is_empty() && !has_authority;
-    if is_opaque {
-        Ok(Cow::Owned(format!(
-            "{scheme}:{}",
-            normal_escapes(rest, is_unreserved)
-        )))
-    } else {
-        Err(not_a_uri)
-    }
+    let normal = || Cow::Owned(format!("{scheme}:{}", normal_escapes(rest, is_unreserved)));
+    is_opaque.then(normal).ok_or(not_a_uri)
 }
 
 /// Returns a URI as it is compared with others: in normal form, or as it is if it has none.
@@ -302,9 +294,8 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
         Some((name, port)) if !port.ends_with(']') => (name, port),
         _ => (&*host, ""),
     };
-    let address = name
-        .strip_prefix('[')
-        .and_then(|name| name.strip_suffix(']'));
+    let address = name.strip_prefix('[');
+    let address = address.and_then(|name| name.strip_suffix(']'));
     let is_host = match address {
         Some(address) => !address.is_empty() && !address.contains(BRACKETS),
         None => !name.is_empty() && !name.contains(':') && !name.contains(BRACKETS),

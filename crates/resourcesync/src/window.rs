@@ -137,10 +137,8 @@ impl<R: Read> TextWindow<R> {
 
     /// Returns the first byte that is not white space, validated or not.
     pub(crate) fn first_byte(&self) -> Option<u8> {
-        self.buffer[self.start..self.filled]
-            .iter()
-            .copied()
-            .find(|&byte| !is_space(byte))
+        let mut bytes = self.buffer[self.start..self.filled].iter().copied();
+        bytes.find(|&byte| !is_space(byte))
     }
 
     /// Returns the reason why the text ends before the file.
