@@ -148,10 +148,9 @@ async fn channels_at(asked: &str, options: &SubscribeOptions) -> Result<FoundCha
     }
     if found.channels.is_empty() {
         // A failure that may pass, if there is one.
-        found
-            .unusable
-            .sort_by_key(|(_, failure)| failure.kind != FailureKind::Temporary);
-        let reason = found.unusable.into_iter().next();
+        let mut unusable = found.unusable;
+        unusable.sort_by_key(|(_, failure)| failure.kind != FailureKind::Temporary);
+        let reason = unusable.into_iter().next();
         return Err(reason.map_or_else(|| no_channel(asked, kind).into(), |(_, failure)| failure));
     }
     Ok(found)

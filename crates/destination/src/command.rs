@@ -54,9 +54,8 @@ impl CommandInput<'_> {
             () = stopped => format!("{} after the signal", display(STOP_GRACE)),
         };
         running.terminate().await;
-        Err(format!(
-            "it was killed, because it did not end within {time}"
-        ))
+        let reason = format!("it was killed, because it did not end within {time}");
+        Err(reason)
     }
 }
 

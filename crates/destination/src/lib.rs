@@ -338,9 +338,8 @@ async fn wanted_channels(
 /// Returns the wait before documents are read again of which some could not be read, several times in a row.
 fn wait_after(failures: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-    READ_AGAIN_AFTER
-        .saturating_mul(doubled)
-        .min(LOOK_AGAIN_AFTER)
+    let wait = READ_AGAIN_AFTER.saturating_mul(doubled);
+    wait.min(LOOK_AGAIN_AFTER)
 }
 
 /// Binds the callback server, at the same port as before.

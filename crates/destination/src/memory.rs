@@ -168,10 +168,8 @@ impl Memory {
     /// Returns the keys of changes that were handed over and are not known from the last `until`.
     pub fn handed_over(&self) -> HashSet<ReceivedKey> {
         let dated = self.edge.iter().chain(&self.caught_up);
-        dated
-            .map(|edge| edge.key)
-            .chain(self.undated.iter())
-            .collect()
+        let dated = dated.map(|edge| edge.key);
+        dated.chain(self.undated.iter()).collect()
     }
 
     /// Returns true if a listed change is later than what was handed over, and not one of these keys. One whose time is
@@ -229,9 +227,8 @@ impl Memory {
 fn undated<'a>(
     missed: impl Iterator<Item = &'a MissedChange>,
 ) -> impl Iterator<Item = ReceivedKey> {
-    missed
-        .filter(|missed| change_end(&missed.change).is_none())
-        .map(|missed| missed.key)
+    let missed = missed.filter(|missed| change_end(&missed.change).is_none());
+    missed.map(|missed| missed.key)
 }
 
 /// Returns the end of the time of a change, if that can be read.

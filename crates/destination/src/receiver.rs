@@ -338,12 +338,8 @@ impl TopicReceiver {
     /// Hands notifications over, each remembered when it is, or with a batch all together. Returns false if the command
     /// failed, or if it is to stop before the last one, and an error if the output is closed.
     async fn hand_over(&mut self, mut hand_overs: Vec<HandOver>) -> io::Result<bool> {
-        let together = if self.listening.is_batch() {
-            usize::MAX
-        } else {
-            1
-        };
-        for part in hand_overs.chunks_mut(together) {
+        let together = self.listening.is_batch().then_some(usize::MAX);
+        for part in hand_overs.chunks_mut(together.unwrap_or(1)) {
             if !self.hand_over_together(part).await? {
                 return Ok(false);
             }
@@ -407,10 +403,8 @@ impl TopicReceiver {
             return;
         };
         // It was handed over all the same; after a restart it may be once more.
-        let saved = listening
-            .state
-            .change(&self.topic, |saved| saved.memory = after);
-        if let Err(error) = saved {
+        let state = &listening.state;
+        if let Err(error) = state.change(&self.topic, |saved| saved.memory = after) {
             listening.reporter.not_saved(self.topic.as_str(), &error);
         }
     }

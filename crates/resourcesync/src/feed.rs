@@ -21,6 +21,8 @@
 //! # Ok::<(), resourcesync::feed::FeedError>(())
 //! ```
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::datetime::Datetime;
@@ -194,20 +196,14 @@ impl ContentChangeMessage {
 /// The parts that feed and entry have in common, as written.
 #[derive(Debug, Default)]
 struct AtomParts {
-    id: Option<String>,
-    author: Option<String>,
-    title: Option<String>,
-    updated: Option<String>,
-    summary: Option<String>,
-    via: Option<String>,
-    related: Option<String>,
+    /// The first text of each element that is read: `id`, `author`, `title`, `updated`, `summary`.
+    texts: BTreeMap<String, String>,
+    /// The first target of each relation.
+    links: BTreeMap<String, String>,
     content: Option<ContentLocation>,
     /// Schemes and terms, in order.
     categories: Vec<(String, String)>,
 }
-
-/// Returns a text of a draft.
-type Field = fn(&mut AtomParts) -> &mut Option<String>;
 
 #[derive(Debug, Default)]
 struct FeedHandler {
@@ -216,8 +212,8 @@ struct FeedHandler {
     entries: Vec<AtomParts>,
     /// Depth of the `author` that is being read.
     author: Option<usize>,
-    /// The text that is being read, and the depth of its element.
-    field: Option<(usize, Field)>,
+    /// The depth of the element whose text is being read, and the key of that in [`AtomParts::texts`].
+    text: Option<(usize, String)>,
 }
 
 impl AtomParts {
@@ -229,37 +225,38 @@ impl AtomParts {
     }
 
     fn link(&mut self, tag: TagAttributes<'_>) {
-        let Some(href) = tag.filled("href") else {
-            return;
-        };
-        let relation = tag.filled("rel").unwrap_or_default();
-        let relation = relation.strip_prefix(REGISTERED).unwrap_or(&relation);
-        let target = match relation.to_ascii_lowercase().as_str() {
-            "via" => &mut self.via,
-            "related" => &mut self.related,
-            _ => return,
-        };
-        target.get_or_insert(href);
+        if let Some(href) = tag.filled("href") {
+            let relation = tag.filled("rel").unwrap_or_default();
+            let relation = relation.strip_prefix(REGISTERED).unwrap_or(&relation);
+            let target = self.links.entry(relation.to_ascii_lowercase());
+            target.or_insert(href);
+        }
+    }
+
+    fn updated(&self) -> Option<Datetime> {
+        Datetime::parse(self.texts.get("updated")?)
     }
 
     /// Returns the change of an entry; `None` if it names no item, or an unknown change.
-    fn item(self, feed: &ContentChangeMessage) -> Option<ItemChange> {
+    fn item(mut self, feed: &ContentChangeMessage) -> Option<ItemChange> {
         let mut kinds = ChangeKind::ALL.into_iter();
         let change = match self.term(CHANGE_SCHEME) {
             Some(term) => Some(kinds.find(|kind| term.eq_ignore_ascii_case(change_term(*kind)))?),
             None => None,
         };
-        let updated = self.updated.as_deref().and_then(Datetime::parse);
+        let (updated, state_before) = (self.updated(), self.term(BEFORE_SCHEME));
+        let state_after = self.term(AFTER_SCHEME);
+        let mut text = |name| self.texts.remove(name);
         Some(ItemChange {
-            state_before: self.term(BEFORE_SCHEME),
-            state_after: self.term(AFTER_SCHEME),
-            item: self.via?,
-            id: self.id.unwrap_or_default(),
-            author: self.author.unwrap_or_else(|| feed.author.clone()),
-            title: self.title.unwrap_or_else(|| feed.title.clone()),
+            item: self.links.remove("via")?,
+            id: text("id").unwrap_or_default(),
+            author: text("author").unwrap_or_else(|| feed.author.clone()),
+            title: text("title").unwrap_or_else(|| feed.title.clone()),
             updated: updated.unwrap_or(feed.updated),
             content: self.content,
-            summary: self.summary.unwrap_or_default(),
+            summary: text("summary").unwrap_or_default(),
+            state_before,
+            state_after,
             change,
         })
     }
@@ -284,13 +281,10 @@ impl Handler for FeedHandler {
             Some(entry) => (entry, 2),
             None => (&mut self.feed, 1),
         };
-        let field: Field = match (start.depth, start.local, self.author) {
-            (depth, "name", Some(author)) if depth == author + 1 => |parts| &mut parts.author,
+        let name = match (start.depth, start.local, self.author) {
+            (depth, "name", Some(author)) if depth == author + 1 => "author",
             (depth, ..) if depth != inner => return,
-            (_, "id", _) => |parts| &mut parts.id,
-            (_, "title", _) => |parts| &mut parts.title,
-            (_, "updated", _) => |parts| &mut parts.updated,
-            (_, "summary", _) => |parts| &mut parts.summary,
+            (_, name @ ("id" | "title" | "updated" | "summary"), _) => name,
             (depth, "author", _) => {
                 self.author = Some(depth);
                 return;
@@ -311,17 +305,17 @@ impl Handler for FeedHandler {
             _ => return,
         };
         // Of several, the first counts.
-        if self.field.is_none() && field(draft).is_none() {
-            self.field = Some((start.depth, field));
+        if self.text.is_none() && !draft.texts.contains_key(name) {
+            self.text = Some((start.depth, name.to_owned()));
             // An empty element is a text too.
-            *field(draft) = Some(String::new());
+            draft.texts.insert(name.to_owned(), String::new());
         }
     }
 
     fn text(&mut self, _: usize, _: Element, text: &str) {
         let draft = self.entry.as_mut().unwrap_or(&mut self.feed);
-        if let Some((_, field)) = self.field
-            && let Some(read) = field(draft)
+        if let Some((_, name)) = &self.text
+            && let Some(read) = draft.texts.get_mut(name)
         {
             // The text of XHTML has parts.
             if !read.is_empty() {
@@ -332,12 +326,8 @@ impl Handler for FeedHandler {
     }
 
     fn end(&mut self, depth: usize, _: u64) {
-        if self.field.is_some_and(|(at, _)| at == depth) {
-            self.field = None;
-        }
-        if self.author == Some(depth) {
-            self.author = None;
-        }
+        self.text.take_if(|(at, _)| *at == depth);
+        self.author.take_if(|at| *at == depth);
         if depth == 1 {
             self.entries.extend(self.entry.take());
         }
@@ -346,24 +336,24 @@ impl Handler for FeedHandler {
 
 impl FeedHandler {
     fn feed(self) -> Result<ContentChangeMessage, FeedError> {
-        let draft = self.feed;
+        let mut draft = self.feed;
         let (server, format) = (draft.term(SERVER_SCHEME), draft.term(FORMAT_SCHEME));
+        let updated = draft.updated();
         let is_type = |scheme: &str| scheme != SERVER_SCHEME && scheme != FORMAT_SCHEME;
         let types = draft.categories.into_iter();
         let types = types.filter(|(scheme, _)| is_type(scheme));
-        let updated = draft.updated.and_then(|text| Datetime::parse(&text));
-        let id = draft.id.filter(|id| !id.is_empty());
+        let mut text = |name| draft.texts.remove(name);
+        let id = text("id").filter(|id| !id.is_empty());
+        let object = draft.links.remove("via");
         let mut feed = ContentChangeMessage {
             id: id.ok_or(FeedError::Incomplete("id"))?,
             server,
             format,
-            author: draft.author.unwrap_or_default(),
-            title: draft.title.unwrap_or_default(),
+            author: text("author").unwrap_or_default(),
+            title: text("title").unwrap_or_default(),
             updated: updated.ok_or(FeedError::Incomplete("updated that is a date and time"))?,
-            object: draft
-                .via
-                .ok_or(FeedError::Incomplete("link with rel=\"via\""))?,
-            parent: draft.related,
+            object: object.ok_or(FeedError::Incomplete("link with rel=\"via\""))?,
+            parent: draft.links.remove("related"),
             types: types.map(|(_, term)| term).collect(),
             items: Vec::new(),
             skipped: 0,
