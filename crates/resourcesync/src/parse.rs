@@ -353,12 +353,12 @@ pub(crate) fn read<H: Handler>(
             {
                 return Ok(Err(NotADocument::ForeignRoot));
             }
-            StopReason::End if reader.is_after_root() && window.malformed().is_none() => {
+            StopReason::End if reader.is_after_root() && window.unreadable.is_none() => {
                 return Ok(Ok((reader.handler, window.size)));
             }
             StopReason::End | StopReason::Cut => {
                 let line = window.line(usize::MAX);
-                let unreadable = window.malformed();
+                let unreadable = window.unreadable.take();
                 return Err(unreadable.unwrap_or(Malformed::Truncated { line }).into());
             }
         }

@@ -48,15 +48,8 @@ pub(crate) struct TextWindow<R> {
     newlines_taken: u64,
     /// Number of characters taken of the line at the start.
     column_taken: u64,
-    unreadable: Option<DecodeError>,
-}
-
-/// The reason why the text ends before the file.
-enum DecodeError {
-    Character(char),
-    Encoding(&'static Encoding),
-    Cut,
-    TooLong,
+    /// The reason why the text ends before the file.
+    pub(crate) unreadable: Option<Malformed>,
 }
 
 impl<R: Read> TextWindow<R> {
@@ -141,21 +134,6 @@ impl<R: Read> TextWindow<R> {
         bytes.find(|&byte| !is_space(byte))
     }
 
-    /// Returns the reason why the text ends before the file.
-    pub(crate) fn malformed(&self) -> Option<Malformed> {
-        let line = self.line(usize::MAX);
-        let message = match self.unreadable.as_ref()? {
-            DecodeError::Cut => return Some(Malformed::Truncated { line }),
-            DecodeError::Encoding(encoding) => {
-                let encoding = encoding.name().to_owned();
-                return Some(Malformed::Encoding { line, encoding });
-            }
-            DecodeError::Character(character) => forbidden(*character),
-            DecodeError::TooLong => format!("markup longer than {LONGEST_MARKUP} bytes"),
-        };
-        Some(self.syntax(usize::MAX, message))
-    }
-
     /// Reads on. Returns true if there is more text than before.
     pub(crate) fn grow(&mut self) -> io::Result<bool> {
         if self.is_at_end {
@@ -190,7 +168,9 @@ impl<R: Read> TextWindow<R> {
         }
         if self.filled > self.buffer.len() / 2 {
             if self.filled >= LONGEST_MARKUP {
-                self.unreadable.get_or_insert(DecodeError::TooLong);
+                let message = format!("markup longer than {LONGEST_MARKUP} bytes");
+                let too_long = self.syntax(usize::MAX, message);
+                self.unreadable.get_or_insert(too_long);
             } else {
                 self.buffer.resize(self.buffer.len() * 2, 0);
             }
@@ -246,40 +226,45 @@ impl<R: Read> TextWindow<R> {
 
     /// Accepts the bytes read, but for an incomplete character at their end.
     fn accept_read(&mut self) {
-        let Some((decoder, undecoded)) = &mut self.decoder else {
-            let read = std::str::from_utf8(&self.buffer[self.valid..self.filled]);
-            let length = read.map_or_else(|error| error.valid_up_to(), str::len);
-            self.unreadable = match read {
-                Err(error) if error.error_len().is_some() => Some(DecodeError::Encoding(UTF_8)),
-                Err(_) if self.is_at_end => Some(DecodeError::Cut),
-                _ => None,
-            };
-            return self.accept(self.valid + length);
+        // Without an encoding that they are wrong in, they end within a character.
+        let (end, flaw) = match &mut self.decoder {
+            None => match std::str::from_utf8(&self.buffer[self.valid..self.filled]) {
+                Ok(_) => (self.filled, None),
+                Err(error) => {
+                    let wrong = error.error_len().map(|_| UTF_8);
+                    let flaw = (wrong.is_some() || self.is_at_end).then_some(wrong);
+                    (self.valid + error.valid_up_to(), flaw)
+                }
+            },
+            Some((decoder, undecoded)) => {
+                let room = &mut self.buffer[self.valid..];
+                let (result, read, written) =
+                    decoder.decode_to_utf8_without_replacement(undecoded, room, self.is_at_end);
+                let is_cut = self.is_at_end && read == undecoded.len();
+                undecoded.drain(..read);
+                self.filled = self.valid + written;
+                let is_malformed = matches!(result, DecoderResult::Malformed(..));
+                let wrong = (!is_cut).then_some(decoder.encoding());
+                (self.filled, is_malformed.then_some(wrong))
+            }
         };
-        let room = &mut self.buffer[self.valid..];
-        let (result, read, written) =
-            decoder.decode_to_utf8_without_replacement(undecoded, room, self.is_at_end);
-        if let DecoderResult::Malformed(..) = result {
-            let is_cut = self.is_at_end && read == undecoded.len();
-            let encoding = decoder.encoding();
-            self.unreadable = Some(if is_cut {
-                DecodeError::Cut
-            } else {
-                DecodeError::Encoding(encoding)
+        self.accept(end);
+        if let (None, Some(wrong)) = (&self.unreadable, flaw) {
+            let line = self.line(usize::MAX);
+            self.unreadable = Some(match wrong {
+                None => Malformed::Truncated { line },
+                Some(encoding) => Malformed::Encoding {
+                    line,
+                    encoding: encoding.name().to_owned(),
+                },
             });
         }
-        undecoded.drain(..read);
-        self.filled = self.valid + written;
-        self.accept(self.filled);
     }
 
     /// Makes the bytes up to `end` part of the text, unless a character is forbidden.
     fn accept(&mut self, end: usize) {
-        let mut end = end;
-        if let Some((at, character)) = first_forbidden(&self.buffer[self.valid..end]) {
-            self.unreadable = Some(DecodeError::Character(character));
-            end = self.valid + at;
-        }
+        let found = first_forbidden(&self.buffer[self.valid..end]);
+        let end = found.map_or(end, |(at, _)| self.valid + at);
         let kept = unify_line_ends(&mut self.buffer[self.valid..end], &mut self.after_cr);
         let moved_to = self.valid + kept;
         if moved_to < end {
@@ -287,6 +272,9 @@ impl<R: Read> TextWindow<R> {
             self.filled -= end - moved_to;
         }
         self.valid = moved_to;
+        if let Some((_, character)) = found {
+            self.unreadable = Some(self.syntax(usize::MAX, forbidden(character)));
+        }
     }
 }
 
