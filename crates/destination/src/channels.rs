@@ -28,6 +28,10 @@ const WELL_KNOWN: &str = "/.well-known/resourcesync";
 /// Capability Lists and Source Descriptions read at most for one URL.
 const MAX_DOCUMENTS: usize = 1_000;
 
+/// The documents that advertise channels, or name such documents.
+pub const ADVERTISING: [Capability; 2] =
+    [Capability::SourceDescription, Capability::CapabilityList];
+
 /// A channel to subscribe to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenedChannel {
@@ -165,10 +169,8 @@ pub async fn current_hub(topic: &Topic) -> Option<Hub> {
 
 /// Returns true for a Source Description or Capability List, or an index of them.
 fn may_advertise(listing: &Listing) -> bool {
-    matches!(
-        listing.known_capability(),
-        Some(Capability::SourceDescription | Capability::CapabilityList)
-    )
+    let capability = listing.known_capability();
+    capability.is_some_and(|capability| ADVERTISING.contains(&capability))
 }
 
 /// Reads the entries by which a document advertises channels, itself or by the Capability Lists that it names: each with

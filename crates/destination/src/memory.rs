@@ -457,10 +457,8 @@ impl<'a> MissedSelection<'a> {
             let written = written.map(|(start, _)| start);
             let dated = written.filter(|dated| *dated <= ahead);
             last_dated = dated.or(last_dated);
-            let key = match written {
-                Some(_) => ReceivedKey::of(&change),
-                None => occurrences.key(&change),
-            };
+            let undated = || occurrences.key(&change);
+            let key = written.map_or_else(undated, |_| ReceivedKey::of(&change));
             // A change without a time that is known, such as a deletion, is another one if something else happened before.
             let is_missed = self.memory.is_missed(&change, key, &self.handed_over)
                 || (written.is_none() && resources.contains(&change.loc));

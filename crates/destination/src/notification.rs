@@ -5,13 +5,14 @@ use std::fmt;
 use std::ops::Not;
 
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::escape::escaped;
 use resourcesync::payload::Entry;
 use resourcesync::receive::{Notification, ReceivedChange};
 use serde::{Serialize, Serializer};
 use serde_json::json;
+
+use crate::channels::ADVERTISING;
 
 /// One notification, or missed changes in the form of one; as JSON, with a field that says so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -80,9 +81,8 @@ impl Handed {
         let HandedEntries::Framework(entries) = &self.entries else {
             return false;
         };
-        let advertising = [Capability::CapabilityList, Capability::SourceDescription];
         let mut entries = entries.iter();
-        entries.any(|entry| advertising.contains(&entry.capability))
+        entries.any(|entry| ADVERTISING.contains(&entry.capability))
     }
 }
 

@@ -40,7 +40,13 @@ pub enum Unpatchable {
 
 /// Returns the entry as a generator that declares `rs` may write it.
 pub fn entry(wanted: &Advertisement) -> String {
-    NamespacePrefixes::usual().entry(wanted, "\n", "\n  ") + "\n"
+    // The prefixes that the specification uses.
+    let usual = NamespacePrefixes {
+        sitemap: "",
+        terms: "rs:",
+        are_declared: true,
+    };
+    usual.entry(wanted, "\n", "\n  ") + "\n"
 }
 
 /// Returns the Capability List `list` with what it lacked to advertise its channel; `None` if it lacks nothing.
@@ -367,15 +373,6 @@ impl<'a> NamespacePrefixes<'a> {
         }
     }
 
-    /// Returns the prefixes that the specification uses.
-    fn usual() -> NamespacePrefixes<'a> {
-        NamespacePrefixes {
-            sitemap: "",
-            terms: "rs:",
-            are_declared: true,
-        }
-    }
-
     /// Returns an entry with `line` before its end tag and `child` before each of its children.
     fn entry(&self, wanted: &Advertisement, line: &str, child: &str) -> String {
         let within = NamespacePrefixes {
@@ -415,11 +412,9 @@ impl<'a> NamespacePrefixes<'a> {
     }
 
     fn declaration(&self) -> String {
-        if self.are_declared {
-            String::new()
-        } else {
-            format!(" xmlns:rs=\"{RS}\"")
-        }
+        let declaration = || format!(" xmlns:rs=\"{RS}\"");
+        let is_missing = !self.are_declared;
+        is_missing.then(declaration).unwrap_or_default()
     }
 }
 

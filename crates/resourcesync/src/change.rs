@@ -83,10 +83,10 @@ pub struct RelatedLink {
 }
 
 /// Returns a value as it is passed on, if it is.
-type Checked = fn(&str) -> Option<Box<str>>;
+type ValueFilter = fn(&str) -> Option<Box<str>>;
 
 /// The attributes of a link beside `rel` and `href`, in the order in which they are written.
-const LINK_ATTRIBUTES: [(&str, Checked); 7] = [
+const LINK_ATTRIBUTES: [(&str, ValueFilter); 7] = [
     ("hash", fixity),
     ("length", |length| Some(number(length)?.to_string().into())),
     // As written: a W3C Datetime with seconds and zone.
@@ -105,12 +105,14 @@ impl RelatedLink {
     /// Reads an `rs:ln`; `None` if it has no relation type, or no absolute URI.
     fn read(tag: TagAttributes<'_>) -> Option<RelatedLink> {
         let href = tag.filled("href").filter(|href| has_scheme(href))?;
-        let checked =
-            |(name, checked): &(&'static str, Checked)| Some((*name, checked(&tag.value(name)?)?));
+        let filtered = |(name, filter): &(&'static str, ValueFilter)| {
+            let value = tag.value(name)?;
+            Some((*name, filter(&value)?))
+        };
         Some(RelatedLink {
             rel: tag.filled("rel")?.into(),
             href: href.into(),
-            attributes: LINK_ATTRIBUTES.iter().filter_map(checked).collect(),
+            attributes: LINK_ATTRIBUTES.iter().filter_map(filtered).collect(),
         })
     }
 }

@@ -274,10 +274,8 @@ fn push_escaped(text: &mut String, byte: u8) {
 /// 6.2.3); `None` without a host, with a second `@`, with a colon or bracket in the host outside an address, with a
 /// port that is no number, or with an invalid escape.
 fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
-    let (user, host) = match authority.rsplit_once('@') {
-        Some((user, host)) => (Some(user), host),
-        None => (None, authority),
-    };
+    let parts = authority.rsplit_once('@');
+    let (user, host) = parts.map_or((None, authority), |(user, host)| (Some(user), host));
     let is_escape = |(at, _)| escape_at(authority.as_bytes(), at).is_some();
     if user.is_some_and(|user| user.contains('@') || user.contains(BRACKETS))
         || !authority.match_indices('%').all(is_escape)
@@ -290,10 +288,9 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
         "https" => "443",
         _ => "",
     };
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, port),
-        _ => (&*host, ""),
-    };
+    let parts = host.rsplit_once(':');
+    let parts = parts.filter(|(_, port)| !port.ends_with(']'));
+    let (name, port) = parts.unwrap_or((&host, ""));
     let address = name.strip_prefix('[');
     let address = address.and_then(|name| name.strip_suffix(']'));
     let is_host = match address {
@@ -303,15 +300,10 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
     if !is_host || !port.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let host = match port {
-        "" => name,
-        port if port == default_port => name,
-        _ => &host,
-    };
-    Some(match user {
-        Some(user) => format!("{user}@{host}"),
-        None => host.to_owned(),
-    })
+    let is_needless = port.is_empty() || port == default_port;
+    let host = if is_needless { name } else { &host };
+    let user = user.map(|user| format!("{user}@"));
+    Some(user.unwrap_or_default() + host)
 }
 
 /// Normalises escapes (RFC 3986 section 6.2.2.2): those of characters that `is_same` with or without are removed, and

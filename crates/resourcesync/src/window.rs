@@ -295,11 +295,8 @@ fn read_full(source: &mut impl Read, room: &mut [u8], budget: usize) -> io::Resu
 
 /// Returns the number of characters in the last line of `text`, which follows `before` of them.
 fn column(before: u64, text: &[u8]) -> u64 {
-    let line = text.iter().rposition(|&byte| byte == b'\n');
-    let (before, line) = match line {
-        Some(end) => (0, &text[end + 1..]),
-        None => (before, text),
-    };
+    let end = text.iter().rposition(|&byte| byte == b'\n');
+    let (before, line) = end.map_or((before, text), |end| (0, &text[end + 1..]));
     // Continuation bytes are not counted (RFC 3629).
     let characters = line.iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
     before + characters as u64
