@@ -103,38 +103,36 @@ impl Memory {
     }
 
     /// Returns the memory after a notification was handed over.
-    pub fn after(&self, new: &Handed) -> Memory {
-        let mut memory = self.clone();
-        memory.kind = Some(new.kind);
-        memory.up = new.up.clone().or(memory.up);
-        memory.digests.push_back(new.digest.clone());
-        shorten(&mut memory.digests, DIGESTS);
+    pub fn after(mut self, new: &Handed) -> Memory {
+        self.kind = Some(new.kind);
+        self.up = new.up.clone().or(self.up);
+        self.digests.push_back(new.digest.clone());
+        shorten(&mut self.digests, DIGESTS);
         // Forward, never back.
         if self.is_extended_by(new) {
-            memory.until = new.until.clone();
+            self.until = new.until.clone();
         }
-        let last = span_start(memory.known_until());
+        let last = span_start(self.known_until());
         let mut occurrences = Occurrences::default();
         let mut undated = Vec::new();
         for change in new.changes() {
             let key = ReceivedKey::of(change);
             match change_end(change) {
-                Some(ends) => memory.edge.push_back(DatedKey { key, ends }),
+                Some(ends) => self.edge.push_back(DatedKey { key, ends }),
                 None => undated.push(occurrences.key(change)),
             }
         }
-        memory.undated.add(undated);
-        for keys in [&mut memory.edge, &mut memory.caught_up] {
+        self.undated.add(undated);
+        for keys in [&mut self.edge, &mut self.caught_up] {
             keys.retain(|edge| last.is_some_and(|last| edge.ends > last));
             shorten(keys, EDGE_KEYS);
         }
-        memory
+        self
     }
 
     /// Returns the memory after changes from Change Lists were handed over.
-    pub fn after_missed(&self, missed: &[MissedChange]) -> Memory {
-        let mut memory = self.clone();
-        let known = span_start(memory.known_until()).unwrap_or(Timestamp::MIN);
+    pub fn after_missed(mut self, missed: &[MissedChange]) -> Memory {
+        let known = span_start(self.known_until()).unwrap_or(Timestamp::MIN);
         let remembered = || missed.iter().filter(|missed| !missed.is_ahead);
         let keys = remembered().map(|missed| DatedKey {
             key: ReceivedKey::of(&missed.change),
@@ -142,27 +140,26 @@ impl Memory {
                 .or(missed.effective)
                 .unwrap_or(known),
         });
-        memory.caught_up.extend(keys);
-        shorten(&mut memory.caught_up, EDGE_KEYS);
-        memory.undated.add(undated(remembered()));
-        memory
+        self.caught_up.extend(keys);
+        shorten(&mut self.caught_up, EDGE_KEYS);
+        self.undated.add(undated(remembered()));
+        self
     }
 
     /// Returns the memory of a set whose lists had these changes before the first subscription, though nothing else says
     /// that they were not missed.
-    pub fn after_listed(&self, listed: &[MissedChange]) -> Memory {
-        let mut memory = self.clone();
-        memory.undated.add(undated(listed.iter()));
+    pub fn after_listed(mut self, listed: &[MissedChange]) -> Memory {
+        self.undated.add(undated(listed.iter()));
         // Changes later than a notification are not announced yet.
-        if memory.until.is_none() {
+        if self.until.is_none() {
             let keys = listed.iter().filter_map(|listed| {
                 let (key, ends) = (listed.key, change_end(&listed.change)?);
                 Some(DatedKey { key, ends })
             });
-            memory.edge.extend(keys);
-            shorten(&mut memory.edge, EDGE_KEYS);
+            self.edge.extend(keys);
+            shorten(&mut self.edge, EDGE_KEYS);
         }
-        memory
+        self
     }
 
     /// Returns the keys of changes that were handed over and are not known from the last `until`.
@@ -595,7 +592,7 @@ mod tests {
 
     /// The memory after a notification that has changes.
     fn after(memory: &Memory, notification: &Handed, changes: &[ReceivedChange]) -> Memory {
-        memory.after(&Handed {
+        memory.clone().after(&Handed {
             entries: HandedEntries::Change(changes.to_vec()),
             ..notification.clone()
         })
@@ -706,7 +703,7 @@ mod tests {
             let told = after(&memory, &next, std::slice::from_ref(&undated));
             assert!(!is_missed(&told, &undated));
             let mut missed = [listed(undated.clone())];
-            assert!(!is_missed(&memory.after_missed(&missed), &undated));
+            assert!(!is_missed(&memory.clone().after_missed(&missed), &undated));
             missed[0].is_ahead = true;
             assert!(is_missed(&memory.after_missed(&missed), &undated));
         }

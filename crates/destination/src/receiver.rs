@@ -259,7 +259,7 @@ impl TopicReceiver {
             reporter.repeat(topic, handed.until.as_deref());
         }
         if relation != Continuity::Repeat {
-            *memory = memory.after(&handed);
+            *memory = std::mem::take(memory).after(&handed);
             judged.hand_overs.push(HandOver {
                 handed: (!is_repeat).then_some(handed),
                 body: body.to_vec(),
@@ -414,7 +414,7 @@ impl PreparedHandOvers {
     /// Adds the hand-overs of changes that were missed since the last notification, up to `until` or the last of them, a
     /// limited number in each; the last one has the memory after all of them.
     fn add_missed(&mut self, topic: &str, missed: &[MissedChange], until: Option<String>) {
-        let after = self.memory.after_missed(missed);
+        let after = self.memory.clone().after_missed(missed);
         let mut from = self.memory.known_until().map(str::to_owned);
         let mut parts = missed.chunks(CHANGES_AT_A_TIME);
         while let Some(part) = parts.next() {
