@@ -226,7 +226,7 @@ impl<R: Read> TextWindow<R> {
 
     /// Accepts the bytes read, but for an incomplete character at their end.
     fn accept_read(&mut self) {
-        // Without an encoding that they are wrong in, they end within a character.
+        // A flaw is the encoding that the next ones are wrong in, or none where the file ends within a character.
         let (end, flaw) = match &mut self.decoder {
             None => match std::str::from_utf8(&self.buffer[self.valid..self.filled]) {
                 Ok(_) => (self.filled, None),
