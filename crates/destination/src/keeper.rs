@@ -166,7 +166,7 @@ impl Keeper {
         } else {
             reporter.renewed(topic, hub, lease_seconds);
         }
-        if !self.is_verified || lease.is_none() {
+        if lease.is_none() {
             self.is_verified = true;
             // Only the first one is awaited.
             let _ = self.listening.first.send(Ok(()));

@@ -166,7 +166,7 @@ impl Memory {
     pub fn handed_over(&self) -> HashSet<ReceivedKey> {
         let dated = self.edge.iter().chain(&self.caught_up);
         let dated = dated.map(|edge| edge.key);
-        dated.chain(self.undated.iter()).collect()
+        dated.chain(self.undated.order.iter().copied()).collect()
     }
 
     /// Returns true if a listed change is later than what was handed over, and not one of these keys. One whose time is
@@ -358,10 +358,6 @@ impl KeySet {
         self.keys.contains(&key)
     }
 
-    fn iter(&self) -> impl Iterator<Item = ReceivedKey> {
-        self.order.iter().copied()
-    }
-
     fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -370,7 +366,7 @@ impl KeySet {
 /// One text of all keys: a line for each would make a long file.
 impl From<KeySet> for String {
     fn from(keys: KeySet) -> String {
-        keys.iter().map(String::from).collect()
+        keys.order.into_iter().map(String::from).collect()
     }
 }
 
@@ -553,8 +549,8 @@ mod tests {
         keys.add((0..=KeySet::MAX).chain([1]).map(key));
         assert!(!keys.contains(key(0)));
         assert!(keys.contains(key(1)));
-        assert_eq!(keys.iter().count(), KeySet::MAX);
-        assert_eq!(keys.iter().next(), Some(key(1)));
+        assert_eq!(keys.order.len(), KeySet::MAX);
+        assert_eq!(keys.order.front(), Some(&key(1)));
     }
 
     #[test]
