@@ -10,6 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::notification::Handed;
 
+/// Hexadecimal digits of a key.
+const DIGITS: usize = 16;
+/// Distance from now beyond which a change is dated in the future, so that its time says nothing.
+const AHEAD: SignedDuration = SignedDuration::from_mins(5);
+
 /// Digests of notifications kept to recognise repeats: more than a hub has in flight.
 const DIGESTS: usize = 32;
 /// Keys kept of changes whose time reaches beyond the last `until`, of notifications and of Change Lists each.
@@ -254,9 +259,6 @@ fn shorten<T>(kept: &mut VecDeque<T>, most: usize) {
     kept.drain(..kept.len().saturating_sub(most));
 }
 
-/// Hexadecimal digits of a key.
-const DIGITS: usize = 16;
-
 /// The key of a change: its resource, kind and time, or without a time the version of the resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -384,9 +386,6 @@ impl TryFrom<String> for KeySet {
         Ok(all)
     }
 }
-
-/// Distance from now beyond which a change is dated in the future, so that its time says nothing.
-const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 
 /// A missed change, with the time that orders it: its own, or that of the dated one before it in its list.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,6 +18,9 @@ use crate::uri::{Hub, Uri};
 use crate::window::{DetectedEncoding, detect};
 use crate::writer::{write_attribute, write_escaped};
 
+/// The depth of an entry's children.
+const DEEPEST: usize = 2;
+
 /// The reason why an entry cannot be written into a Capability List.
 #[derive(Debug, thiserror::Error)]
 pub enum Unpatchable {
@@ -256,9 +259,6 @@ fn indentation(text: &str, at: usize) -> &str {
     let line_end = line_ends.find(|line_end| before.ends_with(line_end));
     &text[line_end.map_or(at, |line_end| before.len() - line_end.len())..at]
 }
-
-/// The depth of an entry's children.
-const DEEPEST: usize = 2;
 
 /// An element and its place.
 #[derive(Debug)]

@@ -32,6 +32,11 @@ use crate::reader::{Element, Handler, StartTag};
 use crate::tag::TagAttributes;
 use crate::writer::{write_attribute, write_escaped};
 
+/// Start of a relation that is written as the URI of its registration.
+const REGISTERED: &str = "http://www.iana.org/assignments/relation/";
+/// The type of a text construct (RFC 4287 section 3.1).
+const TEXT: (&str, &str) = ("type", "text");
+
 /// Namespace of Atom (RFC 4287 section 1.2).
 const ATOM: &str = "http://www.w3.org/2005/Atom";
 /// Media type of Atom (RFC 4287 section 7).
@@ -156,9 +161,6 @@ fn as_text<S: serde::Serializer>(datetime: &Datetime, serializer: S) -> Result<S
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }
-
-/// Start of a relation that is written as the URI of its registration.
-const REGISTERED: &str = "http://www.iana.org/assignments/relation/";
 
 /// The reason why bytes are not a content change message.
 #[derive(Debug, thiserror::Error)]
@@ -367,9 +369,6 @@ impl FeedHandler {
         Ok(feed)
     }
 }
-
-/// The type of a text construct (RFC 4287 section 3.1).
-const TEXT: (&str, &str) = ("type", "text");
 
 impl ContentChangeMessage {
     /// Returns the message as it is sent. Characters that XML cannot hold are percent-encoded.

@@ -8,6 +8,16 @@ use std::ops::Range;
 use crate::markup::{find, name_at, skip_space, unescaped};
 use crate::reader::{StopReason, syntax_error};
 
+/// The namespace of Sitemaps (core 1.1 section 6).
+pub(crate) const SITEMAP: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
+/// The namespace of the ResourceSync terms (core 1.1 section 6).
+pub(crate) const RS: &str = "http://www.openarchives.org/rs/terms/";
+const XML: &str = "http://www.w3.org/XML/1998/namespace";
+/// Most declarations in scope, to keep memory bounded.
+const MAX_DECLARATIONS: usize = 1_000;
+/// Longest namespace with its prefix, so that all in scope stay below 64 MiB.
+const LONGEST_NAMESPACE: usize = 32 << 10;
+
 /// An attribute of a tag; ranges are of the tag's text, from the `<`.
 #[derive(Debug, Clone)]
 pub(crate) struct Attribute {
@@ -243,17 +253,6 @@ fn declare(
     }
     Ok(())
 }
-
-/// The namespace of Sitemaps (core 1.1 section 6).
-pub(crate) const SITEMAP: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
-/// The namespace of the ResourceSync terms (core 1.1 section 6).
-pub(crate) const RS: &str = "http://www.openarchives.org/rs/terms/";
-const XML: &str = "http://www.w3.org/XML/1998/namespace";
-
-/// Most declarations in scope, to keep memory bounded.
-const MAX_DECLARATIONS: usize = 1_000;
-/// Longest namespace with its prefix, so that all in scope stay below 64 MiB.
-const LONGEST_NAMESPACE: usize = 32 << 10;
 
 /// A namespace of one document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
