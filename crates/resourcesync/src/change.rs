@@ -7,7 +7,6 @@ use crate::change_payload::{entry_len, link_len};
 use crate::datetime::{Datetime, is_strict, is_xsd_datetime};
 use crate::document::beginning;
 use crate::fingerprint::{push_string, write_beginning};
-use crate::markup::is_space;
 use crate::payload::ChangeKind;
 use crate::reader::Element;
 use crate::tag::Namespace;
@@ -393,7 +392,7 @@ fn has_scheme(text: &str) -> bool {
 /// Returns true if a text is a token (RFC 2045 section 5.1).
 fn is_token(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte);
-    !text.is_empty() && text.bytes().all(|byte| !is_space(byte) && is_part(byte))
+    !text.is_empty() && text.bytes().all(is_part)
 }
 
 /// Returns digests as they are compared, in order: names of algorithms and hexadecimal digits in lower case.
