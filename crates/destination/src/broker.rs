@@ -99,10 +99,9 @@ impl BrokerListener<'_> {
             }
             let wait = wait(failures);
             failures += 1;
+            let (reporter, retry) = (self.reporter, Some(wait.as_secs()));
             let reason = format!("{}: {error}", self.settings.name);
-            let retry = Some(wait.as_secs());
-            self.reporter
-                .not_subscribed(&destinations, &reason, None, retry);
+            reporter.not_subscribed(&destinations, &reason, None, retry);
             tokio::select! {
                 () = stopped(&self.stop) => return Ok(()),
                 () = tokio::time::sleep(wait) => {}
@@ -163,8 +162,7 @@ impl BrokerListener<'_> {
     /// stopped before that.
     async fn execute(&self, run: CommandInput<'_>, command: &ExecOptions) -> bool {
         for failures in 0.. {
-            let running = run.clone();
-            let outcome = running.execute(&command.line, command.timeout, stopped(&self.stop));
+            let outcome = run.clone().execute(command, stopped(&self.stop));
             let Err(reason) = outcome.await else {
                 return true;
             };
@@ -215,18 +213,15 @@ impl MessageContent {
             }
         };
         let mut object = json!({ "event": "notification", "destination": destination });
-        if let Value::Object(read) = read {
-            for (name, value) in read {
-                object[name] = value;
-            }
+        if let (Value::Object(object), Value::Object(read)) = (&mut object, read) {
+            object.extend(read);
         }
         for name in PROPERTIES {
             if let Some(value) = message.header(name) {
                 object[name] = json!(value);
             }
         }
-        let seq = message.header("seq").map(str::parse::<u64>);
-        if let Some(Ok(seq)) = seq {
+        if let Some(Ok(seq)) = message.header("seq").map(str::parse::<u64>) {
             object["seq"] = json!(seq);
         }
         if let MessageContent::Feed(feed) = self {
@@ -253,8 +248,7 @@ fn line(item: &ItemChange) -> String {
     let uri = escaped(&item.item);
     let content = item.content.as_ref();
     let media_type = content.and_then(|content| content.media_type.as_deref());
-    let media_type = media_type.map(|media_type| format!("  ({})", escaped(media_type)));
-    let media_type = media_type.unwrap_or_default();
+    let media_type = media_type.map_or_else(String::new, |it| format!("  ({})", escaped(it)));
     format!("{}  {change:<6}  {uri}{media_type}\n", item.updated)
 }
 

@@ -11,8 +11,7 @@ use tokio::time::Instant;
 use websub::publisher::reason::error_chain;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
-use crate::memory::Memory;
-use crate::missed::{MissedChange, MissedSelection, NextNotification};
+use crate::memory::{Memory, MissedChange, MissedSelection, NextNotification};
 
 /// Lists and indexes read at most.
 const MAX_DOCUMENTS: usize = 1_000;
@@ -50,7 +49,7 @@ pub enum CatchUpError {
 }
 
 /// Missed changes, as far as they could be read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CatchUpResult {
     /// In order.
     pub missed: Vec<MissedChange>,
@@ -72,18 +71,17 @@ pub async fn missed(
     following: Option<&NextNotification>,
     patience: &mut FailingDocuments,
 ) -> Result<CatchUpResult, CatchUpError> {
-    let mut read_changes = CatchUpResult::default();
+    let nothing = |error| CatchUpResult {
+        missed: Vec::new(),
+        unreadable: vec![error],
+    };
     let Some(up) = memory.up.as_deref() else {
-        read_changes.unreadable.push(CatchUpError::NoCapabilityList);
-        return Ok(read_changes);
+        return Ok(nothing(CatchUpError::NoCapabilityList));
     };
     let retriever = Retriever::new(AllowedOrigins::of([topic, up]))?;
     let lists = match change_lists(&retriever, up).await {
         Ok(lists) => lists,
-        Err(error) => {
-            read_changes.unreadable.push(error.given_up(up, patience)?);
-            return Ok(read_changes);
-        }
+        Err(error) => return Ok(nothing(error.given_up(up, patience)?)),
     };
     patience.succeeded(up);
     let last = memory.known_until().and_then(time_span);
@@ -93,6 +91,7 @@ pub async fn missed(
     };
     unread.add(lists);
     let mut selection = MissedSelection::new(memory, following, Timestamp::now());
+    let mut unreadable = Vec::new();
     // The others are read all the same, so that all that are missing are waited for at the same time.
     let mut awaited = None;
     let mut starts = Vec::new();
@@ -102,7 +101,7 @@ pub async fn missed(
             Err(error) if !error.may_reappear() && error.is_temporary() => return Err(error),
             Err(error) => {
                 match error.given_up(&url, patience) {
-                    Ok(error) => read_changes.unreadable.push(error),
+                    Ok(error) => unreadable.push(error),
                     Err(error) => awaited = awaited.or(Some(error)),
                 }
                 continue;
@@ -127,21 +126,21 @@ pub async fn missed(
         return Err(error);
     }
     if unread.is_cut {
-        read_changes.unreadable.push(CatchUpError::TooMany);
+        unreadable.push(CatchUpError::TooMany);
     }
     // One that does not say where it begins may have everything. Without a later notification, nothing may have happened.
     let starts: Option<Vec<_>> = starts.into_iter().collect();
     if let Some((start, _)) = starts.and_then(|starts| starts.into_iter().min())
         && following.is_some()
-        && read_changes.unreadable.is_empty()
+        && unreadable.is_empty()
         && last.is_some_and(|(_, last)| start > last)
     {
-        read_changes
-            .unreadable
-            .push(CatchUpError::BeginLater(start));
+        unreadable.push(CatchUpError::BeginLater(start));
     }
-    read_changes.missed = selection.in_order();
-    Ok(read_changes)
+    Ok(CatchUpResult {
+        missed: selection.in_order(),
+        unreadable,
+    })
 }
 
 /// The documents that are still to be read, in the order in which they were named.
@@ -211,10 +210,8 @@ async fn read_list(retriever: &Retriever, url: &str) -> Result<Listing, CatchUpE
 
 /// Returns true for the capability of Change Lists, their indexes and their archives (Archives 0.9.1 section 3).
 fn names_changes(capability: Option<Capability>) -> bool {
-    matches!(
-        capability,
-        Some(Capability::ChangeList | Capability::ChangeListArchive)
-    )
+    let naming = [Capability::ChangeList, Capability::ChangeListArchive];
+    capability.is_some_and(|capability| naming.contains(&capability))
 }
 
 async fn read(retriever: &Retriever, url: &str) -> Result<Listing, CatchUpError> {

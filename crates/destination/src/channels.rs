@@ -1,23 +1,36 @@
-//! The channels to subscribe to: topics as given, and those that Capability Lists advertise.
+//! The channels to subscribe to: topics as given, and those that Capability Lists advertise, now or later.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
+use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::listing::{ListedEntry, Listing};
 use resourcesync::uri::{Hub, Topic};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 use url::Url;
 use websub::subscriber::discover::{Discovery, discover};
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
-use crate::SubscribeOptions;
 use crate::failure::{Failure, FailureKind};
+use crate::memory::Memory;
+use crate::state::SavedSubscription;
+use crate::{
+    LOOK_AGAIN_AFTER, ListenContext, MIN_LOOK, READ_AGAIN_AFTER, SubscribeOptions, wait_after,
+};
 
 /// The place of a Source Description on its host.
 const WELL_KNOWN: &str = "/.well-known/resourcesync";
 /// Capability Lists and Source Descriptions read at most for one URL.
 const MAX_DOCUMENTS: usize = 1_000;
+
+/// The documents that advertise channels, or name such documents.
+pub const ADVERTISING: [Capability; 2] =
+    [Capability::SourceDescription, Capability::CapabilityList];
 
 /// A channel to subscribe to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,12 +125,10 @@ async fn channels_at(asked: &str, options: &SubscribeOptions) -> Result<FoundCha
     let mut topics = BTreeSet::new();
     for (of, entry, list) in advertised {
         let is_wanted = kind.is_none_or(|kind| kind == of);
-        let Some(url) = entry.loc.clone().filter(|_| is_wanted) else {
+        let is_new = |url: &String| is_wanted && topics.insert(url.clone());
+        let Some(url) = entry.loc.clone().filter(is_new) else {
             continue;
         };
-        if !topics.insert(url.clone()) {
-            continue;
-        }
         // As its topic describes it itself where that can be read.
         let named = Topic::new(url.as_str());
         let (topic, hubs) = match discover(&named).await {
@@ -141,10 +152,9 @@ async fn channels_at(asked: &str, options: &SubscribeOptions) -> Result<FoundCha
     }
     if found.channels.is_empty() {
         // A failure that may pass, if there is one.
-        found
-            .unusable
-            .sort_by_key(|(_, failure)| failure.kind != FailureKind::Temporary);
-        let reason = found.unusable.into_iter().next();
+        let mut unusable = found.unusable;
+        unusable.sort_by_key(|(_, failure)| failure.kind != FailureKind::Temporary);
+        let reason = unusable.into_iter().next();
         return Err(reason.map_or_else(|| no_channel(asked, kind).into(), |(_, failure)| failure));
     }
     Ok(found)
@@ -159,10 +169,8 @@ pub async fn current_hub(topic: &Topic) -> Option<Hub> {
 
 /// Returns true for a Source Description or Capability List, or an index of them.
 fn may_advertise(listing: &Listing) -> bool {
-    matches!(
-        listing.known_capability(),
-        Some(Capability::SourceDescription | Capability::CapabilityList)
-    )
+    let capability = listing.known_capability();
+    capability.is_some_and(|capability| ADVERTISING.contains(&capability))
 }
 
 /// Reads the entries by which a document advertises channels, itself or by the Capability Lists that it names: each with
@@ -225,5 +233,142 @@ fn no_hub(topic: &str, listing: Option<Listing>) -> anyhow::Error {
             "{topic} is a {capability}, and no topic; the Capability List that it belongs to advertises the topic"
         ),
         _ => anyhow::anyhow!("{topic} names no hub to subscribe at; name one with --hub"),
+    }
+}
+
+/// The Capability Lists and Source Descriptions that were given, and the topics that they led to.
+pub struct NewChannelWatcher {
+    /// Arguments of the command line that are no topics themselves.
+    documents: BTreeSet<String>,
+    listening: Arc<ListenContext>,
+    topics: BTreeSet<Topic>,
+    /// Time of the last look.
+    looked: (Timestamp, Instant),
+    next_look: Instant,
+    looking: JoinSet<FoundChannels>,
+    /// Documents and topics that were unusable at the last look; their failures are reported.
+    unusable: BTreeSet<String>,
+    /// Looks in a row at which something was unusable.
+    failures: u32,
+}
+
+impl NewChannelWatcher {
+    /// Watches the documents that led to these channels, which were looked for just now, with what was unusable.
+    pub fn new(
+        listening: &Arc<ListenContext>,
+        wanted: &BTreeMap<Topic, ListenedChannel>,
+        unusable: BTreeSet<String>,
+    ) -> NewChannelWatcher {
+        let advertised = wanted.values().filter(|channel| channel.kind.is_some());
+        let now = Instant::now();
+        let mut watched = NewChannelWatcher {
+            documents: advertised.map(|channel| channel.asked.clone()).collect(),
+            listening: Arc::clone(listening),
+            topics: wanted.keys().cloned().collect(),
+            looked: (Timestamp::now(), now),
+            next_look: now + LOOK_AGAIN_AFTER,
+            looking: JoinSet::new(),
+            unusable: BTreeSet::new(),
+            failures: 0,
+        };
+        watched.note_unusable(unusable);
+        watched
+    }
+
+    /// Notes what was unusable at the last look, and looks again soon if anything was.
+    fn note_unusable(&mut self, unusable: BTreeSet<String>) {
+        if unusable.is_empty() {
+            self.failures = 0
+        } else {
+            self.failures = self.failures.saturating_add(1);
+            self.look_within(wait_after(self.failures));
+        }
+        self.unusable = unusable;
+    }
+
+    fn look_within(&mut self, wait: Duration) {
+        self.next_look = self.next_look.min(Instant::now() + wait);
+    }
+
+    /// Looks again as soon as it may: one of the documents has changed.
+    pub fn look_soon(&mut self) {
+        self.next_look = self.looked.1 + MIN_LOOK;
+    }
+
+    /// Looks when it is time, and returns the channels that are advertised since. It may be dropped and called again.
+    pub async fn found(&mut self) -> Vec<ListenedChannel> {
+        if self.documents.is_empty() {
+            std::future::pending::<()>().await;
+        }
+        if self.looking.is_empty() {
+            tokio::time::sleep_until(self.next_look).await;
+            self.next_look = Instant::now() + LOOK_AGAIN_AFTER;
+            let (documents, listening) = (self.documents.clone(), Arc::clone(&self.listening));
+            self.looking.spawn(async move {
+                let mut all = FoundChannels::default();
+                for url in documents {
+                    match channels(&url, &listening.options).await {
+                        Ok(found) => {
+                            all.channels.extend(found.channels);
+                            all.unusable.extend(found.unusable);
+                        }
+                        Err(failure) => all.unusable.push((url, failure)),
+                    }
+                }
+                all
+            });
+        }
+        let found = self.looking.join_next().await;
+        let found = found.and_then(Result::ok).unwrap_or_default();
+        let wait = wait_after(self.failures.saturating_add(1)).as_secs();
+        for (url, failure) in &found.unusable {
+            // Once, and not at each look.
+            if !self.unusable.contains(url) {
+                let reporter = &self.listening.reporter;
+                reporter.no_channel(url, &failure.reason, Some(wait));
+            }
+        }
+        self.note_unusable(found.unusable.into_iter().map(|(url, _)| url).collect());
+        self.save(found.channels)
+    }
+
+    /// Saves the subscriptions of the channels that are new, and returns these. Notifications on them since the last look
+    /// count as missed. Channels that cannot be saved are reported, and found again at the next look.
+    fn save(&mut self, found: Vec<ListenedChannel>) -> Vec<ListenedChannel> {
+        let since = self.looked.0;
+        self.looked.1 = Instant::now();
+        let by_topic = |channel: ListenedChannel| (channel.topic.clone(), channel);
+        let found: BTreeMap<Topic, ListenedChannel> = found.into_iter().map(by_topic).collect();
+        let saved = self.listening.state.saved().clone();
+        let is_saved = |channel: &ListenedChannel| saved.subscriptions.contains_key(&channel.topic);
+        let opened = found.values();
+        let opened = opened.filter(|channel| !self.topics.contains(&channel.topic));
+        let mut opened: Vec<ListenedChannel> = opened.cloned().collect();
+        let mut new = Vec::new();
+        for channel in opened.iter().filter(|channel| !is_saved(channel)) {
+            let memory = saved.memory_of_moved(channel, &found).unwrap_or_else(|| {
+                let mut memory = Memory::new(channel.kind, channel.capability_list.as_deref());
+                memory.since = Some(format!("{since:.3}"));
+                memory
+            });
+            let subscription = SavedSubscription::new(channel, memory);
+            new.push((channel.topic.clone(), subscription));
+        }
+        let port = self.listening.destination.address.port();
+        if !new.is_empty()
+            && let Err(error) = self.listening.state.add(port, new)
+        {
+            for channel in opened.extract_if(.., |channel| !is_saved(channel)) {
+                let reporter = &self.listening.reporter;
+                reporter.not_saved(channel.topic.as_str(), &error);
+            }
+            self.look_within(READ_AGAIN_AFTER);
+        } else if self.unusable.is_empty() && !found.is_empty() {
+            // A channel that an unusable list advertises was not looked for since.
+            self.looked.0 = Timestamp::now();
+        }
+        let topics = opened.iter().map(|channel| channel.topic.clone());
+        self.topics.extend(topics);
+        opened
     }
 }

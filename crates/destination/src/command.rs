@@ -9,6 +9,8 @@ use resourcesync::duration::display;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::ExecOptions;
+
 /// Time that a running command has to end after the signal to stop.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Time between SIGTERM and SIGKILL for a command that is ended.
@@ -28,15 +30,14 @@ pub struct CommandInput<'a> {
 }
 
 impl CommandInput<'_> {
-    /// Runs a command by the shell, in a process group of its own. It is ended with that group when `timeout` is over, or
+    /// Runs a command by the shell, in a process group of its own. It is ended with that group when its time is over, or
     /// [`STOP_GRACE`] after `stop`. An error says why it did not exit with 0.
     pub async fn execute(
         self,
-        command: &str,
-        timeout: Duration,
+        command: &ExecOptions,
         stop: impl Future<Output = ()>,
     ) -> Result<(), String> {
-        let running = RunningCommand::start(command, self);
+        let running = RunningCommand::start(&command.line, self);
         let mut running = running.map_err(|error| format!("cannot run it: {error}"))?;
         let stopped = async {
             stop.await;
@@ -49,13 +50,12 @@ impl CommandInput<'_> {
                 Ok(status) => Err(status.to_string()),
                 Err(error) => Err(format!("cannot wait for it: {error}")),
             },
-            () = tokio::time::sleep(timeout) => display(timeout),
+            () = tokio::time::sleep(command.timeout) => display(command.timeout),
             () = stopped => format!("{} after the signal", display(STOP_GRACE)),
         };
         running.terminate().await;
-        Err(format!(
-            "it was killed, because it did not end within {time}"
-        ))
+        let reason = format!("it was killed, because it did not end within {time}");
+        Err(reason)
     }
 }
 
@@ -154,9 +154,17 @@ async fn next(children: &mut tokio::signal::unix::Signal) {
 mod tests {
     use std::future::{pending, ready};
 
-    use super::{CommandInput, Duration};
+    use super::{CommandInput, Duration, ExecOptions};
 
     const LONG: Duration = Duration::from_secs(600);
+
+    fn command(line: &str, timeout: Duration) -> ExecOptions {
+        ExecOptions {
+            line: line.to_owned(),
+            is_batch: false,
+            timeout,
+        }
+    }
 
     fn run(input: &str) -> CommandInput<'_> {
         CommandInput {
@@ -170,7 +178,7 @@ mod tests {
     #[tokio::test]
     async fn only_exit_code_0_is_success() {
         let long = "x".repeat(1 << 20);
-        for (command, input, want) in [
+        for (line, input, want) in [
             ("test \"$RSNOTIFY_TOPIC\" = https://e.org/t", "", None),
             ("test \"$RSNOTIFY_KIND\" = a\u{fffd}b", "", None),
             ("read line; test \"$line\" = one", "one\ntwo\n", None),
@@ -178,25 +186,26 @@ mod tests {
             ("exit 7", "", Some("exit status: 7")),
             ("kill -9 $$", "", Some("signal: 9 (SIGKILL)")),
         ] {
-            let outcome = run(input).execute(command, LONG, pending()).await;
-            assert_eq!(outcome.err().as_deref(), want, "{command}");
+            let outcome = run(input).execute(&command(line, LONG), pending()).await;
+            assert_eq!(outcome.err().as_deref(), want, "{line}");
         }
     }
 
     #[tokio::test]
     async fn a_command_that_does_not_end_in_time_is_killed() {
         let long = "x".repeat(1 << 20);
-        for command in ["sleep 1000", "trap '' TERM; sleep 1000 & wait; wait"] {
-            let limit = Duration::from_millis(100);
-            let outcome = run(&long).execute(command, limit, pending()).await;
+        for line in ["sleep 1000", "trap '' TERM; sleep 1000 & wait; wait"] {
+            let command = command(line, Duration::from_millis(100));
+            let outcome = run(&long).execute(&command, pending()).await;
             let reason = "it was killed, because it did not end within 100ms";
-            assert_eq!(outcome, Err(reason.to_owned()), "{command}");
+            assert_eq!(outcome, Err(reason.to_owned()), "{line}");
         }
     }
 
     #[tokio::test]
     async fn a_command_may_end_after_the_signal_to_stop() {
-        let outcome = run("").execute("sleep 0.1", LONG, ready(())).await;
+        let command = command("sleep 0.1", LONG);
+        let outcome = run("").execute(&command, ready(())).await;
         assert_eq!(outcome, Ok(()));
     }
 }

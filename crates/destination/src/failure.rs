@@ -39,13 +39,11 @@ impl From<anyhow::Error> for Failure {
 
 impl From<RetrieveError> for Failure {
     fn from(error: RetrieveError) -> Failure {
-        let kind = if error.is_temporary() {
-            FailureKind::Temporary
-        } else {
-            FailureKind::Other
-        };
-        let reason = error_chain(&error);
-        Failure { reason, kind }
+        let temporary = error.is_temporary().then_some(FailureKind::Temporary);
+        Failure {
+            reason: error_chain(&error),
+            kind: temporary.unwrap_or(FailureKind::Other),
+        }
     }
 }
 
@@ -61,11 +59,8 @@ impl From<SubscribeError> for Failure {
         let mut reason = error_chain(&error);
         let is_named = |rejection: Rejection| reason.contains(&rejection.to_string());
         // An rsnotify hub rejects it: its operator has to set these keys.
-        if matches!(error, SubscribeError::Refused { .. })
-            && [Rejection::Port, Rejection::Address]
-                .into_iter()
-                .any(is_named)
-        {
+        let mut rejections = [Rejection::Port, Rejection::Address].into_iter();
+        if matches!(error, SubscribeError::Refused { .. }) && rejections.any(is_named) {
             reason.truncate(reason.trim_end().len());
             reason += "; for subscribers on its own host or network, the hub's configuration ([embedded_hub], or [hub] of \
                        rsnotify hub) needs allow_callback_networks = [\"127.0.0.0/8\", \"::1\"], or the network, and \

@@ -98,17 +98,10 @@ impl Keeper {
         let mut attempts = 0;
         loop {
             let requested_at = Instant::now();
-            let listening = &self.listening;
-            let outcome = listening
-                .destination
-                .subscribe(
-                    &mut self.subscription,
-                    &self.hub,
-                    &self.topic,
-                    listening.options.lease,
-                )
-                .await;
-            let mut next_at = match outcome {
+            let (destination, wanted) = (&self.listening.destination, self.listening.options.lease);
+            let (subscription, hub) = (&mut self.subscription, &self.hub);
+            let outcome = destination.subscribe(subscription, hub, &self.topic, wanted);
+            let mut next_at = match outcome.await {
                 Ok(granted) => {
                     attempts = 0;
                     self.verified(granted, requested_at, &mut lease)
@@ -173,7 +166,7 @@ impl Keeper {
         } else {
             reporter.renewed(topic, hub, lease_seconds);
         }
-        if !self.is_verified || lease.is_none() {
+        if lease.is_none() {
             self.is_verified = true;
             // Only the first one is awaited.
             let _ = self.listening.first.send(Ok(()));

@@ -21,19 +21,16 @@
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
 mod broker;
-mod change_key;
 mod change_lists;
 mod channels;
 mod command;
 mod failure;
 mod keeper;
 mod memory;
-mod missed;
 mod notification;
 mod receiver;
 mod reporter;
 mod state;
-mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -54,17 +51,16 @@ use tokio::time::Instant;
 use url::Url;
 use websub::subscriber::{CallbackKey, Destination};
 
-use crate::change_key::KeySet;
+use crate::channels::NewChannelWatcher;
 use crate::channels::{ListenedChannel, channels};
 use crate::command::{KILL_AFTER, STOP_GRACE};
 use crate::failure::Failure;
 pub use crate::failure::FailureKind;
 use crate::keeper::{FirstRequestFailure, Keeper};
-use crate::memory::Memory;
+use crate::memory::{KeySet, Memory};
 use crate::receiver::{CatchUpRetry, TopicReceiver, baseline};
 use crate::reporter::{PrintedText, Reporter};
 use crate::state::{ListenState, SavedSubscription};
-use crate::watched::NewChannelWatcher;
 
 /// Lease to request, unless another is wanted.
 pub const LEASE: Duration = Duration::from_secs(60 * 60);
@@ -280,7 +276,6 @@ impl ListenContext {
             topic: channel.topic.clone(),
             received,
             check: Arc::clone(&check),
-            memory: saved.memory.clone(),
             heard: KeySet::default(),
             retry: CatchUpRetry::default(),
         };
@@ -343,9 +338,8 @@ async fn wanted_channels(
 /// Returns the wait before documents are read again of which some could not be read, several times in a row.
 fn wait_after(failures: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-    READ_AGAIN_AFTER
-        .saturating_mul(doubled)
-        .min(LOOK_AGAIN_AFTER)
+    let wait = READ_AGAIN_AFTER.saturating_mul(doubled);
+    wait.min(LOOK_AGAIN_AFTER)
 }
 
 /// Binds the callback server, at the same port as before.

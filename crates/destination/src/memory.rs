@@ -1,15 +1,19 @@
-//! The memory of what was handed over of one topic, and the decisions taken from it: repeats, gaps, overlaps. Pure.
+//! The memory of what was handed over of one topic, and the decisions taken from it: repeats, gaps, overlaps, and which
+//! changes of Change Lists were missed: later than what was handed over, in order of time. Pure.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::receive::{ReceivedChange, time_span};
 use serde::{Deserialize, Serialize};
 
-use crate::change_key::{KeySet, Occurrences, ReceivedKey};
-use crate::missed::MissedChange;
 use crate::notification::Handed;
+
+/// Hexadecimal digits of a key.
+const DIGITS: usize = 16;
+/// Distance from now beyond which a change is dated in the future, so that its time says nothing.
+const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 
 /// Digests of notifications kept to recognise repeats: more than a hub has in flight.
 const DIGESTS: usize = 32;
@@ -104,38 +108,36 @@ impl Memory {
     }
 
     /// Returns the memory after a notification was handed over.
-    pub fn after(&self, new: &Handed) -> Memory {
-        let mut memory = self.clone();
-        memory.kind = Some(new.kind);
-        memory.up = new.up.clone().or(memory.up);
-        memory.digests.push_back(new.digest.clone());
-        shorten(&mut memory.digests, DIGESTS);
+    pub fn after(mut self, new: &Handed) -> Memory {
+        self.kind = Some(new.kind);
+        self.up = new.up.clone().or(self.up);
+        self.digests.push_back(new.digest.clone());
+        shorten(&mut self.digests, DIGESTS);
         // Forward, never back.
         if self.is_extended_by(new) {
-            memory.until = new.until.clone();
+            self.until = new.until.clone();
         }
-        let last = span_start(memory.known_until());
+        let last = span_start(self.known_until());
         let mut occurrences = Occurrences::default();
         let mut undated = Vec::new();
         for change in new.changes() {
             let key = ReceivedKey::of(change);
             match change_end(change) {
-                Some(ends) => memory.edge.push_back(DatedKey { key, ends }),
+                Some(ends) => self.edge.push_back(DatedKey { key, ends }),
                 None => undated.push(occurrences.key(change)),
             }
         }
-        memory.undated.add(undated);
-        for keys in [&mut memory.edge, &mut memory.caught_up] {
+        self.undated.add(undated);
+        for keys in [&mut self.edge, &mut self.caught_up] {
             keys.retain(|edge| last.is_some_and(|last| edge.ends > last));
             shorten(keys, EDGE_KEYS);
         }
-        memory
+        self
     }
 
     /// Returns the memory after changes from Change Lists were handed over.
-    pub fn after_missed(&self, missed: &[MissedChange]) -> Memory {
-        let mut memory = self.clone();
-        let known = span_start(memory.known_until()).unwrap_or(Timestamp::MIN);
+    pub fn after_missed(mut self, missed: &[MissedChange]) -> Memory {
+        let known = span_start(self.known_until()).unwrap_or(Timestamp::MIN);
         let remembered = || missed.iter().filter(|missed| !missed.is_ahead);
         let keys = remembered().map(|missed| DatedKey {
             key: ReceivedKey::of(&missed.change),
@@ -143,36 +145,33 @@ impl Memory {
                 .or(missed.effective)
                 .unwrap_or(known),
         });
-        memory.caught_up.extend(keys);
-        shorten(&mut memory.caught_up, EDGE_KEYS);
-        memory.undated.add(undated(remembered()));
-        memory
+        self.caught_up.extend(keys);
+        shorten(&mut self.caught_up, EDGE_KEYS);
+        self.undated.add(undated(remembered()));
+        self
     }
 
     /// Returns the memory of a set whose lists had these changes before the first subscription, though nothing else says
     /// that they were not missed.
-    pub fn after_listed(&self, listed: &[MissedChange]) -> Memory {
-        let mut memory = self.clone();
-        memory.undated.add(undated(listed.iter()));
+    pub fn after_listed(mut self, listed: &[MissedChange]) -> Memory {
+        self.undated.add(undated(listed.iter()));
         // Changes later than a notification are not announced yet.
-        if memory.until.is_none() {
+        if self.until.is_none() {
             let keys = listed.iter().filter_map(|listed| {
                 let (key, ends) = (listed.key, change_end(&listed.change)?);
                 Some(DatedKey { key, ends })
             });
-            memory.edge.extend(keys);
-            shorten(&mut memory.edge, EDGE_KEYS);
+            self.edge.extend(keys);
+            shorten(&mut self.edge, EDGE_KEYS);
         }
-        memory
+        self
     }
 
     /// Returns the keys of changes that were handed over and are not known from the last `until`.
     pub fn handed_over(&self) -> HashSet<ReceivedKey> {
         let dated = self.edge.iter().chain(&self.caught_up);
-        dated
-            .map(|edge| edge.key)
-            .chain(self.undated.iter())
-            .collect()
+        let dated = dated.map(|edge| edge.key);
+        dated.chain(self.undated.order.iter().copied()).collect()
     }
 
     /// Returns true if a listed change is later than what was handed over, and not one of these keys. One whose time is
@@ -230,9 +229,8 @@ impl Memory {
 fn undated<'a>(
     missed: impl Iterator<Item = &'a MissedChange>,
 ) -> impl Iterator<Item = ReceivedKey> {
-    missed
-        .filter(|missed| change_end(&missed.change).is_none())
-        .map(|missed| missed.key)
+    let missed = missed.filter(|missed| change_end(&missed.change).is_none());
+    missed.map(|missed| missed.key)
 }
 
 /// Returns the end of the time of a change, if that can be read.
@@ -261,16 +259,312 @@ fn shorten<T>(kept: &mut VecDeque<T>, most: usize) {
     kept.drain(..kept.len().saturating_sub(most));
 }
 
+/// The key of a change: its resource, kind and time, or without a time the version of the resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ReceivedKey(u64);
+
+impl ReceivedKey {
+    pub fn of(change: &ReceivedChange) -> ReceivedKey {
+        let mut hasher = blake3::Hasher::new();
+        let mut part = |text: Option<&str>| {
+            hasher.update(text.unwrap_or_default().as_bytes());
+            hasher.update(&[0]);
+        };
+        part(Some(&change.loc));
+        part(Some(change.change.as_str()));
+        match change.datetime.as_deref() {
+            Some(datetime) => {
+                let instant = time_span(datetime).map(|(start, _)| start.to_string());
+                part(Some(instant.as_deref().unwrap_or(datetime)));
+            }
+            None => {
+                part(change.lastmod.as_deref());
+                part(change.hash.as_deref());
+                part(change.length.as_deref());
+            }
+        }
+        ReceivedKey::from_hash(&hasher.finalize())
+    }
+
+    fn from_hash(hash: &blake3::Hash) -> ReceivedKey {
+        let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
+        ReceivedKey(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    }
+}
+
+impl From<ReceivedKey> for String {
+    fn from(key: ReceivedKey) -> String {
+        format!("{:016x}", key.0)
+    }
+}
+
+impl TryFrom<String> for ReceivedKey {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<ReceivedKey, String> {
+        match u64::from_str_radix(&text, 16) {
+            Ok(key) if text.len() == DIGITS => Ok(ReceivedKey(key)),
+            _ => Err(format!("\"{text}\" is no key of a change")),
+        }
+    }
+}
+
+/// The changes without a time of one list or notification, counted: the second that is equal is another change.
+#[derive(Debug, Default)]
+struct Occurrences(HashMap<ReceivedKey, u32>);
+
+impl Occurrences {
+    /// Returns the key of the next change, which after others depends on how many these are.
+    fn key(&mut self, change: &ReceivedChange) -> ReceivedKey {
+        let key = ReceivedKey::of(change);
+        let others = self.0.entry(key).or_default();
+        *others += 1;
+        match *others - 1 {
+            0 => key,
+            others => {
+                let parts = [key.0.to_be_bytes().as_slice(), &others.to_be_bytes()].concat();
+                ReceivedKey::from_hash(&blake3::hash(&parts))
+            }
+        }
+    }
+}
+
+/// Keys of changes, the newest last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct KeySet {
+    keys: HashSet<ReceivedKey>,
+    order: VecDeque<ReceivedKey>,
+}
+
+impl KeySet {
+    /// Keys kept at most: those of the entries of two full lists.
+    const MAX: usize = 100_000;
+
+    /// Adds keys. The oldest are forgotten when there are too many.
+    pub fn add(&mut self, keys: impl IntoIterator<Item = ReceivedKey>) {
+        for key in keys {
+            if self.keys.insert(key) {
+                self.order.push_back(key);
+            }
+        }
+        while self.order.len() > KeySet::MAX {
+            if let Some(oldest) = self.order.pop_front() {
+                self.keys.remove(&oldest);
+            }
+        }
+    }
+
+    pub fn contains(&self, key: ReceivedKey) -> bool {
+        self.keys.contains(&key)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+/// One text of all keys: a line for each would make a long file.
+impl From<KeySet> for String {
+    fn from(keys: KeySet) -> String {
+        keys.order.into_iter().map(String::from).collect()
+    }
+}
+
+impl TryFrom<String> for KeySet {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<KeySet, String> {
+        let starts = (0..text.len()).step_by(DIGITS);
+        let keys = starts.map(|start| {
+            let key = text.get(start..start + DIGITS);
+            ReceivedKey::try_from(key.unwrap_or_default().to_owned())
+        });
+        let mut all = KeySet::default();
+        all.add(keys.collect::<Result<Vec<ReceivedKey>, String>>()?);
+        Ok(all)
+    }
+}
+
+/// A missed change, with the time that orders it: its own, or that of the dated one before it in its list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissedChange {
+    pub change: ReceivedChange,
+    pub key: ReceivedKey,
+    pub effective: Option<Timestamp>,
+    /// True if its place is after the start of the notification that follows, which does not have it: it is missed, or is
+    /// in a later one, which is not to be without it. It is handed over and not remembered.
+    pub is_ahead: bool,
+}
+
+/// The notification that follows missed changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextNotification {
+    /// Start of its interval: it has the later changes.
+    pub from: Timestamp,
+    pub keys: HashSet<ReceivedKey>,
+}
+
+/// The changes that were missed, list by list.
+#[derive(Debug)]
+pub struct MissedSelection<'a> {
+    memory: &'a Memory,
+    /// Keys that the memory has.
+    handed_over: HashSet<ReceivedKey>,
+    following: Option<&'a NextNotification>,
+    now: Timestamp,
+    pub missed: Vec<MissedChange>,
+    /// Keys in the lists before: a change that was copied to another list is one change.
+    keys: HashSet<ReceivedKey>,
+}
+
+impl<'a> MissedSelection<'a> {
+    /// Begins a selection of the changes that are later than the last `until` in `memory`, and not in the notification
+    /// that follows.
+    pub fn new(
+        memory: &'a Memory,
+        following: Option<&'a NextNotification>,
+        now: Timestamp,
+    ) -> MissedSelection<'a> {
+        MissedSelection {
+            memory,
+            handed_over: memory.handed_over(),
+            following,
+            now,
+            missed: Vec::new(),
+            keys: HashSet::new(),
+        }
+    }
+
+    /// Adds the changes of a list, in its order.
+    pub fn add(&mut self, list: Vec<ReceivedChange>) {
+        let ahead = self.now.saturating_add(AHEAD).unwrap_or(Timestamp::MAX);
+        let mut last_dated = None;
+        let mut keys = Vec::new();
+        let mut occurrences = Occurrences::default();
+        let mut resources = HashSet::new();
+        for change in list {
+            let written = change.datetime.as_deref().and_then(time_span);
+            let written = written.map(|(start, _)| start);
+            let dated = written.filter(|dated| *dated <= ahead);
+            last_dated = dated.or(last_dated);
+            let undated = || occurrences.key(&change);
+            let key = written.map_or_else(undated, |_| ReceivedKey::of(&change));
+            // A change without a time that is known, such as a deletion, is another one if something else happened before.
+            let is_missed = self.memory.is_missed(&change, key, &self.handed_over)
+                || (written.is_none() && resources.contains(&change.loc));
+            if !is_missed || self.keys.contains(&key) {
+                continue;
+            }
+            let is_ahead = match (self.following, last_dated) {
+                (Some(following), Some(effective)) if effective > following.from => {
+                    // That notification has it, or by its time one that comes later.
+                    if dated.is_some() || following.keys.contains(&ReceivedKey::of(&change)) {
+                        continue;
+                    }
+                    true
+                }
+                _ => false,
+            };
+            keys.push(key);
+            resources.insert(change.loc.clone());
+            self.missed.push(MissedChange {
+                change,
+                key,
+                effective: last_dated,
+                is_ahead,
+            });
+        }
+        self.keys.extend(keys);
+    }
+
+    /// Returns the changes in order of time; those of one time keep the order of their lists, and those without any time
+    /// come last.
+    pub fn in_order(mut self) -> Vec<MissedChange> {
+        self.missed
+            .sort_by_key(|missed| missed.effective.unwrap_or(Timestamp::MAX));
+        self.missed
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use resourcesync::listing::ListedEntry;
     use rstest::rstest;
 
     use super::{
-        ChannelKind, Continuity, EDGE_KEYS, Handed, Memory, MissedChange, ReceivedChange,
-        ReceivedKey,
+        ChannelKind, Continuity, EDGE_KEYS, Handed, KeySet, Memory, MissedChange, MissedSelection,
+        NextNotification, Occurrences, ReceivedChange, ReceivedKey, Timestamp,
     };
-    use crate::change_key::tests::{change, changes};
     use crate::notification::HandedEntries;
+
+    fn change(loc: &str, datetime: Option<&str>) -> ReceivedChange {
+        let entry = ListedEntry {
+            loc: Some(loc.to_owned()),
+            change: Some("updated".to_owned()),
+            datetime: datetime.map(str::to_owned),
+            ..ListedEntry::default()
+        };
+        ReceivedChange::of(entry).unwrap()
+    }
+
+    /// Changes such as `a 10:05:00`, `a 2027-01-01T00:00:00`, or `b` without a time.
+    fn changes(text: &str) -> Vec<ReceivedChange> {
+        let changes = text.split(", ").map(|text| match text.split_once(' ') {
+            Some((loc, time)) if time.contains('-') => change(loc, Some(&format!("{time}Z"))),
+            Some((loc, time)) => change(loc, Some(&format!("2026-11-20T{time}Z"))),
+            None => change(text, None),
+        });
+        changes.collect()
+    }
+
+    #[test]
+    fn a_key_is_that_of_the_instant_or_of_the_version() {
+        let at = |datetime| ReceivedKey::of(&change("a", Some(datetime)));
+        assert_eq!(at("2026-11-20T10:00:00Z"), at("2026-11-20T11:00:00+01:00"));
+        assert_ne!(at("2026-11-20T10:00:00Z"), at("2026-11-20T10:00:01Z"));
+        let mut versions = change("a", None);
+        let without = ReceivedKey::of(&versions);
+        versions.lastmod = Some("2026".to_owned());
+        assert_ne!(without, ReceivedKey::of(&versions));
+        assert_ne!(without, ReceivedKey::of(&change("b", None)));
+    }
+
+    #[test]
+    fn equal_changes_of_one_list_are_several() {
+        let (mut one, mut other) = (Occurrences::default(), Occurrences::default());
+        let change = change("a", None);
+        let keys = [one.key(&change), one.key(&change), one.key(&change)];
+        assert_eq!(keys[0], ReceivedKey::of(&change));
+        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
+        assert_eq!(keys[..2], [other.key(&change), other.key(&change)]);
+    }
+
+    #[test]
+    fn as_many_keys_are_kept_as_there_is_room() {
+        let key = |number: usize| ReceivedKey(number as u64);
+        let mut keys = KeySet::default();
+        keys.add((0..=KeySet::MAX).chain([1]).map(key));
+        assert!(!keys.contains(key(0)));
+        assert!(keys.contains(key(1)));
+        assert_eq!(keys.order.len(), KeySet::MAX);
+        assert_eq!(keys.order.front(), Some(&key(1)));
+    }
+
+    #[test]
+    fn keys_are_saved_and_loaded() {
+        let mut keys = KeySet::default();
+        keys.add([ReceivedKey(7), ReceivedKey(u64::MAX)]);
+        let text = serde_json::to_string(&keys).unwrap();
+        assert_eq!(text, "\"0000000000000007ffffffffffffffff\"");
+        assert_eq!(serde_json::from_str::<KeySet>(&text).unwrap(), keys);
+        for wrong in ["\"7\"", "\"00000000000000xx\"", "\"é00000000000000é\""] {
+            let key = serde_json::from_str::<ReceivedKey>(wrong);
+            assert!(key.is_err(), "{wrong}");
+            assert!(serde_json::from_str::<KeySet>(wrong).is_err(), "{wrong}");
+        }
+    }
 
     /// A notification between two times, such as `10:00:00Z`, without changes.
     fn notification(from: &str, until: &str, body: &str) -> Handed {
@@ -293,7 +587,7 @@ mod tests {
 
     /// The memory after a notification that has changes.
     fn after(memory: &Memory, notification: &Handed, changes: &[ReceivedChange]) -> Memory {
-        memory.after(&Handed {
+        memory.clone().after(&Handed {
             entries: HandedEntries::Change(changes.to_vec()),
             ..notification.clone()
         })
@@ -404,7 +698,7 @@ mod tests {
             let told = after(&memory, &next, std::slice::from_ref(&undated));
             assert!(!is_missed(&told, &undated));
             let mut missed = [listed(undated.clone())];
-            assert!(!is_missed(&memory.after_missed(&missed), &undated));
+            assert!(!is_missed(&memory.clone().after_missed(&missed), &undated));
             missed[0].is_ahead = true;
             assert!(is_missed(&memory.after_missed(&missed), &undated));
         }
@@ -494,5 +788,91 @@ mod tests {
         for memory in [memory(), memory().after_missed(&missed("b 10:05:31, c"))] {
             assert_eq!(read(&serde_json::to_string(&memory).unwrap()), memory);
         }
+    }
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    /// The missed changes in these lists, if those of `told` were handed over by a notification up to 10:00:00, and
+    /// `following` begins at a time and has changes.
+    fn missed_after(
+        told: &str,
+        following: Option<(&str, &str)>,
+        lists: &[&str],
+    ) -> Vec<(String, bool)> {
+        let told = Handed {
+            topic: String::new(),
+            kind: ChannelKind::Change,
+            from: None,
+            until: Some("2026-11-20T10:00:00Z".to_owned()),
+            up: None,
+            caught_up: false,
+            entries: HandedEntries::Change(changes(told)),
+            digest: String::new(),
+        };
+        let memory = Memory::default().after(&told);
+        let following = following.map(|(from, later)| NextNotification {
+            from: time(from),
+            keys: changes(later).iter().map(ReceivedKey::of).collect(),
+        });
+        let now = time("2026-11-20T12:00:00Z");
+        let mut selection = MissedSelection::new(&memory, following.as_ref(), now);
+        for text in lists {
+            selection.add(changes(text));
+        }
+        let missed = selection.in_order().into_iter();
+        missed
+            .map(|missed| (missed.change.loc, missed.is_ahead))
+            .collect()
+    }
+
+    fn missed_before(before: Option<&str>, lists: &[&str]) -> Vec<String> {
+        let following = before.map(|before| (before, "other"));
+        let missed = missed_after("other", following, lists).into_iter();
+        missed.map(|(loc, _)| loc).collect()
+    }
+
+    #[rstest]
+    #[case::in_order_of_time(None, &["a 09:00:00, d 10:04:00, b 10:02:00", "c 10:03:00, a 10:01:00"], "a b c d")]
+    #[case::without_what_the_next_has(NEXT, &["a 10:01:00, b 10:02:00, c 10:02:01"], "a b")]
+    #[case::copied_to_another_list(None, &["a 10:01:00, a 10:01:00", "a 10:01:00, b 10:02:00"], "a a b")]
+    #[case::without_a_time_in_place_or_last(None, &["x, a 10:01:00, b, c 10:03:00", "d 10:02:00"], "a b d c x")]
+    #[case::a_time_in_the_future_says_nothing(NEXT, &["a 2027-01-01T00:00:00, b 10:01:00"], "b a")]
+    fn missed_changes_are_in_order(
+        #[case] before: Option<&str>,
+        #[case] lists: &[&str],
+        #[case] want: &str,
+    ) {
+        assert_eq!(missed_before(before, lists).join(" "), want);
+    }
+
+    /// The beginning of the notification that follows.
+    const NEXT: Option<&str> = Some("2026-11-20T10:02:00Z");
+
+    #[test]
+    fn a_change_without_a_time_is_missed_wherever_it_stands() {
+        for list in ["a 09:00:00, b", "a 10:00:00, b", "b, a 09:00:00"] {
+            let missed = missed_before(NEXT, &[list]);
+            assert!(missed.contains(&"b".to_owned()), "{list}");
+        }
+        let after = |told: &str, list: &str| {
+            let missed = missed_after(told, None, &[list]).into_iter();
+            missed.map(|(loc, _)| loc).collect::<Vec<String>>()
+        };
+        assert_eq!(after("b", "a 09:00:00, b, c"), ["c"]);
+        assert_eq!(after("b", "b, b"), ["b"], "the second is another one");
+        // The list was rewritten: something else has happened to it since.
+        assert_eq!(after("b", "b 10:01:00, b"), ["b", "b"]);
+    }
+
+    #[test]
+    fn a_change_without_a_time_is_left_only_to_a_notification_that_has_it() {
+        let lists = ["a 10:01:00, c 10:03:00, b"];
+        let missed =
+            |changes| missed_after("other", Some(("2026-11-20T10:02:00Z", changes)), &lists);
+        let a = || ("a".to_owned(), false);
+        assert_eq!(missed("c 10:03:00, b"), [a()]);
+        assert_eq!(missed("c 10:03:00"), [a(), ("b".to_owned(), true)]);
     }
 }

@@ -5,13 +5,14 @@ use std::fmt;
 use std::ops::Not;
 
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::escape::escaped;
 use resourcesync::payload::Entry;
 use resourcesync::receive::{Notification, ReceivedChange};
 use serde::{Serialize, Serializer};
 use serde_json::json;
+
+use crate::channels::ADVERTISING;
 
 /// One notification, or missed changes in the form of one; as JSON, with a field that says so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -80,9 +81,8 @@ impl Handed {
         let HandedEntries::Framework(entries) = &self.entries else {
             return false;
         };
-        let advertising = [Capability::CapabilityList, Capability::SourceDescription];
         let mut entries = entries.iter();
-        entries.any(|entry| advertising.contains(&entry.capability))
+        entries.any(|entry| ADVERTISING.contains(&entry.capability))
     }
 }
 
@@ -92,13 +92,9 @@ fn with_milliseconds(time: Timestamp) -> String {
 
 fn documents<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(entries.iter().map(|entry| {
-        let Entry {
-            uri,
-            change,
-            capability,
-            ..
-        } = entry;
-        let mut object = json!({ "loc": uri, "change": change, "capability": capability });
+        let mut object = json!({
+            "loc": entry.uri, "change": entry.change, "capability": entry.capability
+        });
         if let Some(at) = entry.datetime {
             object["datetime"] = json!(with_milliseconds(at));
         }
@@ -127,10 +123,7 @@ impl fmt::Display for Handed {
             }
             HandedEntries::Change(changes) => {
                 for change in changes {
-                    let datetime = match &change.datetime {
-                        Some(datetime) => escaped(datetime),
-                        None => Cow::Borrowed("-"),
-                    };
+                    let datetime = escaped(change.datetime.as_deref().unwrap_or("-"));
                     let kind = change.change.as_str();
                     write!(f, "{datetime:<20}  {kind:<7}  {}", escaped(&change.loc))?;
                     let more = [text(&change.length), text(&change.media_type)].join(" ");

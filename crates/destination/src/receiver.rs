@@ -12,15 +12,13 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 use websub::publisher::reason::error_chain;
 use websub::retry::backoff;
+use websub::subscriber::DistributionRequest;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
-use websub::subscriber::{DistributionRequest, ReceivedNotification};
 
-use crate::change_key::{KeySet, ReceivedKey};
 use crate::change_lists::{CatchUpError, CatchUpResult, FailingDocuments, missed};
 use crate::channels::ListenedChannel;
 use crate::command::CommandInput;
-use crate::memory::{Continuity, Memory};
-use crate::missed::{MissedChange, NextNotification};
+use crate::memory::{Continuity, KeySet, Memory, MissedChange, NextNotification, ReceivedKey};
 use crate::notification::{Handed, HandedEntries};
 use crate::reporter::PrintedText;
 use crate::{ListenContext, stopped};
@@ -42,7 +40,6 @@ pub struct TopicReceiver {
     pub received: mpsc::Receiver<DistributionRequest>,
     /// Signal that notifications may have been missed: at the start, and when a subscription had lapsed.
     pub check: Arc<Notify>,
-    pub memory: Memory,
     /// The changes handed over since the start, to leave out what overlapping notifications repeat.
     pub heard: KeySet,
     pub retry: CatchUpRetry,
@@ -104,6 +101,16 @@ impl TopicReceiver {
         }
     }
 
+    /// Returns nothing to hand over, with the memory of what was.
+    fn prepared(&self) -> PreparedHandOvers {
+        let saved = self.listening.state.saved();
+        let saved = saved.subscriptions.get(&self.topic);
+        PreparedHandOvers {
+            memory: saved.map_or_else(Memory::default, |saved| saved.memory.clone()),
+            hand_overs: Vec::new(),
+        }
+    }
+
     /// Takes received notifications. The hub is answered 200 once they were handed over.
     async fn take(&mut self, requests: Vec<DistributionRequest>) -> io::Result<()> {
         let mut notifications = Vec::new();
@@ -124,26 +131,22 @@ impl TopicReceiver {
                 return Ok(());
             }
         }
-        let mut judged = PreparedHandOvers::after(self.memory.clone());
+        let mut judged = self.prepared();
         let mut answered = Vec::new();
         for notification in notifications {
-            match self
-                .add_hand_overs(&mut judged, &notification.body, false)
-                .await
-            {
-                Ok(()) => answered.push(notification),
-                // The hub delivers it again, and what comes after it.
-                Err(error) => {
-                    self.retry.has_pending = true;
-                    self.retry(error.retry_after());
-                    break;
-                }
+            let added = self.add_hand_overs(&mut judged, &notification.body, false);
+            // The hub delivers it again, and what comes after it.
+            if let Err(error) = added.await {
+                self.retry.has_pending = true;
+                self.retry(error.retry_after());
+                break;
             }
+            answered.push(notification);
         }
         if self.hand_over(judged.hand_overs).await? {
-            answered
-                .into_iter()
-                .for_each(ReceivedNotification::acknowledge);
+            for notification in answered {
+                notification.acknowledge();
+            }
             if !self.retry.has_pending && self.retry.at.is_none() {
                 (self.retry.patience, self.retry.reason) = (FailingDocuments::default(), None);
             }
@@ -157,23 +160,20 @@ impl TopicReceiver {
         if !self.listening.state.is_kept() {
             return Ok(());
         }
-        let body = match content(&self.topic).await {
-            Ok(body) => Some(body),
-            Err(error) => {
-                let reporter = &self.listening.reporter;
-                reporter.not_caught_up(self.topic.as_str(), &error_chain(&error));
-                if error.is_temporary() {
-                    self.retry(error.retry_after());
-                    return Ok(());
-                }
-                None
+        let body = content(&self.topic).await;
+        if let Err(error) = &body {
+            let reporter = &self.listening.reporter;
+            reporter.not_caught_up(self.topic.as_str(), &error_chain(error));
+            if error.is_temporary() {
+                self.retry(error.retry_after());
+                return Ok(());
             }
-        };
-        let body = body.filter(|body| Notification::parse(body).is_ok());
+        }
+        let body = body.ok().filter(|body| Notification::parse(body).is_ok());
         // Without a notification that follows a gap, no later one has to wait: it begins where the last one ended, or there
         // is a gap, which is read then.
         let is_awaited = body.is_some();
-        let mut judged = PreparedHandOvers::after(self.memory.clone());
+        let mut judged = self.prepared();
         let read = match body {
             Some(body) => self.add_hand_overs(&mut judged, &body, true).await,
             // The topic has nothing, or nobody may read it.
@@ -259,7 +259,7 @@ impl TopicReceiver {
             reporter.repeat(topic, handed.until.as_deref());
         }
         if relation != Continuity::Repeat {
-            *memory = memory.after(&handed);
+            *memory = std::mem::take(memory).after(&handed);
             judged.hand_overs.push(HandOver {
                 handed: (!is_repeat).then_some(handed),
                 body: body.to_vec(),
@@ -285,12 +285,11 @@ impl TopicReceiver {
         }
         let before = following.and_then(|following| following.from.clone());
         let from = before.as_deref().and_then(time_span);
-        let following = following
-            .zip(from)
-            .map(|(following, (from, _))| NextNotification {
-                from,
-                keys: following.changes().iter().map(ReceivedKey::of).collect(),
-            });
+        let next = |(following, (from, _)): (&Handed, _)| NextNotification {
+            from,
+            keys: following.changes().iter().map(ReceivedKey::of).collect(),
+        };
+        let following = following.zip(from).map(next);
         let read = self.read_missed(&judged.memory, following.as_ref()).await;
         let (topic, reporter) = (self.topic.as_str(), &self.listening.reporter);
         let CatchUpResult { missed, unreadable } = match read {
@@ -321,27 +320,26 @@ impl TopicReceiver {
         following: Option<&NextNotification>,
     ) -> Result<CatchUpResult, CatchUpError> {
         let topic = self.topic.as_str();
-        let mut waits = READ_AGAIN_AFTER.iter().filter(|_| following.is_some());
-        loop {
+        let waits = READ_AGAIN_AFTER.iter().filter(|_| following.is_some());
+        for wait in waits {
             let read = missed(topic, memory, following, &mut self.retry.patience).await;
             let Err(error) = &read else {
                 return read;
             };
-            let wait = waits.next().copied();
-            let wait = wait.map(|wait| error.retry_after().unwrap_or(wait));
-            match wait.filter(|wait| *wait <= LONGEST_WAIT) {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => return read,
+            let wait = error.retry_after().unwrap_or(*wait);
+            if wait > LONGEST_WAIT {
+                return read;
             }
+            tokio::time::sleep(wait).await;
         }
+        missed(topic, memory, following, &mut self.retry.patience).await
     }
 
     /// Hands notifications over, each remembered when it is, or with a batch all together. Returns false if the command
     /// failed, or if it is to stop before the last one, and an error if the output is closed.
     async fn hand_over(&mut self, mut hand_overs: Vec<HandOver>) -> io::Result<bool> {
-        let is_batch = self.listening.is_batch();
-        let together = if is_batch { usize::MAX } else { 1 };
-        for part in hand_overs.chunks_mut(together) {
+        let together = self.listening.is_batch().then_some(usize::MAX);
+        for part in hand_overs.chunks_mut(together.unwrap_or(1)) {
             if !self.hand_over_together(part).await? {
                 return Ok(false);
             }
@@ -376,8 +374,7 @@ impl TopicReceiver {
                 from: first.from.as_deref(),
                 until: last.until.as_deref(),
             };
-            let outcome = run.execute(&command.line, command.timeout, stopped(stop));
-            let outcome = outcome.await;
+            let outcome = run.execute(command, stopped(stop)).await;
             if let Err(reason) = &outcome {
                 listening.reporter.command_failed(&last.topic, reason);
             }
@@ -405,29 +402,19 @@ impl TopicReceiver {
         let Some(after) = hand_over.after.take() else {
             return;
         };
-        self.memory = after.clone();
         // It was handed over all the same; after a restart it may be once more.
-        let saved = listening
-            .state
-            .change(&self.topic, |saved| saved.memory = after);
-        if let Err(error) = saved {
+        let state = &listening.state;
+        if let Err(error) = state.change(&self.topic, |saved| saved.memory = after) {
             listening.reporter.not_saved(self.topic.as_str(), &error);
         }
     }
 }
 
 impl PreparedHandOvers {
-    fn after(memory: Memory) -> PreparedHandOvers {
-        PreparedHandOvers {
-            memory,
-            hand_overs: Vec::new(),
-        }
-    }
-
     /// Adds the hand-overs of changes that were missed since the last notification, up to `until` or the last of them, a
     /// limited number in each; the last one has the memory after all of them.
     fn add_missed(&mut self, topic: &str, missed: &[MissedChange], until: Option<String>) {
-        let after = self.memory.after_missed(missed);
+        let after = self.memory.clone().after_missed(missed);
         let mut from = self.memory.known_until().map(str::to_owned);
         let mut parts = missed.chunks(CHANGES_AT_A_TIME);
         while let Some(part) = parts.next() {

@@ -188,10 +188,10 @@ impl Reporter {
 
     /// Reports a notification that was delivered again.
     pub fn repeat(&self, topic: &str, until: Option<&str>) {
-        let which = until.map_or_else(
-            || format!("a notification of {topic}"),
-            |until| format!("the notification of {topic} until {until}"),
-        );
+        let which = match until {
+            Some(until) => format!("the notification of {topic} until {until}"),
+            None => format!("a notification of {topic}"),
+        };
         let sentence = format!("repeat: {which} was delivered again");
         let event = json!({ "event": "repeat", "topic": topic, "until": until });
         self.report(event, sentence);

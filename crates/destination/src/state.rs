@@ -193,7 +193,7 @@ impl ListenState {
 
 /// Locks a state file by one beside it, because it is replaced itself at each change.
 fn lock(path: &Path) -> anyhow::Result<File> {
-    let of_file = path.with_added_extension("lock");
+    let (of_file, name) = (path.with_added_extension("lock"), path.display());
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).mode(0o600).open(&of_file);
     let file = file.with_context(|| format!("cannot write {}", of_file.display()))?;
@@ -205,18 +205,14 @@ fn lock(path: &Path) -> anyhow::Result<File> {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(TryLockError::WouldBlock) => {
-                bail!(
-                    "the state file {} is used by another listen",
-                    path.display()
-                )
+                bail!("the state file {name} is used by another listen")
             }
             // A file system without locks.
             Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {
                 return Ok(file);
             }
             Err(TryLockError::Error(error)) => {
-                return Err(error)
-                    .with_context(|| format!("cannot lock the state file {}", path.display()));
+                return Err(error).with_context(|| format!("cannot lock the state file {name}"));
             }
         }
     }
@@ -228,10 +224,10 @@ fn revealed<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::E
 
 fn read(text: &[u8]) -> anyhow::Result<SavedState> {
     let saved: SavedState = serde_json::from_slice(text)?;
+    let version = saved.version;
     ensure!(
-        saved.version == VERSION,
-        "its version is {}, and not {VERSION}",
-        saved.version
+        version == VERSION,
+        "its version is {version}, and not {VERSION}"
     );
     Ok(saved)
 }
@@ -239,12 +235,9 @@ fn read(text: &[u8]) -> anyhow::Result<SavedState> {
 /// Replaces a file by one that only its owner can read: it has secrets.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_added_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&new)?;
     // A crash may have left one.
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all(text)?;

@@ -298,13 +298,7 @@ mod tests {
         RelatedLink {
             rel: rel.into(),
             href: href.into(),
-            hash: None,
-            length: None,
-            modified: None,
-            pri: None,
-            mime_type: None,
-            encoding: None,
-            profile: None,
+            attributes: Vec::new(),
         }
     }
 

@@ -4,24 +4,22 @@
 //! The list is edited as text, so that everything else stays as it is. An addition takes the prefixes that are declared
 //! there and the indentation of its neighbour.
 
-mod layout;
-mod style;
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use encoding_rs::Encoding;
 
-use crate::advertise::layout::{Node, layout};
-use crate::advertise::style::NamespacePrefixes;
 use crate::capability::Capability;
 use crate::document::{Advertisement, CandidateContent, Document, Form};
 use crate::parse::{ReadError, parse};
-use crate::reader::Element;
+use crate::reader::{Element, Handler, StartTag, StopReason, XmlReader};
+use crate::tag::{Namespace, RS};
 use crate::uri::{Hub, Uri};
 use crate::window::{DetectedEncoding, detect};
+use crate::writer::{write_attribute, write_escaped};
+
+/// The depth of an entry's children.
+const DEEPEST: usize = 2;
 
 /// The reason why an entry cannot be written into a Capability List.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +43,13 @@ pub enum Unpatchable {
 
 /// Returns the entry as a generator that declares `rs` may write it.
 pub fn entry(wanted: &Advertisement) -> String {
-    NamespacePrefixes::usual().entry(wanted, "\n", "\n  ") + "\n"
+    // The prefixes that the specification uses.
+    let usual = NamespacePrefixes {
+        sitemap: "",
+        terms: "rs:",
+        are_declared: true,
+    };
+    usual.entry(wanted, "\n", "\n  ") + "\n"
 }
 
 /// Returns the Capability List `list` with what it lacked to advertise its channel; `None` if it lacks nothing.
@@ -107,23 +111,15 @@ fn advertises(list: &Document, wanted: &Advertisement, former: &BTreeSet<Hub>) -
 }
 
 /// Returns true if two versions differ in nothing but their channels. An entry without its `rs:md` was a member.
-fn is_same_otherwise(before: Document, after: Document, wanted: &Advertisement) -> bool {
+fn is_same_otherwise(mut before: Document, mut after: Document, wanted: &Advertisement) -> bool {
     let topic = Uri::parse(wanted.topic.as_str()).ok();
-    let otherwise = |mut list: Document| Document {
-        channels: {
-            list.channels.retain(|channel| channel.kind != wanted.kind);
-            list.channels
-        },
+    for list in [&mut before, &mut after] {
+        list.channels.retain(|channel| channel.kind != wanted.kind);
         // The topic itself may have been a member.
-        relative: None,
-        members: list
-            .members
-            .into_iter()
-            .filter(|member| Some(member) != topic.as_ref())
-            .collect(),
-        ..list
-    };
-    otherwise(before) == otherwise(after)
+        list.relative = None;
+        list.members.retain(|member| Some(member) != topic.as_ref());
+    }
+    before == after
 }
 
 /// Decodes a text, provided that `encoding` makes the same bytes of it again.
@@ -212,10 +208,9 @@ fn completion(
         Some(loc) => edits.push((loc.span.clone(), style.loc(wanted))),
         None => edits.push(before(first, style.loc(wanted))),
     }
-    let links: Vec<(&Node, Hub)> = entry
-        .children_of(Element::Ln)
-        .filter_map(|link| Some((link, Hub::new(link.hub.as_deref()?))))
-        .collect();
+    let links = entry.children_of(Element::Ln);
+    let links = links.filter_map(|link| Some((link, Hub::new(link.hub.as_deref()?))));
+    let links: Vec<(&Node, Hub)> = links.collect();
     let is_advertised = |wanted: &Hub| links.iter().any(|(_, hub)| hub == wanted);
     let mut lacking = wanted.hubs.iter().filter(|hub| !is_advertised(hub));
     let (replaced, kept): (Vec<_>, Vec<_>) =
@@ -260,8 +255,168 @@ fn addition(text: &str, root: &Node, wanted: &Advertisement) -> Option<Edit> {
 /// Returns the white space that ends at a place, from its last line end on; nothing if there is none.
 fn indentation(text: &str, at: usize) -> &str {
     let before = text[..at].trim_end_matches([' ', '\t']);
-    let line_end = ["\r\n", "\n", "\r"]
-        .into_iter()
-        .find(|line_end| before.ends_with(line_end));
+    let mut line_ends = ["\r\n", "\n", "\r"].into_iter();
+    let line_end = line_ends.find(|line_end| before.ends_with(line_end));
     &text[line_end.map_or(at, |line_end| before.len() - line_end.len())..at]
 }
+
+/// An element and its place.
+#[derive(Debug)]
+struct Node {
+    element: Element,
+    /// Prefix of its name, with the colon; empty if it has none.
+    prefix: String,
+    /// Prefix of the ResourceSync terms within it, with the colon, if their namespace is declared.
+    terms: Option<String>,
+    span: Range<usize>,
+    children: Vec<Node>,
+    text: String,
+    /// Value of `capability` of an `rs:md`.
+    capability: Option<String>,
+    /// Target of an `rs:ln` with the relation `hub`.
+    hub: Option<String>,
+}
+
+impl Node {
+    fn children_of(&self, element: Element) -> impl Iterator<Item = &Node> {
+        let children = self.children.iter();
+        children.filter(move |child| child.element == element)
+    }
+}
+
+/// Returns the root of a document; nothing if it is not well-formed.
+fn layout(text: &str) -> Option<Node> {
+    // The reader takes LF for the only line end. Every place stays where it is.
+    let text = text.replace("\r\n", " \n").replace('\r', "\n");
+    let mut reader = XmlReader::new(LayoutBuilder::default());
+    let mut rest = &text[..];
+    loop {
+        let (taken, stop) = reader.parse(rest, (text.len() - rest.len()) as u64);
+        rest = &rest[taken..];
+        match stop {
+            StopReason::Root => {}
+            StopReason::End => return reader.handler.root,
+            _ => return None,
+        }
+    }
+}
+
+/// A document that is being read.
+#[derive(Default)]
+struct LayoutBuilder {
+    open: Vec<Node>,
+    root: Option<Node>,
+}
+
+impl Handler for LayoutBuilder {
+    fn start(&mut self, start: &StartTag<'_>) {
+        if start.depth > DEEPEST {
+            return;
+        }
+        let prefixed = |prefix: &str| match prefix {
+            "" => String::new(),
+            prefix => format!("{prefix}:"),
+        };
+        let place = start.offset as usize;
+        let hub = start.tag.has_relation("hub");
+        let hub = hub.then(|| start.tag.value("href")).flatten();
+        self.open.push(Node {
+            element: start.element,
+            prefix: prefixed(start.prefix),
+            terms: start.namespaces.prefix_of(Namespace::Rs).map(prefixed),
+            span: place..place,
+            children: Vec::new(),
+            text: String::new(),
+            capability: start.tag.filled("capability"),
+            hub: hub.map(|hub| hub.trim().to_owned()),
+        });
+    }
+
+    fn text(&mut self, depth: usize, _: Element, text: &str) {
+        if let (0..=DEEPEST, Some(node)) = (depth, self.open.last_mut())
+            && node.text.is_empty()
+        {
+            node.text.push_str(text);
+        }
+    }
+
+    fn end(&mut self, depth: usize, offset: u64) {
+        if depth > DEEPEST {
+            return;
+        }
+        let Some(mut node) = self.open.pop() else {
+            return;
+        };
+        node.span.end = offset as usize;
+        match self.open.last_mut() {
+            Some(parent) => parent.children.push(node),
+            None => self.root = Some(node),
+        }
+    }
+}
+
+/// Prefixes at a position, with the colon.
+struct NamespacePrefixes<'a> {
+    sitemap: &'a str,
+    terms: &'a str,
+    /// False if an element that uses the terms has to declare them.
+    are_declared: bool,
+}
+
+impl<'a> NamespacePrefixes<'a> {
+    /// Returns the prefixes that are declared within an element of the sitemap namespace.
+    fn within(node: &'a Node) -> NamespacePrefixes<'a> {
+        NamespacePrefixes {
+            sitemap: &node.prefix,
+            terms: node.terms.as_deref().unwrap_or("rs:"),
+            are_declared: node.terms.is_some(),
+        }
+    }
+
+    /// Returns an entry with `line` before its end tag and `child` before each of its children.
+    fn entry(&self, wanted: &Advertisement, line: &str, child: &str) -> String {
+        let within = NamespacePrefixes {
+            are_declared: true,
+            ..*self
+        };
+        let mut children = vec![within.loc(wanted)];
+        children.extend(wanted.hubs.iter().map(|hub| within.hub(hub)));
+        children.push(within.description(wanted));
+        let children: String = children.iter().map(|xml| format!("{child}{xml}")).collect();
+        let end = if child.is_empty() { "" } else { line };
+        let name = format!("{}url", self.sitemap);
+        format!("<{name}{}>{children}{end}</{name}>", self.declaration())
+    }
+
+    fn loc(&self, wanted: &Advertisement) -> String {
+        let name = format!("{}loc", self.sitemap);
+        let mut xml = format!("<{name}>");
+        write_escaped(&mut xml, wanted.topic.as_str());
+        xml + &format!("</{name}>")
+    }
+
+    fn hub(&self, hub: &Hub) -> String {
+        self.term("ln", &[("rel", "hub"), ("href", hub.as_str())])
+    }
+
+    fn description(&self, wanted: &Advertisement) -> String {
+        self.term("md", &[("capability", wanted.kind.capability())])
+    }
+
+    fn term(&self, name: &str, attributes: &[(&str, &str)]) -> String {
+        let mut xml = format!("<{}{name}{}", self.terms, self.declaration());
+        for (name, value) in attributes {
+            write_attribute(&mut xml, name, value);
+        }
+        xml + "/>"
+    }
+
+    fn declaration(&self) -> String {
+        let declaration = || format!(" xmlns:rs=\"{RS}\"");
+        let is_missing = !self.are_declared;
+        is_missing.then(declaration).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -66,22 +66,13 @@ impl Capability {
 
     /// Returns true if documents of this capability list archived documents (Archives 0.9.1 section 2.2).
     pub fn is_archive(self) -> bool {
-        matches!(
-            self,
-            Capability::ResourceListArchive
-                | Capability::ResourceDumpArchive
-                | Capability::ChangeListArchive
-                | Capability::ChangeDumpArchive
-        )
+        self.as_str().ends_with("-archive")
     }
 
     /// Returns true if documents of this capability describe the content of a dump's package; they lie inside it and
     /// are never announced (R6).
     pub fn is_manifest(self) -> bool {
-        matches!(
-            self,
-            Capability::ResourceDumpManifest | Capability::ChangeDumpManifest
-        )
+        self.as_str().ends_with("-manifest")
     }
 }
 
@@ -134,6 +125,10 @@ mod tests {
             assert_eq!(capability.as_str(), value);
             assert_eq!(capability.as_str().parse(), Ok(capability));
         }
+        let archives = Capability::all().filter(|capability| capability.is_archive());
+        assert_eq!(archives.count(), 4);
+        let manifests = Capability::all().filter(|capability| capability.is_manifest());
+        assert_eq!(manifests.count(), 2);
         assert_eq!("changelistindex".parse(), Ok(Capability::ChangeList));
         assert!("framework-notification".parse::<Capability>().is_err());
     }

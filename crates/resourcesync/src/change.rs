@@ -1,13 +1,18 @@
 //! One change of a resource, as a Change List has it and as it is passed on (core 1.1 sections 7 and 12.1; C2, C3, C16).
 
+use std::borrow::Cow;
 use std::fmt;
 
-use crate::characters::is_space;
-use crate::datetime::{Datetime, is_xsd_datetime};
+use crate::change_payload::{entry_len, link_len};
+use crate::datetime::{Datetime, is_strict, is_xsd_datetime};
+use crate::document::beginning;
 use crate::fingerprint::{push_string, write_beginning};
 use crate::payload::ChangeKind;
+use crate::reader::Element;
+use crate::tag::Namespace;
 use crate::tag::TagAttributes;
-use crate::uri::is_scheme;
+use crate::uri::{is_scheme, normal_resource};
+use crate::writer::{write_escaped, written_len};
 
 /// Longest fixity information that is passed on, in bytes.
 const LONGEST_HASH: usize = 1 << 10;
@@ -15,6 +20,14 @@ const LONGEST_HASH: usize = 1 << 10;
 const LONGEST_TYPE: usize = 256;
 /// Lowest priority of a link.
 const LAST_PRIORITY: u32 = 999_999;
+
+/// Longest entry that is passed on, as rendered; a longer one goes without its links.
+const LONGEST_ENTRY: usize = 64 << 10;
+/// Longest `loc` as rendered. The other values are bounded too, to less than what is left of [`LONGEST_ENTRY`], so that
+/// an entry without links is never too long.
+const LONGEST_LOC: usize = 48 << 10;
+/// Longest rendering of one byte: `&quot;`.
+const LONGEST_ESCAPE: usize = 6;
 
 /// An entry of a Change List as it is passed on (C16). Values that a reader could refuse are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,39 +76,42 @@ pub struct RelatedLink {
     pub rel: Box<str>,
     /// An absolute URI, since a relative one would mean another resource elsewhere.
     pub href: Box<str>,
-    /// White space around each hash value is one space.
-    pub hash: Option<Box<str>>,
-    /// In bytes.
-    pub length: Option<u64>,
-    /// As written: a W3C Datetime with seconds and zone.
-    pub modified: Option<Box<str>>,
-    /// From 1 to 999,999; the lower goes first.
-    pub pri: Option<u32>,
-    /// The media type: the attribute `type`.
-    pub mime_type: Option<Box<str>>,
-    /// Content codings, such as `gzip`.
-    pub encoding: Option<Box<str>>,
-    /// URI of a profile of its media type.
-    pub profile: Option<Box<str>>,
+    /// The other attributes that are passed on, by name, in the order in which they are written: `hash`, `length`,
+    /// `modified`, `pri`, `type`, `encoding`, `profile`.
+    pub attributes: Vec<(&'static str, Box<str>)>,
 }
+
+/// Returns a value as it is passed on, if it is.
+type ValueFilter = fn(&str) -> Option<Box<str>>;
+
+/// The attributes of a link beside `rel` and `href`, in the order in which they are written.
+const LINK_ATTRIBUTES: [(&str, ValueFilter); 7] = [
+    ("hash", fixity),
+    ("length", |length| Some(number(length)?.to_string().into())),
+    // As written: a W3C Datetime with seconds and zone.
+    ("modified", |modified| {
+        is_xsd_datetime(modified.trim()).then(|| modified.trim().into())
+    }),
+    ("pri", |pri| Some(priority(pri)?.to_string().into())),
+    ("type", media_type),
+    ("encoding", coding),
+    ("profile", |profile| {
+        has_scheme(profile.trim()).then(|| profile.trim().into())
+    }),
+];
 
 impl RelatedLink {
     /// Reads an `rs:ln`; `None` if it has no relation type, or no absolute URI.
-    pub(crate) fn read(tag: TagAttributes<'_>) -> Option<RelatedLink> {
-        let value = |name| tag.value(name);
-        let filled = |name| tag.filled(name).map(String::into_boxed_str);
-        let href = filled("href")?;
-        has_scheme(&href).then_some(())?;
+    fn read(tag: TagAttributes<'_>) -> Option<RelatedLink> {
+        let href = tag.filled("href").filter(|href| has_scheme(href))?;
+        let filtered = |(name, filter): &(&'static str, ValueFilter)| {
+            let value = tag.value(name)?;
+            Some((*name, filter(&value)?))
+        };
         Some(RelatedLink {
-            rel: filled("rel")?,
-            href,
-            hash: value("hash").and_then(|hash| fixity(&hash)),
-            length: value("length").and_then(|length| number(&length)),
-            modified: filled("modified").filter(|modified| is_xsd_datetime(modified)),
-            pri: value("pri").and_then(|pri| priority(&pri)),
-            mime_type: value("type").and_then(|mime_type| media_type(&mime_type)),
-            encoding: value("encoding").and_then(|encoding| coding(&encoding)),
-            profile: filled("profile").filter(|profile| has_scheme(profile)),
+            rel: tag.filled("rel")?.into(),
+            href: href.into(),
+            attributes: LINK_ATTRIBUTES.iter().filter_map(filtered).collect(),
         })
     }
 }
@@ -153,6 +169,173 @@ impl ChangeKey {
     }
 }
 
+/// The reason why an entry does not count (C2).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SkipReason {
+    /// There is no URI.
+    #[error("it has no loc")]
+    NoLoc,
+    /// The URI is relative; its beginning.
+    #[error("its loc \"{0}\" is not an absolute URI")]
+    RelativeLoc(String),
+    /// There is no `change`.
+    #[error("it has no rs:md with a change")]
+    NoChange,
+    /// There is another value of `change`; its beginning.
+    #[error("its change \"{0}\" is none of created, updated and deleted")]
+    UnknownChange(String),
+    /// The URI is too long to be passed on.
+    #[error("its loc is too long")]
+    TooLong,
+}
+
+/// One entry. Used for one after the other, so that the parts that decide whether it counts, and its key, need no memory
+/// of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) loc: String,
+    pub(crate) lastmod: String,
+    change: String,
+    pub(crate) datetime: String,
+    pub(crate) hash: String,
+    pub(crate) length: String,
+    has_change: bool,
+    /// True if the entries are those of a Resource List, which have no `change`.
+    pub(crate) is_of_resources: bool,
+    /// True if the parts below are read too.
+    pub(crate) is_whole: bool,
+    mime_type: Option<Box<str>>,
+    encoding: Option<Box<str>>,
+    links: Vec<RelatedLink>,
+    /// Total length of the links as rendered.
+    links_len: usize,
+}
+
+impl Draft {
+    pub(crate) fn clear(&mut self) {
+        self.loc.clear();
+        self.lastmod.clear();
+        self.hash.clear();
+        self.length.clear();
+        self.has_change = false;
+        (self.mime_type, self.encoding) = (None, None);
+        self.links.clear();
+        self.links_len = 0;
+    }
+
+    /// Takes an `rs:md`, if it is the first with a `change`: the others mean nothing (C2).
+    pub(crate) fn describe(&mut self, tag: TagAttributes<'_>) {
+        let change = tag.value("change").unwrap_or_default();
+        let change = change.trim();
+        let is_empty = change.is_empty() && !self.is_of_resources;
+        if self.has_change || is_empty {
+            return;
+        }
+        self.has_change = true;
+        self.change.clear();
+        self.change.push_str(change);
+        for part in [&mut self.datetime, &mut self.hash, &mut self.length] {
+            part.clear();
+        }
+        for attribute in tag.attributes {
+            let part = match (attribute.namespace, tag.local_name(attribute)) {
+                (Namespace::None, "datetime") => &mut self.datetime,
+                (Namespace::None, "hash") => &mut self.hash,
+                (Namespace::None, "length") => &mut self.length,
+                _ => continue,
+            };
+            part.push_str(tag.text(attribute).unwrap_or_default().trim());
+        }
+        if self.is_whole {
+            self.mime_type = tag.value("type").and_then(|value| media_type(&value));
+            self.encoding = tag.value("encoding").and_then(|value| coding(&value));
+        }
+    }
+
+    pub(crate) fn link(&mut self, tag: TagAttributes<'_>) {
+        // Beyond the limit no link is passed on, and none needs to be kept.
+        if self.is_whole
+            && self.links_len <= LONGEST_ENTRY
+            && let Some(link) = RelatedLink::read(tag)
+        {
+            self.links_len += link_len(&link);
+            self.links.push(link);
+        }
+    }
+
+    pub(crate) fn text(&mut self, element: Element, text: &str) {
+        let part = match element {
+            Element::Loc => &mut self.loc,
+            Element::Lastmod => &mut self.lastmod,
+            _ => return,
+        };
+        if part.is_empty() {
+            part.push_str(text);
+        }
+    }
+
+    /// Returns the URI as compared, and the kind; or the reason why the entry does not count.
+    pub(crate) fn verdict(&self) -> Result<(Cow<'_, str>, ChangeKind), SkipReason> {
+        if self.loc.is_empty() {
+            return Err(SkipReason::NoLoc);
+        }
+        let escaped_len = || written_len(|xml| write_escaped(xml, &self.loc));
+        if self.loc.len() > LONGEST_LOC / LONGEST_ESCAPE && escaped_len() > LONGEST_LOC {
+            return Err(SkipReason::TooLong);
+        }
+        let uri = normal_resource(&self.loc).map_err(|error| SkipReason::RelativeLoc(error.0))?;
+        if self.is_of_resources {
+            // It is not known yet whether it is new.
+            return Ok((uri, ChangeKind::Updated));
+        }
+        if !self.has_change {
+            return Err(SkipReason::NoChange);
+        }
+        let unknown = || SkipReason::UnknownChange(beginning(&self.change));
+        let kind = kind(&self.change).ok_or_else(unknown)?;
+        Ok((uri, kind))
+    }
+
+    /// Takes the change, if the entry counts.
+    pub(crate) fn change(&mut self) -> Option<Change> {
+        let (_, kind) = self.verdict().ok()?;
+        let mut change = Change {
+            loc: self.loc.as_str().into(),
+            lastmod: is_strict(&self.lastmod).then(|| self.lastmod.as_str().into()),
+            kind,
+            datetime: Datetime::parse(&self.datetime).filter(|_| !self.is_of_resources),
+            hash: fixity(&self.hash),
+            length: number(&self.length),
+            mime_type: self.mime_type.take(),
+            encoding: self.encoding.take(),
+            links: std::mem::take(&mut self.links),
+        };
+        let max = self.links_len + change.loc.len() * LONGEST_ESCAPE;
+        if max > LONGEST_LOC && entry_len(&change) > LONGEST_ENTRY {
+            change.links = Vec::new();
+        }
+        Some(change)
+    }
+
+    /// Returns the key of a change (C3), or the reason why the entry does not count. `room` is overwritten.
+    pub(crate) fn key(
+        &self,
+        datetime: Option<Datetime>,
+        room: &mut Vec<u8>,
+    ) -> Result<ChangeKey, SkipReason> {
+        let (uri, kind) = self.verdict()?;
+        let (lastmod, hash) = match datetime {
+            Some(_) => Default::default(),
+            None => {
+                let digests = normalized_digests(&self.hash);
+                (instant(&self.lastmod), digests.join(" "))
+            }
+        };
+        let undated = [&lastmod, &*hash, &self.length];
+        Ok(ChangeKey::of(&uri, kind, datetime, undated, room))
+    }
+}
+
 /// Returns the kind that a value of `change` names, whatever its case and the white space around it (C2).
 pub(crate) fn kind(value: &str) -> Option<ChangeKind> {
     let value = value.trim();
@@ -161,7 +344,7 @@ pub(crate) fn kind(value: &str) -> Option<ChangeKind> {
 }
 
 /// Returns a value of `hash` as it is passed on: hash values, each with the name of its algorithm before a colon.
-pub(crate) fn fixity(value: &str) -> Option<Box<str>> {
+fn fixity(value: &str) -> Option<Box<str>> {
     let is_one = |value: &str| {
         let parts = value.split_once(':');
         parts.is_some_and(|(algorithm, digest)| !algorithm.is_empty() && !digest.is_empty())
@@ -173,14 +356,14 @@ pub(crate) fn fixity(value: &str) -> Option<Box<str>> {
 }
 
 /// Reads a number of digits alone.
-pub(crate) fn number(value: &str) -> Option<u64> {
+fn number(value: &str) -> Option<u64> {
     let value = value.trim();
     let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| value.parse().ok()).flatten()
 }
 
 /// Returns a value of `type` as it is passed on: a media type, with parameters or without (RFC 2045 section 5.1).
-pub(crate) fn media_type(value: &str) -> Option<Box<str>> {
+fn media_type(value: &str) -> Option<Box<str>> {
     let value = value.trim();
     let (essence, parameters) = value.split_once(';').unwrap_or((value, ""));
     let (general, specific) = essence.trim_end().split_once('/')?;
@@ -189,7 +372,7 @@ pub(crate) fn media_type(value: &str) -> Option<Box<str>> {
 }
 
 /// Returns a value of `encoding` as it is passed on: content codings (RFC 2616 section 14.11).
-pub(crate) fn coding(value: &str) -> Option<Box<str>> {
+fn coding(value: &str) -> Option<Box<str>> {
     let value = value.trim();
     let is_coding = value.split(',').all(|coding| is_token(coding.trim()));
     (is_coding && value.len() <= LONGEST_TYPE).then(|| value.into())
@@ -202,14 +385,31 @@ fn priority(value: &str) -> Option<u32> {
 
 /// Returns true if a text begins with a scheme, so that it is no relative reference (RFC 3986 section 4.2).
 fn has_scheme(text: &str) -> bool {
-    text.split_once(':')
-        .is_some_and(|(scheme, _)| is_scheme(scheme))
+    let parts = text.split_once(':');
+    parts.is_some_and(|(scheme, _)| is_scheme(scheme))
 }
 
 /// Returns true if a text is a token (RFC 2045 section 5.1).
 fn is_token(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte);
-    !text.is_empty() && text.bytes().all(|byte| !is_space(byte) && is_part(byte))
+    !text.is_empty() && text.bytes().all(is_part)
+}
+
+/// Returns digests as they are compared, in order: names of algorithms and hexadecimal digits in lower case.
+pub(crate) fn normalized_digests(hash: &str) -> Vec<String> {
+    let digests = hash.split_ascii_whitespace();
+    let mut digests: Vec<String> = digests.map(str::to_ascii_lowercase).collect();
+    digests.sort_unstable();
+    digests.dedup();
+    digests
+}
+
+/// Returns a `lastmod` as it is compared: an instant, whatever its zone.
+pub(crate) fn instant(lastmod: &str) -> Cow<'_, str> {
+    match Datetime::parse(lastmod) {
+        Some(datetime) => datetime.at().to_string().into(),
+        None => lastmod.into(),
+    }
 }
 
 #[cfg(test)]

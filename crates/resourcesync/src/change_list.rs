@@ -5,31 +5,22 @@
 //! known.
 
 use std::borrow::Cow;
-use std::io::{Read, Seek};
+use std::io::{self, BufReader, Read, Seek};
 use std::ops::Range;
+use std::vec::IntoIter;
 
 use crate::capability::Capability;
-use crate::change::{Change, ChangeKey, RelatedLink, coding, fixity, kind, media_type, number};
-use crate::change_payload::{entry_len, link_len};
-use crate::datetime::{Datetime, is_strict};
-use crate::document::{DeclaredSpan, beginning};
-use crate::file_spans::{ByteSpan, SpanReader};
-use crate::namespaces::Namespace;
-use crate::outline::declared_span;
-use crate::parse::{ReadError, read};
-use crate::payload::ChangeKind;
+use crate::change::{Change, ChangeKey, Draft, SkipReason};
+use crate::datetime::Datetime;
+use crate::document::DeclaredSpan;
+use crate::parse::{ReadError, declared_span, read};
 use crate::reader::{Element, Handler, StartTag};
-use crate::tag::TagAttributes;
-use crate::uri::normal_resource;
-use crate::writer::{write_escaped, written_len};
 
-/// Longest entry that is passed on, as rendered; a longer one goes without its links.
-const LONGEST_ENTRY: usize = 64 << 10;
-/// Longest `loc` as rendered. The other values are bounded too, to less than what is left of [`LONGEST_ENTRY`], so that
-/// an entry without links is never too long.
-const LONGEST_LOC: usize = 48 << 10;
-/// Longest rendering of one byte: `&quot;`.
-const LONGEST_ESCAPE: usize = 6;
+/// Size of the reads of some spans, which is about that of a page.
+const READ_SIZE: usize = 8 << 10;
+
+/// A span of a file, by its offsets.
+type ByteSpan = Range<u64>;
 
 /// The reason why a file yields no changes.
 #[derive(Debug, thiserror::Error)]
@@ -101,26 +92,6 @@ pub struct Skipped {
     pub reason: SkipReason,
 }
 
-/// The reason why an entry does not count (C2).
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SkipReason {
-    /// There is no URI.
-    #[error("it has no loc")]
-    NoLoc,
-    /// The URI is relative; its beginning.
-    #[error("its loc \"{0}\" is not an absolute URI")]
-    RelativeLoc(String),
-    /// There is no `change`.
-    #[error("it has no rs:md with a change")]
-    NoChange,
-    /// There is another value of `change`; its beginning.
-    #[error("its change \"{0}\" is none of created, updated and deleted")]
-    UnknownChange(String),
-    /// The URI is too long to be passed on.
-    #[error("its loc is too long")]
-    TooLong,
-}
-
 /// Reads the keys of a Change List in one pass (C3, C6).
 ///
 /// # Errors
@@ -143,7 +114,15 @@ pub fn read_changes(
     source: impl Read,
     positions: &[u32],
 ) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
-    read_keyed(source, Some(positions))
+    let (mut changes, mut room) = (Vec::new(), Vec::new());
+    let list = Capability::ChangeList.as_str();
+    let entries = EntriesReader::of_whole_entries(list, Some(positions));
+    read_entries(source, entries, |entries, _| {
+        let draft = &mut entries.draft;
+        let key = draft.key(Datetime::parse(&draft.datetime), &mut room);
+        changes.extend(key.ok().zip(draft.change()));
+    })?;
+    Ok(changes)
 }
 
 /// Reads the entries of a Change List at these places, which ascend, from the parts of the file that have them. `span` is
@@ -154,23 +133,10 @@ pub fn read_changes_at(
     span: &Range<u64>,
     places: &[EntryPlace],
 ) -> Option<Vec<Change>> {
-    let spans = spans(span, places)?;
-    let spans = SpanReader::new(file, spans).ok()?;
-    at_places(read_keyed(spans, None).ok()?, places)
-}
-
-fn read_keyed(
-    source: impl Read,
-    wanted: Option<&[u32]>,
-) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
-    let (mut changes, mut room) = (Vec::new(), Vec::new());
-    let entries = EntriesReader::of_whole_entries(Capability::ChangeList.as_str(), wanted);
-    read_entries(source, entries, |entries, _| {
-        let draft = &mut entries.draft;
-        let key = draft.key(Datetime::parse(&draft.datetime), &mut room);
-        changes.extend(key.ok().zip(draft.change()));
-    })?;
-    Ok(changes)
+    let spans = SpanReader::new(file, spans(span, places)?).ok()?;
+    // One more than there are, so that another entry among them is noticed.
+    let all: Vec<u32> = (0..).take(places.len() + 1).collect();
+    at_places(read_changes(spans, &all).ok()?, places)
 }
 
 /// Returns the changes that were read for some places, unless other entries stand there.
@@ -202,25 +168,6 @@ fn spans(all: &Range<u64>, places: &[EntryPlace]) -> Option<Vec<ByteSpan>> {
     Some(spans)
 }
 
-/// Returns digests as they are compared, in order: names of algorithms and hexadecimal digits in lower case.
-pub(crate) fn normalized_digests(hash: &str) -> Vec<String> {
-    let mut digests: Vec<String> = hash
-        .split_ascii_whitespace()
-        .map(str::to_ascii_lowercase)
-        .collect();
-    digests.sort_unstable();
-    digests.dedup();
-    digests
-}
-
-/// Returns a `lastmod` as it is compared: an instant, whatever its zone.
-pub(crate) fn instant(lastmod: &str) -> Cow<'_, str> {
-    match Datetime::parse(lastmod) {
-        Some(datetime) => datetime.at().to_string().into(),
-        None => lastmod.into(),
-    }
-}
-
 /// Reads a Change List or a Resource List in one pass, and hands over the entries that count with their positions, one
 /// after the other, so that no list needs to fit into memory. Entries of a Resource List are updates without a datetime.
 /// Returns the times that the list declares.
@@ -234,7 +181,7 @@ pub fn each_entry(
     mut take: impl FnMut(u32, Change),
 ) -> Result<DeclaredSpan, ChangeListError> {
     let entries = EntriesReader::of_whole_entries(capability.as_str(), None);
-    let root = read_entries(source, entries, |entries, position| {
+    let read = read_entries(source, entries, |entries, position| {
         // The root describes the list before its entries.
         if entries.has_wanted_capability()
             && let Some(change) = entries.draft.change()
@@ -242,10 +189,11 @@ pub fn each_entry(
             take(position, change);
         }
     })?;
-    Ok(root.span)
+    Ok(read.span)
 }
 
-/// Reads a document to its end, and hands over its wanted entries as they end, with their positions. Returns its root.
+/// Reads a document to its end, and hands over its wanted entries as they end, with their positions. Returns the
+/// reader with its root.
 ///
 /// # Errors
 ///
@@ -254,11 +202,9 @@ pub(crate) fn read_entries<'a>(
     source: impl Read,
     entries: EntriesReader<'a>,
     take: impl FnMut(&mut EntriesReader<'a>, u32),
-) -> Result<RootElement, ChangeListError> {
+) -> Result<EntriesReader<'a>, ChangeListError> {
     match read(source, EntriesHandler { entries, take })? {
-        Ok((EntriesHandler { entries, .. }, _)) if entries.has_wanted_capability() => {
-            Ok(entries.root)
-        }
+        Ok((handler, _)) if handler.entries.has_wanted_capability() => Ok(handler.entries),
         _ => Err(ChangeListError::NotAChangeList),
     }
 }
@@ -286,11 +232,15 @@ impl<'a, F: FnMut(&mut EntriesReader<'a>, u32)> Handler for EntriesHandler<'a, F
 }
 
 /// The root and the entries, one after the other, of a document with changes or resources.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct EntriesReader<'a> {
     /// Capability of the document that is wanted.
-    capability: &'a str,
-    root: RootElement,
+    wanted_capability: &'a str,
+    is_urlset: bool,
+    capability: Option<String>,
+    /// The first `rs:ln rel="up"` with an address.
+    pub(crate) up: Option<String>,
+    pub(crate) span: DeclaredSpan,
     /// Positions of the entries that are wanted, which ascend; `None` if all are.
     wanted: Option<&'a [u32]>,
     /// Number of entries that have begun.
@@ -303,17 +253,12 @@ pub(crate) struct EntriesReader<'a> {
 impl<'a> EntriesReader<'a> {
     /// Reads of each entry of a document with this capability what identifies it.
     pub(crate) fn new(capability: &'a str) -> EntriesReader<'a> {
-        EntriesReader {
-            capability,
-            root: RootElement::default(),
-            wanted: None,
-            begun: 0,
-            draft: Draft {
-                is_of_resources: capability == Capability::ResourceList.as_str(),
-                ..Draft::default()
-            },
-            is_open: false,
-        }
+        let mut entries = EntriesReader {
+            wanted_capability: capability,
+            ..EntriesReader::default()
+        };
+        entries.draft.is_of_resources = capability == Capability::ResourceList.as_str();
+        entries
     }
 
     /// Reads entries of a document with this capability whole: all, or those at some positions, which ascend.
@@ -329,11 +274,12 @@ impl<'a> EntriesReader<'a> {
 
     /// Returns true if the document has the capability that is wanted, as far as it was read.
     pub(crate) fn has_wanted_capability(&self) -> bool {
-        self.root.is_urlset && self.root.capability.as_deref() == Some(self.capability)
+        self.is_urlset && self.capability.as_deref() == Some(self.wanted_capability)
     }
 
     fn start(&mut self, start: &StartTag<'_>) {
         match (start.depth, start.element) {
+            (0, _) => self.is_urlset = start.local == "urlset",
             (1, Element::Entry) => {
                 self.draft.clear();
                 self.is_open = match &mut self.wanted {
@@ -346,7 +292,13 @@ impl<'a> EntriesReader<'a> {
                 };
                 self.begun = self.begun.saturating_add(1);
             }
-            (0 | 1, _) => self.root.start(start),
+            (1, Element::Md) if self.capability.is_none() => {
+                self.capability = start.tag.filled("capability");
+                self.span = declared_span(start.tag);
+            }
+            (1, Element::Ln) if self.up.is_none() && start.tag.has_relation("up") => {
+                self.up = start.tag.value("href").map(Cow::into_owned);
+            }
             (2, Element::Md) if self.is_open => self.draft.describe(start.tag),
             (2, Element::Ln) if self.is_open => self.draft.link(start.tag),
             _ => {}
@@ -363,175 +315,6 @@ impl<'a> EntriesReader<'a> {
     fn end(&mut self, depth: usize) -> Option<u32> {
         let is_entry = depth == 1 && std::mem::take(&mut self.is_open);
         is_entry.then(|| self.begun - 1)
-    }
-}
-
-/// Root of a document with changes.
-#[derive(Debug, Default)]
-pub(crate) struct RootElement {
-    is_urlset: bool,
-    capability: Option<String>,
-    /// The first `rs:ln rel="up"` with an address.
-    pub(crate) up: Option<String>,
-    pub(crate) span: DeclaredSpan,
-}
-
-impl RootElement {
-    fn start(&mut self, start: &StartTag<'_>) {
-        match (start.depth, start.element) {
-            (0, _) => self.is_urlset = start.local == "urlset",
-            (1, Element::Md) if self.capability.is_none() => {
-                self.capability = start.tag.filled("capability");
-                self.span = declared_span(start.tag);
-            }
-            (1, Element::Ln) if self.up.is_none() && start.tag.has_relation("up") => {
-                self.up = start.tag.value("href").map(|href| href.into_owned());
-            }
-            _ => {}
-        }
-    }
-}
-
-/// One entry. Used for one after the other, so that the parts that decide whether it counts, and its key, need no memory
-/// of their own.
-#[derive(Debug, Default)]
-pub(crate) struct Draft {
-    loc: String,
-    pub(crate) lastmod: String,
-    change: String,
-    datetime: String,
-    pub(crate) hash: String,
-    pub(crate) length: String,
-    has_change: bool,
-    /// True if the entries are those of a Resource List, which have no `change`.
-    is_of_resources: bool,
-    /// True if the parts below are read too.
-    is_whole: bool,
-    mime_type: Option<Box<str>>,
-    encoding: Option<Box<str>>,
-    links: Vec<RelatedLink>,
-    /// Total length of the links as rendered.
-    links_len: usize,
-}
-
-impl Draft {
-    fn clear(&mut self) {
-        self.loc.clear();
-        self.lastmod.clear();
-        self.hash.clear();
-        self.length.clear();
-        self.has_change = false;
-        (self.mime_type, self.encoding) = (None, None);
-        self.links.clear();
-        self.links_len = 0;
-    }
-
-    /// Takes an `rs:md`, if it is the first with a `change`: the others mean nothing (C2).
-    fn describe(&mut self, tag: TagAttributes<'_>) {
-        let change = tag.value("change").unwrap_or_default();
-        let change = change.trim();
-        let is_empty = change.is_empty() && !self.is_of_resources;
-        if self.has_change || is_empty {
-            return;
-        }
-        self.has_change = true;
-        self.change.clear();
-        self.change.push_str(change);
-        for part in [&mut self.datetime, &mut self.hash, &mut self.length] {
-            part.clear();
-        }
-        for attribute in tag.attributes {
-            let part = match (attribute.namespace, tag.local_name(attribute)) {
-                (Namespace::None, "datetime") => &mut self.datetime,
-                (Namespace::None, "hash") => &mut self.hash,
-                (Namespace::None, "length") => &mut self.length,
-                _ => continue,
-            };
-            part.push_str(tag.text(attribute).unwrap_or_default().trim());
-        }
-        if self.is_whole {
-            self.mime_type = tag.value("type").and_then(|value| media_type(&value));
-            self.encoding = tag.value("encoding").and_then(|value| coding(&value));
-        }
-    }
-
-    fn link(&mut self, tag: TagAttributes<'_>) {
-        // Beyond the limit no link is passed on, and none needs to be kept.
-        if self.is_whole
-            && self.links_len <= LONGEST_ENTRY
-            && let Some(link) = RelatedLink::read(tag)
-        {
-            self.links_len += link_len(&link);
-            self.links.push(link);
-        }
-    }
-
-    fn text(&mut self, element: Element, text: &str) {
-        let part = match element {
-            Element::Loc => &mut self.loc,
-            Element::Lastmod => &mut self.lastmod,
-            _ => return,
-        };
-        if part.is_empty() {
-            part.push_str(text);
-        }
-    }
-
-    /// Returns the URI as compared, and the kind; or the reason why the entry does not count.
-    pub(crate) fn verdict(&self) -> Result<(Cow<'_, str>, ChangeKind), SkipReason> {
-        if self.loc.is_empty() {
-            return Err(SkipReason::NoLoc);
-        }
-        let escaped_len = || written_len(|xml| write_escaped(xml, &self.loc));
-        if self.loc.len() > LONGEST_LOC / LONGEST_ESCAPE && escaped_len() > LONGEST_LOC {
-            return Err(SkipReason::TooLong);
-        }
-        let uri = normal_resource(&self.loc).map_err(|error| SkipReason::RelativeLoc(error.0))?;
-        if self.is_of_resources {
-            // It is not known yet whether it is new.
-            return Ok((uri, ChangeKind::Updated));
-        }
-        if !self.has_change {
-            return Err(SkipReason::NoChange);
-        }
-        let unknown = || SkipReason::UnknownChange(beginning(&self.change));
-        let kind = kind(&self.change).ok_or_else(unknown)?;
-        Ok((uri, kind))
-    }
-
-    /// Takes the change, if the entry counts.
-    pub(crate) fn change(&mut self) -> Option<Change> {
-        let (_, kind) = self.verdict().ok()?;
-        let mut change = Change {
-            loc: self.loc.as_str().into(),
-            lastmod: is_strict(&self.lastmod).then(|| self.lastmod.as_str().into()),
-            kind,
-            datetime: Datetime::parse(&self.datetime).filter(|_| !self.is_of_resources),
-            hash: fixity(&self.hash),
-            length: number(&self.length),
-            mime_type: self.mime_type.take(),
-            encoding: self.encoding.take(),
-            links: std::mem::take(&mut self.links),
-        };
-        let max = self.links_len + change.loc.len() * LONGEST_ESCAPE;
-        if max > LONGEST_LOC && entry_len(&change) > LONGEST_ENTRY {
-            change.links = Vec::new();
-        }
-        Some(change)
-    }
-
-    /// Returns the key of a change (C3), or the reason why the entry does not count. `room` is overwritten.
-    fn key(&self, datetime: Option<Datetime>, room: &mut Vec<u8>) -> Result<ChangeKey, SkipReason> {
-        let (uri, kind) = self.verdict()?;
-        let (lastmod, hash) = match datetime {
-            Some(_) => Default::default(),
-            None => (
-                instant(&self.lastmod),
-                normalized_digests(&self.hash).join(" "),
-            ),
-        };
-        let undated = [&lastmod, &*hash, &self.length];
-        Ok(ChangeKey::of(&uri, kind, datetime, undated, room))
     }
 }
 
@@ -571,7 +354,7 @@ impl KeysHandler {
         });
         ListedChanges {
             first_skipped,
-            declared: self.entries.root.span,
+            declared: self.entries.span,
             ..self.listed
         }
     }
@@ -622,6 +405,44 @@ impl Handler for KeysHandler {
         if let Some((offset, known)) = skipped.or(self.start.as_mut()) {
             known.get_or_insert_with(|| line(*offset));
         }
+    }
+}
+
+/// The bytes of some spans, which ascend.
+#[derive(Debug)]
+struct SpanReader<F: Read + Seek> {
+    file: BufReader<F>,
+    /// The rest of the span that is being read.
+    current: ByteSpan,
+    following: IntoIter<ByteSpan>,
+}
+
+impl<F: Read + Seek> SpanReader<F> {
+    fn new(mut file: F, spans: Vec<ByteSpan>) -> io::Result<SpanReader<F>> {
+        file.rewind()?;
+        Ok(SpanReader {
+            file: BufReader::with_capacity(READ_SIZE, file),
+            current: 0..0,
+            following: spans.into_iter(),
+        })
+    }
+}
+
+impl<F: Read + Seek> Read for SpanReader<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.current.is_empty() {
+            let Some(next) = self.following.next() else {
+                return Ok(0);
+            };
+            let distance = next.start.wrapping_sub(self.current.end).cast_signed();
+            self.file.seek_relative(distance)?;
+            self.current = next;
+        }
+        let left = self.current.end - self.current.start;
+        let max = left.min(buffer.len() as u64) as usize;
+        let read = self.file.read(&mut buffer[..max])?;
+        self.current.start += read as u64;
+        Ok(read)
     }
 }
 

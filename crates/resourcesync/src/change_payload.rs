@@ -51,13 +51,13 @@ impl ChangePayload {
     pub fn parse(body: &[u8]) -> Option<ChangePayload> {
         let mut entries = Vec::new();
         let whole = EntriesReader::of_whole_entries(ChannelKind::Change.capability(), None);
-        let root = read_entries(body, whole, |whole, _| entries.extend(whole.draft.change()));
-        let root = root.ok()?;
+        let read = read_entries(body, whole, |whole, _| entries.extend(whole.draft.change()));
+        let EntriesReader { up, span, .. } = read.ok()?;
         let time = |time: Option<Box<str>>| Some(Datetime::parse(&time?)?.at());
         Some(ChangePayload {
-            up: root.up.and_then(|up| Uri::parse(&up).ok()),
-            from: time(root.span.from)?,
-            until: time(root.span.until)?,
+            up: up.and_then(|up| Uri::parse(&up).ok()),
+            from: time(span.from)?,
+            until: time(span.until)?,
             entries,
         })
     }
@@ -77,24 +77,19 @@ impl ChangePayload {
         let mut boundaries = vec![boundary];
         for change in &self.entries {
             after -= 1;
-            let latest = self
-                .until
-                .checked_sub(TICK.checked_mul(after as i32)?)
-                .ok()?;
+            let reserved = TICK.checked_mul(after as i32)?;
+            let latest = self.until.checked_sub(reserved).ok()?;
             let least = boundary.checked_add(TICK).ok()?;
-            let wanted = match change.datetime {
-                Some(datetime) => least.max(to_tick(datetime.at())),
-                None => least,
-            };
+            let written = change.datetime.map(|datetime| to_tick(datetime.at()));
+            let wanted = written.map_or(least, |written| least.max(written));
             boundary = match after {
                 0 => self.until,
                 _ => latest.min(wanted),
             };
             boundaries.push(boundary);
         }
-        boundaries
-            .is_sorted_by(|one, next| one < next)
-            .then_some(boundaries)
+        let ascend = boundaries.is_sorted_by(|one, next| one < next);
+        ascend.then_some(boundaries)
     }
 }
 
@@ -175,18 +170,13 @@ fn write_entry(xml: &mut String, change: &Change) {
     writer::write_entry(xml, Form::List, elements, &description, links);
 }
 
-fn link_attributes(link: &RelatedLink) -> [WrittenAttribute<'_>; 9] {
-    [
-        ("rel", Some((&*link.rel).into())),
-        ("href", Some((&*link.href).into())),
-        ("hash", text(&link.hash)),
-        ("length", number(link.length)),
-        ("modified", text(&link.modified)),
-        ("pri", number(link.pri)),
-        ("type", text(&link.mime_type)),
-        ("encoding", text(&link.encoding)),
-        ("profile", text(&link.profile)),
-    ]
+fn link_attributes(link: &RelatedLink) -> Vec<WrittenAttribute<'_>> {
+    let attributes = link.attributes.iter().map(|(name, value)| (*name, value));
+    [("rel", &link.rel), ("href", &link.href)]
+        .into_iter()
+        .chain(attributes)
+        .map(|(name, value)| (name, Some((&**value).into())))
+        .collect()
 }
 
 fn text(value: &Option<Box<str>>) -> Option<Cow<'_, str>> {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::num::NonZeroU8;
 use std::str::FromStr;
 
-use jiff::civil::DateTime;
+use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
@@ -135,17 +135,10 @@ impl DatetimeWithForm {
             "" => None,
             zone => Some(offset(zone)?),
         };
-        let civil = DateTime::new(
-            year,
-            month,
-            day,
-            hour,
-            minute,
-            second.unwrap_or(0),
-            nanosecond,
-        );
+        let date = Date::new(year, month, day).ok()?;
+        let time = Time::new(hour, minute, second.unwrap_or(0), nanosecond).ok()?;
         let zone = Offset::from_seconds(offset.unwrap_or(0)).ok()?;
-        let at = zone.to_timestamp(civil.ok()?).ok()?;
+        let at = zone.to_timestamp(date.to_datetime(time)).ok()?;
         let datetime = Datetime {
             second: at.as_second(),
             nanosecond: at.subsec_nanosecond(),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::capability::Capability;
 use crate::channel_kind::ChannelKind;
 use crate::fingerprint::Fingerprint;
-use crate::namespaces::{RS, SITEMAP};
+use crate::tag::{RS, SITEMAP};
 use crate::uri::{Hub, Topic, Uri};
 
 /// The Sitemap format of a document (core 1.1 section 6).

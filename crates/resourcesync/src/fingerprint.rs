@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use crate::namespaces::{Namespace, Namespaces};
 use crate::reader::StartTag;
+use crate::tag::{Namespace, Namespaces};
 
 /// blake3 over a document's parsed content, so that a touch, a re-indentation or another prefix is no
 /// change, and a new `at`, `from`, `until` or `completed` is one. Fingerprints are stored: when they are computed
@@ -35,14 +35,16 @@ pub(crate) struct CanonicalHasher {
     batch: Vec<u8>,
 }
 
-impl CanonicalHasher {
-    pub(crate) fn new() -> CanonicalHasher {
+impl Default for CanonicalHasher {
+    fn default() -> CanonicalHasher {
         CanonicalHasher {
             hasher: blake3::Hasher::new(),
             batch: Vec::with_capacity(BATCH + BATCH / 4),
         }
     }
+}
 
+impl CanonicalHasher {
     pub(crate) fn start(&mut self, start: &StartTag<'_>) {
         if self.batch.len() >= BATCH {
             self.hasher.update(&self.batch);
@@ -53,10 +55,8 @@ impl CanonicalHasher {
             let local = start.tag.local_name(attribute);
             self.name(ATTRIBUTE, start.namespaces, attribute.namespace, local);
             // The reader has checked that it is well-formed.
-            push_string(
-                &mut self.batch,
-                &start.tag.text(attribute).unwrap_or_default(),
-            );
+            let value = start.tag.text(attribute).unwrap_or_default();
+            push_string(&mut self.batch, &value);
         }
     }
 

@@ -31,9 +31,9 @@ use std::io::Read;
 
 use crate::capability::Capability;
 use crate::document::Form;
-use crate::namespaces::Namespace;
 use crate::parse::{ReadError, read};
 use crate::reader::{Element, Handler, StartTag};
+use crate::tag::Namespace;
 use crate::tag::TagAttributes;
 use crate::writer::{DocumentWriter, WrittenAttribute};
 
@@ -237,14 +237,9 @@ pub(crate) fn link_attributes(
 ) -> impl Iterator<Item = Vec<WrittenAttribute<'_>>> {
     links.iter().map(|link| {
         let attributes = link.iter();
-        let mut attributes: Vec<WrittenAttribute<'_>> = attributes
-            .map(|(name, value)| (name.as_str(), Some(value.into())))
-            .collect();
-        attributes.sort_by_key(|(name, _)| match *name {
-            "rel" => 0,
-            "href" => 1,
-            _ => 2,
-        });
+        let attributes = attributes.map(|(name, value)| (name.as_str(), Some(value.into())));
+        let mut attributes: Vec<WrittenAttribute<'_>> = attributes.collect();
+        attributes.sort_by_key(|(name, _)| (*name != "rel", *name != "href"));
         attributes
     })
 }
@@ -325,11 +320,8 @@ fn link(tag: TagAttributes<'_>) -> ListedLink {
     let plain = tag.attributes.iter();
     let plain = plain.filter(|attribute| attribute.namespace == Namespace::None);
     let pairs = plain.filter_map(|attribute| {
-        let value = tag.text(attribute).ok()?;
-        Some((
-            tag.local_name(attribute).to_owned(),
-            value.trim().to_owned(),
-        ))
+        let (name, value) = (tag.local_name(attribute), tag.text(attribute).ok()?);
+        Some((name.to_owned(), value.trim().to_owned()))
     });
     pairs.collect()
 }

@@ -1,119 +1,10 @@
-//! Comments, processing instructions, CDATA sections and the XML declaration (XML 1.0 sections 2.5 to 2.8).
+//! The parts of markup: the characters that XML admits in text and in names (XML 1.0 sections 2.2 and 2.3), names, the XML
+//! declaration (section 2.8), and character and entity references (section 4.1). No entity is ever expanded but the five
+//! that XML predefines (R2). Every byte of a document goes through the searches here.
 
 use std::ops::Range;
 
-use crate::characters::is_space;
-use crate::reader::StopReason;
-use crate::scan::name_at;
-
-/// Markup that begins with `<!` or `<?`.
-#[derive(Debug)]
-pub(crate) struct NonElementMarkup<'a> {
-    pub(crate) kind: MarkupKind<'a>,
-    pub(crate) length: usize,
-    /// Offset and message of an error after which its end is still known.
-    pub(crate) error: Option<(usize, String)>,
-}
-
-/// The kind of what begins with `<!` or `<?`.
-#[derive(Debug)]
-pub(crate) enum MarkupKind<'a> {
-    /// A comment or processing instruction.
-    Ignored,
-    Declaration,
-    CData(&'a str),
-    /// Its end is still to be found.
-    Doctype,
-}
-
-const COMMENT: &str = "<!--";
-const CDATA: &str = "<![CDATA[";
-const DOCTYPE: &str = "<!DOCTYPE";
-
-impl<'a> NonElementMarkup<'a> {
-    /// Reads the markup at the start of a text.
-    pub(crate) fn read(text: &'a str) -> Result<NonElementMarkup<'a>, StopReason> {
-        if text.starts_with("<?") {
-            return instruction(text);
-        }
-        if text.starts_with(COMMENT) {
-            return comment(text);
-        }
-        if let Some(rest) = text.strip_prefix(CDATA) {
-            let end = rest.find("]]>").ok_or(StopReason::Cut)?;
-            let kind = MarkupKind::CData(&rest[..end]);
-            let length = CDATA.len() + end + 3;
-            return Ok(NonElementMarkup::of(kind, length));
-        }
-        let begins = |markup: &str| {
-            let common = text.len().min(markup.len());
-            text.as_bytes()[..common].eq_ignore_ascii_case(&markup.as_bytes()[..common])
-        };
-        if begins(DOCTYPE) && text.len() >= DOCTYPE.len() {
-            return Ok(NonElementMarkup::of(MarkupKind::Doctype, 0));
-        }
-        let is_cut = begins(DOCTYPE) || COMMENT.starts_with(text) || CDATA.starts_with(text);
-        Err(if is_cut {
-            StopReason::Cut
-        } else {
-            StopReason::syntax(0, "unknown or missed symbol in markup")
-        })
-    }
-
-    fn of(kind: MarkupKind<'a>, length: usize) -> NonElementMarkup<'a> {
-        NonElementMarkup {
-            kind,
-            length,
-            error: None,
-        }
-    }
-}
-
-// XML 1.0 section 2.5: no `--` but the one that ends it.
-fn comment(text: &str) -> Result<NonElementMarkup<'_>, StopReason> {
-    let hyphens = |from: usize| text[from..].find("--").map(|at| from + at);
-    let first = hyphens(COMMENT.len()).ok_or(StopReason::Cut)?;
-    let end = text[first..].find("-->").ok_or(StopReason::Cut)?;
-    let message = "forbidden string `--` was found in a comment";
-    Ok(NonElementMarkup {
-        error: (end > 0).then(|| (first, message.to_owned())),
-        ..NonElementMarkup::of(MarkupKind::Ignored, first + end + 3)
-    })
-}
-
-// XML 1.0 section 2.6, and Namespaces in XML 1.0 section 7: no colon in a target.
-fn instruction(text: &str) -> Result<NonElementMarkup<'_>, StopReason> {
-    let end = 2 + text[2..].find("?>").ok_or(StopReason::Cut)?;
-    let mut kind = MarkupKind::Ignored;
-    let length = end + 2;
-    let name = name_at(&text.as_bytes()[..end], 2).filter(|name| name.end > 2);
-    let error = match name {
-        None => Some((2, "a processing instruction has no target".to_owned())),
-        Some(name) => {
-            let target = &text[2..name.end];
-            let is_apart = name.end == end || is_space(text.as_bytes()[name.end]);
-            if target == "xml" {
-                kind = MarkupKind::Declaration;
-                declaration(&text.as_bytes()[name.end..end])
-                    .err()
-                    .map(|(at, message)| (name.end + at, message.to_owned()))
-            } else if target.eq_ignore_ascii_case("xml") {
-                Some((2, format!("the target {target} is reserved")))
-            } else {
-                let flaw = match name.local_start {
-                    3.. => Some("a colon in its name"),
-                    _ => (!is_apart).then_some("no proper name"),
-                };
-                flaw.map(|flaw| (2, format!("the processing instruction {target} has {flaw}")))
-            }
-        }
-    };
-    Ok(NonElementMarkup {
-        kind,
-        length,
-        error,
-    })
-}
+use crate::reader::{StopReason, syntax_error};
 
 /// Reads the text between `<?xml` and `?>` (XML 1.0 section 2.8). Returns the range of the encoding's name, or the
 /// offset and message of an error.
@@ -178,8 +69,230 @@ fn pseudo_attribute(
     Ok(Some(value..value + length))
 }
 
-/// Skips white space as [`skip_space`](crate::scan::skip_space), before line ends are normalised.
+/// Skips white space as [`skip_space`](crate::skip_space), before line ends are normalised.
 fn skip_all_space(bytes: &[u8], at: usize) -> usize {
     let space = bytes[at..].iter().take_while(|byte| is_space(**byte));
     at + space.count()
+}
+
+/// Message about an ampersand that begins no reference, as in a URI that was not escaped.
+pub(crate) const BARE_AMPERSAND: &str = "bare \"&\": write &amp;";
+
+/// Returns true if the text between an ampersand and the next semicolon is no name, so that no reference was meant.
+pub(crate) fn is_bare_ampersand(name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || "_:.-".contains(c);
+    name.is_empty() || !name.starts_with('#') && !name.chars().all(is_part)
+}
+
+/// Appends the character of a reference to a character or to one of the five entities that XML predefines.
+pub(crate) fn push_referenced(name: &str, text: &mut String) -> Result<(), String> {
+    let Some(number) = name.strip_prefix('#') else {
+        text.push(match name {
+            "amp" => '&',
+            "lt" => '<',
+            "gt" => '>',
+            "quot" => '"',
+            "apos" => '\'',
+            _ => return Err(format!("the entity {name} is not defined")),
+        });
+        return Ok(());
+    };
+    let hexadecimal = number.strip_prefix('x').map(|digits| (digits, 16));
+    let (digits, radix) = hexadecimal.unwrap_or((number, 10));
+    // A sign would be accepted too.
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let code = u32::from_str_radix(digits, radix).ok();
+    let character = code.filter(|_| is_number).and_then(char::from_u32);
+    let character = character.ok_or_else(|| format!("&#{number}; is no character"))?;
+    if !is_allowed(character) {
+        return Err(forbidden(character));
+    }
+    text.push(character);
+    Ok(())
+}
+
+/// Returns the value of an attribute: references are replaced, and literal white space by spaces (XML 1.0 section
+/// 3.3.3).
+pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, StopReason> {
+    let mut text = String::with_capacity(value.len());
+    let mut rest = &raw[value.clone()];
+    while let Some(at) = find(rest.as_bytes(), [b'&', b'\t', b'\n']) {
+        text.push_str(&rest[..at]);
+        let special = &rest[at..];
+        if !special.starts_with('&') {
+            text.push(' ');
+            rest = &special[1..];
+            continue;
+        }
+        let offset = value.end - special.len();
+        let end = special.find(';');
+        let end = end.filter(|&end| !is_bare_ampersand(&special[1..end]));
+        let end = end.ok_or_else(|| syntax_error(offset, BARE_AMPERSAND))?;
+        push_referenced(&special[1..end], &mut text)
+            .map_err(|message| syntax_error(offset, message))?;
+        rest = &special[end + 1..];
+    }
+    text.push_str(rest);
+    Ok(text)
+}
+
+/// Finds the first of some bytes. Eight are compared at once: where a byte equals a wanted one their difference is
+/// zero, subtracting one sets its high bit, and the lowest high bit set is always right.
+#[inline]
+pub(crate) fn find<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH_BITS: u64 = ONES << 7;
+    let wide = wanted.map(|byte| u64::from(byte) * ONES);
+    let mut at = 0;
+    while let Some(block) = bytes[at..].first_chunk() {
+        let block = u64::from_le_bytes(*block);
+        let found = wide.iter().fold(0, |found, byte| {
+            let difference = block ^ byte;
+            found | difference.wrapping_sub(ONES) & !difference
+        });
+        if found & HIGH_BITS != 0 {
+            return Some(at + (found & HIGH_BITS).trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    let rest = bytes[at..].iter().position(|byte| wanted.contains(byte))?;
+    Some(at + rest)
+}
+
+/// Returns the first offset from `at` on that is not white space.
+#[inline]
+pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// Offsets of a name's parts. Without a prefix, `prefix_end` is its start.
+#[derive(Debug)]
+pub(crate) struct QName {
+    pub(crate) prefix_end: usize,
+    pub(crate) local_start: usize,
+    pub(crate) end: usize,
+}
+
+/// Returns the name at an offset, if there is a proper one.
+#[inline]
+pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<QName> {
+    let mut name = QName {
+        prefix_end: start,
+        local_start: start,
+        end: start,
+    };
+    let mut is_ascii = true;
+    loop {
+        let class = bytes.get(name.end).map(|&byte| CLASSES[usize::from(byte)]);
+        match class {
+            Some(NAME_START) => {}
+            Some(BEYOND_ASCII) => is_ascii = false,
+            Some(NAME) if name.end > name.local_start => {}
+            Some(COLON) if name.local_start == start && name.end > start => {
+                name.prefix_end = name.end;
+                name.local_start = name.end + 1;
+            }
+            Some(NAME | COLON) => return None,
+            // At the end of the text more may follow; the caller will find nothing there.
+            None => break,
+            Some(_) if name.end == name.local_start => return None,
+            Some(_) => break,
+        }
+        name.end += 1;
+    }
+    (is_ascii || has_name_characters(bytes, start, &name)).then_some(name)
+}
+
+/// Returns true if the parts of a name beyond ASCII hold only characters that a name may.
+#[cold]
+fn has_name_characters(bytes: &[u8], start: usize, name: &QName) -> bool {
+    let is_name = |part: &[u8]| {
+        std::str::from_utf8(part).is_ok_and(|part| {
+            let first = part.chars().next();
+            first.is_none_or(is_name_start) && part.chars().all(is_in_name)
+        })
+    };
+    is_name(&bytes[start..name.prefix_end]) && is_name(&bytes[name.local_start..name.end])
+}
+
+/// Classes of bytes in a name (XML 1.0 section 2.3).
+const OTHER: u8 = 0;
+const NAME_START: u8 = 1;
+/// Part of a name, but not its first character.
+const NAME: u8 = 2;
+const COLON: u8 = 3;
+/// Part of a character that may be one of a name or not.
+const BEYOND_ASCII: u8 = 4;
+
+const CLASSES: [u8; 256] = {
+    let mut classes = [OTHER; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => NAME_START,
+            b'0'..=b'9' | b'-' | b'.' => NAME,
+            b':' => COLON,
+            0x80.. => BEYOND_ASCII,
+            _ => OTHER,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+/// Returns true if a byte is white space (XML 1.0 section 2.3).
+pub(crate) fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// Returns true if a character is allowed in text (XML 1.0 section 2.2).
+pub(crate) fn is_allowed(character: char) -> bool {
+    match character {
+        '\t' | '\n' | '\r' => true,
+        '\u{fffe}' | '\u{ffff}' => false,
+        character => character >= ' ',
+    }
+}
+
+/// Returns true if a name may begin with a character (XML 1.0 section 2.3, fifth edition, which admits all that the
+/// ones before it did). The colon is left to the caller.
+pub(crate) fn is_name_start(character: char) -> bool {
+    matches!(character,
+        'A'..='Z' | 'a'..='z' | '_'
+        | '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}' | '\u{f8}'..='\u{2ff}' | '\u{370}'..='\u{37d}'
+        | '\u{37f}'..='\u{1fff}' | '\u{200c}'..='\u{200d}' | '\u{2070}'..='\u{218f}'
+        | '\u{2c00}'..='\u{2fef}' | '\u{3001}'..='\u{d7ff}' | '\u{f900}'..='\u{fdcf}'
+        | '\u{fdf0}'..='\u{fffd}' | '\u{10000}'..='\u{effff}')
+}
+
+/// Returns true if a name may contain a character; as [`is_name_start`].
+pub(crate) fn is_in_name(character: char) -> bool {
+    is_name_start(character)
+        || matches!(character,
+            '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}' | '\u{203f}'..='\u{2040}')
+}
+
+/// Returns the message about a character that is not allowed.
+pub(crate) fn forbidden(character: char) -> String {
+    let number = u32::from(character);
+    format!("the character U+{number:04X} is not allowed")
+}
+
+/// Finds the first character that is not allowed.
+pub(crate) fn first_forbidden(text: &[u8]) -> Option<(usize, char)> {
+    let is_suspect = |&byte: &u8| {
+        (byte < b' ') & (byte != b'\t') & (byte != b'\n') & (byte != b'\r') | (byte == 0xef)
+    };
+    // Without an early exit the compiler compares many bytes at once.
+    let bytes = text.iter();
+    if bytes.fold(0, |found, byte| found | u8::from(is_suspect(byte))) == 0 {
+        return None;
+    }
+    // The text was validated by the caller, or written by an encoder.
+    let text = std::str::from_utf8(text).ok()?;
+    let mut characters = text.char_indices();
+    characters.find(|(_, character)| !is_allowed(*character))
 }

@@ -1,16 +1,29 @@
 //! Reading of a document and its fingerprint in one pass over its bytes, with bounded memory.
 
 use std::io::Read;
+use std::str::FromStr;
 
+use crate::capability::{Capability, UnknownCapability};
 use crate::change_list::{KeysHandler, ListedChanges};
-use crate::document::{CandidateContent, Form, Malformed, NotADocument, ParsedDocument};
+use crate::channel_kind::ChannelKind;
+use crate::document::{
+    Advertisement, CandidateContent, DeclaredSpan, Document, Form, MAX_ENTRIES, MAX_SIZE,
+    Malformed, NotADocument, Oversize, ParsedDocument, beginning, is_structural,
+};
 use crate::fingerprint::CanonicalHasher;
-use crate::outline::OutlineBuilder;
 use crate::reader::{Element, Handler, StartTag, StopReason, XmlReader};
+use crate::tag::TagAttributes;
+use crate::uri::{Hub, Topic, Uri};
 use crate::window::TextWindow;
 
 /// The first byte of gzip's magic number, and of no text.
 const GZIP: u8 = 0x1f;
+/// Entries of the longest list whose keys are kept in memory; the protocol permits 50,000.
+const MAX_KEYS: usize = 1 << 16;
+/// Longest `loc` or link that is kept; nobody could request a longer one.
+const LONGEST_URI: usize = 8 << 10;
+/// Total length of the hubs that are kept of one document.
+const LONGEST_HUBS: usize = 1 << 20;
 
 /// The reason why a candidate file could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -35,9 +48,6 @@ pub fn parse(source: impl Read) -> Result<CandidateContent, ReadError> {
     Ok(parse_document(source, None)?.0)
 }
 
-/// Entries of the longest list whose keys are kept in memory; the protocol permits 50,000.
-const MAX_KEYS: usize = 1 << 16;
-
 /// Reads a file as [`parse`] does, and returns the keys of its entries too, as [`read_keys`](crate::change_list::read_keys)
 /// does, if it is a Change List that says so before its first entry and has 65,536 at most (C6).
 ///
@@ -55,63 +65,185 @@ fn parse_document(
     keys: Option<KeysHandler>,
 ) -> Result<(CandidateContent, Option<ListedChanges>), ReadError> {
     let handler = DocumentHandler {
-        outline: None,
-        canonical: CanonicalHasher::new(),
         keys,
+        ..DocumentHandler::default()
     };
-    Ok(match read(source, handler)? {
-        Ok((mut handler, size)) => {
-            let keys = handler
-                .keys
-                .take()
-                .filter(|keys| keys.entries.has_wanted_capability());
-            (handler.conclude(size), keys.map(KeysHandler::conclude))
-        }
-        Err(other) => (CandidateContent::Other(other), None),
-    })
+    let (mut handler, size) = match read(source, handler)? {
+        Ok(read) => read,
+        Err(other) => return Ok((CandidateContent::Other(other), None)),
+    };
+    let keys = handler.keys.take();
+    let keys = keys.filter(|keys| keys.entries.has_wanted_capability());
+    let content = match handler.conclude(size) {
+        Ok(parsed) => CandidateContent::Document(Box::new(parsed)),
+        Err(other) => CandidateContent::Other(other),
+    };
+    Ok((content, keys.map(KeysHandler::conclude)))
 }
 
-/// The document that is being read, and its fingerprint.
-#[derive(Debug)]
+/// The description, links and entries of the document that is being read (R2), and its fingerprint.
+#[derive(Debug, Default)]
 struct DocumentHandler {
-    /// `None` before the root.
-    outline: Option<OutlineBuilder>,
+    form: Form,
+    capability: Option<Result<Capability, UnknownCapability>>,
+    /// Namespace of an `md` with a capability outside the ResourceSync terms.
+    foreign_terms: Option<String>,
+    up: Option<Uri>,
+    index: Option<Uri>,
+    span: DeclaredSpan,
+    /// Number of entries, kept or not.
+    entries: usize,
+    /// The `loc`s in one string, because those of a list whose `rs:md` comes last are kept until then.
+    locs: String,
+    /// End of each entry's `loc` in `locs`.
+    ends: Vec<usize>,
+    /// The entries that advertise a channel, with their index in `ends`.
+    channels: Vec<(usize, ChannelKind, Vec<Hub>)>,
+    /// Total length of the hubs in `channels`.
+    hubs: usize,
+    entry: Option<PartialEntry>,
     canonical: CanonicalHasher,
     /// `None` unless they are wanted.
     keys: Option<KeysHandler>,
 }
 
+/// The entry that is being read.
+#[derive(Debug, Default)]
+struct PartialEntry {
+    has_loc: bool,
+    channel: Option<ChannelKind>,
+    hubs: Vec<Hub>,
+}
+
 impl DocumentHandler {
-    /// Returns the document of `size` bytes whose root has ended.
-    fn conclude(self, size: u64) -> CandidateContent {
-        match self.outline.map(|outline| outline.conclude(size)) {
-            None => CandidateContent::Other(NotADocument::ForeignRoot),
-            Some(Err(other)) => CandidateContent::Other(other),
-            Some(Ok(document)) => CandidateContent::Document(Box::new(ParsedDocument {
-                document,
-                fingerprint: self.canonical.fingerprint(),
-            })),
+    /// Takes the start of a child of an entry.
+    fn entry_child(&mut self, element: Element, tag: TagAttributes<'_>) {
+        let Some(entry) = &mut self.entry else {
+            return;
+        };
+        match element {
+            Element::Md => {
+                let kind = || ChannelKind::of_capability(&tag.filled("capability")?);
+                entry.channel = entry.channel.or_else(kind);
+            }
+            Element::Ln if tag.has_relation("hub") => {
+                let href = tag.value("href").unwrap_or_default();
+                if href.len() <= LONGEST_URI.min(LONGEST_HUBS - self.hubs)
+                    && Uri::parse(&href).is_ok()
+                {
+                    self.hubs += href.len();
+                    entry.hubs.push(Hub::new(href.trim()));
+                }
+            }
+            _ => {}
         }
+    }
+
+    /// Returns true while entries are kept: also while the capability is unknown, since the root's `rs:md` may follow
+    /// them.
+    fn keeps_entries(&self) -> bool {
+        match self.capability {
+            None => true,
+            Some(Ok(capability)) => is_structural(capability, self.form),
+            Some(Err(_)) => false,
+        }
+    }
+
+    fn describe(&mut self, tag: TagAttributes<'_>) {
+        let Some(value) = tag.filled("capability") else {
+            return;
+        };
+        self.capability = Some(Capability::from_str(&beginning(&value)));
+        self.span = declared_span(tag);
+        if !self.keeps_entries() {
+            self.locs = String::new();
+            self.ends = Vec::new();
+            self.channels = Vec::new();
+        }
+    }
+
+    /// Returns the document of `size` bytes whose root has ended.
+    fn conclude(self, size: u64) -> Result<ParsedDocument, NotADocument> {
+        let capability = match (self.capability, self.foreign_terms) {
+            (Some(Ok(capability)), _) => capability,
+            (Some(Err(UnknownCapability(value))), _) => {
+                return Err(NotADocument::Capability(value));
+            }
+            (None, Some(namespace)) => return Err(NotADocument::Terms { namespace }),
+            (None, None) => return Err(NotADocument::NoCapability),
+        };
+        let mut document = Document {
+            capability,
+            form: self.form,
+            up: self.up,
+            index: self.index,
+            members: Vec::new(),
+            channels: Vec::new(),
+            span: self.span,
+            oversize: Oversize::of(self.entries, size),
+            relative: None,
+        };
+        let mut channels = self.channels.into_iter().peekable();
+        let mut start = 0;
+        for (place, end) in self.ends.into_iter().enumerate() {
+            let loc = &self.locs[start..end];
+            start = end;
+            let channel = channels.next_if(|(channel, ..)| *channel == place);
+            let Ok(uri) = Uri::parse(loc) else {
+                document
+                    .relative
+                    .get_or_insert_with(|| beginning(loc).into());
+                continue;
+            };
+            match channel {
+                Some((_, kind, hubs)) if capability == Capability::CapabilityList => {
+                    let topic = Topic::new(loc.trim());
+                    document.channels.push(Advertisement { kind, topic, hubs });
+                }
+                _ => document.members.push(uri),
+            }
+        }
+        Ok(ParsedDocument {
+            document,
+            fingerprint: self.canonical.fingerprint(),
+        })
     }
 }
 
 impl Handler for DocumentHandler {
     fn start(&mut self, start: &StartTag<'_>) {
-        match (&mut self.outline, start.depth) {
-            (None, _) => self.outline = Form::of_root(start.local).map(OutlineBuilder::new),
-            (Some(outline), 1) if start.element == Element::Other && start.local == "md" => {
-                outline.foreign_md(start.namespaces.uri(start.namespace), start.tag);
+        let tag = start.tag;
+        match (start.depth, start.element) {
+            (0, _) => self.form = Form::of_root(start.local).unwrap_or_default(),
+            (1, Element::Entry) => {
+                self.entries += 1;
+                // In bounded memory, whatever a list holds.
+                let is_within = self.entries <= MAX_ENTRIES && (self.locs.len() as u64) < MAX_SIZE;
+                self.entry = (is_within && self.keeps_entries()).then(PartialEntry::default);
+                self.keys.take_if(|keys| {
+                    !keys.entries.has_wanted_capability() || keys.listed.entries.len() >= MAX_KEYS
+                });
             }
-            (Some(outline), 1) => outline.root_child(start.element, start.tag),
-            (Some(outline), 2) => outline.entry_child(start.element, start.tag),
+            (1, Element::Md) if self.capability.is_none() => self.describe(tag),
+            (1, Element::Ln) => {
+                for (relation, link) in [("up", &mut self.up), ("index", &mut self.index)] {
+                    if link.is_none() && tag.has_relation(relation) {
+                        let href = tag.value("href").filter(|href| href.len() <= LONGEST_URI);
+                        *link = href.and_then(|href| Uri::parse(&href).ok());
+                    }
+                }
+            }
+            (1, Element::Other)
+                if start.local == "md"
+                    && self.foreign_terms.is_none()
+                    && tag.filled("capability").is_some() =>
+            {
+                self.foreign_terms = Some(beginning(start.namespaces.uri(start.namespace)));
+            }
+            (2, element) => self.entry_child(element, tag),
             _ => {}
         }
         self.canonical.start(start);
-        let is_entry = (start.depth, start.element) == (1, Element::Entry);
-        self.keys.take_if(|keys| {
-            is_entry
-                && !(keys.entries.has_wanted_capability() && keys.listed.entries.len() < MAX_KEYS)
-        });
         if let Some(keys) = &mut self.keys {
             keys.start(start);
         }
@@ -119,8 +251,12 @@ impl Handler for DocumentHandler {
 
     fn text(&mut self, depth: usize, element: Element, text: &str) {
         self.canonical.text(text);
-        if let (2, Element::Loc, Some(outline)) = (depth, element, &mut self.outline) {
-            outline.loc(text);
+        if let (2, Element::Loc, Some(entry)) = (depth, element, &mut self.entry)
+            && !entry.has_loc
+            && text.len() <= LONGEST_URI
+        {
+            entry.has_loc = true;
+            self.locs.push_str(text);
         }
         if let Some(keys) = &mut self.keys {
             keys.text(depth, element, text);
@@ -129,8 +265,13 @@ impl Handler for DocumentHandler {
 
     fn end(&mut self, depth: usize, offset: u64) {
         self.canonical.end();
-        if let (1, Some(outline)) = (depth, &mut self.outline) {
-            outline.end_entry();
+        if depth == 1
+            && let Some(entry) = self.entry.take().filter(|entry| entry.has_loc)
+        {
+            if let Some(kind) = entry.channel {
+                self.channels.push((self.ends.len(), kind, entry.hubs));
+            }
+            self.ends.push(self.locs.len());
         }
         if let Some(keys) = &mut self.keys {
             keys.end(depth, offset);
@@ -141,6 +282,17 @@ impl Handler for DocumentHandler {
         if let Some(keys) = &mut self.keys {
             keys.window_end(line);
         }
+    }
+}
+
+/// Returns the times that a root-level `rs:md` declares.
+pub(crate) fn declared_span(tag: TagAttributes<'_>) -> DeclaredSpan {
+    let time = |name| tag.value(name).map(|time| beginning(time.trim()).into());
+    DeclaredSpan {
+        at: time("at"),
+        from: time("from"),
+        until: time("until"),
+        completed: time("completed"),
     }
 }
 
@@ -201,12 +353,12 @@ pub(crate) fn read<H: Handler>(
             {
                 return Ok(Err(NotADocument::ForeignRoot));
             }
-            StopReason::End if reader.is_after_root() && window.malformed().is_none() => {
+            StopReason::End if reader.is_after_root() && window.unreadable.is_none() => {
                 return Ok(Ok((reader.handler, window.size)));
             }
             StopReason::End | StopReason::Cut => {
                 let line = window.line(usize::MAX);
-                let unreadable = window.malformed();
+                let unreadable = window.unreadable.take();
                 return Err(unreadable.unwrap_or(Malformed::Truncated { line }).into());
             }
         }

@@ -1,16 +1,14 @@
 //! The XML reader: one pass over markup that checks that it is well-formed, and hands its elements to a handler.
 //!
-//! Tags, texts and references are read here, in place in the window; `markup` reads the rest. State that outlives a
-//! window is here: open elements, namespaces, text.
+//! Everything is read in place in the window. State that outlives a window is here: open elements, namespaces, text.
 
 use quick_xml::errors::Error;
 
 use crate::document::{Form, NotADocument, beginning};
-use crate::markup::{MarkupKind, NonElementMarkup};
-use crate::namespaces::{Namespace, Namespaces, SITEMAP};
-use crate::reference::{BARE_AMPERSAND, is_bare_ampersand, push_referenced};
-use crate::scan::{find, skip_space};
+use crate::markup::{BARE_AMPERSAND, declaration, is_bare_ampersand, push_referenced};
+use crate::markup::{find, is_space, name_at, skip_space};
 use crate::tag::{Attribute, TagAttributes, UnresolvedTag, local_name, undeclared};
+use crate::tag::{Namespace, Namespaces, SITEMAP};
 
 /// Deepest nesting of elements, to keep memory bounded.
 const DEEPEST: usize = 1_000;
@@ -18,6 +16,10 @@ const DEEPEST: usize = 1_000;
 const LONGEST_NAMES: usize = 1 << 20;
 /// Longest text of one element.
 const LONGEST_TEXT: usize = 4 << 20;
+
+const COMMENT: &str = "<!--";
+const CDATA: &str = "<![CDATA[";
+const DOCTYPE: &str = "<!DOCTYPE";
 
 /// The elements of Sitemaps and of the ResourceSync terms, whatever their prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,12 +99,11 @@ pub(crate) enum StopReason {
     Syntax { at: usize, message: String },
 }
 
-impl StopReason {
-    #[cold]
-    pub(crate) fn syntax(at: usize, message: impl Into<String>) -> StopReason {
-        let message = message.into();
-        StopReason::Syntax { at, message }
-    }
+/// Returns the stop at an error at this offset after the next markup's start.
+#[cold]
+pub(crate) fn syntax_error(at: usize, message: impl Into<String>) -> StopReason {
+    let message = message.into();
+    StopReason::Syntax { at, message }
 }
 
 #[derive(Debug)]
@@ -185,13 +186,11 @@ impl<H: Handler> XmlReader<H> {
 
     fn start_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
         if self.is_after_root() {
-            return Err(StopReason::syntax(0, "a second root element begins"));
+            return Err(syntax_error(0, "a second root element begins"));
         }
         if self.open.len() >= DEEPEST {
-            return Err(StopReason::syntax(
-                0,
-                format!("elements are nested {DEEPEST} deep"),
-            ));
+            let message = format!("elements are nested {DEEPEST} deep");
+            return Err(syntax_error(0, message));
         }
         // R2: errors do not matter in a file that is no capability document.
         if self.is_before_root() && local_name(rest).is_some_and(|name| !H::is_root(name)) {
@@ -201,18 +200,19 @@ impl<H: Handler> XmlReader<H> {
         self.flush_text();
         let namespaces = self.namespaces.bindings.len();
         let tag = raw.resolve(&mut self.attributes, &mut self.namespaces)?;
-        let namespace = self
-            .namespaces
-            .resolve(raw.prefix)
-            .ok_or_else(|| StopReason::syntax(1, undeclared(raw.prefix)))?;
+        let namespace = self.namespaces.resolve(raw.prefix);
+        let namespace = namespace.ok_or_else(|| syntax_error(1, undeclared(raw.prefix)))?;
         let element = element(namespace, raw.local);
         if !self.has_root {
             if !H::is_root(raw.local) {
                 return Err(StopReason::Other(NotADocument::ForeignRoot));
             }
             if self.namespaces.uri(namespace) != H::NAMESPACE {
-                let other = foreign_namespace(raw.local, namespace, &self.namespaces);
-                return Err(StopReason::Other(other));
+                return Err(StopReason::Other(NotADocument::Namespace {
+                    root: raw.local.to_owned(),
+                    namespace: beginning(self.namespaces.uri(namespace)),
+                    has_terms: self.namespaces.has_terms(),
+                }));
             }
             self.has_root = true;
         }
@@ -237,10 +237,7 @@ impl<H: Handler> XmlReader<H> {
         });
         self.names.push_str(raw.name);
         if self.names.len() > LONGEST_NAMES {
-            return Err(StopReason::syntax(
-                0,
-                "the names of nested elements are too long",
-            ));
+            return Err(syntax_error(0, "the names of nested elements are too long"));
         }
         let length = raw.text.len();
         if raw.is_empty_element {
@@ -251,7 +248,7 @@ impl<H: Handler> XmlReader<H> {
 
     fn end_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
         let Some(open) = self.open.last() else {
-            return Err(StopReason::syntax(0, "an end tag ends no element"));
+            return Err(syntax_error(0, "an end tag ends no element"));
         };
         let expected = &self.names[open.name_start..];
         let name_end = 2 + expected.len();
@@ -263,7 +260,7 @@ impl<H: Handler> XmlReader<H> {
                 Ok(end + 1)
             }
             _ if !rest.contains('>') => Err(StopReason::Cut),
-            _ => Err(StopReason::syntax(0, format!("</{expected}> is expected"))),
+            _ => Err(syntax_error(0, format!("</{expected}> is expected"))),
         }
     }
 
@@ -273,9 +270,9 @@ impl<H: Handler> XmlReader<H> {
         let end = 1 + end.ok_or(StopReason::Cut)?;
         let name = &rest[1..end];
         if !rest[end..].starts_with(';') || is_bare_ampersand(name) {
-            return Err(StopReason::syntax(0, BARE_AMPERSAND));
+            return Err(syntax_error(0, BARE_AMPERSAND));
         }
-        push_referenced(name, &mut self.text).map_err(|message| StopReason::syntax(0, message))?;
+        push_referenced(name, &mut self.text).map_err(|message| syntax_error(0, message))?;
         self.bound_text()?;
         Ok(end + 1)
     }
@@ -299,7 +296,7 @@ impl<H: Handler> XmlReader<H> {
         let mut text = text;
         if find(text.as_bytes(), [b']']).is_some() {
             if let Some(at) = text.find("]]>") {
-                return Err(StopReason::syntax(start + at, "]]> stands in the text"));
+                return Err(syntax_error(start + at, "]]> stands in the text"));
             }
             // The window may end between the brackets and the sign that they must not stand before.
             if length.is_none() {
@@ -318,46 +315,99 @@ impl<H: Handler> XmlReader<H> {
 
     /// Reads a comment, processing instruction, CDATA section, the declaration or the DOCTYPE.
     fn other_markup(&mut self, rest: &str) -> Result<usize, StopReason> {
-        let mut markup = NonElementMarkup::read(rest)?;
-        let length = markup.length;
-        match markup.kind {
-            MarkupKind::Declaration if self.has_begun => {
-                let message = "the XML declaration is not at the start";
-                markup.error = Some((0, message.to_owned()));
-            }
-            MarkupKind::Ignored | MarkupKind::Declaration => {}
-            MarkupKind::CData(text) => {
-                self.inside_root(0, "a CDATA section")?;
-                self.text.push_str(text);
-                self.bound_text()?;
-            }
-            MarkupKind::Doctype => return self.doctype(rest),
+        let begins = |markup: &str| {
+            let common = rest.len().min(markup.len());
+            rest.as_bytes()[..common].eq_ignore_ascii_case(&markup.as_bytes()[..common])
+        };
+        if rest.starts_with("<?") {
+            self.instruction(rest)
+        } else if rest.starts_with(COMMENT) {
+            self.comment(rest)
+        } else if let Some(text) = rest.strip_prefix(CDATA) {
+            let end = text.find("]]>").ok_or(StopReason::Cut)?;
+            self.inside_root(0, "a CDATA section")?;
+            self.text.push_str(&text[..end]);
+            self.bound_text()?;
+            Ok(CDATA.len() + end + 3)
+        } else if begins(DOCTYPE) && rest.len() >= DOCTYPE.len() {
+            self.doctype(rest)
+        } else if begins(DOCTYPE) || COMMENT.starts_with(rest) || CDATA.starts_with(rest) {
+            Err(StopReason::Cut)
+        } else {
+            let message = "unknown or missed symbol in markup";
+            Err(syntax_error(0, message))
         }
-        match markup.error {
-            None => Ok(length),
-            Some((at, message)) if self.is_before_root() => {
-                self.has_begun = true;
-                Err(StopReason::Refused {
-                    length,
-                    at,
-                    message,
-                })
+    }
+
+    // XML 1.0 section 2.5: no `--` but the one that ends it.
+    fn comment(&mut self, rest: &str) -> Result<usize, StopReason> {
+        let first = rest[COMMENT.len()..].find("--").ok_or(StopReason::Cut)?;
+        let first = COMMENT.len() + first;
+        let end = rest[first..].find("-->").ok_or(StopReason::Cut)?;
+        let length = first + end + 3;
+        if end > 0 {
+            let message = "forbidden string `--` was found in a comment";
+            return Err(self.refused(length, first, message));
+        }
+        Ok(length)
+    }
+
+    // XML 1.0 section 2.6, and Namespaces in XML 1.0 section 7: no colon in a target.
+    fn instruction(&mut self, rest: &str) -> Result<usize, StopReason> {
+        let bytes = rest.as_bytes();
+        let end = 2 + rest[2..].find("?>").ok_or(StopReason::Cut)?;
+        let length = end + 2;
+        let Some(name) = name_at(&bytes[..end], 2).filter(|name| name.end > 2) else {
+            return Err(self.refused(length, 2, "a processing instruction has no target"));
+        };
+        let target = &rest[2..name.end];
+        let flaw = match target {
+            "xml" if self.has_begun => {
+                return Err(self.refused(length, 0, "the XML declaration is not at the start"));
             }
-            Some((at, message)) => Err(StopReason::syntax(at, message)),
+            "xml" => {
+                return match declaration(&bytes[name.end..end]) {
+                    Ok(_) => Ok(length),
+                    Err((at, message)) => Err(self.refused(length, name.end + at, message)),
+                };
+            }
+            _ if target.eq_ignore_ascii_case("xml") => {
+                let message = format!("the target {target} is reserved");
+                return Err(self.refused(length, 2, message));
+            }
+            _ if name.local_start > 2 => "a colon in its name",
+            _ if name.end < end && !is_space(bytes[name.end]) => "no proper name",
+            _ => return Ok(length),
+        };
+        let message = format!("the processing instruction {target} has {flaw}");
+        Err(self.refused(length, 2, message))
+    }
+
+    /// Returns the stop at markup of a known length that has an error at this offset.
+    fn refused(&mut self, length: usize, at: usize, message: impl Into<String>) -> StopReason {
+        if !self.is_before_root() {
+            return syntax_error(at, message);
+        }
+        self.has_begun = true;
+        let message = message.into();
+        StopReason::Refused {
+            length,
+            at,
+            message,
         }
     }
 
     /// Finds the end of a DOCTYPE, which is refused in a capability document (R2).
     fn doctype(&mut self, rest: &str) -> Result<usize, StopReason> {
         if !self.is_before_root() {
-            return Err(StopReason::syntax(0, "a DOCTYPE stands inside the root"));
+            return Err(syntax_error(0, "a DOCTYPE stands inside the root"));
         }
         // The one use of quick-xml: an internal subset has a grammar of its own, and all that matters here is its end.
         let mut reader = quick_xml::Reader::from_reader(rest.as_bytes());
         match reader.read_event() {
             Ok(_) => {}
             Err(Error::Syntax(_)) => return Err(StopReason::Cut),
-            Err(error) => return Err(StopReason::syntax(0, error.to_string())),
+            Err(error) => return Err(syntax_error(0, error.to_string())),
         }
         self.has_begun = true;
         let length = rest.len() - reader.get_ref().len();
@@ -379,7 +429,7 @@ impl<H: Handler> XmlReader<H> {
     fn inside_root(&self, at: usize, what: &str) -> Result<(), StopReason> {
         if self.open.is_empty() {
             let message = format!("{what} stands outside the root element");
-            return Err(StopReason::syntax(at, message));
+            return Err(syntax_error(at, message));
         }
         Ok(())
     }
@@ -387,7 +437,7 @@ impl<H: Handler> XmlReader<H> {
     fn bound_text(&self) -> Result<(), StopReason> {
         if self.text.len() > LONGEST_TEXT {
             let message = format!("a text is longer than {LONGEST_TEXT} bytes");
-            return Err(StopReason::syntax(0, message));
+            return Err(syntax_error(0, message));
         }
         Ok(())
     }
@@ -405,20 +455,6 @@ impl<H: Handler> XmlReader<H> {
         }
         self.text.clear();
     }
-}
-
-/// Returns the finding about a root with the name of a capability document's in another namespace.
-fn foreign_namespace(root: &str, namespace: Namespace, namespaces: &Namespaces) -> NotADocument {
-    NotADocument::Namespace {
-        root: root.to_owned(),
-        namespace: beginning(namespaces.uri(namespace)),
-        has_terms: namespaces.is_any(is_like_terms),
-    }
-}
-
-/// Returns true if a namespace is that of the ResourceSync terms, or was meant to be.
-fn is_like_terms(namespace: &str) -> bool {
-    namespace.contains("openarchives.org/rs/")
 }
 
 fn element(namespace: Namespace, local: &str) -> Element {

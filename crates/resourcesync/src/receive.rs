@@ -77,11 +77,8 @@ impl Notification {
     /// If it is no complete, well-formed XML, no notification, or has no valid entries of a framework notification.
     pub fn parse(bytes: &[u8]) -> Result<Notification, PayloadError> {
         let listing = Listing::parse(bytes)?.ok_or(PayloadError::ForeignRoot)?;
-        let kind = listing
-            .capability
-            .as_deref()
-            .and_then(ChannelKind::of_capability);
-        match kind {
+        let capability = listing.capability.as_deref();
+        match capability.and_then(ChannelKind::of_capability) {
             Some(ChannelKind::Change) if listing.is_urlset() => {
                 Ok(Notification::Change(listing.into()))
             }
@@ -104,11 +101,8 @@ impl From<Listing> for ChangeNotification {
     fn from(listing: Listing) -> ChangeNotification {
         let up = listing.targets("up").next().map(str::to_owned);
         let entries = listing.entries.len();
-        let changes: Vec<ReceivedChange> = listing
-            .entries
-            .into_iter()
-            .filter_map(ReceivedChange::of)
-            .collect();
+        let changes = listing.entries.into_iter();
+        let changes: Vec<ReceivedChange> = changes.filter_map(ReceivedChange::of).collect();
         ChangeNotification {
             up,
             from: listing.from,
@@ -207,9 +201,8 @@ impl Payload {
     ///
     /// If it is no complete, well-formed XML, no framework notification, or has an entry that is not valid.
     pub fn parse(bytes: &[u8]) -> Result<Payload, PayloadError> {
-        Listing::parse(bytes)?
-            .ok_or(PayloadError::ForeignRoot)?
-            .try_into()
+        let listing = Listing::parse(bytes)?;
+        listing.ok_or(PayloadError::ForeignRoot)?.try_into()
     }
 }
 
@@ -223,22 +216,20 @@ impl TryFrom<Listing> for Payload {
         if listing.capability.as_deref() != Some(ChannelKind::Framework.capability()) {
             return Err(PayloadError::NotANotification);
         }
-        let up = listing.targets("up").next();
+        let up = listing.targets("up").next().map(Uri::parse).transpose();
+        let entries = (1..).zip(listing.entries);
+        let entries = entries.map(|(number, listed)| entry(number, listed));
         Ok(Payload {
-            up: up.map(Uri::parse).transpose()?,
+            up: up?,
             from: listing.from.map(timestamp).transpose()?,
             until: listing.until.map(timestamp).transpose()?,
-            entries: (1..)
-                .zip(listing.entries)
-                .map(|(number, listed)| entry(number, listed))
-                .collect::<Result<_, _>>()?,
+            entries: entries.collect::<Result<_, _>>()?,
         })
     }
 }
 
-/// Returns the entry that is the `number`th of a notification.
-fn entry(number: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
-    let entry = number;
+/// Returns the entry with this number in a notification.
+fn entry(entry: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
     let missing = |part| PayloadError::Incomplete { entry, part };
     let loc = listed.loc.as_deref().ok_or_else(|| missing("loc"))?;
     let index = listed.targets("index").next();

@@ -4,10 +4,8 @@
 use std::io::Read;
 
 use crate::capability::Capability;
-use crate::change::Change;
-use crate::change_list::{
-    ChangeListError, EntriesReader, instant, normalized_digests, read_entries,
-};
+use crate::change::{Change, instant, normalized_digests};
+use crate::change_list::{ChangeListError, EntriesReader, read_entries};
 use crate::document::DeclaredSpan;
 
 /// The entries of a Resource List in short.
@@ -97,19 +95,18 @@ fn are_same(pairs: impl Iterator<Item = (u64, u64)>) -> Option<bool> {
 pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListError> {
     let mut listed = ListedResources::default();
     let entries = EntriesReader::new(Capability::ResourceList.as_str());
-    let root = read_entries(
-        source,
-        entries,
-        |EntriesReader { draft, .. }, position| match draft.verdict() {
+    let read = read_entries(source, entries, |entries, position| {
+        let draft = &entries.draft;
+        match draft.verdict() {
             Ok((uri, _)) => listed.entries.push(ListedResource {
                 resource: ResourceKey(short_hash(&uri)),
                 state: ResourceState::of(&draft.lastmod, &draft.length, &draft.hash),
                 position,
             }),
             Err(_) => listed.skipped += 1,
-        },
-    )?;
-    listed.span = root.span;
+        }
+    })?;
+    listed.span = read.span;
     Ok(listed)
 }
 
@@ -123,8 +120,8 @@ pub fn read_resource_entries(
     positions: &[u32],
 ) -> Result<Vec<Change>, ChangeListError> {
     let mut changes = Vec::new();
-    let entries =
-        EntriesReader::of_whole_entries(Capability::ResourceList.as_str(), Some(positions));
+    let list = Capability::ResourceList.as_str();
+    let entries = EntriesReader::of_whole_entries(list, Some(positions));
     read_entries(source, entries, |entries, _| {
         changes.extend(entries.draft.change());
     })?;

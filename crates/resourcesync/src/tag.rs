@@ -1,13 +1,22 @@
-//! A start tag, read in one pass and without an allocation per attribute (XML 1.0 section 3.1).
+//! A start tag, read in one pass and without an allocation per attribute (XML 1.0 section 3.1), and the namespaces that its
+//! prefixes are bound to (Namespaces in XML 1.0).
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::namespaces::{Namespace, Namespaces};
-use crate::reader::StopReason;
-use crate::reference::unescaped;
-use crate::scan::{find, name_at, skip_space};
+use crate::markup::{find, name_at, skip_space, unescaped};
+use crate::reader::{StopReason, syntax_error};
+
+/// The namespace of Sitemaps (core 1.1 section 6).
+pub(crate) const SITEMAP: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
+/// The namespace of the ResourceSync terms (core 1.1 section 6).
+pub(crate) const RS: &str = "http://www.openarchives.org/rs/terms/";
+const XML: &str = "http://www.w3.org/XML/1998/namespace";
+/// Most declarations in scope, to keep memory bounded.
+const MAX_DECLARATIONS: usize = 1_000;
+/// Longest namespace with its prefix, so that all in scope stay below 64 MiB.
+const LONGEST_NAMESPACE: usize = 32 << 10;
 
 /// An attribute of a tag; ranges are of the tag's text, from the `<`.
 #[derive(Debug, Clone)]
@@ -47,8 +56,7 @@ impl<'a> UnresolvedTag<'a> {
     ) -> Result<UnresolvedTag<'a>, StopReason> {
         attributes.clear();
         let bytes = text.as_bytes();
-        let name =
-            name_at(bytes, 1).ok_or_else(|| StopReason::syntax(0, "a tag has no proper name"))?;
+        let name = name_at(bytes, 1).ok_or_else(|| syntax_error(0, "a tag has no proper name"))?;
         let mut is_simple = true;
         let mut at = name.end;
         loop {
@@ -58,7 +66,7 @@ impl<'a> UnresolvedTag<'a> {
                 Some([b'/', b'>', ..]) => (start + 2, true),
                 None | Some([] | [b'/']) => return Err(StopReason::Cut),
                 Some(_) if start == at => {
-                    return Err(StopReason::syntax(at, "white space is missing in a tag"));
+                    return Err(syntax_error(at, "white space is missing in a tag"));
                 }
                 Some(_) => {
                     let attribute = attribute_at(bytes, start)?;
@@ -92,9 +100,9 @@ impl<'a> UnresolvedTag<'a> {
             declare(text, attributes, namespaces)?;
             for attribute in attributes.iter_mut().filter(|a| !a.prefix.is_empty()) {
                 let prefix = &text[attribute.prefix.clone()];
-                attribute.namespace = namespaces.resolve(prefix).ok_or_else(|| {
-                    StopReason::syntax(attribute.prefix.start, undeclared(prefix))
-                })?;
+                attribute.namespace = namespaces
+                    .resolve(prefix)
+                    .ok_or_else(|| syntax_error(attribute.prefix.start, undeclared(prefix)))?;
             }
         }
         let order = |a: &Attribute, b: &Attribute| {
@@ -111,10 +119,8 @@ impl<'a> UnresolvedTag<'a> {
                 if order(&pair[0], &pair[1]).is_eq() {
                     let name = &text[pair[0].local.clone()];
                     let at = pair[0].local.start.max(pair[1].local.start);
-                    return Err(StopReason::syntax(
-                        at,
-                        format!("the attribute {name} occurs twice"),
-                    ));
+                    let message = format!("the attribute {name} occurs twice");
+                    return Err(syntax_error(at, message));
                 }
             }
         }
@@ -180,21 +186,18 @@ fn in_order(a: &str, b: &str) -> Ordering {
 
 fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, StopReason> {
     let name = name_at(bytes, start)
-        .ok_or_else(|| StopReason::syntax(start, "an attribute has no proper name"))?;
+        .ok_or_else(|| syntax_error(start, "an attribute has no proper name"))?;
     let equals = skip_space(bytes, name.end);
     match bytes.get(equals) {
         Some(b'=') => {}
-        Some(_) => return Err(StopReason::syntax(equals, "an attribute has no value")),
+        Some(_) => return Err(syntax_error(equals, "an attribute has no value")),
         None => return Err(StopReason::Cut),
     }
     let open = skip_space(bytes, equals + 1);
     let quote = match bytes.get(open) {
         Some(&quote @ (b'"' | b'\'')) => quote,
         Some(_) => {
-            return Err(StopReason::syntax(
-                open,
-                "an attribute's value is not quoted",
-            ));
+            return Err(syntax_error(open, "an attribute's value is not quoted"));
         }
         None => return Err(StopReason::Cut),
     };
@@ -204,7 +207,7 @@ fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, StopReason> {
         close += find(&bytes[close..], [quote, b'<', b'&', b'\t', b'\n']).ok_or(StopReason::Cut)?;
         match bytes[close] {
             byte if byte == quote => break,
-            b'<' => return Err(StopReason::syntax(close, "an attribute's value contains <")),
+            b'<' => return Err(syntax_error(close, "an attribute's value contains <")),
             _ => is_plain = false,
         }
         close += 1;
@@ -224,10 +227,8 @@ fn declare(
     attributes: &mut Vec<Attribute>,
     namespaces: &mut Namespaces,
 ) -> Result<(), StopReason> {
-    let declared = |attribute: &Attribute| match (
-        &raw[attribute.prefix.clone()],
-        &raw[attribute.local.clone()],
-    ) {
+    let part = |range: &Range<usize>| &raw[range.clone()];
+    let declared = |attribute: &Attribute| match (part(&attribute.prefix), part(&attribute.local)) {
         ("", "xmlns") => Some(""),
         ("xmlns", prefix) => Some(prefix),
         _ => None,
@@ -240,15 +241,112 @@ fn declare(
         let mut declared = namespaces.bindings[before..].iter();
         if declared.any(|(bound, _)| bound == prefix) {
             let message = format!("the attribute xmlns:{prefix} occurs twice");
-            return Err(StopReason::syntax(attribute.local.start, message));
+            return Err(syntax_error(attribute.local.start, message));
         }
         let uri = unescaped(raw, attribute.value.clone())?;
         namespaces
             .declare(prefix, &uri)
-            .map_err(|message| StopReason::syntax(attribute.local.start, message))?;
+            .map_err(|message| syntax_error(attribute.local.start, message))?;
     }
     if namespaces.bindings.len() > before {
         attributes.retain(|attribute| declared(attribute).is_none());
     }
     Ok(())
+}
+
+/// A namespace of one document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Namespace {
+    None,
+    Sitemap,
+    Rs,
+    /// An index into those that the document declares.
+    Other(usize),
+}
+
+/// The declarations in scope, the innermost last.
+#[derive(Debug)]
+pub struct Namespaces {
+    pub(crate) bindings: Vec<(String, Namespace)>,
+    others: Vec<String>,
+}
+
+impl Namespaces {
+    pub(crate) fn new() -> Namespaces {
+        Namespaces {
+            bindings: vec![("xml".to_owned(), Namespace::Other(0))],
+            others: vec![XML.to_owned()],
+        }
+    }
+
+    /// Declares a prefix, or with an empty one the default namespace.
+    pub(crate) fn declare(&mut self, prefix: &str, uri: &str) -> Result<(), &'static str> {
+        match prefix {
+            "xmlns" => return Err("the prefix xmlns cannot be declared"),
+            "xml" if uri != XML => return Err("the prefix xml cannot be declared anew"),
+            "" => {}
+            _ if uri.is_empty() => return Err("a prefix is declared with no namespace"),
+            _ => {}
+        }
+        if uri.len() + prefix.len() > LONGEST_NAMESPACE {
+            return Err("a namespace is too long");
+        }
+        if self.bindings.len() >= MAX_DECLARATIONS || self.others.len() >= MAX_DECLARATIONS {
+            return Err("too many namespaces are declared");
+        }
+        let namespace = match uri {
+            "" => Namespace::None,
+            SITEMAP => Namespace::Sitemap,
+            RS => Namespace::Rs,
+            uri => Namespace::Other(self.other(uri)),
+        };
+        self.bindings.push((prefix.to_owned(), namespace));
+        Ok(())
+    }
+
+    /// Returns the namespace of a prefix, or with an empty one the default namespace.
+    pub(crate) fn resolve(&self, prefix: &str) -> Option<Namespace> {
+        // Prefixes are too short for a call of `memcmp` to pay.
+        let is_it = |bound: &str| {
+            bound.len() == prefix.len() && bound.bytes().zip(prefix.bytes()).all(|(a, b)| a == b)
+        };
+        let bound = self.bindings.iter().rev().find(|(bound, _)| is_it(bound));
+        match bound {
+            Some((_, namespace)) => Some(*namespace),
+            None => prefix.is_empty().then_some(Namespace::None),
+        }
+    }
+
+    /// Returns a prefix that is bound to a namespace, preferably `rs`; an empty one for the default namespace.
+    pub(crate) fn prefix_of(&self, namespace: Namespace) -> Option<&str> {
+        let bound = self.bindings.iter().map(|(prefix, _)| prefix.as_str());
+        let prefixes = bound.filter(|prefix| self.resolve(prefix) == Some(namespace));
+        prefixes.min_by_key(|prefix| *prefix != "rs")
+    }
+
+    /// Returns the URI of a namespace; empty for none.
+    pub fn uri(&self, namespace: Namespace) -> &str {
+        match namespace {
+            Namespace::None => "",
+            Namespace::Sitemap => SITEMAP,
+            Namespace::Rs => RS,
+            Namespace::Other(index) => &self.others[index],
+        }
+    }
+
+    /// Returns true if a declared namespace is that of the ResourceSync terms, or was meant to be.
+    pub(crate) fn has_terms(&self) -> bool {
+        let mut declared = self.bindings.iter();
+        declared.any(|(_, namespace)| self.uri(*namespace).contains("openarchives.org/rs/"))
+    }
+
+    fn other(&mut self, uri: &str) -> usize {
+        match self.others.iter().position(|known| known == uri) {
+            Some(index) => index,
+            None => {
+                self.others.push(uri.to_owned());
+                self.others.len() - 1
+            }
+        }
+    }
 }

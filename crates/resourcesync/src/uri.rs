@@ -51,11 +51,6 @@ impl Uri {
         Uri(uri.into())
     }
 
-    /// Returns the URI in normal form.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Returns the same URI below `to` instead of `from`, if it lies there.
     pub fn moved(&self, from: &Uri, to: &Uri) -> Option<Uri> {
         let rest = self.0.strip_prefix(from.as_str())?;
@@ -76,9 +71,7 @@ impl Uri {
 /// Returns true if a text has no control characters, spaces, `<`, `>` or `"`, which no URI may have and which would
 /// break a `Link` header (R8).
 pub fn is_clean(text: &str) -> bool {
-    !text
-        .chars()
-        .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '<' | '>' | '"'))
+    !text.contains(|c: char| c.is_control() || c.is_whitespace() || "<>\"".contains(c))
 }
 
 impl TryFrom<String> for Uri {
@@ -86,19 +79,6 @@ impl TryFrom<String> for Uri {
 
     fn try_from(text: String) -> Result<Uri, NotAUri> {
         Uri::parse(&text)
-    }
-}
-
-impl From<Uri> for String {
-    fn from(uri: Uri) -> String {
-        uri.as_str().to_owned()
-    }
-}
-
-/// Writes the URI escaped for display; [`Uri::as_str`] is the URI itself.
-impl fmt::Display for Uri {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&escaped(&self.0))
     }
 }
 
@@ -119,16 +99,24 @@ macro_rules! byte_exact {
             pub fn new(text: impl Into<Arc<str>>) -> $name {
                 $name(text.into())
             }
-
-            /// Returns the address, byte for byte.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
         }
 
         impl From<String> for $name {
             fn from(text: String) -> $name {
                 $name::new(text)
+            }
+        }
+    };
+}
+byte_exact!(Topic);
+byte_exact!(Hub);
+
+macro_rules! shown_as_text {
+    ($name:ident) => {
+        impl $name {
+            /// Returns the URI, byte for byte.
+            pub fn as_str(&self) -> &str {
+                &self.0
             }
         }
 
@@ -146,8 +134,9 @@ macro_rules! byte_exact {
         }
     };
 }
-byte_exact!(Topic);
-byte_exact!(Hub);
+shown_as_text!(Uri);
+shown_as_text!(Topic);
+shown_as_text!(Hub);
 
 /// Returns the text of [`Uri::parse`], without a copy of one that is normal already.
 pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, NotAUri> {
@@ -162,17 +151,15 @@ pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, NotAUri> {
     if !is_scheme(scheme) {
         return Err(not_a_uri());
     }
-    let (path, query) = match path_and_query.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (path_and_query, None),
-    };
+    let mut parts = path_and_query.splitn(2, '?');
+    let path = parts.next().unwrap_or_default();
     let scheme = scheme.to_ascii_lowercase();
     let mut uri = String::with_capacity(text.len() + 1);
     uri.push_str(&scheme);
     uri.push_str("://");
     uri.push_str(&normal_authority(&scheme, authority).ok_or_else(not_a_uri)?);
     uri.push_str(&without_dot_segments(&normal_escapes(path, stands_in_path)));
-    if let Some(query) = query {
+    if let Some(query) = parts.next() {
         uri.push('?');
         uri.push_str(&normal_escapes(query, is_unreserved));
     }
@@ -198,14 +185,8 @@ pub fn normal_resource(text: &str) -> Result<Cow<'_, str>, NotAUri> {
     let has_authority = rest.starts_with("//") || ["http", "https"].contains(&&*scheme);
     // A single letter is the drive of a path.
     let is_opaque = is_scheme(&scheme) && scheme.len() > 1 && !rest.is_empty() && !has_authority;
-    if is_opaque {
-        Ok(Cow::Owned(format!(
-            "{scheme}:{}",
-            normal_escapes(rest, is_unreserved)
-        )))
-    } else {
-        Err(not_a_uri)
-    }
+    let normal = || Cow::Owned(format!("{scheme}:{}", normal_escapes(rest, is_unreserved)));
+    is_opaque.then(normal).ok_or(not_a_uri)
 }
 
 /// Returns a URI as it is compared with others: in normal form, or as it is if it has none.
@@ -293,10 +274,8 @@ fn push_escaped(text: &mut String, byte: u8) {
 /// 6.2.3); `None` without a host, with a second `@`, with a colon or bracket in the host outside an address, with a
 /// port that is no number, or with an invalid escape.
 fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
-    let (user, host) = match authority.rsplit_once('@') {
-        Some((user, host)) => (Some(user), host),
-        None => (None, authority),
-    };
+    let parts = authority.rsplit_once('@');
+    let (user, host) = parts.map_or((None, authority), |(user, host)| (Some(user), host));
     let is_escape = |(at, _)| escape_at(authority.as_bytes(), at).is_some();
     if user.is_some_and(|user| user.contains('@') || user.contains(BRACKETS))
         || !authority.match_indices('%').all(is_escape)
@@ -309,13 +288,11 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
         "https" => "443",
         _ => "",
     };
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, port),
-        _ => (&*host, ""),
-    };
-    let address = name
-        .strip_prefix('[')
-        .and_then(|name| name.strip_suffix(']'));
+    let parts = host.rsplit_once(':');
+    let parts = parts.filter(|(_, port)| !port.ends_with(']'));
+    let (name, port) = parts.unwrap_or((&host, ""));
+    let address = name.strip_prefix('[');
+    let address = address.and_then(|name| name.strip_suffix(']'));
     let is_host = match address {
         Some(address) => !address.is_empty() && !address.contains(BRACKETS),
         None => !name.is_empty() && !name.contains(':') && !name.contains(BRACKETS),
@@ -323,15 +300,10 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
     if !is_host || !port.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let host = match port {
-        "" => name,
-        port if port == default_port => name,
-        _ => &host,
-    };
-    Some(match user {
-        Some(user) => format!("{user}@{host}"),
-        None => host.to_owned(),
-    })
+    let is_needless = port.is_empty() || port == default_port;
+    let host = if is_needless { name } else { &host };
+    let user = user.map(|user| format!("{user}@"));
+    Some(user.unwrap_or_default() + host)
 }
 
 /// Normalises escapes (RFC 3986 section 6.2.2.2): those of characters that `is_same` with or without are removed, and
@@ -381,20 +353,15 @@ fn without_dot_segments(path: &str) -> Cow<'_, str> {
         return Cow::Borrowed(path);
     }
     let mut kept: Vec<&str> = Vec::new();
-    let mut segments = path.split('/').skip(1).peekable();
-    while let Some(segment) = segments.next() {
-        let is_last = segments.peek().is_none();
+    for segment in path.split('/').skip(1) {
         match segment {
-            "." | ".." => {
-                if segment == ".." {
-                    kept.pop();
-                }
-                if is_last {
-                    kept.push("");
-                }
-            }
+            "." => {}
+            ".." => drop(kept.pop()),
             segment => kept.push(segment),
         }
+    }
+    if path.ends_with("/.") || path.ends_with("/..") {
+        kept.push("");
     }
     Cow::Owned(format!("/{}", kept.join("/")))
 }

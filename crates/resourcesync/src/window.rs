@@ -5,10 +5,10 @@ use std::io::{self, Read};
 
 use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-use crate::characters::{first_forbidden, forbidden, is_space};
 use crate::document::Malformed;
 use crate::markup;
-use crate::scan::find;
+use crate::markup::find;
+use crate::markup::{first_forbidden, forbidden, is_space};
 
 /// Size of the first read, enough for the root of most other files.
 const FIRST_SIZE: usize = 8 << 10;
@@ -48,15 +48,8 @@ pub(crate) struct TextWindow<R> {
     newlines_taken: u64,
     /// Number of characters taken of the line at the start.
     column_taken: u64,
-    unreadable: Option<DecodeError>,
-}
-
-/// The reason why the text ends before the file.
-enum DecodeError {
-    Character(char),
-    Encoding(&'static Encoding),
-    Cut,
-    TooLong,
+    /// The reason why the text ends before the file.
+    pub(crate) unreadable: Option<Malformed>,
 }
 
 impl<R: Read> TextWindow<R> {
@@ -137,25 +130,8 @@ impl<R: Read> TextWindow<R> {
 
     /// Returns the first byte that is not white space, validated or not.
     pub(crate) fn first_byte(&self) -> Option<u8> {
-        self.buffer[self.start..self.filled]
-            .iter()
-            .copied()
-            .find(|&byte| !is_space(byte))
-    }
-
-    /// Returns the reason why the text ends before the file.
-    pub(crate) fn malformed(&self) -> Option<Malformed> {
-        let line = self.line(usize::MAX);
-        let message = match self.unreadable.as_ref()? {
-            DecodeError::Cut => return Some(Malformed::Truncated { line }),
-            DecodeError::Encoding(encoding) => {
-                let encoding = encoding.name().to_owned();
-                return Some(Malformed::Encoding { line, encoding });
-            }
-            DecodeError::Character(character) => forbidden(*character),
-            DecodeError::TooLong => format!("markup longer than {LONGEST_MARKUP} bytes"),
-        };
-        Some(self.syntax(usize::MAX, message))
+        let mut bytes = self.buffer[self.start..self.filled].iter().copied();
+        bytes.find(|&byte| !is_space(byte))
     }
 
     /// Reads on. Returns true if there is more text than before.
@@ -171,17 +147,11 @@ impl<R: Read> TextWindow<R> {
             && !self.is_at_end
             && self.budget > 0
         {
-            if self.decoder.is_some() {
-                self.transcode()?;
-            } else {
-                self.fill()?;
-                if !self.has_begun {
-                    self.detect_encoding();
-                }
-                if self.decoder.is_none() {
-                    self.validate();
-                }
+            self.fill()?;
+            if !self.has_begun {
+                self.detect_encoding();
             }
+            self.accept_read();
         }
         Ok(self.valid > before)
     }
@@ -198,19 +168,34 @@ impl<R: Read> TextWindow<R> {
         }
         if self.filled > self.buffer.len() / 2 {
             if self.filled >= LONGEST_MARKUP {
-                self.unreadable.get_or_insert(DecodeError::TooLong);
+                let message = format!("markup longer than {LONGEST_MARKUP} bytes");
+                let too_long = self.syntax(usize::MAX, message);
+                self.unreadable.get_or_insert(too_long);
             } else {
                 self.buffer.resize(self.buffer.len() * 2, 0);
             }
         }
     }
 
+    /// Reads into the buffer, or into the room of a decoder.
     fn fill(&mut self) -> io::Result<()> {
         let room = &mut self.buffer[self.filled..];
-        let (read, is_at_end) = read_full(&mut self.source, room, self.budget)?;
+        let (read, is_at_end) = match &mut self.decoder {
+            None => read_full(&mut self.source, room, self.budget)?,
+            Some((_, undecoded)) => {
+                let from = undecoded.len();
+                // One byte of any encoding is at most three of UTF-8.
+                undecoded.resize(from + room.len() / 4, 0);
+                let read = read_full(&mut self.source, &mut undecoded[from..], self.budget)?;
+                undecoded.truncate(from + read.0);
+                read
+            }
+        };
         self.budget -= read;
         self.size += read as u64;
-        self.filled += read;
+        if self.decoder.is_none() {
+            self.filled += read;
+        }
         self.is_at_end = is_at_end;
         Ok(())
     }
@@ -236,72 +221,50 @@ impl<R: Read> TextWindow<R> {
             self.buffer.resize(room.max(FIRST_SIZE), 0);
             self.decoder = Some((decoder, undecoded));
             self.filled = 0;
-            self.decode();
         }
     }
 
-    /// Accepts the bytes read of a file in UTF-8, but for an incomplete character at their end.
-    fn validate(&mut self) {
-        let (length, unreadable) = match std::str::from_utf8(&self.buffer[self.valid..self.filled])
-        {
-            Ok(text) => (text.len(), None),
-            Err(error) if error.error_len().is_some() => {
-                (error.valid_up_to(), Some(DecodeError::Encoding(UTF_8)))
+    /// Accepts the bytes read, but for an incomplete character at their end.
+    fn accept_read(&mut self) {
+        // A flaw is the encoding that the next ones are wrong in, or none where the file ends within a character.
+        let (end, flaw) = match &mut self.decoder {
+            None => match std::str::from_utf8(&self.buffer[self.valid..self.filled]) {
+                Ok(_) => (self.filled, None),
+                Err(error) => {
+                    let wrong = error.error_len().map(|_| UTF_8);
+                    let flaw = (wrong.is_some() || self.is_at_end).then_some(wrong);
+                    (self.valid + error.valid_up_to(), flaw)
+                }
+            },
+            Some((decoder, undecoded)) => {
+                let room = &mut self.buffer[self.valid..];
+                let (result, read, written) =
+                    decoder.decode_to_utf8_without_replacement(undecoded, room, self.is_at_end);
+                let is_cut = self.is_at_end && read == undecoded.len();
+                undecoded.drain(..read);
+                self.filled = self.valid + written;
+                let is_malformed = matches!(result, DecoderResult::Malformed(..));
+                let wrong = (!is_cut).then_some(decoder.encoding());
+                (self.filled, is_malformed.then_some(wrong))
             }
-            Err(error) => (
-                error.valid_up_to(),
-                self.is_at_end.then_some(DecodeError::Cut),
-            ),
         };
-        self.unreadable = unreadable;
-        self.accept(self.valid + length);
-    }
-
-    fn transcode(&mut self) -> io::Result<()> {
-        let Some((_, undecoded)) = &mut self.decoder else {
-            return Ok(());
-        };
-        // One byte of any encoding is at most three of UTF-8.
-        let room = (self.buffer.len() - self.filled) / 4;
-        let from = undecoded.len();
-        undecoded.resize(from + room, 0);
-        let (read, is_at_end) = read_full(&mut self.source, &mut undecoded[from..], self.budget)?;
-        undecoded.truncate(from + read);
-        self.budget -= read;
-        self.size += read as u64;
-        self.is_at_end = is_at_end;
-        self.decode();
-        Ok(())
-    }
-
-    fn decode(&mut self) {
-        let Some((decoder, undecoded)) = &mut self.decoder else {
-            return;
-        };
-        let room = &mut self.buffer[self.valid..];
-        let (result, read, written) =
-            decoder.decode_to_utf8_without_replacement(undecoded, room, self.is_at_end);
-        if let DecoderResult::Malformed(..) = result {
-            let is_cut = self.is_at_end && read == undecoded.len();
-            let encoding = decoder.encoding();
-            self.unreadable = Some(if is_cut {
-                DecodeError::Cut
-            } else {
-                DecodeError::Encoding(encoding)
+        self.accept(end);
+        if let (None, Some(wrong)) = (&self.unreadable, flaw) {
+            let line = self.line(usize::MAX);
+            self.unreadable = Some(match wrong {
+                None => Malformed::Truncated { line },
+                Some(encoding) => Malformed::Encoding {
+                    line,
+                    encoding: encoding.name().to_owned(),
+                },
             });
         }
-        undecoded.drain(..read);
-        self.filled = self.valid + written;
-        self.accept(self.filled);
     }
 
     /// Makes the bytes up to `end` part of the text, unless a character is forbidden.
     fn accept(&mut self, end: usize) {
-        let mut end = end;
-        if let Some((at, character)) = first_forbidden(&self.buffer[self.valid..end]) {
-            self.unreadable = Some(DecodeError::Character(character));
-            end = self.valid + at;
-        }
+        let found = first_forbidden(&self.buffer[self.valid..end]);
+        let end = found.map_or(end, |(at, _)| self.valid + at);
         let kept = unify_line_ends(&mut self.buffer[self.valid..end], &mut self.after_cr);
         let moved_to = self.valid + kept;
         if moved_to < end {
@@ -309,6 +272,9 @@ impl<R: Read> TextWindow<R> {
             self.filled -= end - moved_to;
         }
         self.valid = moved_to;
+        if let Some((_, character)) = found {
+            self.unreadable = Some(self.syntax(usize::MAX, forbidden(character)));
+        }
     }
 }
 
@@ -329,11 +295,8 @@ fn read_full(source: &mut impl Read, room: &mut [u8], budget: usize) -> io::Resu
 
 /// Returns the number of characters in the last line of `text`, which follows `before` of them.
 fn column(before: u64, text: &[u8]) -> u64 {
-    let line = text.iter().rposition(|&byte| byte == b'\n');
-    let (before, line) = match line {
-        Some(end) => (0, &text[end + 1..]),
-        None => (before, text),
-    };
+    let end = text.iter().rposition(|&byte| byte == b'\n');
+    let (before, line) = end.map_or((before, text), |end| (0, &text[end + 1..]));
     // Continuation bytes are not counted (RFC 3629).
     let characters = line.iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
     before + characters as u64

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use crate::characters::is_allowed;
 use crate::document::Form;
 use crate::listing::{ListedEntry, Listing, link_attributes};
-use crate::namespaces::{RS, SITEMAP};
+use crate::markup::is_allowed;
+use crate::tag::{RS, SITEMAP};
 
 /// Name and value of an attribute; without a value it is left out.
 pub(crate) type WrittenAttribute<'a> = (&'a str, Option<Cow<'a, str>>);
@@ -94,8 +94,7 @@ pub(crate) fn write_head<'a>(
     links: impl IntoIterator<Item = impl AsRef<[WrittenAttribute<'a>]>>,
     description: &[WrittenAttribute<'_>],
 ) {
-    xml.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<");
-    xml.push_str(form.root());
+    xml.extend(["<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<", form.root()]);
     write_attribute(xml, "xmlns", SITEMAP);
     write_attribute(xml, "xmlns:rs", RS);
     xml.push_str(">\n");
@@ -108,9 +107,7 @@ pub(crate) fn write_head<'a>(
 
 /// Writes the end of a document.
 pub(crate) fn write_tail(xml: &mut String, form: Form) {
-    xml.push_str("</");
-    xml.push_str(form.root());
-    xml.push_str(">\n");
+    xml.extend(["</", form.root(), ">\n"]);
 }
 
 /// Writes an entry with its elements of the sitemap namespace, its description and its links.
@@ -128,13 +125,9 @@ pub(crate) fn write_entry<'a>(
     xml.push_str(start);
     for (name, text) in elements {
         if let Some(text) = text {
-            for part in ["    <", name, ">"] {
-                xml.push_str(part);
-            }
+            xml.extend(["    <", name, ">"]);
             write_escaped(xml, text);
-            for part in ["</", name, ">\n"] {
-                xml.push_str(part);
-            }
+            xml.extend(["</", name, ">\n"]);
         }
     }
     write_term(xml, "    <rs:md", description);
@@ -173,9 +166,7 @@ pub(crate) fn link<'a>(rel: &'a str, href: &'a str) -> [WrittenAttribute<'a>; 2]
 
 /// Writes an attribute, with the space before it.
 pub(crate) fn write_attribute(xml: &mut String, name: &str, value: &str) {
-    xml.push(' ');
-    xml.push_str(name);
-    xml.push_str("=\"");
+    xml.extend([" ", name, "=\""]);
     write_escaped(xml, value);
     xml.push('"');
 }

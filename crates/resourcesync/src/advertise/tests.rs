@@ -12,8 +12,8 @@ use crate::advertise::tests::generator::any_list;
 use crate::advertise::{self, Unpatchable, entry};
 use crate::channel_kind::ChannelKind;
 use crate::document::{Advertisement, CandidateContent, Document};
-use crate::namespaces::{RS, SITEMAP};
 use crate::parse::parse;
+use crate::tag::{RS, SITEMAP};
 use crate::uri::{Hub, Topic};
 
 fn wanted(topic: &str, hubs: &[&str]) -> Advertisement {

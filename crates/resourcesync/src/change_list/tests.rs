@@ -1,16 +1,16 @@
 //! Entries that count and that do not, keys, and values that are passed on (C2, C3, C6, C16).
 
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 
 use proptest::prelude::*;
 use rstest::rstest;
 
 use super::{
-    ChangeListError, ListedChanges, SkipReason, each_entry, read_changes, read_changes_at,
+    ChangeListError, ListedChanges, SpanReader, each_entry, read_changes, read_changes_at,
     read_keys,
 };
 use crate::capability::Capability;
-use crate::change::{Change, ChangeKey, RelatedLink};
+use crate::change::{Change, ChangeKey, RelatedLink, SkipReason};
 use crate::change_payload::entry_len;
 use crate::payload::ChangeKind;
 
@@ -230,13 +230,15 @@ fn known_attributes_of_links_are_passed_on() {
     let full = RelatedLink {
         rel: "http://www.openarchives.org/rs/terms/patch".into(),
         href: "https://e.org/1.patch?a&b".into(),
-        hash: Some("md5:1".into()),
-        length: Some(73),
-        modified: Some("2026-11-20T10:05:00+01:00".into()),
-        pri: Some(1),
-        mime_type: Some("application/json-patch+json".into()),
-        encoding: Some("gzip".into()),
-        profile: Some("urn:profile".into()),
+        attributes: vec![
+            ("hash", "md5:1".into()),
+            ("length", "73".into()),
+            ("modified", "2026-11-20T10:05:00+01:00".into()),
+            ("pri", "1".into()),
+            ("type", "application/json-patch+json".into()),
+            ("encoding", "gzip".into()),
+            ("profile", "urn:profile".into()),
+        ],
     };
     let links = with(
         "<rs:ln rel=' http://www.openarchives.org/rs/terms/patch' href='https://e.org/1.patch?a&amp;b '\
@@ -437,4 +439,21 @@ fn entries_are_small_and_handed_over_as_a_whole_reading_returns_them() {
     let mut nothing = |_, change| panic!("{change:?}");
     let error = each_entry(list.as_bytes(), Capability::ResourceList, &mut nothing).unwrap_err();
     assert!(matches!(error, ChangeListError::NotAChangeList));
+}
+
+proptest! {
+    #[test]
+    fn the_bytes_of_the_spans_are_read(
+        bytes in prop::collection::vec(any::<u8>(), 0..30_000),
+        bounds in prop::collection::btree_set(0_u64..32_000, 0..20),
+    ) {
+        let bounds: Vec<u64> = bounds.into_iter().collect();
+        let spans: Vec<_> = bounds.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect();
+        let inside = |at: usize| spans.iter().any(|span| span.contains(&(at as u64)));
+        let wanted = bytes.iter().enumerate().filter(|(at, _)| inside(*at));
+        let wanted: Vec<u8> = wanted.map(|(_, byte)| *byte).collect();
+        let mut read = Vec::new();
+        SpanReader::new(Cursor::new(&bytes), spans.clone()).unwrap().read_to_end(&mut read).unwrap();
+        prop_assert_eq!(read, wanted);
+    }
 }

@@ -33,13 +33,7 @@ fn link(rel: &str, href: &str) -> RelatedLink {
     RelatedLink {
         rel: rel.into(),
         href: href.into(),
-        hash: None,
-        length: None,
-        modified: None,
-        pri: None,
-        mime_type: None,
-        encoding: None,
-        profile: None,
+        attributes: Vec::new(),
     }
 }
 
@@ -65,7 +59,7 @@ fn links_and_description_come_before_the_entries() {
         length: Some(8876),
         mime_type: Some("text/plain".into()),
         links: vec![RelatedLink {
-            mime_type: Some("application/xml".into()),
+            attributes: vec![("type", "application/xml".into())],
             ..link("describedby", "https://e.org/1.meta.xml")
         }],
         ..change("https://e.org/1.txt", Some("2026-11-20T11:05:00+01:00"))
@@ -97,12 +91,14 @@ fn what_would_be_markup_is_escaped() {
     let mut change = change("https://e.org/?a=1&b=<2>\"'\tx", None);
     change.encoding = Some("gzip".into());
     change.links = vec![RelatedLink {
-        hash: Some("md5:\"<>".into()),
-        length: Some(0),
-        modified: Some("2026-11-20T10:00:00Z".into()),
-        pri: Some(999_999),
-        encoding: Some("br".into()),
-        profile: Some("urn:x?a&b".into()),
+        attributes: vec![
+            ("hash", "md5:\"<>".into()),
+            ("length", "0".into()),
+            ("modified", "2026-11-20T10:00:00Z".into()),
+            ("pri", "999999".into()),
+            ("encoding", "br".into()),
+            ("profile", "urn:x?a&b".into()),
+        ],
         ..link("a\"b", "urn:<&>")
     }];
     let until = "2026-11-20T10:00:00.000001Z";
@@ -255,31 +251,50 @@ fn any_datetime() -> impl Strategy<Value = Datetime> {
     })
 }
 
+fn any_hash() -> impl Strategy<Value = Option<Box<str>>> {
+    prop::option::of("md5:[!-~]{1,20}".prop_map(Box::from))
+}
+
+fn any_type() -> impl Strategy<Value = Option<Box<str>>> {
+    prop::option::of("[a-z]{1,9}/[a-z+]{1,9}(;[ -~]{0,9}[!-~])?".prop_map(Box::from))
+}
+
+fn any_encoding() -> impl Strategy<Value = Option<Box<str>>> {
+    prop::option::of("gzip(, br)?".prop_map(Box::from))
+}
+
 fn any_link() -> impl Strategy<Value = RelatedLink> {
-    (
-        any_text(),
-        any_uri(),
-        prop::option::of("md5:[!-~]{1,20}".prop_map(Box::from)),
-        prop::option::of(any::<u64>()),
+    let number = |number: u64| number.to_string().into();
+    let attributes = (
+        any_hash(),
+        prop::option::of(any::<u64>().prop_map(number)),
         prop::option::of(any_datetime().prop_map(|time| time.to_string().into())),
-        prop::option::of(1..=999_999_u32),
-        prop::option::of("[a-z]{1,9}/[a-z+]{1,9}(;[ -~]{0,9}[!-~])?".prop_map(Box::from)),
-        prop::option::of("gzip(, br)?".prop_map(Box::from)),
+        prop::option::of((1..=999_999_u64).prop_map(number)),
+        any_type(),
+        any_encoding(),
         prop::option::of(any_uri()),
-    )
-        .prop_map(
-            |(rel, href, hash, length, modified, pri, mime_type, encoding, profile)| RelatedLink {
+    );
+    (any_text(), any_uri(), attributes).prop_map(
+        |(rel, href, (hash, length, modified, pri, mime_type, encoding, profile))| {
+            let attributes = [
+                ("hash", hash),
+                ("length", length),
+                ("modified", modified),
+                ("pri", pri),
+                ("type", mime_type),
+                ("encoding", encoding),
+                ("profile", profile),
+            ];
+            let attributes = attributes.into_iter();
+            RelatedLink {
                 rel,
                 href,
-                hash,
-                length,
-                modified,
-                pri,
-                mime_type,
-                encoding,
-                profile,
-            },
-        )
+                attributes: attributes
+                    .filter_map(|(name, value)| Some((name, value?)))
+                    .collect(),
+            }
+        },
+    )
 }
 
 fn any_change() -> impl Strategy<Value = Change> {
@@ -288,20 +303,25 @@ fn any_change() -> impl Strategy<Value = Change> {
         prop::option::of(any_datetime().prop_map(|time| time.to_string().into())),
         prop::sample::select(ChangeKind::ALL.to_vec()),
         prop::option::of(any_datetime()),
-        any_link(),
+        any_hash(),
+        prop::option::of(any::<u64>()),
+        any_type(),
+        any_encoding(),
         prop::collection::vec(any_link(), 0..3),
     )
-        .prop_map(|(loc, lastmod, kind, datetime, other, links)| Change {
-            loc,
-            lastmod,
-            kind,
-            datetime,
-            hash: other.hash,
-            length: other.length,
-            mime_type: other.mime_type,
-            encoding: other.encoding,
-            links,
-        })
+        .prop_map(
+            |(loc, lastmod, kind, datetime, hash, length, mime_type, encoding, links)| Change {
+                loc,
+                lastmod,
+                kind,
+                datetime,
+                hash,
+                length,
+                mime_type,
+                encoding,
+                links,
+            },
+        )
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::namespaces::{RS, SITEMAP};
+use crate::tag::{RS, SITEMAP};
 
 /// White space and comments as generators put them between elements.
 fn any_space() -> impl Strategy<Value = &'static str> {
