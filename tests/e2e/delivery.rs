@@ -7,21 +7,6 @@ use serde_json::Value;
 use crate::support::daemon::{Setup, assert_contains};
 use crate::support::documents::{Site, list};
 use crate::support::hub::{FakeHub, Manner};
-use crate::support::ports;
-
-#[test]
-fn a_hub_that_is_gone_receives_everything_when_it_is_back_even_after_a_restart() {
-    let site = Site::new();
-    let address = ports::reserved();
-    let setup = Setup::new(&site, &[format!("http://{address}/publish")], "");
-    let daemon = setup.start();
-    site.write_list("a", "changelist", "2");
-    daemon.await_log("did not accept notification 1");
-    daemon.kill();
-    let hub = FakeHub::start_at(address);
-    let _daemon = setup.start();
-    hub.assert_told(["updated changelist a/changelist.xml"]);
-}
 
 #[test]
 fn forty_channels_of_a_failing_hub_are_one_trouble_and_told_as_soon_as_it_is_back() {
@@ -94,26 +79,4 @@ fn slow_answers_are_waited_for_side_by_side() {
         .unwrap();
     // One after the other, they would take 20 seconds.
     assert!(last - first < Duration::from_secs(10));
-}
-
-#[test]
-fn a_hub_that_accepts_one_change_at_a_time_receives_all_one_by_one() {
-    let (site, hub, _setup, daemon) = Setup::start_announcing("");
-    hub.behave(Manner::Refuse(503));
-    site.write_list("a", "changelist", "2");
-    hub.request();
-    // Meanwhile it is due two more.
-    site.write_capability_list("a", &["changelist"]);
-    site.write_description(&["a", "b"]);
-    daemon.await_status(|status| status["channels"][0]["hubs"][0]["due"] == 3);
-    hub.behave(Manner::AtMost(1));
-    daemon.await_log("sending 1 change at a time");
-    let all = [
-        "updated capabilitylist a/capabilitylist.xml",
-        "updated changelist a/changelist.xml",
-        "updated description .well-known/resourcesync",
-    ];
-    let mut heard = hub.changes_until(&all);
-    heard.sort();
-    assert_eq!(heard, all);
 }

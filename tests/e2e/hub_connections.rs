@@ -189,28 +189,3 @@ fn the_environment_names_a_proxy_and_what_is_reached_directly(
     let (_, log) = daemon.stop_and_tell();
     assert!(!log.concat().contains("hidden"), "{log:#?}");
 }
-
-#[test]
-fn a_hub_and_topics_at_an_ipv6_literal_are_reached() {
-    if let Err(error) = std::net::TcpListener::bind("[::1]:0") {
-        eprintln!("not tried: this machine has no ::1 ({error})");
-        return;
-    }
-    let site = Site::new();
-    let hub = FakeHub::start_at("[::1]:0".parse().unwrap());
-    assert!(hub.url().starts_with("http://[::1]:"));
-    let setup = Setup::new(&site, &[hub.url()], "");
-    let setup = Setup {
-        config: setup.config.replacen("127.0.0.1:0", "[::1]:0", 1),
-        ..setup
-    };
-    let daemon = setup.start();
-    site.write_list("a", "changelist", "2");
-    let request = hub.notification();
-    assert_eq!(request.headers["host"], hub.address.to_string());
-    let link = &request.headers["link"];
-    assert_contains(link, &format!("<{}>; rel=\"hub\"", hub.url()));
-    assert!(daemon.public.is_ipv6());
-    let (_, body) = daemon.get("/topics/main/a/capabilitylist/");
-    assert_eq!(body.as_bytes(), request.body);
-}

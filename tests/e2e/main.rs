@@ -20,7 +20,6 @@ mod examples;
 // Failpoints are there in debug builds only.
 #[cfg(debug_assertions)]
 mod failpoints;
-mod files_without_document;
 mod health;
 mod hub_connections;
 mod interop;
@@ -35,7 +34,6 @@ mod own_hub;
 mod packaging;
 mod page;
 mod progress;
-mod publishing;
 mod read_only_commands;
 mod reload;
 mod service;

@@ -214,31 +214,12 @@ fn a_flooding_publisher_is_limited_and_delays_no_other() {
     assert_contains(&page, "too many publications");
     let printed = printed_status(&setup);
     assert_contains(&printed, "publisher library: 1 topic");
+    // Each topic of a ping counts.
+    let mut form = vec![("hub.mode", "publish")];
+    let topics: Vec<String> = (0..21).map(|number| format!("{other}{number}")).collect();
+    form.extend(topics.iter().map(|topic| ("hub.url", topic.as_str())));
+    setup.form(&form, Some("boxes")).assert_refused(429);
     hub.stop();
-}
-
-#[test]
-fn each_topic_of_a_ping_counts_against_the_limit() {
-    let (mut setup, site) = with_open_site();
-    setup.keys = "max_publications_per_minute = 20\nmax_requests_per_minute = 30".to_owned();
-    let hub = setup.start();
-    let ping = |prefix: &str, topics: usize, token| {
-        let topics: Vec<String> = (0..topics).map(|n| format!("{prefix}{n}")).collect();
-        let topics = topics.iter().map(|topic| ("hub.url", topic.as_str()));
-        let parameters: Vec<_> = std::iter::once(("hub.mode", "publish"))
-            .chain(topics)
-            .collect();
-        setup.form(&parameters, token)
-    };
-    for (prefix, token, limit) in [(LIBRARY, Some(TOKEN), 20), (&site.url("/"), None, 30)] {
-        let refused = ping(prefix, limit + 1, token);
-        refused.assert_refused(429);
-        assert_contains(&refused.head, "retry-after: ");
-        // The refused form has cost one request.
-        assert_eq!(ping(prefix, limit - 1, token).status, 202);
-        ping(prefix, limit / 2, token).assert_refused(429);
-    }
-    hub.kill();
 }
 
 #[test]
@@ -367,9 +348,6 @@ fn a_pinged_topic_is_relayed_in_its_own_content_type_unless_it_is_encoded() {
     let callback = Callback::start();
     for (path, want) in [
         ("/text-html;charset=utf-8", "text/html;charset=utf-8"),
-        ("/application-json", "application/json"),
-        ("/text-plain", "text/plain"),
-        ("/application-atom+xml", "application/atom+xml"),
         ("/none", "application/octet-stream"),
     ] {
         let topic = site.url(path);
@@ -400,60 +378,6 @@ fn of_head(request: &Request, other: &str) -> String {
     if is_head { "200 OK" } else { other }.to_owned()
 }
 
-/// Begins to publish without a token, and never sends the body.
-fn begin_to_publish(address: &str, setup: &HubSetup, topic: &str) -> TcpStream {
-    let forwarded = format!("X-Forwarded-For: {address}\r\n");
-    let mut stream = TcpStream::connect(setup.address).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let address = setup.address;
-    let head = format!(
-        "POST /hub HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/xml\r\n\
-         Link: <{topic}>; rel=\"self\"\r\n{forwarded}Content-Length: 10\r\n\r\n<a"
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream
-}
-
-/// An address without a token has few slots of a publisher, and no others than its own.
-#[test]
-fn strangers_that_send_slowly_take_no_slots_of_a_publisher() {
-    let (mut setup, site) = with_open_site();
-    setup.keys = "trusted_proxies = [\"127.0.0.0/8\"]".to_owned();
-    let hub = setup.start();
-    let topic = site.url("/t");
-    let address = "203.0.113.1";
-    let deadline = Instant::now() + DEADLINE;
-    let form = format!("hub.mode=publish&hub.url={topic}");
-    let ping_from_there = || {
-        let headers = [("Content-Type", FORM), ("X-Forwarded-For", address)];
-        setup.post("/hub", &headers, form.as_bytes())
-    };
-    let poll = |words: &str| {
-        assert!(Instant::now() < deadline, "{words}");
-        std::thread::sleep(Duration::from_millis(50)); // poll: nothing announces it
-    };
-    let begin = || begin_to_publish(address, &setup, &topic);
-    let mut begun = Vec::from([(); 4].map(|()| begin()));
-    let refused = loop {
-        let answer = ping_from_there();
-        if answer.status != 202 {
-            break answer;
-        }
-        // The ping may have had the slot of one of them.
-        begun.push(begin());
-        poll("never refused");
-    };
-    refused.assert_refused(429);
-    assert_contains(&refused.head, "retry-after: 1");
-    assert_eq!(setup.ping(&topic, None).status, 202);
-    assert_eq!(setup.publish(TOPIC, TOKEN, "<a/>").status, 200);
-    drop(begun);
-    while ping_from_there().status != 202 {
-        poll("never accepted");
-    }
-    hub.stop();
-}
-
 /// Whose headers count is said once, and not of a subscriber on the hub's own host.
 #[test]
 fn a_proxy_that_is_not_trusted_is_named() {
@@ -477,7 +401,14 @@ fn a_proxy_that_is_not_trusted_is_named() {
 fn a_publication_in_progress_is_answered_when_the_hub_stops() {
     let (setup, site) = with_open_site();
     let hub = setup.start();
-    let mut publishing = begin_to_publish("127.0.0.1", &setup, &site.url("/t"));
+    let mut publishing = TcpStream::connect(setup.address).unwrap();
+    publishing.set_read_timeout(Some(DEADLINE)).unwrap();
+    let (address, topic) = (setup.address, site.url("/t"));
+    let head = format!(
+        "POST /hub HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/xml\r\n\
+         Link: <{topic}>; rel=\"self\"\r\nContent-Length: 10\r\n\r\n<a"
+    );
+    publishing.write_all(head.as_bytes()).unwrap();
     site.next("HEAD");
     let began = Instant::now();
     hub.signal(rustix::process::Signal::TERM);
@@ -492,7 +423,7 @@ fn a_publication_in_progress_is_answered_when_the_hub_stops() {
 }
 
 #[test]
-fn a_ping_shortens_a_retry_and_ends_with_its_publisher() {
+fn a_ping_ends_with_its_publisher() {
     let mut setup = HubSetup::library();
     let (sender, gets) = std::sync::mpsc::channel();
     let url = setup.url();
@@ -508,13 +439,7 @@ fn a_ping_shortens_a_retry_and_ends_with_its_publisher() {
     setup.publishers += &open_publisher("open", &site.url("/"));
     let hub = setup.start();
     assert_eq!(setup.ping(&site.url("/t"), None).status, 202);
-    gets.recv_timeout(Duration::from_secs(10)).unwrap();
-    for _ in 0..6 {
-        while gets.try_recv().is_ok() {}
-        assert_eq!(setup.ping(&site.url("/t"), None).status, 202);
-        // The wait between retries soon exceeds this by far.
-        gets.recv_timeout(Duration::from_secs(10)).unwrap();
-    }
+    gets.recv_timeout(DEADLINE).unwrap();
     hub.kill();
     setup.publishers = publisher("library", LIBRARY, TOKEN);
     let hub = setup.start();

@@ -54,24 +54,6 @@ fn changes_while_it_is_down(#[values(Inotify, Notify, Poll)] watch: Watch) {
     ]);
 }
 
-/// R13: a configuration announces nothing. What it excludes is forgotten, not deleted; what it includes was there before.
-#[rstest]
-fn excluded_and_included_between_two_runs(#[values(Inotify, Poll)] watch: Watch) {
-    let excluding = "exclude = [\"a/changelist.xml\"]";
-    let mut story = Story::begin(watch, Site::new(), "# keys");
-    story.stop();
-    story.edit("# keys", excluding);
-    story.resume();
-    story.update("a/changelist.xml", "2");
-    story.stays_silent();
-    story.stop();
-    story.edit(excluding, "");
-    story.resume();
-    story.stays_silent();
-    story.update("a/changelist.xml", "3");
-    story.ends_hearing(&[UPDATED]);
-}
-
 /// Pending changes are lost with the state file: a baseline, and nothing from before.
 #[rstest]
 fn the_state_file_is_lost_while_a_notification_is_in_flight(#[values(Inotify, Poll)] watch: Watch) {

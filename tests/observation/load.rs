@@ -7,7 +7,7 @@ use rstest::rstest;
 use rustix::process::Signal;
 
 use crate::story::Story;
-use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::story::Watch::{self, Inotify, Notify};
 use crate::support::documents::{Site, capability_list, list};
 
 const LISTED: &str = "updated capabilitylist a/capabilitylist.xml";
@@ -37,21 +37,6 @@ fn hears(story: &mut Story, wanted: &[String]) {
     for request in story.hears(wanted) {
         assert!(request.changes().len() <= 1_000); // R21
     }
-}
-
-#[rstest]
-fn two_thousand_documents_written_at_once(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let mut story = Story::alone(watch, Site::new(), "");
-    story.resume();
-    let names: Vec<String> = (0..2_000).map(|n| format!("d{}/{n}", n % 50)).collect();
-    write_dumps(&story.site, &names, "1");
-    name_them(&story.site, &names);
-    let mut wanted = told("created", &names);
-    wanted.push(LISTED.to_owned());
-    hears(&mut story, &wanted);
-    write_dumps(&story.site, &names, "2");
-    hears(&mut story, &told("updated", &names));
-    story.ends();
 }
 
 /// Not by polling, which has no queue: a poller that was stopped is one that was down.

@@ -8,7 +8,6 @@
 mod deletions;
 mod downtime;
 mod generators;
-mod indexes;
 mod links;
 mod load;
 mod oddities;

@@ -161,29 +161,3 @@ fn what_is_not_known_to_be_local_is_polled_and_says_so_once() {
     let words = "polling /proc/sys/fs every 0.1 s";
     assert_eq!(story.stop_and_count(words), 1, "said once");
 }
-
-/// As above, of a directory in a tree that is local otherwise.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_directory_that_is_not_known_to_be_local_makes_its_mount_polled() {
-    if was_run_again("unshare --map-root-user --mount") {
-        return;
-    }
-    let (site, volume) = (Site::empty(), Site::empty());
-    volume.add_set("x/epoll");
-    let place = site.path("x");
-    fs::create_dir(&place).unwrap();
-    run("mount --rbind /proc/sys/fs $2", &[Path::new("/"), &place]);
-    let (mounted, epoll) = (volume.path("x/epoll"), place.join("epoll"));
-    run("mount --bind $1 $2", &[&mounted, &epoll]);
-    let mut story = Story::over(Inotify, site, "");
-    left_to_decide(&mut story);
-    story.resume();
-    for version in ["2", "3"] {
-        let text = list("x/epoll", "changelist", version);
-        volume.write("x/epoll/changelist.xml", &text);
-        story.hears(&["updated changelist x/epoll/changelist.xml"]);
-    }
-    let words = "lies on a file system that is not known to be local";
-    assert_eq!(story.stop_and_count(words), 1, "said once");
-}

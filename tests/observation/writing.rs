@@ -1,10 +1,9 @@
 //! Ways of writing a document: one announcement, after the last byte (R3). `tests/tree` tries each way alone.
 
-mod moved;
 mod tools;
 mod torn;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use rstest::rstest;
 
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
-use crate::support::documents::list;
+use crate::support::documents::{Site, archive, list};
 
 const UPDATED: &str = "updated changelist a/changelist.xml";
 const PATH: &str = "a/changelist.xml";
@@ -94,4 +93,51 @@ fn writers_of_nothing_and_of_a_replaced_file_delay_nothing(#[values(Inotify, Pol
     late.write_all(b" yet -->").unwrap();
     drop(late);
     story.ends_silent();
+}
+
+#[rstest]
+fn renamed_while_it_is_open_and_written_on(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let story = Story::start(watch);
+    let text = long_list("2");
+    let temporary = story.site.path("a/changelist.tmp");
+    let mut file = File::create(&temporary).unwrap();
+    file.write_all(&text.as_bytes()[..3000]).unwrap();
+    fs::rename(&temporary, story.site.path(PATH)).unwrap();
+    write_with_a_stall(story, file, &text[3000..], 2000);
+}
+
+#[rstest]
+fn with_a_directory_that_is_renamed_meanwhile(#[values(Inotify, Poll)] watch: Watch) {
+    let site = Site::new();
+    let lists: Vec<String> = (0..20).map(|n| format!("a/y/{n}.xml")).collect();
+    let listed = [
+        &[PATH.to_owned(), "a/resourcelist.xml".to_owned()],
+        &lists[..],
+    ]
+    .concat();
+    let listed = archive("a", "capabilitylist", &listed);
+    site.write("a/capabilitylist.xml", &listed);
+    let mut story = Story::begin(watch, site, "deletion_grace = \"60s\"");
+    let [before, after] = ["a/x", "a/y"].map(|path| story.site.path(path));
+    fs::create_dir(&before).unwrap();
+    let text = list("a", "changelist", "1");
+    let (begin, end) = text.split_at(text.len() / 2);
+    let mut files: Vec<File> = (0..20)
+        .map(|n| File::create(before.join(format!("{n}.xml"))).unwrap())
+        .collect();
+    for file in &mut files {
+        file.write_all(begin.as_bytes()).unwrap();
+    }
+    fs::rename(before, after).unwrap();
+    let moment = Instant::now();
+    for mut file in files {
+        file.write_all(end.as_bytes()).unwrap();
+    }
+    let wanted = lists
+        .iter()
+        .map(|path| format!("created changelist {path}"));
+    story.hears_after(moment, &wanted.collect::<Vec<_>>());
+    // The directory is watched still, or anew.
+    story.site.write("a/y/0.xml", &list("a", "changelist", "2"));
+    story.ends_hearing(&["updated changelist a/y/0.xml"]);
 }

@@ -26,8 +26,6 @@ pub enum Manner {
     Hang,
     /// Takes the request, and accepts it once it is told to behave otherwise.
     Wait,
-    /// Refuses what has more changes as too large.
-    AtMost(usize),
     /// Answers with an acceptance that is none, and repeats the request's headers in it.
     DenyAndRepeat,
 }
@@ -227,18 +225,13 @@ fn serve(
         if !delay.is_zero() {
             std::thread::sleep(delay); // what a slow hub is: not a wait for luck, nor for a deadline
         }
-        request.accepted = match manner {
-            Manner::Accept | Manner::Wait => true,
-            Manner::AtMost(most) => request.changes().len() <= most,
-            _ => false,
-        };
+        request.accepted = matches!(manner, Manner::Accept | Manner::Wait);
         let mut answer = match manner {
-            _ if request.accepted => {
+            Manner::Accept | Manner::Wait => {
                 let words = request.challenge().unwrap_or_default();
                 let length = words.len();
                 format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{words}")
             }
-            Manner::Accept | Manner::Wait | Manner::AtMost(_) => refusal(413),
             Manner::Refuse(status) => refusal(status),
             Manner::Hang => String::new(),
             Manner::DenyAndRepeat => denial(&request),
