@@ -1,14 +1,16 @@
-//! The hub of Flask-WebSub, run by `hub.py`.
+//! The hub of Flask-WebSub, run by `hub.py`, at an address that stays.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::interop::front::Front;
 use crate::support::python::python;
 
 const RUNNER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/interop/hub.py");
@@ -86,7 +88,7 @@ impl RealHub {
 
 impl Drop for RealHub {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             let log = fs::read_to_string(self.kept.path().join("log"));
             eprintln!("{}", log.unwrap_or_default());
         }
@@ -96,4 +98,48 @@ impl Drop for RealHub {
             let _ = process.wait();
         }
     }
+}
+
+/// A fixed address, as that of a web server: passes connections on to the server behind it, and closes them while there is
+/// none.
+pub struct Front {
+    pub address: SocketAddr,
+    behind: Arc<Mutex<Option<SocketAddr>>>,
+}
+
+impl Front {
+    pub fn start() -> Front {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let behind = Arc::new(Mutex::new(None::<SocketAddr>));
+        let shared = Arc::clone(&behind);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let server = shared.lock().unwrap().map(TcpStream::connect);
+                if let (Ok(client), Some(Ok(server))) = (client, server) {
+                    pass_on(&client, &server);
+                    pass_on(&server, &client);
+                }
+            }
+        });
+        Front { address, behind }
+    }
+
+    pub fn leads_to(&self, server: Option<SocketAddr>) {
+        *self.behind.lock().unwrap() = server;
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+/// Copies until one side ends, and tells the other.
+fn pass_on(from: &TcpStream, to: &TcpStream) {
+    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+    thread::spawn(move || {
+        // A side that is killed ends in the middle.
+        let _ = io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
 }

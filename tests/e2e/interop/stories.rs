@@ -2,11 +2,11 @@
 
 use rstest::rstest;
 
-use crate::interop::flask_websub::{Fetches, RealHub};
-use crate::interop::front::Front;
-use crate::interop::subscriber::Subscriber;
+use crate::interop::flask_websub::{Fetches, Front, RealHub};
+use crate::interop::subscribe;
 use crate::support::daemon::{Daemon, Setup, TOPICS};
 use crate::support::documents::{Site, list};
+use crate::support::hub::FakeHub;
 use crate::support::listener::Listener;
 
 const PATH: &str = "topics/main/a/capabilitylist/";
@@ -57,12 +57,12 @@ impl Source {
 }
 
 /// A hub, a source that pings it, and a subscriber of its topic.
-fn started(fetches: Fetches) -> Option<(RealHub, Source, Daemon, Subscriber)> {
+fn started(fetches: Fetches) -> Option<(RealHub, Source, Daemon, FakeHub)> {
     let hub = RealHub::start(fetches)?;
     let source = Source::new(&hub);
     let daemon = source.start();
-    let subscriber = Subscriber::start();
-    subscriber.subscribe(&source.topic());
+    let subscriber = FakeHub::start();
+    subscribe(&subscriber, source.front.address, &format!("/{PATH}"));
     Some((hub, source, daemon, subscriber))
 }
 
@@ -83,17 +83,17 @@ fn what_the_topic_serves_reaches_a_subscriber(#[case] fetches: Fetches) {
     };
 
     let first = source.update(0);
-    assert_eq!(subscriber.delivery().changes(), [&*first]);
+    subscriber.assert_told([&*first]);
     await_fetch_confirmed(&daemon);
 
     let second = source.update(1);
-    let delivery = subscriber.delivery();
+    let delivery = subscriber.notification();
     assert_eq!(delivery.changes(), [first, second]);
     let (head, body) = daemon.get(&format!("/{PATH}"));
     assert_eq!(String::from_utf8_lossy(&delivery.body), body);
-    assert_eq!(delivery.header("content-type"), ["application/xml"]);
+    assert_eq!(delivery.headers["content-type"], "application/xml");
     let links = head.lines().find_map(|line| line.strip_prefix("link: "));
-    assert_eq!(delivery.header("link"), [links.unwrap()]);
+    assert_eq!(delivery.headers["link"], links.unwrap());
     let wanted = format!(
         "<{}>; rel=\"self\", <{}>; rel=\"hub\", \
          <https://source.example/a/capabilitylist.xml>; rel=\"resourcesync\"",
@@ -120,7 +120,8 @@ fn changes_in_quick_succession_all_reach_a_subscriber(#[case] fetches: Fetches) 
         }
         daemon.await_log(&format!("cut notification {round}"));
     }
-    subscriber.deliveries_until(&wanted);
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    subscriber.changes_until(&wanted);
     await_fetch_confirmed(&daemon);
 }
 
@@ -135,7 +136,7 @@ fn a_hub_that_was_stopped_loses_nothing() {
     daemon.await_log("did not accept notification 1");
     let second = source.update(1);
     hub.resume();
-    subscriber.deliveries_until(&[first, second]);
+    subscriber.changes_until(&[&first, &second]);
     await_fetch_confirmed(&daemon);
 }
 
@@ -151,7 +152,7 @@ fn a_daemon_that_is_killed_in_between_loses_nothing() {
     daemon.kill();
     let second = source.update(1);
     let daemon = source.start();
-    subscriber.deliveries_until(&[first, second]);
+    subscriber.changes_until(&[&first, &second]);
     await_fetch_confirmed(&daemon);
 
     // With a ping that its hub was not there for.
@@ -161,7 +162,7 @@ fn a_daemon_that_is_killed_in_between_loses_nothing() {
     daemon.kill();
     hub.resume();
     let daemon = source.start();
-    subscriber.deliveries_until(&[third]);
+    subscriber.changes_until(&[&third]);
     await_fetch_confirmed(&daemon);
 }
 
