@@ -4,6 +4,6 @@ mod compose;
 mod cron;
 mod image;
 mod kustomize;
-mod manifest;
+pub mod manifest;
 mod mirror;
 mod site;

@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use crate::examples::manifest::text;
 use crate::support::daemon::assert_starts_with;
 use crate::support::needs;
 
@@ -15,10 +16,6 @@ const RENEW: &str = "run packaging/renew and commit what it writes";
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn text(path: &str) -> String {
-    fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The command, somewhere else, in a narrow terminal, and configured: what it prints may not depend on that.
@@ -42,14 +39,11 @@ fn files_in(directory: &Path) -> BTreeMap<PathBuf, String> {
     let files = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path());
-    files
-        .map(|path| {
-            (
-                path.file_name().unwrap().into(),
-                fs::read_to_string(&path).unwrap(),
-            )
-        })
-        .collect()
+    let named = files.map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path.file_name().unwrap().into(), text)
+    });
+    named.collect()
 }
 
 #[test]

@@ -72,8 +72,19 @@ fn check_exits_with_0_1_or_78() {
     succeed(&mut setup.command("check"));
 
     site.write("a/orphan.xml", &list("nowhere", "changelist", "1"));
+    site.write_capability_list("a", &["resourcelist", "changelist", "absent", "plain"]);
+    site.write(
+        "a/plain.xml",
+        "<urlset xmlns=\"https://www.sitemaps.org/schemas/sitemap/0.9\"/>",
+    );
     let (stdout, _) = exit_with(&mut setup.command("check"), 1);
-    assert_contains(&stdout, "orphan.xml");
+    for words in [
+        "orphan.xml",
+        "names https://source.example/a/absent.xml, and no file is there",
+        "names https://source.example/a/plain.xml, and the file there is no document: its root element urlset is in",
+    ] {
+        assert_contains(&stdout, words);
+    }
 
     let bad = Setup {
         config: setup.config.replace("quiet", "quite"),
