@@ -66,7 +66,7 @@ fn slow_answers_are_waited_for_side_by_side() {
         site.add_set(set);
     }
     let hub = FakeHub::start();
-    hub.answer_after(Duration::from_millis(500));
+    hub.behave(Manner::AcceptAfter(Duration::from_millis(500)));
     let setup = Setup::new(&site, &[hub.url()], "");
     let _daemon = setup.start();
     for set in &sets {
