@@ -213,19 +213,3 @@ fn a_state_directory_with_a_long_path_has_one_too() {
     let out = succeed(with("accept").arg("main"));
     assert_eq!(out, "accepted 23 missing documents of main as deleted\n");
 }
-
-#[test]
-fn what_cannot_be_saved_is_not_reported_as_accepted() {
-    let (_site, setup, daemon) = suspended();
-    let state = setup.state.path().join("state/state.sqlite");
-    let database = rusqlite::Connection::open(&state).unwrap();
-    database.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let err = fail(&mut accept(&setup), 1);
-    assert_contains(&err, "takes effect once the state can be saved");
-    // What was refused does not wait to be saved.
-    let (_, _, err) = output(setup.command("accept").arg("other"));
-    assert_contains(&err, "no source is named \"other\"");
-    database.execute_batch("ROLLBACK").unwrap();
-    daemon.await_log("the state can be saved again");
-    assert_eq!(output(&mut accept(&setup)).0, Some(0));
-}

@@ -138,18 +138,16 @@ fn the_status_page_and_the_command_say_the_same() {
 }
 
 #[test]
-fn a_retry_asks_at_once_a_hub_that_had_a_quarter_of_an_hour() {
-    let (_site, hub, setup, _daemon) = refused();
+fn a_retry_asks_at_once_a_hub_that_had_a_quarter_of_an_hour_or_when_the_daemon_starts() {
+    let (site, hub, setup, daemon) = refused();
     hub.behave(Manner::Accept);
     let retry = json(&mut outbox(&setup, &["retry", TOPIC, &hub.url()]));
     assert_eq!(retry["tried"], 1);
     assert_eq!(retry["running"], true);
     hub.assert_told([UPDATE]);
-}
-
-#[test]
-fn a_retry_without_a_daemon_is_made_when_it_starts() {
-    let (_site, hub, setup, daemon) = refused();
+    hub.behave(Manner::Refuse(403));
+    site.write_list("a", "changelist", "3");
+    daemon.await_log("did not accept notification 2");
     assert!(daemon.stop().success());
     hub.behave(Manner::Accept);
     let out = succeed(&mut outbox(&setup, &["retry"]));
@@ -192,8 +190,8 @@ fn what_is_dropped_is_not_told_with_a_daemon_or_without() {
 }
 
 #[test]
-fn the_list_can_be_of_some_states_only() {
-    let (_site, _hub, setup, daemon) = refused();
+fn the_list_can_be_of_some_states_only_and_a_misspelt_name_is_answered_with_what_there_is() {
+    let (_site, hub, setup, daemon) = refused();
     for (states, count) in [
         ("needs_person", 1),
         ("failing,needs_person", 1),
@@ -205,12 +203,7 @@ fn the_list_can_be_of_some_states_only() {
     }
     let out = succeed(&mut outbox(&setup, &["list", "--state", "fine"]));
     assert_eq!(out, "no hub is in this state on any channel\n");
-    daemon.stop();
-}
 
-#[test]
-fn a_name_that_is_misspelt_is_answered_with_what_there_is() {
-    let (_site, hub, setup, daemon) = refused();
     let url = hub.url();
     let cases = [
         (["show", "https://topics.example/", &url], TOPIC),

@@ -278,22 +278,3 @@ fn where_other_hubs_are_told_there_are_no_subscriptions_to_show() {
         }
     }
 }
-
-#[test]
-fn what_cannot_be_saved_is_not_reported_as_removed() {
-    let (_site, setup, daemon) = Setup::start_embedding("");
-    let subscriber = FakeHub::start();
-    let digest = join(&daemon, &subscriber, "a");
-    // The subscription is saved before this can be answered.
-    said(&mut subscriptions(&setup, &["list"]), 0);
-    let path = setup.state.path().join("state/state.sqlite");
-    let database = rusqlite::Connection::open(path).unwrap();
-    database.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let told = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 1);
-    assert_contains(&told, "takes effect once the state can be saved");
-    database.execute_batch("ROLLBACK").unwrap();
-    daemon.await_log("the state can be saved again");
-    daemon.kill();
-    let text = said(&mut subscriptions(&setup, &["list"]), 0);
-    assert_eq!(text, "nobody has subscribed\n");
-}

@@ -11,7 +11,6 @@ mod generators;
 mod links;
 mod load;
 mod oddities;
-mod roots;
 mod silence;
 mod state_file;
 mod story;

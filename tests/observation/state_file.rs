@@ -1,17 +1,17 @@
-//! An unusable state file: an error that names it and the remedy, and nothing is announced.
+//! An unusable state file or a full disk: an error that names the file and the remedy, nothing is announced that is not
+//! saved, and nothing is lost.
 
-mod full_disk;
-
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
 use rusqlite::Connection;
 
-use crate::oddities::permissions::was_run_without_power;
+use crate::oddities::was_run_without_power;
 use crate::story::Story;
 use crate::story::Watch::Inotify;
 use crate::support::DEADLINE;
@@ -19,6 +19,8 @@ use crate::support::daemon::{assert_contains, output};
 use crate::support::documents::Site;
 use crate::support::namespace::was_run_again;
 use crate::tools::run;
+
+const NAMESPACE: &str = "unshare --map-root-user --mount";
 
 #[test]
 fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy() {
@@ -51,7 +53,7 @@ fn a_state_directory_that_cannot_be_written_is_refused_with_its_name() {
 
 #[test]
 fn a_read_only_file_system_is_refused_with_its_name() {
-    if was_run_again("unshare --map-root-user --mount") {
+    if was_run_again(NAMESPACE) {
         return;
     }
     let (mut story, root) = (Story::over(Inotify, Site::new(), ""), Path::new("/"));
@@ -83,7 +85,7 @@ fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
     let entry = story.await_log("cannot save the state; nothing is sent");
     assert_contains(entry["message"].as_str().unwrap(), "state.sqlite is gone");
     assert_eq!(entry["level"], "ERROR", "{entry}");
-    full_disk::await_readiness(&story, "503");
+    await_readiness(&story, "503");
     let (_, metrics) = story.daemon().get_admin("/metrics");
     assert_contains(&metrics, "rsnotify_unsaved 1");
     assert_contains(&metrics, "rsnotify_ready 0");
@@ -103,7 +105,7 @@ fn a_state_file_that_is_cut_while_it_runs_is_noticed_and_no_first_start() {
     let path = story.state_file();
     fs::write(&path, "").unwrap();
     story.await_log("was cut to 0 bytes");
-    full_disk::await_readiness(&story, "503");
+    await_readiness(&story, "503");
     let (status, _) = story.daemon.take().unwrap().stop_and_tell();
     assert!(!status.success());
     refuses(&story, &["has zero bytes"]);
@@ -151,4 +153,90 @@ fn refuses(story: &Story, words: &[&str]) {
     assert!(words.iter().all(|it| error.contains(it)), "{error}");
     assert!(!error.contains("panicked"), "{error}");
     assert!(story.hub.heard().is_empty());
+}
+
+const UPDATED: [&str; 2] = [
+    "updated changelist a/changelist.xml",
+    "updated resourcelist a/resourcelist.xml",
+];
+
+/// A story whose state lies on a small disk of its own.
+fn small_disk() -> (Story, PathBuf) {
+    let story = Story::over(Inotify, Site::new(), "");
+    let directory = story.setup.state.path().join("state");
+    fs::create_dir(&directory).unwrap();
+    run(
+        "mount -t tmpfs -o size=4m none $2",
+        &[Path::new("/"), &directory],
+    );
+    (story, directory.join("filler"))
+}
+
+/// Writes until nothing more fits.
+fn fill(filler: &Path) {
+    let mut file = File::create(filler).unwrap();
+    for size in [1 << 16, 1] {
+        while file.write_all(&vec![b'x'; size]).is_ok() {}
+    }
+}
+
+fn change(story: &Story) {
+    for capability in ["changelist", "resourcelist"] {
+        story.site.write_list("a", capability, "2");
+    }
+}
+
+/// The log line comes within a step of the event loop, readiness changes at its end.
+fn await_readiness(story: &Story, status: &str) {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let (head, body) = story.daemon().get_admin("/readyz");
+        if head.starts_with(&format!("HTTP/1.1 {status}")) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{head}\n{body}");
+        std::thread::sleep(Duration::from_millis(5)); // polls until the deadline
+    }
+}
+
+#[test]
+fn what_changed_while_the_disk_was_full_is_announced_once_it_is_not() {
+    if was_run_again(NAMESPACE) {
+        return;
+    }
+    let (mut story, filler) = small_disk();
+    story.resume();
+    story.stays_silent();
+    fill(&filler);
+    change(&story);
+    story.await_log("cannot save the state; nothing is sent until it can be saved");
+    await_readiness(&story, "503");
+    std::thread::sleep(Duration::from_millis(1_500)); // stall: saving is tried again after a second
+    assert!(story.hub.heard().is_empty());
+    fs::remove_file(&filler).unwrap();
+    story.await_log("the state can be saved again");
+    story.hears(&UPDATED);
+    await_readiness(&story, "200");
+    story.ends();
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_an_error_that_names_the_state() {
+    if was_run_again(NAMESPACE) {
+        return;
+    }
+    let (mut story, filler) = small_disk();
+    let directory = filler.parent().unwrap().to_str().unwrap();
+    fill(&filler);
+    refuses(&story, &[directory]);
+    fs::remove_file(&filler).unwrap();
+    story.resume();
+    story.stays_silent();
+    story.stop();
+    fill(&filler);
+    change(&story);
+    refuses(&story, &[directory]);
+    fs::remove_file(&filler).unwrap();
+    story.resume();
+    story.ends_hearing(&UPDATED);
 }

@@ -149,12 +149,6 @@ impl Story {
         *config = config.replace(from, to);
     }
 
-    /// Waits until so many documents of the source are missing.
-    pub fn await_missing(&self, count: usize) {
-        let is_so = |status: &Value| status["sources"][0]["missing"] == count;
-        self.daemon().await_status(is_so);
-    }
-
     /// Writes a document of the set and of the capability that its path says.
     pub fn update(&self, path: &str, content: &str) {
         let (set, file) = path.rsplit_once('/').unwrap();

@@ -1,4 +1,5 @@
-//! File systems that are not mounted: nothing below them counts as deleted, however long that lasts.
+//! File systems that are not mounted: nothing below them counts as deleted, however long that lasts. One that may be remote
+//! is polled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -174,4 +175,36 @@ fn a_file_system_below_a_root_is_unmounted(#[values(Inotify, Notify, Poll)] watc
     accepts(&story, "accepted 7 missing documents of main as deleted");
     story.hears(&["deleted capabilitylist z/in/capabilitylist.xml"]);
     story.stop();
+}
+
+/// No file system in which an ordinary user can write is unknown to be local; but one can be mounted over a
+/// directory of such a system, which makes no promise for it.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_not_known_to_be_local_is_polled_and_says_so_once() {
+    if was_run_again(AGAIN) {
+        return;
+    }
+    let site = Site::empty();
+    site.add_set("epoll");
+    let mut story = Story::over(Inotify, site, "");
+    let auto = "watch = \"auto\"\npoll_interval = \"100ms\"";
+    story.edit("watch = \"inotify\"", auto);
+    let root = story.site.root.path().to_owned();
+    run("mount --bind $1 /proc/sys/fs/epoll", &[&root.join("epoll")]);
+    let (whole, part) = (format!("\"{}\"", root.display()), "\"/proc/sys/fs\"");
+    story.edit(&whole, part);
+    story.resume();
+    for version in ["2", "3"] {
+        story.update("epoll/changelist.xml", version);
+        story.hears(&["updated changelist epoll/changelist.xml"]);
+    }
+    story.site.add_set("epoll/new");
+    story.hears(&[
+        "created capabilitylist epoll/new/capabilitylist.xml",
+        "created changelist epoll/new/changelist.xml",
+        "created resourcelist epoll/new/resourcelist.xml",
+    ]);
+    let words = "polling /proc/sys/fs every 0.1 s";
+    assert_eq!(story.stop_and_count(words), 1, "said once");
 }

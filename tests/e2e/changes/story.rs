@@ -16,7 +16,7 @@ use crate::support::until;
 pub const LIST: &str = "a/changelist.xml";
 
 /// The entry that the list has when the channel opens, of which nobody is told.
-const LEARNED: &str = "updated before.txt 09:00:00";
+pub const LEARNED: &str = "updated before.txt 09:00:00";
 
 pub struct Story {
     pub site: Site,

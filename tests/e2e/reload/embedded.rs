@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::embedded::{ask_to_subscribe, subscribe};
+use crate::embedded::ask_to_subscribe;
 use crate::reload::{CHANGE, another_hub, assert_reloaded, change, change_window, reload};
 use crate::subscriptions::{join, topic};
 use crate::support::daemon::Setup;
@@ -45,7 +45,7 @@ fn other_networks_hold_from_the_next_request_on() {
 }
 
 #[test]
-fn subscribers_stay_while_the_hub_is_away() {
+fn subscribers_stay_while_the_hub_is_away_and_it_takes_others_when_it_is_back() {
     let (site, hub) = (Site::new(), FakeHub::start());
     let mut setup = Setup::new(&site, &[], "");
     let embedded = setup.config.clone();
@@ -65,28 +65,9 @@ fn subscribers_stay_while_the_hub_is_away() {
     change(&site, "3");
     // What came while it was away was for others: a hub starts at now.
     assert_eq!(subscriber.request().changes(), [CHANGE]);
+    join(&daemon, &FakeHub::start(), "a");
     assert!(daemon.stop().success());
     assert!(subscriber.heard().is_empty() && hub.heard().is_empty());
-}
-
-#[test]
-fn a_hub_that_is_new_takes_subscriptions() {
-    let (site, hub, mut setup, daemon) = Setup::start_announcing("");
-    setup.config = setup
-        .config
-        .replace("[embedded_hub]", "[embedded_hub]\nenabled = true")
-        .replace("topics.example", "topics.example:8443");
-    reload(&daemon, &setup);
-    daemon.await_log("opened channel https://topics.example:8443/");
-    let subscriber = FakeHub::start();
-    let topic = "https://topics.example:8443/topics/main/a/capabilitylist/";
-    let callback = format!("http://{}/c", subscriber.address);
-    subscribe(daemon.public, topic, &callback);
-    daemon.await_log(" subscribed to ");
-    assert!(subscriber.request().challenge().is_some());
-    change(&site, "2");
-    assert_eq!(subscriber.request().changes(), [CHANGE]);
-    hub.assert_told([CHANGE]);
 }
 
 #[test]

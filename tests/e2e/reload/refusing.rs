@@ -1,14 +1,11 @@
 //! A configuration that is not reloaded: the reason is logged, and the previous one is kept.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use crate::reload::{CHANGE, assert_reloaded, change, reload};
 use crate::support::daemon::{Daemon, Setup, assert_contains, body_of};
 use crate::support::documents::Site;
 use crate::support::hub::FakeHub;
-use crate::support::manager::FakeManager;
 
 fn is_refused(daemon: &Daemon, setup: &Setup, why: &str) {
     let said = reload(daemon, setup);
@@ -71,20 +68,4 @@ fn a_listener_is_not_moved_where_the_other_cannot_be() {
     is_refused(&daemon, &setup, "cannot listen on unix:/nowhere/admin.sock");
     assert!(!socket.exists(), "what was bound in vain is gone");
     body_of(daemon.get("/topics/main/a/capabilitylist/"));
-}
-
-#[test]
-fn the_service_manager_is_notified_before_anything_else_happens() {
-    let (site, hub, manager) = (Site::new(), FakeHub::start(), FakeManager::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
-    let good = setup.config.clone();
-    let daemon = manager.launch(setup.run(), Duration::from_secs(600));
-    manager.await_message("STATUS=1 channel, 0 pending");
-    setup.config += "[[sourc]]\n";
-    is_refused(&daemon, &setup, "sourc");
-    manager.await_message("STATUS=configuration not reloaded, keeping the previous one: ");
-    setup.config = good;
-    reload(&daemon, &setup);
-    manager.await_message("STATUS=1 channel, 0 pending");
-    assert!(daemon.stop().success());
 }
