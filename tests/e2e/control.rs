@@ -160,15 +160,6 @@ fn what_is_no_request_is_answered_with_an_error() {
     let endless = vec![b'x'; 1 << 20];
     for (bytes, error) in [
         (&b"accept main\n"[..], "malformed message"),
-        (b"\xff\xfe\0\n", "malformed message"),
-        (
-            b"{\"version\":2,\"command\":\"accept\",\"source\":\"main\"}\n",
-            "version 2",
-        ),
-        (
-            b"{\"version\":1,\"command\":\"forget\"}\n",
-            "malformed message",
-        ),
         (&endless, "the request is too long"),
         // The line does not end.
         (b"{\"version\":1", "no request received within"),

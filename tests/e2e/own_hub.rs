@@ -10,7 +10,6 @@ use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -97,84 +96,65 @@ fn a_publication_that_may_not_be_is_refused_with_the_reason_and_reaches_nobody()
 }
 
 #[test]
-fn a_notification_is_delivered_as_it_was_sent_and_a_repeat_is_not() {
+fn notifications_are_delivered_as_they_were_sent_each_with_its_headers_and_a_repeat_is_not() {
     let setup = HubSetup::library();
     let (hub, callback) = setup.start_subscribed(TOPIC);
-    let body = "\u{feff}<a>\r\n é</a> ";
-    let links =
-        format!("<{TOPIC}>; rel=\"self\", <https://library.example/cl.xml>; rel=\"resourcesync\"");
-    let headers = [
-        ("Content-Type", "application/xml; charset=utf-8"),
-        ("Link", links.as_str()),
-        ("Authorization", "bearer books"),
-    ];
-    for _ in 0..2 {
-        assert_eq!(setup.post("/hub", &headers, body.as_bytes()).status, 200);
-    }
-    let heard = callback.next("POST");
-    assert_eq!(heard.body, body.as_bytes());
-    assert_eq!(
-        heard.headers["content-type"],
-        "application/xml; charset=utf-8"
-    );
-    let link = &heard.headers["link"];
-    assert_contains(link, &format!("<{TOPIC}>; rel=\"self\""));
-    assert_contains(link, &format!("<{}>; rel=\"hub\"", setup.url()));
-    let list = "<https://library.example/cl.xml>; rel=\"resourcesync\"";
-    assert_contains(link, list);
-    // A repeat after a restart is one too; an earlier body is not.
-    hub.stop();
-    let hub = setup.start();
-    assert_eq!(setup.post("/hub", &headers, body.as_bytes()).status, 200);
-    let query = "/hub?hub.mode=publish&hub.topic=https%3A%2F%2Flibrary.example%2Ft";
-    let in_query = [headers[0], headers[2]];
-    assert_eq!(setup.post(query, &in_query, b"<b/>").status, 200);
-    assert_eq!(setup.post(query, &in_query, body.as_bytes()).status, 200);
-    assert_eq!(next_bodies(&callback, 2), ["<b/>", body]);
-    assert_eq!(callback.heard().len(), 0);
-    hub.stop();
-}
-
-#[test]
-fn a_pending_notification_keeps_its_headers_when_a_later_one_has_others() {
-    let setup = HubSetup::library();
-    let hub = setup.start();
-    let is_down = Arc::new(AtomicBool::new(true));
-    let down = Arc::clone(&is_down);
-    let callback = Callback::that(move |request| {
-        if request.method == "POST" && down.load(Ordering::Relaxed) {
-            return say("503 Service Unavailable", "");
-        }
-        willing(request)
+    callback.behave(|request| match request.method.as_str() {
+        "POST" => say("503 Service Unavailable", ""),
+        _ => willing(request),
     });
-    setup.subscribe(TOPIC, &callback.url("/"));
-    let sent = ["application/xml", "application/xml; charset=utf-8"].map(|content_type| {
-        let length = content_type.len();
-        let list = format!("<{LIBRARY}{length}.xml>; rel=\"resourcesync\"");
+    let post = |target: &str, headers: &[(&str, &str)], body: &str| {
+        let headers = [headers, &[("Authorization", "bearer books")]].concat();
+        let answer = setup.post(target, &headers, body.as_bytes());
+        assert_eq!(answer.status, 200);
+    };
+    let sent = [XML, "application/xml; charset=utf-8"].map(|content_type| {
+        let list = format!(
+            "<{LIBRARY}{}.xml>; rel=\"resourcesync\"",
+            content_type.len()
+        );
         let links = format!("<{TOPIC}>; rel=\"self\", {list}");
-        let headers = [
-            ("Content-Type", content_type),
-            ("Link", links.as_str()),
-            ("Authorization", "bearer books"),
-        ];
-        let body = format!("<{}/>", &list[1..2]) + content_type;
-        assert_eq!(setup.post("/hub", &headers, body.as_bytes()).status, 200);
-        (body.into_bytes(), content_type, list)
+        (
+            format!("\u{feff}<a>\r\n é</a>{content_type} "),
+            content_type,
+            links,
+            list,
+        )
     });
+    let publish = |(body, content_type, links, _): &(String, &str, String, String)| {
+        post(
+            "/hub",
+            &[("Content-Type", content_type), ("Link", links)],
+            body,
+        );
+    };
+    sent.iter().for_each(publish);
     callback.next("POST");
     hub.kill();
-    is_down.store(false, Ordering::Relaxed);
+    callback.behave(willing);
     let hub = setup.start();
+    publish(&sent[1]);
     let mut heard = Vec::new();
     while heard.last() != Some(&sent[1].0) {
         let request = callback.next("POST");
-        let (_, content_type, list) = sent.iter().find(|sent| sent.0 == request.body).unwrap();
+        let body = String::from_utf8(request.body).unwrap();
+        let (_, content_type, _, list) = sent.iter().find(|sent| sent.0 == body).unwrap();
         assert_eq!(request.headers["content-type"], *content_type);
-        let link = &request.headers["link"];
-        assert!(link.ends_with(list), "{link}");
-        heard.push(request.body);
+        let links = format!(
+            "<{TOPIC}>; rel=\"self\", <{}>; rel=\"hub\", {list}",
+            setup.url()
+        );
+        assert_eq!(request.headers["link"], links);
+        heard.push(body);
     }
     assert_eq!(heard[heard.len() - 2], sent[0].0);
+    // An earlier body is no repeat.
+    let query = "/hub?hub.mode=publish&hub.topic=https%3A%2F%2Flibrary.example%2Ft";
+    for body in ["<b/>", &sent[1].0] {
+        post(query, &[("Content-Type", XML)], body);
+    }
+    assert_eq!(next_bodies(&callback, 2), ["<b/>", &sent[1].0]);
+    assert_eq!(callback.heard().len(), 0);
     hub.stop();
 }
 

@@ -19,26 +19,10 @@ use super::hub::FakeHub;
 /// Prefix of topics where there is a hub besides the embedded one.
 pub const TOPICS: &str = "https://topics.example/";
 
-/// Variables that would divert requests to our hubs.
-const PROXY_VARIABLES: [&str; 8] = [
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-];
-
-/// Variables that a service manager or container may set for the tests themselves.
-const SERVICE_VARIABLES: [&str; 5] = [
-    "NOTIFY_SOCKET",
-    "WATCHDOG_USEC",
-    "WATCHDOG_PID",
-    "LISTEN_FDS",
-    "LISTEN_PID",
-];
+/// Variables that would divert requests to our hubs, and those that a service manager or container may set for the tests
+/// themselves.
+const FOREIGN_VARIABLES: &str = "HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy \
+                                 NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID LISTEN_FDS LISTEN_PID";
 
 /// A state directory and configuration that outlive the daemons that use them.
 pub struct Setup {
@@ -116,7 +100,7 @@ impl Setup {
         let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
         process.arg(command).arg("--config").arg(self.file());
         process.env("STATE_DIRECTORY", self.state.path().join("state"));
-        for variable in PROXY_VARIABLES.into_iter().chain(SERVICE_VARIABLES) {
+        for variable in FOREIGN_VARIABLES.split(' ') {
             process.env_remove(variable);
         }
         process
@@ -151,13 +135,8 @@ impl Setup {
 
     /// Runs `scan --json` and returns its documents.
     pub fn scan(&self) -> Vec<Value> {
-        let output = self.command("scan").arg("--json").output().unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let answer: Value =
+            serde_json::from_str(&succeed(self.command("scan").arg("--json"))).unwrap();
         assert_eq!(answer["version"], 1);
         answer["documents"].as_array().unwrap().clone()
     }
