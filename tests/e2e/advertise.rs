@@ -271,22 +271,6 @@ fn a_list_behind_links_is_patched_where_it_is() {
 }
 
 #[test]
-fn a_configured_channel_overrides_what_a_list_advertises() {
-    let Some(_) = program("patch") else { return };
-    let site = Site::new();
-    let channel = format!(
-        "[[channel]]\ncapability_list = \"{URL}a/capabilitylist.xml\"\ntopic = \"{URL}t/?a&b\"\n"
-    );
-    patch(&advertised(&setup(&site, "")));
-    let list = list_of(&site, "a");
-    let setup = setup(&site, &channel);
-    patch(&advertised(&setup));
-    assert_eq!(patches(&advertised(&setup)), 0);
-    let corrected = list.replace(&topic_of("a"), &format!("{URL}t/?a&amp;b"));
-    assert_eq!(list_of(&site, "a"), corrected);
-}
-
-#[test]
 fn a_hub_makes_room_only_if_the_state_knows_it_as_ours() {
     let site = Site::empty();
     site.add_set("a");

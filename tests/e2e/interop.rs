@@ -7,7 +7,6 @@ mod changes;
 mod flask_websub;
 mod payloads;
 mod readers;
-mod sent;
 mod stories;
 mod web_servers;
 

@@ -135,9 +135,14 @@ fn a_new_source_is_known_and_a_removed_one_forgotten() {
     let changed = format!("updated capabilitylist https://other.example/{list}");
     hub.assert_told([changed]);
     assert!(daemon.get(topic).0.starts_with("HTTP/1.1 200"));
+    let metrics = || daemon.get_admin("/metrics").1;
+    let swept = "rsnotify_last_sweep_files{source=\"other\"";
+    assert_contains(&metrics(), swept);
 
     setup.config = without;
     assert_reloaded(&daemon, &setup, "source other removed");
+    // No metric has a directory that is left.
+    assert_lacks(&metrics(), swept);
     let deadline = Instant::now() + DEADLINE;
     while !daemon.get(topic).0.starts_with("HTTP/1.1 404") {
         assert!(Instant::now() < deadline, "{topic} is still served");
@@ -214,31 +219,4 @@ fn a_reload_before_everything_is_known_announces_nothing() {
     hub.assert_told([CHANGE]);
     daemon.stop();
     assert!(hub.heard().is_empty());
-}
-
-#[test]
-fn metrics_have_no_directory_that_is_left_and_count_on() {
-    let (site, other, hub) = (Site::new(), Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
-    let without = setup.config.clone();
-    setup.config += &another_source(&other, "other");
-    let daemon = setup.start();
-    let metrics = || daemon.get_admin("/metrics").1;
-    let hints = || -> f64 {
-        let text = metrics();
-        let series = "rsnotify_hints_total{source=\"main\"} ";
-        let value = text.lines().find_map(|line| line.strip_prefix(series));
-        value.unwrap().parse().unwrap()
-    };
-    let swept = "rsnotify_last_sweep_files{source=\"other\"";
-    assert_contains(&metrics(), swept);
-    change(&site, "2");
-    hub.assert_told([CHANGE]);
-    let before = hints();
-    assert!(before >= 1.0);
-    setup.config = without;
-    reload(&daemon, &setup);
-    assert_lacks(&metrics(), swept);
-    assert!(hints() >= before);
-    assert!(daemon.stop().success());
 }

@@ -136,3 +136,11 @@ fn a_request_to_the_public_listener_is_answered() {
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     end(daemon);
 }
+
+#[test]
+fn a_daemon_that_has_just_begun_can_be_stopped() {
+    let setup = Setup::new(&Site::new(), &["http://h.example/".to_owned()], "");
+    for _ in 0..5 {
+        assert!(setup.launch().stop().success());
+    }
+}

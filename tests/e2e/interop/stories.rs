@@ -126,21 +126,6 @@ fn changes_in_quick_succession_all_reach_a_subscriber(#[case] fetches: Fetches) 
 }
 
 #[test]
-fn a_hub_that_was_stopped_loses_nothing() {
-    let Some((mut hub, source, daemon, subscriber)) = started(Fetches::Later) else {
-        return;
-    };
-
-    hub.stop();
-    let first = source.update(0);
-    daemon.await_log("did not accept notification 1");
-    let second = source.update(1);
-    hub.resume();
-    subscriber.changes_until(&[&first, &second]);
-    await_fetch_confirmed(&daemon);
-}
-
-#[test]
 fn a_daemon_that_is_killed_in_between_loses_nothing() {
     let Some((mut hub, source, daemon, subscriber)) = started(Fetches::Later) else {
         return;
