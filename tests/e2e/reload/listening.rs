@@ -6,8 +6,6 @@ use std::net::{SocketAddr, TcpStream};
 use crate::reload::reload;
 use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, Setup, get};
-use crate::support::documents::Site;
-use crate::support::hub::FakeHub;
 
 const TOPIC: &str = "/topics/main/a/capabilitylist/";
 
@@ -22,9 +20,7 @@ fn moved(daemon: &Daemon, setup: &Setup) -> String {
 
 #[test]
 fn a_listener_that_moved_answers_there_and_no_longer_here() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[FakeHub::start().url()], "");
-    let daemon = setup.start();
+    let (_site, _hub, mut setup, daemon) = Setup::start_announcing("");
     // Kept open by its client, it is closed when nothing is asked on it.
     let mut client = TcpStream::connect(daemon.public).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -51,9 +47,7 @@ fn a_listener_that_moved_answers_there_and_no_longer_here() {
 
 #[test]
 fn a_unix_socket_goes_when_it_is_left() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[FakeHub::start().url()], "");
-    let daemon = setup.start();
+    let (_site, _hub, mut setup, daemon) = Setup::start_announcing("");
     let (first, second) = (
         setup.state.path().join("first.sock"),
         setup.state.path().join("second.sock"),
@@ -78,9 +72,7 @@ fn a_unix_socket_goes_when_it_is_left() {
 
 #[test]
 fn a_client_stays_connected_through_a_reload() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[FakeHub::start().url()], "");
-    let daemon = setup.start();
+    let (_site, _hub, mut setup, daemon) = Setup::start_announcing("");
     let mut client = TcpStream::connect(daemon.public).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();
     for _ in 0..3 {

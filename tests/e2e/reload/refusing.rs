@@ -4,8 +4,6 @@ use serde_json::Value;
 
 use crate::reload::{CHANGE, assert_reloaded, change, reload};
 use crate::support::daemon::{Daemon, Setup, assert_contains, body_of};
-use crate::support::documents::Site;
-use crate::support::hub::FakeHub;
 
 fn is_refused(daemon: &Daemon, setup: &Setup, why: &str) {
     let said = reload(daemon, setup);
@@ -54,9 +52,7 @@ fn a_refused_configuration_is_reported_and_the_previous_one_is_kept() {
 
 #[test]
 fn a_listener_is_not_moved_where_the_other_cannot_be() {
-    let site = Site::new();
-    let mut setup = Setup::new(&site, &[FakeHub::start().url()], "");
-    let daemon = setup.start();
+    let (_site, _hub, mut setup, daemon) = Setup::start_announcing("");
     let socket = setup.state.path().join("public.sock");
     setup.replace(
         "listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"",
