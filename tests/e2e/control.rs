@@ -24,11 +24,7 @@ fn suspended() -> (Site, Setup, Daemon) {
         site.write(&path, &list("a", "changelist", "1"));
     }
     let hub = FakeHub::start();
-    let setup = Setup::with_source(
-        &site,
-        "deletion_grace = \"30m\"",
-        &format!("[[hub]]\nurl = \"{}\"\n", hub.url()),
-    );
+    let setup = Setup::with_source(&site, "deletion_grace = \"30m\"", &hub.table(""));
     let daemon = setup.start();
     fs::rename(site.path("a"), site.path(".a")).unwrap();
     daemon.await_log("deletions are suspended");

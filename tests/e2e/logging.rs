@@ -66,11 +66,7 @@ fn the_file_says_what_is_logged_and_a_reload_changes_it() {
 fn the_life_of_a_notification_can_be_followed_by_topic_and_number() {
     let site = Site::new();
     let [content, pinged] = [(); 2].map(|()| FakeHub::start());
-    let hubs = format!(
-        "[[hub]]\nurl = \"{}\"\nmode = \"content\"\n[[hub]]\nurl = \"{}\"\nmode = \"ping\"\n",
-        content.url(),
-        pinged.url()
-    );
+    let hubs = content.table("") + &pinged.table("mode = \"ping\"");
     let setup = Setup::with_source(&site, "", &hubs);
     let daemon = setup.start();
     content.behave(Manner::Refuse(503));

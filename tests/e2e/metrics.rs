@@ -34,10 +34,7 @@ fn everything() -> Everything {
         (&pinged, "ping"),
         (&refusing, "content"),
     ];
-    let hubs = hubs.map(|(hub, mode)| {
-        let url = hub.url();
-        format!("[[hub]]\nurl = \"{url}\"\nmode = \"{mode}\"\n")
-    });
+    let hubs = hubs.map(|(hub, mode)| hub.table(&format!("mode = \"{mode}\"")));
     let mut setup = Setup::with_source(
         &site,
         "broken_after = \"50ms\"\nchange_notifications = true",

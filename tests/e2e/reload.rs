@@ -44,10 +44,6 @@ fn change(site: &Site, content: &str) {
 
 const CHANGE: &str = "updated changelist a/changelist.xml";
 
-fn another_hub(hub: &FakeHub) -> String {
-    format!("[[hub]]\nurl = \"{}\"\nmode = \"content\"\n", hub.url())
-}
-
 fn another_source(site: &Site, name: &str) -> String {
     let root = site.root.path().display();
     format!(

@@ -135,9 +135,7 @@ impl Setup {
 
     /// Runs `scan --json` and returns its documents.
     pub fn scan(&self) -> Vec<Value> {
-        let answer: Value =
-            serde_json::from_str(&succeed(self.command("scan").arg("--json"))).unwrap();
-        assert_eq!(answer["version"], 1);
+        let answer = answered(&mut self.command("scan"));
         answer["documents"].as_array().unwrap().clone()
     }
 
@@ -442,6 +440,14 @@ pub fn assert_none_contains(lines: &[String], words: &str) {
 /// Runs a command with `--json`, however it exits, and returns its answer.
 pub fn json(command: &mut Command) -> Value {
     serde_json::from_str(&output(command.arg("--json")).1).unwrap()
+}
+
+/// As `json`, of a command that must succeed.
+#[track_caller]
+pub fn answered(command: &mut Command) -> Value {
+    let answer: Value = serde_json::from_str(&succeed(command.arg("--json"))).unwrap();
+    assert_eq!(answer["version"], 1);
+    answer
 }
 
 /// Returns the body of an answer, which must be a success.

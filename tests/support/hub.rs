@@ -105,6 +105,11 @@ impl FakeHub {
         format!("http://{}/publish", self.address)
     }
 
+    /// Its table in a configuration, with these keys.
+    pub fn table(&self, keys: &str) -> String {
+        format!("[[hub]]\nurl = \"{}\"\n{keys}\n", self.url())
+    }
+
     pub fn behave(&self, manner: Manner) {
         *self.manner.lock().unwrap() = manner;
     }

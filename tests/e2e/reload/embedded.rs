@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 
 use crate::embedded::ask_to_subscribe;
-use crate::reload::{CHANGE, another_hub, assert_reloaded, change, change_window, reload};
+use crate::reload::{CHANGE, assert_reloaded, change, change_window, reload};
 use crate::subscriptions::{join, topic};
 use crate::support::daemon::Setup;
 use crate::support::documents::Site;
@@ -52,7 +52,7 @@ fn subscribers_stay_while_the_hub_is_away_and_it_takes_others_when_it_is_back() 
     let daemon = setup.start();
     let subscriber = FakeHub::start();
     join(&daemon, &subscriber, "a");
-    setup.config = format!("{embedded}{}", another_hub(&hub))
+    setup.config = format!("{embedded}{}", hub.table(""))
         .replace("[embedded_hub]", "[embedded_hub]\nenabled = false");
     let said = reload(&daemon, &setup);
     assert!(said.ends_with("embedded hub /hub removed"), "{said}");
@@ -80,7 +80,7 @@ fn what_a_hub_that_is_away_has_begun_may_end_before_the_daemon_does() {
     subscriber.behave(Manner::Wait);
     change(&site, "2");
     assert_eq!(subscriber.request().changes(), [CHANGE]);
-    setup.config = format!("{}{}", setup.config, another_hub(&hub))
+    setup.config = format!("{}{}", setup.config, hub.table(""))
         .replace("[embedded_hub]", "[embedded_hub]\nenabled = false");
     reload(&daemon, &setup);
     daemon.signal(Signal::TERM);
