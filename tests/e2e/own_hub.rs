@@ -585,26 +585,25 @@ fn a_token_is_new_each_time_and_its_lines_are_taken_on_both_sides() {
         "{secret}"
     );
     assert_ne!(run(&["token", "the \"library\""]).1, lines);
-    let there = |lines: &str| lines.replace("/etc/rsnotify", directory.path().to_str().unwrap());
+    let there = directory.path().to_str().unwrap();
     let write = |name: &str, text: &str| {
-        let path = directory.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
+        let path = format!("{there}/{name}");
+        std::fs::write(&path, text.replace("/etc/rsnotify", there)).unwrap();
+        path
     };
     write("the--library-.token", token);
     write("hub-token", token);
-    let state = format!("state_dir = \"{}\"\n", directory.path().display());
     let hub = "[hub]\nurl = \"https://hub.example.org/hub\"\n";
-    let hub = write("hub.toml", &format!("{state}{hub}{}", there(of_hub)));
     let source = "[[source]]\nname = \"main\"\npath = \"/srv/www\"\nurl = \"https://e.org/\"\n";
-    let source = write(
-        "config.toml",
-        &format!("{state}{source}{}", there(of_source)),
-    );
-    for config in [&hub, &source] {
-        let (code, _, said) = run(&["config", "--config", config]);
-        assert_eq!(code, Some(0), "{said}");
-    }
+    let [hub, source] = [
+        ("hub.toml", hub, of_hub),
+        ("config.toml", source, of_source),
+    ]
+    .map(|(name, tables, lines)| {
+        let config = write(name, &format!("state_dir = \"s\"\n{tables}{lines}"));
+        succeed(Command::new(env!("CARGO_BIN_EXE_rsnotify")).args(["config", "--config", &config]));
+        config
+    });
     let (code, lines, said) = run(&["token", "the \"library\"", LIBRARY, "--config", &hub]);
     assert_eq!(code, Some(0));
     assert_contains(&said, "is named \"the \"library\"\" already");

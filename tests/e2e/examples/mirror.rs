@@ -7,18 +7,17 @@ use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::DEADLINE;
 use crate::support::daemon::{Setup, fail, output, succeed};
 use crate::support::documents::{Site, URL, capability_list, list};
 use crate::support::needs;
 use crate::support::ports;
 use crate::support::python::python;
+use crate::support::until;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/mirror/mirror.py");
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/mirror");
@@ -70,7 +69,7 @@ impl Source {
         let capabilities = capabilities.replace(URL, &source.url);
         source.site.write("a/capabilitylist.xml", &capabilities);
         source.report("updated", 0);
-        until("the web server", || TcpStream::connect(address).is_ok());
+        until(|| TcpStream::connect(address).is_ok());
         source
     }
 
@@ -127,15 +126,6 @@ fn files(directory: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-#[track_caller]
-fn until(what: &str, mut is_met: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    while !is_met() {
-        assert!(Instant::now() < deadline, "still waiting for {what}");
-        std::thread::sleep(Duration::from_millis(5)); // poll: no line says it
-    }
-}
-
 #[test]
 fn the_copy_is_equal_in_the_end_wherever_it_was_killed() {
     let (Some(python), Some(_)) = (python(), needs::program("setpriv")) else {
@@ -182,7 +172,7 @@ fn the_copy_is_equal_in_the_end_wherever_it_was_killed() {
             source.change();
         }
         let point = fastrand::u8(..5);
-        until("a point to kill it", || {
+        until(|| {
             // As a service manager does.
             if mirror.0.try_wait().unwrap().is_some() {
                 mirror = start();
@@ -200,7 +190,7 @@ fn the_copy_is_equal_in_the_end_wherever_it_was_killed() {
         mirror = start();
     }
     source.change();
-    until("an equal copy", || {
+    until(|| {
         if mirror.0.try_wait().unwrap().is_some() {
             mirror = start();
         }
