@@ -1,11 +1,13 @@
 //! Connections to hubs: proxies, and secrets that stay secret.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use rstest::rstest;
+use serde_json::Value;
 
-use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, output};
+use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, count_of, output};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::localhost;
@@ -30,43 +32,33 @@ fn files_with(directory: &Path, text: &str) -> Vec<String> {
     found
 }
 
-#[test]
-fn a_hub_and_a_broker_that_cannot_be_reached_are_named_at_the_start() {
-    let site = Site::new();
-    let broker = reserved();
-    let hub = format!("http://{broker}/hub");
-    let more = format!(
-        "[[broker]]\nname = \"repository\"\nurl = \"stomp://{broker}\"\ndestination = \"/topic/a\"\n"
-    );
-    let setup = Setup::new(&site, std::slice::from_ref(&hub), &more);
-    let daemon = setup.launch();
-    daemon.await_log(&format!("{hub} cannot be reached: "));
-    let status = daemon.await_status(|status| status["unreached"].as_array().unwrap().len() == 2);
-    let named: Vec<&str> = status["unreached"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|unreached| unreached["hub"].as_str().unwrap())
-        .collect();
-    assert!(named.contains(&hub.as_str()), "{named:?}");
-    let (_, out, _) = output(&mut setup.command("status"));
-    for named in named {
-        assert_contains(&out, &format!("{named} cannot be reached: "));
-    }
+/// A `[[broker]]` at this address.
+fn broker(address: SocketAddr) -> String {
+    format!(
+        "[[broker]]\nname = \"repository\"\nurl = \"stomp://{address}\"\ndestination = \"/topic/a\"\n"
+    )
 }
 
 #[test]
-fn a_hub_that_answers_a_submission_counts_as_reached() {
+fn a_hub_and_a_broker_that_cannot_be_reached_are_named_until_they_answer() {
     let (site, at) = (Site::new(), reserved());
-    let setup = Setup::new(&site, &[format!("http://{at}/publish")], "");
+    let hub = format!("http://{at}/publish");
+    let setup = Setup::new(&site, std::slice::from_ref(&hub), &broker(reserved()));
     let daemon = setup.start();
-    daemon.await_status(|status| status["unreached"].as_array().unwrap().len() == 1);
+    let unreached = |status: &Value| status["unreached"].as_array().unwrap().len();
+    daemon.await_status(|status| unreached(status) == 2);
+    let (_, out, _) = output(&mut setup.command("status"));
+    for named in [&hub, "repository"] {
+        assert_contains(&out, &format!("{named} cannot be reached: "));
+    }
     // It is tried again after a minute only, but something is to be sent before.
-    let hub = FakeHub::start_at(at);
+    let told = FakeHub::start_at(at);
     site.write_list("a", "changelist", "2");
-    hub.notification();
+    told.notification();
     daemon.await_log("delivered");
-    assert_eq!(daemon.status()["unreached"].as_array().unwrap().len(), 0);
+    assert_eq!(unreached(&daemon.status()), 1);
+    let (_, log) = daemon.stop_and_tell();
+    assert_eq!(count_of(&log, &format!("{hub} cannot be reached: ")), 1);
 }
 
 #[test]
@@ -75,11 +67,7 @@ fn a_broker_that_refuses_the_login_is_not_asked_again_before_there_is_something_
     fake.behave(stomp::Manner::RefuseLogin(
         "User name [a] or password is invalid.",
     ));
-    let more = format!(
-        "[[broker]]\nname = \"repository\"\nurl = \"stomp://{}\"\ndestination = \"/topic/a\"\n",
-        fake.address
-    );
-    let setup = Setup::new(&site, &[], &more);
+    let setup = Setup::new(&site, &[], &broker(fake.address));
     let daemon = setup.launch();
     daemon.await_log(" refuses the login: User name [a]");
     let (_, out, _) = output(&mut setup.command("status"));

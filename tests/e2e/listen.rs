@@ -165,13 +165,6 @@ fn source() -> FakeSource {
     source
 }
 
-/// Another one, with a hub that behaves so.
-fn source_that(attitude: Attitude) -> FakeSource {
-    let source = source();
-    source.behave(attitude);
-    source
-}
-
 /// The last segment of a callback: what makes it the same one.
 fn path(request: &Request) -> &str {
     request.callback.rsplit('/').next().unwrap()
@@ -747,8 +740,8 @@ fn a_channel_whose_topic_moved_goes_on_where_it_was() {
 
 #[test]
 fn one_refused_topic_does_not_stop_the_others_and_a_busy_hub_is_waited_for() {
-    let source = source();
-    let refusing = source_that(Attitude::Refuse(403));
+    let (source, refusing) = (source(), source());
+    refusing.behave(Attitude::Refuse(403));
     let listener = Listener::with(&[&source.url("/topic"), &refusing.url("/topic"), "--json"]);
     let failed = listener.event("not_subscribed");
     assert_eq!(failed["topic"], refusing.url("/topic"));

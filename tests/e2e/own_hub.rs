@@ -48,15 +48,6 @@ fn say_topic(hub: &str, headers: &str, body: &str) -> Say {
     }
 }
 
-/// A hub for the library, and for a site whose topics anybody may name.
-fn with_open_site() -> (HubSetup, Callback) {
-    let mut setup = HubSetup::library();
-    let content = Arc::new(Mutex::new("<a/>".to_owned()));
-    let site = served_topic(&setup.url(), &content);
-    setup.publishers += &open_publisher("open", &site.url("/"));
-    (setup, site)
-}
-
 /// Returns the output of `status`.
 fn printed_status(setup: &HubSetup) -> String {
     output(&mut setup.command(&["status"])).1
@@ -378,7 +369,9 @@ fn a_proxy_that_is_not_trusted_is_named() {
 
 #[test]
 fn a_publication_in_progress_is_answered_when_the_hub_stops() {
-    let (setup, site) = with_open_site();
+    let mut setup = HubSetup::library();
+    let site = served_topic(&setup.url(), &Arc::new(Mutex::new("<a/>".to_owned())));
+    setup.publishers += &open_publisher("open", &site.url("/"));
     let hub = setup.start();
     let mut publishing = TcpStream::connect(setup.address).unwrap();
     publishing.set_read_timeout(Some(DEADLINE)).unwrap();

@@ -5,14 +5,12 @@ mod embedded;
 mod listening;
 mod refusing;
 
-use std::time::Instant;
-
 use rustix::process::Signal;
 
-use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, output};
 use crate::support::documents::{Site, capability_list};
 use crate::support::hub::FakeHub;
+use crate::support::until;
 
 /// Asks the daemon to look at what is configured now; what it says of it.
 pub fn reload(daemon: &Daemon, setup: &Setup) -> String {
@@ -139,10 +137,7 @@ fn a_new_source_is_known_and_a_removed_one_forgotten() {
     assert_reloaded(&daemon, &setup, "source other removed");
     // No metric has a directory that is left.
     assert_lacks(&metrics(), swept);
-    let deadline = Instant::now() + DEADLINE;
-    while !daemon.get(topic).0.starts_with("HTTP/1.1 404") {
-        assert!(Instant::now() < deadline, "{topic} is still served");
-    }
+    until(|| daemon.get(topic).0.starts_with("HTTP/1.1 404"));
     other.write(list, &capability_list("a", &["changelist"]));
     change(&site, "2");
     hub.assert_told([CHANGE]);

@@ -149,16 +149,6 @@ fn a_burst_of_clients_is_met_even_if_nobody_accepts_them_at_once() {
     }
 }
 
-/// The daemon, started by a shell that first sets limits.
-fn start_within(setup: &Setup, limit: &str) -> Daemon {
-    let run = setup.run();
-    let mut command = Command::new("sh");
-    command
-        .arg("-c")
-        .arg(format!("{limit} && exec \"$0\" \"$@\""));
-    Daemon::ready(started_by(command, &run))
-}
-
 /// Returns the number of connections this process may have besides those of other tests: up to 10,000.
 fn max_connections() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -186,7 +176,9 @@ fn hold_nobody_up(limit: &str, is_raised: bool) {
     let (site, mut setup) = Setup::embedding("");
     // They come from one address.
     setup.config += "max_requests_per_minute = 1000000\n";
-    let daemon = start_within(&setup, limit);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{limit} && exec \"$0\" \"$@\"")]);
+    let daemon = Daemon::ready(started_by(shell, &setup.run()));
     let sent = [
         "",
         "GET /",

@@ -11,6 +11,7 @@ use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
+use crate::support::until;
 
 const TOPIC: &str = "/topics/main/a/capabilitylist/";
 /// Time that requests have to end.
@@ -87,14 +88,7 @@ fn a_delivery_to_a_subscriber_ends_and_is_not_made_again() {
     assert_eq!(subscriber.request().changes(), [CHANGE]);
     terminate(&daemon);
     // It is there as long as it waits for the subscriber.
-    for _ in 0..20 {
-        assert!(
-            daemon
-                .get_admin("/status.json")
-                .0
-                .starts_with("HTTP/1.1 200")
-        );
-    }
+    (0..20).for_each(|_| drop(daemon.status()));
     subscriber.behave(Manner::Accept);
     let public = daemon.public.to_string();
     end(daemon);
@@ -126,10 +120,7 @@ fn a_request_to_the_public_listener_is_answered() {
     assert_eq!(&wanted, b"HTTP/1.1 100 Continue\r\n\r\n");
     terminate(&daemon);
     // Nobody else is let in by then.
-    let deadline = Instant::now() + DEADLINE;
-    while TcpStream::connect(daemon.public).is_ok() {
-        assert!(Instant::now() < deadline, "it still listens");
-    }
+    until(|| TcpStream::connect(daemon.public).is_err());
     client.write_all(form.as_bytes()).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();

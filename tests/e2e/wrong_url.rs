@@ -19,12 +19,6 @@ const WRONG: &str = "the Capability Lists here name documents below `https://sou
 
 const ORPHAN: &str = "belongs to no set of resources";
 
-fn misconfigured(site: &Site) -> Setup {
-    let mut setup = Setup::with_source(site, "broken_after = \"0s\"", "");
-    setup.replace(URL, "https://wrong.example/");
-    setup
-}
-
 fn many_sets() -> Site {
     let site = Site::new();
     for set in 0..30 {
@@ -36,7 +30,8 @@ fn many_sets() -> Site {
 #[test]
 fn a_wrong_url_is_one_message_wherever_it_is_told() {
     let site = many_sets();
-    let setup = misconfigured(&site);
+    let mut setup = Setup::with_source(&site, "broken_after = \"0s\"", "");
+    setup.replace(URL, "https://wrong.example/");
     let (stdout, _) = exit_with(&mut setup.command("check"), 1);
     assert_contains(&stdout, WRONG);
     assert_contains(&stdout, "\n1 finding\n");

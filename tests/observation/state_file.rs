@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rstest::rstest;
 use rusqlite::Connection;
@@ -18,21 +18,10 @@ use crate::support::DEADLINE;
 use crate::support::daemon::{assert_contains, output};
 use crate::support::documents::Site;
 use crate::support::namespace::was_run_again;
+use crate::support::until;
 use crate::tools::run;
 
 const NAMESPACE: &str = "unshare --map-root-user --mount";
-
-#[test]
-fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy() {
-    let mut story = Story::begin(Inotify, Site::new(), "");
-    story.stop();
-    let path = story.state_file();
-    story.update("a/changelist.xml", "2");
-    for damaged in [vec![b'x'; 50_000], Vec::new()] {
-        fs::write(&path, damaged).unwrap();
-        refuses(&story, &[path.to_str().unwrap(), "move"]);
-    }
-}
 
 /// Even root cannot make a directory below a file; and a daemon should run without root's power.
 #[test]
@@ -49,25 +38,6 @@ fn a_state_directory_that_cannot_be_written_is_refused_with_its_name() {
     fs::set_permissions(&directory, Permissions::from_mode(0o500)).unwrap();
     refuses(&story, &[directory.to_str().unwrap()]);
     fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
-}
-
-#[test]
-fn a_read_only_file_system_is_refused_with_its_name() {
-    if was_run_again(NAMESPACE) {
-        return;
-    }
-    let (mut story, root) = (Story::over(Inotify, Site::new(), ""), Path::new("/"));
-    let directory = story.setup.state.path().join("state");
-    fs::create_dir(&directory).unwrap();
-    run("mount -t tmpfs none $2", &[root, &directory]);
-    story.resume();
-    story.stop();
-    story.update("a/changelist.xml", "2");
-    run("mount -o remount,bind,ro $2", &[root, &directory]);
-    refuses(&story, &[directory.to_str().unwrap()]);
-    run("mount -o remount,bind,rw $2", &[root, &directory]);
-    story.resume();
-    story.ends_hearing(&["updated changelist a/changelist.xml"]);
 }
 
 /// Until it is told what to do, nothing that it sends could be remembered.
@@ -99,20 +69,7 @@ fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
 }
 
 #[test]
-fn a_state_file_that_is_cut_while_it_runs_is_noticed_and_no_first_start() {
-    let mut story = Story::begin(Inotify, Site::new(), "");
-    story.stays_silent();
-    let path = story.state_file();
-    fs::write(&path, "").unwrap();
-    story.await_log("was cut to 0 bytes");
-    await_readiness(&story, "503");
-    let (status, _) = story.daemon.take().unwrap().stop_and_tell();
-    assert!(!status.success());
-    refuses(&story, &["has zero bytes"]);
-}
-
-#[test]
-fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
+fn a_large_state_file_shrinks_while_nothing_waits() {
     let mut story = Story::begin(Inotify, Site::new(), "");
     story.stays_silent();
     let path = story.state_file();
@@ -127,17 +84,7 @@ fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
         .unwrap();
     let size = || fs::metadata(&path).unwrap().len();
     assert!(size() > 16_000_000, "{}", size());
-    let shrinks_below = |bytes: u64, sql: &str| {
-        let deadline = Instant::now() + DEADLINE;
-        while size() > bytes {
-            assert!(Instant::now() < deadline, "{}", size());
-            operator.execute_batch(sql).unwrap();
-            std::thread::sleep(Duration::from_millis(20)); // poll: a file cannot be awaited
-        }
-    };
-    shrinks_below(5_000_000, "");
-    // Another checkpoint may be under way.
-    shrinks_below(1_000_000, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE);");
+    until(|| size() <= 5_000_000);
     story.update("a/changelist.xml", "2");
     story.ends_hearing(&["updated changelist a/changelist.xml"]);
 }
@@ -187,16 +134,12 @@ fn change(story: &Story) {
 }
 
 /// The log line comes within a step of the event loop, readiness changes at its end.
+#[track_caller]
 fn await_readiness(story: &Story, status: &str) {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        let (head, body) = story.daemon().get_admin("/readyz");
-        if head.starts_with(&format!("HTTP/1.1 {status}")) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{head}\n{body}");
-        std::thread::sleep(Duration::from_millis(5)); // polls until the deadline
-    }
+    until(|| {
+        let (head, _) = story.daemon().get_admin("/readyz");
+        head.starts_with(&format!("HTTP/1.1 {status}"))
+    });
 }
 
 #[test]

@@ -17,17 +17,11 @@ fn services() -> Value {
     yaml("examples/compose/compose.yaml")["services"].clone()
 }
 
-/// The variables that a service has of its own.
-fn own_variables(service: &Value) -> BTreeMap<String, String> {
-    let variables = service["environment"].as_object().unwrap().iter();
-    variables
-        .map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
-        .collect()
-}
-
 fn daemon(services: &Value) -> Config {
     let mut variables = image::variables();
-    variables.extend(own_variables(&services["rsnotify"]));
+    for (name, value) in services["rsnotify"]["environment"].as_object().unwrap() {
+        variables.insert(name.clone(), value.as_str().unwrap().to_owned());
+    }
     configuration(&command(&["run"], &variables), FILE, None)
 }
 

@@ -5,17 +5,16 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
 use crate::examples::manifest::{named, text, texts, yaml};
-use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, assert_contains, output, succeed, try_get};
 use crate::support::listener::Listener;
 use crate::support::needs;
 use crate::support::ports;
+use crate::support::until;
 
 const QUICK: &str = "[window]\nquiet = \"20ms\"\nchange_quiet = \"20ms\"\n";
 
@@ -115,24 +114,15 @@ fn start_generator(arguments: &[&str], changes: &[(&str, &str)]) -> Service {
 /// Awaits that the web server has the site and its topics, and what a Destination receives of both channels.
 fn await_notes(address: SocketAddr) {
     let site = address.to_string();
-    let head = |path: &str| {
-        try_get(address, path)
-            .map(|(head, _)| head)
-            .unwrap_or_default()
-    };
-    let deadline = Instant::now() + DEADLINE;
+    let head = |path| try_get(address, path).map_or(String::new(), |(head, _)| head);
     // The generator writes the Source Description last.
     for path in [
         "/.well-known/resourcesync",
         "/topics/notes/",
         "/changes/notes/",
     ] {
-        while !head(path).starts_with("HTTP/1.1 200") {
-            assert!(Instant::now() < deadline, "the web server has no {path}");
-            std::thread::sleep(Duration::from_millis(20)); // poll: nobody says when it is there
-        }
-        let head = head(path);
-        assert_contains(&head, "Content-Type: application/xml");
+        until(|| head(path).starts_with("HTTP/1.1 200"));
+        assert_contains(&head(path), "Content-Type: application/xml");
     }
     for (topic, change) in [
         (

@@ -4,15 +4,14 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use url::form_urlencoded;
 
 use crate::own_hub::callback::Callback;
-use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, assert_contains, exchange};
 use crate::support::state::Saved;
+use crate::support::until;
 
 /// The publisher that most tests use: topics below this, with this token.
 pub const LIBRARY: &str = "https://library.example/";
@@ -220,19 +219,11 @@ pub fn post_form(hub: SocketAddr, parameters: &[(&str, &str)], headers: &[(&str,
 /// Waits until a query of the state in a directory counts so many rows.
 #[track_caller]
 pub fn await_count<const N: usize>(directory: &Path, sql: &str, values: [&str; N], count: usize) {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
+    until(|| {
         let state = Saved::at(&directory.join("state.sqlite"));
         let found: i64 = state.value(sql, rusqlite::params_from_iter(values));
-        if usize::try_from(found).unwrap() == count {
-            return;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "{found} of {count}: {sql} {values:?}"
-        );
-        std::thread::sleep(Duration::from_millis(10)); // poll: nothing announces it
-    }
+        usize::try_from(found).unwrap() == count
+    });
 }
 
 /// The bodies that a callback is sent next.
