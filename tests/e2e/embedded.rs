@@ -3,11 +3,9 @@
 use std::net::SocketAddr;
 
 use serde_json::Value;
-use url::form_urlencoded;
 
-use crate::support::daemon::{
-    Daemon, Setup, assert_contains, exchange, output, run_without_config,
-};
+use crate::own_hub::setup::ask_to_subscribe;
+use crate::support::daemon::{Daemon, Setup, assert_contains, output, run_without_config};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::listener::Listener;
@@ -45,13 +43,14 @@ fn a_trial_needs_no_configuration_to_call_back_on_this_machine() {
     let topic = topic_of(&daemon);
     // A page in a browser cannot subscribe.
     let hub = daemon.public;
-    for (headers, status) in [
-        (format!("Host: evil.example:{}\r\n", hub.port()), "421"),
-        (format!("Host: {hub}\r\nOrigin: null\r\n"), "421"),
-        (format!("Host: {hub}\r\nOrigin: http://{hub}\r\n"), "202"),
+    for (name, value, status) in [
+        ("Host", format!("evil.example:{}", hub.port()), 421),
+        ("Origin", "null".to_owned(), 421),
+        ("Origin", format!("http://{hub}"), 202),
     ] {
-        let answer = subscribe_as(hub, &topic, "http://127.0.0.1:9/c", &headers);
-        assert_eq!(&answer[9..12], status, "{headers}");
+        let header = [(name, value.as_str())];
+        let answer = ask_to_subscribe(hub, &topic, "http://127.0.0.1:9/c", &header);
+        assert_eq!(answer.status, status, "{header:?}");
     }
     let listener = Listener::start(&topic);
     site.write_list("a", "changelist", "2");
@@ -101,28 +100,7 @@ fn an_installed_hub_calls_nobody_inside_unless_it_is_allowed() {
 /// Subscribes, which the hub must accept.
 #[track_caller]
 pub fn subscribe(hub: SocketAddr, topic: &str, callback: &str) {
-    let answer = ask_to_subscribe(hub, topic, callback);
-    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
-}
-
-/// As `subscribe`, whatever the hub answers. Returns its answer.
-pub fn ask_to_subscribe(hub: SocketAddr, topic: &str, callback: &str) -> String {
-    subscribe_as(hub, topic, callback, &format!("Host: {hub}\r\n"))
-}
-
-/// Subscribes with these header lines. Returns the hub's answer.
-fn subscribe_as(hub: SocketAddr, topic: &str, callback: &str, headers: &str) -> String {
-    let form = form_urlencoded::Serializer::new(String::new())
-        .append_pair("hub.mode", "subscribe")
-        .append_pair("hub.topic", topic)
-        .append_pair("hub.callback", callback)
-        .finish();
-    let request = format!(
-        "POST /hub HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\
-         Content-Type: application/x-www-form-urlencoded\r\n\r\n{form}",
-        form.len()
-    );
-    exchange(hub, request).unwrap()
+    assert_eq!(ask_to_subscribe(hub, topic, callback, &[]).status, 202);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 use url::Url;
 
-use crate::own_hub::setup::post_form;
+use crate::own_hub::setup::ask_to_subscribe;
 use crate::support::daemon::get;
 use crate::support::hub::FakeHub;
 
@@ -32,12 +32,8 @@ fn subscribe(subscriber: &FakeHub, address: SocketAddr, target: &str) {
     let hub = Url::parse(hub).unwrap();
     assert_eq!(hub.path(), "/hub");
     let callback = format!("http://{}/callback", subscriber.address);
-    let parameters = [
-        ("hub.mode", "subscribe"),
-        ("hub.topic", topic),
-        ("hub.callback", &callback),
-    ];
     let hub = hub.socket_addrs(|| None).unwrap()[0];
-    assert_eq!(post_form(hub, &parameters, &[]).status, 202);
+    let answer = ask_to_subscribe(hub, topic, &callback, &[]);
+    assert_eq!(answer.status, 202);
     assert!(subscriber.request().challenge().is_some());
 }

@@ -140,12 +140,8 @@ impl HubSetup {
 
     /// Asks to subscribe a callback, which is verified later.
     pub fn ask_to_subscribe(&self, topic: &str, callback: &str) {
-        let parameters = [
-            ("hub.mode", "subscribe"),
-            ("hub.topic", topic),
-            ("hub.callback", callback),
-        ];
-        assert_eq!(self.form(&parameters, None).status, 202);
+        let answer = ask_to_subscribe(self.address, topic, callback, &[]);
+        assert_eq!(answer.status, 202);
     }
 
     /// Waits until there are so many subscriptions.
@@ -192,8 +188,12 @@ fn post(address: SocketAddr, target: &str, headers: &[(&str, &str)], body: &[u8]
     let lines = headers
         .iter()
         .map(|(name, value)| format!("{name}: {value}\r\n"));
+    let host = match headers.iter().any(|(name, _)| *name == "Host") {
+        true => String::new(),
+        false => format!("Host: {address}\r\n"),
+    };
     let head = format!(
-        "POST {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n{}\r\n",
+        "POST {target} HTTP/1.1\r\n{host}Connection: close\r\nContent-Length: {}\r\n{}\r\n",
         body.len(),
         lines.collect::<String>()
     );
@@ -214,6 +214,21 @@ pub fn post_form(hub: SocketAddr, parameters: &[(&str, &str)], headers: &[(&str,
     let content_type = ("Content-Type", "application/x-www-form-urlencoded");
     let headers = [&[content_type], headers].concat();
     post(hub, "/hub", &headers, form.as_bytes())
+}
+
+/// Asks a hub to subscribe, with these header lines besides.
+pub fn ask_to_subscribe(
+    hub: SocketAddr,
+    topic: &str,
+    callback: &str,
+    headers: &[(&str, &str)],
+) -> Answer {
+    let parameters = [
+        ("hub.mode", "subscribe"),
+        ("hub.topic", topic),
+        ("hub.callback", callback),
+    ];
+    post_form(hub, &parameters, headers)
 }
 
 /// Waits until a query of the state in a directory counts so many rows.
