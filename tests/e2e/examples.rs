@@ -2,7 +2,6 @@
 
 mod compose;
 mod cron;
-mod image;
 mod kustomize;
 pub mod manifest;
 mod mirror;

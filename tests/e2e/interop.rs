@@ -4,7 +4,6 @@
 
 mod atom;
 mod changes;
-mod flask_websub;
 mod payloads;
 mod readers;
 mod stories;

@@ -4,7 +4,6 @@
 
 mod activation;
 mod advertise;
-mod broken_configuration;
 mod brokers;
 mod change_accounts;
 mod changes;

@@ -17,6 +17,4 @@ mod story;
 #[expect(dead_code, reason = "other programs use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
-mod tools;
-mod unmounted;
 mod writing;

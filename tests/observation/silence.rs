@@ -9,10 +9,9 @@ use rstest::rstest;
 use rustix::fs::{XattrFlags, setxattr};
 use rustix::io::Errno;
 
-use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::story::{Story, run};
 use crate::support::documents::replace;
-use crate::tools::run;
 
 const PATH: &str = "a/changelist.xml";
 

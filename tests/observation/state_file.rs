@@ -12,14 +12,13 @@ use rstest::rstest;
 use rusqlite::Connection;
 
 use crate::oddities::was_run_without_power;
-use crate::story::Story;
 use crate::story::Watch::Inotify;
+use crate::story::{Story, run};
 use crate::support::DEADLINE;
 use crate::support::daemon::{assert_contains, output};
 use crate::support::documents::Site;
 use crate::support::namespace::was_run_again;
 use crate::support::until;
-use crate::tools::run;
 
 const NAMESPACE: &str = "unshare --map-root-user --mount";
 

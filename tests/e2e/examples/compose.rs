@@ -7,8 +7,9 @@ use rsnotify::config::Config;
 use rsnotify::config::address::Address;
 use serde_json::Value;
 
-use crate::examples::image::{self, IMAGE, USER};
-use crate::examples::manifest::{command, configuration, text, texts, yaml};
+use crate::examples::manifest::{
+    IMAGE, USER, command, configuration, ports, text, texts, variables, yaml,
+};
 use crate::support::daemon::assert_contains;
 
 const FILE: &str = "examples/compose/rsnotify.toml";
@@ -18,7 +19,7 @@ fn services() -> Value {
 }
 
 fn daemon(services: &Value) -> Config {
-    let mut variables = image::variables();
+    let mut variables = variables();
     for (name, value) in services["rsnotify"]["environment"].as_object().unwrap() {
         variables.insert(name.clone(), value.as_str().unwrap().to_owned());
     }
@@ -62,7 +63,7 @@ fn services_reach_each_other_on_loopback() {
         panic!("{config:?}");
     };
     assert!(public.ip().is_loopback() && admin.ip().is_unspecified());
-    assert_eq!(image::ports(), [public.port().to_string()]);
+    assert_eq!(ports(), [public.port().to_string()]);
     let passed_on = format!("proxy_pass http://{public};");
     assert!(text("examples/site/nginx.conf").contains(&passed_on));
     let port = admin.port();
@@ -103,7 +104,7 @@ fn the_tree_is_published_as_it_is_announced() {
     assert!(has("rsnotify", &format!("tree:{tree}:ro")));
     assert!(has(
         "rsnotify",
-        &format!("state:{}", image::variables()["STATE_DIRECTORY"])
+        &format!("state:{}", variables()["STATE_DIRECTORY"])
     ));
     assert_eq!(
         texts(&services["listen"]["command"])[1..],

@@ -7,8 +7,9 @@ use rsnotify::config::Config;
 use rsnotify::config::address::Address;
 use serde_json::Value;
 
-use crate::examples::image::{self, IMAGE, USER};
-use crate::examples::manifest::{command, configuration, named, text, texts, yaml};
+use crate::examples::manifest::{
+    IMAGE, USER, command, configuration, named, ports, text, texts, variables, yaml,
+};
 use crate::support::daemon::assert_contains;
 
 const FILE: &str = "examples/kustomize/rsnotify.toml";
@@ -25,7 +26,7 @@ fn pod() -> Value {
 }
 
 fn daemon(pod: &Value) -> Config {
-    let mut variables = image::variables();
+    let mut variables = variables();
     for variable in named(&pod["initContainers"], "name", "rsnotify")["env"]
         .as_array()
         .unwrap()
@@ -83,7 +84,7 @@ fn one_daemon_at_a_time_keeps_a_state_that_outlives_the_pod() {
     let sidecar = named(&pod["initContainers"], "name", "rsnotify");
     assert_eq!(
         mounts(sidecar)["state"]["mountPath"],
-        image::variables()["STATE_DIRECTORY"]
+        variables()["STATE_DIRECTORY"]
     );
     let claim = &named(&pod["volumes"], "name", "state")["persistentVolumeClaim"]["claimName"];
     assert_eq!(
@@ -189,8 +190,8 @@ fn hub_and_destination_are_where_the_site_says() {
     ] {
         assert_contains(&own, &part);
     }
-    let ports = named(&hub["ports"], "name", "hub");
-    assert_eq!(image::ports(), [ports["containerPort"].to_string()]);
+    let port = &named(&hub["ports"], "name", "hub")["containerPort"];
+    assert_eq!(ports(), [port.to_string()]);
 }
 
 #[test]

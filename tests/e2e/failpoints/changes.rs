@@ -3,8 +3,8 @@
 
 use rstest::rstest;
 
-use crate::changes::channels::subscribe;
 use crate::changes::story::{Story, in_set};
+use crate::changes::subscribe;
 use crate::support::changes::{Destination, topic};
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::until;
