@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::support::daemon::{Daemon, Setup, answered, assert_contains, fail, output, succeed};
+use crate::support::daemon::{
+    Daemon, Setup, answered, assert_contains, fail, json, output, succeed,
+};
 use crate::support::documents::{Site, URL};
 use crate::support::hub::{FakeHub, Manner};
 
@@ -138,12 +140,6 @@ fn sets_whose_changes_are_not_announced_are_noted() {
     let site = Site::new();
     site.write("a/changelist.xml", &change_list(1));
     let setup = Setup::new(&site, &[], "");
-    let checked = output(setup.command("check").arg("--json")).1;
-    let checked: Value = serde_json::from_str(&checked).unwrap();
-    let notes = checked["notes"].as_array().unwrap().iter();
-    let mut notes = notes.map(|note| note.as_str().unwrap());
-    assert!(
-        notes.any(|note| note.contains("change_notifications = true")),
-        "{checked}"
-    );
+    let checked = json(&mut setup.command("check"));
+    assert_contains(&checked["notes"].to_string(), "change_notifications = true");
 }

@@ -195,20 +195,14 @@ fn a_tree_without_a_document_says_so_and_why() {
         assert_eq!(code, Some(want), "{said}");
     }
     let daemon = setup.start();
-    assert!(said("status").1.contains(why), "{}", said("status").1);
+    assert_contains(&said("status").1, why);
     let (_, page) = daemon.get_admin("/");
     assert_contains(&page, "nothing is announced of main: 2 XML files");
     let (_, log) = daemon.stop_and_tell();
     assert!(log.iter().any(|line| line.contains(why)), "{log:#?}");
     // The next one reads neither again.
     let daemon = setup.start();
-    assert!(
-        said("status")
-            .1
-            .contains("none is a ResourceSync document; a.xml"),
-        "{}",
-        said("status").1
-    );
+    assert_contains(&said("status").1, "none is a ResourceSync document; a.xml");
     daemon.kill();
     site.add_set("a");
     assert!(!said("scan").1.contains("none is a ResourceSync document"));

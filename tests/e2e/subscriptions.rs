@@ -134,14 +134,10 @@ fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_ru
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert_starts_with(lines[0], "STATE    OWED  TRIES  NEXT TRY");
-        assert!(
-            lines[1].starts_with("failing     1") && lines[1].contains(&bad),
-            "{text}"
-        );
-        assert!(
-            lines[2].starts_with("fine        0") && lines[2].contains("in 9 d"),
-            "{text}"
-        );
+        assert_starts_with(lines[1], "failing     1");
+        assert_contains(lines[1], &bad);
+        assert_starts_with(lines[2], "fine        0");
+        assert_contains(lines[2], "in 9 d");
         let text = said(&mut subscriptions(&setup, &["show", &bad]), 0);
         assert_contains(&text, "owed       1 notification, number 1 first\n");
         assert_eq!(text.contains(": answered 503\n"), is_running, "{text}");

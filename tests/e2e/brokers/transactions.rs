@@ -36,7 +36,14 @@ fn a_notification_is_a_message_with_properties_to_select_by() {
     ] {
         assert_eq!(message.header(name), Some(value), "{name}");
     }
-    assert_eq!(fake.connects(1)[0].header("host"), Some("site"));
+    let connect = &fake.connects(1)[0];
+    for (name, value) in [
+        ("host", "site"),
+        ("accept-version", "1.2"),
+        ("heart-beat", "10000,10000"),
+    ] {
+        assert_eq!(connect.header(name), Some(value), "{name}");
+    }
     assert!(Payload::parse(&of_kind("framework").body).is_ok());
     // All over one connection, which is open still.
     assert_eq!(fake.connects(1).len(), 1);
