@@ -5,22 +5,18 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 use crate::own_hub::setup::ask_to_subscribe;
+use crate::subscriptions::topic;
 use crate::support::daemon::{Daemon, Setup, assert_contains, output, run_without_config};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 use crate::support::listener::Listener;
-use crate::support::localhost;
-
-/// The topic of the set.
-fn topic_of(daemon: &Daemon) -> String {
-    format!("http://{}/topics/main/a/capabilitylist/", daemon.public)
-}
+use crate::support::ports::is_localhost_known;
 
 #[test]
 fn a_dry_run_shows_what_subscribers_would_be_sent() {
     let (site, mut setup, daemon) = Setup::start_embedding("");
     let public = daemon.public;
-    let topic = format!("http://{public}/topics/main/a/capabilitylist/");
+    let topic = topic(&daemon, "a");
     let listener = Listener::start(&topic);
     site.write_list("a", "changelist", "2");
     listener.line();
@@ -40,7 +36,7 @@ fn a_trial_needs_no_configuration_to_call_back_on_this_machine() {
     let site = Site::new();
     let state = tempfile::tempdir().unwrap();
     let daemon = Daemon::ready(run_without_config(&site, state.path(), "127.0.0.1:0"));
-    let topic = topic_of(&daemon);
+    let topic = topic(&daemon, "a");
     // A page in a browser cannot subscribe.
     let hub = daemon.public;
     for (name, value, status) in [
@@ -70,20 +66,20 @@ fn a_proxy_variable_leads_no_callback_elsewhere() {
         command.env(variable, "http://127.0.0.1:9");
     }
     let daemon = Daemon::ready(command);
-    let listener = Listener::start(&topic_of(&daemon));
+    let listener = Listener::start(&topic(&daemon, "a"));
     site.write_list("a", "changelist", "2");
     listener.line();
 }
 
 #[test]
 fn an_installed_hub_calls_nobody_inside_unless_it_is_allowed() {
-    if !localhost::is_known() {
+    if !is_localhost_known() {
         return;
     }
     let (_site, mut setup) = Setup::embedding("");
     setup.cut_at("allow_callback_networks");
     let daemon = setup.start();
-    let topic = topic_of(&daemon);
+    let topic = topic(&daemon, "a");
     let told = Listener::spawn(&topic).says();
     let words = "hub.callback is at an address that this hub does not deliver to";
     assert_contains(&told, words);
@@ -116,7 +112,7 @@ fn subscriptions_of_strangers_are_some_lines_and_a_sum() {
         run
     });
     daemon.await_log("ready");
-    let topic = topic_of(&daemon);
+    let topic = topic(&daemon, "a");
     for n in 0..MANY {
         let callback = format!("http://{}/{n}", subscriber.address);
         subscribe(daemon.public, &topic, &callback);

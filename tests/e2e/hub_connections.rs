@@ -9,8 +9,7 @@ use serde_json::Value;
 use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, count_of, output};
 use crate::support::documents::{Site, files_below};
 use crate::support::hub::{FakeHub, Manner};
-use crate::support::localhost;
-use crate::support::ports::reserved;
+use crate::support::ports::{is_localhost_known, reserved};
 use crate::support::stomp::{self, FakeBroker};
 
 /// A `[[broker]]` at this address.
@@ -116,7 +115,7 @@ fn the_environment_names_a_proxy_and_what_is_reached_directly(
     #[case] variable: &str,
     #[case] except: &str,
 ) {
-    if !localhost::is_known() {
+    if !is_localhost_known() {
         return;
     }
     let site = Site::new();

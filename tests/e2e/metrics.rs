@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::embedded::subscribe;
+use crate::subscriptions::topic;
 use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::{Site, list};
 use crate::support::hub::{FakeHub, Manner};
@@ -47,7 +48,7 @@ fn everything() -> Everything {
     let daemon = setup.start();
     site.write("a/broken.xml", &list("a", "changelist", "1")[..200]);
     daemon.await_log("cannot read a/broken.xml");
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let topic = topic(&daemon, "a");
     let callback = format!("http://{}/callback", subscriber.address);
     subscribe(daemon.public, &topic, &callback);
     daemon.await_log(" subscribed to ");

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::subscriptions::join;
+use crate::subscriptions::delivering;
 use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::Site;
-use crate::support::hub::{FakeHub, Manner};
+use crate::support::hub::Manner;
 use crate::support::until;
 
 const TOPIC: &str = "/topics/main/a/capabilitylist/";
@@ -80,12 +80,7 @@ fn a_hub_that_never_answers_is_not_waited_for_and_is_told_at_the_next_start() {
 
 #[test]
 fn a_delivery_to_a_subscriber_ends_and_is_not_made_again() {
-    let (site, mut setup, daemon) = Setup::start_embedding("");
-    let subscriber = FakeHub::start();
-    join(&daemon, &subscriber, "a");
-    subscriber.behave(Manner::Wait);
-    change(&site, "2");
-    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    let (site, mut setup, daemon, subscriber) = delivering();
     terminate(&daemon);
     // It is there as long as it waits for the subscriber.
     (0..20).for_each(|_| drop(daemon.status()));

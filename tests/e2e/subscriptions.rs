@@ -10,6 +10,7 @@ use crate::support::daemon::{
     Daemon, Setup, assert_contains, assert_ends_with, assert_lacks, assert_starts_with, body_of,
     count_of, keys, output,
 };
+use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 
 /// Secret parts of a callback, which appear in no log.
@@ -30,6 +31,18 @@ pub fn join(daemon: &Daemon, subscriber: &FakeHub, set: &str) -> String {
     let (origin, digest) = shown.split_once("/…(").unwrap();
     assert_eq!(origin, format!("http://{}", subscriber.address));
     digest.strip_suffix(')').unwrap().to_owned()
+}
+
+/// A daemon whose only subscriber was sent a change, and waits with its answer.
+pub fn delivering() -> (Site, Setup, Daemon, FakeHub) {
+    let (site, setup, daemon) = Setup::start_embedding("");
+    let subscriber = FakeHub::start();
+    join(&daemon, &subscriber, "a");
+    subscriber.behave(Manner::Wait);
+    site.write_list("a", "changelist", "2");
+    let change = "updated changelist a/changelist.xml";
+    assert_eq!(subscriber.request().changes(), [change]);
+    (site, setup, daemon, subscriber)
 }
 
 fn subscriptions(setup: &Setup, arguments: &[&str]) -> Command {

@@ -7,7 +7,6 @@ pub mod documents;
 pub mod http;
 pub mod hub;
 pub mod listener;
-pub mod localhost;
 pub mod manager;
 pub mod namespace;
 pub mod needs;

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::support::daemon::finish;
+use crate::support::documents::files_below;
 use crate::support::needs;
 use crate::support::python::python;
 
@@ -22,9 +23,9 @@ const SCHEMA: &str = concat!(
 );
 
 /// A directory with each payload in a file that is named for its place.
-fn written(payloads: &[(Payload, Vec<u8>)]) -> TempDir {
+pub fn written(bodies: impl Iterator<Item = impl AsRef<[u8]>>) -> TempDir {
     let directory = TempDir::new().unwrap();
-    for (place, (_, body)) in payloads.iter().enumerate() {
+    for (place, body) in bodies.enumerate() {
         fs::write(directory.path().join(format!("{place}.xml")), body).unwrap();
     }
     directory
@@ -33,7 +34,7 @@ fn written(payloads: &[(Payload, Vec<u8>)]) -> TempDir {
 /// Has the reference library read payloads, each of which it must understand as it was meant.
 pub fn assert_read_as_meant(payloads: &[(Payload, Vec<u8>)]) {
     let Some(python) = python() else { return };
-    let directory = written(payloads);
+    let directory = written(payloads.iter().map(|(_, body)| body));
     let mut reader = Command::new(python);
     let output = finish(reader.arg(READER).arg(directory.path()));
     let read: Map<String, Value> = serde_json::from_slice(&output.stdout).unwrap();
@@ -73,15 +74,15 @@ fn meant(payload: &Payload) -> Value {
 }
 
 /// Has the validator look at payloads, none of which it may refuse.
-pub fn assert_valid(payloads: &[(Payload, Vec<u8>)]) {
-    let directory = written(payloads);
-    let lines = complaints(&files_below(directory.path())).unwrap_or_default();
+pub fn assert_valid(bodies: impl Iterator<Item = impl AsRef<[u8]>>) {
+    let directory = written(bodies);
+    let lines = complaints(&paths_below(directory.path())).unwrap_or_default();
     let first = &lines[..lines.len().min(20)];
     assert!(lines.is_empty(), "{first:#?}");
 }
 
 /// Returns the validator's messages about documents; `None` where there is no validator.
-pub fn complaints(files: &[PathBuf]) -> Option<Vec<String>> {
+fn complaints(files: &[PathBuf]) -> Option<Vec<String>> {
     let mut xmllint = Command::new(needs::program("xmllint")?);
     xmllint.args(["--nonet", "--noout", "--schema", SCHEMA]);
     let output = xmllint.args(files).output().unwrap();
@@ -94,16 +95,9 @@ pub fn complaints(files: &[PathBuf]) -> Option<Vec<String>> {
     Some(complaints.map(str::to_owned).collect())
 }
 
-/// Every file of a tree.
-pub fn files_below(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path());
-    paths
-        .flat_map(|path| match path.is_dir() {
-            true => files_below(&path),
-            false => vec![path],
-        })
-        .collect()
+fn paths_below(directory: &Path) -> Vec<PathBuf> {
+    let names = files_below(directory).into_keys();
+    names.map(|name| directory.join(name)).collect()
 }
 
 const PAYLOAD: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -168,7 +162,7 @@ fn a_payload_with_a_fault_is_refused() {
 #[test]
 fn the_example_tree_is_valid() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/tree");
-    let mut documents = files_below(&examples);
+    let mut documents = paths_below(&examples);
     documents.retain(|path| {
         let is_well_known = path.ends_with(".well-known/resourcesync");
         is_well_known || path.extension().is_some_and(|extension| extension == "xml")

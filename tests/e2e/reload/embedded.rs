@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use crate::own_hub::setup::ask_to_subscribe;
 use crate::reload::{CHANGE, assert_reloaded, change, change_window, reload};
-use crate::subscriptions::{join, topic};
+use crate::subscriptions::{delivering, join, topic};
 use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
@@ -16,12 +16,7 @@ fn status_of_subscribing(daemon: &Daemon) -> u16 {
 
 #[test]
 fn a_delivery_under_way_is_made_once_and_the_next_follows() {
-    let (site, mut setup, daemon) = Setup::start_embedding("");
-    let subscriber = FakeHub::start();
-    join(&daemon, &subscriber, "a");
-    subscriber.behave(Manner::Wait);
-    change(&site, "2");
-    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    let (site, mut setup, daemon, subscriber) = delivering();
     change_window(&mut setup);
     reload(&daemon, &setup);
     site.write_list("a", "resourcelist", "2");
@@ -76,14 +71,8 @@ fn subscribers_stay_while_the_hub_is_away_and_it_takes_others_when_it_is_back() 
 
 #[test]
 fn what_a_hub_that_is_away_has_begun_may_end_before_the_daemon_does() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[], "");
-    let daemon = setup.start();
-    let subscriber = FakeHub::start();
-    join(&daemon, &subscriber, "a");
-    subscriber.behave(Manner::Wait);
-    change(&site, "2");
-    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    let (_site, mut setup, daemon, subscriber) = delivering();
+    let hub = FakeHub::start();
     setup.config = format!("{}{}", setup.config, hub.table(""))
         .replace("[embedded_hub]", "[embedded_hub]\nenabled = false");
     reload(&daemon, &setup);
