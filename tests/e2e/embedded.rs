@@ -9,8 +9,8 @@ use crate::subscriptions::topic;
 use crate::support::daemon::{Daemon, Setup, assert_contains, output, run_without_config};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
+use crate::support::is_localhost_known;
 use crate::support::listener::Listener;
-use crate::support::ports::is_localhost_known;
 
 #[test]
 fn a_dry_run_shows_what_subscribers_would_be_sent() {

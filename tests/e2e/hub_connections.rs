@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, count_of, output};
 use crate::support::documents::{Site, files_below};
 use crate::support::hub::{FakeHub, Manner};
-use crate::support::ports::{is_localhost_known, reserved};
+use crate::support::is_localhost_known;
+use crate::support::ports::reserved;
 use crate::support::stomp::{self, FakeBroker};
 
 /// A `[[broker]]` at this address.

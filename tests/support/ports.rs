@@ -1,11 +1,8 @@
-//! Ports of servers that cannot be told to take any free one, or that come back where they were; and the name `localhost`,
-//! which a machine without `/etc/hosts` cannot resolve.
+//! Ports of servers that cannot be told to take any free one, or that come back where they were.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Mutex;
-
-use super::needs;
 
 /// Returns a free address that stays free until a server takes it, and while that is down.
 ///
@@ -18,16 +15,4 @@ pub fn reserved() -> SocketAddr {
         RESERVED.lock().unwrap().insert(port) && TcpListener::bind(address(port)).is_ok()
     });
     address(port.unwrap())
-}
-
-/// Returns true if the name `localhost` can be resolved. If it cannot, the calling test is recorded as skipped.
-pub fn is_localhost_known() -> bool {
-    if ("localhost", 0).to_socket_addrs().is_ok() {
-        return true;
-    }
-    needs::skip(
-        "localhost is unknown: /etc/hosts wants a line `127.0.0.1 localhost`",
-        "",
-    );
-    false
 }
