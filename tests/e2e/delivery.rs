@@ -14,7 +14,7 @@ const RESOURCELIST: &str = "updated resourcelist a/resourcelist.xml";
 const TOPIC_IN_FORM: &str = "https%3A%2F%2Ftopics.example%2Ftopics%2Fmain%2Fa%2Fcapabilitylist%2F";
 
 #[test]
-fn forty_channels_of_a_failing_hub_are_one_trouble_and_told_as_soon_as_it_is_back() {
+fn forty_channels_of_a_failing_hub_are_one_trouble_and_all_are_told_when_it_is_back() {
     const SETS: usize = 40;
     let site = Site::empty();
     let sets: Vec<String> = (0..SETS).map(|number| format!("s{number:02}")).collect();

@@ -30,6 +30,11 @@ fn outbox(setup: &Setup, arguments: &[&str]) -> Command {
     command
 }
 
+/// The first account in the outbox.
+fn first_row(setup: &Setup) -> Value {
+    answered(&mut outbox(setup, &["list"]))["outbox"][0].take()
+}
+
 /// The value of a metric of this hub, or of the only one with other labels.
 fn metric(daemon: &Daemon, name: &str) -> Option<String> {
     let (_, body) = daemon.get_admin("/metrics");
@@ -161,15 +166,12 @@ fn what_is_dropped_is_not_told_with_a_daemon_or_without() {
         let (out, _) = exit_with(&mut outbox(&setup, &drop), 1);
         assert_contains(&out, "updated  changelist");
         assert_contains(&out, "nothing was dropped; --yes drops it");
-        assert_eq!(
-            answered(&mut outbox(&setup, &["list"]))["outbox"][0]["due"],
-            1
-        );
+        assert_eq!(first_row(&setup)["due"], 1);
 
         let dropped = answered(outbox(&setup, &drop).arg("--yes"));
         assert_eq!(dropped["dropped"], 1);
         assert_eq!(dropped["running"], is_running);
-        let row = &answered(&mut outbox(&setup, &["list"]))["outbox"][0];
+        let row = first_row(&setup);
         assert_eq!((&row["due"], &row["state"]), (&0.into(), &"fine".into()));
         let out = succeed(&mut outbox(&setup, &drop)); // nothing is left to drop
         assert_contains(&out, "nothing is due");
@@ -268,7 +270,7 @@ fn a_topic_that_is_not_fetched_after_a_ping_is_told_everywhere_until_it_is() {
     let daemon = setup.start();
     assert_eq!(metric(&daemon, "hub_fetch_confirmed").as_deref(), Some("0"));
     assert_eq!(metric(&daemon, "unfetched_topics").as_deref(), Some("1"));
-    let row = &answered(&mut outbox(&setup, &["list"]))["outbox"][0];
+    let row = first_row(&setup);
     assert_eq!(row["state"], "unfetched");
     assert_eq!(row["fetch_confirmed"], false);
     let (_, out, _) = output(&mut setup.command("status"));
@@ -301,10 +303,7 @@ fn what_cannot_be_saved_is_not_reported_as_dropped() {
     database.execute_batch("ROLLBACK").unwrap();
     daemon.await_log("the state can be saved again");
     daemon.kill();
-    assert_eq!(
-        answered(&mut outbox(&setup, &["list"]))["outbox"][0]["due"],
-        0
-    );
+    assert_eq!(first_row(&setup)["due"], 0);
 }
 
 #[test]

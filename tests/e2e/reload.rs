@@ -63,7 +63,7 @@ fn what_did_not_change_goes_on_untouched() {
     assert!(before.as_str() < after.as_str(), "{before} {after}");
     change(&site, "2");
     hub.assert_told([CHANGE]);
-    // Nor does a stop wait for it.
+    // A stop waits for no reload.
     change_window(&mut setup);
     setup.file();
     daemon.signal(Signal::HUP);
