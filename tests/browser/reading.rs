@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::driver::Browser;
-use crate::support::daemon::get;
+use crate::support::daemon::{assert_starts_with, count_of, get};
 use crate::troubled::{HOSTILE, Troubled};
 
 const TAB: char = '\u{e004}';
@@ -54,42 +54,23 @@ fn problems_are_shown_and_every_link_works() {
         "Last notifications",
         "Configuration",
     ] {
-        assert!(
-            headings.iter().any(|heading| heading == part),
-            "no {part} in {headings:?}"
-        );
+        assert!(headings.contains(&part.to_owned()), "{part}: {headings:?}");
     }
     let alerts =
         browser.texts("return [...document.querySelectorAll('.verdict li')].map(e => e.innerText)");
-    assert!(
-        alerts[0].starts_with("/nowhere/at/all (archive) is not there"),
-        "{alerts:?}"
-    );
-    assert!(
-        alerts
-            .iter()
-            .any(|alert| alert.contains("of 3 channels: it wants credentials")),
-        "{alerts:?}"
-    );
+    assert_starts_with(&alerts[0], "/nowhere/at/all (archive) is not there");
+    let refused = count_of(&alerts, "of 3 channels: it wants credentials");
+    assert_eq!(refused, 1, "{alerts:?}");
     let mut seen = BTreeSet::new();
     for page in ["/", "/channels?text=set-1&state=&page=1"] {
         browser.go(&troubled.url(page));
         let local_links = "return [...document.links].map(e => e.href).filter(e => e.startsWith(location.origin))";
         seen.extend(browser.texts(local_links));
     }
-    let kinds = [
-        "/channel?",
-        "/payload?",
-        "/configuration",
-        "/status.json",
-        "/metrics",
-        "/channels",
-    ];
-    for kind in kinds {
-        assert!(
-            seen.iter().any(|url| url.contains(kind)),
-            "no link to {kind}"
-        );
+    let kinds = "/channel? /payload? /configuration /status.json /metrics /channels";
+    for kind in kinds.split(' ') {
+        let is_linked = seen.iter().any(|url| url.contains(kind));
+        assert!(is_linked, "no link to {kind}");
     }
     for url in &seen {
         let target = url.strip_prefix(&troubled.url("")).unwrap();
@@ -150,11 +131,8 @@ fn a_keyboard_without_scripts_reaches_everything() {
         "it shows when it has the focus"
     );
     browser.press(&[ENTER, TAB]);
-    let first = &browser.texts(focus)[0];
-    assert!(
-        first.starts_with("/nowhere/at/all"),
-        "after the heading: {first}"
-    );
+    // After the heading.
+    assert_starts_with(&browser.texts(focus)[0], "/nowhere/at/all");
     browser.press(&[ENTER]);
     assert!(browser.url().ends_with("/#sources"));
     // The payload of a notification opens, and is what was sent.
@@ -162,10 +140,7 @@ fn a_keyboard_without_scripts_reaches_everything() {
     browser.press(&[ENTER]);
     browser.await_truth("return document.querySelector('details').open");
     let payload = browser.run("return document.querySelector('details pre').textContent");
-    assert!(
-        payload.as_str().unwrap().starts_with("<?xml version="),
-        "{payload}"
-    );
+    assert_starts_with(payload.as_str().unwrap(), "<?xml version=");
     // A form without scripts seeks channels.
     browser.go(&troubled.url("/channels"));
     browser.run("document.querySelector('#text').focus()");

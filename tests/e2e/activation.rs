@@ -9,22 +9,15 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, assert_contains, get, output, started_by};
-use crate::support::documents::Site;
-use crate::support::hub::FakeHub;
+use crate::support::daemon::{Daemon, Setup, assert_contains, fail, get, started_by};
 
 const TOPIC: &str = "/topics/main/a/capabilitylist/";
+const REQUEST: &str =
+    "GET /topics/main/a/capabilitylist/ HTTP/1.1\r\nHost: e\r\nConnection: close\r\n\r\n";
 
 /// Returns the command that starts the daemon with a socket as its first one, under this name.
 fn activated(socket: impl Into<OwnedFd>, name: &str, setup: &Setup) -> Command {
     activated_by(Command::new("env"), socket, name, setup)
-}
-
-/// As `activated`, of a daemon that is to end by itself.
-fn refused(socket: impl Into<OwnedFd>, setup: &Setup) -> (Option<i32>, String, String) {
-    let mut bounded = Command::new("timeout");
-    bounded.arg(DEADLINE.as_secs().to_string());
-    output(&mut activated_by(bounded, socket, "", setup))
 }
 
 fn activated_by(
@@ -42,29 +35,19 @@ fn activated_by(
     command
 }
 
-/// A setup that could not listen where it says.
-fn without_address(site: &Site) -> Setup {
-    let mut setup = Setup::new(site, &[FakeHub::start().url()], "");
+#[test]
+fn a_client_that_came_before_the_daemon_is_answered() {
+    let (_site, _hub, mut setup) = Setup::announcing("");
+    // It could not listen there.
     setup.replace(
         "[server]\nlisten = \"127.0.0.1:0\"",
         "[server]\nlisten = \"unix:/nowhere/public.sock\"",
     );
-    setup
-}
-
-#[test]
-fn a_client_that_came_before_the_daemon_is_answered() {
-    let site = Site::new();
-    let mut setup = without_address(&site);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();
-    write!(
-        client,
-        "GET {TOPIC} HTTP/1.1\r\nHost: e\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
+    client.write_all(REQUEST.as_bytes()).unwrap();
     // What systemd calls a socket that its unit does not name.
     let daemon = Daemon::spawn(activated(
         listener,
@@ -100,18 +83,8 @@ fn a_passed_socket_is_reached_at_its_own_address() {
 }
 
 #[test]
-fn an_address_that_nobody_can_reach_is_a_mistake_in_the_configuration() {
-    let (_site, setup) = Setup::embedding("");
-    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-    let (code, _, said) = refused(listener, &setup);
-    assert_eq!(code, Some(78), "{said}");
-    assert_contains(&said, "server.public_url: nobody can reach 0.0.0.0:");
-}
-
-#[test]
 fn a_socket_that_is_named_admin_is_for_that() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[FakeHub::start().url()], "");
+    let (_site, _hub, setup) = Setup::announcing("");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let daemon = Daemon::ready(activated(listener, "LISTEN_FDNAMES=admin", &setup));
@@ -122,8 +95,7 @@ fn a_socket_that_is_named_admin_is_for_that() {
 
 #[test]
 fn the_file_of_a_passed_unix_socket_stays() {
-    let site = Site::new();
-    let setup = Setup::new(&site, &[FakeHub::start().url()], "");
+    let (_site, _hub, setup) = Setup::announcing("");
     let path = setup.state.path().join("passed.sock");
     let listener = UnixListener::bind(&path).unwrap();
     let mut process = activated(listener, "", &setup)
@@ -132,11 +104,7 @@ fn the_file_of_a_passed_unix_socket_stays() {
         .unwrap();
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    write!(
-        stream,
-        "GET {TOPIC} HTTP/1.1\r\nHost: e\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
+    stream.write_all(REQUEST.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
@@ -149,8 +117,19 @@ fn the_file_of_a_passed_unix_socket_stays() {
 #[test]
 fn a_socket_that_cannot_be_used_is_reported() {
     let (_site, setup) = Setup::embedding("");
+    let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
     let (connected, _other) = UnixStream::pair().unwrap();
-    let (code, _, said) = refused(connected, &setup);
-    assert_eq!(code, Some(1), "{said}");
-    assert_contains(&said, "needs Accept=no");
+    for (socket, code, words) in [
+        (
+            OwnedFd::from(everywhere),
+            78,
+            "server.public_url: nobody can reach 0.0.0.0:",
+        ),
+        (OwnedFd::from(connected), 1, "needs Accept=no"),
+    ] {
+        let mut bounded = Command::new("timeout");
+        bounded.arg(DEADLINE.as_secs().to_string());
+        let said = fail(&mut activated_by(bounded, socket, "", &setup), code);
+        assert_contains(&said, words);
+    }
 }

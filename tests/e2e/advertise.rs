@@ -6,11 +6,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::daemon::{
-    Setup, TOPICS, assert_contains, assert_lacks, exit_with, fail, output, succeed,
+    Setup, TOPICS, answered, assert_contains, assert_lacks, exit_with, fail, output, succeed,
 };
 use crate::support::documents::{Site, URL, capability_list};
 use crate::support::hub::FakeHub;
@@ -271,22 +270,6 @@ fn a_list_behind_links_is_patched_where_it_is() {
 }
 
 #[test]
-fn a_configured_channel_overrides_what_a_list_advertises() {
-    let Some(_) = program("patch") else { return };
-    let site = Site::new();
-    let channel = format!(
-        "[[channel]]\ncapability_list = \"{URL}a/capabilitylist.xml\"\ntopic = \"{URL}t/?a&b\"\n"
-    );
-    patch(&advertised(&setup(&site, "")));
-    let list = list_of(&site, "a");
-    let setup = setup(&site, &channel);
-    patch(&advertised(&setup));
-    assert_eq!(patches(&advertised(&setup)), 0);
-    let corrected = list.replace(&topic_of("a"), &format!("{URL}t/?a&amp;b"));
-    assert_eq!(list_of(&site, "a"), corrected);
-}
-
-#[test]
 fn a_hub_makes_room_only_if_the_state_knows_it_as_ours() {
     let site = Site::empty();
     site.add_set("a");
@@ -375,12 +358,7 @@ fn json_has_each_set_with_what_it_takes() {
     let Some(_) = program("patch") else { return };
     let site = Site::new();
     let setup = setup(&site, "");
-    let answer = || -> Value {
-        let out = succeed(setup.command("advertise").arg("--json"));
-        serde_json::from_str(&out).unwrap()
-    };
-    let lacking = answer();
-    assert_eq!(lacking["version"], 1);
+    let lacking = answered(&mut setup.command("advertise"));
     let set = &lacking["sets"][0];
     let path = site.path("a/capabilitylist.xml").canonicalize().unwrap();
     assert_eq!(set["capability_list"], format!("{URL}a/capabilitylist.xml"));
@@ -391,7 +369,8 @@ fn json_has_each_set_with_what_it_takes() {
     assert_eq!(set["entry"], wanted);
     assert!(set["reason"].is_null());
     patch(set["diff"].as_str().unwrap());
-    assert!(answer()["sets"][0]["diff"].is_null());
+    let fine = answered(&mut setup.command("advertise"));
+    assert!(fine["sets"][0]["diff"].is_null());
 }
 
 #[test]

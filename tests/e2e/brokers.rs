@@ -1,7 +1,6 @@
 //! Message brokers with the real binary: a broker that dies anywhere, and, where they are installed, real ones.
 
 mod consumers;
-mod dying;
 mod feeds;
 mod listening;
 mod resending;

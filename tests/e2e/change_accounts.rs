@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::support::daemon::{Daemon, Setup, assert_contains, fail, output, succeed};
+use crate::support::daemon::{
+    Daemon, Setup, answered, assert_contains, fail, json, output, succeed,
+};
 use crate::support::documents::{Site, URL};
 use crate::support::hub::{FakeHub, Manner};
 
@@ -30,8 +32,7 @@ fn refused() -> (Site, FakeHub, Setup, Daemon) {
     let site = Site::new();
     site.write("a/changelist.xml", &change_list(1));
     let hub = FakeHub::start();
-    let entry = format!("[[hub]]\nurl = \"{}\"\n", hub.url());
-    let setup = Setup::with_source(&site, "change_notifications = true", &entry);
+    let setup = Setup::with_source(&site, "change_notifications = true", &hub.table(""));
     let daemon = setup.launch();
     // Only then is it ready (C10).
     daemon.await_log("not announcing");
@@ -45,10 +46,8 @@ fn refused() -> (Site, FakeHub, Setup, Daemon) {
     (site, hub, setup, daemon)
 }
 
-fn json(setup: &Setup, command: &str, arguments: &[&str]) -> Value {
-    let mut command = setup.command(command);
-    let out = succeed(command.args(arguments).arg("--json"));
-    serde_json::from_str(&out).unwrap()
+fn outbox(setup: &Setup, arguments: &[&str]) -> Value {
+    answered(setup.command("outbox").args(arguments))
 }
 
 #[test]
@@ -71,7 +70,7 @@ fn what_a_hub_is_due_of_a_log_is_shown_while_the_daemon_runs_and_after() {
         if !is_running {
             daemon.take().map(Daemon::stop);
         }
-        let listed = json(&setup, "outbox", &["list"]);
+        let listed = outbox(&setup, &["list"]);
         let rows = listed["outbox"].as_array().unwrap();
         let row = rows.iter().find(|row| row["kind"] == "change").unwrap();
         assert_eq!(row["topic"], TOPIC);
@@ -87,7 +86,7 @@ fn what_a_hub_is_due_of_a_log_is_shown_while_the_daemon_runs_and_after() {
         assert_contains(&err, "a channel of each kind");
 
         let arguments = ["show", LIST, &hub.url(), "--kind", "change", "--payload"];
-        let shown = json(&setup, "outbox", &arguments);
+        let shown = outbox(&setup, &arguments);
         let notification = &shown["notification"];
         let payload = notification["payload"].as_str().unwrap();
         assert!(payload.contains("capability=\"change-notification\""));
@@ -141,12 +140,6 @@ fn sets_whose_changes_are_not_announced_are_noted() {
     let site = Site::new();
     site.write("a/changelist.xml", &change_list(1));
     let setup = Setup::new(&site, &[], "");
-    let checked = output(setup.command("check").arg("--json")).1;
-    let checked: Value = serde_json::from_str(&checked).unwrap();
-    let notes = checked["notes"].as_array().unwrap().iter();
-    let mut notes = notes.map(|note| note.as_str().unwrap());
-    assert!(
-        notes.any(|note| note.contains("change_notifications = true")),
-        "{checked}"
-    );
+    let checked = json(&mut setup.command("check"));
+    assert_contains(&checked["notes"].to_string(), "change_notifications = true");
 }

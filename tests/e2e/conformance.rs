@@ -97,14 +97,9 @@ fn a_subscriber_receives_everything_in_order_until_it_unsubscribes(
     assert_eq!((answer.status, answer.body.as_str()), (202, ""));
     let asked = callback.next("GET");
     assert_starts_with(&asked.target, "/c?k=v&hub.mode=subscribe&");
-    assert_eq!(
-        asked.parameter("hub.topic").as_ref(),
-        Some(&story.source.topic)
-    );
-    assert_eq!(
-        asked.parameter("hub.lease_seconds").as_deref(),
-        Some("3600")
-    );
+    let parameter = |name| asked.parameter(name).unwrap();
+    assert_eq!(parameter("hub.topic"), story.source.topic);
+    assert_eq!(parameter("hub.lease_seconds"), "3600");
     story.ask("subscribe", &staying.url("/"), &[]);
     story.await_subscriptions(2);
 
@@ -180,11 +175,8 @@ fn a_subscriber_of_the_embedded_hub_is_told_that_its_topic_ended() {
     story.source.end_set();
     let told = callback.next("GET");
     assert_starts_with(&told.target, "/c?k=v&hub.mode=denied&");
-    assert_eq!(
-        told.parameter("hub.topic").as_ref(),
-        Some(&story.source.topic)
-    );
-    let reason = told.parameter("hub.reason");
-    assert_eq!(reason.as_deref(), Some("the topic has ended"));
+    let parameter = |name| told.parameter(name).unwrap();
+    assert_eq!(parameter("hub.topic"), story.source.topic);
+    assert_eq!(parameter("hub.reason"), "the topic has ended");
     story.await_subscriptions(0);
 }

@@ -1,19 +1,20 @@
-//! The socket for commands to a running daemon: closed to other users, and never blocked by a client.
+//! The socket for commands to a running daemon: closed to other users, and never blocked by a client. Commands reach it even
+//! if its configuration file is wrong at the moment.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::support::DEADLINE;
 use crate::support::daemon::{
-    Daemon, Setup, assert_contains, exit_with, fail, json, output, succeed,
+    Daemon, Setup, assert_contains, body_of, exit_with, fail, json, output, succeed,
 };
-use crate::support::documents::{Site, list};
+use crate::support::documents::{Site, URL, list};
 use crate::support::hub::FakeHub;
 
 /// A running daemon whose source is suspended, and would be for half an hour without that.
@@ -24,11 +25,7 @@ fn suspended() -> (Site, Setup, Daemon) {
         site.write(&path, &list("a", "changelist", "1"));
     }
     let hub = FakeHub::start();
-    let setup = Setup::with_source(
-        &site,
-        "deletion_grace = \"30m\"",
-        &format!("[[hub]]\nurl = \"{}\"\n", hub.url()),
-    );
+    let setup = Setup::with_source(&site, "deletion_grace = \"30m\"", &hub.table(""));
     let daemon = setup.start();
     fs::rename(site.path("a"), site.path(".a")).unwrap();
     daemon.await_log("deletions are suspended");
@@ -160,15 +157,6 @@ fn what_is_no_request_is_answered_with_an_error() {
     let endless = vec![b'x'; 1 << 20];
     for (bytes, error) in [
         (&b"accept main\n"[..], "malformed message"),
-        (b"\xff\xfe\0\n", "malformed message"),
-        (
-            b"{\"version\":2,\"command\":\"accept\",\"source\":\"main\"}\n",
-            "version 2",
-        ),
-        (
-            b"{\"version\":1,\"command\":\"forget\"}\n",
-            "malformed message",
-        ),
         (&endless, "the request is too long"),
         // The line does not end.
         (b"{\"version\":1", "no request received within"),
@@ -214,18 +202,85 @@ fn a_state_directory_with_a_long_path_has_one_too() {
     assert_eq!(out, "accepted 23 missing documents of main as deleted\n");
 }
 
+/// A command that knows nothing but this.
+fn with(command: &[&str], flag: &str, path: &Path) -> Command {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+    process.args(command).arg(flag).arg(path);
+    process.env_remove("STATE_DIRECTORY");
+    process.env("HOME", "/nonexistent");
+    process
+}
+
+/// One that knows the file, and no state directory but the one that the file names.
+fn with_file(setup: &Setup, command: &[&str]) -> Command {
+    with(command, "--config", &setup.state.path().join("config.toml"))
+}
+
+fn with_state(setup: &Setup, command: &[&str]) -> Command {
+    with(command, "--state-dir", &setup.state.path().join("state"))
+}
+
+const QUESTIONS: [&[&str]; 4] = [
+    &["status"],
+    &["outbox", "list"],
+    &["subscriptions", "list"],
+    &["accept", "main"],
+];
+
 #[test]
-fn what_cannot_be_saved_is_not_reported_as_accepted() {
-    let (_site, setup, daemon) = suspended();
-    let state = setup.state.path().join("state/state.sqlite");
-    let database = rusqlite::Connection::open(&state).unwrap();
-    database.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let err = fail(&mut accept(&setup), 1);
-    assert_contains(&err, "takes effect once the state can be saved");
-    // What was refused does not wait to be saved.
-    let (_, _, err) = output(setup.command("accept").arg("other"));
-    assert_contains(&err, "no source is named \"other\"");
-    database.execute_batch("ROLLBACK").unwrap();
-    daemon.await_log("the state can be saved again");
-    assert_eq!(output(&mut accept(&setup)).0, Some(0));
+fn a_file_that_is_wrong_at_the_moment_keeps_nobody_from_asking() {
+    let (_site, mut setup) = Setup::embedding("");
+    setup.config = format!("state_dir = \"state\"\n{}", setup.config);
+    let daemon = setup.start();
+    let path = setup.file();
+    for (wrong, named) in [
+        ("quite = \"2s\"\n", "quite: there is no such key"),
+        ("[[hub]]\nurl = \"no URI\"\n", "hub.url: "),
+        ("[[hub]\nurl =\n", "config.toml:"),
+    ] {
+        fs::write(&path, format!("state_dir = \"state\"\n{wrong}")).unwrap();
+        for question in QUESTIONS {
+            let (_, err) = exit_with(&mut with_file(&setup, question), 0);
+            assert_contains(&err, "configuration is invalid");
+            assert_contains(&err, named);
+        }
+    }
+    drop(daemon);
+    // Where no daemon runs, its configuration says what its state means.
+    fail(&mut with_file(&setup, &["status"]), 78);
+}
+
+#[test]
+fn the_state_directory_alone_is_enough_to_ask() {
+    let (_site, setup, daemon) = Setup::start_embedding("");
+    for question in QUESTIONS {
+        let (code, out, err) = output(&mut with_state(&setup, question));
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{question:?}: {out}");
+    }
+    drop(daemon);
+    let err = fail(&mut with_state(&setup, &["status"]), 78);
+    assert_contains(&err, "no rsnotify is running with");
+}
+
+#[test]
+fn advertise_asks_the_daemon_what_it_listens_on() {
+    let (site, setup) = Setup::embedding("");
+    let root = site.root.path().display().to_string();
+    // Nothing says which port: it took a free one.
+    let tree: [&str; 4] = ["--root", &root, "--url", URL];
+    let err = fail(setup.command("advertise").args(tree), 1);
+    assert_contains(&err, "start rsnotify, or set server.public_url");
+    let daemon = setup.start();
+    let out = succeed(&mut with_state(
+        &setup,
+        &["advertise", "--json", "--root", &root, "--url", URL],
+    ));
+    let said: Value = serde_json::from_str(&out).unwrap();
+    let topic = said["sets"][0]["topic"].as_str().unwrap();
+    let address = daemon.public;
+    assert_eq!(
+        topic,
+        format!("http://{address}/topics/main/a/capabilitylist/")
+    );
+    body_of(daemon.get(topic.strip_prefix(&format!("http://{address}")).unwrap()));
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rstest::rstest;
 
 use crate::support::daemon::{Setup, assert_contains, assert_lacks, exit_with};
-use crate::support::documents::{Site, list};
+use crate::support::documents::{Site, files_below, list};
 use crate::support::hub::{FakeHub, Request};
 
 /// A hub's entry that asks for credentials and a header of the operator's.
@@ -26,8 +26,7 @@ fn guarded(hub: &FakeHub, mode: &str, directory: &Path) -> String {
 }
 
 fn dry_run(setup: &Setup) -> (String, String) {
-    let (stdout, stderr) = exit_with(setup.command("run").arg("--dry-run"), 0);
-    (stdout, stderr)
+    exit_with(setup.command("run").arg("--dry-run"), 0)
 }
 
 /// The requests in what was printed: target, headers, body.
@@ -58,16 +57,12 @@ fn without_until(body: &str) -> String {
     }
 }
 
-/// Every file below a directory that matters, with its bytes.
-fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
+/// Every file of the state that matters.
+fn state_files(setup: &Setup) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = files_below(&setup.state.path().join("state"));
     // SQLite shares its index with readers in memory that is a file.
-    let entries = entries.filter(|path| !path.to_string_lossy().ends_with("-shm"));
-    let files = entries.filter(|path| path.is_file());
-    let files = files.map(|path| (path.display().to_string(), fs::read(&path).unwrap()));
-    files.filter(|(_, bytes)| !bytes.is_empty()).collect()
+    files.retain(|path, content| !content.is_empty() && !path.to_string_lossy().ends_with("-shm"));
+    files
 }
 
 #[rstest]
@@ -91,14 +86,14 @@ fn a_dry_run_prints_the_requests_that_a_run_then_sends(#[case] mode: &str) {
             site.write(&name, &list("a", capability, "2"));
         }
     }
-    let state = files(&setup.state.path().join("state"));
+    let state = state_files(&setup);
 
     let (printed, summary) = dry_run(&setup);
     assert_contains(&summary, "2 requests would be sent; none was");
     assert_lacks(&printed, "open-sesame");
     assert_lacks(&printed, "k-1");
     assert_eq!(hub.heard().len(), 0);
-    assert_eq!(files(&setup.state.path().join("state")), state);
+    assert_eq!(state_files(&setup), state);
 
     let daemon = setup.start();
     let first: Request = hub.notification();

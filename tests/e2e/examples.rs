@@ -2,8 +2,7 @@
 
 mod compose;
 mod cron;
-mod image;
 mod kustomize;
-mod manifest;
+pub mod manifest;
 mod mirror;
 mod site;

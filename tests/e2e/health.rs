@@ -7,9 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use rstest::rstest;
-
-use crate::support::daemon::{Daemon, Setup, assert_contains, output};
+use crate::support::daemon::{Setup, assert_contains, output};
 use crate::support::documents::Site;
 
 /// The command without anything around it: no home, no state directory, and a proxy that leads nowhere.
@@ -63,15 +61,11 @@ fn a_daemon_at_a_socket_is_found_by_its_file_although_its_secret_is_gone() {
         "[[hub]]\nurl = \"http://127.0.0.1:9/\"\nbearer_token_file = \"{}\"\n",
         token.display()
     );
-    let setup = Setup::with_source(&site, "", &hub);
-    let admin = "admin_listen = \"127.0.0.1:0\"";
-    assert!(setup.config.contains(admin));
-    let setup = Setup {
-        config: setup
-            .config
-            .replace(admin, "admin_listen = \"unix:admin.sock\""),
-        ..setup
-    };
+    let mut setup = Setup::with_source(&site, "", &hub);
+    setup.replace(
+        "admin_listen = \"127.0.0.1:0\"",
+        "admin_listen = \"unix:admin.sock\"",
+    );
     let daemon = setup.start();
     fs::remove_file(&token).unwrap();
     let file = setup.file();
@@ -89,12 +83,9 @@ fn a_daemon_at_a_socket_is_found_by_its_file_although_its_secret_is_gone() {
 
 #[test]
 fn a_daemon_that_still_looks_at_its_tree_is_alive_and_not_ready() {
-    let (_site, setup) = Setup::embedding("");
-    let setup = Setup {
-        config: setup.config.replace("settle = \"50ms\"", "settle = \"1h\""),
-        ..setup
-    };
-    let daemon: Daemon = setup.launch();
+    let (_site, mut setup) = Setup::embedding("");
+    setup.replace("settle = \"50ms\"", "settle = \"1h\"");
+    let daemon = setup.launch();
     let address = daemon.admin.to_string();
     let (code, stdout, _) = health(&["--admin-listen", &address]);
     assert_eq!((code, stdout.as_str()), (Some(0), "alive\n"));
@@ -107,58 +98,52 @@ fn a_daemon_that_still_looks_at_its_tree_is_alive_and_not_ready() {
 }
 
 #[test]
-fn a_daemon_that_does_not_run_is_unhealthy() {
-    let address = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let (code, stdout, stderr) = health(&["--admin-listen", &address.to_string()]);
-    assert_eq!((code, stdout.as_str()), (Some(1), ""));
-    let said =
-        format!("rsnotify: cannot ask {address} for /healthz: Connection refused (os error 111)\n");
-    assert_eq!(stderr, said);
-}
-
-#[test]
-fn a_server_that_takes_too_long_is_unhealthy() {
+fn what_is_no_daemon_is_unhealthy_in_one_line() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     // It accepts connections, and nobody takes them.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let slow = impostor(
-        "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nalive\n",
-        Duration::from_millis(100),
-    );
-    for address in [silent.local_addr().unwrap().to_string(), slow] {
-        let (code, stdout, stderr) = health(&["--timeout", "300ms", "--admin-listen", &address]);
-        assert_eq!((code, stdout.as_str()), (Some(1), ""));
-        let said = format!("rsnotify: no answer from {address} to /healthz within 300ms\n");
-        assert_eq!(stderr, said);
+    let alive = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nalive\n";
+    let loud = "HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\n\u{1b}[2Jno\nyes";
+    let moved = "HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n";
+    let at_once = |answer| impostor(answer, Duration::ZERO);
+    for (address, code, words) in [
+        (
+            nobody.unwrap().to_string(),
+            1,
+            "cannot ask ADDRESS for /healthz: Connection refused (os error 111)",
+        ),
+        (
+            silent.local_addr().unwrap().to_string(),
+            1,
+            "no answer from ADDRESS to /healthz within 300ms",
+        ),
+        (
+            impostor(alive, Duration::from_millis(100)),
+            1,
+            "no answer from ADDRESS to /healthz within 300ms",
+        ),
+        (
+            at_once(loud),
+            1,
+            "ADDRESS answers /healthz with 500 Internal Server Error:  [2Jno",
+        ),
+        (
+            at_once("SSH-2.0-OpenSSH_9.2p1\r\n"),
+            1,
+            "cannot ask ADDRESS",
+        ),
+        (at_once(moved), 1, "ADDRESS answers /healthz with 302 Found"),
+        // These are the operator's to put right.
+        ("localhost:8401".to_owned(), 78, "has a host name"),
+        (
+            "127.0.0.1:0".to_owned(),
+            1,
+            "give it one in server.admin_listen",
+        ),
+    ] {
+        let (ended, stdout, stderr) = health(&["--timeout", "300ms", "--admin-listen", &address]);
+        assert_eq!((ended, &*stdout), (Some(code), ""), "{words}: {stderr}");
+        assert_contains(&stderr, &words.replace("ADDRESS", &address));
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
-}
-
-#[rstest]
-#[case(
-    "HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\n\u{1b}[2Jno\nyes",
-    "answers /healthz with 500 Internal Server Error:  [2Jno"
-)]
-#[case("SSH-2.0-OpenSSH_9.2p1\r\n", "cannot ask ")]
-#[case(
-    "HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n",
-    "answers /healthz with 302 Found"
-)]
-fn an_impostor_is_not_well(#[case] answer: &'static str, #[case] said: &str) {
-    let address = impostor(answer, Duration::ZERO);
-    let (code, stdout, stderr) = health(&["--admin-listen", &address]);
-    assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
-    assert_contains(&stderr, said);
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-}
-
-#[test]
-fn an_address_that_cannot_be_asked_is_the_operators_to_put_right() {
-    let (code, _, stderr) = health(&["--admin-listen", "localhost:8401"]);
-    assert_eq!(code, Some(78));
-    assert_contains(&stderr, "has a host name");
-    let (code, _, stderr) = health(&["--admin-listen", "127.0.0.1:0"]);
-    assert_eq!(code, Some(1));
-    assert_contains(&stderr, "give it one in server.admin_listen");
 }

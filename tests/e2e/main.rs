@@ -4,14 +4,12 @@
 
 mod activation;
 mod advertise;
-mod broken_configuration;
 mod brokers;
 mod change_accounts;
 mod changes;
 mod checking;
 mod conformance;
 mod control;
-mod crash;
 mod delivery;
 mod dry_run;
 mod embedded;
@@ -20,25 +18,19 @@ mod examples;
 // Failpoints are there in debug builds only.
 #[cfg(debug_assertions)]
 mod failpoints;
-mod files_without_document;
 mod health;
 mod hub_connections;
 mod interop;
 mod listen;
 mod logging;
 mod metrics;
-mod modes;
 mod monitoring;
-mod offline;
 mod outbox;
 mod own_hub;
 mod packaging;
 mod page;
-mod progress;
-mod publishing;
 mod read_only_commands;
 mod reload;
-mod service;
 mod serving;
 mod stopping;
 mod subscriptions;

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::embedded::subscribe;
+use crate::subscriptions::topic;
 use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::{Site, list};
 use crate::support::hub::{FakeHub, Manner};
@@ -34,10 +35,7 @@ fn everything() -> Everything {
         (&pinged, "ping"),
         (&refusing, "content"),
     ];
-    let hubs = hubs.map(|(hub, mode)| {
-        let url = hub.url();
-        format!("[[hub]]\nurl = \"{url}\"\nmode = \"{mode}\"\n")
-    });
+    let hubs = hubs.map(|(hub, mode)| hub.table(&format!("mode = \"{mode}\"")));
     let mut setup = Setup::with_source(
         &site,
         "broken_after = \"50ms\"\nchange_notifications = true",
@@ -50,7 +48,7 @@ fn everything() -> Everything {
     let daemon = setup.start();
     site.write("a/broken.xml", &list("a", "changelist", "1")[..200]);
     daemon.await_log("cannot read a/broken.xml");
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let topic = topic(&daemon, "a");
     let callback = format!("http://{}/callback", subscriber.address);
     subscribe(daemon.public, &topic, &callback);
     daemon.await_log(" subscribed to ");
@@ -134,18 +132,7 @@ fn value(text: &str, series: &str) -> f64 {
 #[test]
 fn the_page_has_each_metric_that_is_exposed_and_no_other() {
     let everything = everything();
-    everything.daemon.get("/topics/main/nowhere/");
     let (_, text) = everything.daemon.get_admin("/metrics");
-    let root = everything.site.root.path().display();
-    // Three of the set, a Source Description and one of no set: the broken one came later.
-    let files = format!("rsnotify_last_sweep_files{{source=\"main\",mount=\"{root}\"}}");
-    assert_eq!(value(&text, &files), 5.0);
-    let refused = "rsnotify_topic_requests_total{code=\"4xx\"}";
-    assert_eq!(value(&text, refused), 1.0);
-    assert_eq!(
-        value(&text, "rsnotify_broken_documents{source=\"main\"}"),
-        1.0
-    );
     let (exposed, documented) = (exposed(&text), documented());
     for (name, metric) in &exposed {
         assert_eq!(
@@ -221,43 +208,33 @@ fn trees_and_topics_are_counted() {
     daemon.get("/topics/main/a/capabilitylist/");
     daemon.get("/topics/main/nowhere/");
     let (_, text) = daemon.get_admin("/metrics");
-    let of_source = |name: &str| value(&text, &format!("{name}{{source=\"main\"}}"));
-    let documents = |capability: &str, state: &str| {
-        let labels = format!("source=\"main\",capability=\"{capability}\",state=\"{state}\"");
-        value(&text, &format!("rsnotify_documents{{{labels}}}"))
-    };
-    assert_eq!(documents("changelist", "announced"), 1.0);
-    assert_eq!(documents("changelist", "unrouted"), 1.0);
-    assert_eq!(of_source("rsnotify_broken_documents"), 1.0);
-    assert!(of_source("rsnotify_hints_total") >= 1.0, "{text}");
-    assert_eq!(of_source("rsnotify_hint_overflows_total"), 0.0);
-    let mount = everything.site.root.path().display().to_string();
-    let of_mount = |name: &str| {
-        let labels = format!("source=\"main\",mount=\"{mount}\"");
-        value(&text, &format!("{name}{{{labels}}}"))
-    };
-    assert!(of_mount("rsnotify_sweep_seconds_count") >= 1.0, "{text}");
-    // Three of the set, a Source Description and one of no set: the broken one came later.
-    assert_eq!(of_mount("rsnotify_last_sweep_files"), 5.0);
-    let began = value(&text, "process_start_time_seconds");
-    assert!(
-        of_mount("rsnotify_last_sweep_timestamp_seconds") >= began,
-        "{text}"
-    );
-    assert_eq!(of_mount("rsnotify_mount_present"), 1.0);
-    let requests = |code: &str| {
-        value(
-            &text,
-            &format!("rsnotify_topic_requests_total{{code=\"{code}\"}}"),
-        )
-    };
-    assert!(requests("2xx") >= 1.0, "{text}");
-    assert_eq!(requests("4xx"), 1.0);
-    for (name, wanted) in [
-        ("ready", 1.0),
-        ("unsaved", 0.0),
-        ("save_failures_total", 0.0),
+    let main = "source=\"main\"";
+    let documents = format!("documents{{{main},capability=\"changelist\",state=");
+    let mount = format!("{main},mount=\"{}\"", everything.site.root.path().display());
+    for (series, wanted) in [
+        (format!("{documents}\"announced\"}}"), 1.0),
+        (format!("{documents}\"unrouted\"}}"), 1.0),
+        (format!("broken_documents{{{main}}}"), 1.0),
+        (format!("hint_overflows_total{{{main}}}"), 0.0),
+        // Three of the set, a Source Description and one of no set: the broken one came later.
+        (format!("last_sweep_files{{{mount}}}"), 5.0),
+        (format!("mount_present{{{mount}}}"), 1.0),
+        ("topic_requests_total{code=\"4xx\"}".to_owned(), 1.0),
+        ("ready".to_owned(), 1.0),
+        ("unsaved".to_owned(), 0.0),
+        ("save_failures_total".to_owned(), 0.0),
     ] {
-        assert_eq!(value(&text, &format!("rsnotify_{name}")), wanted, "{name}");
+        let found = value(&text, &format!("rsnotify_{series}"));
+        assert_eq!(found, wanted, "{series}");
+    }
+    let began = value(&text, "process_start_time_seconds");
+    for (series, least) in [
+        (format!("hints_total{{{main}}}"), 1.0),
+        (format!("sweep_seconds_count{{{mount}}}"), 1.0),
+        (format!("last_sweep_timestamp_seconds{{{mount}}}"), began),
+        ("topic_requests_total{code=\"2xx\"}".to_owned(), 1.0),
+    ] {
+        let found = value(&text, &format!("rsnotify_{series}"));
+        assert!(found >= least, "{series}: {found}");
     }
 }

@@ -1,32 +1,20 @@
 //! examples/prometheus can be parsed, names only metrics and headings that exist, and its alerts fire when they should.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use yaml_rust2::{Yaml, YamlLoader};
 
+use crate::examples::manifest::{text, yaml};
 use crate::support::needs;
 
-fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-}
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/prometheus");
 
-fn text(name: &str) -> String {
-    std::fs::read_to_string(path(name)).unwrap()
-}
-
-fn yaml(name: &str) -> Yaml {
-    let mut documents = YamlLoader::load_from_str(&text(name)).unwrap();
-    assert_eq!(documents.len(), 1, "{name}");
-    documents.remove(0)
-}
-
-fn rules() -> Vec<Yaml> {
+fn rules() -> Vec<Value> {
     let file = yaml("examples/prometheus/rsnotify.rules.yml");
-    let groups = file["groups"].as_vec().unwrap().iter();
-    let rules = groups.flat_map(|group| group["rules"].as_vec().unwrap().clone());
+    let groups = file["groups"].as_array().unwrap().iter();
+    let rules = groups.flat_map(|group| group["rules"].as_array().unwrap().clone());
     rules.collect()
 }
 
@@ -143,12 +131,12 @@ fn the_dashboard_is_short_and_names_metrics_that_exist() {
 fn the_scrape_example_asks_where_the_admin_listener_is_by_default() {
     let file = yaml("examples/prometheus/prometheus.yml");
     let job = &file["scrape_configs"][0];
-    assert_eq!(job["job_name"].as_str(), Some("rsnotify"));
+    assert_eq!(job["job_name"], "rsnotify");
     let target = job["static_configs"][0]["targets"][0].as_str().unwrap();
     let default = format!("| `admin_listen` | `\"{target}\"` |");
     assert!(text("docs/configuration.md").contains(&default), "{target}");
-    for file in file["rule_files"].as_vec().unwrap() {
-        let path = path("examples/prometheus").join(file.as_str().unwrap());
+    for name in file["rule_files"].as_array().unwrap() {
+        let path = Path::new(DIRECTORY).join(name.as_str().unwrap());
         assert!(path.is_file(), "{path:?}");
     }
 }
@@ -164,7 +152,7 @@ fn prometheus_takes_the_examples_and_the_alerts_fire_when_they_should() {
         ["test", "rules", "rsnotify.test.yml"],
     ] {
         let mut promtool = Command::new(&program);
-        promtool.current_dir(path("examples/prometheus"));
+        promtool.current_dir(DIRECTORY);
         let output = promtool.args(arguments).output().unwrap();
         let said =
             String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

@@ -1,24 +1,21 @@
-//! The checked-in manual pages and completions are those of the command line, and the Debian package lists files that
-//! exist.
+//! The checked-in manual pages and completions are those of the command line, the Debian package lists files that exist,
+//! and systemd reads the units. `tests/service/run` boots a Debian that uses them.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use crate::examples::manifest::text;
 use crate::support::daemon::assert_starts_with;
+use crate::support::documents::files_below;
 use crate::support::needs;
 
 const RENEW: &str = "run packaging/renew and commit what it writes";
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn text(path: &str) -> String {
-    fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The command, somewhere else, in a narrow terminal, and configured: what it prints may not depend on that.
@@ -38,38 +35,21 @@ fn rsnotify(arguments: &[&str], directory: &Path) -> Output {
     output
 }
 
-fn files_in(directory: &Path) -> BTreeMap<PathBuf, String> {
-    let files = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    files
-        .map(|path| {
-            (
-                path.file_name().unwrap().into(),
-                fs::read_to_string(&path).unwrap(),
-            )
-        })
-        .collect()
-}
-
 #[test]
 fn the_manual_pages_are_those_of_the_command_line() {
     let elsewhere = TempDir::new().unwrap();
     let directory = elsewhere.path().join("made/on/the/way");
     rsnotify(&["man", directory.to_str().unwrap()], elsewhere.path());
-    let written_now = files_in(&directory);
-    let kept = files_in(&repository().join("packaging/man"));
+    let written_now = files_below(&directory);
+    let kept = files_below(&repository().join("packaging/man"));
     let names: Vec<_> = written_now.keys().collect();
     assert!(names.contains(&&"rsnotify.1".into()), "{names:?}");
     assert_eq!(names, kept.keys().collect::<Vec<_>>(), "{RENEW}");
     for (name, page) in &written_now {
-        assert_eq!(page, &kept[name], "{}: {RENEW}", name.display());
+        assert!(page == &kept[name], "{}: {RENEW}", name.display());
     }
     let main = rsnotify(&["man"], elsewhere.path()).stdout;
-    assert_eq!(
-        String::from_utf8(main).unwrap(),
-        kept[Path::new("rsnotify.1")]
-    );
+    assert!(main == kept[Path::new("rsnotify.1")], "rsnotify.1");
 }
 
 #[test]
@@ -91,7 +71,7 @@ fn manual_pages_are_typeset_without_a_warning() {
     let Some(groff) = needs::program("groff") else {
         return;
     };
-    for name in files_in(&repository().join("packaging/man")).keys() {
+    for name in files_below(&repository().join("packaging/man")).keys() {
         let page = repository().join("packaging/man").join(name);
         let output = Command::new(&groff)
             .args(["-man", "-Tutf8", "-ww", "-z"])
@@ -153,6 +133,78 @@ fn what_tests_may_lack_is_installed_before_all_of_them_are_run() {
                 ".ci/run does not install {package} for {}",
                 need.program
             );
+        }
+    }
+}
+
+const SERVICE: &str = "rsnotify.service";
+const SOCKET: &str = "rsnotify.socket";
+
+fn unit(name: &str) -> String {
+    text(&format!("systemd/{name}"))
+}
+
+/// Units as they are where rsnotify is installed: with a program to start.
+fn installed() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for name in [SERVICE, SOCKET] {
+        let unit = unit(name).replace("/usr/bin/rsnotify", env!("CARGO_BIN_EXE_rsnotify"));
+        fs::write(folder.path().join(name), unit).unwrap();
+    }
+    folder
+}
+
+/// Returns the result of `systemd-analyze` and its output; `None` where it is not installed.
+fn analyzed(arguments: &[&str], units: &[&str]) -> Option<(bool, String)> {
+    let analyze = needs::program("systemd-analyze")?;
+    let folder = installed();
+    let mut command = Command::new(analyze);
+    command.args(arguments).env("SYSTEMD_COLORS", "0");
+    command.args(units.iter().map(|name| folder.path().join(name)));
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    Some((output.status.success(), said))
+}
+
+#[test]
+fn systemd_understands_every_line_of_the_units() {
+    // It looks whether what a unit runs is there.
+    let Some(_) = needs::program("kill") else {
+        return;
+    };
+    let verified = analyzed(&["verify", "--man=no"], &[SERVICE, SOCKET]);
+    assert_eq!(
+        verified.unwrap_or((true, String::new())),
+        (true, String::new())
+    );
+}
+
+#[test]
+fn the_service_is_exposed_to_little() {
+    // In tenths.
+    let arguments = ["security", "--offline=true", "--no-pager", "--threshold=15"];
+    if let Some((is_safe, said)) = analyzed(&arguments, &[SERVICE]) {
+        let overall = said.lines().find(|line| line.contains("Overall"));
+        assert!(is_safe, "{said}");
+        assert!(overall.is_some(), "{said}");
+    }
+}
+
+#[test]
+fn the_socket_takes_the_place_of_what_the_service_listens_on_by_itself() {
+    let socket = unit(SOCKET);
+    for line in ["ListenStream=127.0.0.1:8400", "FileDescriptorName=public"] {
+        assert!(socket.lines().any(|found| found == line), "{line}");
+    }
+}
+
+#[test]
+fn the_services_dump_no_core_and_have_a_limit_of_memory() {
+    for name in [SERVICE, "rsnotify-hub.service"] {
+        let service = unit(name);
+        for line in ["LimitCORE=0", "MemoryMax=2G"] {
+            assert!(service.lines().any(|found| found == line), "{name}: {line}");
         }
     }
 }

@@ -1,10 +1,13 @@
-//! Read-only commands, and the pages for operators.
+//! Commands that only read, and show their progress on a terminal and nowhere else.
 
-use std::process::Command;
+use std::fs::{self, hard_link};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 use crate::support::daemon::{Setup, assert_contains, exit_with, fail, output, succeed};
 use crate::support::documents::{Site, index, list};
 use crate::support::hub::FakeHub;
+use crate::support::needs;
 
 #[test]
 fn scan_prints_every_document_with_its_place_in_the_framework() {
@@ -51,9 +54,8 @@ fn scan_prints_every_document_with_its_place_in_the_framework() {
 
 #[test]
 fn scan_says_what_a_change_while_down_will_do() {
-    let site = Site::new();
-    let hub = FakeHub::start();
-    let setup = Setup::with_source(&site, "", &format!("[[hub]]\nurl = \"{}\"\n", hub.url()));
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let setup = Setup::with_source(&site, "", &hub.table(""));
     assert!(setup.start().stop().success());
     site.write_list("a", "changelist", "2");
     site.remove("a/resourcelist.xml");
@@ -72,8 +74,19 @@ fn check_exits_with_0_1_or_78() {
     succeed(&mut setup.command("check"));
 
     site.write("a/orphan.xml", &list("nowhere", "changelist", "1"));
+    site.write_capability_list("a", &["resourcelist", "changelist", "absent", "plain"]);
+    site.write(
+        "a/plain.xml",
+        "<urlset xmlns=\"https://www.sitemaps.org/schemas/sitemap/0.9\"/>",
+    );
     let (stdout, _) = exit_with(&mut setup.command("check"), 1);
-    assert_contains(&stdout, "orphan.xml");
+    for words in [
+        "orphan.xml",
+        "names https://source.example/a/absent.xml, and no file is there",
+        "names https://source.example/a/plain.xml, and the file there is no document: its root element urlset is in",
+    ] {
+        assert_contains(&stdout, words);
+    }
 
     let bad = Setup {
         config: setup.config.replace("quiet", "quite"),
@@ -182,21 +195,112 @@ fn a_tree_without_a_document_says_so_and_why() {
         assert_eq!(code, Some(want), "{said}");
     }
     let daemon = setup.start();
-    assert!(said("status").1.contains(why), "{}", said("status").1);
+    assert_contains(&said("status").1, why);
     let (_, page) = daemon.get_admin("/");
     assert_contains(&page, "nothing is announced of main: 2 XML files");
     let (_, log) = daemon.stop_and_tell();
     assert!(log.iter().any(|line| line.contains(why)), "{log:#?}");
     // The next one reads neither again.
     let daemon = setup.start();
-    assert!(
-        said("status")
-            .1
-            .contains("none is a ResourceSync document; a.xml"),
-        "{}",
-        said("status").1
-    );
+    assert_contains(&said("status").1, "none is a ResourceSync document; a.xml");
     daemon.kill();
     site.add_set("a");
     assert!(!said("scan").1.contains("none is a ResourceSync document"));
+}
+
+#[test]
+fn a_backup_is_taken_of_a_daemon_that_runs_and_one_that_does_not_and_restores_the_state() {
+    let (site, hub, setup) = Setup::announcing("");
+    let to = |name: &str| setup.state.path().join(name);
+    let back_up = |name: &str| output(setup.command("backup").arg(to(name)));
+    let (code, _, said) = back_up("none");
+    assert_eq!(code, Some(1));
+    assert_contains(&said, "there is no state in ");
+    let daemon = setup.start();
+    let (code, said, _) = back_up("running");
+    assert_eq!(code, Some(0));
+    assert!(said.starts_with("copied the state in "), "{said}");
+    let mode = fs::metadata(to("running")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (code, _, said) = back_up("running");
+    assert_eq!(code, Some(1));
+    assert_contains(&said, "cannot write the backup ");
+    assert_contains(&said, "File exists");
+    site.write_list("a", "changelist", "2");
+    let told = ["updated changelist a/changelist.xml"];
+    hub.assert_told(told);
+    assert!(daemon.stop().success());
+    assert_eq!(back_up("stopped").0, Some(0));
+    // With the state of before the change, it is announced again; with that of after it, it is not.
+    for (name, is_told) in [("running", true), ("stopped", false)] {
+        fs::copy(to(name), to("state/state.sqlite")).unwrap();
+        let daemon = setup.start();
+        if is_told {
+            hub.assert_told(told);
+        }
+        assert!(daemon.stop().success());
+    }
+    assert!(hub.heard().is_empty());
+}
+
+/// More than a sweep can read before it has to say that it goes on.
+const FILES: usize = 30_000;
+
+/// Names of one file that is no document, so that only the looking takes time.
+fn fill(site: &Site) {
+    site.write("many/0.xml", "<nothing/>");
+    let first = site.path("many/0.xml");
+    for number in 1..FILES {
+        hard_link(&first, site.path(&format!("many/{number}.xml"))).unwrap();
+    }
+}
+
+/// Returns the standard error of `scan` on a terminal; `None` where there is no `script`.
+fn shown(setup: &Setup) -> Option<String> {
+    let script = needs::program("script")?;
+    let binary = env!("CARGO_BIN_EXE_rsnotify");
+    let answer = setup.state.path().join("answer");
+    let line = format!(
+        "{binary} scan --config {} >{}",
+        setup.file().display(),
+        answer.display()
+    );
+    let mut script = Command::new(script);
+    script.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    script.env("STATE_DIRECTORY", setup.state.path().join("state"));
+    script.env("TERM", "xterm").stdin(Stdio::null());
+    let output = script.output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{shown}");
+    assert!(is_plain(&fs::read_to_string(answer).unwrap()));
+    Some(shown)
+}
+
+/// Returns true if a text consists of plain lines.
+fn is_plain(text: &str) -> bool {
+    text.contains("changelist") && !text.chars().any(|c| c.is_control() && c != '\n')
+}
+
+#[test]
+fn a_terminal_shows_how_far_a_sweep_has_come_and_a_pipe_nothing_of_it() {
+    let site = Site::new();
+    let setup = Setup::with_source(&site, "", "");
+    fill(&site);
+
+    let output = setup.command("scan").output().unwrap();
+    assert!(is_plain(&String::from_utf8(output.stdout).unwrap()));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+
+    let Some(first) = shown(&setup) else { return };
+    // A few documents lie beside them, listed before or after.
+    assert!(first.contains(" of 30,00"), "{first:?}");
+    assert!(first.contains(" files found so far"), "{first:?}");
+    let wiped = "\r\u{1b}[2K";
+    assert!(first.ends_with(wiped), "{first:?}");
+
+    assert!(setup.start().stop().success());
+    let second = shown(&setup).unwrap();
+    assert!(second.contains(" of about 30,00"), "{second:?}");
+    assert!(second.contains("[=") || second.contains("[>"), "{second:?}");
+    assert!(second.ends_with(wiped), "{second:?}");
 }

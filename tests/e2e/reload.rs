@@ -1,18 +1,20 @@
-//! SIGHUP: the new configuration is applied or the previous one kept; nothing is lost or announced twice.
+//! SIGHUP: the new configuration is applied, or the previous one kept and the reason told; nothing is lost or announced
+//! twice. A listener that moves is open at its new address before the old one is closed.
 
 mod delivering;
 mod embedded;
-mod listening;
-mod refusing;
 
-use std::time::Instant;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
-use crate::support::DEADLINE;
-use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, output};
+use crate::support::daemon::{Daemon, Setup, assert_contains, assert_lacks, body_of, get, output};
 use crate::support::documents::{Site, capability_list};
 use crate::support::hub::FakeHub;
+use crate::support::{DEADLINE, until};
 
 /// Asks the daemon to look at what is configured now; what it says of it.
 pub fn reload(daemon: &Daemon, setup: &Setup) -> String {
@@ -44,10 +46,6 @@ fn change(site: &Site, content: &str) {
 
 const CHANGE: &str = "updated changelist a/changelist.xml";
 
-fn another_hub(hub: &FakeHub) -> String {
-    format!("[[hub]]\nurl = \"{}\"\nmode = \"content\"\n", hub.url())
-}
-
 fn another_source(site: &Site, name: &str) -> String {
     let root = site.root.path().display();
     format!(
@@ -58,14 +56,18 @@ fn another_source(site: &Site, name: &str) -> String {
 
 #[test]
 fn what_did_not_change_goes_on_untouched() {
-    let (site, hub, setup, daemon) = Setup::start_announcing("");
+    let (site, hub, mut setup, daemon) = Setup::start_announcing("");
     let before = daemon.status()["configuration"]["loaded"].clone();
     assert_reloaded(&daemon, &setup, "nothing changed");
     let after = daemon.status()["configuration"]["loaded"].clone();
     assert!(before.as_str() < after.as_str(), "{before} {after}");
     change(&site, "2");
     hub.assert_told([CHANGE]);
-    daemon.stop();
+    // A stop waits for no reload.
+    change_window(&mut setup);
+    setup.file();
+    daemon.signal(Signal::HUP);
+    assert!(daemon.stop().success());
     assert!(hub.heard().is_empty());
 }
 
@@ -131,13 +133,15 @@ fn a_new_source_is_known_and_a_removed_one_forgotten() {
     let changed = format!("updated capabilitylist https://other.example/{list}");
     hub.assert_told([changed]);
     assert!(daemon.get(topic).0.starts_with("HTTP/1.1 200"));
+    let metrics = || daemon.get_admin("/metrics").1;
+    let swept = "rsnotify_last_sweep_files{source=\"other\"";
+    assert_contains(&metrics(), swept);
 
     setup.config = without;
     assert_reloaded(&daemon, &setup, "source other removed");
-    let deadline = Instant::now() + DEADLINE;
-    while !daemon.get(topic).0.starts_with("HTTP/1.1 404") {
-        assert!(Instant::now() < deadline, "{topic} is still served");
-    }
+    // No metric has a directory that is left.
+    assert_lacks(&metrics(), swept);
+    until(|| daemon.get(topic).0.starts_with("HTTP/1.1 404"));
     other.write(list, &capability_list("a", &["changelist"]));
     change(&site, "2");
     hub.assert_told([CHANGE]);
@@ -212,38 +216,148 @@ fn a_reload_before_everything_is_known_announces_nothing() {
     assert!(hub.heard().is_empty());
 }
 
+fn is_refused(daemon: &Daemon, setup: &Setup, why: &str) {
+    let said = reload(daemon, setup);
+    assert!(said.starts_with("configuration not reloaded"), "{said}");
+    assert_contains(&said, why);
+    let refused = &daemon.status()["configuration"]["refused"];
+    assert_contains(refused["error"].as_str().unwrap(), why);
+}
+
 #[test]
-fn a_reload_does_not_keep_a_stop_waiting() {
+fn a_refused_configuration_is_reported_and_the_previous_one_is_kept() {
+    let (site, hub, mut setup) = Setup::announcing("");
+    let good = setup.config.clone();
+    let daemon = setup.start();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap();
+    let pem = "-----BEGIN CERTIFICATE-----\nbm9uZQ==\n-----END CERTIFICATE-----\n";
+    std::fs::write(setup.state.path().join("none.pem"), pem).unwrap();
+    let listening = "listen = \"127.0.0.1:0\"\nadmin_listen";
+    let in_hub = |key: &str| good.replace("[[hub]]\n", &format!("[[hub]]\n{key}\n"));
+    for (config, why) in [
+        (good.replace("[[hub]]", "[[hub"), "unclosed array table"),
+        (
+            in_hub("ca_file = \"none.pem\""),
+            "cannot use the certificates",
+        ),
+        (
+            format!("state_dir = \"/nowhere\"\n{good}"),
+            " to /nowhere: restart rsnotify",
+        ),
+        (
+            good.replace(listening, &format!("listen = \"{taken}\"\nadmin_listen")),
+            "is another program there?",
+        ),
+    ] {
+        setup.config = config;
+        is_refused(&daemon, &setup, why);
+        assert!(daemon.get_admin("/readyz").0.starts_with("HTTP/1.1 200"));
+    }
+    change(&site, "2");
+    hub.assert_told([CHANGE]);
+    setup.config = good;
+    assert_reloaded(&daemon, &setup, "nothing changed");
+    assert_eq!(daemon.status()["configuration"]["refused"], Value::Null);
+}
+
+#[test]
+fn a_listener_is_not_moved_where_the_other_cannot_be() {
     let (_site, _hub, mut setup, daemon) = Setup::start_announcing("");
-    change_window(&mut setup);
+    let socket = setup.state.path().join("public.sock");
+    setup.replace(
+        "listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"",
+        &format!(
+            "listen = \"unix:{}\"\nadmin_listen = \"unix:/nowhere/admin.sock\"",
+            socket.display()
+        ),
+    );
+    is_refused(&daemon, &setup, "cannot listen on unix:/nowhere/admin.sock");
+    assert!(!socket.exists(), "what was bound in vain is gone");
+    body_of(daemon.get("/topics/main/a/capabilitylist/"));
+}
+
+const TOPIC: &str = "/topics/main/a/capabilitylist/";
+
+/// Returns the address on which it logs that it listens.
+fn moved(daemon: &Daemon, setup: &Setup) -> String {
     setup.file();
     daemon.signal(Signal::HUP);
+    let listening = daemon.await_log("listening");
+    daemon.await_log("reloaded the configuration");
+    listening["address"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_listener_that_moved_answers_there_and_no_longer_here() {
+    let (_site, _hub, mut setup, daemon) = Setup::start_announcing("");
+    // Kept open by its client, it is closed when nothing is asked on it.
+    let mut client = TcpStream::connect(daemon.public).unwrap();
+    client.set_read_timeout(Some(DEADLINE)).unwrap();
+    setup.replace(
+        "[server]\nlisten = \"127.0.0.1:0\"",
+        "[server]\nlisten = \"127.0.0.2:0\"",
+    );
+    let public: SocketAddr = moved(&daemon, &setup).parse().unwrap();
+    assert!(get(public, TOPIC).0.starts_with("HTTP/1.1 200"));
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    assert!(TcpStream::connect(daemon.public).is_err());
+    assert!(daemon.status()["configuration"]["refused"].is_null());
+
+    setup.replace(
+        "admin_listen = \"127.0.0.1:0\"",
+        "admin_listen = \"127.0.0.2:0\"",
+    );
+    let admin: SocketAddr = moved(&daemon, &setup).parse().unwrap();
+    assert!(get(admin, "/readyz").0.starts_with("HTTP/1.1 200"));
+    assert!(get(public, TOPIC).0.starts_with("HTTP/1.1 200"));
+    assert!(TcpStream::connect(daemon.admin).is_err());
     assert!(daemon.stop().success());
 }
 
 #[test]
-fn metrics_have_no_directory_that_is_left_and_count_on() {
-    let (site, other, hub) = (Site::new(), Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[hub.url()], "");
-    let without = setup.config.clone();
-    setup.config += &another_source(&other, "other");
-    let daemon = setup.start();
-    let metrics = || daemon.get_admin("/metrics").1;
-    let hints = || -> f64 {
-        let text = metrics();
-        let series = "rsnotify_hints_total{source=\"main\"} ";
-        let value = text.lines().find_map(|line| line.strip_prefix(series));
-        value.unwrap().parse().unwrap()
-    };
-    let swept = "rsnotify_last_sweep_files{source=\"other\"";
-    assert_contains(&metrics(), swept);
-    change(&site, "2");
-    hub.assert_told([CHANGE]);
-    let before = hints();
-    assert!(before >= 1.0);
-    setup.config = without;
-    reload(&daemon, &setup);
-    assert_lacks(&metrics(), swept);
-    assert!(hints() >= before);
+fn a_unix_socket_goes_when_it_is_left() {
+    let (_site, _hub, mut setup, daemon) = Setup::start_announcing("");
+    let (first, second) = (
+        setup.state.path().join("first.sock"),
+        setup.state.path().join("second.sock"),
+    );
+    let mut before = "[server]\nlisten = \"127.0.0.1:0\"".to_owned();
+    for path in [&first, &second] {
+        let after = format!("[server]\nlisten = \"unix:{}\"", path.display());
+        setup.replace(&before, &after);
+        before = after;
+        moved(&daemon, &setup);
+        let mut stream = UnixStream::connect(path).unwrap();
+        let request = format!("GET {TOPIC} HTTP/1.1\r\nHost: e\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    assert!(!first.exists());
     assert!(daemon.stop().success());
+    assert!(!second.exists());
+}
+
+#[test]
+fn a_client_stays_connected_through_a_reload() {
+    let (_site, _hub, mut setup, daemon) = Setup::start_announcing("");
+    let mut client = TcpStream::connect(daemon.public).unwrap();
+    client.set_read_timeout(Some(DEADLINE)).unwrap();
+    for _ in 0..3 {
+        change_window(&mut setup);
+        reload(&daemon, &setup);
+        write!(client, "HEAD {TOPIC} HTTP/1.1\r\nHost: e\r\n\r\n").unwrap();
+        let mut beginning = [0; 12];
+        client.read_exact(&mut beginning).unwrap();
+        assert_eq!(&beginning, b"HTTP/1.1 200");
+        // The rest of the head.
+        let mut last = Vec::new();
+        while !last.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            client.read_exact(&mut byte).unwrap();
+            last.extend(byte);
+        }
+    }
 }

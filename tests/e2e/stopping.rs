@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::subscriptions::join;
+use crate::subscriptions::delivering;
 use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::Site;
-use crate::support::hub::{FakeHub, Manner};
+use crate::support::hub::Manner;
+use crate::support::until;
 
 const TOPIC: &str = "/topics/main/a/capabilitylist/";
 /// Time that requests have to end.
@@ -64,42 +65,25 @@ fn a_hub_that_never_answers_is_not_waited_for_and_is_told_at_the_next_start() {
     terminate(&daemon);
     daemon.await_log("hubs did not answer in time");
     end(daemon);
+    let daemon = setup.start();
+    assert_eq!(hub.request().body, first.body);
+    // Told twice, it waits for nothing.
+    terminate(&daemon);
+    let told = Instant::now();
+    daemon.signal(Signal::INT);
+    end(daemon);
+    assert!(told.elapsed() < GRACE);
     hub.behave(Manner::Accept);
     let _daemon = setup.start();
     assert_eq!(hub.notification().body, first.body);
 }
 
 #[test]
-fn told_twice_it_waits_for_nothing() {
-    let (site, hub, _setup, daemon) = Setup::start_announcing("");
-    hub.behave(Manner::Hang);
-    change(&site, "2");
-    hub.request();
-    terminate(&daemon);
-    let told = Instant::now();
-    daemon.signal(Signal::INT);
-    end(daemon);
-    assert!(told.elapsed() < GRACE);
-}
-
-#[test]
 fn a_delivery_to_a_subscriber_ends_and_is_not_made_again() {
-    let (site, mut setup, daemon) = Setup::start_embedding("");
-    let subscriber = FakeHub::start();
-    join(&daemon, &subscriber, "a");
-    subscriber.behave(Manner::Wait);
-    change(&site, "2");
-    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    let (site, mut setup, daemon, subscriber) = delivering();
     terminate(&daemon);
     // It is there as long as it waits for the subscriber.
-    for _ in 0..20 {
-        assert!(
-            daemon
-                .get_admin("/status.json")
-                .0
-                .starts_with("HTTP/1.1 200")
-        );
-    }
+    (0..20).for_each(|_| drop(daemon.status()));
     subscriber.behave(Manner::Accept);
     let public = daemon.public.to_string();
     end(daemon);
@@ -131,13 +115,18 @@ fn a_request_to_the_public_listener_is_answered() {
     assert_eq!(&wanted, b"HTTP/1.1 100 Continue\r\n\r\n");
     terminate(&daemon);
     // Nobody else is let in by then.
-    let deadline = Instant::now() + DEADLINE;
-    while TcpStream::connect(daemon.public).is_ok() {
-        assert!(Instant::now() < deadline, "it still listens");
-    }
+    until(|| TcpStream::connect(daemon.public).is_err());
     client.write_all(form.as_bytes()).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     end(daemon);
+}
+
+#[test]
+fn a_daemon_that_has_just_begun_can_be_stopped() {
+    let setup = Setup::new(&Site::new(), &["http://h.example/".to_owned()], "");
+    for _ in 0..5 {
+        assert!(setup.launch().stop().success());
+    }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use rustix::process::Signal;
 
+use crate::reload::reload;
 use crate::support::daemon::{Daemon, Setup, assert_contains, output};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
@@ -55,10 +56,17 @@ fn ready_is_told_once_and_when_probes_are_told_so() {
 }
 
 #[test]
-fn the_status_says_what_is_pending_and_which_hub_is_in_trouble() {
+fn the_status_says_what_is_pending_refused_and_in_trouble() {
     let (site, hub, manager) = (Site::new(), FakeHub::start(), FakeManager::start());
-    let setup = Setup::new(&site, &[hub.url()], "");
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let good = setup.config.clone();
     let daemon = manager.launch(setup.run(), PATIENT);
+    manager.await_message("STATUS=1 channel, 0 pending");
+    setup.config += "[[sourc]]\n";
+    reload(&daemon, &setup);
+    manager.await_message("STATUS=configuration not reloaded, keeping the previous one: ");
+    setup.config = good;
+    reload(&daemon, &setup);
     manager.await_message("STATUS=1 channel, 0 pending");
     hub.behave(Manner::Refuse(400));
     site.write_list("a", "changelist", "2");

@@ -1,26 +1,23 @@
 //! A `url` that is wrong or missing: the Capability Lists show which it is.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::DEADLINE;
 use crate::support::daemon::{
     Daemon, Setup, assert_contains, assert_lacks, count_of, exit_with, fail, output, succeed,
 };
-use crate::support::documents::{Site, URL};
+use crate::support::documents::{Site, URL, list};
+use crate::support::hub::FakeHub;
 
 const WRONG: &str = "the Capability Lists here name documents below `https://source.example/`, and the mount says \
                      `https://wrong.example/`: is `url` wrong?";
 
 const ORPHAN: &str = "belongs to no set of resources";
-
-fn misconfigured(site: &Site) -> Setup {
-    let mut setup = Setup::with_source(site, "broken_after = \"0s\"", "");
-    setup.replace(URL, "https://wrong.example/");
-    setup
-}
 
 fn many_sets() -> Site {
     let site = Site::new();
@@ -33,7 +30,8 @@ fn many_sets() -> Site {
 #[test]
 fn a_wrong_url_is_one_message_wherever_it_is_told() {
     let site = many_sets();
-    let setup = misconfigured(&site);
+    let mut setup = Setup::with_source(&site, "broken_after = \"0s\"", "");
+    setup.replace(URL, "https://wrong.example/");
     let (stdout, _) = exit_with(&mut setup.command("check"), 1);
     assert_contains(&stdout, WRONG);
     assert_contains(&stdout, "\n1 finding\n");
@@ -59,7 +57,7 @@ fn a_wrong_url_is_one_message_wherever_it_is_told() {
 fn findings_of_one_kind_are_folded_unless_all_are_asked_for() {
     let site = Site::new();
     for number in 0..50 {
-        let orphan = crate::support::documents::list("nowhere", "changelist", "1");
+        let orphan = list("nowhere", "changelist", "1");
         site.write(&format!("orphans/{number}.xml"), &orphan);
     }
     let setup = Setup::with_source(&site, "broken_after = \"0s\"", "");
@@ -76,25 +74,17 @@ fn findings_of_one_kind_are_folded_unless_all_are_asked_for() {
     daemon.await_log(
         "47 more findings of the kind unrouted in main: `rsnotify check --all` prints each",
     );
-    let (_, stdout, _) = output(&mut setup.command("status"));
-    assert_eq!(stdout.matches(ORPHAN).count(), 3, "{stdout}");
     let (_, stdout, _) = output(setup.command("scan").args(["--state", "unrouted"]));
     assert_eq!(stdout.lines().count(), 50, "{stdout}");
     let (_, stdout, _) = output(setup.command("scan").args(["--state", "silent,missing"]));
     assert_eq!(stdout, "");
     fail(setup.command("scan").args(["--state", "lost"]), 2);
-    let (_, log) = daemon.stop_and_tell();
-    let told = count_of(&log, "belongs to no set");
-    assert_eq!(told, 3, "{log:#?}");
 }
 
 #[test]
 fn what_is_acknowledged_is_a_note() {
     let site = Site::new();
-    site.write(
-        "a/orphan.xml",
-        &crate::support::documents::list("nowhere", "changelist", "1"),
-    );
+    site.write("a/orphan.xml", &list("nowhere", "changelist", "1"));
     let acknowledged = "acknowledged = [\"unrouted https://source.example/a/*\", \"unadvertised\"]";
     let setup = Setup::with_source(&site, acknowledged, "");
     let stdout = succeed(&mut setup.command("check"));
@@ -179,27 +169,20 @@ fn a_log_that_nobody_reads_delays_nothing() {
     for number in 0..400 {
         site.add_set(&format!("more-{number}"));
     }
-    let hub = crate::support::hub::FakeHub::start();
+    let hub = FakeHub::start();
     let setup = Setup::new(&site, &[hub.url()], "");
     let (reader, writer) = std::io::pipe().unwrap();
-    let mut command = setup.run();
-    command.stderr(std::process::Stdio::from(writer));
-    let mut child = command.spawn().unwrap();
-    drop(command);
-    let list = crate::support::documents::list("a", "changelist", "2");
+    let mut child = setup.run().stderr(Stdio::from(writer)).spawn().unwrap();
     // Until its baseline is taken, a change is none.
-    let deadline = std::time::Instant::now() + crate::support::DEADLINE;
-    let mut version = 0;
-    while hub.heard().is_empty() && std::time::Instant::now() < deadline {
-        version += 1;
-        site.write(
-            "a/changelist.xml",
-            &list.replace("resource-2", &format!("resource-{version}")),
-        );
-        std::thread::sleep(std::time::Duration::from_millis(500)); // polls, until the deadline
+    let deadline = Instant::now() + DEADLINE;
+    let mut versions = 2..;
+    while hub.heard().is_empty() {
+        assert!(Instant::now() < deadline, "nothing was told");
+        let version = versions.next().unwrap().to_string();
+        site.write_list("a", "changelist", &version);
+        std::thread::sleep(Duration::from_millis(500)); // polls, until the deadline
     }
     child.kill().unwrap();
     child.wait().unwrap();
     drop(reader);
-    assert!(std::time::Instant::now() < deadline, "nothing was told");
 }

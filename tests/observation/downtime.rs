@@ -2,16 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use announce::state::open::StateFile;
 use rstest::rstest;
 
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
-use crate::support::DEADLINE;
 use crate::support::documents::{Site, capability_list, list, replace};
-use crate::support::hub::Manner;
+use crate::support::until;
 
 const UPDATED: &str = "updated changelist a/changelist.xml";
 const LISTED: &str = "updated capabilitylist a/capabilitylist.xml";
@@ -52,41 +51,6 @@ fn changes_while_it_is_down(#[values(Inotify, Notify, Poll)] watch: Watch) {
         "updated resourcelist c/resourcelist.xml",
         "created changelist c/moved.xml",
     ]);
-}
-
-/// R13: a configuration announces nothing. What it excludes is forgotten, not deleted; what it includes was there before.
-#[rstest]
-fn excluded_and_included_between_two_runs(#[values(Inotify, Poll)] watch: Watch) {
-    let excluding = "exclude = [\"a/changelist.xml\"]";
-    let mut story = Story::begin(watch, Site::new(), "# keys");
-    story.stop();
-    story.edit("# keys", excluding);
-    story.resume();
-    story.update("a/changelist.xml", "2");
-    story.stays_silent();
-    story.stop();
-    story.edit(excluding, "");
-    story.resume();
-    story.stays_silent();
-    story.update("a/changelist.xml", "3");
-    story.ends_hearing(&[UPDATED]);
-}
-
-/// Pending changes are lost with the state file: a baseline, and nothing from before.
-#[rstest]
-fn the_state_file_is_lost_while_a_notification_is_in_flight(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
-    story.hub.behave(Manner::Refuse(503));
-    story.update("a/changelist.xml", "2");
-    assert_eq!(story.hub.request().changes(), [UPDATED]);
-    story.stop();
-    let _ = story.hub.heard();
-    fs::remove_file(story.state_file()).unwrap();
-    story.hub.behave(Manner::Accept);
-    story.resume();
-    story.stays_silent();
-    story.update("a/changelist.xml", "3");
-    story.ends_hearing(&[UPDATED]);
 }
 
 /// Files of SQLite beside the state file: it restores `-shm`, and without `-wal` the state is an older one,
@@ -169,11 +133,7 @@ fn changed_before_any_tree_is_watched(#[values(Inotify, Poll)] watch: Watch) {
     let document = story.site.path("a/changelist.xml");
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let deadline = Instant::now() + DEADLINE;
-            while !state.join("lock").exists() {
-                assert!(Instant::now() < deadline, "it did not begin");
-                std::thread::sleep(Duration::from_millis(1)); // polls for the lock file, until the deadline
-            }
+            until(|| state.join("lock").exists());
             std::thread::sleep(Duration::from_millis(20)); // stall: the clock of files goes in ticks
             replace(&document, &list("a", "changelist", "2"));
             locked.execute_batch("ROLLBACK").unwrap();

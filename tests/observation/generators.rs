@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use resourcesync::change::ChangeKey;
 use resourcesync::change_list::{read_changes, read_keys};
@@ -28,6 +28,7 @@ use crate::support::documents::{Site, URL};
 use crate::support::hub::Request;
 use crate::support::python::python;
 use crate::support::state::Saved;
+use crate::support::until;
 
 /// The daemon's state while a run is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,17 +182,9 @@ fn listen(
 
 /// Waits until each set with a channel of changes knows what was listed when that opened (C10).
 fn await_learned(story: &Story) {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        let saved = Saved::of(&story.setup);
-        let unlearned = "SELECT count(*) FROM channel c WHERE c.kind = 1 AND c.retired IS NULL AND NOT EXISTS \
-                         (SELECT 1 FROM change_set s WHERE s.id = c.set_id AND s.learned > 0)";
-        if saved.count(unlearned) == 0 {
-            return;
-        }
-        assert!(Instant::now() < deadline, "not learned in time");
-        std::thread::sleep(Duration::from_millis(20)); // polls until the deadline
-    }
+    let unlearned = "SELECT count(*) FROM channel c WHERE c.kind = 1 AND c.retired IS NULL AND NOT EXISTS \
+                     (SELECT 1 FROM change_set s WHERE s.id = c.set_id AND s.learned > 0)";
+    until(|| Saved::of(&story.setup).count(unlearned) == 0);
 }
 
 /// Returns the name of the set that has a topic.
@@ -340,23 +333,10 @@ impl Generator {
         let mut answers = BufReader::new(process.stdout.take().unwrap()).lines();
         let runs = answers.next().unwrap().unwrap();
         let runs: Vec<String> = runs.split(' ').map(str::to_owned).collect();
-        let lists: BTreeSet<String> = fs::read_dir(folder().join(name))
-            .unwrap()
-            .map(|entry| {
-                entry
-                    .unwrap()
-                    .path()
-                    .file_stem()
-                    .unwrap()
-                    .to_str()
-                    .unwrap()
-                    .to_owned()
-            })
-            .collect();
-        assert!(
-            lists.iter().eq(&runs),
-            "{name} runs {runs:?} and has {lists:?}"
-        );
+        let lists = fs::read_dir(folder().join(name)).unwrap();
+        let lists = lists.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let named: BTreeSet<String> = runs.iter().map(|run| format!("{run}.txt")).collect();
+        assert_eq!(lists.collect::<BTreeSet<_>>(), named);
         Generator {
             name: name.to_owned(),
             runs,

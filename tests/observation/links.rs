@@ -7,11 +7,10 @@ use std::path::Path;
 use rstest::rstest;
 use tempfile::TempDir;
 
-use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::story::{Story, run};
 use crate::support::documents::{Site, capability_list, list, replace};
 use crate::support::namespace::was_run_again;
-use crate::tools::run;
 
 const UPDATED: &str = "updated changelist b/changelist.xml";
 

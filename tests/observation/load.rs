@@ -7,7 +7,7 @@ use rstest::rstest;
 use rustix::process::Signal;
 
 use crate::story::Story;
-use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::story::Watch::{self, Inotify, Notify};
 use crate::support::documents::{Site, capability_list, list};
 
 const LISTED: &str = "updated capabilitylist a/capabilitylist.xml";
@@ -31,27 +31,6 @@ fn name_them(site: &Site, names: &[String]) {
 fn told(change: &str, names: &[String]) -> Vec<String> {
     let told = |name| format!("{change} changedump a/{name}.xml");
     names.iter().map(told).collect()
-}
-
-fn hears(story: &mut Story, wanted: &[String]) {
-    for request in story.hears(wanted) {
-        assert!(request.changes().len() <= 1_000); // R21
-    }
-}
-
-#[rstest]
-fn two_thousand_documents_written_at_once(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let mut story = Story::alone(watch, Site::new(), "");
-    story.resume();
-    let names: Vec<String> = (0..2_000).map(|n| format!("d{}/{n}", n % 50)).collect();
-    write_dumps(&story.site, &names, "1");
-    name_them(&story.site, &names);
-    let mut wanted = told("created", &names);
-    wanted.push(LISTED.to_owned());
-    hears(&mut story, &wanted);
-    write_dumps(&story.site, &names, "2");
-    hears(&mut story, &told("updated", &names));
-    story.ends();
 }
 
 /// Not by polling, which has no queue: a poller that was stopped is one that was down.
@@ -91,8 +70,7 @@ fn more_events_than_the_kernel_keeps(#[values(Inotify, Notify)] watch: Watch) {
     let mut wanted = told("updated", &groups.concat());
     wanted.extend(told("created", &new));
     wanted.push(LISTED.to_owned());
-    hears(&mut story, &wanted);
-    story.ends();
+    story.ends_hearing(&wanted);
 }
 
 /// Polling finds a change at the next look, however long that takes: it promises no second. Nor does `notify`,

@@ -8,17 +8,13 @@
 mod deletions;
 mod downtime;
 mod generators;
-mod indexes;
 mod links;
 mod load;
 mod oddities;
-mod roots;
 mod silence;
 mod state_file;
 mod story;
 #[expect(dead_code, reason = "other programs use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
-mod tools;
-mod unmounted;
 mod writing;

@@ -1,37 +1,19 @@
-//! Files that are broken, in the wrong place, very large, or may not be read.
+//! Files that are broken, in the wrong place, or may not be read. What may not be read does not count as deleted.
 
-pub mod permissions;
-
-use std::fmt::Write;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use rstest::rstest;
 
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
-use crate::support::daemon::{assert_contains, count_of, exit_with};
+use crate::support::daemon::{assert_contains, count_of, exit_with, output};
 use crate::support::documents::{Site, component, list};
+use crate::support::needs;
 
 const PATH: &str = "a/changelist.xml";
 const UPDATED: &str = "updated changelist a/changelist.xml";
-const SIBLING: &str = "updated resourcelist a/resourcelist.xml";
-
-#[rstest]
-fn what_is_broken_is_not_announced_and_what_is_good_again_is(
-    #[values(Inotify, Notify, Poll)] watch: Watch,
-) {
-    let good = list("a", "changelist", "broken");
-    let doctype = "?>\n<!DOCTYPE urlset [<!ENTITY a SYSTEM \"file:///dev/zero\">]>\n";
-    let entity = good.replace("?>\n", doctype);
-    let entity = entity.replace("resource-broken", "&a;");
-    let mut story = Story::start(watch);
-    for (version, broken) in (2..).zip([&entity, "", &good[..good.len() / 2]]) {
-        story.site.write_in_place(PATH, broken);
-        story.stays_silent();
-        story.update(PATH, &version.to_string());
-        story.hears(&[UPDATED]);
-    }
-    story.ends();
-}
 
 /// Three files that nobody can be told of rightly.
 fn write_oddities(site: &Site, content: &str) {
@@ -75,26 +57,88 @@ fn findings_are_logged_once_and_checked() {
     }
 }
 
-fn large(content: &str) -> String {
-    let mut entries = String::with_capacity(51 << 20);
-    let mut number = 0;
-    while entries.len() < 50 << 20 {
-        number += 1;
-        let name = format!("{content}-{number}").repeat(8);
-        let entry = "<url><loc>https://source.example/a/";
-        writeln!(entries, "{entry}{name}</loc></url>").unwrap();
+/// Root reads everything: runs the test again without that power, daemon and all, and says whether it did.
+pub fn was_run_without_power() -> bool {
+    const AGAIN: &str = "OBSERVATION_TEST_AGAIN";
+    const POWER: &str = "-dac_override,-dac_read_search";
+    // A container may have given it to us.
+    const LESS: [&str; 4] = ["--inh-caps", POWER, "--bounding-set", POWER];
+    if !rustix::process::geteuid().is_root() || std::env::var_os(AGAIN).is_some() {
+        return false;
     }
-    list("a", "resourcelist", content).replace("</urlset>", &format!("{entries}</urlset>"))
+    let less = |program: &std::path::Path, arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(LESS).arg("--").arg(program).args(arguments);
+        command.env(AGAIN, "1").status()
+    };
+    if !less("true".as_ref(), &[]).is_ok_and(|status| status.success()) {
+        needs::skip("root cannot give up its power to read here", "util-linux");
+        return true;
+    }
+    let thread = std::thread::current();
+    let test = ["--exact", thread.name().unwrap(), "--test-threads", "1"];
+    let status = less(&std::env::current_exe().unwrap(), &test).unwrap();
+    assert!(status.success(), "the test failed without root's power");
+    true
+}
+
+fn allow(story: &Story, below: &str, mode: u32) {
+    fs::set_permissions(story.site.path(below), Permissions::from_mode(mode)).unwrap();
+}
+
+/// Everybody says that the directory `a` may not be read, with the remedy; or nobody does.
+#[track_caller]
+fn is_told(story: &Story, is_unreadable: bool) {
+    let daemon = story.daemon.as_ref().unwrap();
+    daemon.await_status(|status| {
+        let unreadable = status["sources"][0]["mounts"][0]["unreadable"].as_array();
+        unreadable.is_some_and(|unreadable| !unreadable.is_empty()) == is_unreadable
+    });
+    let (_, status, _) = output(&mut story.setup.command("status"));
+    let (_, page) = daemon.get_admin("/");
+    let (_, metrics) = daemon.get_admin("/metrics");
+    let root = story.site.root.path().display();
+    let directory = story.site.path("a").display().to_string();
+    let alert = format!("\n!! the directory {directory} (main) cannot be read: ");
+    assert_eq!(status.contains(&alert), is_unreadable, "{status}");
+    let remedy = "(SupplementaryGroups= in its unit), or open it by chmod";
+    assert_eq!(status.contains(remedy), is_unreadable, "{status}");
+    assert_eq!(page.contains("cannot be read"), is_unreadable, "{page}");
+    let series = format!("rsnotify_unreadable_directories{{source=\"main\",mount=\"{root}\"}}");
+    let gauge = format!("{series} {}\n", u8::from(is_unreadable));
+    assert!(metrics.contains(&gauge), "{gauge}: {metrics}");
 }
 
 #[rstest]
-fn fifty_megabytes_are_announced_once(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::alone(watch, Site::new(), "");
-    story.resume();
-    story.site.write("a/resourcelist.xml", &large("2"));
-    story.hears(&[SIBLING]);
-    let text = large("3");
-    story.ends_hearing_after(&[SIBLING], |site| {
-        site.write_in_place("a/resourcelist.xml", &text)
-    });
+fn a_directory_or_file_that_may_not_be_read_is_not_gone(
+    #[values(Inotify, Notify, Poll)] watch: Watch,
+) {
+    if was_run_without_power() {
+        return;
+    }
+    let site = Site::new();
+    site.add_set("b");
+    let mut story = Story::begin(watch, site, "announce_all_deletions = true");
+    allow(&story, "a", 0o000);
+    assert!(
+        fs::read_dir(story.site.path("a")).is_err(),
+        "it may not be read"
+    );
+    story.stays_silent();
+    is_told(&story, true);
+    story.update("b/changelist.xml", "2");
+    story.hears(&["updated changelist b/changelist.xml"]);
+    allow(&story, "a", 0o755);
+    story.stays_silent();
+    is_told(&story, false);
+    allow(&story, "a", 0o300);
+    story.update(PATH, "2");
+    allow(&story, "a", 0o755);
+    story.hears(&[UPDATED]);
+    allow(&story, PATH, 0o200);
+    let text = list("a", "changelist", "3");
+    story.site.write_in_place(PATH, &text);
+    story.stays_silent();
+    allow(&story, PATH, 0o644);
+    story.ends_hearing(&[UPDATED]);
 }

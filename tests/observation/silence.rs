@@ -9,11 +9,9 @@ use rstest::rstest;
 use rustix::fs::{XattrFlags, setxattr};
 use rustix::io::Errno;
 
-use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
-use crate::support::documents::{Site, replace};
-use crate::support::needs;
-use crate::tools::run;
+use crate::story::{Story, run};
+use crate::support::documents::replace;
 
 const PATH: &str = "a/changelist.xml";
 
@@ -105,62 +103,6 @@ fn what_leaves_the_content_as_it_is_is_not_announced(
         for path in ALL {
             act(&story.site.path(path));
         }
-        story.stays_silent();
-    }
-    story.ends();
-}
-
-#[rstest]
-fn what_is_gone_and_back_is_not_announced(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    // Deletions are not believed while it lasts.
-    let mut story = Story::begin(watch, Site::new(), "deletion_grace = \"60s\"");
-    for path in [PATH, "a/capabilitylist.xml", ".well-known/resourcesync"] {
-        let text = fs::read_to_string(story.site.path(path)).unwrap();
-        story.site.remove(path);
-        story.await_missing(1);
-        story.stays_silent();
-        story.site.write_in_place(path, &text);
-        story.await_missing(0);
-        story.stays_silent();
-    }
-    // Listed nowhere under the other name, it would wait to be (R17).
-    for (path, away, missing) in [
-        (PATH, "a/changelist-old.xml", 1),
-        (PATH, ".hidden.xml", 1),
-        ("a", ".away", 3),
-    ] {
-        let (place, away) = (story.site.path(path), story.site.path(away));
-        fs::rename(&place, &away).unwrap();
-        story.await_missing(missing);
-        story.stays_silent();
-        fs::rename(&away, &place).unwrap();
-        story.await_missing(0);
-        story.stays_silent();
-    }
-    let text = fs::read_to_string(story.site.path(PATH)).unwrap();
-    for _ in 0..50 {
-        story.site.remove(PATH);
-        story.site.write_in_place(PATH, &text);
-    }
-    story.ends_silent();
-}
-
-/// As generators do on every run.
-#[rstest]
-fn a_whole_site_that_is_written_as_it_was_is_not_announced(#[values(Inotify, Poll)] watch: Watch) {
-    if needs::program("rsync").is_none() {
-        return;
-    }
-    let mut story = Story::start(watch);
-    let again = Site::new();
-    for line in [
-        "rsync -a ./ $2/",
-        "rsync -a --ignore-times ./ $2/",
-        "rsync -a --ignore-times --inplace ./ $2/",
-        "cp -a . $2",
-        "tar -c . | tar -x --overwrite -C $2",
-    ] {
-        run(line, &[again.root.path(), story.site.root.path()]);
         story.stays_silent();
     }
     story.ends();

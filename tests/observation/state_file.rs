@@ -1,36 +1,26 @@
-//! An unusable state file: an error that names it and the remedy, and nothing is announced.
+//! An unusable state file or a full disk: an error that names the file and the remedy, nothing is announced that is not
+//! saved, and nothing is lost.
 
-mod full_disk;
-
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rstest::rstest;
 use rusqlite::Connection;
 
-use crate::oddities::permissions::was_run_without_power;
-use crate::story::Story;
+use crate::oddities::was_run_without_power;
 use crate::story::Watch::Inotify;
+use crate::story::{Story, run};
 use crate::support::DEADLINE;
 use crate::support::daemon::{assert_contains, output};
 use crate::support::documents::Site;
 use crate::support::namespace::was_run_again;
-use crate::tools::run;
+use crate::support::until;
 
-#[test]
-fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy() {
-    let mut story = Story::begin(Inotify, Site::new(), "");
-    story.stop();
-    let path = story.state_file();
-    story.update("a/changelist.xml", "2");
-    for damaged in [vec![b'x'; 50_000], Vec::new()] {
-        fs::write(&path, damaged).unwrap();
-        refuses(&story, &[path.to_str().unwrap(), "move"]);
-    }
-}
+const NAMESPACE: &str = "unshare --map-root-user --mount";
 
 /// Even root cannot make a directory below a file; and a daemon should run without root's power.
 #[test]
@@ -49,25 +39,6 @@ fn a_state_directory_that_cannot_be_written_is_refused_with_its_name() {
     fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
 }
 
-#[test]
-fn a_read_only_file_system_is_refused_with_its_name() {
-    if was_run_again("unshare --map-root-user --mount") {
-        return;
-    }
-    let (mut story, root) = (Story::over(Inotify, Site::new(), ""), Path::new("/"));
-    let directory = story.setup.state.path().join("state");
-    fs::create_dir(&directory).unwrap();
-    run("mount -t tmpfs none $2", &[root, &directory]);
-    story.resume();
-    story.stop();
-    story.update("a/changelist.xml", "2");
-    run("mount -o remount,bind,ro $2", &[root, &directory]);
-    refuses(&story, &[directory.to_str().unwrap()]);
-    run("mount -o remount,bind,rw $2", &[root, &directory]);
-    story.resume();
-    story.ends_hearing(&["updated changelist a/changelist.xml"]);
-}
-
 /// Until it is told what to do, nothing that it sends could be remembered.
 #[rstest]
 fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
@@ -83,7 +54,7 @@ fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
     let entry = story.await_log("cannot save the state; nothing is sent");
     assert_contains(entry["message"].as_str().unwrap(), "state.sqlite is gone");
     assert_eq!(entry["level"], "ERROR", "{entry}");
-    full_disk::await_readiness(&story, "503");
+    await_readiness(&story, "503");
     let (_, metrics) = story.daemon().get_admin("/metrics");
     assert_contains(&metrics, "rsnotify_unsaved 1");
     assert_contains(&metrics, "rsnotify_ready 0");
@@ -97,20 +68,7 @@ fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
 }
 
 #[test]
-fn a_state_file_that_is_cut_while_it_runs_is_noticed_and_no_first_start() {
-    let mut story = Story::begin(Inotify, Site::new(), "");
-    story.stays_silent();
-    let path = story.state_file();
-    fs::write(&path, "").unwrap();
-    story.await_log("was cut to 0 bytes");
-    full_disk::await_readiness(&story, "503");
-    let (status, _) = story.daemon.take().unwrap().stop_and_tell();
-    assert!(!status.success());
-    refuses(&story, &["has zero bytes"]);
-}
-
-#[test]
-fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
+fn a_large_state_file_shrinks_while_nothing_waits() {
     let mut story = Story::begin(Inotify, Site::new(), "");
     story.stays_silent();
     let path = story.state_file();
@@ -125,17 +83,7 @@ fn a_large_state_file_shrinks_while_nothing_waits_and_may_be_vacuumed() {
         .unwrap();
     let size = || fs::metadata(&path).unwrap().len();
     assert!(size() > 16_000_000, "{}", size());
-    let shrinks_below = |bytes: u64, sql: &str| {
-        let deadline = Instant::now() + DEADLINE;
-        while size() > bytes {
-            assert!(Instant::now() < deadline, "{}", size());
-            operator.execute_batch(sql).unwrap();
-            std::thread::sleep(Duration::from_millis(20)); // poll: a file cannot be awaited
-        }
-    };
-    shrinks_below(5_000_000, "");
-    // Another checkpoint may be under way.
-    shrinks_below(1_000_000, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE);");
+    until(|| size() <= 5_000_000);
     story.update("a/changelist.xml", "2");
     story.ends_hearing(&["updated changelist a/changelist.xml"]);
 }
@@ -151,4 +99,86 @@ fn refuses(story: &Story, words: &[&str]) {
     assert!(words.iter().all(|it| error.contains(it)), "{error}");
     assert!(!error.contains("panicked"), "{error}");
     assert!(story.hub.heard().is_empty());
+}
+
+const UPDATED: [&str; 2] = [
+    "updated changelist a/changelist.xml",
+    "updated resourcelist a/resourcelist.xml",
+];
+
+/// A story whose state lies on a small disk of its own.
+fn small_disk() -> (Story, PathBuf) {
+    let story = Story::over(Inotify, Site::new(), "");
+    let directory = story.setup.state.path().join("state");
+    fs::create_dir(&directory).unwrap();
+    run(
+        "mount -t tmpfs -o size=4m none $2",
+        &[Path::new("/"), &directory],
+    );
+    (story, directory.join("filler"))
+}
+
+/// Writes until nothing more fits.
+fn fill(filler: &Path) {
+    let mut file = File::create(filler).unwrap();
+    for size in [1 << 16, 1] {
+        while file.write_all(&vec![b'x'; size]).is_ok() {}
+    }
+}
+
+fn change(story: &Story) {
+    for capability in ["changelist", "resourcelist"] {
+        story.site.write_list("a", capability, "2");
+    }
+}
+
+/// The log line comes within a step of the event loop, readiness changes at its end.
+#[track_caller]
+fn await_readiness(story: &Story, status: &str) {
+    until(|| {
+        let (head, _) = story.daemon().get_admin("/readyz");
+        head.starts_with(&format!("HTTP/1.1 {status}"))
+    });
+}
+
+#[test]
+fn what_changed_while_the_disk_was_full_is_announced_once_it_is_not() {
+    if was_run_again(NAMESPACE) {
+        return;
+    }
+    let (mut story, filler) = small_disk();
+    story.resume();
+    story.stays_silent();
+    fill(&filler);
+    change(&story);
+    story.await_log("cannot save the state; nothing is sent until it can be saved");
+    await_readiness(&story, "503");
+    std::thread::sleep(Duration::from_millis(1_500)); // stall: saving is tried again after a second
+    assert!(story.hub.heard().is_empty());
+    fs::remove_file(&filler).unwrap();
+    story.await_log("the state can be saved again");
+    story.hears(&UPDATED);
+    await_readiness(&story, "200");
+    story.ends();
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_an_error_that_names_the_state() {
+    if was_run_again(NAMESPACE) {
+        return;
+    }
+    let (mut story, filler) = small_disk();
+    let directory = filler.parent().unwrap().to_str().unwrap();
+    fill(&filler);
+    refuses(&story, &[directory]);
+    fs::remove_file(&filler).unwrap();
+    story.resume();
+    story.stays_silent();
+    story.stop();
+    fill(&filler);
+    change(&story);
+    refuses(&story, &[directory]);
+    fs::remove_file(&filler).unwrap();
+    story.resume();
+    story.ends_hearing(&UPDATED);
 }

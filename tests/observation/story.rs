@@ -1,6 +1,7 @@
-//! A published tree, a daemon over it, and a hub that records its notifications.
+//! A published tree, a daemon over it, a hub that records its notifications, and programs that publish.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
@@ -149,12 +150,6 @@ impl Story {
         *config = config.replace(from, to);
     }
 
-    /// Waits until so many documents of the source are missing.
-    pub fn await_missing(&self, count: usize) {
-        let is_so = |status: &Value| status["sources"][0]["missing"] == count;
-        self.daemon().await_status(is_so);
-    }
-
     /// Writes a document of the set and of the capability that its path says.
     pub fn update(&self, path: &str, content: &str) {
         let (set, file) = path.rsplit_once('/').unwrap();
@@ -269,4 +264,26 @@ impl Story {
             }
         }
     }
+}
+
+/// Runs a line of shell in the first of `directories`, which it knows as `$1`, `$2` and so on. A tool that is
+/// missing fails the story: callers ask `needs` first for what not every machine has.
+#[track_caller]
+pub fn run(line: &str, directories: &[&Path]) {
+    let mut shell = Command::new("sh");
+    // Without separators a directory is one word, whatever its name.
+    shell
+        .args(["-e", "-c", &format!("IFS=; {line}"), "sh"])
+        .args(directories);
+    shell.current_dir(directories[0]);
+    // No settings of the user who runs this.
+    shell.env("GIT_CONFIG_GLOBAL", "/dev/null");
+    shell.env("GIT_CONFIG_NOSYSTEM", "1");
+    for role in ["AUTHOR", "COMMITTER"] {
+        shell.env(format!("GIT_{role}_NAME"), "nobody");
+        shell.env(format!("GIT_{role}_EMAIL"), "nobody@source.example");
+    }
+    let output = shell.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {said}");
 }

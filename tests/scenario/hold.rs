@@ -65,6 +65,8 @@ fn a_held_document_delays_nobody() {
 #[test]
 fn a_created_component_waits_for_its_index() {
     let mut world = World::with_two_sets(plan());
+    // It is below another.
+    world.write("/a/top.xml", index("changelist").lists(&["/a/i.xml"]));
     world.write(NEW, new_list().index("/a/i.xml"));
     world.expect_nothing(20);
     world.write("/a/i.xml", index("changelist").lists(&[NEW]));

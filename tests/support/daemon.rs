@@ -19,26 +19,10 @@ use super::hub::FakeHub;
 /// Prefix of topics where there is a hub besides the embedded one.
 pub const TOPICS: &str = "https://topics.example/";
 
-/// Variables that would divert requests to our hubs.
-const PROXY_VARIABLES: [&str; 8] = [
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-];
-
-/// Variables that a service manager or container may set for the tests themselves.
-const SERVICE_VARIABLES: [&str; 5] = [
-    "NOTIFY_SOCKET",
-    "WATCHDOG_USEC",
-    "WATCHDOG_PID",
-    "LISTEN_FDS",
-    "LISTEN_PID",
-];
+/// Variables that would divert requests to our hubs, and those that a service manager or container may set for the tests
+/// themselves.
+const FOREIGN_VARIABLES: &str = "HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy \
+                                 NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID LISTEN_FDS LISTEN_PID";
 
 /// A state directory and configuration that outlive the daemons that use them.
 pub struct Setup {
@@ -116,7 +100,7 @@ impl Setup {
         let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
         process.arg(command).arg("--config").arg(self.file());
         process.env("STATE_DIRECTORY", self.state.path().join("state"));
-        for variable in PROXY_VARIABLES.into_iter().chain(SERVICE_VARIABLES) {
+        for variable in FOREIGN_VARIABLES.split(' ') {
             process.env_remove(variable);
         }
         process
@@ -151,14 +135,7 @@ impl Setup {
 
     /// Runs `scan --json` and returns its documents.
     pub fn scan(&self) -> Vec<Value> {
-        let output = self.command("scan").arg("--json").output().unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(answer["version"], 1);
+        let answer = answered(&mut self.command("scan"));
         answer["documents"].as_array().unwrap().clone()
     }
 
@@ -463,6 +440,14 @@ pub fn assert_none_contains(lines: &[String], words: &str) {
 /// Runs a command with `--json`, however it exits, and returns its answer.
 pub fn json(command: &mut Command) -> Value {
     serde_json::from_str(&output(command.arg("--json")).1).unwrap()
+}
+
+/// As `json`, of a command that must succeed.
+#[track_caller]
+pub fn answered(command: &mut Command) -> Value {
+    let answer: Value = serde_json::from_str(&succeed(command.arg("--json"))).unwrap();
+    assert_eq!(answer["version"], 1);
+    answer
 }
 
 /// Returns the body of an answer, which must be a success.

@@ -1,5 +1,6 @@
 //! ResourceSync documents as a generator would write them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -75,6 +76,22 @@ pub fn replace(path: &Path, content: &str) {
     let temporary = path.with_file_name(format!(".{name}.new"));
     fs::write(&temporary, content).unwrap();
     fs::rename(&temporary, path).unwrap();
+}
+
+/// Returns every file below a directory, by its path there, with its content.
+pub fn files_below(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(directory).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = PathBuf::from(path.file_name().unwrap());
+        if path.is_dir() {
+            let below = files_below(&path).into_iter();
+            files.extend(below.map(|(below, content)| (name.join(below), content)));
+        } else if let Ok(content) = fs::read(&path) {
+            files.insert(name, content);
+        }
+    }
+    files
 }
 
 pub(super) fn document(root: &str, links: &str, capability: &str, entries: &str) -> String {

@@ -1,9 +1,7 @@
 //! A hub for tests, which accepts notifications or misbehaves.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,20 +12,19 @@ use resourcesync::payload::Payload;
 use super::DEADLINE;
 use super::changes;
 use super::documents::URL;
-use super::http;
+use super::http::{self, Say, Server, say};
 
 /// The hub's behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
     Accept,
+    AcceptAfter(Duration),
     /// Answers with this status.
     Refuse(u16),
-    /// Takes the request and never answers.
+    /// Takes the request and never answers it.
     Hang,
     /// Takes the request, and accepts it once it is told to behave otherwise.
     Wait,
-    /// Refuses what has more changes as too large.
-    AtMost(usize),
     /// Answers with an acceptance that is none, and repeats the request's headers in it.
     DenyAndRepeat,
 }
@@ -81,9 +78,8 @@ impl Request {
 pub struct FakeHub {
     pub address: SocketAddr,
     manner: Arc<Mutex<Manner>>,
-    delay: Arc<Mutex<Duration>>,
     requests: Receiver<Request>,
-    stopped: Arc<AtomicBool>,
+    _server: Server,
 }
 
 impl FakeHub {
@@ -93,34 +89,15 @@ impl FakeHub {
 
     /// A hub that comes back where it was.
     pub fn start_at(address: SocketAddr) -> FakeHub {
-        let listener = TcpListener::bind(address).unwrap();
-        let address = listener.local_addr().unwrap();
         let manner = Arc::new(Mutex::new(Manner::Accept));
-        let delay = Arc::new(Mutex::new(Duration::ZERO));
-        let stopped = Arc::new(AtomicBool::new(false));
         let (sender, requests) = channel();
-        let (shared_manner, shared_delay) = (Arc::clone(&manner), Arc::clone(&delay));
-        let is_stopped = Arc::clone(&stopped);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                if is_stopped.load(Ordering::Relaxed) {
-                    return;
-                }
-                let (manner, delay, sender) = (
-                    Arc::clone(&shared_manner),
-                    Arc::clone(&shared_delay),
-                    sender.clone(),
-                );
-                let stream = stream.unwrap();
-                std::thread::spawn(move || serve(stream, &manner, &delay, &sender));
-            }
-        });
+        let shared = Arc::clone(&manner);
+        let server = Server::start_at(address, move |request| answer(request, &shared, &sender));
         FakeHub {
-            address,
+            address: server.address,
             manner,
-            delay,
             requests,
-            stopped,
+            _server: server,
         }
     }
 
@@ -128,12 +105,13 @@ impl FakeHub {
         format!("http://{}/publish", self.address)
     }
 
-    pub fn behave(&self, manner: Manner) {
-        *self.manner.lock().unwrap() = manner;
+    /// Its table in a configuration, with these keys.
+    pub fn table(&self, keys: &str) -> String {
+        format!("[[hub]]\nurl = \"{}\"\n{keys}\n", self.url())
     }
 
-    pub fn answer_after(&self, delay: Duration) {
-        *self.delay.lock().unwrap() = delay;
+    pub fn behave(&self, manner: Manner) {
+        *self.manner.lock().unwrap() = manner;
     }
 
     /// The next request, accepted or not.
@@ -198,82 +176,51 @@ impl FakeHub {
 
 impl Drop for FakeHub {
     fn drop(&mut self) {
-        self.stopped.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts.
-        let _ = TcpStream::connect(self.address);
+        // Whoever waits goes on.
+        self.behave(Manner::Accept);
     }
 }
 
-fn serve(
-    stream: TcpStream,
-    shared: &Mutex<Manner>,
-    delay: &Mutex<Duration>,
-    requests: &Sender<Request>,
-) {
-    stream.set_nodelay(true).unwrap();
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut writer = stream;
-    while let Some(http) = http::Request::read(&mut reader) {
-        let mut request = Request {
-            method: http.method,
-            target: http.target,
-            headers: http.headers,
-            body: http.body,
-            accepted: false,
-            at: Instant::now(),
-        };
-        let manner = *shared.lock().unwrap();
-        let delay = *delay.lock().unwrap();
-        if !delay.is_zero() {
-            std::thread::sleep(delay); // what a slow hub is: not a wait for luck, nor for a deadline
-        }
-        request.accepted = match manner {
-            Manner::Accept | Manner::Wait => true,
-            Manner::AtMost(most) => request.changes().len() <= most,
-            _ => false,
-        };
-        let mut answer = match manner {
-            _ if request.accepted => {
-                let words = request.challenge().unwrap_or_default();
-                let length = words.len();
-                format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{words}")
-            }
-            Manner::Accept | Manner::Wait | Manner::AtMost(_) => refusal(413),
-            Manner::Refuse(status) => refusal(status),
-            Manner::Hang => String::new(),
-            Manner::DenyAndRepeat => denial(&request),
-        };
-        // Who only looks tells nothing, and is sent no body.
-        if request.method == "HEAD" {
-            answer = answer.replace("\r\n\r\nnot now\n", "\r\n\r\n");
-        } else if requests.send(request).is_err() {
-            return;
-        }
-        while manner == Manner::Wait && *shared.lock().unwrap() == Manner::Wait {
-            std::thread::sleep(Duration::from_millis(5)); // poll: somebody tells it
-        }
-        if manner == Manner::Hang {
-            let _ = reader.fill_buf();
-            return;
-        }
-        if writer.write_all(answer.as_bytes()).is_err() {
-            return;
-        }
+fn answer(http: &http::Request, shared: &Mutex<Manner>, requests: &Sender<Request>) -> Option<Say> {
+    let manner = *shared.lock().unwrap();
+    let request = Request {
+        method: http.method.clone(),
+        target: http.target.clone(),
+        headers: http.headers.clone(),
+        body: http.body.clone(),
+        accepted: matches!(
+            manner,
+            Manner::Accept | Manner::Wait | Manner::AcceptAfter(_)
+        ),
+        at: Instant::now(),
+    };
+    if let Manner::AcceptAfter(delay) = manner {
+        std::thread::sleep(delay); // what a slow hub is: not a wait for luck, nor for a deadline
     }
+    let said = match manner {
+        Manner::Refuse(status) => say(&format!("{status} No"), "not now\n"),
+        Manner::DenyAndRepeat => denial(&request),
+        _ => say("200 OK", request.challenge().unwrap_or_default()),
+    };
+    // Who only looks tells nothing.
+    if http.method != "HEAD" {
+        requests.send(request).ok()?;
+    }
+    let waits = [Manner::Wait, Manner::Hang].contains(&manner);
+    while waits && *shared.lock().unwrap() == manner {
+        std::thread::sleep(Duration::from_millis(5)); // poll: somebody tells it
+    }
+    (manner != Manner::Hang).then_some(said)
 }
 
-fn refusal(status: u16) -> String {
-    format!("HTTP/1.1 {status} No\r\nContent-Length: 8\r\n\r\nnot now\n")
-}
-
-fn denial(request: &Request) -> String {
+fn denial(request: &Request) -> Say {
     let reason = format!("you said {:?}", request.headers);
     let form = url::form_urlencoded::Serializer::new(String::new())
         .append_pair("hub.mode", "denied")
         .append_pair("hub.reason", &reason)
         .finish();
-    let length = form.len();
-    format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
-    )
+    Say {
+        headers: "Content-Type: application/x-www-form-urlencoded\r\n".to_owned(),
+        ..say("200 OK", form)
+    }
 }

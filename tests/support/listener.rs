@@ -123,7 +123,8 @@ impl Drop for Listener {
     }
 }
 
-fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+/// Returns the lines that come on a stream.
+pub fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stream).lines() {

@@ -7,7 +7,6 @@ pub mod documents;
 pub mod http;
 pub mod hub;
 pub mod listener;
-pub mod localhost;
 pub mod manager;
 pub mod namespace;
 pub mod needs;
@@ -17,19 +16,32 @@ pub mod source;
 pub mod state;
 pub mod stomp;
 
+use std::net::ToSocketAddrs;
+use std::time::{Duration, Instant};
+
 /// Longest wait for an event before a test fails. Generous: the machine may be busy, and where a hub did not get what
 /// it was told to fetch, it is told of the next change only a minute later (R24).
-pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(180);
+pub const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Polls until a condition holds.
 #[track_caller]
 pub fn until(mut is_so: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + DEADLINE;
+    let deadline = Instant::now() + DEADLINE;
     while !is_so() {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "it did not come to that in time"
-        );
-        std::thread::sleep(std::time::Duration::from_millis(10)); // polls until the deadline
+        assert!(Instant::now() < deadline, "it did not come to that in time");
+        std::thread::sleep(Duration::from_millis(10)); // polls until the deadline
     }
+}
+
+/// Returns true if the name `localhost` can be resolved, which takes a line in `/etc/hosts`. If it cannot, the calling test
+/// is recorded as skipped.
+pub fn is_localhost_known() -> bool {
+    if ("localhost", 0).to_socket_addrs().is_ok() {
+        return true;
+    }
+    needs::skip(
+        "localhost is unknown: /etc/hosts wants a line `127.0.0.1 localhost`",
+        "",
+    );
+    false
 }

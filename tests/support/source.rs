@@ -1,9 +1,8 @@
 //! A Source with its hub, as `listen` finds them: serves documents, verifies subscriptions, and delivers on request.
 
 use std::collections::BTreeMap;
-use std::io::{BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +14,8 @@ use websub::hub::delivery::signature;
 use websub::secret::Secret;
 
 use super::DEADLINE;
-use super::http;
+use super::daemon;
+use super::http::{Say, Server, say};
 
 /// The lease that the hub grants, in seconds.
 pub const LEASE: u64 = 1234;
@@ -104,57 +104,39 @@ impl Request {
     }
 }
 
-/// What is served at a path.
-#[derive(Debug, Clone)]
-struct Published {
-    status: &'static str,
-    is_topic: bool,
-    /// Header lines besides.
-    header: &'static str,
-    body: Vec<u8>,
-}
-
 /// A Source and its hub on loopback. The hub is at `/hub`; every other path is a document that was published.
 pub struct FakeSource {
     pub address: SocketAddr,
-    documents: Arc<Mutex<BTreeMap<String, Published>>>,
+    documents: Documents,
     attitude: Arc<Mutex<Attitude>>,
     requests: Receiver<Request>,
-    is_stopped: Arc<AtomicBool>,
+    _server: Server,
 }
+
+/// The answers at each path.
+type Documents = Arc<Mutex<BTreeMap<String, Say>>>;
 
 impl FakeSource {
     pub fn start() -> FakeSource {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let documents: Arc<Mutex<BTreeMap<String, Published>>> = Arc::default();
+        let documents = Documents::default();
         let attitude = Arc::new(Mutex::new(Attitude::Verify));
-        let is_stopped = Arc::new(AtomicBool::new(false));
         let (sender, requests) = channel();
-        let shared = (
-            Arc::clone(&documents),
-            Arc::clone(&attitude),
-            Arc::clone(&is_stopped),
-        );
-        std::thread::spawn(move || {
-            let (documents, attitude, is_stopped) = shared;
-            for stream in listener.incoming() {
-                if is_stopped.load(Ordering::Relaxed) {
-                    return;
-                }
-                let (documents, attitude) = (Arc::clone(&documents), Arc::clone(&attitude));
-                let sender = sender.clone();
-                std::thread::spawn(move || {
-                    serve(stream.unwrap(), address, &documents, &attitude, &sender)
-                });
+        let shared = (Arc::clone(&documents), Arc::clone(&attitude));
+        let server = Server::start(move |request| {
+            let (documents, attitude) = &shared;
+            if request.method == "POST" {
+                let attitude = *attitude.lock().unwrap();
+                return Some(answer_as_hub(&request.body, attitude, sender.clone()));
             }
+            let found = documents.lock().unwrap().get(&request.target).cloned();
+            Some(found.unwrap_or_else(|| say("404 Not Found", "nothing\n")))
         });
         FakeSource {
-            address,
+            address: server.address,
             documents,
             attitude,
             requests,
-            is_stopped,
+            _server: server,
         }
     }
 
@@ -164,53 +146,43 @@ impl FakeSource {
 
     /// Serves a document. `SOURCE` in it stands for the URL of the Source.
     pub fn publish(&self, path: &str, content: &str) {
-        let content = content.replace("SOURCE", &self.url(""));
-        self.answer(path, "200 OK", "", content.into_bytes());
+        self.answer(path, "", say("200 OK", self.filled(content)));
     }
 
     /// Serves a topic, with the links to itself and the hub.
     pub fn publish_topic(&self, path: &str, content: &str) {
-        let published = Published {
-            status: "200 OK",
-            is_topic: true,
-            header: "",
-            body: content.replace("SOURCE", &self.url("")).into_bytes(),
-        };
-        self.insert(path, published);
+        let [topic, hub] = [path, "/hub"].map(|path| self.url(path));
+        let links = format!("Link: <{topic}>; rel=\"self\", <{hub}>; rel=\"hub\"\r\n");
+        self.answer(path, &links, say("200 OK", self.filled(content)));
     }
 
     /// Serves a document that is compressed on the way.
     pub fn publish_compressed(&self, path: &str, content: &str) {
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
         packed.write_all(content.as_bytes()).unwrap();
-        let packed = packed.finish().unwrap();
-        self.answer(path, "200 OK", "Content-Encoding: gzip\r\n", packed);
+        let said = say("200 OK", packed.finish().unwrap());
+        self.answer(path, "Content-Encoding: gzip\r\n", said);
     }
 
     /// Answers requests for a document so that they are repeated later.
     pub fn postpone(&self, path: &str) {
-        let status = "503 Service Unavailable";
-        self.answer(path, status, "Retry-After: 20\r\n", Vec::new());
+        let said = say("503 Service Unavailable", "");
+        self.answer(path, "Retry-After: 20\r\n", said);
     }
 
     /// Answers 404 at a path for a while.
     pub fn remove(&self, path: &str) {
-        self.answer(path, "404 Not Found", "Retry-After: 20\r\n", Vec::new());
+        self.answer(path, "Retry-After: 20\r\n", say("404 Not Found", ""));
     }
 
-    fn answer(&self, path: &str, status: &'static str, header: &'static str, body: Vec<u8>) {
-        let published = Published {
-            status,
-            is_topic: false,
-            header,
-            body,
-        };
-        self.insert(path, published);
+    fn filled(&self, content: &str) -> String {
+        content.replace("SOURCE", &self.url(""))
     }
 
-    fn insert(&self, path: &str, published: Published) {
-        let mut documents = self.documents.lock().unwrap();
-        documents.insert(path.to_owned(), published);
+    fn answer(&self, path: &str, headers: &str, said: Say) {
+        let headers = format!("Content-Type: application/xml\r\n{headers}");
+        let said = Say { headers, ..said };
+        self.documents.lock().unwrap().insert(path.to_owned(), said);
     }
 
     /// Answers 404 at a path from now on.
@@ -235,72 +207,32 @@ impl FakeSource {
     }
 }
 
-impl Drop for FakeSource {
-    fn drop(&mut self) {
-        self.is_stopped.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts.
-        let _ = TcpStream::connect(self.address);
-    }
-}
-
-fn serve(
-    mut stream: TcpStream,
-    address: SocketAddr,
-    documents: &Mutex<BTreeMap<String, Published>>,
-    attitude: &Mutex<Attitude>,
-    requests: &Sender<Request>,
-) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let Some(request) = http::Request::read(&mut reader) else {
-        return;
+/// The hub's answer to a form. What it does then comes afterwards.
+fn answer_as_hub(form: &[u8], attitude: Attitude, requests: Sender<Request>) -> Say {
+    let form: BTreeMap<String, String> = form_urlencoded::parse(form).into_owned().collect();
+    let value = |name: &str| form.get(name).cloned().unwrap_or_default();
+    let request = Request {
+        mode: value("hub.mode"),
+        topic: value("hub.topic"),
+        callback: value("hub.callback"),
+        secret: value("hub.secret"),
+        lease: value("hub.lease_seconds"),
     };
-    let (method, path, body) = (request.method, request.target, request.body);
-    let respond = |mut stream: &TcpStream, status: &str, header: &str, body: &[u8]| {
-        let length = body.len();
-        let body = if method == "HEAD" { b"" } else { body };
-        let response = format!(
-            "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n{header}\r\n"
-        );
-        let response = [response.as_bytes(), body].concat();
-        // Fails if the client was killed.
-        let _ = stream.write_all(&response);
-    };
-    if method == "POST" {
-        let form: BTreeMap<String, String> = form_urlencoded::parse(&body).into_owned().collect();
-        let value = |name: &str| form.get(name).cloned().unwrap_or_default();
-        let request = Request {
-            mode: value("hub.mode"),
-            topic: value("hub.topic"),
-            callback: value("hub.callback"),
-            secret: value("hub.secret"),
-            lease: value("hub.lease_seconds"),
-        };
-        let attitude = *attitude.lock().unwrap();
-        match attitude {
-            Attitude::Refuse(status) => respond(&stream, &format!("{status} No"), "", b"not now"),
-            Attitude::Busy => respond(&stream, "503 No", "Retry-After: 3600\r\n", b"not now"),
-            Attitude::Verify | Attitude::Deny => respond(&stream, "202 Accepted", "", b""),
-        }
-        let _ = stream.flush();
+    std::thread::spawn(move || {
         match attitude {
             Attitude::Verify => assert_eq!(request.verification(), Some(200), "{request:?}"),
             Attitude::Deny => assert_eq!(request.deny(), Some(200)),
             Attitude::Refuse(_) | Attitude::Busy => {}
         }
         let _ = requests.send(request);
-        return;
-    }
-    let found = documents.lock().unwrap().get(&path).cloned();
-    match found {
-        Some(found) => {
-            let links = format!(
-                "Link: <http://{address}{path}>; rel=\"self\", <http://{address}/hub>; rel=\"hub\"\r\n"
-            );
-            let links = if found.is_topic { links.as_str() } else { "" };
-            let header = format!("Content-Type: application/xml\r\n{}{links}", found.header);
-            respond(&stream, found.status, &header, &found.body);
-        }
-        None => respond(&stream, "404 Not Found", "", b"nothing\n"),
+    });
+    match attitude {
+        Attitude::Refuse(status) => say(&format!("{status} No"), "not now"),
+        Attitude::Busy => Say {
+            headers: "Retry-After: 3600\r\n".to_owned(),
+            ..say("503 No", "not now")
+        },
+        Attitude::Verify | Attitude::Deny => say("202 Accepted", ""),
     }
 }
 
@@ -308,15 +240,11 @@ fn serve(
 fn exchange(url: &str, method: &str, query: &str, header: &str, body: &str) -> Option<u16> {
     let url = url::Url::parse(url).unwrap();
     let address = url.socket_addrs(|| None).unwrap()[0];
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let (path, length) = (url.path(), body.len());
     let request = format!(
-        "{method} {}{query} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{header}Content-Length: {}\r\n\r\n{body}",
-        url.path(),
-        body.len()
+        "{method} {path}{query} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{header}\
+         Content-Length: {length}\r\n\r\n{body}"
     );
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
+    let answer = daemon::exchange(address, request).ok()?;
     answer.split(' ').nth(1)?.parse().ok()
 }

@@ -55,6 +55,14 @@ struct State {
     selector: Option<String>,
 }
 
+impl State {
+    /// Returns true, once, if the broker dies at this place.
+    fn dies(&mut self, place: Place) -> bool {
+        let dies = |manner: &mut Manner| *manner == Manner::DieAt(place);
+        self.manner.take_if(dies).is_some()
+    }
+}
+
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
@@ -206,7 +214,6 @@ impl<S: Read + Write> Connection<S> {
     fn take(&mut self, frame: &Frame, shared: &Shared) -> bool {
         let mut state = shared.state.lock().unwrap();
         let manner = state.manner.unwrap_or(Manner::Take);
-        let dies = |place| manner == Manner::DieAt(place);
         let transaction = frame.header("transaction").unwrap_or_default().to_owned();
         let id = frame.header("id").unwrap_or_default();
         match frame.command.as_str() {
@@ -225,8 +232,7 @@ impl<S: Read + Write> Connection<S> {
             }
             "BEGIN" => {
                 self.transactions.insert(transaction, Vec::new());
-                if dies(Place::Begun) {
-                    state.manner = None;
+                if state.dies(Place::Begun) {
                     return false;
                 }
             }
@@ -241,15 +247,13 @@ impl<S: Read + Write> Connection<S> {
                     .get_mut(&transaction)
                     .unwrap()
                     .push(frame.clone());
-                if dies(Place::Sent) {
-                    state.manner = None;
+                if state.dies(Place::Sent) {
                     return false;
                 }
             }
             "COMMIT" => {
                 let messages = self.transactions.remove(&transaction).unwrap();
-                if dies(Place::Commit) {
-                    state.manner = None;
+                if state.dies(Place::Commit) {
                     return false;
                 }
                 let id = |message: &Frame| message.header("_AMQ_DUPL_ID").map(str::to_owned);
@@ -272,8 +276,7 @@ impl<S: Read + Write> Connection<S> {
                     .collect();
                 state.messages.extend(messages);
                 shared.changed.notify_all();
-                if dies(Place::Committed) {
-                    state.manner = None;
+                if state.dies(Place::Committed) {
                     return false;
                 }
                 let (last, others) = receipts.split_last().unwrap();
@@ -283,8 +286,7 @@ impl<S: Read + Write> Connection<S> {
                 for receipt in others {
                     self.send(&Frame::new("RECEIPT").with("receipt-id", receipt));
                 }
-                if dies(Place::Confirmed) {
-                    state.manner = None;
+                if state.dies(Place::Confirmed) {
                     return false;
                 }
                 return self.send(&Frame::new("RECEIPT").with("receipt-id", last));

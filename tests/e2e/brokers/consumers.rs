@@ -3,10 +3,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 
 use serde_json::Value;
 
@@ -14,9 +13,9 @@ use crate::brokers::feeds::{ATOM, publish};
 use crate::brokers::listening::listen;
 use crate::brokers::{Story, view};
 use crate::support::brokers::{ActiveMq, CLASSES, PASSWORD, RabbitMq, USER};
-use crate::support::daemon::{Daemon, assert_contains, output};
+use crate::support::daemon::{Daemon, assert_contains, output, succeed};
 use crate::support::documents::URL;
-use crate::support::listener::Listener;
+use crate::support::listener::{Listener, lines};
 use crate::support::needs;
 use crate::support::ports;
 use crate::support::{DEADLINE, until};
@@ -34,13 +33,7 @@ impl Consumer {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let stdout = BufReader::new(process.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                let _ = sender.send(line);
-            }
-        });
+        let lines = lines(process.stdout.take().unwrap());
         let consumer = Consumer { process, lines };
         assert_eq!(consumer.line(), "listening");
         consumer
@@ -102,18 +95,6 @@ impl Drop for Consumer {
     }
 }
 
-/// Compiles the example in Java in `directory`.
-fn compile(directory: &Path) -> Option<()> {
-    let mut compiler = Command::new(needs::program("javac")?);
-    compiler.args(["-cp", &CLASSES.join(":"), "-d"]);
-    compiler.arg(directory).arg(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/examples/consumers/Consumer.java"
-    ));
-    assert!(compiler.status().unwrap().success());
-    Some(())
-}
-
 /// A `[[broker]]` with a user and a password.
 fn broker(
     name: &str,
@@ -171,12 +152,19 @@ fn heard(listener: &Listener, id: &str, count: usize) -> Vec<String> {
 
 #[test]
 fn all_consumers_receive_the_same_changes_although_broker_and_daemon_are_killed() {
-    let Some(mut activemq) = ActiveMq::start() else {
+    let (Some(mut activemq), Some(javac)) = (ActiveMq::start(), needs::program("javac")) else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    let Some(()) = compile(directory) else { return };
+    let mut compiler = Command::new(javac);
+    compiler.args(["-cp", &CLASSES.join(":"), "-d"]);
+    let example = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/examples/consumers/Consumer.java"
+    );
+    compiler.arg(directory).arg(example);
+    succeed(&mut compiler);
     let public = ports::reserved();
     let login = [USER, PASSWORD];
     let brokers = [
@@ -246,8 +234,7 @@ fn all_consumers_receive_the_same_changes_although_broker_and_daemon_are_killed(
         &activemq,
         "initial = 'true' AND changeTypes = 'ADD'",
     );
-    let resend = story.setup.command("resend").arg("repository").status();
-    assert!(resend.unwrap().success());
+    succeed(story.setup.command("resend").arg("repository"));
     assert_eq!(resent.changes(1), ["ADD a/resource-1"]);
     let (_, checked, _) = output(&mut story.setup.command("check"));
     assert_contains(&checked, "repository: connected to ActiveMQ/");

@@ -1,17 +1,20 @@
 //! Content change messages: `payload = "atom"` and `listen --broker`, with a broker that does as it is told (F4, F5,
 //! F6).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use messaging::frame::Frame;
 use resourcesync::feed::{ContentChangeMessage, change_term};
+use rstest::rstest;
 use serde_json::json;
 
 use crate::brokers::listening::listen;
 use crate::brokers::{Story, broker};
 use crate::support::changes::change_list;
+use crate::support::daemon::Daemon;
 use crate::support::documents::URL;
 use crate::support::stomp::FakeBroker;
+use crate::support::until;
 
 pub const ATOM: &str = "payload = \"atom\"\n";
 
@@ -133,4 +136,47 @@ fn a_listener_prints_an_object_of_json_for_each_feed() {
     assert_eq!(item["content"]["src"], "https://source.example/a/1.txt");
     fake.await_acknowledged(1);
     drop(daemon);
+}
+
+/// `kill -9` of the daemon at failpoints: a consumer that discards by `messageId` hears each change once.
+#[rstest]
+fn each_change_is_one_feed_wherever_the_daemon_dies(
+    #[values("LoggedSaved", "Answered", "Told")] failpoint: &str,
+) {
+    let (fake, mut story) = Story::with_broker(ATOM);
+    let mut run = story.setup.run();
+    run.env("RSNOTIFY_FAILPOINT", format!("{failpoint}:2"));
+    let mut daemon = Daemon::spawn(run);
+    // The first passing may be that of learning what is listed already.
+    daemon.await_log("not announcing");
+    let mut is_dead = false;
+    while !is_dead {
+        assert!(story.entries.len() < 10, "{failpoint} is not passed");
+        story.change();
+        until(|| {
+            is_dead = daemon.ended().is_some();
+            is_dead || told(&fake.messages(0)).len() == story.entries.len()
+        });
+    }
+    story.change();
+    let daemon = story.setup.start();
+    story.change();
+    let made: Vec<String> = story
+        .changes()
+        .iter()
+        .map(|change| change.replace("updated", "UPDATE"))
+        .collect();
+    until(|| told(&fake.messages(0)).len() >= made.len());
+    assert!(daemon.stop().success());
+    let messages = fake.messages(0);
+    assert_eq!(told(&messages), made);
+    let mut bodies = HashMap::new();
+    for message in &messages {
+        let id = message.header("messageId").unwrap();
+        let first = bodies.entry(id).or_insert(&message.body);
+        assert_eq!(*first, &message.body, "a repeat is the same");
+    }
+    let repeats = messages.len() - bodies.len();
+    let may_repeat = ["Answered", "Told"].contains(&failpoint);
+    assert!(repeats <= usize::from(may_repeat), "{repeats} repeats");
 }

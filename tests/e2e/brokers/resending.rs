@@ -9,7 +9,7 @@ use crate::brokers::feeds::{ATOM, publish, told};
 use crate::support::changes::change_list;
 use crate::support::daemon::{assert_contains, assert_lacks, exit_with, fail, output, succeed};
 use crate::support::documents::capability_list;
-use crate::support::stomp::{Manner, Place};
+use crate::support::stomp::{FakeBroker, Manner, Place};
 
 /// A Resource List with these resources.
 fn resource_list(names: impl Iterator<Item = String>) -> String {
@@ -26,6 +26,14 @@ fn added(names: impl Iterator<Item = String>) -> Vec<String> {
     names.map(|name| format!("ADD a/{name}.txt")).collect()
 }
 
+/// A broker, and a set with so many resources.
+fn with_resources(count: usize) -> (FakeBroker, Story) {
+    let (fake, story) = Story::with_broker(ATOM);
+    let list = resource_list(numbered("", count));
+    story.site.write("a/resourcelist.xml", &list);
+    (fake, story)
+}
+
 fn resend(story: &Story, rate: &str) -> Command {
     let mut command = story.setup.command("resend");
     command.args(["repository", "--rate", rate]);
@@ -34,9 +42,7 @@ fn resend(story: &Story, rate: &str) -> Command {
 
 #[test]
 fn a_resend_names_what_the_resource_lists_name_and_continues_after_a_kill() {
-    let (fake, mut story) = Story::with_broker(ATOM);
-    let list = resource_list(numbered("", 230));
-    story.site.write("a/resourcelist.xml", &list);
+    let (fake, mut story) = with_resources(230);
     let daemon = story.start();
     story.change();
     fake.messages(1);
@@ -144,15 +150,13 @@ fn a_resend_sends_nothing_while_a_list_cannot_be_read() {
         assert_contains(&said, "https://source.example/a/changelist-2.xml");
         assert_eq!(fake.messages(0).len(), 0);
     }
-    story
-        .site
-        .write("a/changelist-2.xml", &change_list("a", &["deleted 1.txt"]));
+    let whole = change_list("a", &["deleted 1.txt"]);
+    story.site.write("a/changelist-2.xml", &whole);
     // The Source Description lists a set of which nothing else is known.
     story.site.write_description(&["a", "b"]);
     let other = capability_list("b", &[]);
-    story
-        .site
-        .write("b/capabilitylist.xml", &other[..other.len() / 2]);
+    let broken = &other[..other.len() / 2];
+    story.site.write("b/capabilitylist.xml", broken);
     let said = fail(&mut resend(&story, "1000"), 1);
     assert_contains(&said, "https://source.example/b/capabilitylist.xml");
     story.site.remove("b/capabilitylist.xml");
@@ -163,9 +167,7 @@ fn a_resend_sends_nothing_while_a_list_cannot_be_read() {
 
 #[test]
 fn a_resend_that_was_killed_before_a_receipt_repeats_the_same_messages() {
-    let (fake, story) = Story::with_broker(ATOM);
-    let list = resource_list(numbered("", 120));
-    story.site.write("a/resourcelist.xml", &list);
+    let (fake, story) = with_resources(120);
     for manner in [
         Manner::SendNoReceipts,
         Manner::DieAt(Place::Commit),
@@ -215,15 +217,13 @@ fn a_set_is_sent_whole_while_one_of_its_lists_is_written_anew_all_the_time() {
     let (fake, story) = Story::with_broker(ATOM);
     // The list that is written anew is read, and sent, before one that takes long to be read.
     story.site.remove("a/resourcelist.xml");
-    story
-        .site
-        .write("a/a.xml", &resource_list(numbered("", 60)));
+    let first = resource_list(numbered("", 60));
+    story.site.write("a/a.xml", &first);
     let list = change_list("a", &["created last.txt".to_owned()]);
     story.site.write("a/b.xml", &list);
     let large: Vec<String> = (0..40_000).map(|at| format!("deleted x{at}.txt")).collect();
-    story
-        .site
-        .write("a/changelist.xml", &change_list("a", &large));
+    let large = change_list("a", &large);
+    story.site.write("a/changelist.xml", &large);
     let capabilities = capability_list("a", &["a", "b", "changelist"]);
     let capabilities = capabilities.replace("\"a\"", "\"resourcelist\"");
     let capabilities = capabilities.replace("\"b\"", "\"changelist\"");
@@ -241,10 +241,7 @@ fn a_set_is_sent_whole_while_one_of_its_lists_is_written_anew_all_the_time() {
 
 #[test]
 fn a_resend_waits_for_a_broker_whose_node_is_down() {
-    let (fake, story) = Story::with_broker(ATOM);
-    story
-        .site
-        .write("a/resourcelist.xml", &resource_list(numbered("", 3)));
+    let (fake, story) = with_resources(3);
     fake.behave(Manner::RefuseMessage(
         "NOT_FOUND - home node 'rabbit@a' of durable queue 'b' in vhost '/' is down or inaccessible",
     ));
@@ -260,9 +257,7 @@ fn a_resend_waits_for_a_broker_whose_node_is_down() {
 
 #[test]
 fn a_list_that_vanishes_midway_ends_the_run_and_the_next_one_goes_on() {
-    let (fake, story) = Story::with_broker(ATOM);
-    let list = resource_list(numbered("", 120));
-    story.site.write("a/resourcelist.xml", &list);
+    let (fake, story) = with_resources(120);
     let second = resource_list(numbered("x", 10));
     story.site.write("a/resourcelist2.xml", &second);
     let capabilities = capability_list("a", &["changelist", "resourcelist", "resourcelist2"]);

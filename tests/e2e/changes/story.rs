@@ -16,7 +16,7 @@ use crate::support::until;
 pub const LIST: &str = "a/changelist.xml";
 
 /// The entry that the list has when the channel opens, of which nobody is told.
-const LEARNED: &str = "updated before.txt 09:00:00";
+pub const LEARNED: &str = "updated before.txt 09:00:00";
 
 pub struct Story {
     pub site: Site,
@@ -41,13 +41,9 @@ impl Story {
     pub fn new(more: &str) -> Story {
         let site = Site::new();
         let hub = FakeHub::start();
-        let hub_table = format!("[[hub]]\nurl = \"{}\"\nmode = \"content\"\n", hub.url());
-        let mut setup = Setup::with_source(
-            &site,
-            "change_notifications = true",
-            &format!("{hub_table}{more}"),
-        );
-        setup.config = with_window(&setup.config, "change_quiet = \"20ms\"");
+        let tables = hub.table("") + more;
+        let mut setup = Setup::with_source(&site, "change_notifications = true", &tables);
+        setup.replace("[window]\n", "[window]\nchange_quiet = \"20ms\"\n");
         site.write(LIST, &change_list("a", &[LEARNED]));
         Story {
             site,
@@ -172,9 +168,4 @@ pub fn in_set(changes: &[&str]) -> Vec<String> {
         format!("{change} a/{path}")
     });
     changes.collect()
-}
-
-/// Returns a configuration with these keys in its table `[window]`.
-pub fn with_window(config: &str, keys: &str) -> String {
-    config.replacen("[window]\n", &format!("[window]\n{keys}\n"), 1)
 }

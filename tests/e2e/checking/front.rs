@@ -1,14 +1,15 @@
 //! The web server in front of the topics, correct and with usual mistakes.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use crate::support::daemon::{
-    Daemon, Setup, TOPICS, assert_contains, assert_none_contains, exchange, exit_with,
+    Daemon, Setup, TOPICS, assert_contains, assert_none_contains, exit_with, get,
 };
 use crate::support::documents::Site;
+use crate::support::http::{Request, Say, Server, say};
 use crate::support::hub::FakeHub;
+use crate::support::until;
 
 use super::{CHANNEL, check};
 
@@ -25,33 +26,39 @@ pub enum Manner {
 
 /// A web server on loopback.
 pub struct Front {
-    pub address: SocketAddr,
     manner: Arc<Mutex<Manner>>,
     upstream: Arc<Mutex<Option<SocketAddr>>>,
+    server: Server,
 }
 
 impl Front {
     pub fn start() -> Front {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let manner = Arc::new(Mutex::new(Manner::PassOn));
         let upstream = Arc::new(Mutex::new(None));
         let shared = (Arc::clone(&manner), Arc::clone(&upstream));
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (manner, upstream) = (*shared.0.lock().unwrap(), *shared.1.lock().unwrap());
-                std::thread::spawn(move || serve(stream.unwrap(), manner, upstream));
+        let server = Server::start(move |request| {
+            let (manner, upstream) = (*shared.0.lock().unwrap(), *shared.1.lock().unwrap());
+            match manner {
+                Manner::NotFound => Some(Say {
+                    headers: "Content-Type: text/html\r\n".to_owned(),
+                    ..say("404 Not Found", "<h1>Not Found</h1>")
+                }),
+                Manner::Hang => {
+                    until(|| *shared.0.lock().unwrap() != manner);
+                    None
+                }
+                _ => Some(passed_on(request, manner, upstream.unwrap())),
             }
         });
         Front {
-            address,
             manner,
             upstream,
+            server,
         }
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}/", self.address)
+        format!("http://{}/", self.server.address)
     }
 
     pub fn behave(&self, manner: Manner) {
@@ -63,57 +70,25 @@ impl Front {
     }
 }
 
-/// Answers one request, and closes.
-fn serve(mut stream: TcpStream, manner: Manner, upstream: Option<SocketAddr>) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut lines = Vec::new();
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).unwrap_or(0) == 0 {
-            return;
-        }
-        match line.trim_end() {
-            "" => break,
-            line => lines.push(line.to_owned()),
-        }
-    }
-    let is_head = lines[0].starts_with("HEAD ");
-    let answer = match manner {
-        Manner::NotFound => {
-            "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n\r\n<h1>Not Found</h1>".to_owned()
-        }
-        Manner::Hang => {
-            let _ = reader.fill_buf();
-            return;
-        }
-        _ => passed_on(&lines, manner, upstream.unwrap()),
+fn passed_on(request: &Request, manner: Manner, upstream: SocketAddr) -> Say {
+    let target = match manner {
+        Manner::DropQuery => request.target.split('?').next().unwrap(),
+        _ => &request.target,
     };
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let head = head.replace("HTTP/1.1 ", "HTTP/1.0 ");
-    let body = if is_head { "" } else { body };
-    // The client may have disconnected.
-    let _ = write!(stream, "{head}\r\n\r\n{body}");
-}
-
-fn passed_on(lines: &[String], manner: Manner, upstream: SocketAddr) -> String {
-    let mut request = lines.to_vec();
-    if manner == Manner::DropQuery {
-        let (path, _) = request[0].split_once('?').unwrap();
-        request[0] = format!("{path} HTTP/1.1");
-    }
-    let request = request.join("\r\n") + "\r\nConnection: close\r\n\r\n";
-    let answer = exchange(upstream, request).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let lines = head.lines().filter_map(|line| {
-        let (name, _) = line.split_once(": ").unwrap_or((line, ""));
+    let (head, body) = get(upstream, target);
+    let (status, lines) = head.split_once("\r\n").unwrap();
+    let lines = lines.lines().filter_map(|line| {
+        let (name, _) = line.split_once(": ").unwrap();
         match (manner, name.to_ascii_lowercase().as_str()) {
-            (Manner::DropLink, "link") => None,
-            (Manner::Late, "date") => Some("Date: Thu, 01 Jan 2026 00:00:00 GMT"),
-            _ => Some(line),
+            (Manner::DropLink, "link") | (_, "connection" | "content-length") => None,
+            (Manner::Late, "date") => Some("Date: Thu, 01 Jan 2026 00:00:00 GMT\r\n".to_owned()),
+            _ => Some(format!("{line}\r\n")),
         }
     });
-    let head = lines.collect::<Vec<_>>().join("\r\n");
-    format!("{head}\r\n\r\n{body}")
+    Say {
+        headers: lines.collect(),
+        ..say(status.strip_prefix("HTTP/1.1 ").unwrap(), body)
+    }
 }
 
 /// A site with one topic below the server, the way a `[[channel]]` names it.
@@ -149,7 +124,7 @@ fn a_topic_that_is_not_passed_on_is_found_with_what_it_looks_like() {
         check(&setup).found(&[&format!("{topic}{found}")]);
     }
     front.behave(Manner::Late);
-    check(&setup).found(&[&format!("the clock of http://{} is ", front.address)]);
+    check(&setup).found(&[&format!("the clock of http://{} is ", front.server.address)]);
     front.behave(Manner::PassOn);
     check(&setup).is_fine();
     assert!(hub.heard().is_empty(), "nothing was told");

@@ -1,97 +1,20 @@
 //! Hubs that notifications would not reach, and the requests of `check` to them.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::net::TcpListener;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
-use rstest::rstest;
-use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
-use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
-
-use crate::support::DEADLINE;
-use crate::support::daemon::{
-    Setup, assert_contains, assert_lacks, assert_starts_with, count_of, output,
-};
+use crate::own_hub::callback::{Callback, Say, say};
+use crate::support::daemon::{Setup, assert_lacks, count_of, output};
 use crate::support::documents::{Site, capability_list};
 use crate::support::hub::{FakeHub, Manner};
 
-use super::front::Front;
+use super::front::{self, Front};
 use super::{CHANNEL, check, check_by};
-
-const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-
-/// A hub that answers each connection's first request so, and tells what it was asked.
-fn hub(answer: String, tls: Option<Arc<ServerConfig>>) -> (SocketAddr, Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let (sender, asked) = channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.unwrap();
-            let head = match &tls {
-                None => exchange(stream, &answer),
-                Some(tls) => {
-                    let connection = ServerConnection::new(Arc::clone(tls)).unwrap();
-                    exchange(StreamOwned::new(connection, stream), &answer)
-                }
-            };
-            if head.is_some_and(|head| sender.send(head).is_err()) {
-                return;
-            }
-        }
-    });
-    (address, asked)
-}
-
-/// Reads the head of a request; nothing of one that does not come.
-fn exchange(mut stream: impl Read + Write, answer: &str) -> Option<String> {
-    let mut head = String::new();
-    let mut reader = BufReader::new(&mut stream);
-    while !head.ends_with("\r\n\r\n") {
-        reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
-    }
-    // The client may have disconnected.
-    let _ = stream.write_all(answer.as_bytes());
-    Some(head)
-}
 
 /// A site whose topics go to a hub with these keys. Nothing runs, so that nothing else is asked.
 fn setup(site: &Site, url: &str, keys: &str) -> Setup {
     let hub = format!("[[hub]]\nurl = \"{url}\"\n{keys}\n");
     Setup::with_source(site, "", &format!("{hub}{CHANNEL}"))
-}
-
-#[rstest]
-#[case("405 Method Not Allowed", "", None)]
-#[case("404 Not Found", "", Some("404 to HEAD, no hub at this address"))]
-#[case(
-    "308 Permanent Redirect",
-    "Location: https://login.example/\r\n",
-    Some("no configured hub is there")
-)]
-#[case(
-    "200 OK",
-    "Date: Thu, 01 Jan 2026 00:00:00 GMT\r\n",
-    Some("behind this machine's: one of both is wrong")
-)]
-fn a_hub_is_judged_by_what_it_answers(
-    #[case] status: &str,
-    #[case] more: &str,
-    #[case] want: Option<&str>,
-) {
-    let site = Site::new();
-    let (address, _asked) = hub(
-        format!("HTTP/1.1 {status}\r\n{more}Content-Length: 0\r\n\r\n"),
-        None,
-    );
-    let checked = check(&setup(&site, &format!("http://{address}/"), ""));
-    match want {
-        Some(want) => checked.found(&[want]),
-        None => checked.is_fine(),
-    }
 }
 
 #[test]
@@ -101,8 +24,8 @@ fn a_wrong_url_of_a_hub_is_found_before_what_follows_from_it() {
                  <rs:ln rel=\"hub\" href=\"https://hub.example/\"/></url>\n</urlset>";
     let list = capability_list("a", &["resourcelist", "changelist"]);
     site.write("a/capabilitylist.xml", &list.replace("</urlset>", entry));
-    let (address, _asked) = hub("HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), None);
-    let hub = format!("[[hub]]\nurl = \"http://{address}/\"\n");
+    let nobody = Callback::that(|_| say("404 Not Found", ""));
+    let hub = format!("[[hub]]\nurl = \"{}\"\n", nobody.url("/"));
     check(&Setup::with_source(&site, "", &hub)).found(&[
         "404 to HEAD, no hub at this address",
         "advertises only hubs that are not configured",
@@ -117,10 +40,6 @@ fn a_hub_that_nothing_answers_for_is_found() {
     deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = deaf.local_addr().unwrap();
     check(&setup(&site, &format!("http://{address}/"), "")).found(&["nothing listens there"]);
-    check(&setup(&site, "http://no-such-host.invalid/", ""))
-        .found(&["host name cannot be resolved"]);
-    let (plain, _asked) = hub(FINE.to_owned(), None);
-    check(&setup(&site, &format!("https://{plain}/"), "")).found(&["no TLS at that port"]);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     check(&setup(&site, &url, "timeout = \"50ms\"")).found(&["no answer (timed out"]);
@@ -129,104 +48,45 @@ fn a_hub_that_nothing_answers_for_is_found() {
 #[test]
 fn the_hub_of_a_flag_is_asked_as_run_would_tell_it() {
     let site = Site::new();
-    let (address, asked) = hub(FINE.to_owned(), None);
+    let hub = Callback::start();
     let setup = setup(&site, "http://no-such-host.invalid/", "");
-    let url = format!("http://{address}/flagged");
+    let url = hub.url("/flagged");
     check_by(setup.command("check").args(["--json", "--hub", &url])).is_fine();
-    let head = asked.recv_timeout(DEADLINE).unwrap();
-    assert!(head.starts_with("HEAD /flagged HTTP/1.1\r\n"), "{head}");
+    assert_eq!(hub.next("HEAD").target, "/flagged");
 }
 
 #[test]
 fn a_hub_is_asked_as_it_would_be_told_and_nothing_secret_is_shown() {
     let site = Site::new();
     for status in ["200 OK", "403 Forbidden", "301 Moved Permanently"] {
-        let answer = format!(
-            "HTTP/1.1 {status}\r\nLocation: /hunter2/?key=hunter2\r\nContent-Length: 0\r\n\r\n"
-        );
-        let (address, asked) = hub(answer, None);
+        let hub = Callback::that(|_| Say {
+            headers: "Location: /hunter2/?key=hunter2\r\n".to_owned(),
+            ..say(status, "")
+        });
         let keys = format!(
-            "publish_url = \"http://{address}/hunter2?key=hunter2\"\nmode = \"content-query\"\n\
-             bearer_token_file = \"token\"\nheaders = {{ X-Key = {{ file = \"token\" }} }}\n"
+            "publish_url = \"{}\"\nmode = \"content-query\"\n\
+             bearer_token_file = \"token\"\nheaders = {{ X-Key = {{ file = \"token\" }} }}\n",
+            hub.url("/hunter2?key=hunter2")
         );
         let setup = setup(&site, "https://hub.example/", &keys);
         fs::write(setup.state.path().join("token"), "hunter2-token\n").unwrap();
         let (_, stdout, stderr) = output(&mut setup.command("check"));
         assert_lacks(&(stdout + &stderr), "hunter2");
-        let head = asked.recv_timeout(DEADLINE).unwrap();
+        let asked = hub.next("HEAD");
         // Nothing of what publishes: HEAD must not have an effect, even where it is taken for something else.
-        assert_starts_with(&head, "HEAD /hunter2?key=hunter2 HTTP/1.1\r\n");
-        for line in [
-            "authorization: bearer hunter2-token\r\n",
-            "x-key: hunter2-token\r\n",
-        ] {
-            assert_contains(&head.to_lowercase(), line);
-        }
-        assert!(asked.try_recv().is_err(), "it is asked once");
-    }
-}
-
-/// A certificate for these names, and a server that shows it.
-fn certificate(
-    names: &[&str],
-    change: impl FnOnce(&mut CertificateParams),
-) -> (String, Arc<ServerConfig>) {
-    let names = names.iter().map(ToString::to_string);
-    let mut params = CertificateParams::new(names.collect::<Vec<_>>()).unwrap();
-    change(&mut params);
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.self_signed(&key).unwrap();
-    let secret = PrivatePkcs8KeyDer::from(key.serialize_der());
-    let config = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], secret.into())
-        .unwrap();
-    (certificate.pem(), Arc::new(config))
-}
-
-#[test]
-fn a_certificate_that_is_not_trusted_is_found_with_its_remedy() {
-    let site = Site::new();
-    let (pem, good) = certificate(&["127.0.0.1"], |_| {});
-    let (expired_pem, expired) = certificate(&["127.0.0.1"], |params| {
-        params.not_after = date_time_ymd(2025, 1, 1);
-    });
-    let (authority_pem, authority) = certificate(&["127.0.0.1"], |params| {
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    });
-    for (server, trusted, found) in [
-        (&good, None, Some("name its certificate by ca_file")),
-        (&good, Some(&pem), None),
-        (&expired, Some(&expired_pem), Some("has expired")),
-        (
-            &authority,
-            Some(&authority_pem),
-            Some("basicConstraints=critical,CA:FALSE"),
-        ),
-    ] {
-        let (address, _asked) = hub(FINE.to_owned(), Some(Arc::clone(server)));
-        let keys = trusted.map_or("", |_| "ca_file = \"ca.pem\"");
-        let setup = setup(&site, &format!("https://{address}/"), keys);
-        if let Some(pem) = trusted {
-            fs::write(setup.state.path().join("ca.pem"), pem).unwrap();
-        }
-        let checked = check(&setup);
-        match found {
-            Some(words) => checked.found(&[words]),
-            None => checked.is_fine(),
-        }
+        assert_eq!(asked.target, "/hunter2?key=hunter2");
+        assert_eq!(asked.headers["authorization"], "Bearer hunter2-token");
+        assert_eq!(asked.headers["x-key"], "hunter2-token");
+        assert!(hub.heard().is_empty(), "it is asked once");
     }
 }
 
 #[test]
 fn a_hub_whose_certificate_is_not_verified_is_found_in_both_tiers() {
-    let site = Site::new();
-    let (_, server) = certificate(&["hub.example"], |_| {});
-    let (address, _asked) = hub(FINE.to_owned(), Some(server));
-    let url = format!("https://{address}/");
-    let setup = setup(&site, &url, "danger_accept_invalid_certs = true");
+    let (site, keys) = (Site::new(), "danger_accept_invalid_certs = true");
+    let setup = setup(&site, "https://127.0.0.1:1/", keys);
     let danger = "danger_accept_invalid_certs = true, so the hub's certificate is not verified";
-    check(&setup).found(&[danger]);
+    check(&setup).found(&[danger, "nothing listens there"]);
     check_by(setup.command("check").args(["--json", "--no-environment"])).found(&[danger]);
 }
 
@@ -260,7 +120,7 @@ fn the_embedded_hub_must_be_reached_where_it_is_advertised() {
     let daemon = setup.start();
     front.pass_on_to(&daemon);
     check(&setup).is_fine();
-    front.behave(super::front::Manner::NotFound);
+    front.behave(front::Manner::NotFound);
     check(&setup).found(&[
         "the advertised address of this hub answers 404",
         "404 with Content-Type text/html",

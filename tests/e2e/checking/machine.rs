@@ -79,8 +79,8 @@ fn what_may_not_be_read_is_named_with_what_to_do() {
 
 #[test]
 fn more_directories_than_may_be_watched_are_found_with_the_sysctl() {
-    let (site, fake) = (Site::new(), FakeHub::start());
-    let hub = format!("[[hub]]\nurl = \"{}\"\n{CHANNEL}", fake.url());
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let hub = hub.table("") + CHANNEL;
     let setup = Setup::with_source(&site, "watch = \"inotify\"", &hub);
     let few = "echo 2 > /proc/sys/user/max_inotify_watches && exec \"$@\"";
     let under = ["unshare", "--map-root-user", "sh", "-c", few, "sh"];

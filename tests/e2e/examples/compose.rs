@@ -7,8 +7,9 @@ use rsnotify::config::Config;
 use rsnotify::config::address::Address;
 use serde_json::Value;
 
-use crate::examples::image::{self, IMAGE, USER};
-use crate::examples::manifest::{command, configuration, text, texts, yaml};
+use crate::examples::manifest::{
+    IMAGE, USER, command, configuration, ports, text, texts, variables, yaml,
+};
 use crate::support::daemon::assert_contains;
 
 const FILE: &str = "examples/compose/rsnotify.toml";
@@ -17,17 +18,11 @@ fn services() -> Value {
     yaml("examples/compose/compose.yaml")["services"].clone()
 }
 
-/// The variables that a service has of its own.
-fn own_variables(service: &Value) -> BTreeMap<String, String> {
-    let variables = service["environment"].as_object().unwrap().iter();
-    variables
-        .map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
-        .collect()
-}
-
 fn daemon(services: &Value) -> Config {
-    let mut variables = image::variables();
-    variables.extend(own_variables(&services["rsnotify"]));
+    let mut variables = variables();
+    for (name, value) in services["rsnotify"]["environment"].as_object().unwrap() {
+        variables.insert(name.clone(), value.as_str().unwrap().to_owned());
+    }
     configuration(&command(&["run"], &variables), FILE, None)
 }
 
@@ -68,7 +63,7 @@ fn services_reach_each_other_on_loopback() {
         panic!("{config:?}");
     };
     assert!(public.ip().is_loopback() && admin.ip().is_unspecified());
-    assert_eq!(image::ports(), [public.port().to_string()]);
+    assert_eq!(ports(), [public.port().to_string()]);
     let passed_on = format!("proxy_pass http://{public};");
     assert!(text("examples/site/nginx.conf").contains(&passed_on));
     let port = admin.port();
@@ -109,7 +104,7 @@ fn the_tree_is_published_as_it_is_announced() {
     assert!(has("rsnotify", &format!("tree:{tree}:ro")));
     assert!(has(
         "rsnotify",
-        &format!("state:{}", image::variables()["STATE_DIRECTORY"])
+        &format!("state:{}", variables()["STATE_DIRECTORY"])
     ));
     assert_eq!(
         texts(&services["listen"]["command"])[1..],

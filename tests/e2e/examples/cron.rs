@@ -51,6 +51,15 @@ impl Host {
         fs::read_to_string(self.site.path("resourcesync/a/changelist.xml")).unwrap()
     }
 
+    /// Returns what a list names, by paths below the site.
+    fn listed(&self, list: &str) -> Vec<String> {
+        let list = fs::read(self.site.path(list)).unwrap();
+        let entries = Listing::parse(&list).unwrap().unwrap().entries.into_iter();
+        let uris = entries.map(|entry| entry.loc.unwrap());
+        uris.map(|uri| uri.strip_prefix(URL).unwrap().to_owned())
+            .collect()
+    }
+
     fn staging(&self) -> PathBuf {
         self.var.path().join("publish")
     }
@@ -126,30 +135,25 @@ fn a_cron_job_publishes_no_half_step_and_sends_no_mail() {
 #[test]
 fn changes_of_earlier_runs_are_kept_for_a_mirror_that_was_off() {
     let Some(host) = Host::new(HUB) else { return };
-    let listed = || {
+    let changes = "resourcesync/a/changelist.xml";
+    let from = || {
         let list = Listing::parse(host.change_list().as_bytes()).unwrap();
         let list = list.unwrap();
-        let names = list.entries.iter().map(|change| {
-            let since = list.from.as_ref().unwrap();
-            assert!(change.datetime.as_ref().unwrap() >= since, "{change:?}");
-            let loc = change.loc.as_ref().unwrap();
-            loc.rsplit('/').next().unwrap().to_owned()
-        });
-        let names: Vec<String> = names.collect();
-        (names, list.from)
+        let datetimes = list.entries.iter().map(|change| &change.datetime);
+        assert!(datetimes.is_sorted() && list.entries[0].datetime >= list.from);
+        list.from
     };
     for name in ["1", "2", "3"] {
         host.resource(name, name);
         host.publish();
     }
-    let (names, from) = listed();
-    assert_eq!(names, ["2.txt", "3.txt"]);
+    assert_eq!(host.listed(changes), ["a/2.txt", "a/3.txt"]);
+    let before = from();
 
     host.resource("4", "four");
     assert_eq!(host.run(&[("DAYS", "0")]).0, Some(0));
-    let (names, later) = listed();
-    assert_eq!(names, ["4.txt"]);
-    assert!(later > from, "it does not reach back that far now");
+    assert_eq!(host.listed(changes), ["a/4.txt"]);
+    assert!(from() > before, "it does not reach back that far now");
 }
 
 #[test]
@@ -205,21 +209,9 @@ fn a_change_list_of_the_cron_job_keeps_the_latest_50_000_changes() {
     host.site.write("resourcesync/a/changelist.xml", &full);
     host.resource("2", "two");
     host.publish();
-    let list = Listing::parse(host.change_list().as_bytes()).unwrap();
-    let entries = list.unwrap().entries;
-    let name = |at: usize| {
-        entries[at]
-            .loc
-            .as_ref()
-            .unwrap()
-            .rsplit('/')
-            .next()
-            .unwrap()
-    };
-    assert_eq!(
-        (entries.len(), name(0), name(49_999)),
-        (50_000, "1", "2.txt")
-    );
+    let listed = host.listed("resourcesync/a/changelist.xml");
+    assert_eq!(listed.len(), 50_000);
+    assert_eq!([&*listed[0], &*listed[49_999]], ["a/1", "a/2.txt"]);
 }
 
 #[test]
@@ -231,11 +223,6 @@ fn a_cron_job_publishes_several_sets() {
     host.resource("1", "one");
     host.site.write("b/2.txt", "two");
     host.publish();
-    let lists = |at: &str| {
-        let list = fs::read(host.site.path(at)).unwrap();
-        let list = Listing::parse(&list).unwrap().unwrap();
-        list.entries.into_iter().map(|entry| entry.loc.unwrap())
-    };
     for (list, want) in [
         (
             ".well-known/resourcesync",
@@ -247,8 +234,7 @@ fn a_cron_job_publishes_several_sets() {
         ("resourcesync/a/resourcelist.xml", &["a/1.txt"]),
         ("resourcesync/b/resourcelist.xml", &["b/2.txt"]),
     ] {
-        let want: Vec<String> = want.iter().map(|path| format!("{URL}{path}")).collect();
-        assert_eq!(lists(list).collect::<Vec<_>>(), want);
+        assert_eq!(host.listed(list), want, "{list}");
     }
 }
 
@@ -258,20 +244,14 @@ fn names_of_files_are_escaped_in_their_uris() {
     let name = "é 100%#a?b&c";
     host.resource(name, "one");
     host.publish();
-    let listed = |list: &str| {
-        let list = fs::read(host.site.path(list)).unwrap();
-        let entries = Listing::parse(&list).unwrap().unwrap().entries;
-        let uris = entries.into_iter().map(|entry| entry.loc.unwrap());
-        uris.collect::<Vec<String>>()
-    };
-    let uri = format!("{URL}a/%C3%A9%20100%25%23a%3Fb&c.txt");
-    assert_eq!(listed("resourcesync/a/resourcelist.xml"), [uri.as_str()]);
+    let path = "a/%C3%A9%20100%25%23a%3Fb&c.txt";
+    assert_eq!(host.listed("resourcesync/a/resourcelist.xml"), [path]);
     let before = host.change_list();
     host.publish();
     assert_eq!(host.change_list(), before);
     host.resource(name, "another");
     host.publish();
-    assert_eq!(listed("resourcesync/a/changelist.xml"), [uri]);
+    assert_eq!(host.listed("resourcesync/a/changelist.xml"), [path]);
 }
 
 #[test]

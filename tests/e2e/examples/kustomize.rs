@@ -7,8 +7,9 @@ use rsnotify::config::Config;
 use rsnotify::config::address::Address;
 use serde_json::Value;
 
-use crate::examples::image::{self, IMAGE, USER};
-use crate::examples::manifest::{command, configuration, named, text, texts, yaml};
+use crate::examples::manifest::{
+    IMAGE, USER, command, configuration, named, ports, text, texts, variables, yaml,
+};
 use crate::support::daemon::assert_contains;
 
 const FILE: &str = "examples/kustomize/rsnotify.toml";
@@ -25,7 +26,7 @@ fn pod() -> Value {
 }
 
 fn daemon(pod: &Value) -> Config {
-    let mut variables = image::variables();
+    let mut variables = variables();
     for variable in named(&pod["initContainers"], "name", "rsnotify")["env"]
         .as_array()
         .unwrap()
@@ -51,7 +52,7 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 }
 
 #[test]
-fn the_sidecar_is_probed_for_being_alive_and_for_nothing_else() {
+fn one_sidecar_is_probed_for_being_alive_and_keeps_a_state_that_outlives_the_pod() {
     let pod = pod();
     let config = daemon(&pod);
     let sidecar = named(&pod["initContainers"], "name", "rsnotify");
@@ -68,28 +69,18 @@ fn the_sidecar_is_probed_for_being_alive_and_for_nothing_else() {
     let port = named(&sidecar["ports"], "name", "admin");
     assert_eq!(port["containerPort"], admin.port());
     assert_eq!(sidecar["livenessProbe"]["httpGet"]["port"], "admin");
-    let deployment = yaml("examples/kustomize/deployment.yaml");
-    let annotations = &deployment["spec"]["template"]["metadata"]["annotations"];
+    let deployment = &yaml("examples/kustomize/deployment.yaml")["spec"];
+    let annotations = &deployment["template"]["metadata"]["annotations"];
     assert_eq!(annotations["prometheus.io/port"], admin.port().to_string());
     assert_eq!(annotations["prometheus.io/path"], "/metrics");
-}
-
-#[test]
-fn one_daemon_at_a_time_keeps_a_state_that_outlives_the_pod() {
-    let deployment = yaml("examples/kustomize/deployment.yaml");
-    assert_eq!(deployment["spec"]["replicas"], 1);
-    assert_eq!(deployment["spec"]["strategy"]["type"], "Recreate");
-    let pod = pod();
-    let sidecar = named(&pod["initContainers"], "name", "rsnotify");
-    assert_eq!(
-        mounts(sidecar)["state"]["mountPath"],
-        image::variables()["STATE_DIRECTORY"]
-    );
+    // One daemon at a time keeps a state that outlives the pod.
+    assert_eq!(deployment["replicas"], 1);
+    assert_eq!(deployment["strategy"]["type"], "Recreate");
+    let state = mounts(sidecar)["state"];
+    assert_eq!(state["mountPath"], variables()["STATE_DIRECTORY"]);
     let claim = &named(&pod["volumes"], "name", "state")["persistentVolumeClaim"]["claimName"];
-    assert_eq!(
-        *claim,
-        yaml("examples/kustomize/state.yaml")["metadata"]["name"]
-    );
+    let state = yaml("examples/kustomize/state.yaml");
+    assert_eq!(*claim, state["metadata"]["name"]);
 }
 
 #[test]
@@ -189,8 +180,8 @@ fn hub_and_destination_are_where_the_site_says() {
     ] {
         assert_contains(&own, &part);
     }
-    let ports = named(&hub["ports"], "name", "hub");
-    assert_eq!(image::ports(), [ports["containerPort"].to_string()]);
+    let port = &named(&hub["ports"], "name", "hub")["containerPort"];
+    assert_eq!(ports(), [port.to_string()]);
 }
 
 #[test]

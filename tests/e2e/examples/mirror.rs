@@ -1,24 +1,22 @@
 //! `examples/mirror`: its copy is equal to the tree in the end, wherever it was killed, and nothing else is touched.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::DEADLINE;
 use crate::support::daemon::{Setup, fail, output, succeed};
-use crate::support::documents::{Site, URL, capability_list, list};
+use crate::support::documents::{Site, URL, capability_list, files_below, list};
 use crate::support::needs;
 use crate::support::ports;
 use crate::support::python::python;
+use crate::support::until;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/mirror/mirror.py");
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/mirror");
@@ -70,7 +68,7 @@ impl Source {
         let capabilities = capabilities.replace(URL, &source.url);
         source.site.write("a/capabilitylist.xml", &capabilities);
         source.report("updated", 0);
-        until("the web server", || TcpStream::connect(address).is_ok());
+        until(|| TcpStream::connect(address).is_ok());
         source
     }
 
@@ -113,29 +111,6 @@ impl Source {
     }
 }
 
-/// Returns the files of a directory with their contents.
-fn files(directory: &Path) -> BTreeMap<String, String> {
-    let Ok(entries) = fs::read_dir(directory) else {
-        return BTreeMap::new();
-    };
-    let paths = entries.map(|entry| entry.unwrap().path());
-    paths
-        .filter_map(|path| {
-            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            Some((name, fs::read_to_string(&path).ok()?))
-        })
-        .collect()
-}
-
-#[track_caller]
-fn until(what: &str, mut is_met: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    while !is_met() {
-        assert!(Instant::now() < deadline, "still waiting for {what}");
-        std::thread::sleep(Duration::from_millis(5)); // poll: no line says it
-    }
-}
-
 #[test]
 fn the_copy_is_equal_in_the_end_wherever_it_was_killed() {
     let (Some(python), Some(_)) = (python(), needs::program("setpriv")) else {
@@ -172,17 +147,17 @@ fn the_copy_is_equal_in_the_end_wherever_it_was_killed() {
         Process(mirror.spawn().unwrap())
     };
     let files_of_source = source.site.path("a/files");
-    let is_equal = || files(&copy) == files(&files_of_source);
+    let is_equal = || files_below(&copy) == files_below(&files_of_source);
     let is_subscribed = || state.join("listen.json").exists();
     let is_copied = || state.join("copied").exists();
     let mut mirror = start();
     for _ in 0..KILLS {
-        let before = files(&copy);
+        let before = files_below(&copy);
         for _ in 0..fastrand::usize(1..10) {
             source.change();
         }
         let point = fastrand::u8(..5);
-        until("a point to kill it", || {
+        until(|| {
             // As a service manager does.
             if mirror.0.try_wait().unwrap().is_some() {
                 mirror = start();
@@ -191,7 +166,7 @@ fn the_copy_is_equal_in_the_end_wherever_it_was_killed() {
                 0 => true,
                 1 => is_subscribed(),
                 2 => is_copied(),
-                3 => files(&copy) != before || is_equal(),
+                3 => files_below(&copy) != before || is_equal(),
                 _ => is_equal(),
             }
         });
@@ -200,7 +175,7 @@ fn the_copy_is_equal_in_the_end_wherever_it_was_killed() {
         mirror = start();
     }
     source.change();
-    until("an equal copy", || {
+    until(|| {
         if mirror.0.try_wait().unwrap().is_some() {
             mirror = start();
         }
@@ -240,9 +215,9 @@ impl Destination {
 
     /// Checks that the copy has these files, and that the victim is as it was.
     #[track_caller]
-    fn assert_has_only(&self, wanted: &[&str]) {
-        let names: Vec<String> = files(&self.path("copy")).into_keys().collect();
-        assert_eq!(names, wanted);
+    fn assert_has_only<const N: usize>(&self, wanted: [&str; N]) {
+        let names: Vec<PathBuf> = files_below(&self.path("copy")).into_keys().collect();
+        assert_eq!(names, wanted.map(PathBuf::from));
         assert_eq!(fs::read_to_string(self.path("victim")).unwrap(), "mine");
     }
 }
@@ -286,7 +261,7 @@ fn a_notification_changes_nothing_outside_the_copy() {
     let output = mirror.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
-    destination.assert_has_only(&["%C3%A9%202.txt", "1.txt"]);
+    destination.assert_has_only(["%C3%A9%202.txt", "1.txt"]);
     let refused = said.lines().filter(|line| line.contains("is not copied"));
     assert_eq!(refused.count(), relative.len() + 1, "{said}");
 }
@@ -311,7 +286,7 @@ fn the_first_copy_changes_nothing_outside_its_directory() {
     destination.add_arguments(&mut mirror, &source);
     let (status, out, err) = output(&mut mirror);
     assert_eq!(status, Some(0), "{out}{err}");
-    destination.assert_has_only(&["1.txt"]);
+    destination.assert_has_only(["1.txt"]);
 }
 
 #[test]

@@ -5,17 +5,16 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
 use crate::examples::manifest::{named, text, texts, yaml};
-use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, assert_contains, output, succeed, try_get};
 use crate::support::listener::Listener;
 use crate::support::needs;
 use crate::support::ports;
+use crate::support::until;
 
 const QUICK: &str = "[window]\nquiet = \"20ms\"\nchange_quiet = \"20ms\"\n";
 
@@ -115,24 +114,15 @@ fn start_generator(arguments: &[&str], changes: &[(&str, &str)]) -> Service {
 /// Awaits that the web server has the site and its topics, and what a Destination receives of both channels.
 fn await_notes(address: SocketAddr) {
     let site = address.to_string();
-    let head = |path: &str| {
-        try_get(address, path)
-            .map(|(head, _)| head)
-            .unwrap_or_default()
-    };
-    let deadline = Instant::now() + DEADLINE;
+    let head = |path| try_get(address, path).map_or(String::new(), |(head, _)| head);
     // The generator writes the Source Description last.
     for path in [
         "/.well-known/resourcesync",
         "/topics/notes/",
         "/changes/notes/",
     ] {
-        while !head(path).starts_with("HTTP/1.1 200") {
-            assert!(Instant::now() < deadline, "the web server has no {path}");
-            std::thread::sleep(Duration::from_millis(20)); // poll: nobody says when it is there
-        }
-        let head = head(path);
-        assert_contains(&head, "Content-Type: application/xml");
+        until(|| head(path).starts_with("HTTP/1.1 200"));
+        assert_contains(&head(path), "Content-Type: application/xml");
     }
     for (topic, change) in [
         (
@@ -149,29 +139,39 @@ fn await_notes(address: SocketAddr) {
     }
 }
 
+/// Runs a site with the configuration and the generator of an example, adapted to this machine. A Destination receives its
+/// notes.
+fn run_site(
+    nginx: &Path,
+    address: SocketAddr,
+    published: &str,
+    example: &str,
+    generator: &[&str],
+    changes: &[(&str, &str)],
+) {
+    let directory = TempDir::new().unwrap();
+    let directory = directory.path();
+    let daemon = start_daemon(directory, "run", "127.0.0.1:0", example, changes, QUICK);
+    let site = address.to_string();
+    let _web = start_web_server(nginx, directory, published, &site, daemon.public);
+    let _generator = start_generator(generator, changes);
+    await_notes(address);
+}
+
 #[test]
 fn a_destination_receives_through_the_web_server_what_the_generator_wrote() {
     let (Some(nginx), Some(_)) = (needs::program("nginx"), needs::program("python3")) else {
         return;
     };
-    let [tree, directory] = [(); 2].map(|()| TempDir::new().unwrap());
+    let tree = TempDir::new().unwrap();
     let published = tree.path().to_str().unwrap();
     let address = ports::reserved();
     let site = address.to_string();
     let changes = [("localhost:8080", site.as_str()), ("/srv/www", published)];
-    let daemon = start_daemon(
-        directory.path(),
-        "run",
-        "127.0.0.1:0",
-        "examples/compose/rsnotify.toml",
-        &changes,
-        QUICK,
-    );
-    let _web = start_web_server(&nginx, directory.path(), published, &site, daemon.public);
     let compose = yaml("examples/compose/compose.yaml");
-    let arguments = texts(&compose["services"]["generator"]["command"]);
-    let _generator = start_generator(&arguments, &changes);
-    await_notes(address);
+    let generator = texts(&compose["services"]["generator"]["command"]);
+    let example = "examples/compose/rsnotify.toml";
+    run_site(&nginx, address, published, example, &generator, &changes);
 }
 
 #[test]
@@ -207,18 +207,9 @@ fn a_destination_receives_from_the_hub_of_the_pod_what_the_generator_wrote() {
         "",
     );
     let of_site = [&changes[..], &[("/srv/www", published)]].concat();
-    let daemon = start_daemon(
-        directory.path(),
-        "run",
-        "127.0.0.1:0",
-        "examples/kustomize/rsnotify.toml",
-        &of_site,
-        QUICK,
-    );
-    let _web = start_web_server(&nginx, directory.path(), published, &site, daemon.public);
     let pod = &yaml("examples/kustomize/deployment.yaml")["spec"]["template"]["spec"];
     let generator = named(&pod["containers"], "name", "generator");
-    let arguments = [texts(&generator["command"]), texts(&generator["args"])].concat();
-    let _generator = start_generator(&arguments, &of_site);
-    await_notes(address);
+    let generator = [texts(&generator["command"]), texts(&generator["args"])].concat();
+    let example = "examples/kustomize/rsnotify.toml";
+    run_site(&nginx, address, published, example, &generator, &of_site);
 }

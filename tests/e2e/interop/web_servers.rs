@@ -6,13 +6,15 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::interop::subscriber::Subscriber;
+use crate::interop::subscribe;
 use crate::support::DEADLINE;
 use crate::support::daemon::{Setup, assert_contains, get, json, succeed};
-use crate::support::documents::{Site, list};
+use crate::support::documents::Site;
+use crate::support::hub::FakeHub;
 use crate::support::needs;
 use crate::support::ports;
 
@@ -141,7 +143,11 @@ fn answer(address: SocketAddr, target: &str) -> (String, Vec<String>, String) {
 }
 
 /// Everything that a snippet promises, or nothing where the server is not installed.
-fn passes_on_what_it_was_told_to(kind: &Kind) {
+#[rstest]
+#[case::nginx(&NGINX)]
+#[case::apache(&APACHE)]
+#[case::caddy(&CADDY)]
+fn a_web_server_passes_on_what_it_was_told_to(#[case] kind: &Kind) {
     let Some(program) = needs::program(kind.program) else {
         return;
     };
@@ -164,15 +170,13 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
     let daemon = setup.start();
     let _server = WebServer::start(kind, &program, port, &lines);
 
-    let subscriber = Subscriber::start();
+    let subscriber = FakeHub::start();
     for (topic, set) in [(odd, "a"), (made, "b")] {
-        let url = format!("http://{address}{topic}");
-        subscriber.subscribe(&url);
+        subscribe(&subscriber, address, topic);
         // Having asked, the hub still has to hear the answer.
-        daemon.await_log(&format!("subscribed to {url}"));
-        let path = format!("{set}/changelist.xml");
-        site.write(&path, &list(set, "changelist", "2"));
-        subscriber.deliveries_until(&[format!("updated changelist {path}")]);
+        daemon.await_log(&format!("subscribed to http://{address}{topic}"));
+        site.write_list(set, "changelist", "2");
+        subscriber.changes_until(&[&format!("updated changelist {set}/changelist.xml")]);
         let (status, headers, body) = answer(address, topic);
         assert_eq!(status, "HTTP/1.1 200 OK", "{lines}");
         assert_contains(&body, "changelist.xml");
@@ -186,12 +190,8 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
     let [finding] = &checked["findings"].as_array().unwrap()[..] else {
         panic!("{checked:#}{lines}");
     };
-    assert!(
-        finding
-            .as_str()
-            .unwrap()
-            .contains("does not advertise its channel")
-    );
+    let finding = finding.as_str().unwrap();
+    assert_contains(finding, "does not advertise its channel");
 
     // The rest stays the web server's own.
     assert_eq!(answer(address, "/own").2, "its own");
@@ -210,19 +210,4 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
             "{target}"
         );
     }
-}
-
-#[test]
-fn nginx_passes_on_what_it_was_told_to() {
-    passes_on_what_it_was_told_to(&NGINX);
-}
-
-#[test]
-fn apache_passes_on_what_it_was_told_to() {
-    passes_on_what_it_was_told_to(&APACHE);
-}
-
-#[test]
-fn caddy_passes_on_what_it_was_told_to() {
-    passes_on_what_it_was_told_to(&CADDY);
 }

@@ -1,50 +1,29 @@
 //! A subscriber's callback that records every request and answers as configured.
 
-use std::io::{BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use crate::support::DEADLINE;
-pub use crate::support::http::Request;
-
-/// A status line without its version, further header lines, and a body.
-#[derive(Debug, Clone)]
-pub struct Say {
-    pub status: String,
-    pub headers: String,
-    pub body: String,
-}
-
-pub fn say(status: &str, body: &str) -> Say {
-    Say {
-        status: status.to_owned(),
-        headers: String::new(),
-        body: body.to_owned(),
-    }
-}
-
-/// Closes the connection without an answer, as a process does that is killed.
-pub fn cut_off() -> Say {
-    say("", "")
-}
+use crate::support::http::Server;
+pub use crate::support::http::{Request, Say, say};
 
 /// Confirms what it is asked, and takes what is delivered.
 pub fn willing(request: &Request) -> Say {
     match request.parameter("hub.challenge") {
-        Some(challenge) => say("200 OK", &challenge),
+        Some(challenge) => say("200 OK", challenge),
         None => say("204 No Content", ""),
     }
 }
 
-type Manner = Box<dyn FnMut(&Request) -> Say + Send>;
+type Manner = Arc<dyn Fn(&Request) -> Option<Say> + Send + Sync>;
 
 /// A callback on loopback.
 pub struct Callback {
     pub address: SocketAddr,
     manner: Arc<Mutex<Manner>>,
     requests: Receiver<Request>,
+    _server: Server,
 }
 
 impl Callback {
@@ -52,28 +31,32 @@ impl Callback {
         Callback::that(willing)
     }
 
-    pub fn that(answers: impl FnMut(&Request) -> Say + Send + 'static) -> Callback {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let manner: Arc<Mutex<Manner>> = Arc::new(Mutex::new(Box::new(answers)));
+    pub fn that(answers: impl Fn(&Request) -> Say + Send + Sync + 'static) -> Callback {
+        Callback::that_may(move |request| Some(answers(request)))
+    }
+
+    /// As `that`, where some requests are not answered.
+    pub fn that_may(answers: impl Fn(&Request) -> Option<Say> + Send + Sync + 'static) -> Callback {
+        let manner: Arc<Mutex<Manner>> = Arc::new(Mutex::new(Arc::new(answers)));
         let (sender, requests) = channel();
         let shared = Arc::clone(&manner);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let (manner, sender) = (Arc::clone(&shared), sender.clone());
-                std::thread::spawn(move || serve(&stream, &manner, &sender));
-            }
+        let server = Server::start(move |request| {
+            let manner = Arc::clone(&shared.lock().unwrap());
+            let said = manner(request);
+            sender.send(request.clone()).ok()?;
+            said
         });
         Callback {
-            address,
+            address: server.address,
             manner,
             requests,
+            _server: server,
         }
     }
 
     /// Answers so from now on.
-    pub fn behave(&self, answers: impl FnMut(&Request) -> Say + Send + 'static) {
-        *self.manner.lock().unwrap() = Box::new(answers);
+    pub fn behave(&self, answers: impl Fn(&Request) -> Say + Send + Sync + 'static) {
+        *self.manner.lock().unwrap() = Arc::new(move |request| Some(answers(request)));
     }
 
     pub fn url(&self, target: &str) -> String {
@@ -94,28 +77,5 @@ impl Callback {
     /// Returns the requests received so far, without waiting.
     pub fn heard(&self) -> Vec<Request> {
         self.requests.try_iter().collect()
-    }
-}
-
-fn serve(stream: &TcpStream, manner: &Mutex<Manner>, sender: &Sender<Request>) {
-    stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
-    let mut reader = BufReader::new(stream);
-    while let Some(request) = Request::read(&mut reader) {
-        let Say {
-            status,
-            headers,
-            body,
-        } = (manner.lock().unwrap())(&request);
-        if sender.send(request).is_err() || status.is_empty() {
-            return;
-        }
-        let length = body.len();
-        let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n");
-        let mut writer = stream;
-        if writer.write_all((head + &body).as_bytes()).is_err() {
-            return;
-        }
     }
 }

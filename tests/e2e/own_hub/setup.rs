@@ -4,15 +4,14 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use url::form_urlencoded;
 
 use crate::own_hub::callback::Callback;
-use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, assert_contains, exchange};
 use crate::support::state::Saved;
+use crate::support::until;
 
 /// The publisher that most tests use: topics below this, with this token.
 pub const LIBRARY: &str = "https://library.example/";
@@ -141,12 +140,8 @@ impl HubSetup {
 
     /// Asks to subscribe a callback, which is verified later.
     pub fn ask_to_subscribe(&self, topic: &str, callback: &str) {
-        let parameters = [
-            ("hub.mode", "subscribe"),
-            ("hub.topic", topic),
-            ("hub.callback", callback),
-        ];
-        assert_eq!(self.form(&parameters, None).status, 202);
+        let answer = ask_to_subscribe(self.address, topic, callback, &[]);
+        assert_eq!(answer.status, 202);
     }
 
     /// Waits until there are so many subscriptions.
@@ -193,8 +188,12 @@ fn post(address: SocketAddr, target: &str, headers: &[(&str, &str)], body: &[u8]
     let lines = headers
         .iter()
         .map(|(name, value)| format!("{name}: {value}\r\n"));
+    let host = match headers.iter().any(|(name, _)| *name == "Host") {
+        true => String::new(),
+        false => format!("Host: {address}\r\n"),
+    };
     let head = format!(
-        "POST {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n{}\r\n",
+        "POST {target} HTTP/1.1\r\n{host}Connection: close\r\nContent-Length: {}\r\n{}\r\n",
         body.len(),
         lines.collect::<String>()
     );
@@ -217,22 +216,29 @@ pub fn post_form(hub: SocketAddr, parameters: &[(&str, &str)], headers: &[(&str,
     post(hub, "/hub", &headers, form.as_bytes())
 }
 
+/// Asks a hub to subscribe, with these header lines besides.
+pub fn ask_to_subscribe(
+    hub: SocketAddr,
+    topic: &str,
+    callback: &str,
+    headers: &[(&str, &str)],
+) -> Answer {
+    let parameters = [
+        ("hub.mode", "subscribe"),
+        ("hub.topic", topic),
+        ("hub.callback", callback),
+    ];
+    post_form(hub, &parameters, headers)
+}
+
 /// Waits until a query of the state in a directory counts so many rows.
 #[track_caller]
 pub fn await_count<const N: usize>(directory: &Path, sql: &str, values: [&str; N], count: usize) {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
+    until(|| {
         let state = Saved::at(&directory.join("state.sqlite"));
         let found: i64 = state.value(sql, rusqlite::params_from_iter(values));
-        if usize::try_from(found).unwrap() == count {
-            return;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "{found} of {count}: {sql} {values:?}"
-        );
-        std::thread::sleep(Duration::from_millis(10)); // poll: nothing announces it
-    }
+        usize::try_from(found).unwrap() == count
+    });
 }
 
 /// The bodies that a callback is sent next.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::own_hub::callback::{Callback, Request, Say, cut_off, willing};
+use crate::own_hub::callback::{Callback, Request, Say, willing};
 use crate::own_hub::setup::{HubSetup, TOKEN, publisher};
 use crate::support::daemon::{Daemon, assert_contains, exit_with, output, run_with, succeed};
 use crate::support::documents::Site;
@@ -85,14 +85,14 @@ struct Subscriber {
 }
 
 impl Subscriber {
-    fn answer(&self, request: &Request) -> Say {
+    fn answer(&self, request: &Request) -> Option<Say> {
         if request.method == "POST" {
             if self.is_dead.load(Ordering::Relaxed) {
-                return cut_off();
+                return None;
             }
             self.taken.lock().unwrap().push(request.body.clone());
         }
-        willing(request)
+        Some(willing(request))
     }
 
     /// Returns what it took, each at its first time.
@@ -170,7 +170,7 @@ fn every_subscriber_of_three_sources_receives_all_of_its_topic_in_order_though_e
     let subscribers: Arc<Vec<Subscriber>> =
         Arc::new((0..count).map(|_| Subscriber::default()).collect());
     let answering = Arc::clone(&subscribers);
-    let callback = Callback::that(move |request| {
+    let callback = Callback::that_may(move |request| {
         let (path, _) = request
             .target
             .split_once('?')

@@ -3,7 +3,7 @@
 use rstest::rstest;
 
 use crate::reload::{CHANGE, change, change_window, reload};
-use crate::support::daemon::{Daemon, Setup, assert_contains};
+use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 
@@ -42,38 +42,6 @@ fn what_is_under_way_is_not_sent_again_and_its_answer_counts() {
     });
     daemon.stop();
     assert!(slow.heard().is_empty() && hub.heard().is_empty());
-}
-
-#[rstest]
-fn a_hub_that_replaces_another_takes_over_what_that_was_due_unless_it_says_otherwise(
-    #[values("auto", "nothing", "the hub")] replaces: &str,
-) {
-    let [hub, stays, other] = [(); 3].map(|()| FakeHub::start());
-    let site = Site::new();
-    // Among several, it has to be named.
-    let hubs = match replaces {
-        "the hub" => vec![hub.url(), stays.url()],
-        _ => vec![hub.url()],
-    };
-    let mut setup = Setup::new(&site, &hubs, "");
-    let daemon = start_refused(&site, &hub, &setup, 503);
-    let value = replaces.replace("the hub", &hub.url());
-    let replacing = format!("url = \"{}\"\nreplaces = \"{value}\"", other.url());
-    setup.replace(&format!("url = \"{}\"", hub.url()), &replacing);
-    reload(&daemon, &setup);
-    if replaces == "nothing" {
-        let dropped = daemon.await_log("is no longer configured");
-        assert_eq!(dropped["hub"], hub.url(), "{dropped}");
-        assert_contains(dropped["message"].as_str().unwrap(), "`replaces`");
-        site.write_list("a", "resourcelist", "2");
-        other.assert_told(["updated resourcelist a/resourcelist.xml"]);
-    } else {
-        let replaced = daemon.await_log("takes over its pending changes");
-        assert_eq!(replaced["hub"], hub.url(), "{replaced}");
-        assert_eq!(replaced["by"], other.url(), "{replaced}");
-        other.assert_told([CHANGE]);
-    }
-    daemon.stop();
 }
 
 /// The part of a hub's settings that a reload changes.

@@ -2,21 +2,21 @@
 
 use rustix::process::Signal;
 
-use crate::embedded::{ask_to_subscribe, subscribe};
-use crate::reload::{CHANGE, another_hub, assert_reloaded, change, change_window, reload};
-use crate::subscriptions::{join, topic};
-use crate::support::daemon::Setup;
+use crate::own_hub::setup::ask_to_subscribe;
+use crate::reload::{CHANGE, assert_reloaded, change, change_window, reload};
+use crate::subscriptions::{delivering, join, topic};
+use crate::support::daemon::{Daemon, Setup};
 use crate::support::documents::Site;
 use crate::support::hub::{FakeHub, Manner};
 
+fn status_of_subscribing(daemon: &Daemon) -> u16 {
+    let (topic, callback) = (topic(daemon, "a"), "http://127.0.0.1:9/c");
+    ask_to_subscribe(daemon.public, &topic, callback, &[]).status
+}
+
 #[test]
 fn a_delivery_under_way_is_made_once_and_the_next_follows() {
-    let (site, mut setup, daemon) = Setup::start_embedding("");
-    let subscriber = FakeHub::start();
-    join(&daemon, &subscriber, "a");
-    subscriber.behave(Manner::Wait);
-    change(&site, "2");
-    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    let (site, mut setup, daemon, subscriber) = delivering();
     change_window(&mut setup);
     reload(&daemon, &setup);
     site.write_list("a", "resourcelist", "2");
@@ -34,30 +34,29 @@ fn other_networks_hold_from_the_next_request_on() {
     let (_site, mut setup) = Setup::embedding("");
     let open = setup.config.clone();
     let daemon = setup.start();
-    let answer = || ask_to_subscribe(daemon.public, &topic(&daemon, "a"), "http://127.0.0.1:9/c");
-    assert!(answer().starts_with("HTTP/1.1 202 "));
+    let status = || status_of_subscribing(&daemon);
+    assert_eq!(status(), 202);
     setup.config = open.replace("\"127.0.0.0/8\", ", "");
     assert_reloaded(&daemon, &setup, "embedded hub /hub changed");
-    assert!(answer().starts_with("HTTP/1.1 403 "), "{}", answer());
+    assert_eq!(status(), 403);
     setup.config = open;
     reload(&daemon, &setup);
-    assert!(answer().starts_with("HTTP/1.1 202 "));
+    assert_eq!(status(), 202);
 }
 
 #[test]
-fn subscribers_stay_while_the_hub_is_away() {
+fn subscribers_stay_while_the_hub_is_away_and_it_takes_others_when_it_is_back() {
     let (site, hub) = (Site::new(), FakeHub::start());
     let mut setup = Setup::new(&site, &[], "");
     let embedded = setup.config.clone();
     let daemon = setup.start();
     let subscriber = FakeHub::start();
     join(&daemon, &subscriber, "a");
-    setup.config = format!("{embedded}{}", another_hub(&hub))
+    setup.config = format!("{embedded}{}", hub.table(""))
         .replace("[embedded_hub]", "[embedded_hub]\nenabled = false");
     let said = reload(&daemon, &setup);
     assert!(said.ends_with("embedded hub /hub removed"), "{said}");
-    let answer = ask_to_subscribe(daemon.public, &topic(&daemon, "a"), "http://127.0.0.1:9/c");
-    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    assert_eq!(status_of_subscribing(&daemon), 404);
     change(&site, "2");
     hub.assert_told([CHANGE]);
     setup.config = embedded;
@@ -65,41 +64,16 @@ fn subscribers_stay_while_the_hub_is_away() {
     change(&site, "3");
     // What came while it was away was for others: a hub starts at now.
     assert_eq!(subscriber.request().changes(), [CHANGE]);
+    join(&daemon, &FakeHub::start(), "a");
     assert!(daemon.stop().success());
     assert!(subscriber.heard().is_empty() && hub.heard().is_empty());
 }
 
 #[test]
-fn a_hub_that_is_new_takes_subscriptions() {
-    let (site, hub, mut setup, daemon) = Setup::start_announcing("");
-    setup.config = setup
-        .config
-        .replace("[embedded_hub]", "[embedded_hub]\nenabled = true")
-        .replace("topics.example", "topics.example:8443");
-    reload(&daemon, &setup);
-    daemon.await_log("opened channel https://topics.example:8443/");
-    let subscriber = FakeHub::start();
-    let topic = "https://topics.example:8443/topics/main/a/capabilitylist/";
-    let callback = format!("http://{}/c", subscriber.address);
-    subscribe(daemon.public, topic, &callback);
-    daemon.await_log(" subscribed to ");
-    assert!(subscriber.request().challenge().is_some());
-    change(&site, "2");
-    assert_eq!(subscriber.request().changes(), [CHANGE]);
-    hub.assert_told([CHANGE]);
-}
-
-#[test]
 fn what_a_hub_that_is_away_has_begun_may_end_before_the_daemon_does() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let mut setup = Setup::new(&site, &[], "");
-    let daemon = setup.start();
-    let subscriber = FakeHub::start();
-    join(&daemon, &subscriber, "a");
-    subscriber.behave(Manner::Wait);
-    change(&site, "2");
-    assert_eq!(subscriber.request().changes(), [CHANGE]);
-    setup.config = format!("{}{}", setup.config, another_hub(&hub))
+    let (_site, mut setup, daemon, subscriber) = delivering();
+    let hub = FakeHub::start();
+    setup.config = format!("{}{}", setup.config, hub.table(""))
         .replace("[embedded_hub]", "[embedded_hub]\nenabled = false");
     reload(&daemon, &setup);
     daemon.signal(Signal::TERM);
