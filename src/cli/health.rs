@@ -19,12 +19,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use crate::cli::Exit;
-use crate::cli::block_on;
 use crate::cli::options::HealthOptions;
 use crate::cli::output::print;
-use crate::config::address::Address;
+use crate::cli::{Exit, block_on};
 use crate::config::environment::Environment;
+use crate::config::text::Address;
 use resourcesync::duration;
 
 /// Maximum size of an answer; that of rsnotify is one short line.

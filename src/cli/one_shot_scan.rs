@@ -9,7 +9,7 @@ use websub::http::Clock;
 
 use crate::cli::progress::SweepProgress;
 use crate::config::Config;
-use crate::config::address::Address;
+use crate::config::text::Address;
 use crate::report::status::alerts::missing;
 use crate::report::{self, sources};
 use crate::tree::{self, TreeNotice, TreeReport, TreeSettings};

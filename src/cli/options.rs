@@ -14,7 +14,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Hub;
 use url::Url;
 
-use crate::config::overrides::{
+use crate::config::environment::{
     DaemonOptions, Overrides, SourceOptions, StateOptions, TreeOptions,
 };
 use crate::control::SubscriptionName;

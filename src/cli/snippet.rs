@@ -21,10 +21,9 @@ use crate::cli::options::WebServer;
 use crate::cli::output::{print, say};
 use crate::cli::snippet::passing::{PassedPaths, Site, passing};
 use crate::config::Config;
-use crate::config::address::Address;
+use crate::config::environment::SourceOptions;
 use crate::config::hub_config::HubConfig;
-use crate::config::overrides::SourceOptions;
-use crate::config::text::ParsedText;
+use crate::config::text::{Address, ParsedText};
 use crate::report;
 
 impl WebServer {

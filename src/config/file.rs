@@ -9,9 +9,8 @@ use serde_path_to_error::Segment;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use crate::config::check::check;
 use crate::config::environment::Environment;
-use crate::config::schema::{DaemonKind, schema_of};
+use crate::config::schema::{DaemonKind, check, schema_of};
 
 /// The message about a duration for which zero makes no sense.
 pub const NOT_ZERO: &str = "it must be longer than zero";
@@ -137,6 +136,12 @@ impl<'a> ConfigFile<'a> {
         })
     }
 
+    /// Returns the table with a key.
+    pub fn table(&self, key: impl Display) -> ConfigTable<'_> {
+        let key = key.to_string();
+        ConfigTable { file: self, key }
+    }
+
     /// Returns the error about a key.
     pub fn error(&self, key: &str, message: impl Display) -> ConfigError {
         self.error_at(key, None, message)
@@ -190,14 +195,6 @@ impl<'a> ConfigFile<'a> {
         self.environment.absolute(&directory.join(path))
     }
 
-    /// Refuses a table if a condition holds: each is given with the key that is wrong then, and the message.
-    pub fn refuse(&self, table: &str, wrong: &[(bool, &str, &str)]) -> Checked {
-        match wrong.iter().find(|(is_wrong, ..)| *is_wrong) {
-            Some((_, key, message)) => Err(self.error(&format!("{table}.{key}"), message)),
-            None => Ok(()),
-        }
-    }
-
     /// Returns the flags that a key was set by, or `default`, or nothing if it is written in the file.
     pub fn origin(&self, key: &str) -> Option<&'static str> {
         // A source that is written without mounts has the short form of one.
@@ -205,6 +202,28 @@ impl<'a> ConfigFile<'a> {
         match self.flags.iter().find(|(set, _)| *set == key) {
             Some((_, flags)) => Some(flags),
             None => (!is_written()).then_some("default"),
+        }
+    }
+}
+
+/// A table of the file, with its key.
+pub(crate) struct ConfigTable<'f> {
+    pub file: &'f ConfigFile<'f>,
+    pub key: String,
+}
+
+impl ConfigTable<'_> {
+    /// Returns the error about a key in it.
+    pub fn error(&self, key: &str, message: impl Display) -> ConfigError {
+        self.file.error(&format!("{}.{key}", self.key), message)
+    }
+
+    /// Refuses a key in it if a condition holds.
+    pub fn refuse(&self, is_wrong: bool, key: &str, message: impl Display) -> Checked {
+        if is_wrong {
+            Err(self.error(key, message))
+        } else {
+            Ok(())
         }
     }
 }

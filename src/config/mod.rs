@@ -5,17 +5,11 @@
 //! environment variable, that before the file, the file before the default. Loading reads the file and the secrets and
 //! certificates that it names, resolves the links in its directories, and reads nothing else of the environment.
 
-pub mod address;
 pub(crate) mod broker;
-pub mod check;
-pub mod effective;
-pub(crate) mod environment;
+pub mod environment;
 pub mod file;
 pub(crate) mod hub;
 pub mod hub_config;
-pub(crate) mod log;
-pub mod overrides;
-pub(crate) mod publisher;
 pub(crate) mod reload;
 pub mod schema;
 pub(crate) mod secret;
@@ -24,27 +18,22 @@ pub(crate) mod server;
 pub(crate) mod source;
 #[cfg(test)]
 mod tests;
-pub(crate) mod text;
-pub(crate) mod window;
+pub mod text;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::config::broker::Broker;
-use crate::config::check::suggested;
-use crate::config::environment::Environment;
+use crate::config::environment::{Environment, Overrides};
 use crate::config::file::{Checked, ConfigError, ConfigFile};
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::{HubConfig, is_of_hub, verify_daemon};
-use crate::config::log::Log;
-use crate::config::overrides::Overrides;
 use crate::config::reload::DaemonConfig;
-use crate::config::schema::DaemonKind;
+use crate::config::schema::{DaemonKind, suggested};
 use crate::config::served_hub::ServedHub;
-use crate::config::server::ServerSettings;
-use crate::config::source::Source;
+use crate::config::server::{Log, ServerSettings};
+use crate::config::source::{Source, Window};
 use crate::config::text::ParsedText;
-use crate::config::window::Window;
 use announce::observation::MountId;
 use announce::plan::{BrokerPlan, ConfiguredChannel, HubPlan, Plan, PublishMode, ReplacedHub};
 use messaging::settings::{BrokerSettings, BrokerSettingsError};

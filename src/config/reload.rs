@@ -8,14 +8,12 @@ use std::path::Path;
 use resourcesync::channel_kind::ChannelKind;
 
 use crate::config::Config;
-use crate::config::effective::{Comment, page};
 use crate::config::file::{Checked, ConfigError};
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::HubConfig;
-use crate::config::log::Log;
-use crate::config::schema::DaemonKind;
+use crate::config::schema::{Comment, DaemonKind, page};
 use crate::config::secret::mask_headers;
-use crate::config::server::ServerSettings;
+use crate::config::server::{Log, ServerSettings};
 use announce::plan::ConfiguredChannel;
 
 /// Maximum names of one kind; beyond it they are counted instead.
@@ -194,7 +192,7 @@ fn named<'a, T: PartialEq>(
 
 #[cfg(test)]
 mod tests {
-    use crate::config::overrides::Overrides;
+    use crate::config::environment::Overrides;
 
     use super::*;
 

@@ -1,17 +1,18 @@
-//! `[server]`: the listeners, and the URL under which the public one is reached.
+//! `[server]` and `[log]`, which both daemons have: the listeners, the URL under which the public one is reached, and the
+//! lines on standard error.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use resourcesync::uri::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use url::{Host, Url};
 
-use crate::config::address::{Address, with_slash};
 use crate::config::file::{Checked, ConfigFile};
-use crate::config::text::{ParsedText, seconds};
+use crate::config::text::{Address, ParsedText, seconds, with_slash};
 
 /// The two listeners and the times that belong to them.
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -91,24 +92,17 @@ impl ServerSettings {
         let has_scope = |tcp| matches!(tcp, SocketAddr::V6(v6) if v6.scope_id() != 0);
         let is_nowhere = tcp.is_some_and(|tcp| tcp.ip().is_unspecified() || has_scope(tcp));
         let takes_a_free_port = tcp.is_some_and(|tcp| tcp.port() == 0);
-        let wrong = [
-            (
-                !has_url && tcp.is_none(),
-                "listen",
-                "a Unix socket says nothing about how it is reached: set public_url too",
-            ),
-            (
-                !has_url && is_nowhere,
-                "listen",
-                &*format!("nobody can reach {listen} under that name: set public_url too"),
-            ),
-            (
-                *listen == self.admin_listen && !takes_a_free_port,
-                "admin_listen",
-                &*format!("{listen} is the public listener's address already"),
-            ),
-        ];
-        file.refuse("server", &wrong)
+        let table = file.table("server");
+        table.refuse(
+            !has_url && tcp.is_none(),
+            "listen",
+            "a Unix socket says nothing about how it is reached: set public_url too",
+        )?;
+        let message = format_args!("nobody can reach {listen} under that name: set public_url too");
+        table.refuse(!has_url && is_nowhere, "listen", message)?;
+        let is_public = *listen == self.admin_listen && !takes_a_free_port;
+        let message = format_args!("{listen} is the public listener's address already");
+        table.refuse(is_public, "admin_listen", message)
     }
 
     /// Returns the names under which the admin listener may be addressed (a guard against DNS rebinding).
@@ -116,4 +110,56 @@ impl ServerSettings {
         let ip = self.admin_listen.tcp().map(|tcp| tcp.ip().to_string());
         std::iter::once("localhost".to_owned()).chain(ip).collect()
     }
+}
+
+/// The log on standard error.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// Lowest level to log.
+    pub level: LogLevel,
+    /// Format of lines.
+    ///
+    /// A restart puts another one into effect.
+    pub format: LogFormat,
+}
+
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    #[default]
+    Human,
+    Json,
+}
+
+/// Returns the word for a value, as flags and keys have it.
+pub fn word(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }

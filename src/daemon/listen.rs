@@ -26,7 +26,7 @@ use websub::hub::http::public::serve_public;
 use websub::topics::http::Topics;
 
 use crate::admin::Admin;
-use crate::config::address::Address;
+use crate::config::text::Address;
 
 /// Backlog of clients that wait to be accepted. With the usual 128, a burst of them waits a second for TCP to retry, or
 /// is rejected at a Unix socket. The system may allow fewer.

@@ -19,8 +19,8 @@ use websub::publisher::http::{HubClients, Submitter};
 use websub::topics::http::Topics;
 
 use crate::config::Config;
-use crate::config::address::Address;
 use crate::config::file::ConfigError;
+use crate::config::text::Address;
 use crate::daemon::announcer::reach::NeverReachedHubs;
 use crate::daemon::announcer::submissions::Submissions;
 use crate::daemon::announcer::watched_trees::{WatchedTrees, covers};

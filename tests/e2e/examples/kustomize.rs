@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rsnotify::config::Config;
-use rsnotify::config::address::Address;
+use rsnotify::config::text::Address;
 use serde_json::Value;
 
 use crate::examples::image::{self, IMAGE, USER};
