@@ -5,21 +5,17 @@
 
 pub mod commands;
 mod counting;
-pub mod hub_link;
-mod last_day;
-pub mod state_saver;
+pub mod parts;
 
 use std::ops::ControlFlow;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rusqlite::Connection;
 use rustix::system::uname;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
-use websub::http::Clock;
 use websub::hub::{HubRecord, Relay};
 
 use crate::admin::Readiness;
@@ -27,14 +23,11 @@ use crate::config::reload::DaemonConfig;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
 use crate::daemon::event_loop::commands::{ask_subscriptions, no_embedded_hub};
-use crate::daemon::event_loop::hub_link::HubLink;
-use crate::daemon::event_loop::last_day::LastDay;
-use crate::daemon::event_loop::state_saver::StateSaver;
-use crate::daemon::failpoints::Failpoints;
+use crate::daemon::event_loop::counting::LastDay;
+use crate::daemon::event_loop::parts::LoopParts;
 use crate::daemon::log::error_chain;
 use crate::daemon::service_manager::ServiceManager;
 use crate::report;
-use crate::report::figures::DaemonCounts;
 use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalDeliveries, Status};
 use crate::report::summary::DaemonActivity;
 use announce::state::open::StateFileError;
@@ -163,26 +156,6 @@ pub trait DaemonRole: Sized {
 
     /// Takes note that the loop has ended: nobody answers any more.
     fn end(&mut self) {}
-}
-
-/// The parts of a loop that its [`DaemonRole`] uses.
-pub struct LoopParts<I> {
-    pub clock: Clock,
-    pub saver: StateSaver,
-    pub hub: HubLink,
-    pub counts: DaemonCounts,
-    pub failpoints: Failpoints,
-    pub inputs: Sender<Input<I>>,
-    pub runtime: Handle,
-    /// Once it was told to stop: the end of the wait for work that is under way.
-    pub stop_by: Option<Instant>,
-}
-
-impl<I> LoopParts<I> {
-    /// Returns true once nothing new is to begin.
-    pub fn is_stopping(&self) -> bool {
-        self.stop_by.is_some()
-    }
 }
 
 /// A role, the parts that act for it, and what probes, the service manager and the status are told.
@@ -507,7 +480,7 @@ impl<R: DaemonRole> EventLoop<R> {
         self.service_manager.stopping();
         parts.stop_by = Some(Instant::now() + SHUTDOWN_GRACE);
         self.role.stop();
-        parts.hub.drain(&parts.runtime, &parts.inputs);
+        parts.drain_hub();
     }
 
     /// Returns true if nothing is under way any more.

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use messaging::client::Brokers;
 use resourcesync::uri::{Hub, Uri};
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tracing::warn;
 use url::Url;
 use websub::http::Clock;
@@ -21,16 +22,14 @@ use websub::topics::http::Topics;
 use crate::config::Config;
 use crate::config::file::ConfigError;
 use crate::config::text::Address;
-use crate::daemon::announcer::reach::NeverReachedHubs;
-use crate::daemon::announcer::submissions::Submissions;
+use crate::daemon::announcer::hubs::Submissions;
 use crate::daemon::announcer::watched_trees::{WatchedTrees, covers};
 use crate::daemon::announcer::{Announcer, AnnouncerInput, RunParts, moment};
 use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
-use crate::daemon::process::{StartingDaemon, admin_pages};
-use crate::daemon::{Daemon, configuration_status};
+use crate::daemon::{Daemon, StartingDaemon, admin_pages, configuration_status};
 use announce::event::Event;
 use announce::plan::Plan;
 use announce::state::open::StateFile;
@@ -75,6 +74,8 @@ impl Daemon<Announcer> {
             inputs: parts.inputs.clone(),
             failpoints: parts.failpoints.clone(),
             under_way: BTreeSet::new(),
+            unreached: Arc::default(),
+            probes: JoinSet::new(),
         };
         let (inputs, failpoints) = (parts.inputs.clone(), parts.failpoints.clone());
         let taken = move |round, request, took| {
@@ -89,7 +90,6 @@ impl Daemon<Announcer> {
             topics: topics.clone(),
             unclaimed: BTreeSet::new(),
             submissions,
-            reach: NeverReachedHubs::default(),
             change_reader: ChangeReader::start(taken),
             has_learned: false,
             inputs: VecDeque::new(),
@@ -104,7 +104,7 @@ impl Daemon<Announcer> {
         parts.change_hub(prepared_hub, saved, HubTopics::Served(topics.clone()));
         let Announcer { trees, engine, .. } = role;
         trees.current = Some(trees.next_generation(&config, &engine.plan, engine.db())?);
-        role.reach.begin(hubs, &role.submissions.brokers);
+        role.submissions.probe(hubs);
         let public = public.serve_public(&mut process.tasks, topics, parts.hub.open.subscribe());
         Ok(process.into_daemon(event_loop, config, public, admin))
     }
@@ -145,7 +145,7 @@ impl Daemon<Announcer> {
         role.submissions.submitter.change(clients);
         let runtime = &role.submissions.runtime;
         role.submissions.brokers.change(brokers, runtime);
-        role.reach.begin(hubs, &role.submissions.brokers);
+        role.submissions.probe(hubs);
         for hub in changed_hubs(&self.config, config) {
             role.keep(Event::HubChanged(hub), false);
         }
