@@ -15,7 +15,7 @@ use crate::tree::model::{DirectoryId, FileId, ListingOutcome, TreeEntry, join, p
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::NameHints;
-use crate::tree::work_queue::Depth;
+use crate::tree::sweep::Depth;
 use announce::candidates::{CandidateGlobs, MountUrlPath};
 use announce::observation::{Identity, Stat};
 

@@ -8,8 +8,8 @@ use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::model::{DirectoryId, FileId, ListingOutcome, Name, TreeEntry};
 use crate::tree::observer::Observer;
+use crate::tree::sweep::Depth;
 use crate::tree::watches::NameWatchReason;
-use crate::tree::work_queue::Depth;
 use announce::observation::Identity;
 
 /// Maximum links that are rechecked each second.
