@@ -231,35 +231,31 @@ impl Config {
         // There may be one for each of many thousand sets.
         let (mut lists, mut topics) = (BTreeSet::new(), BTreeSet::new());
         for (at, channel) in self.channels.iter().enumerate() {
+            let table = file.table(format_args!("channel.{at}"));
             let (list, topic) = (&channel.capability_list, channel.topic.as_str());
+            let kind = match channel.kind {
+                ChannelKind::Change => "change ",
+                ChannelKind::Framework => "",
+            };
+            let is_repeated = !lists.insert((list, channel.kind));
+            let message = format_args!("{list} has a {kind}channel already");
+            table.refuse(is_repeated, "capability_list", message)?;
             let is_below = |uri: Uri| prefixes.iter().any(|prefix| uri.is_below(prefix));
+            let message = format_args!(
+                "\"{topic}\" lies neither below server.public_url nor below a mount's url"
+            );
+            table.refuse(!Uri::parse(topic).is_ok_and(is_below), "topic", message)?;
+            let message = format_args!("\"{topic}\" is another channel's topic already");
+            table.refuse(!topics.insert(topic), "topic", message)?;
             let mut named = channel.hubs.iter().enumerate();
-            let (key, message) = if !lists.insert((list, channel.kind)) {
-                let kind = match channel.kind {
-                    ChannelKind::Change => "change ",
-                    ChannelKind::Framework => "",
-                };
-                let message = format!("{list} has a {kind}channel already");
-                ("capability_list".to_owned(), message)
-            } else if !Uri::parse(topic).is_ok_and(is_below) {
-                let message = format!(
-                    "\"{topic}\" lies neither below server.public_url nor below a mount's url"
-                );
-                ("topic".to_owned(), message)
-            } else if !topics.insert(topic) {
-                let message = format!("\"{topic}\" is another channel's topic already");
-                ("topic".to_owned(), message)
-            } else if let Some((position, hub)) = named.find(|(_, hub)| !hubs.contains(hub)) {
+            if let Some((position, hub)) = named.find(|(_, hub)| !hubs.contains(hub)) {
                 let hub = hub.as_str();
                 let message =
                     format!("\"{hub}\" is not the url of a [[hub]], nor the embedded hub");
                 let known: Vec<&str> = hubs.iter().map(Hub::as_str).collect();
                 let message = suggested(&message, hub, &known);
-                (format!("hubs.{position}"), message)
-            } else {
-                continue;
-            };
-            return Err(file.error(&format!("channel.{at}.{key}"), message));
+                return Err(table.error(&format!("hubs.{position}"), message));
+            }
         }
         Ok(())
     }

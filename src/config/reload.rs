@@ -166,22 +166,17 @@ fn named<'a, T: PartialEq>(
 ) -> Vec<String> {
     let index = |all: &'a [T]| BTreeMap::from_iter(all.iter().map(|one| (name(one), one)));
     let (old, new) = (index(before), index(after));
-    let (mut added, mut removed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
-    for one in after {
-        let name = name(one);
-        match old.get(&name) {
-            None => added.push(name),
-            Some(before) if *before != one => changed.push(name),
-            Some(_) => {}
-        }
-    }
-    removed.extend(
-        before
-            .iter()
-            .map(name)
-            .filter(|name| !new.contains_key(name)),
-    );
-    let all = [(added, "added"), (removed, "removed"), (changed, "changed")];
+    let names = |all: &[T], is_meant: &dyn Fn(&String, &T) -> bool| {
+        let named = all.iter().map(|one| (name(one), one));
+        let meant = named.filter(|(name, one)| is_meant(name, one));
+        Vec::from_iter(meant.map(|(name, _)| name))
+    };
+    let is_other = |name: &String, one: &T| old.get(name).is_some_and(|before| *before != one);
+    let all = [
+        (names(after, &|name, _| !old.contains_key(name)), "added"),
+        (names(before, &|name, _| !new.contains_key(name)), "removed"),
+        (names(after, &is_other), "changed"),
+    ];
     let words = all.iter().filter_map(|(names, verb)| match names.len() {
         0 => None,
         1..=MAX_NAMES => Some(format!("{kind} {} {verb}", names.join(", "))),

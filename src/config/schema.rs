@@ -172,25 +172,22 @@ pub fn page<T: Serialize + JsonSchema>(
         let lines = names.map(|name| line(name, &format!("{key}.{name}"), &values[name]));
         format!("\n{header}\n{}", lines.collect::<String>())
     };
-    let parts = keys(&schema)
-        .into_iter()
-        .flatten()
-        .map(|(name, schema)| match &values[name] {
-            Value::Object(_) => table(format!("[{name}]"), schema, name, &values[name]),
-            Value::Array(tables) => {
-                let tables = tables.iter().enumerate().map(|(at, values)| {
-                    table(
-                        format!("[[{name}]]"),
-                        schema,
-                        &format!("{name}.{at}"),
-                        values,
-                    )
-                });
-                tables.collect()
+    let mut page = String::new();
+    for (name, schema) in keys(&schema).into_iter().flatten() {
+        match &values[name] {
+            Value::Object(_) => {
+                page += &table(format!("[{name}]"), schema, name, &values[name]);
             }
-            value => line(name, name, value),
-        });
-    parts.collect()
+            Value::Array(tables) => {
+                for (at, values) in tables.iter().enumerate() {
+                    let key = format!("{name}.{at}");
+                    page += &table(format!("[[{name}]]"), schema, &key, values);
+                }
+            }
+            value => page += &line(name, name, value),
+        }
+    }
+    page
 }
 
 /// Returns a value in one line of TOML.

@@ -85,7 +85,9 @@ impl ConfiguredSecret {
         let Some(holder) = &mut self.holder else {
             return Ok(());
         };
-        let (name, content) = holder.read(table, key, MAX_SECRET)?;
+        let (name, content) = holder
+            .content(table.file, MAX_SECRET)
+            .map_err(|message| table.error(key, message))?;
         let line = content.trim_end_matches(['\r', '\n']);
         table.refuse(line.is_empty(), key, format_args!("{name} is empty"))?;
         let message = format_args!("{name} has more than one line, or control characters");
@@ -140,7 +142,10 @@ pub fn read_credentials(
         ("ca_file", ca, "CERTIFICATE-----"),
     ] {
         let Some(held) = held else { continue };
-        let (name, content) = held.file_holder().read(table, key, MAX_PEM)?;
+        let (name, content) = held
+            .file_holder()
+            .content(table.file, MAX_PEM)
+            .map_err(|message| table.error(key, message))?;
         let mut lines = content.lines().map(str::trim_end);
         let has_pem = lines.any(|line| line.starts_with("-----BEGIN ") && line.ends_with(kind));
         let message = format_args!("{name} has no -----BEGIN … {kind} line");
@@ -182,11 +187,6 @@ pub fn mask_headers(headers: &mut BTreeMap<String, ConfiguredSecret>) {
 
 impl SecretHolder {
     /// Returns its name in messages, and its content, which may have `max` bytes.
-    fn read(&mut self, table: &ConfigTable<'_>, key: &str, max: u64) -> Checked<(String, String)> {
-        self.content(table.file, max)
-            .map_err(|message| table.error(key, message))
-    }
-
     fn content(&mut self, file: &ConfigFile<'_>, max: u64) -> Result<(String, String), String> {
         match self {
             SecretHolder::File(path) if path.as_os_str().is_empty() => {

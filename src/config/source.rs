@@ -156,35 +156,32 @@ impl Source {
     }
 
     fn check(&mut self, table: &ConfigTable<'_>) -> Checked {
-        let form = match (self.path.take(), self.url.take()) {
-            (None, None) if !self.mount.is_empty() => Ok(()),
-            (Some(directory), Some(prefix)) if self.mount.is_empty() => {
-                self.mount.push(MountPlan {
-                    id: MountId(0),
-                    directory,
-                    prefix,
-                    aliases: Vec::new(),
-                });
-                Ok(())
+        match (self.path.take(), self.url.take()) {
+            (None, None) => {
+                let message =
+                    "it is missing: write path and url, or mount = [{ path = \"…\", url = \"…\" }]";
+                table.refuse(self.mount.is_empty(), "mount", message)?;
             }
-            (None, None) => Err((
-                "mount",
-                "it is missing: write path and url, or mount = [{ path = \"…\", url = \"…\" }]",
-            )),
-            _ if !self.mount.is_empty() => Err((
-                "mount",
-                "path and url are the short form of one mount: move them into mount = [{ … }]",
-            )),
-            (Some(_), _) => Err((
-                "path",
-                "it needs url too: what the directory is published as",
-            )),
-            (None, _) => Err((
-                "url",
-                "it needs path too: the directory that is published there",
-            )),
-        };
-        form.map_err(|(key, message)| table.error(key, message))?;
+            _ if !self.mount.is_empty() => {
+                let message =
+                    "path and url are the short form of one mount: move them into mount = [{ … }]";
+                return Err(table.error("mount", message));
+            }
+            (Some(directory), Some(prefix)) => self.mount.push(MountPlan {
+                id: MountId(0),
+                directory,
+                prefix,
+                aliases: Vec::new(),
+            }),
+            (Some(_), None) => {
+                let message = "it needs url too: what the directory is published as";
+                return Err(table.error("path", message));
+            }
+            (None, Some(_)) => {
+                let message = "it needs path too: the directory that is published there";
+                return Err(table.error("url", message));
+            }
+        }
         let no_inotify = self.watch == WatchMode::Inotify && !cfg!(target_os = "linux");
         let [rescan, poll] = [&self.rescan_interval, &self.poll_interval].map(|it| it.0.is_zero());
         table.refuse(rescan, "rescan_interval", NOT_ZERO)?;
