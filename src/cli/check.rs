@@ -22,7 +22,7 @@ use crate::cli::options::CheckOptions;
 use crate::cli::output::{counted, grouped, print};
 use crate::cli::{Exit, block_on};
 use crate::config::Config;
-use crate::config::environment::Overrides;
+use crate::config::file::Overrides;
 use crate::config::hub_config::HubConfig;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::{Diagnostic, Severity, clock, hub as about_hub, topic};

@@ -13,7 +13,7 @@ use crate::cli::options::{HubOptions, RunOptions};
 use crate::cli::output::print;
 use crate::cli::{Exit, logging};
 use crate::config::Config;
-use crate::config::environment::{Environment, StateOptions};
+use crate::config::file::{Environment, StateOptions};
 use crate::config::hub_config::HubConfig;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon;

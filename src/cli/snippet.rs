@@ -21,7 +21,7 @@ use crate::cli::options::WebServer;
 use crate::cli::output::{print, say};
 use crate::cli::snippet::passing::{PassedPaths, Site, passing};
 use crate::config::Config;
-use crate::config::environment::SourceOptions;
+use crate::config::file::SourceOptions;
 use crate::config::hub_config::HubConfig;
 use crate::config::text::{Address, ParsedText};
 use crate::report;

@@ -9,12 +9,10 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use websub::hub::publisher::{Publisher, Publishers};
 
-use crate::config::environment::{Environment, Overrides};
-use crate::config::file::{Checked, ConfigError, ConfigFile};
+use crate::config::file::{Checked, ConfigError, ConfigFile, Environment, Overrides};
 use crate::config::schema::DaemonKind;
 use crate::config::secret::{ConfiguredSecret, content_of, read_secret};
-use crate::config::served_hub::ServedHub;
-use crate::config::server::{Log, ServerSettings};
+use crate::config::server::{Log, ServedHub, ServerSettings};
 use crate::config::state_dir;
 use crate::config::text::{ParsedText, values, with_slash};
 

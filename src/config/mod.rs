@@ -6,14 +6,12 @@
 //! certificates that it names, resolves the links in its directories, and reads nothing else of the environment.
 
 pub(crate) mod broker;
-pub mod environment;
 pub mod file;
 pub(crate) mod hub;
 pub mod hub_config;
 pub(crate) mod reload;
 pub mod schema;
 pub(crate) mod secret;
-pub(crate) mod served_hub;
 pub(crate) mod server;
 pub(crate) mod source;
 #[cfg(test)]
@@ -24,14 +22,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::config::broker::Broker;
-use crate::config::environment::{Environment, Overrides};
-use crate::config::file::{Checked, ConfigError, ConfigFile};
+use crate::config::file::{Checked, ConfigError, ConfigFile, Environment, Overrides};
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::{HubConfig, is_of_hub, verify_daemon};
 use crate::config::reload::DaemonConfig;
 use crate::config::schema::{DaemonKind, suggested};
-use crate::config::served_hub::ServedHub;
-use crate::config::server::{Log, ServerSettings};
+use crate::config::server::{Log, ServedHub, ServerSettings};
 use crate::config::source::{Source, Window};
 use crate::config::text::ParsedText;
 use announce::observation::MountId;

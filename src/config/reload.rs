@@ -187,7 +187,7 @@ fn named<'a, T: PartialEq>(
 
 #[cfg(test)]
 mod tests {
-    use crate::config::environment::Overrides;
+    use crate::config::file::Overrides;
 
     use super::*;
 

@@ -19,7 +19,7 @@ use toml::de::{DeTable, DeValue};
 use toml::ser::ValueSerializer;
 
 use crate::config::hub_config::HubConfig;
-use crate::config::{Config, broker, hub, hub_config, served_hub, source, text};
+use crate::config::{Config, broker, hub, hub_config, server, source, text};
 
 /// The daemons, each with a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -206,36 +206,24 @@ pub type WrongKey = (String, Option<usize>, String);
 pub type TextForm = (&'static str, &'static str, fn(&str) -> Result<(), String>);
 
 const URI: &str = r#"^[Hh][Tt][Tt][Pp][Ss]?://[^#\s<>"]+$"#;
+const PREFIX: &str = r#"^[Hh][Tt][Tt][Pp][Ss]?://[^\s<>"?#]+$"#;
+const SERVED_HUB: &str = r#"^[Hh][Tt][Tt][Pp][Ss]?://[^?#\s<>"]+$"#;
+const SOURCE: &str = "^[A-Za-z0-9_-][A-Za-z0-9_.-]*$";
+const LOCATION: &str = r"^[A-Za-z][A-Za-z0-9+.\-]*:\S+$";
 
 /// The forms of texts. The patterns refuse nothing that the checks accept.
 pub const FORMS: [TextForm; 14] = [
     ("uri", URI, text::check_uri),
-    (
-        "prefix",
-        r#"^[Hh][Tt][Tt][Pp][Ss]?://[^\s<>"?#]+$"#,
-        text::check_prefix,
-    ),
+    ("prefix", PREFIX, text::check_prefix),
     ("hub", URI, hub::check_address),
-    (
-        "served hub",
-        r#"^[Hh][Tt][Tt][Pp][Ss]?://[^?#\s<>"]+$"#,
-        served_hub::check_url,
-    ),
-    ("path of a hub", r"^/[^?#%\s]+$", served_hub::check_path),
+    ("served hub", SERVED_HUB, server::check_url),
+    ("path of a hub", r"^/[^?#%\s]+$", server::check_path),
     ("glob", "^[^/]", source::check_glob),
-    (
-        "source",
-        "^[A-Za-z0-9_-][A-Za-z0-9_.-]*$",
-        source::check_name,
-    ),
+    ("source", SOURCE, source::check_name),
     ("broker", "^[A-Za-z0-9][A-Za-z0-9._-]*$", broker::check_name),
     ("destination", ".", broker::check_destination),
     ("virtual host", ".", broker::check_vhost),
-    (
-        "location",
-        r"^[A-Za-z][A-Za-z0-9+.\-]*:\S+$",
-        broker::check_uri_prefix,
-    ),
+    ("location", LOCATION, broker::check_uri_prefix),
     ("glob of uris", "", broker::check_object_glob),
     ("object type", "^[^,]+$", broker::check_object_type),
     ("publisher", ".", hub_config::check_name),

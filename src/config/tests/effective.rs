@@ -5,8 +5,7 @@ use std::fs;
 use proptest::prelude::{Strategy, prop_assert_eq, proptest};
 
 use crate::config::Config;
-use crate::config::environment::{Environment, Overrides};
-use crate::config::file::ConfigError;
+use crate::config::file::{ConfigError, Environment, Overrides};
 use crate::config::reload::DaemonConfig;
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 
