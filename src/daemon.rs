@@ -12,6 +12,7 @@ mod listen;
 pub mod log;
 mod service_manager;
 
+use std::iter;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::config::reload::DaemonConfig;
 use crate::config::server::{LogLevel, ServerSettings};
-use crate::control::{self, ControlReply, ControlRequest, ControlSocketFile};
+use crate::control::{self, ControlReply, ControlRequest, SocketFile};
 use crate::daemon::event_loop::parts::{HubLink, LoopParts, StateSaver};
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
 use crate::daemon::failpoints::Failpoints;
@@ -81,7 +82,7 @@ struct Daemon<R: DaemonRole> {
     public: ServedListener,
     admin: ServedListener,
     /// The socket of commands, and the handle that keeps it open.
-    control: Option<(ControlSocketFile, watch::Sender<()>)>,
+    control: Option<(SocketFile, watch::Sender<()>)>,
     /// The tasks that serve them.
     tasks: JoinSet<()>,
 }
@@ -248,8 +249,8 @@ impl<I: Send + 'static> StartingDaemon<I> {
             listener.log_address();
             anyhow::Ok(listener)
         };
-        let public = bound(public, &server.listen, ListenerRole::Public)?;
-        let admin = bound(admin, &server.admin_listen, ListenerRole::Admin)?;
+        let public = bound(public, &server.listen.0, ListenerRole::Public)?;
+        let admin = bound(admin, &server.admin_listen.0, ListenerRole::Admin)?;
         Ok((public, admin))
     }
 
@@ -333,7 +334,10 @@ fn admin_pages<I: Send + 'static>(
     let ask = move |detail, answer| {
         let _ = inputs.send(Input::Ask(detail, answer));
     };
-    Admin::new(readiness.clone(), server.admin_hosts(), ask)
+    // The names under which the listener may be addressed: a guard against DNS rebinding.
+    let ip = server.admin_listen.0.tcp().map(|tcp| tcp.ip().to_string());
+    let hosts = iter::once("localhost".to_owned()).chain(ip).collect();
+    Admin::new(readiness.clone(), hosts, ask)
 }
 
 /// Raises the limit of open files and connections: the soft one to the hard one: the soft limit is only for programs

@@ -102,6 +102,7 @@ async fn exchange(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::text::TextValue;
 
     #[test]
     fn a_listener_for_everybody_is_asked_on_this_machine() {
@@ -111,7 +112,7 @@ mod tests {
             ("10.0.0.7:8401", "10.0.0.7:8401"),
             ("unix:/run/a.sock", "unix:/run/a.sock"),
         ] {
-            let address = Address::parse(listens).unwrap();
+            let address = Address::read(listens).unwrap();
             assert_eq!(reached(&address).to_string(), reached_at);
         }
     }

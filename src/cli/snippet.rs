@@ -60,7 +60,7 @@ pub fn snippet(
     let public_url = public_url.context(
         "server.public_url is not set, so no web server is in front of rsnotify: set it to the URL of the web server",
     )?;
-    let behind = upstream_address(&config.server.listen)?;
+    let behind = upstream_address(&config.server.listen.0)?;
     let scan = scan_once(&config)?;
     for notice in &scan.notices {
         say(notice);
@@ -84,7 +84,7 @@ pub fn snippet(
 
 /// Prints the lines for `rsnotify hub`, which serves nothing but the hub.
 fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
-    let behind = upstream_address(&config.server.listen)?;
+    let behind = upstream_address(&config.server.listen.0)?;
     let passing = passing(&BTreeSet::new(), None, Some(&config.hub.url));
     let trust = untrusted_proxy_note("hub", &config.hub.trusted_proxies, &behind);
     write(&passing, server, &behind, trust)

@@ -18,7 +18,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use crate::config::schema::{DaemonKind, check, schema_of};
 use crate::config::server::{LogFormat, LogLevel, ServerSettings, word};
 use crate::config::state_dir;
-use crate::config::text::Address;
+use crate::config::text::{Address, TextValue};
 
 /// The message about a duration for which zero makes no sense.
 pub const NOT_ZERO: &str = "it must be longer than zero";
@@ -337,8 +337,8 @@ impl Environment {
         let mut file = ConfigFile::parse(path, &text, self)?;
         overrides.apply(&mut file);
         let key = "server.admin_listen";
-        let default = ServerSettings::default().admin_listen;
-        let address = text_of(&file, key)?.map_or(Ok(default), Address::parse);
+        let default = ServerSettings::default().admin_listen.0;
+        let address = text_of(&file, key)?.map_or(Ok(default), Address::read);
         match address.map_err(|message| file.error(key, message))? {
             Address::Unix(socket) => file.absolute(key, &socket).map(Address::Unix),
             address => Ok(address),

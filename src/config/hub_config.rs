@@ -71,7 +71,7 @@ impl HubConfig {
             config.server.public_url = origin.ok().and_then(|origin| Uri::parse(&origin).ok());
         }
         config.server.check(file)?;
-        (config.hub).trust_loopback_proxies(file, "hub", &config.server.listen);
+        (config.hub).trust_loopback_proxies(file, "hub", &config.server.listen.0);
         check_publishers(file, &mut config.publishers)?;
         config.state_dir = state_dir(file, &config.state_dir)?;
         Ok(config)

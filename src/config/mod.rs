@@ -264,7 +264,7 @@ impl Config {
             let message = "no hub is left to notify: add a [[hub]], or leave this one enabled";
             return Err(file.error("embedded_hub.enabled", message));
         }
-        embedded.trust_loopback_proxies(file, "embedded_hub", &self.server.listen);
+        embedded.trust_loopback_proxies(file, "embedded_hub", &self.server.listen.0);
         // An installation has a file; a trial on this machine needs none.
         if file.path.is_none() && self.server.is_on_this_machine() {
             let here = LOOPBACK.map(ParsedText);

@@ -28,8 +28,8 @@ use crate::config::text::{Address, ParsedText, Size, check_uri, seconds, values,
 pub struct ServerSettings {
     /// Address on which topics and the hub are served: an IP address and a port (0 takes a free one), or
     /// `"unix:/path"`, which needs `public_url`.
-    #[default(Address::Tcp(([127, 0, 0, 1], 8400).into()))]
-    pub listen: Address,
+    #[default(ParsedText(Address::Tcp(([127, 0, 0, 1], 8400).into())))]
+    pub listen: ParsedText<Address>,
     /// Public URL of the listener for topics and the hub.
     ///
     /// The web server in front passes path and query on unchanged.
@@ -39,8 +39,8 @@ pub struct ServerSettings {
     /// Address on which health, metrics and status (`/healthz`, `/readyz`, `/metrics`, `/status.json`) are served.
     ///
     /// Keep it private.
-    #[default(Address::Tcp(([127, 0, 0, 1], 8401).into()))]
-    pub admin_listen: Address,
+    #[default(ParsedText(Address::Tcp(([127, 0, 0, 1], 8401).into())))]
+    pub admin_listen: ParsedText<Address>,
     /// Time for which the topic of a channel that has ended is still served.
     #[schemars(extend("x-daemon" = "run"))]
     #[default(seconds(30 * 24 * 3_600))]
@@ -69,14 +69,14 @@ impl ServerSettings {
             Ok(Some(Host::Domain(name))) => name == "localhost",
             Ok(None) | Err(_) => false,
         };
-        self.listen.is_loopback()
-            && self.admin_listen.is_loopback()
+        self.listen.0.is_loopback()
+            && self.admin_listen.0.is_loopback()
             && self.public_url.as_ref().is_none_or(is_here)
     }
 
     /// Returns the URL of the public listener, as far as it is known before the listener is bound.
     pub fn known_public_url(&self) -> Option<Uri> {
-        let bound = self.listen.tcp().filter(|tcp| tcp.port() != 0);
+        let bound = self.listen.0.tcp().filter(|tcp| tcp.port() != 0);
         bound.map_or_else(
             || self.public_url.clone(),
             |tcp| Some(self.public_url_at(tcp)),
@@ -86,15 +86,15 @@ impl ServerSettings {
     /// Makes paths absolute, and checks how the listeners are reached.
     pub(crate) fn check(&mut self, file: &ConfigFile<'_>) -> Checked {
         for (key, address) in [
-            ("server.listen", &mut self.listen),
-            ("server.admin_listen", &mut self.admin_listen),
+            ("server.listen", &mut self.listen.0),
+            ("server.admin_listen", &mut self.admin_listen.0),
         ] {
             if let Address::Unix(path) = address {
                 *path = file.absolute(key, path)?;
             }
         }
         self.public_url = self.public_url.take().map(with_slash);
-        let (listen, has_url) = (&self.listen, self.public_url.is_some());
+        let (listen, has_url) = (&self.listen.0, self.public_url.is_some());
         let tcp = listen.tcp();
         // Such as `[fe80::1%2]:8400`, of one link only.
         let has_scope = |tcp| matches!(tcp, SocketAddr::V6(v6) if v6.scope_id() != 0);
@@ -108,15 +108,9 @@ impl ServerSettings {
         )?;
         let message = format_args!("nobody can reach {listen} under that name: set public_url too");
         table.refuse(!has_url && is_nowhere, "listen", message)?;
-        let is_public = *listen == self.admin_listen && !takes_a_free_port;
+        let is_public = *listen == self.admin_listen.0 && !takes_a_free_port;
         let message = format_args!("{listen} is the public listener's address already");
         table.refuse(is_public, "admin_listen", message)
-    }
-
-    /// Returns the names under which the admin listener may be addressed (a guard against DNS rebinding).
-    pub fn admin_hosts(&self) -> Vec<String> {
-        let ip = self.admin_listen.tcp().map(|tcp| tcp.ip().to_string());
-        std::iter::once("localhost".to_owned()).chain(ip).collect()
     }
 }
 

@@ -238,8 +238,8 @@ fn a_flag_counts_before_the_file() {
     ]);
     let config = read(&text, &overrides).unwrap();
     assert_eq!(config.state_dir, Path::new("/here/state"));
-    assert_eq!(config.server.listen.to_string(), "unix:/here/http.sock");
-    assert_eq!(config.server.admin_listen.to_string(), "[::1]:0");
+    assert_eq!(config.server.listen.0.to_string(), "unix:/here/http.sock");
+    assert_eq!(config.server.admin_listen.0.to_string(), "[::1]:0");
     let public_url = config.server.known_public_url().map(|uri| uri.to_string());
     assert_eq!(public_url.as_deref(), Some("https://flag.example/push/"));
     assert_eq!(config.sources.len(), 1);

@@ -261,20 +261,31 @@ pub const NO_CREDENTIALS: &str =
     "credentials do not belong into an address: use username and password_file";
 
 /// A TCP address (port 0 takes a free one) or the path of a Unix socket.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
-#[schemars(extend(
-    "pattern" = r"^(unix:.+|[0-9.]+:[0-9]{1,5}|\[[0-9A-Fa-f:.%]+\]:[0-9]{1,5})$",
-    "x-number" = "127.0.0.1:{}"
-))]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Parses `127.0.0.1:8400`, `[::1]:0` or `unix:/run/rsnotify/http.sock`.
-    pub fn parse(text: &str) -> Result<Address, String> {
+    /// Returns the TCP address, if it is one.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(_) => None,
+        }
+    }
+
+    pub fn is_loopback(&self) -> bool {
+        self.tcp().is_some_and(|tcp| tcp.ip().is_loopback())
+    }
+}
+
+impl TextValue for Address {
+    const PATTERN: &'static str = r"^(unix:.+|[0-9.]+:[0-9]{1,5}|\[[0-9A-Fa-f:.%]+\]:[0-9]{1,5})$";
+    const NUMBER: &'static str = "127.0.0.1:{}";
+
+    fn read(text: &str) -> Result<Address, String> {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Address::Unix(path.into()));
         }
@@ -291,30 +302,8 @@ impl Address {
         })
     }
 
-    /// Returns the TCP address, if it is one.
-    pub fn tcp(&self) -> Option<SocketAddr> {
-        match self {
-            Address::Tcp(address) => Some(*address),
-            Address::Unix(_) => None,
-        }
-    }
-
-    pub fn is_loopback(&self) -> bool {
-        self.tcp().is_some_and(|tcp| tcp.ip().is_loopback())
-    }
-}
-
-impl TryFrom<String> for Address {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Address, String> {
-        Address::parse(&text)
-    }
-}
-
-impl From<Address> for String {
-    fn from(address: Address) -> String {
-        address.to_string()
+    fn write(&self) -> String {
+        self.to_string()
     }
 }
 
@@ -372,7 +361,7 @@ pub fn with_slash(uri: Uri) -> Uri {
 mod tests {
     use resourcesync::uri::Uri;
 
-    use super::{Address, check_prefix, check_uri, with_slash};
+    use super::{Address, TextValue, check_prefix, check_uri, with_slash};
 
     #[test]
     fn addresses_read_back() {
@@ -382,7 +371,7 @@ mod tests {
             "0.0.0.0:80",
             "unix:/run/a.sock",
         ] {
-            let read = Address::parse(text).map(|address| address.to_string());
+            let read = Address::read(text).map(|address| address.to_string());
             assert_eq!(read, Ok(text.into()));
         }
     }
@@ -391,11 +380,11 @@ mod tests {
     fn what_is_no_address_is_refused_with_an_example() {
         let others = "|8400|:8400|127.0.0.1|::1:80:x|127.0.0.1:99999|unix:|http://[::1]:80";
         for text in others.split('|') {
-            let message = Address::parse(text).unwrap_err();
+            let message = Address::read(text).unwrap_err();
             let is_told = message.contains("is not an address to listen on");
             assert!(is_told, "{message}");
         }
-        let message = Address::parse("localhost:8400").unwrap_err();
+        let message = Address::read("localhost:8400").unwrap_err();
         assert_eq!(
             message,
             "\"localhost:8400\" has a host name: write its IP address, such as \"127.0.0.1:8400\""

@@ -259,23 +259,21 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The timeout for the loop's reply.
 const LOOP_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// The socket file, removed when dropped. It is dropped before the lock of the state directory, so that it is never the next
-/// daemon's.
+/// The file of a Unix socket, removed when this is dropped. That of the control socket is dropped before the lock of the state
+/// directory, so that it is never the next daemon's.
 #[derive(Debug)]
-pub struct ControlSocketFile {
-    path: PathBuf,
-}
+pub struct SocketFile(pub PathBuf);
 
-impl Drop for ControlSocketFile {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         // If this fails, the next start replaces it.
-        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(&self.0);
     }
 }
 
 /// Binds the socket. The caller holds the lock of the state directory, so an existing socket is left over from a process that
 /// died. The new one gets its mode in a private directory before it is renamed.
-pub fn bind(state_dir: &Path) -> io::Result<(UnixListener, ControlSocketFile)> {
+pub fn bind(state_dir: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let private = state_dir.join(PRIVATE);
     match fs::remove_dir_all(&private) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -286,7 +284,7 @@ pub fn bind(state_dir: &Path) -> io::Result<(UnixListener, ControlSocketFile)> {
     fs::set_permissions(private.join(SOCKET), Permissions::from_mode(0o600))?;
     fs::rename(private.join(SOCKET), &path)?;
     fs::remove_dir(&private)?;
-    Ok((listener, ControlSocketFile { path }))
+    Ok((listener, SocketFile(path)))
 }
 
 /// Passes each request on with a sender for its reply, until `shutdown`.

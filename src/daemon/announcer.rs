@@ -31,14 +31,13 @@ use crate::daemon::event_loop::{DaemonRole, Input, SweepCompleteness};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
-use crate::report::figures::DaemonCounts;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{DaemonActivity, Summary};
 use crate::tree::TreeReport;
 use announce::changes::round::{RoundAnswer, RoundRequest};
 use announce::event::{ClockReadings, Effect, Event};
 use announce::observation::Observation;
-use announce::plan::{MountPlan, Plan, PublishMode};
+use announce::plan::PublishMode;
 use announce::state::open::StateFileError;
 use announce::state::{self, StateError};
 use announce::steps::change_sets;
@@ -114,18 +113,6 @@ impl Announcer {
             batch.push(event);
         }
         batch
-    }
-
-    /// Carries the counts under the plan before over to this one, but for mounts that it does not have.
-    fn carry_counts_over(&self, before: &Plan, counts: &mut DaemonCounts) {
-        let plan = &self.engine.plan;
-        let hints = self.trees.hints(before, &counts.hints);
-        counts.hints.extend(hints);
-        counts.mounts.retain(|(source, directory), _| {
-            let is_same = |mount: &MountPlan| mount.directory.to_string_lossy() == *directory;
-            let mut sources = plan.sources.iter().filter(|plan| plan.name == *source);
-            sources.any(|source| source.mounts.iter().any(is_same))
-        });
     }
 
     /// Counts a sweep, if the report is the end of one.

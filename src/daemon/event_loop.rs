@@ -158,6 +158,12 @@ pub trait DaemonRole: Sized {
     fn end(&mut self) {}
 }
 
+/// A command, or its answer, with who waits for that.
+type PendingReply = (
+    oneshot::Sender<ControlReply>,
+    Result<ControlRequest, ControlReply>,
+);
+
 /// A role, the parts that act for it, and what probes, the service manager and the status are told.
 pub struct EventLoop<R: DaemonRole> {
     pub role: R,
@@ -171,10 +177,7 @@ pub struct EventLoop<R: DaemonRole> {
     /// The time of the last addition to it.
     noted: Option<Instant>,
     /// Commands of this step, which are answered once it is saved, or their answers.
-    replies: Vec<(
-        oneshot::Sender<ControlReply>,
-        Result<ControlRequest, ControlReply>,
-    )>,
+    replies: Vec<PendingReply>,
     /// Requests for the status, which is that after this step.
     asks: Vec<(Detail, oneshot::Sender<Status>)>,
 }
@@ -229,7 +232,10 @@ impl<R: DaemonRole> EventLoop<R> {
                     input => self.input(input),
                 }
                 // Each command has a step to itself, which counts what it did.
-                if self.role.is_full() || self.is_command_waiting() {
+                let last = self.replies.last();
+                let is_action =
+                    |(_, it): &PendingReply| it.as_ref().is_ok_and(ControlRequest::is_action);
+                if self.role.is_full() || last.is_some_and(is_action) {
                     break;
                 }
             }
@@ -242,8 +248,9 @@ impl<R: DaemonRole> EventLoop<R> {
             if is_ping_due {
                 self.service_manager.ping();
             }
+            let is_done = self.role.is_done() && !self.parts.hub.is_draining;
             match self.parts.stop_by {
-                Some(by) if self.is_done() || Instant::now() >= by => {
+                Some(by) if is_done || Instant::now() >= by => {
                     self.role.log_unanswered();
                     if self.parts.hub.is_draining {
                         warn!(
@@ -379,11 +386,6 @@ impl<R: DaemonRole> EventLoop<R> {
         self.replies.push((reply, answer));
     }
 
-    fn is_command_waiting(&self) -> bool {
-        let last = self.replies.last();
-        last.is_some_and(|(_, it)| it.as_ref().is_ok_and(ControlRequest::is_action))
-    }
-
     /// Answers commands, and requests for the status. None is reported as done while a crash could undo it.
     fn send_replies(&mut self) {
         let now = self.parts.clock.now();
@@ -483,20 +485,12 @@ impl<R: DaemonRole> EventLoop<R> {
         parts.drain_hub();
     }
 
-    /// Returns true if nothing is under way any more.
-    fn is_done(&self) -> bool {
-        self.role.is_done() && !self.parts.hub.is_draining
-    }
-
     /// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
     fn totals(&mut self, now: Timestamp) -> IntervalDeliveries {
         let parts = &self.parts;
         let hub = parts.hub.linked.as_ref().map(|hub| hub.status(now));
-        let deliveries = hub.as_ref().map(|hub| hub.counts.deliveries);
-        let (deliveries, owed) = (
-            deliveries.unwrap_or_default(),
-            hub.map_or(0, |hub| hub.owed),
-        );
+        let hub = hub.unwrap_or_default();
+        let deliveries = hub.counts.deliveries;
         let hubs = || parts.counts.hubs.values();
         let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
         let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
@@ -506,7 +500,7 @@ impl<R: DaemonRole> EventLoop<R> {
             delivered: accepted + deliveries.delivered,
             failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
             retries: retries + deliveries.retries,
-            pending: (self.role.pending() + owed) as u64,
+            pending: (self.role.pending() + hub.owed) as u64,
             starts: 0,
         }
     }

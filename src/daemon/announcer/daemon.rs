@@ -31,7 +31,7 @@ use crate::daemon::failpoints::Failpoint;
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
 use crate::daemon::{Daemon, StartingDaemon, admin_pages, configuration_status};
 use announce::event::Event;
-use announce::plan::Plan;
+use announce::plan::{MountPlan, Plan};
 use announce::state::open::StateFile;
 use announce::state::{self, last_time_saved};
 use announce::steps::engine::Engine;
@@ -115,8 +115,8 @@ impl Daemon<Announcer> {
         let clients = HubClients::new(hubs.clone())?;
         let brokers = config.broker_settings()?;
         let (public, admin) = (&self.public, &self.admin);
-        let new_public = self.bound(public, &config.server.listen, ListenerRole::Public)?;
-        let new_admin = self.bound(admin, &config.server.admin_listen, ListenerRole::Admin)?;
+        let new_public = self.bound(public, &config.server.listen.0, ListenerRole::Public)?;
+        let new_admin = self.bound(admin, &config.server.admin_listen.0, ListenerRole::Admin)?;
         let tcp = match &new_public {
             Some(elsewhere) => elsewhere.listener.tcp_address(),
             None => public.tcp,
@@ -218,7 +218,15 @@ impl EventLoop<Announcer> {
         let (next, effects) = engine.change_plan(plan, now, |db, plan| -> anyhow::Result<_> {
             trees.next_generation(config, plan, db)
         })?;
-        announcer.carry_counts_over(&before, &mut self.parts.counts);
+        // Mounts that the plan does not have are counted no more.
+        let (counts, sources) = (&mut self.parts.counts, &announcer.engine.plan.sources);
+        let hints = announcer.trees.hints(&before, &counts.hints);
+        counts.hints.extend(hints);
+        counts.mounts.retain(|(source, directory), _| {
+            let is_same = |mount: &MountPlan| mount.directory.to_string_lossy() == *directory;
+            let mut sources = sources.iter().filter(|plan| plan.name == *source);
+            sources.any(|source| source.mounts.iter().any(is_same))
+        });
         let is_covered = covers(&before, &announcer.engine.plan);
         let was_settled = was_settled && announcer.has_learned && is_covered;
         announcer.has_learned = was_settled;
@@ -285,13 +293,12 @@ fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>
 /// Returns the hubs and brokers whose addresses or credentials change.
 fn changed_hubs(before: &Config, after: &Config) -> Vec<Hub> {
     let hubs = after.hubs.iter().filter(|hub| {
-        let before = before.hubs.iter().find(|before| before.hub == hub.hub);
-        before.is_some_and(|before| before != *hub)
+        let mut before = before.hubs.iter();
+        before.any(|before| before.hub == hub.hub && before != *hub)
     });
     let brokers = after.brokers.iter().filter(|broker| {
         let mut before = before.brokers.iter();
-        let before = before.find(|before| before.name == broker.name);
-        before.is_some_and(|before| before != *broker)
+        before.any(|before| before.name == broker.name && before != *broker)
     });
     let brokers = brokers.map(|broker| broker.name.clone());
     hubs.map(|hub| hub.hub.clone()).chain(brokers).collect()

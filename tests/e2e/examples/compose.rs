@@ -63,7 +63,7 @@ fn services_reach_each_other_on_loopback() {
     // A service that shares the network of another is started again with it.
     assert_eq!(services["rsnotify"]["depends_on"]["web"]["restart"], true);
     let (Address::Tcp(public), Address::Tcp(admin)) =
-        (&config.server.listen, &config.server.admin_listen)
+        (&config.server.listen.0, &config.server.admin_listen.0)
     else {
         panic!("{config:?}");
     };

@@ -61,7 +61,7 @@ fn the_sidecar_is_probed_for_being_alive_and_for_nothing_else() {
         assert!(sidecar[probe].is_null(), "{probe}");
     }
     // It is asked where it listens.
-    let Address::Tcp(admin) = config.server.admin_listen else {
+    let Address::Tcp(admin) = config.server.admin_listen.0 else {
         panic!("{config:?}");
     };
     assert!(admin.ip().is_unspecified());
@@ -96,7 +96,7 @@ fn one_daemon_at_a_time_keeps_a_state_that_outlives_the_pod() {
 fn the_web_server_passes_topics_on_to_the_sidecar() {
     let pod = pod();
     let config = daemon(&pod);
-    let Address::Tcp(public) = config.server.listen else {
+    let Address::Tcp(public) = config.server.listen.0 else {
         panic!("{config:?}");
     };
     assert!(public.ip().is_loopback());
