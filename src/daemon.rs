@@ -30,9 +30,9 @@ use websub::http::Clock;
 
 use crate::admin::{Admin, Readiness};
 use crate::config::Config;
+use crate::config::DaemonConfig;
 use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
-use crate::config::reload::DaemonConfig;
 use crate::config::server::{LogLevel, ServerSettings};
 use crate::control::{self, ControlReply, ControlRequest, SocketFile};
 use crate::daemon::event_loop::parts::{HubLink, LoopParts, StateSaver};

@@ -10,11 +10,11 @@ use url::Url;
 use websub::hub::publisher::{Publisher, Publishers};
 
 use crate::config::file::{Checked, ConfigError, ConfigFile, Environment, Overrides};
-use crate::config::schema::DaemonKind;
+use crate::config::schema::{Comment, DaemonKind, page};
 use crate::config::secret::{ConfiguredSecret, content_of, read_secret};
 use crate::config::server::{Log, ServedHub, ServerSettings};
-use crate::config::state_dir;
 use crate::config::text::{ParsedText, values, with_slash};
+use crate::config::{DaemonConfig, changed, named, state_dir};
 
 /// The configuration of `rsnotify hub`, with the keys of its file. What [`HubConfig::load`] returns was checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -94,6 +94,29 @@ impl HubConfig {
             topic_networks: values(&settings.allow_topic_networks),
         });
         Publishers(publishers.collect())
+    }
+}
+
+impl DaemonConfig for HubConfig {
+    const MOVES: bool = false;
+
+    fn shared(&self) -> (&Path, &ServerSettings, &Log) {
+        (&self.state_dir, &self.server, &self.log)
+    }
+
+    fn effective(&self, comment: Comment<'_>) -> String {
+        page(self, DaemonKind::Hub, comment)
+    }
+
+    fn changes(&self, after: &HubConfig) -> Vec<String> {
+        let publishers = (&self.publishers[..], &after.publishers[..]);
+        let words = [
+            named("publisher", publishers, |publisher| publisher.name.clone()),
+            changed("hub", self.hub != after.hub),
+            changed("server", self.server != after.server),
+            changed("log", self.log != after.log),
+        ];
+        words.concat()
     }
 }
 

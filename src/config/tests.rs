@@ -4,6 +4,7 @@ mod brokers;
 mod effective;
 mod embedded_hub;
 mod messages;
+mod reload;
 mod secrets;
 mod slips;
 mod submissions;

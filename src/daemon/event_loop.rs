@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use websub::hub::{HubRecord, Relay};
 
 use crate::admin::Readiness;
-use crate::config::reload::DaemonConfig;
+use crate::config::DaemonConfig;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
 use crate::daemon::event_loop::commands::{ask_subscriptions, no_embedded_hub};

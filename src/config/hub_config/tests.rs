@@ -8,9 +8,9 @@ use rstest::rstest;
 
 use super::HubConfig;
 use crate::config::Config;
+use crate::config::DaemonConfig;
 use crate::config::file::{ConfigError, ConfigFile, Environment, Overrides};
 use crate::config::hub_config::Verify;
-use crate::config::reload::DaemonConfig;
 use crate::config::tests::{self, assert_refused, variables};
 
 const HUB: &str = "[hub]\nurl = \"https://hub.example/hub\"\n";
