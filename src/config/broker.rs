@@ -178,12 +178,10 @@ impl Broker {
         self.channels.dedup();
         let is_atom = self.payload == BrokerPayload::Atom;
         // F6.
-        table.refuse(
-            is_atom && self.channels.contains(&ChannelKind::Framework),
-            "payload",
-            "feeds are about changed resources: write channels = [\"change\"], and send changes of documents to another \
-             [[broker]] with payload = \"resourcesync\"",
-        )?;
+        let has_documents = self.channels.contains(&ChannelKind::Framework);
+        let message = "feeds are about changed resources: write channels = [\"change\"], and send changes of documents to \
+                       another [[broker]] with payload = \"resourcesync\"";
+        table.refuse(is_atom && has_documents, "payload", message)?;
         table.refuse(self.timeout.0.is_zero(), "timeout", NOT_ZERO)?;
         let no_feeds = "it has no effect without feeds: write payload = \"atom\", or remove it";
         for (key, is_given) in [
@@ -195,11 +193,9 @@ impl Broker {
             table.refuse(is_given && !is_atom, key, no_feeds)?;
         }
         let is_wrong = |name: &String| name.is_empty() || name.chars().any(char::is_control);
-        table.refuse(
-            self.username.as_ref().is_some_and(is_wrong),
-            "username",
-            "a user name is not empty and has no control characters",
-        )?;
+        let is_wrong = self.username.as_ref().is_some_and(is_wrong);
+        let message = "a user name is not empty and has no control characters";
+        table.refuse(is_wrong, "username", message)?;
         if is_atom {
             self.object.get_or_insert_default();
             self.identifiers.get_or_insert_default();

@@ -112,14 +112,11 @@ impl<'a> ConfigFile<'a> {
             let value = child(table.get_ref(), key);
             value.and_then(|value| value.get_ref().as_str()) == Some(text)
         };
-        let mut tables = place
-            .as_array()
-            .into_iter()
-            .flat_map(|tables| tables.iter());
-        let mut selected = tables
-            .find(|table| is_it(table))
-            .cloned()
-            .unwrap_or_else(empty);
+        let tables = place.as_array().into_iter();
+        let written = tables
+            .flat_map(|tables| tables.iter())
+            .find(|table| is_it(table));
+        let mut selected = written.cloned().unwrap_or_else(empty);
         if let DeValue::Table(table) = selected.get_mut() {
             for key in replaced {
                 table.remove(*key);
@@ -168,11 +165,8 @@ impl<'a> ConfigFile<'a> {
             found = found.and_then(|value| child(value.get_ref(), part));
             start = offset.or(found.map(|value| value.span().start)).or(start);
         }
-        let mut words = key
-            .split('.')
-            .filter(|part| part.parse::<usize>().is_err())
-            .collect::<Vec<_>>()
-            .join(".");
+        let names = key.split('.').filter(|part| part.parse::<usize>().is_err());
+        let mut words = names.collect::<Vec<_>>().join(".");
         if !words.is_empty() {
             words.push_str(": ");
         }

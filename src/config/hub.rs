@@ -94,12 +94,8 @@ pub fn check(file: &ConfigFile<'_>, hubs: &mut [ExternalHub]) -> Checked {
     for (at, hub) in hubs.iter_mut().enumerate() {
         let table = file.table(format_args!("hub.{at}"));
         hub.check(&table)?;
-        let is_repeated = !seen.insert(&hub.hub);
-        table.refuse(
-            is_repeated,
-            "url",
-            format_args!("{} is listed already", hub.hub),
-        )?;
+        let message = format_args!("{} is listed already", hub.hub);
+        table.refuse(!seen.insert(&hub.hub), "url", message)?;
     }
     Ok(())
 }
@@ -118,26 +114,19 @@ impl ExternalHub {
 
         let has_password = self.password_file.is_some();
         let has_login = self.username.is_some() || has_password;
-        let is_wrong = |name: &String| name.contains(':') || name.chars().any(char::is_control);
         let mut names = self.headers.keys();
         let has_authorization = names.any(|name| name.eq_ignore_ascii_case("authorization"));
         let has_bearer = self.bearer_token_file.is_some();
         table.refuse(self.timeout.0.is_zero(), "timeout", NOT_ZERO)?;
-        table.refuse(
-            has_bearer && has_login,
-            "bearer_token_file",
-            "a bearer token and a user name with a password exclude each other: keep one",
-        )?;
-        table.refuse(
-            self.username.as_ref().is_some_and(is_wrong),
-            "username",
-            "a user name has no \":\" and no control characters",
-        )?;
-        table.refuse(
-            has_authorization && (has_bearer || has_password),
-            "headers",
-            "an Authorization header beside a bearer token or a password: keep one",
-        )?;
+        let message = "a bearer token and a user name with a password exclude each other: keep one";
+        table.refuse(has_bearer && has_login, "bearer_token_file", message)?;
+        let is_wrong = |name: &String| name.contains(':') || name.chars().any(char::is_control);
+        let is_wrong = self.username.as_ref().is_some_and(is_wrong);
+        let message = "a user name has no \":\" and no control characters";
+        table.refuse(is_wrong, "username", message)?;
+        let has_two = has_authorization && (has_bearer || has_password);
+        let message = "an Authorization header beside a bearer token or a password: keep one";
+        table.refuse(has_two, "headers", message)?;
         read_secret(table, "bearer_token_file", &mut self.bearer_token_file)?;
         read_headers(table, &mut self.headers, check_header)?;
         let held = [
@@ -165,11 +154,10 @@ impl ExternalHub {
         });
         let basic = self.username.clone().zip(content_of(&self.password_file));
         let basic = basic.map(|(username, password)| HubCredentials::Basic { username, password });
+        let bearer = content_of(&self.bearer_token_file).map(HubCredentials::Bearer);
         let identity = self.client_cert.as_ref().zip(self.client_key.as_ref());
-        let publish_url = self
-            .publish_url
-            .as_ref()
-            .map_or(hub.as_str(), ConfiguredSecret::reveal);
+        let other_url = self.publish_url.as_ref();
+        let publish_url = other_url.map_or(hub.as_str(), ConfiguredSecret::reveal);
         let settings = PublishSettings {
             publish_url: Url::parse(publish_url).map_err(|source| PublishSettingsError::Url {
                 hub: hub.clone(),
@@ -178,9 +166,7 @@ impl ExternalHub {
             timeout: self.timeout.0,
             proxy: (self.proxy.clone()).map_or(HubProxy::Environment, |proxy| proxy.0),
             headers: headers.collect::<Result<_, _>>()?,
-            credentials: content_of(&self.bearer_token_file)
-                .map(HubCredentials::Bearer)
-                .or(basic),
+            credentials: bearer.or(basic),
             ca_pem: self.ca_file.as_ref().map(|ca| ca.reveal().into()),
             identity_pem: identity
                 .map(|(cert, key)| Secret::new(format!("{}\n{}", cert.reveal(), key.reveal()))),

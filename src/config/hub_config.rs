@@ -191,11 +191,8 @@ fn check_publishers(file: &ConfigFile<'_>, publishers: &mut [PublisherSettings])
                            set one, or both";
             return Err(file.error(&table.key, message));
         }
-        read_secret(
-            &table,
-            "bearer_token_file",
-            &mut publisher.bearer_token_file,
-        )?;
+        let token = &mut publisher.bearer_token_file;
+        read_secret(&table, "bearer_token_file", token)?;
         publisher.topics = publisher.topics.drain(..).map(with_slash).collect();
         let token = content_of(&publisher.bearer_token_file);
         for other in earlier {
@@ -229,11 +226,10 @@ pub fn check_name(name: &str) -> Result<(), String> {
 
 /// Returns two prefixes of which one lies below the other.
 fn overlap<'a>(ours: &'a [Uri], theirs: &'a [Uri]) -> Option<(&'a Uri, &'a Uri)> {
-    let pairs = ours
-        .iter()
-        .flat_map(|ours| theirs.iter().map(move |theirs| (ours, theirs)));
-    let mut pairs = pairs.filter(|(ours, theirs)| ours.is_below(theirs) || theirs.is_below(ours));
-    pairs.next()
+    ours.iter().find_map(|ours| {
+        let overlaps = |theirs: &&Uri| ours.is_below(theirs) || theirs.is_below(ours);
+        Some((ours, theirs.iter().find(overlaps)?))
+    })
 }
 
 #[cfg(test)]

@@ -368,18 +368,14 @@ fn enum_values(schema: &Value) -> String {
 
 /// Tables within others are written in line.
 fn instead_of_tables(key: &str, schema: &Value, value: &DeValue<'_>) -> String {
-    let name = key
-        .rsplit('.')
-        .find(|part| part.parse::<usize>().is_err())
-        .unwrap_or(key);
+    let is_name = |part: &&str| part.parse::<usize>().is_err();
+    let name = key.rsplit('.').find(is_name).unwrap_or(key);
     if !key.contains(&format!(".{name}")) {
         return format!("it is a table: write [[{name}]] and its keys below");
     }
     let texts = value.as_str().into_iter().chain(std::iter::repeat("…"));
-    let pairs = required(schema).zip(texts);
-    let pairs: Vec<String> = pairs
-        .map(|(key, text)| format!("{key} = \"{text}\""))
-        .collect();
+    let pair = |(key, text)| format!("{key} = \"{text}\"");
+    let pairs: Vec<String> = required(schema).zip(texts).map(pair).collect();
     format!("write {name} = [{{ {} }}]", pairs.join(", "))
 }
 

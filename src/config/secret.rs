@@ -85,9 +85,8 @@ impl ConfiguredSecret {
         let Some(holder) = &mut self.holder else {
             return Ok(());
         };
-        let (name, content) = holder
-            .content(table.file, MAX_SECRET)
-            .map_err(|message| table.error(key, message))?;
+        let read = holder.content(table.file, MAX_SECRET);
+        let (name, content) = read.map_err(|message| table.error(key, message))?;
         let line = content.trim_end_matches(['\r', '\n']);
         table.refuse(line.is_empty(), key, format_args!("{name} is empty"))?;
         let message = format_args!("{name} has more than one line, or control characters");
@@ -142,10 +141,8 @@ pub fn read_credentials(
         ("ca_file", ca, "CERTIFICATE-----"),
     ] {
         let Some(held) = held else { continue };
-        let (name, content) = held
-            .file_holder()
-            .content(table.file, MAX_PEM)
-            .map_err(|message| table.error(key, message))?;
+        let read = held.file_holder().content(table.file, MAX_PEM);
+        let (name, content) = read.map_err(|message| table.error(key, message))?;
         let mut lines = content.lines().map(str::trim_end);
         let has_pem = lines.any(|line| line.starts_with("-----BEGIN ") && line.ends_with(kind));
         let message = format_args!("{name} has no -----BEGIN … {kind} line");

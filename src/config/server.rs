@@ -101,11 +101,8 @@ impl ServerSettings {
         let is_nowhere = tcp.is_some_and(|tcp| tcp.ip().is_unspecified() || has_scope(tcp));
         let takes_a_free_port = tcp.is_some_and(|tcp| tcp.port() == 0);
         let table = file.table("server");
-        table.refuse(
-            !has_url && tcp.is_none(),
-            "listen",
-            "a Unix socket says nothing about how it is reached: set public_url too",
-        )?;
+        let message = "a Unix socket says nothing about how it is reached: set public_url too";
+        table.refuse(!has_url && tcp.is_none(), "listen", message)?;
         let message = format_args!("nobody can reach {listen} under that name: set public_url too");
         table.refuse(!has_url && is_nowhere, "listen", message)?;
         let is_public = *listen == self.admin_listen.0 && !takes_a_free_port;

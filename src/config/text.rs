@@ -248,10 +248,8 @@ impl TryFrom<RawSize> for Size {
 /// Writes a size with the largest unit that divides it.
 impl Serialize for Size {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let unit = UNITS
-            .iter()
-            .find(|(_, bits)| self.0.is_multiple_of(1 << bits));
-        let (unit, bits) = unit.unwrap_or(&("B", 0));
+        let divides = |(_, bits): &&(&str, u32)| self.0.is_multiple_of(1 << bits);
+        let (unit, bits) = UNITS.iter().find(divides).unwrap_or(&("B", 0));
         serializer.serialize_str(&format!("{}{unit}", self.0 >> bits))
     }
 }

@@ -344,10 +344,8 @@ async fn converse(
 /// Reads the request, if the client sends one.
 async fn request(stream: &mut UnixStream) -> Result<Option<ControlRequest>, String> {
     let mut line = Vec::new();
-    let read = BufReader::new(stream.take(MAX_REQUEST_BYTES))
-        .read_until(b'\n', &mut line)
-        .await;
-    match read {
+    let mut reader = BufReader::new(stream.take(MAX_REQUEST_BYTES));
+    match reader.read_until(b'\n', &mut line).await {
         Ok(0) => Ok(None),
         Ok(_) if line.len() as u64 == MAX_REQUEST_BYTES => {
             Err("the request is too long".to_owned())

@@ -231,11 +231,8 @@ fn passed_listener(sockets: &mut ListenFd, index: usize) -> anyhow::Result<Liste
         tcp.set_nonblocking(true)?;
         return Ok(Listener::Tcp(tcp.try_into()?));
     }
-    let unix = sockets.take_unix_listener(index);
-    let unix = unix
-        .ok()
-        .flatten()
-        .context("it is neither TCP nor a Unix stream")?;
+    let taken = sockets.take_unix_listener(index).ok().flatten();
+    let unix = taken.context("it is neither TCP nor a Unix stream")?;
     ensure_listening(&unix)?;
     unix.set_nonblocking(true)?;
     Ok(Listener::Unix(unix.try_into()?))

@@ -244,10 +244,10 @@ impl TreeHandle {
             }
             observer.run();
         };
-        let observer = std::thread::Builder::new()
-            .name("tree".into())
-            .spawn(observe);
-        let observer = observer.map_err(|source| TreeError::Thread { source })?;
+        let thread = std::thread::Builder::new().name("tree".into());
+        let observer = thread
+            .spawn(observe)
+            .map_err(|source| TreeError::Thread { source })?;
         Ok(TreeHandle { hints, observer })
     }
 

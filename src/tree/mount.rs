@@ -397,11 +397,8 @@ impl UnreadableDirectories {
 
     /// Returns the directories to try again.
     pub fn due(&self, now: Instant) -> impl Iterator<Item = DirectoryId> {
-        let due = self
-            .denials
-            .iter()
-            .filter(move |(_, it)| it.retry_at <= now);
-        due.map(|(id, _)| *id)
+        let is_due = move |(_, it): &(&DirectoryId, &Denial)| it.retry_at <= now;
+        self.denials.iter().filter(is_due).map(|(id, _)| *id)
     }
 
     /// Returns the paths below the mount of the directories, in order, with what is known of each.

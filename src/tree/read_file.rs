@@ -160,10 +160,10 @@ pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocumen
         Ok(status) if status.kind != FileKind::File => return Some(NoDocument::NotAFile),
         Ok(_) => {}
     }
-    if let Some(exclusion) = settings
+    let excluded = settings
         .candidates
-        .exclusion(&mount.published(), &path.below)
-    {
+        .exclusion(&mount.published(), &path.below);
+    if let Some(exclusion) = excluded {
         let look = matches!(exclusion, Exclusion::NotIncluded(_))
             .then(|| read(&file, &settings.recent_keys).0);
         return Some(match look {

@@ -126,22 +126,16 @@ impl Daemon<Announcer> {
         let is_first_hub = prepared_hub.is_some() && self.event_loop.parts.hub.linked.is_none();
         let saved = saved_subscriptions(&self.event_loop.parts.saver.file, is_first_hub)?;
         let plan = config.plan(&public_url);
-        let is_other_plan = plan
-            != self
-                .config
-                .plan(&self.event_loop.role.engine.plan.public_url)
-            || config.sources != self.config.sources;
+        let before = self
+            .config
+            .plan(&self.event_loop.role.engine.plan.public_url);
+        let is_other_plan = plan != before || config.sources != self.config.sources;
         if is_other_plan {
             self.event_loop.change_plan(config, plan)?;
         }
 
         // Nothing fails from here on.
-        let EventLoop {
-            role,
-            parts,
-            readiness,
-            ..
-        } = &mut self.event_loop;
+        let EventLoop { role, parts, .. } = &mut self.event_loop;
         role.submissions.submitter.change(clients);
         let runtime = &role.submissions.runtime;
         role.submissions.brokers.change(brokers, runtime);
@@ -162,7 +156,11 @@ impl Daemon<Announcer> {
         }
         if let Some(elsewhere) = new_admin {
             elsewhere.log_address();
-            let pages = admin_pages(&config.server, readiness, &parts.inputs);
+            let pages = admin_pages(
+                &config.server,
+                &self.event_loop.readiness,
+                &self.event_loop.parts.inputs,
+            );
             self.admin = elsewhere.serve_admin(&mut self.tasks, pages);
         }
         self.warn_of_ignored_addresses(config);
@@ -177,10 +175,8 @@ impl Daemon<Announcer> {
         role: ListenerRole,
     ) -> anyhow::Result<Option<BoundListener>> {
         // A listener that the service manager passed is always right.
-        let is_elsewhere = served
-            .address
-            .as_ref()
-            .is_some_and(|bound| bound != address);
+        let is_elsewhere = |bound: &Address| bound != address;
+        let is_elsewhere = served.address.as_ref().is_some_and(is_elsewhere);
         let binding = is_elsewhere.then(|| self.runtime.block_on(bind(address, role)));
         binding.transpose()
     }

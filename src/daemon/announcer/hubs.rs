@@ -61,9 +61,8 @@ impl Submissions {
             failpoints.pass(Failpoint::Submitting);
             let answer = match submission.mode {
                 PublishMode::Broker => {
-                    brokers
-                        .submit(&submission.hub, &submission.notification())
-                        .await
+                    let notification = submission.notification();
+                    brokers.submit(&submission.hub, &notification).await
                 }
                 _ => submitter.submit(&submission.request()).await,
             };
