@@ -31,7 +31,7 @@ use websub::http::Clock;
 use crate::admin::{Admin, Readiness};
 use crate::config::Config;
 use crate::config::DaemonConfig;
-use crate::config::file::ConfigError;
+use crate::config::file::Checked;
 use crate::config::hub_config::HubConfig;
 use crate::config::server::{LogLevel, ServerSettings};
 use crate::control::{self, ControlReply, ControlRequest, SocketFile};
@@ -54,7 +54,7 @@ pub use crate::daemon::intake::no_sources;
 /// `set_level` changes the level of the log.
 pub fn run(
     config: Config,
-    reread: impl Fn() -> Result<Config, ConfigError>,
+    reread: impl Fn() -> Checked<Config>,
     set_level: fn(LogLevel),
 ) -> anyhow::Result<()> {
     Daemon::announcing(config)?.run(reread, set_level)
@@ -63,7 +63,7 @@ pub fn run(
 /// Runs `rsnotify hub`, as [`run`] does `rsnotify run`.
 pub fn run_hub(
     config: HubConfig,
-    reread: impl Fn() -> Result<HubConfig, ConfigError>,
+    reread: impl Fn() -> Checked<HubConfig>,
     set_level: fn(LogLevel),
 ) -> anyhow::Result<()> {
     Daemon::relaying(config)?.run(reread, set_level)
@@ -91,13 +91,13 @@ impl<R: DaemonRole> Daemon<R> {
     /// Runs until it is told to stop.
     fn run(
         mut self,
-        reread: impl Fn() -> Result<R::Config, ConfigError>,
+        reread: impl Fn() -> Checked<R::Config>,
         set_level: fn(LogLevel),
     ) -> anyhow::Result<()> {
         loop {
             match self.event_loop.run(&self.received) {
                 ControlFlow::Continue(replies) => {
-                    let reply = self.reload(&reread, set_level);
+                    let reply = self.reload(reread(), set_level);
                     for asked in replies {
                         // The client may have disconnected.
                         let _ = asked.send(reply.clone());
@@ -108,14 +108,13 @@ impl<R: DaemonRole> Daemon<R> {
         }
     }
 
-    /// Reloads the configuration, or keeps the previous one if that fails.
-    fn reload(
-        &mut self,
-        reread: impl Fn() -> Result<R::Config, ConfigError>,
-        set_level: fn(LogLevel),
-    ) -> ControlReply {
+    /// Puts the configuration into effect as it was read again, or keeps the previous one if that fails.
+    fn reload(&mut self, reread: Checked<R::Config>, set_level: fn(LogLevel)) -> ControlReply {
         let before = log_level(&self.config);
-        let changed = self.change_configuration(reread);
+        let changed = match reread {
+            Ok(config) => self.change_configuration(config),
+            Err(error) => Err(error.into()),
+        };
         self.event_loop.service_manager.status_may_differ();
         match changed {
             Ok(changes) => {
@@ -142,11 +141,7 @@ impl<R: DaemonRole> Daemon<R> {
     }
 
     /// Puts another configuration into effect. Returns what that changes, in words.
-    fn change_configuration(
-        &mut self,
-        reread: impl Fn() -> Result<R::Config, ConfigError>,
-    ) -> anyhow::Result<String> {
-        let config = reread()?;
+    fn change_configuration(&mut self, config: R::Config) -> anyhow::Result<String> {
         self.config.verify_change(&config)?;
         let handle = self.runtime.handle().clone();
         let _context = handle.enter();

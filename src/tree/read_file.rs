@@ -234,15 +234,18 @@ pub enum ChangeListFileError {
     Io(#[from] io::Error),
 }
 
+/// The outcome of reading a list, or a part of it.
+type ListResult<T> = Result<T, ChangeListFileError>;
+
 impl ChangeListFile {
     /// Opens the version of the file at `path` that is there now, and returns it with its stat data.
-    pub fn open_latest(path: &Path) -> Result<(ChangeListFile, Stat), ChangeListFileError> {
+    pub fn open_latest(path: &Path) -> ListResult<(ChangeListFile, Stat)> {
         let status = file_status::follow(path).map_err(io::Error::from)?;
         Ok((ChangeListFile::open(path, status.stat)?, status.stat))
     }
 
     /// Opens the file at `path`, if it still has this stat data.
-    pub fn open(path: &Path, stat: Stat) -> Result<ChangeListFile, ChangeListFileError> {
+    pub fn open(path: &Path, stat: Stat) -> ListResult<ChangeListFile> {
         let is_version = |status: &FileStatus| status.kind == FileKind::File && status.stat == stat;
         let failed = |error: Errno| match error {
             Errno::NOENT => ChangeListFileError::Stale,
@@ -265,25 +268,18 @@ impl ChangeListFile {
     }
 
     /// Returns the keys of its entries, and takes those that were kept when it was read as a document.
-    pub fn take_keys(
-        &mut self,
-        recent: &ListKeyCache,
-    ) -> Result<ListedChanges, ChangeListFileError> {
+    pub fn take_keys(&mut self, recent: &ListKeyCache) -> ListResult<ListedChanges> {
         let kept = recent.take(&self.opened);
         kept.map_or_else(|| self.keys(), Ok)
     }
 
     /// Returns the keys of its entries.
-    pub fn keys(&mut self) -> Result<ListedChanges, ChangeListFileError> {
+    pub fn keys(&mut self) -> ListResult<ListedChanges> {
         self.read(|reader| read_keys(reader))
     }
 
     /// Returns the entries at these places, which ascend. `span` is that of all its entries.
-    pub fn changes(
-        &mut self,
-        span: &Range<u64>,
-        places: &[EntryPlace],
-    ) -> Result<Vec<Change>, ChangeListFileError> {
+    pub fn changes(&mut self, span: &Range<u64>, places: &[EntryPlace]) -> ListResult<Vec<Change>> {
         if !self.is_packed
             && let Some(changes) = read_changes_at(&self.file, span, places)
             && file_status::of(&self.file).map_err(io::Error::from)? == self.opened
@@ -296,15 +292,12 @@ impl ChangeListFile {
     }
 
     /// Returns the resources of a Resource List.
-    pub fn resources(&mut self) -> Result<ListedResources, ChangeListFileError> {
+    pub fn resources(&mut self) -> ListResult<ListedResources> {
         self.read(|reader| read_resources(reader))
     }
 
     /// Returns the entries of a Resource List at these positions, which ascend.
-    pub fn resource_entries(
-        &mut self,
-        positions: &[u32],
-    ) -> Result<Vec<Change>, ChangeListFileError> {
+    pub fn resource_entries(&mut self, positions: &[u32]) -> ListResult<Vec<Change>> {
         let changes = self.read(|reader| read_resource_entries(reader, positions))?;
         if changes.len() == positions.len() {
             Ok(changes)
@@ -319,7 +312,7 @@ impl ChangeListFile {
         &mut self,
         capability: Capability,
         take: impl FnMut(u32, Change),
-    ) -> Result<DeclaredSpan, ChangeListFileError> {
+    ) -> ListResult<DeclaredSpan> {
         // A file that was replaced by renaming is still the version that it was.
         let content = |status: &FileStatus| (status.stat.size, status.stat.modified);
         self.read_if(
@@ -331,7 +324,7 @@ impl ChangeListFile {
     fn read<T>(
         &mut self,
         read: impl FnOnce(&mut dyn Read) -> Result<T, ChangeListError>,
-    ) -> Result<T, ChangeListFileError> {
+    ) -> ListResult<T> {
         self.read_if(FileStatus::eq, read)
     }
 
@@ -339,7 +332,7 @@ impl ChangeListFile {
         &mut self,
         is_same: impl FnOnce(&FileStatus, &FileStatus) -> bool,
         read: impl FnOnce(&mut dyn Read) -> Result<T, ChangeListError>,
-    ) -> Result<T, ChangeListFileError> {
+    ) -> ListResult<T> {
         self.file.seek(SeekFrom::Start(0))?;
         let result = if self.is_packed {
             read(&mut unpacked(&self.file))

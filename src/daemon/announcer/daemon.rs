@@ -126,10 +126,10 @@ impl Daemon<Announcer> {
         let is_first_hub = prepared_hub.is_some() && self.event_loop.parts.hub.linked.is_none();
         let saved = saved_subscriptions(&self.event_loop.parts.saver.file, is_first_hub)?;
         let plan = config.plan(&public_url);
-        let before = self
-            .config
-            .plan(&self.event_loop.role.engine.plan.public_url);
-        let is_other_plan = plan != before || config.sources != self.config.sources;
+        let old_url = &self.event_loop.role.engine.plan.public_url;
+        let is_other_plan =
+            plan != self.config.plan(old_url) || config.sources != self.config.sources;
+
         if is_other_plan {
             self.event_loop.change_plan(config, plan)?;
         }
