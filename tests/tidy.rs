@@ -113,9 +113,9 @@ const BUDGETS: [(&str, usize); 15] = [
     ("admin", 1_130),
     ("announce", 10_950),
     ("cli", 5_070),
-    ("config", 2_790),
+    ("config", 2_740),
     ("control", 280),
-    ("daemon", 3_500),
+    ("daemon", 3_480),
     ("destination", 2_890),
     ("diagnostics", 910),
     ("lib", 20),
@@ -123,7 +123,7 @@ const BUDGETS: [(&str, usize); 15] = [
     ("messaging", 1_540),
     ("report", 2_220),
     ("resourcesync", 5_040),
-    ("tree", 4_010),
+    ("tree", 3_970),
     ("websub", 8_250),
 ];
 

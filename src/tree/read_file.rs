@@ -299,11 +299,8 @@ impl ChangeListFile {
     /// Returns the entries of a Resource List at these positions, which ascend.
     pub fn resource_entries(&mut self, positions: &[u32]) -> ListResult<Vec<Change>> {
         let changes = self.read(|reader| read_resource_entries(reader, positions))?;
-        if changes.len() == positions.len() {
-            Ok(changes)
-        } else {
-            Err(ChangeListFileError::Stale)
-        }
+        let all = Some(changes).filter(|changes| changes.len() == positions.len());
+        all.ok_or(ChangeListFileError::Stale)
     }
 
     /// Hands over the entries of a Change List or a Resource List with their positions, one after the other. Returns the

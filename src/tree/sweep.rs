@@ -56,11 +56,9 @@ impl Sweep {
 
     /// Returns when it can go on; nothing if it can at once, because there is more to do than wait.
     pub fn goes_on_at(&self) -> Option<Instant> {
-        if self.files.is_empty() && self.directories.is_empty() {
-            self.unsettled.front().map(|(_, at)| *at)
-        } else {
-            None
-        }
+        let only_waits = self.files.is_empty() && self.directories.is_empty();
+        let next = self.unsettled.front().filter(|_| only_waits);
+        next.map(|(_, at)| *at)
     }
 
     pub fn has_work(&self) -> bool {
