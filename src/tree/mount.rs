@@ -332,7 +332,7 @@ impl Observer<'_> {
 }
 
 /// Returns why a root that cannot be read is not there for us, though it may be for others.
-pub fn unreadable_root(root: &Path, error: &io::Error) -> String {
+fn unreadable_root(root: &Path, error: &io::Error) -> String {
     let failure = match error.kind() {
         ErrorKind::PermissionDenied => Some(AccessFailure::Denied),
         ErrorKind::NotFound => Some(AccessFailure::Absent {

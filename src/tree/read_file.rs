@@ -201,11 +201,11 @@ fn other_case(absent: &Path) -> Option<String> {
 }
 
 /// Returns true if the file at `path` is read as gzip.
-pub fn is_packed(path: &Path) -> bool {
+fn is_packed(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b".gz")
 }
 
-pub fn open(path: &Path) -> Result<File, Errno> {
+fn open(path: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     #[cfg(target_os = "linux")]
     match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
