@@ -1,6 +1,6 @@
-//! The daemons `rsnotify run` and `rsnotify hub`: bind the listeners, start the parts and join them with the event loop.
+//! The daemons `rsnotify run` and `rsnotify hub`: raise the limits, handle signals, bind the listeners, start the parts and join them with the event loop.
 //!
-//! Both are a `Daemon`: what they share is here, in `process` and in `event_loop`, what differs in `announcer` (engine,
+//! Both are a `Daemon`: what they share is here and in `event_loop`, what differs in `announcer` (engine,
 //! trees, submissions) and `intake` (publications, fetches).
 
 mod announcer;
@@ -10,28 +10,39 @@ mod failpoints;
 mod intake;
 mod listen;
 pub mod log;
-mod process;
 mod service_manager;
 
+use std::iter;
 use std::ops::ControlFlow;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use announce::state::open::StateFile;
+use anyhow::Context;
 use jiff::Timestamp;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use tracing::{error, info};
+use tracing::{error, info, warn};
+use websub::http::Clock;
 
+use crate::admin::{Admin, Readiness};
 use crate::config::Config;
-use crate::config::file::ConfigError;
+use crate::config::DaemonConfig;
+use crate::config::file::Checked;
 use crate::config::hub_config::HubConfig;
-use crate::config::log::LogLevel;
-use crate::config::reload::DaemonConfig;
-use crate::control::{ControlReply, ControlSocketFile};
+use crate::config::server::{LogLevel, ServerSettings};
+use crate::control::{self, ControlReply, ControlRequest, SocketFile};
+use crate::daemon::event_loop::parts::{HubLink, LoopParts, StateSaver};
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
-use crate::daemon::listen::ServedListener;
+use crate::daemon::failpoints::Failpoints;
+use crate::daemon::listen::{
+    BoundListener, ListenerRole, ServedListener, bind, passed_listeners, until_dropped,
+};
 use crate::daemon::log::error_chain;
+use crate::report::figures::DaemonCounts;
 use crate::report::status::{ConfigurationStatus, RefusedConfiguration};
 
 pub use crate::daemon::event_loop::commands::{
@@ -43,7 +54,7 @@ pub use crate::daemon::intake::no_sources;
 /// `set_level` changes the level of the log.
 pub fn run(
     config: Config,
-    reread: impl Fn() -> Result<Config, ConfigError>,
+    reread: impl Fn() -> Checked<Config>,
     set_level: fn(LogLevel),
 ) -> anyhow::Result<()> {
     Daemon::announcing(config)?.run(reread, set_level)
@@ -52,7 +63,7 @@ pub fn run(
 /// Runs `rsnotify hub`, as [`run`] does `rsnotify run`.
 pub fn run_hub(
     config: HubConfig,
-    reread: impl Fn() -> Result<HubConfig, ConfigError>,
+    reread: impl Fn() -> Checked<HubConfig>,
     set_level: fn(LogLevel),
 ) -> anyhow::Result<()> {
     Daemon::relaying(config)?.run(reread, set_level)
@@ -71,7 +82,7 @@ struct Daemon<R: DaemonRole> {
     public: ServedListener,
     admin: ServedListener,
     /// The socket of commands, and the handle that keeps it open.
-    control: Option<(ControlSocketFile, watch::Sender<()>)>,
+    control: Option<(SocketFile, watch::Sender<()>)>,
     /// The tasks that serve them.
     tasks: JoinSet<()>,
 }
@@ -80,13 +91,13 @@ impl<R: DaemonRole> Daemon<R> {
     /// Runs until it is told to stop.
     fn run(
         mut self,
-        reread: impl Fn() -> Result<R::Config, ConfigError>,
+        reread: impl Fn() -> Checked<R::Config>,
         set_level: fn(LogLevel),
     ) -> anyhow::Result<()> {
         loop {
             match self.event_loop.run(&self.received) {
                 ControlFlow::Continue(replies) => {
-                    let reply = self.reload(&reread, set_level);
+                    let reply = self.reload(reread(), set_level);
                     for asked in replies {
                         // The client may have disconnected.
                         let _ = asked.send(reply.clone());
@@ -97,14 +108,13 @@ impl<R: DaemonRole> Daemon<R> {
         }
     }
 
-    /// Reloads the configuration, or keeps the previous one if that fails.
-    fn reload(
-        &mut self,
-        reread: impl Fn() -> Result<R::Config, ConfigError>,
-        set_level: fn(LogLevel),
-    ) -> ControlReply {
+    /// Puts the configuration into effect as it was read again, or keeps the previous one if that fails.
+    fn reload(&mut self, reread: Checked<R::Config>, set_level: fn(LogLevel)) -> ControlReply {
         let before = log_level(&self.config);
-        let changed = self.change_configuration(reread);
+        let changed = match reread {
+            Ok(config) => self.change_configuration(config),
+            Err(error) => Err(error.into()),
+        };
         self.event_loop.service_manager.status_may_differ();
         match changed {
             Ok(changes) => {
@@ -131,11 +141,7 @@ impl<R: DaemonRole> Daemon<R> {
     }
 
     /// Puts another configuration into effect. Returns what that changes, in words.
-    fn change_configuration(
-        &mut self,
-        reread: impl Fn() -> Result<R::Config, ConfigError>,
-    ) -> anyhow::Result<String> {
-        let config = reread()?;
+    fn change_configuration(&mut self, config: R::Config) -> anyhow::Result<String> {
         self.config.verify_change(&config)?;
         let handle = self.runtime.handle().clone();
         let _context = handle.enter();
@@ -184,5 +190,173 @@ fn configuration_status(config: &impl DaemonConfig) -> ConfigurationStatus {
         loaded: Timestamp::now(),
         refused: None,
         effective: config.effective(&|_| None),
+    }
+}
+
+/// A process that is to become a daemon: signals are handled, and inputs of its event loop are kept.
+struct StartingDaemon<I> {
+    began: Timestamp,
+    runtime: Runtime,
+    signals: [Signal; 3],
+    inputs: Sender<Input<I>>,
+    received: Receiver<Input<I>>,
+    tasks: JoinSet<()>,
+}
+
+impl<I: Send + 'static> StartingDaemon<I> {
+    /// Raises the limit of open files, and begins to handle signals.
+    fn begin() -> anyhow::Result<StartingDaemon<I>> {
+        let began = Timestamp::now();
+        raise_descriptor_limit();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the network threads")?;
+        let context = runtime.enter();
+        // Before anything that takes time or is logged: signals may come as soon as the process is known, and unhandled, each
+        // would end it.
+        let handle = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
+        let signals = [
+            handle(SignalKind::terminate(), "SIGTERM")?,
+            handle(SignalKind::interrupt(), "SIGINT")?,
+            handle(SignalKind::hangup(), "SIGHUP")?,
+        ];
+        drop(context);
+        let (inputs, received) = mpsc::channel();
+        Ok(StartingDaemon {
+            began,
+            runtime,
+            signals,
+            inputs,
+            received,
+            tasks: JoinSet::new(),
+        })
+    }
+
+    /// Binds the public listener and that of the admin pages, unless the service manager has passed them.
+    fn listeners(&self, server: &ServerSettings) -> anyhow::Result<(BoundListener, BoundListener)> {
+        let [public, admin] = passed_listeners()?;
+        let bound = |activated: Option<BoundListener>, address, role| {
+            let listener = match activated {
+                Some(listener) => listener,
+                None => self.runtime.block_on(bind(address, role))?,
+            };
+            listener.log_address();
+            anyhow::Ok(listener)
+        };
+        let public = bound(public, &server.listen.0, ListenerRole::Public)?;
+        let admin = bound(admin, &server.admin_listen.0, ListenerRole::Admin)?;
+        Ok((public, admin))
+    }
+
+    /// Returns the parts of the event loop. Must be called within a tokio runtime.
+    fn loop_parts(&self, file: StateFile, clock: Clock) -> LoopParts<I> {
+        let failpoints = Failpoints::from_environment();
+        LoopParts {
+            clock,
+            saver: StateSaver::new(file),
+            hub: HubLink::default(),
+            counts: DaemonCounts {
+                began: self.began,
+                ..DaemonCounts::default()
+            },
+            failpoints,
+            inputs: self.inputs.clone(),
+            runtime: self.runtime.handle().clone(),
+            stop_by: None,
+        }
+    }
+
+    /// Serves the admin pages and commands, and forwards signals. Must be called within a tokio runtime.
+    fn into_daemon<R: DaemonRole<Input = I>>(
+        self,
+        event_loop: EventLoop<R>,
+        config: R::Config,
+        public: ServedListener,
+        admin: BoundListener,
+    ) -> Daemon<R> {
+        let (mut tasks, inputs) = (self.tasks, self.inputs);
+        let (state_dir, server, _) = config.shared();
+        let pages = admin_pages(server, &event_loop.readiness, &inputs);
+        let admin = admin.serve_admin(&mut tasks, pages);
+        let control = control::bind(state_dir).map(|(listener, socket)| {
+            let inputs = inputs.clone();
+            let command = move |request, reply| {
+                // A loop that has stopped answers by dropping the reply.
+                let _ = inputs.send(Input::Command(request, reply));
+            };
+            let (open, ended) = until_dropped();
+            tasks.spawn(control::serve(listener, command, ended));
+            (socket, open)
+        });
+        if let Err(error) = &control {
+            let directory = state_dir.display();
+            warn!(%error, "cannot accept commands such as `rsnotify accept` in {directory}: {error}");
+        }
+        let [mut terminate, mut interrupt, mut hangup] = self.signals;
+        tokio::spawn(async move {
+            loop {
+                let input = tokio::select! {
+                    _ = terminate.recv() => Input::Stop,
+                    _ = interrupt.recv() => Input::Stop,
+                    _ = hangup.recv() => Input::Command(ControlRequest::Reload, oneshot::channel().0),
+                };
+                if inputs.send(input).is_err() {
+                    return;
+                }
+            }
+        });
+        Daemon {
+            runtime: self.runtime,
+            config,
+            event_loop,
+            received: self.received,
+            public,
+            admin,
+            control: control.ok(),
+            tasks,
+        }
+    }
+}
+
+/// Returns the admin pages, which ask the event loop for the status.
+fn admin_pages<I: Send + 'static>(
+    server: &ServerSettings,
+    readiness: &Readiness,
+    inputs: &Sender<Input<I>>,
+) -> Admin {
+    let inputs = inputs.clone();
+    let ask = move |detail, answer| {
+        let _ = inputs.send(Input::Ask(detail, answer));
+    };
+    // The names under which the listener may be addressed: a guard against DNS rebinding.
+    let ip = server.admin_listen.0.tcp().map(|tcp| tcp.ip().to_string());
+    let hosts = iter::once("localhost".to_owned()).chain(ip).collect();
+    Admin::new(readiness.clone(), hosts, ask)
+}
+
+/// Raises the limit of open files and connections: the soft one to the hard one: the soft limit is only for programs
+/// that call `select`.
+fn raise_descriptor_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    let shown = |limit: Option<u64>| limit.map_or("any number of".to_owned(), |n| n.to_string());
+    let (before, granted) = (shown(current), shown(maximum));
+    let wanted = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => info!(
+            before,
+            granted, "{granted} files may be open instead of {before}"
+        ),
+        Err(error) => warn!(
+            %error,
+            "cannot raise the limit of open files from {before} to {granted}: {error}; \
+             this may be too low for many connections, see LimitNOFILE of systemd or `ulimit -n`"
+        ),
     }
 }

@@ -13,8 +13,8 @@ use clap::{ArgMatches, CommandFactory};
 use crate::cli::Exit;
 use crate::cli::options::CommandLine;
 use crate::cli::output::print;
-use crate::config::check::nearest;
-use crate::config::overrides::Overrides;
+use crate::config::file::Overrides;
+use crate::config::schema::nearest;
 use crate::config::{describe, schema};
 
 const PREFIX: &str = "RSNOTIFY_";

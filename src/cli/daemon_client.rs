@@ -19,11 +19,8 @@ use crate::cli::one_shot_scan::plan;
 use crate::cli::options::DaemonQueryOptions;
 use crate::cli::output::{EscapedStdout, print};
 use crate::config::Config;
-use crate::config::environment::Environment;
-use crate::config::file::ConfigError;
+use crate::config::file::{ConfigError, Environment, Overrides};
 use crate::config::hub_config::HubConfig;
-use crate::config::overrides::Overrides;
-use crate::config::publisher;
 use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
 use crate::daemon::log::error_chain;
 use crate::daemon::{answer, ask_subscriptions, event_of, no_embedded_hub, no_sources, outcome};
@@ -248,7 +245,7 @@ fn answer_of_hub(
     match request {
         ControlRequest::Status => {
             let topics = PublishedTopics::restore(hub::load_published_topics(db)?);
-            let publishers = publisher::plan(&config.publishers);
+            let publishers = config.publisher_plan();
             let uncounted = publishers
                 .0
                 .iter()

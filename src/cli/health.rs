@@ -19,12 +19,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use crate::cli::Exit;
-use crate::cli::block_on;
 use crate::cli::options::HealthOptions;
 use crate::cli::output::print;
-use crate::config::address::Address;
-use crate::config::environment::Environment;
+use crate::cli::{Exit, block_on};
+use crate::config::file::Environment;
+use crate::config::text::Address;
 use resourcesync::duration;
 
 /// Maximum size of an answer; that of rsnotify is one short line.
@@ -103,6 +102,7 @@ async fn exchange(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::text::TextValue;
 
     #[test]
     fn a_listener_for_everybody_is_asked_on_this_machine() {
@@ -112,7 +112,7 @@ mod tests {
             ("10.0.0.7:8401", "10.0.0.7:8401"),
             ("unix:/run/a.sock", "unix:/run/a.sock"),
         ] {
-            let address = Address::parse(listens).unwrap();
+            let address = Address::read(listens).unwrap();
             assert_eq!(reached(&address).to_string(), reached_at);
         }
     }

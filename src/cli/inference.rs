@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cli::one_shot_scan::scan_beside;
 use crate::cli::output::say;
 use crate::config::Config;
-use crate::config::overrides::Overrides;
+use crate::config::file::Overrides;
 use announce::steps::naming::PrefixCounts;
 
 /// The prefix of a tree while it is unknown. No document is named by it (RFC 2606 section 2).

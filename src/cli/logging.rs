@@ -22,7 +22,7 @@ use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::cli::logging::queue::LineQueue;
 use crate::cli::output::counted;
-use crate::config::log::{Log, LogFormat, LogLevel, word};
+use crate::config::server::{Log, LogFormat, LogLevel, word};
 
 /// Longest time for which the end of the process waits until lines are read.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -38,7 +38,7 @@ use crate::cli::inference::UrlInferenceError;
 use crate::cli::options::{Command, CommandLine};
 use crate::config::Config;
 use crate::config::file::ConfigError;
-use crate::config::log::{Log, LogFormat, LogLevel};
+use crate::config::server::{Log, LogFormat, LogLevel};
 use crate::daemon::log::error_chain;
 
 /// The result of a command. The argument parser itself exits with 2 for wrong usage.

@@ -9,7 +9,7 @@ use websub::http::Clock;
 
 use crate::cli::progress::SweepProgress;
 use crate::config::Config;
-use crate::config::address::Address;
+use crate::config::text::Address;
 use crate::report::status::alerts::missing;
 use crate::report::{self, sources};
 use crate::tree::{self, TreeNotice, TreeReport, TreeSettings};
@@ -91,7 +91,7 @@ impl OneShotScan {
 
 /// Returns the plan of a configuration.
 pub fn plan(config: &Config) -> anyhow::Result<Plan> {
-    let public_url = match (config.server.known_public_url(), &config.server.listen) {
+    let public_url = match (config.server.known_public_url(), &config.server.listen.0) {
         (Some(url), _) => url,
         (None, Address::Tcp(address)) => config.server.public_url_at(*address),
         (None, Address::Unix(_)) => {

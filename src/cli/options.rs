@@ -14,9 +14,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Hub;
 use url::Url;
 
-use crate::config::overrides::{
-    DaemonOptions, Overrides, SourceOptions, StateOptions, TreeOptions,
-};
+use crate::config::file::{DaemonOptions, Overrides, SourceOptions, StateOptions, TreeOptions};
 use crate::control::SubscriptionName;
 use crate::report::documents::DocumentState;
 use crate::report::status::HubCondition;

@@ -21,10 +21,9 @@ use crate::cli::options::WebServer;
 use crate::cli::output::{print, say};
 use crate::cli::snippet::passing::{PassedPaths, Site, passing};
 use crate::config::Config;
-use crate::config::address::Address;
+use crate::config::file::SourceOptions;
 use crate::config::hub_config::HubConfig;
-use crate::config::overrides::SourceOptions;
-use crate::config::text::ParsedText;
+use crate::config::text::{Address, ParsedText};
 use crate::report;
 
 impl WebServer {
@@ -61,7 +60,7 @@ pub fn snippet(
     let public_url = public_url.context(
         "server.public_url is not set, so no web server is in front of rsnotify: set it to the URL of the web server",
     )?;
-    let behind = upstream_address(&config.server.listen)?;
+    let behind = upstream_address(&config.server.listen.0)?;
     let scan = scan_once(&config)?;
     for notice in &scan.notices {
         say(notice);
@@ -85,7 +84,7 @@ pub fn snippet(
 
 /// Prints the lines for `rsnotify hub`, which serves nothing but the hub.
 fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
-    let behind = upstream_address(&config.server.listen)?;
+    let behind = upstream_address(&config.server.listen.0)?;
     let passing = passing(&BTreeSet::new(), None, Some(&config.hub.url));
     let trust = untrusted_proxy_note("hub", &config.hub.trusted_proxies, &behind);
     write(&passing, server, &behind, trust)

@@ -14,8 +14,7 @@ use crate::cli::output::{print, say};
 use crate::cli::replace::{create, replace};
 use crate::cli::run::reloaded;
 use crate::config::file::ConfigError;
-use crate::config::hub_config::HubConfig;
-use crate::config::publisher::check_name;
+use crate::config::hub_config::{HubConfig, check_name};
 use crate::config::secret::SecretHolder;
 
 pub fn token(file: Option<&Path>, options: &TokenOptions) -> anyhow::Result<Exit> {

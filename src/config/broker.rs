@@ -16,11 +16,10 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use url::{Position, Url};
 
-use crate::config::address::NO_CREDENTIALS;
-use crate::config::check::suggested;
-use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
+use crate::config::file::{Checked, ConfigFile, ConfigTable, NOT_ZERO};
+use crate::config::schema::suggested;
 use crate::config::secret::{ConfiguredSecret, content_of, read_credentials, read_headers};
-use crate::config::text::{ParsedText, TextValue, seconds};
+use crate::config::text::{NO_CREDENTIALS, ParsedText, TextValue, seconds};
 use announce::plan::EMBEDDED_NAME;
 
 /// A message broker.
@@ -129,12 +128,10 @@ const RESERVED_HEADERS: &str = "content-length content-type destination receipt 
 pub fn check(file: &ConfigFile<'_>, brokers: &mut [Broker], sources: Option<&[&str]>) -> Checked {
     let mut seen = HashSet::new();
     for (at, broker) in brokers.iter_mut().enumerate() {
-        let table = format!("broker.{at}");
-        broker.check(file, &table, sources)?;
-        if !seen.insert(broker.name.clone()) {
-            let message = format!("there is a broker {} already", broker.name);
-            return Err(file.error(&format!("{table}.name"), message));
-        }
+        let table = file.table(format_args!("broker.{at}"));
+        broker.check(&table, sources)?;
+        let message = format_args!("there is a broker {} already", broker.name);
+        table.refuse(!seen.insert(&broker.name), "name", message)?;
     }
     Ok(())
 }
@@ -169,43 +166,36 @@ impl Broker {
         Ok(settings)
     }
 
-    fn check(&mut self, file: &ConfigFile<'_>, table: &str, known: Option<&[&str]>) -> Checked {
+    fn check(&mut self, table: &ConfigTable<'_>, known: Option<&[&str]>) -> Checked {
         let mut named = self.sources.iter().flatten().enumerate();
         if let Some(known) = known
             && let Some((at, source)) = named.find(|(_, name)| !known.contains(&name.as_str()))
         {
             let message = suggested(&format!("\"{source}\" is no source"), source, known);
-            return Err(file.error(&format!("{table}.sources.{at}"), message));
+            return Err(table.error(&format!("sources.{at}"), message));
         }
         self.channels.sort_unstable();
         self.channels.dedup();
         let is_atom = self.payload == BrokerPayload::Atom;
-        let is_wrong = |name: &String| name.is_empty() || name.chars().any(char::is_control);
+        // F6.
+        let has_documents = self.channels.contains(&ChannelKind::Framework);
+        let message = "feeds are about changed resources: write channels = [\"change\"], and send changes of documents to \
+                       another [[broker]] with payload = \"resourcesync\"";
+        table.refuse(is_atom && has_documents, "payload", message)?;
+        table.refuse(self.timeout.0.is_zero(), "timeout", NOT_ZERO)?;
         let no_feeds = "it has no effect without feeds: write payload = \"atom\", or remove it";
-        let wrong = [
-            // F6.
-            (
-                is_atom && self.channels.contains(&ChannelKind::Framework),
-                "payload",
-                "feeds are about changed resources: write channels = [\"change\"], and send changes of documents to \
-                     another [[broker]] with payload = \"resourcesync\"",
-            ),
-            (self.timeout.0.is_zero(), "timeout", NOT_ZERO),
-            (!is_atom && self.object.is_some(), "object", no_feeds),
-            (
-                !is_atom && self.identifiers.is_some(),
-                "identifiers",
-                no_feeds,
-            ),
-            (!is_atom && self.location.is_some(), "location", no_feeds),
-            (!is_atom && !self.types.is_empty(), "types", no_feeds),
-            (
-                self.username.as_ref().is_some_and(is_wrong),
-                "username",
-                "a user name is not empty and has no control characters",
-            ),
-        ];
-        file.refuse(table, &wrong)?;
+        for (key, is_given) in [
+            ("object", self.object.is_some()),
+            ("identifiers", self.identifiers.is_some()),
+            ("location", self.location.is_some()),
+            ("types", !self.types.is_empty()),
+        ] {
+            table.refuse(is_given && !is_atom, key, no_feeds)?;
+        }
+        let is_wrong = |name: &String| name.is_empty() || name.chars().any(char::is_control);
+        let is_wrong = self.username.as_ref().is_some_and(is_wrong);
+        let message = "a user name is not empty and has no control characters";
+        table.refuse(is_wrong, "username", message)?;
         if is_atom {
             self.object.get_or_insert_default();
             self.identifiers.get_or_insert_default();
@@ -216,16 +206,16 @@ impl Broker {
             &mut self.client_key,
             &mut self.ca_file,
         ];
-        read_credentials(file, table, &self.username, held)?;
-        let is_given = |held: &Option<ConfiguredSecret>| held.is_some() && !self.address.0.is_tls;
+        read_credentials(table, &self.username, held)?;
         let no_tls = "it has no effect without TLS: write stomp+tls:// in url, or remove it";
-        let wrong = [
-            (is_given(&self.client_cert), "client_cert", no_tls),
-            (is_given(&self.client_key), "client_key", no_tls),
-            (is_given(&self.ca_file), "ca_file", no_tls),
-        ];
-        file.refuse(table, &wrong)?;
-        read_headers(file, table, &mut self.headers, check_header)
+        for (key, held) in [
+            ("client_cert", &self.client_cert),
+            ("client_key", &self.client_key),
+            ("ca_file", &self.ca_file),
+        ] {
+            table.refuse(held.is_some() && !self.address.0.is_tls, key, no_tls)?;
+        }
+        read_headers(table, &mut self.headers, check_header)
     }
 }
 

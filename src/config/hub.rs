@@ -14,12 +14,11 @@ use websub::publisher::settings::{
 };
 use websub::secret::{MASKED, Secret};
 
-use crate::config::address::{NO_CREDENTIALS, check_uri};
-use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
+use crate::config::file::{Checked, ConfigFile, ConfigTable, NOT_ZERO};
 use crate::config::secret::{
     ConfiguredSecret, content_of, mask_headers, read_credentials, read_headers, read_secret,
 };
-use crate::config::text::{ParsedText, seconds};
+use crate::config::text::{NO_CREDENTIALS, ParsedText, check_uri, seconds};
 use announce::plan::{PublishMode, ReplacedHub};
 
 /// A hub outside this process.
@@ -93,60 +92,50 @@ const RESERVED_HEADERS: &str =
 pub fn check(file: &ConfigFile<'_>, hubs: &mut [ExternalHub]) -> Checked {
     let mut seen = HashSet::new();
     for (at, hub) in hubs.iter_mut().enumerate() {
-        let table = format!("hub.{at}");
-        hub.check(file, &table)?;
-        let message = format!("{} is listed already", hub.hub);
-        file.refuse(&table, &[(!seen.insert(hub.hub.clone()), "url", &message)])?;
+        let table = file.table(format_args!("hub.{at}"));
+        hub.check(&table)?;
+        let message = format_args!("{} is listed already", hub.hub);
+        table.refuse(!seen.insert(&hub.hub), "url", message)?;
     }
     Ok(())
 }
 
 impl ExternalHub {
-    fn check(&mut self, file: &ConfigFile<'_>, table: &str) -> Checked {
-        let key = |name: &str| format!("{table}.{name}");
+    fn check(&mut self, table: &ConfigTable<'_>) -> Checked {
         let publish_url =
             (self.publish_url).get_or_insert_with(|| ConfiguredSecret::written(self.hub.as_str()));
-        publish_url.read(file, &key("publish_url"))?;
+        publish_url.read(table, "publish_url")?;
         check_address(publish_url.reveal()).map_err(|message| {
             let held = "it holds no absolute URI such as https://hub.example.net/publish?key=…, without user name and \
                         password";
             let is_held = publish_url.holder.is_some();
-            file.error(&key("publish_url"), if is_held { held } else { &message })
+            table.error("publish_url", if is_held { held } else { &message })
         })?;
 
-        let (username, password) = (self.username.is_some(), self.password_file.is_some());
-        let is_wrong = |name: &String| name.contains(':') || name.chars().any(char::is_control);
+        let has_password = self.password_file.is_some();
+        let has_login = self.username.is_some() || has_password;
         let mut names = self.headers.keys();
         let has_authorization = names.any(|name| name.eq_ignore_ascii_case("authorization"));
-        let bearer = self.bearer_token_file.is_some();
-        let wrong = [
-            (self.timeout.0.is_zero(), "timeout", NOT_ZERO),
-            (
-                bearer && (username || password),
-                "bearer_token_file",
-                "a bearer token and a user name with a password exclude each other: keep one",
-            ),
-            (
-                self.username.as_ref().is_some_and(is_wrong),
-                "username",
-                "a user name has no \":\" and no control characters",
-            ),
-            (
-                has_authorization && (bearer || password),
-                "headers",
-                "an Authorization header beside a bearer token or a password: keep one",
-            ),
-        ];
-        file.refuse(table, &wrong)?;
-        read_secret(file, &key("bearer_token_file"), &mut self.bearer_token_file)?;
-        read_headers(file, table, &mut self.headers, check_header)?;
+        let has_bearer = self.bearer_token_file.is_some();
+        table.refuse(self.timeout.0.is_zero(), "timeout", NOT_ZERO)?;
+        let message = "a bearer token and a user name with a password exclude each other: keep one";
+        table.refuse(has_bearer && has_login, "bearer_token_file", message)?;
+        let is_wrong = |name: &String| name.contains(':') || name.chars().any(char::is_control);
+        let is_wrong = self.username.as_ref().is_some_and(is_wrong);
+        let message = "a user name has no \":\" and no control characters";
+        table.refuse(is_wrong, "username", message)?;
+        let has_two = has_authorization && (has_bearer || has_password);
+        let message = "an Authorization header beside a bearer token or a password: keep one";
+        table.refuse(has_two, "headers", message)?;
+        read_secret(table, "bearer_token_file", &mut self.bearer_token_file)?;
+        read_headers(table, &mut self.headers, check_header)?;
         let held = [
             &mut self.password_file,
             &mut self.client_cert,
             &mut self.client_key,
             &mut self.ca_file,
         ];
-        read_credentials(file, table, &self.username, held)
+        read_credentials(table, &self.username, held)
     }
 
     /// Returns the settings of submissions. An error in them is an error of the configuration.
@@ -165,11 +154,10 @@ impl ExternalHub {
         });
         let basic = self.username.clone().zip(content_of(&self.password_file));
         let basic = basic.map(|(username, password)| HubCredentials::Basic { username, password });
+        let bearer = content_of(&self.bearer_token_file).map(HubCredentials::Bearer);
         let identity = self.client_cert.as_ref().zip(self.client_key.as_ref());
-        let publish_url = self
-            .publish_url
-            .as_ref()
-            .map_or(hub.as_str(), ConfiguredSecret::reveal);
+        let other_url = self.publish_url.as_ref();
+        let publish_url = other_url.map_or(hub.as_str(), ConfiguredSecret::reveal);
         let settings = PublishSettings {
             publish_url: Url::parse(publish_url).map_err(|source| PublishSettingsError::Url {
                 hub: hub.clone(),
@@ -178,9 +166,7 @@ impl ExternalHub {
             timeout: self.timeout.0,
             proxy: (self.proxy.clone()).map_or(HubProxy::Environment, |proxy| proxy.0),
             headers: headers.collect::<Result<_, _>>()?,
-            credentials: content_of(&self.bearer_token_file)
-                .map(HubCredentials::Bearer)
-                .or(basic),
+            credentials: bearer.or(basic),
             ca_pem: self.ca_file.as_ref().map(|ca| ca.reveal().into()),
             identity_pem: identity
                 .map(|(cert, key)| Secret::new(format!("{}\n{}", cert.reveal(), key.reveal()))),

@@ -2,23 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use ipnet::IpNet;
 use resourcesync::uri::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
+use websub::hub::publisher::{Publisher, Publishers};
 
-use crate::config::environment::Environment;
-use crate::config::file::{Checked, ConfigError, ConfigFile};
-use crate::config::log::Log;
-use crate::config::overrides::Overrides;
-use crate::config::publisher::{self, PublisherSettings};
-use crate::config::schema::DaemonKind;
-use crate::config::served_hub::ServedHub;
-use crate::config::server::ServerSettings;
-use crate::config::state_dir;
-
-#[cfg(test)]
-mod tests;
+use crate::config::file::{Checked, ConfigError, ConfigFile, Environment, Overrides};
+use crate::config::schema::{Comment, DaemonKind, page};
+use crate::config::secret::{ConfiguredSecret, content_of, read_secret};
+use crate::config::server::{Log, ServedHub, ServerSettings};
+use crate::config::text::{ParsedText, values, with_slash};
+use crate::config::{DaemonConfig, changed, named, state_dir};
 
 /// The configuration of `rsnotify hub`, with the keys of its file. What [`HubConfig::load`] returns was checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -75,8 +71,8 @@ impl HubConfig {
             config.server.public_url = origin.ok().and_then(|origin| Uri::parse(&origin).ok());
         }
         config.server.check(file)?;
-        (config.hub).trust_loopback_proxies(file, "hub", &config.server.listen);
-        publisher::check(file, &mut config.publishers)?;
+        (config.hub).trust_loopback_proxies(file, "hub", &config.server.listen.0);
+        check_publishers(file, &mut config.publishers)?;
         config.state_dir = state_dir(file, &config.state_dir)?;
         Ok(config)
     }
@@ -86,6 +82,41 @@ impl HubConfig {
         let environment = Environment::of_this_process();
         let read = environment.read(path, overrides);
         read.is_ok_and(|(path, text)| is_of_hub(&ConfigFile::recover(path, &text, &environment).0))
+    }
+
+    /// Returns what the hub needs of the publishers.
+    pub fn publisher_plan(&self) -> Publishers {
+        let publishers = self.publishers.iter().map(|settings| Publisher {
+            name: settings.name.as_str().into(),
+            topics: settings.topics.clone(),
+            token: content_of(&settings.bearer_token_file),
+            verify_topic: settings.verify.is_some(),
+            topic_networks: values(&settings.allow_topic_networks),
+        });
+        Publishers(publishers.collect())
+    }
+}
+
+impl DaemonConfig for HubConfig {
+    const MOVES: bool = false;
+
+    fn shared(&self) -> (&Path, &ServerSettings, &Log) {
+        (&self.state_dir, &self.server, &self.log)
+    }
+
+    fn effective(&self, comment: Comment<'_>) -> String {
+        page(self, DaemonKind::Hub, comment)
+    }
+
+    fn changes(&self, after: &HubConfig) -> Vec<String> {
+        let publishers = (&self.publishers[..], &after.publishers[..]);
+        let words = [
+            named("publisher", publishers, |publisher| publisher.name.clone()),
+            changed("hub", self.hub != after.hub),
+            changed("server", self.server != after.server),
+            changed("log", self.log != after.log),
+        ];
+        words.concat()
     }
 }
 
@@ -115,3 +146,91 @@ pub(crate) fn verify_daemon(file: &ConfigFile<'_>, daemon: DaemonKind) -> Checke
     };
     Err(ConfigError::Invalid(message))
 }
+
+/// A publisher with the holder of its token.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name", "topics"]))]
+pub struct PublisherSettings {
+    /// Name of the publisher in reports and metrics.
+    #[schemars(example = &"library", extend("x-form" = "publisher", "x-shown" = true))]
+    pub name: String,
+    /// Prefixes of the topics that it may publish, and others may subscribe to. Those of two publishers never overlap.
+    #[schemars(with = "Vec<String>", length(min = 1))]
+    #[schemars(extend("x-form" = "prefix", "x-shown" = true, "examples" = [["https://repo.example.org/"]]))]
+    pub topics: Vec<Uri>,
+    /// Holder of the bearer token that it sends. With `verify` as well, both are demanded.
+    #[schemars(example = "/etc/rsnotify/library")]
+    pub bearer_token_file: Option<ConfiguredSecret>,
+    /// `"topic"`: a publication is accepted if the `Link` of its topic names this hub.
+    ///
+    /// Without a token, anybody may then publish on such a topic: prefer a token, or pings, whose content comes from the
+    /// topic itself.
+    #[schemars(example = &"topic", extend("x-shown" = true))]
+    pub verify: Option<Verify>,
+    /// Networks, such as `"10.0.0.0/8"`, in which its topics may be although they are not public.
+    ///
+    /// Names that resolve to other addresses inside are not read. An address in `topics` itself needs none.
+    pub allow_topic_networks: Vec<ParsedText<IpNet>>,
+}
+
+/// Ways to verify a publication besides the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    Topic,
+}
+
+/// Checks all publishers, and reads their tokens.
+fn check_publishers(file: &ConfigFile<'_>, publishers: &mut [PublisherSettings]) -> Checked {
+    for at in 0..publishers.len() {
+        let (earlier, rest) = publishers.split_at_mut(at);
+        let (publisher, table) = (&mut rest[0], file.table(format_args!("publisher.{at}")));
+        if publisher.bearer_token_file.is_none() && publisher.verify.is_none() {
+            let message = "neither bearer_token_file nor verify = \"topic\" is set, so anybody could publish in its name: \
+                           set one, or both";
+            return Err(file.error(&table.key, message));
+        }
+        let token = &mut publisher.bearer_token_file;
+        read_secret(&table, "bearer_token_file", token)?;
+        publisher.topics = publisher.topics.drain(..).map(with_slash).collect();
+        let token = content_of(&publisher.bearer_token_file);
+        for other in earlier {
+            let name = &other.name;
+            let message = format_args!("another publisher is named \"{name}\" already");
+            table.refuse(*name == publisher.name, "name", message)?;
+            if let Some((ours, theirs)) = overlap(&publisher.topics, &other.topics) {
+                let message = format_args!(
+                    "{ours} and {theirs} of the publisher \"{name}\" overlap, so a topic could be of either: separate \
+                     them, or make them one publisher"
+                );
+                return Err(table.error("topics", message));
+            }
+            let is_same = token.is_some() && token == content_of(&other.bearer_token_file);
+            let message = format_args!(
+                "the publisher \"{name}\" has the same token, so they cannot be told apart: give each its own"
+            );
+            table.refuse(is_same, "bearer_token_file", message)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks a publisher's name.
+pub fn check_name(name: &str) -> Result<(), String> {
+    if name.trim().is_empty() || name.chars().any(char::is_control) {
+        return Err("a name has at least one letter, and no control characters".to_owned());
+    }
+    Ok(())
+}
+
+/// Returns two prefixes of which one lies below the other.
+fn overlap<'a>(ours: &'a [Uri], theirs: &'a [Uri]) -> Option<(&'a Uri, &'a Uri)> {
+    ours.iter().find_map(|ours| {
+        let overlaps = |theirs: &&Uri| ours.is_below(theirs) || theirs.is_below(ours);
+        Some((ours, theirs.iter().find(overlaps)?))
+    })
+}
+
+#[cfg(test)]
+mod tests;

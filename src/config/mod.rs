@@ -3,48 +3,23 @@
 //! Each table is one struct, whose fields are the keys: their doc comments, types and defaults are all that is said of them.
 //! The schema is made of these, and from it the check, the reference page and the example file. A flag counts before its
 //! environment variable, that before the file, the file before the default. Loading reads the file and the secrets and
-//! certificates that it names, resolves the links in its directories, and reads nothing else of the environment.
+//! certificates that it names, resolves the links in its directories, and reads nothing else of the environment. A reload is
+//! told as the difference between two configurations, and what only a restart puts into effect is refused.
 
-pub mod address;
 pub(crate) mod broker;
-pub mod check;
-pub mod effective;
-pub(crate) mod environment;
 pub mod file;
 pub(crate) mod hub;
 pub mod hub_config;
-pub(crate) mod log;
-pub mod overrides;
-pub(crate) mod publisher;
-pub(crate) mod reload;
 pub mod schema;
 pub(crate) mod secret;
-pub(crate) mod served_hub;
 pub(crate) mod server;
 pub(crate) mod source;
-#[cfg(test)]
-mod tests;
-pub(crate) mod text;
-pub(crate) mod window;
+pub mod text;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::config::broker::Broker;
-use crate::config::check::suggested;
-use crate::config::environment::Environment;
-use crate::config::file::{Checked, ConfigError, ConfigFile};
-use crate::config::hub::ExternalHub;
-use crate::config::hub_config::{HubConfig, is_of_hub, verify_daemon};
-use crate::config::log::Log;
-use crate::config::overrides::Overrides;
-use crate::config::reload::DaemonConfig;
-use crate::config::schema::DaemonKind;
-use crate::config::served_hub::ServedHub;
-use crate::config::server::ServerSettings;
-use crate::config::source::Source;
-use crate::config::text::ParsedText;
-use crate::config::window::Window;
 use announce::observation::MountId;
 use announce::plan::{BrokerPlan, ConfiguredChannel, HubPlan, Plan, PublishMode, ReplacedHub};
 use messaging::settings::{BrokerSettings, BrokerSettingsError};
@@ -54,6 +29,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use websub::hub::address::LOOPBACK;
 use websub::publisher::settings::{PublishSettings, PublishSettingsError};
+
+use crate::config::broker::Broker;
+use crate::config::file::{Checked, ConfigError, ConfigFile, Environment, Overrides};
+use crate::config::hub::ExternalHub;
+use crate::config::hub_config::{HubConfig, is_of_hub, verify_daemon};
+use crate::config::schema::{Comment, DaemonKind, page, suggested};
+use crate::config::secret::mask_headers;
+use crate::config::server::{Log, ServedHub, ServerSettings};
+use crate::config::source::{Source, Window};
+use crate::config::text::ParsedText;
 
 /// The time for which a topic that ping hubs fetch repeats earlier notifications (R25), because such hubs skip pings.
 const TOPIC_WINDOW: std::time::Duration = std::time::Duration::from_secs(3_600);
@@ -242,35 +227,31 @@ impl Config {
         // There may be one for each of many thousand sets.
         let (mut lists, mut topics) = (BTreeSet::new(), BTreeSet::new());
         for (at, channel) in self.channels.iter().enumerate() {
+            let table = file.table(format_args!("channel.{at}"));
             let (list, topic) = (&channel.capability_list, channel.topic.as_str());
+            let kind = match channel.kind {
+                ChannelKind::Change => "change ",
+                ChannelKind::Framework => "",
+            };
+            let is_repeated = !lists.insert((list, channel.kind));
+            let message = format_args!("{list} has a {kind}channel already");
+            table.refuse(is_repeated, "capability_list", message)?;
             let is_below = |uri: Uri| prefixes.iter().any(|prefix| uri.is_below(prefix));
+            let message = format_args!(
+                "\"{topic}\" lies neither below server.public_url nor below a mount's url"
+            );
+            table.refuse(!Uri::parse(topic).is_ok_and(is_below), "topic", message)?;
+            let message = format_args!("\"{topic}\" is another channel's topic already");
+            table.refuse(!topics.insert(topic), "topic", message)?;
             let mut named = channel.hubs.iter().enumerate();
-            let (key, message) = if !lists.insert((list, channel.kind)) {
-                let kind = match channel.kind {
-                    ChannelKind::Change => "change ",
-                    ChannelKind::Framework => "",
-                };
-                let message = format!("{list} has a {kind}channel already");
-                ("capability_list".to_owned(), message)
-            } else if !Uri::parse(topic).is_ok_and(is_below) {
-                let message = format!(
-                    "\"{topic}\" lies neither below server.public_url nor below a mount's url"
-                );
-                ("topic".to_owned(), message)
-            } else if !topics.insert(topic) {
-                let message = format!("\"{topic}\" is another channel's topic already");
-                ("topic".to_owned(), message)
-            } else if let Some((position, hub)) = named.find(|(_, hub)| !hubs.contains(hub)) {
+            if let Some((position, hub)) = named.find(|(_, hub)| !hubs.contains(hub)) {
                 let hub = hub.as_str();
                 let message =
                     format!("\"{hub}\" is not the url of a [[hub]], nor the embedded hub");
                 let known: Vec<&str> = hubs.iter().map(Hub::as_str).collect();
                 let message = suggested(&message, hub, &known);
-                (format!("hubs.{position}"), message)
-            } else {
-                continue;
-            };
-            return Err(file.error(&format!("channel.{at}.{key}"), message));
+                return Err(table.error(&format!("hubs.{position}"), message));
+            }
         }
         Ok(())
     }
@@ -283,7 +264,7 @@ impl Config {
             let message = "no hub is left to notify: add a [[hub]], or leave this one enabled";
             return Err(file.error("embedded_hub.enabled", message));
         }
-        embedded.trust_loopback_proxies(file, "embedded_hub", &self.server.listen);
+        embedded.trust_loopback_proxies(file, "embedded_hub", &self.server.listen.0);
         // An installation has a file; a trial on this machine needs none.
         if file.path.is_none() && self.server.is_on_this_machine() {
             let here = LOOPBACK.map(ParsedText);
@@ -348,3 +329,152 @@ fn resolved(path: &Path) -> PathBuf {
     });
     resolved.unwrap_or_else(|| path.to_owned())
 }
+
+/// Maximum names of one kind; beyond it they are counted instead.
+const MAX_NAMES: usize = 3;
+
+/// A configuration that a running daemon may exchange for another one.
+pub trait DaemonConfig {
+    /// Whether the listeners may move while the daemon runs. Topics keep their names then.
+    const MOVES: bool;
+
+    /// Returns what both daemons have: the state directory, and two tables.
+    fn shared(&self) -> (&Path, &ServerSettings, &Log);
+
+    /// Returns TOML that gives this configuration when it is read again, unless a secret in it is masked, with comments
+    /// behind values. A secret that is held elsewhere is named by its holder.
+    fn effective(&self, comment: Comment<'_>) -> String;
+
+    /// Returns each difference in words.
+    fn changes(&self, after: &Self) -> Vec<String>;
+
+    /// Returns the directories that cannot be read now, with the reasons, in words.
+    fn missing_directories(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns an error if a daemon that runs with `self` cannot change to `after`.
+    fn verify_change(&self, after: &Self) -> Checked {
+        let (before, old, old_log) = self.shared();
+        let (after, new, new_log) = after.shared();
+        let has_moved = |old, new| !Self::MOVES && old != new;
+        let key = if before != after {
+            // The process has locked the one that it has.
+            let (before, after) = (before.display(), after.display());
+            format!("state_dir has changed from {before} to {after}")
+        } else if old_log.format != new_log.format {
+            "log.format has changed".to_owned()
+        } else if has_moved(&old.listen, &new.listen) {
+            "server.listen has changed".to_owned()
+        } else if has_moved(&old.admin_listen, &new.admin_listen) {
+            "server.admin_listen has changed".to_owned()
+        } else {
+            return Ok(());
+        };
+        let message = format!("{key}: restart rsnotify for that");
+        Err(ConfigError::Invalid(message))
+    }
+
+    /// Returns the difference, such as `source blog added; window changed`. It has no values: they may be secrets.
+    fn difference(&self, after: &Self) -> String {
+        let changes = self.changes(after);
+        if changes.is_empty() {
+            "nothing changed".to_owned()
+        } else {
+            changes.join("; ")
+        }
+    }
+}
+
+impl DaemonConfig for Config {
+    const MOVES: bool = true;
+
+    fn shared(&self) -> (&Path, &ServerSettings, &Log) {
+        (&self.state_dir, &self.server, &self.log)
+    }
+
+    fn effective(&self, comment: Comment<'_>) -> String {
+        let mut shown = self.clone();
+        // Where the port is any free one, only the running daemon knows.
+        shown.server.public_url = self.server.known_public_url();
+        shown.hubs.iter_mut().for_each(ExternalHub::mask);
+        for broker in &mut shown.brokers {
+            mask_headers(&mut broker.headers);
+        }
+        page(&shown, DaemonKind::Run, comment)
+    }
+
+    fn changes(&self, after: &Config) -> Vec<String> {
+        // A set may have one of each kind.
+        let channel_name = |channel: &ConfiguredChannel| match channel.kind {
+            ChannelKind::Framework => channel.capability_list.to_string(),
+            ChannelKind::Change => format!("{} ({})", channel.capability_list, channel.kind),
+        };
+        let embedded = (self.embedded_hub.as_slice(), after.embedded_hub.as_slice());
+        let (old, new) = (&self.server, &after.server);
+        let words = [
+            named("source", (&self.sources, &after.sources), |source| {
+                source.name.clone()
+            }),
+            named("hub", (&self.hubs, &after.hubs), |hub| hub.hub.to_string()),
+            named("broker", (&self.brokers, &after.brokers), |broker| {
+                broker.name.to_string()
+            }),
+            named("embedded hub", embedded, |hub| hub.path.clone()),
+            named("channel", (&self.channels, &after.channels), channel_name),
+            changed("window", self.window != after.window),
+            changed("log", self.log != after.log),
+            changed("listen", old.listen != new.listen),
+            changed("admin_listen", old.admin_listen != new.admin_listen),
+            changed("public_url", old.public_url != new.public_url),
+            changed("retired_topic", old.retired_topic != new.retired_topic),
+        ];
+        words.concat()
+    }
+
+    fn missing_directories(&self) -> Vec<String> {
+        let mounts = self.sources.iter().flat_map(|source| &source.mount);
+        let missing = mounts.filter_map(|mount| {
+            let error = fs::read_dir(&mount.directory).err()?;
+            let directory = mount.directory.display();
+            Some(format!(
+                "{directory} is missing, and nothing below it counts as deleted: {error}"
+            ))
+        });
+        missing.collect()
+    }
+}
+
+fn changed(key: &str, is_changed: bool) -> Vec<String> {
+    Vec::from_iter(is_changed.then(|| format!("{key} changed")))
+}
+
+/// Returns the additions, removals and changes of one kind, told apart by name.
+fn named<'a, T: PartialEq>(
+    kind: &str,
+    (before, after): (&'a [T], &'a [T]),
+    name: impl Fn(&T) -> String,
+) -> Vec<String> {
+    let index = |all: &'a [T]| BTreeMap::from_iter(all.iter().map(|one| (name(one), one)));
+    let (old, new) = (index(before), index(after));
+    let names = |all: &[T], is_meant: &dyn Fn(&String, &T) -> bool| {
+        let named = all.iter().map(|one| (name(one), one));
+        let meant = named.filter(|(name, one)| is_meant(name, one));
+        Vec::from_iter(meant.map(|(name, _)| name))
+    };
+    let is_other = |name: &String, one: &T| old.get(name).is_some_and(|before| *before != one);
+    let all = [
+        (names(after, &|name, _| !old.contains_key(name)), "added"),
+        (names(before, &|name, _| !new.contains_key(name)), "removed"),
+        (names(after, &is_other), "changed"),
+    ];
+    let words = all.iter().filter_map(|(names, verb)| match names.len() {
+        0 => None,
+        1..=MAX_NAMES => Some(format!("{kind} {} {verb}", names.join(", "))),
+        count => Some(format!("{count} {kind}s {verb}")),
+    });
+    words.collect()
+}
+
+#[cfg(test)]
+mod tests;

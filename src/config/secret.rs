@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use websub::secret::{MASKED, Secret};
 
-use crate::config::file::{Checked, ConfigFile};
+use crate::config::file::{Checked, ConfigFile, ConfigTable};
 
 /// Length from which the name of a file that is not there may be a secret: that of a digest of 128 bits.
 const SECRET_LIKE: usize = 32;
@@ -81,19 +81,16 @@ impl ConfiguredSecret {
     }
 
     /// Reads the one line of text that the holder has, if there is one.
-    pub(crate) fn read(&mut self, file: &ConfigFile<'_>, key: &str) -> Checked {
+    pub(crate) fn read(&mut self, table: &ConfigTable<'_>, key: &str) -> Checked {
         let Some(holder) = &mut self.holder else {
             return Ok(());
         };
-        let (name, content) = holder.read(file, key, MAX_SECRET)?;
+        let read = holder.content(table.file, MAX_SECRET);
+        let (name, content) = read.map_err(|message| table.error(key, message))?;
         let line = content.trim_end_matches(['\r', '\n']);
-        if line.is_empty() {
-            return Err(file.error(key, format!("{name} is empty")));
-        }
-        if line.chars().any(char::is_control) {
-            let message = format!("{name} has more than one line, or control characters");
-            return Err(file.error(key, message));
-        }
+        table.refuse(line.is_empty(), key, format_args!("{name} is empty"))?;
+        let message = format_args!("{name} has more than one line, or control characters");
+        table.refuse(line.chars().any(char::is_control), key, message)?;
         self.content = Secret::new(line);
         Ok(())
     }
@@ -112,20 +109,19 @@ pub fn content_of(held: &Option<ConfiguredSecret>) -> Option<Secret> {
 
 /// Reads the secret of a key whose text is the path of a file.
 pub fn read_secret(
-    file: &ConfigFile<'_>,
+    table: &ConfigTable<'_>,
     key: &str,
     held: &mut Option<ConfiguredSecret>,
 ) -> Checked {
     let Some(held) = held else { return Ok(()) };
     held.file_holder();
-    held.read(file, key)
+    held.read(table, key)
 }
 
 /// Reads the password of a user name, the certificates and the key that a table names. Of user name and password, and of
 /// client certificate and key, it has both or neither.
 pub fn read_credentials(
-    file: &ConfigFile<'_>,
-    table: &str,
+    table: &ConfigTable<'_>,
     username: &Option<String>,
     [password, cert, key, ca]: [&mut Option<ConfiguredSecret>; 4],
 ) -> Checked {
@@ -134,26 +130,23 @@ pub fn read_credentials(
         ("username", has_name, "password_file", password.is_some()),
         ("client_cert", cert.is_some(), "client_key", key.is_some()),
     ] {
-        if has_one != has_other {
-            let (given, missing) = if has_one { (one, other) } else { (other, one) };
-            let message = format!("it needs {missing} too");
-            return Err(file.error(&format!("{table}.{given}"), message));
-        }
+        let (given, missing) = if has_one { (one, other) } else { (other, one) };
+        let message = format_args!("it needs {missing} too");
+        table.refuse(has_one != has_other, given, message)?;
     }
-    read_secret(file, &format!("{table}.password_file"), password)?;
-    for (name, held, kind) in [
+    read_secret(table, "password_file", password)?;
+    for (key, held, kind) in [
         ("client_cert", cert, "CERTIFICATE-----"),
         ("client_key", key, "PRIVATE KEY-----"),
         ("ca_file", ca, "CERTIFICATE-----"),
     ] {
         let Some(held) = held else { continue };
-        let key = format!("{table}.{name}");
-        let (name, content) = held.file_holder().read(file, &key, MAX_PEM)?;
+        let read = held.file_holder().content(table.file, MAX_PEM);
+        let (name, content) = read.map_err(|message| table.error(key, message))?;
         let mut lines = content.lines().map(str::trim_end);
-        if !lines.any(|line| line.starts_with("-----BEGIN ") && line.ends_with(kind)) {
-            let message = format!("{name} has no -----BEGIN … {kind} line");
-            return Err(file.error(&key, message));
-        }
+        let has_pem = lines.any(|line| line.starts_with("-----BEGIN ") && line.ends_with(kind));
+        let message = format_args!("{name} has no -----BEGIN … {kind} line");
+        table.refuse(!has_pem, key, message)?;
         held.content = Secret::new(content);
     }
     Ok(())
@@ -162,18 +155,16 @@ pub fn read_credentials(
 /// Reads the headers that a table has. `check` returns an error for a name that cannot be one, or must not
 /// be with a value that is written in the file.
 pub fn read_headers(
-    file: &ConfigFile<'_>,
-    table: &str,
+    table: &ConfigTable<'_>,
     headers: &mut BTreeMap<String, ConfiguredSecret>,
     check: fn(name: &str, is_literal: bool) -> Result<(), &'static str>,
 ) -> Checked {
     for (name, held) in headers {
-        let key = format!("{table}.headers.{name}");
-        check(name, held.holder.is_none()).map_err(|message| file.error(&key, message))?;
-        held.read(file, &key)?;
-        if held.reveal().chars().any(char::is_control) {
-            return Err(file.error(&key, "the value has a control character"));
-        }
+        let key = format!("headers.{name}");
+        check(name, held.holder.is_none()).map_err(|message| table.error(&key, message))?;
+        held.read(table, &key)?;
+        let has_control = held.reveal().chars().any(char::is_control);
+        table.refuse(has_control, &key, "the value has a control character")?;
     }
     Ok(())
 }
@@ -193,11 +184,6 @@ pub fn mask_headers(headers: &mut BTreeMap<String, ConfiguredSecret>) {
 
 impl SecretHolder {
     /// Returns its name in messages, and its content, which may have `max` bytes.
-    fn read(&mut self, file: &ConfigFile<'_>, key: &str, max: u64) -> Checked<(String, String)> {
-        self.content(file, max)
-            .map_err(|message| file.error(key, message))
-    }
-
     fn content(&mut self, file: &ConfigFile<'_>, max: u64) -> Result<(String, String), String> {
         match self {
             SecretHolder::File(path) if path.as_os_str().is_empty() => {

@@ -1,22 +1,23 @@
-//! `[[source]]`: a ResourceSync Source, how its mounts are watched, and the rules that hold for it.
+//! `[[source]]`: a ResourceSync Source, how its mounts are watched, and the rules that hold for it; `[window]`: how its
+//! changes are batched into notifications.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use announce::candidates::CandidateGlobs;
+use announce::finding::AcknowledgedPattern;
+use announce::observation::MountId;
+use announce::plan::{DEFAULT_INCLUDE, MassDeletionLimit, MountPlan, SourcePlan, WindowPlan};
 use globset::GlobBuilder;
+use resourcesync::duration::display;
 use resourcesync::uri::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use crate::config::address::with_slash;
-use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
-use crate::config::text::{ParsedText, seconds, values};
+use crate::config::file::{Checked, ConfigFile, ConfigTable, NOT_ZERO};
+use crate::config::text::{ParsedText, seconds, values, with_slash};
 use crate::tree::{ListKeyCache, TreeSettings, WatchMode};
-use announce::candidates::CandidateGlobs;
-use announce::finding::AcknowledgedPattern;
-use announce::observation::MountId;
-use announce::plan::{DEFAULT_INCLUDE, MassDeletionLimit, MountPlan, SourcePlan};
 
 /// The silence of a writer that keeps a file open after which the file counts as complete (R3).
 const OPEN_WRITER: Duration = Duration::from_secs(30);
@@ -154,51 +155,39 @@ impl Source {
         }
     }
 
-    fn check(&mut self, file: &ConfigFile<'_>, table: &str) -> Checked {
-        let form = match (self.path.take(), self.url.take()) {
-            (None, None) if !self.mount.is_empty() => Ok(()),
-            (Some(directory), Some(prefix)) if self.mount.is_empty() => {
-                self.mount.push(MountPlan {
-                    id: MountId(0),
-                    directory,
-                    prefix,
-                    aliases: Vec::new(),
-                });
-                Ok(())
+    fn check(&mut self, table: &ConfigTable<'_>) -> Checked {
+        match (self.path.take(), self.url.take()) {
+            (None, None) => {
+                let message =
+                    "it is missing: write path and url, or mount = [{ path = \"…\", url = \"…\" }]";
+                table.refuse(self.mount.is_empty(), "mount", message)?;
             }
-            (None, None) => Err((
-                "mount",
-                "it is missing: write path and url, or mount = [{ path = \"…\", url = \"…\" }]",
-            )),
-            _ if !self.mount.is_empty() => Err((
-                "mount",
-                "path and url are the short form of one mount: move them into mount = [{ … }]",
-            )),
-            (Some(_), _) => Err((
-                "path",
-                "it needs url too: what the directory is published as",
-            )),
-            (None, _) => Err((
-                "url",
-                "it needs path too: the directory that is published there",
-            )),
-        };
-        form.map_err(|(key, message)| file.error(&format!("{table}.{key}"), message))?;
+            _ if !self.mount.is_empty() => {
+                let message =
+                    "path and url are the short form of one mount: move them into mount = [{ … }]";
+                return Err(table.error("mount", message));
+            }
+            (Some(directory), Some(prefix)) => self.mount.push(MountPlan {
+                id: MountId(0),
+                directory,
+                prefix,
+                aliases: Vec::new(),
+            }),
+            (Some(_), None) => {
+                let message = "it needs url too: what the directory is published as";
+                return Err(table.error("path", message));
+            }
+            (None, Some(_)) => {
+                let message = "it needs path too: the directory that is published there";
+                return Err(table.error("url", message));
+            }
+        }
         let no_inotify = self.watch == WatchMode::Inotify && !cfg!(target_os = "linux");
-        let wrong = [
-            (
-                self.rescan_interval.0.is_zero(),
-                "rescan_interval",
-                NOT_ZERO,
-            ),
-            (self.poll_interval.0.is_zero(), "poll_interval", NOT_ZERO),
-            (
-                no_inotify,
-                "watch",
-                "only Linux has inotify: write \"auto\" or \"notify\"",
-            ),
-        ];
-        file.refuse(table, &wrong)
+        let [rescan, poll] = [&self.rescan_interval, &self.poll_interval].map(|it| it.0.is_zero());
+        table.refuse(rescan, "rescan_interval", NOT_ZERO)?;
+        table.refuse(poll, "poll_interval", NOT_ZERO)?;
+        let message = "only Linux has inotify: write \"auto\" or \"notify\"";
+        table.refuse(no_inotify, "watch", message)
     }
 }
 
@@ -210,25 +199,25 @@ pub fn check(file: &ConfigFile<'_>, sources: &mut [Source]) -> Checked {
     }
     let mut earlier: Vec<(String, MountPlan)> = Vec::new();
     for (at, source) in sources.iter_mut().enumerate() {
-        let table = format!("source.{at}");
-        source.check(file, &table)?;
-        if earlier.iter().any(|(name, _)| *name == source.name) {
-            let message = format!("there is a source named \"{}\" already", source.name);
-            return Err(file.error(&format!("{table}.name"), message));
-        }
+        let table = file.table(format_args!("source.{at}"));
+        source.check(&table)?;
+        let is_repeated = earlier.iter().any(|(name, _)| *name == source.name);
+        let message = format_args!("there is a source named \"{}\" already", source.name);
+        table.refuse(is_repeated, "name", message)?;
         let first = earlier.len();
         for (position, mount) in source.mount.iter_mut().enumerate() {
-            let table = if file.get(&format!("{table}.path")).is_some() {
-                table.clone()
-            } else {
-                format!("{table}.mount.{position}")
+            let path = format!("{}.path", table.key);
+            let mount_table = match file.get(&path) {
+                Some(_) => file.table(&table.key),
+                None => file.table(format_args!("{}.mount.{position}", table.key)),
             };
-            mount.directory = file.absolute(&format!("{table}.path"), &mount.directory)?;
+            mount.directory =
+                file.absolute(&format!("{}.path", mount_table.key), &mount.directory)?;
             mount.prefix = with_slash(mount.prefix.clone());
             mount.aliases = mount.aliases.drain(..).map(with_slash).collect();
             for (at, (_, other)) in earlier.iter().enumerate() {
                 if let Some((name, message)) = overlap(mount, other, at >= first) {
-                    return Err(file.error(&format!("{table}.{name}"), message));
+                    return Err(mount_table.error(name, message));
                 }
             }
             earlier.push((source.name.clone(), mount.clone()));
@@ -281,5 +270,74 @@ pub fn check_glob(text: &str) -> Result<(), String> {
     match GlobBuilder::new(text).literal_separator(true).build() {
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The largest payload (R21).
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// Batching of changes into notifications.
+#[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Window {
+    /// Time without further changes after which the changes of a channel are announced; `"0s"` announces at once.
+    ///
+    /// Not longer than `max_wait`.
+    #[default(seconds(2))]
+    pub quiet: ParsedText<Duration>,
+    /// Longest time from the first change to the notification.
+    #[default(seconds(30))]
+    pub max_wait: ParsedText<Duration>,
+    /// Longest time that a new document waits to be listed by its Capability List, index or archive.
+    #[default(seconds(60))]
+    pub hold: ParsedText<Duration>,
+    /// Maximum number of changes in one notification, 1 to 50000; the rest waits for the next.
+    #[schemars(range(min = 1, max = 50_000))]
+    #[default(1_000)]
+    pub max_entries: usize,
+    /// Time without changes of its Change Lists after which the changes of a change channel are announced.
+    ///
+    /// Not longer than `change_max_wait`.
+    #[default(ParsedText(Duration::from_millis(250)))]
+    pub change_quiet: ParsedText<Duration>,
+    /// Longest time from the first changed Change List to the notification.
+    #[default(seconds(5))]
+    pub change_max_wait: ParsedText<Duration>,
+    /// Maximum number of changes that wait for a hub on a change channel; the oldest beyond it are dropped for that hub.
+    #[schemars(range(min = 1, max = 100_000_000))]
+    #[default(1_000_000)]
+    pub change_backlog: usize,
+}
+
+impl Window {
+    pub(crate) fn check(&self, file: &ConfigFile<'_>) -> Checked {
+        for (prefix, quiet, max_wait) in [
+            ("", self.quiet.0, self.max_wait.0),
+            ("change_", self.change_quiet.0, self.change_max_wait.0),
+        ] {
+            if quiet > max_wait {
+                let (quiet, max_wait) = (display(quiet), display(max_wait));
+                let message =
+                    format!("{prefix}quiet ({quiet}) is longer than {prefix}max_wait ({max_wait})");
+                let [quiet, max_wait] =
+                    ["quiet", "max_wait"].map(|key| format!("window.{prefix}{key}"));
+                let key = file.get(&quiet).map_or(max_wait, |_| quiet);
+                return Err(file.error(&key, message));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn plan(&self) -> WindowPlan {
+        WindowPlan {
+            quiet: self.quiet.0,
+            max_wait: self.max_wait.0,
+            hold: self.hold.0,
+            max_entries: self.max_entries,
+            max_bytes: MAX_BYTES,
+            change_quiet: self.change_quiet.0,
+            change_max_wait: self.change_max_wait.0,
+            change_backlog: self.change_backlog,
+        }
     }
 }

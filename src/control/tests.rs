@@ -74,7 +74,7 @@ fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
     let answer = ControlReply::Outbox(vec![channel; 1_000]);
     let line = to_line(&answer).unwrap();
     let length = line.len() as u64;
-    assert!(length * 4 < client::MAX_REPLY_BYTES, "{length}");
+    assert!(length * 4 < MAX_REPLY_BYTES, "{length}");
     assert_eq!(from_line::<ControlReply>(&line).unwrap(), answer);
 }
 

@@ -1,8 +1,7 @@
 //! The work of `rsnotify run`: the engine, the trees that it hears of, and what submits and serves its notifications.
 
 mod daemon;
-mod reach;
-mod submissions;
+mod hubs;
 mod watched_trees;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -23,23 +22,22 @@ use websub::topics::http::Topics;
 use crate::config::Config;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
-use crate::daemon::announcer::reach::NeverReachedHubs;
-use crate::daemon::announcer::submissions::Submissions;
+use crate::daemon::announcer::hubs::Submissions;
 use crate::daemon::announcer::watched_trees::WatchedTrees;
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
 use crate::daemon::event_loop::commands::{answer, event_of, outcome};
-use crate::daemon::event_loop::{DaemonRole, Input, LoopParts, SweepCompleteness};
+use crate::daemon::event_loop::parts::LoopParts;
+use crate::daemon::event_loop::{DaemonRole, Input, SweepCompleteness};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
-use crate::report::figures::DaemonCounts;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{DaemonActivity, Summary};
 use crate::tree::TreeReport;
 use announce::changes::round::{RoundAnswer, RoundRequest};
 use announce::event::{ClockReadings, Effect, Event};
 use announce::observation::Observation;
-use announce::plan::{MountPlan, Plan, PublishMode};
+use announce::plan::PublishMode;
 use announce::state::open::StateFileError;
 use announce::state::{self, StateError};
 use announce::steps::change_sets;
@@ -75,7 +73,6 @@ pub struct Announcer {
     /// Topics served under the plan before, which this plan may not have: they are served until every tree is known.
     unclaimed: BTreeSet<Topic>,
     submissions: Submissions,
-    reach: NeverReachedHubs,
     change_reader: ChangeReader,
     /// The lists of changes that were there at the start were read once.
     has_learned: bool,
@@ -116,18 +113,6 @@ impl Announcer {
             batch.push(event);
         }
         batch
-    }
-
-    /// Carries the counts under the plan before over to this one, but for mounts that it does not have.
-    fn carry_counts_over(&self, before: &Plan, counts: &mut DaemonCounts) {
-        let plan = &self.engine.plan;
-        let hints = self.trees.hints(before, &counts.hints);
-        counts.hints.extend(hints);
-        counts.mounts.retain(|(source, directory), _| {
-            let is_same = |mount: &MountPlan| mount.directory.to_string_lossy() == *directory;
-            let mut sources = plan.sources.iter().filter(|plan| plan.name == *source);
-            sources.any(|source| source.mounts.iter().any(is_same))
-        });
     }
 
     /// Counts a sweep, if the report is the end of one.
@@ -256,8 +241,7 @@ impl DaemonRole for Announcer {
         let is_failing = parts.saver.trouble.is_some();
         match input {
             AnnouncerInput::Event(event) => {
-                self.submissions.remove_answered(&event);
-                self.reach.note(&event);
+                self.submissions.note_answer(&event);
                 self.keep(event, is_failing);
             }
             AnnouncerInput::Read(round, request, took) => {
@@ -400,7 +384,7 @@ impl DaemonRole for Announcer {
         let fell_behind = parts.counts.fell_behind.values();
         let fell_behind = fell_behind.filter(|behind| behind.last > lately);
         status.fell_behind = fell_behind.cloned().collect();
-        status.unreached = self.reach.unreached();
+        status.unreached = self.submissions.unreached();
         let figures = &mut status.figures;
         figures.hints = self.trees.hints(&self.engine.plan, &parts.counts.hints);
         figures.attempts = self.submissions.durations();

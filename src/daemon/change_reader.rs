@@ -14,8 +14,7 @@ use resourcesync::uri::Uri;
 use tracing::{error, warn};
 
 use crate::daemon::log::error_chain;
-use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
-use crate::tree::{ListKeyCache, file_path};
+use crate::tree::{ChangeListFile, ChangeListFileError, ListKeyCache, file_path};
 use announce::changes::inventory::take_inventory;
 use announce::changes::round::{
     ListToRead, RoundAnswer, RoundFiles, RoundOutcome, RoundRequest, Rounds, Taken,

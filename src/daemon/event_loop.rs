@@ -5,36 +5,29 @@
 
 pub mod commands;
 mod counting;
-pub mod hub_link;
-mod last_day;
-pub mod state_saver;
+pub mod parts;
 
 use std::ops::ControlFlow;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rusqlite::Connection;
 use rustix::system::uname;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
-use websub::http::Clock;
 use websub::hub::{HubRecord, Relay};
 
 use crate::admin::Readiness;
-use crate::config::reload::DaemonConfig;
+use crate::config::DaemonConfig;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
 use crate::daemon::event_loop::commands::{ask_subscriptions, no_embedded_hub};
-use crate::daemon::event_loop::hub_link::HubLink;
-use crate::daemon::event_loop::last_day::LastDay;
-use crate::daemon::event_loop::state_saver::StateSaver;
-use crate::daemon::failpoints::Failpoints;
+use crate::daemon::event_loop::counting::LastDay;
+use crate::daemon::event_loop::parts::LoopParts;
 use crate::daemon::log::error_chain;
 use crate::daemon::service_manager::ServiceManager;
 use crate::report;
-use crate::report::figures::DaemonCounts;
 use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalDeliveries, Status};
 use crate::report::summary::DaemonActivity;
 use announce::state::open::StateFileError;
@@ -165,25 +158,11 @@ pub trait DaemonRole: Sized {
     fn end(&mut self) {}
 }
 
-/// The parts of a loop that its [`DaemonRole`] uses.
-pub struct LoopParts<I> {
-    pub clock: Clock,
-    pub saver: StateSaver,
-    pub hub: HubLink,
-    pub counts: DaemonCounts,
-    pub failpoints: Failpoints,
-    pub inputs: Sender<Input<I>>,
-    pub runtime: Handle,
-    /// Once it was told to stop: the end of the wait for work that is under way.
-    pub stop_by: Option<Instant>,
-}
-
-impl<I> LoopParts<I> {
-    /// Returns true once nothing new is to begin.
-    pub fn is_stopping(&self) -> bool {
-        self.stop_by.is_some()
-    }
-}
+/// A command, or its answer, with who waits for that.
+type PendingReply = (
+    oneshot::Sender<ControlReply>,
+    Result<ControlRequest, ControlReply>,
+);
 
 /// A role, the parts that act for it, and what probes, the service manager and the status are told.
 pub struct EventLoop<R: DaemonRole> {
@@ -198,10 +177,7 @@ pub struct EventLoop<R: DaemonRole> {
     /// The time of the last addition to it.
     noted: Option<Instant>,
     /// Commands of this step, which are answered once it is saved, or their answers.
-    replies: Vec<(
-        oneshot::Sender<ControlReply>,
-        Result<ControlRequest, ControlReply>,
-    )>,
+    replies: Vec<PendingReply>,
     /// Requests for the status, which is that after this step.
     asks: Vec<(Detail, oneshot::Sender<Status>)>,
 }
@@ -256,7 +232,10 @@ impl<R: DaemonRole> EventLoop<R> {
                     input => self.input(input),
                 }
                 // Each command has a step to itself, which counts what it did.
-                if self.role.is_full() || self.is_command_waiting() {
+                let last = self.replies.last();
+                let is_action =
+                    |(_, it): &PendingReply| it.as_ref().is_ok_and(ControlRequest::is_action);
+                if self.role.is_full() || last.is_some_and(is_action) {
                     break;
                 }
             }
@@ -269,8 +248,9 @@ impl<R: DaemonRole> EventLoop<R> {
             if is_ping_due {
                 self.service_manager.ping();
             }
+            let is_done = self.role.is_done() && !self.parts.hub.is_draining;
             match self.parts.stop_by {
-                Some(by) if self.is_done() || Instant::now() >= by => {
+                Some(by) if is_done || Instant::now() >= by => {
                     self.role.log_unanswered();
                     if self.parts.hub.is_draining {
                         warn!(
@@ -406,11 +386,6 @@ impl<R: DaemonRole> EventLoop<R> {
         self.replies.push((reply, answer));
     }
 
-    fn is_command_waiting(&self) -> bool {
-        let last = self.replies.last();
-        last.is_some_and(|(_, it)| it.as_ref().is_ok_and(ControlRequest::is_action))
-    }
-
     /// Answers commands, and requests for the status. None is reported as done while a crash could undo it.
     fn send_replies(&mut self) {
         let now = self.parts.clock.now();
@@ -507,23 +482,15 @@ impl<R: DaemonRole> EventLoop<R> {
         self.service_manager.stopping();
         parts.stop_by = Some(Instant::now() + SHUTDOWN_GRACE);
         self.role.stop();
-        parts.hub.drain(&parts.runtime, &parts.inputs);
-    }
-
-    /// Returns true if nothing is under way any more.
-    fn is_done(&self) -> bool {
-        self.role.is_done() && !self.parts.hub.is_draining
+        parts.drain_hub();
     }
 
     /// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
     fn totals(&mut self, now: Timestamp) -> IntervalDeliveries {
         let parts = &self.parts;
         let hub = parts.hub.linked.as_ref().map(|hub| hub.status(now));
-        let deliveries = hub.as_ref().map(|hub| hub.counts.deliveries);
-        let (deliveries, owed) = (
-            deliveries.unwrap_or_default(),
-            hub.map_or(0, |hub| hub.owed),
-        );
+        let hub = hub.unwrap_or_default();
+        let deliveries = hub.counts.deliveries;
         let hubs = || parts.counts.hubs.values();
         let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
         let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
@@ -533,7 +500,7 @@ impl<R: DaemonRole> EventLoop<R> {
             delivered: accepted + deliveries.delivered,
             failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
             retries: retries + deliveries.retries,
-            pending: (self.role.pending() + owed) as u64,
+            pending: (self.role.pending() + hub.owed) as u64,
             starts: 0,
         }
     }

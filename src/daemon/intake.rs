@@ -27,11 +27,10 @@ use websub::hub::{HubRecord, Relay, RelayId};
 use websub::retry::end_after_restart;
 
 use crate::config::hub_config::HubConfig;
-use crate::config::publisher;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts, SweepCompleteness};
-use crate::daemon::process::StartingDaemon;
-use crate::daemon::{Daemon, configuration_status};
+use crate::daemon::event_loop::parts::LoopParts;
+use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, SweepCompleteness};
+use crate::daemon::{Daemon, StartingDaemon, configuration_status};
 use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::DaemonActivity;
@@ -214,7 +213,7 @@ impl DaemonRole for Intake {
         let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
         // Nothing fails from here on.
         let intake = &mut daemon.event_loop.role;
-        let publishers = publisher::plan(&config.publishers);
+        let publishers = config.publisher_plan();
         intake.hub.embedded.apply(settings);
         intake.hub.apply(intake_settings(config), publishers);
         intake.topic_ttl = config.hub.topic_ttl.0;
@@ -341,7 +340,7 @@ impl Daemon<Intake> {
 
         let published = hub::load_published_topics(Db(&connection)).map_err(load_error)?;
         let topics = PublishedTopics::restore(published);
-        let publishers = publisher::plan(&config.publishers);
+        let publishers = config.publisher_plan();
         let client = TopicClient::new().context("cannot build the HTTP client for topics")?;
         client.set_publishers(&publishers);
         let directory = Arc::new(TopicRegistry::new(topics, publishers));

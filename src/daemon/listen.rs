@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ use websub::hub::http::public::serve_public;
 use websub::topics::http::Topics;
 
 use crate::admin::Admin;
-use crate::config::address::Address;
+use crate::config::text::Address;
+use crate::control::SocketFile;
 
 /// Backlog of clients that wait to be accepted. With the usual 128, a burst of them waits a second for TCP to retry, or
 /// is rejected at a Unix socket. The system may allow fewer.
@@ -72,16 +73,6 @@ pub struct ServedListener {
     pub tcp: Option<SocketAddr>,
     _file: Option<SocketFile>,
     _open: watch::Sender<()>,
-}
-
-/// The file of a Unix socket, removed when this is dropped.
-pub struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // The next start removes it if this does not.
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 /// Binds a listener.
@@ -240,11 +231,8 @@ fn passed_listener(sockets: &mut ListenFd, index: usize) -> anyhow::Result<Liste
         tcp.set_nonblocking(true)?;
         return Ok(Listener::Tcp(tcp.try_into()?));
     }
-    let unix = sockets.take_unix_listener(index);
-    let unix = unix
-        .ok()
-        .flatten()
-        .context("it is neither TCP nor a Unix stream")?;
+    let taken = sockets.take_unix_listener(index).ok().flatten();
+    let unix = taken.context("it is neither TCP nor a Unix stream")?;
     ensure_listening(&unix)?;
     unix.set_nonblocking(true)?;
     Ok(Listener::Unix(unix.try_into()?))

@@ -15,7 +15,7 @@ use crate::tree::model::{DirectoryId, FileId, ListingOutcome, TreeEntry, join, p
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::NameHints;
-use crate::tree::work_queue::Depth;
+use crate::tree::sweep::Depth;
 use announce::candidates::{CandidateGlobs, MountUrlPath};
 use announce::observation::{Identity, Stat};
 
@@ -77,12 +77,8 @@ impl Observer<'_> {
         };
         if self.allow(&listing) {
             // R13: what a sweep under way could not read belongs to it.
-            let is_swept = self.mounts[mount].sweep.is_some();
-            let depth = if is_swept {
-                Depth::Sweep
-            } else {
-                Depth::Subtree
-            };
+            let sweep = self.mounts[mount].sweep.as_ref();
+            let depth = sweep.map_or(Depth::Subtree, |_| Depth::Sweep);
             listing.depth = listing.depth.max(depth);
         }
         for (name, kind) in &found {

@@ -344,18 +344,15 @@ fn age(stat: &Stat, now: Timestamp) -> Option<Duration> {
 
 /// Returns true if a file may have changed after it was read without its stat data showing it (R4).
 pub fn is_racy(stat: &Stat, read_at: Timestamp) -> bool {
-    [stat.modified, stat.changed]
-        .into_iter()
-        .any(|changed| read_at.duration_since(changed).unsigned_abs() < RACY)
+    let is_near = |changed| read_at.duration_since(changed).unsigned_abs() < RACY;
+    is_near(stat.modified) || is_near(stat.changed)
 }
 
 /// Returns true if a file that was broken when it was read may have been mended through a map since, without its stat
 /// data showing it. It is read again ever less often.
 fn may_be_mapped(stat: &Stat, read_at: Timestamp, now: Timestamp) -> bool {
-    let age_then = read_at
-        .duration_since(stat.changed)
-        .max(SignedDuration::ZERO);
-    let age_now = now.duration_since(stat.changed);
+    let [age_then, age_now] = [read_at, now].map(|at| at.duration_since(stat.changed));
+    let age_then = age_then.max(SignedDuration::ZERO);
     age_then < MAPPED && age_now >= age_then * 2
 }
 

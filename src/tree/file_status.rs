@@ -197,9 +197,8 @@ pub fn file_system(_: &Path) -> FileSystemTraits {
 fn has_multigrain_timestamps() -> bool {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|number| number.parse::<u32>().unwrap_or(0));
+    let parts = release.split(|c: char| !c.is_ascii_digit());
+    let mut numbers = parts.map(|number| number.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     version >= (6, 13)
 }

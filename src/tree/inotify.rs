@@ -117,11 +117,8 @@ impl Inotify {
         let mut flags = flags(events);
         flags.set(WatchFlags::DONT_FOLLOW, !follow);
         flags.set(WatchFlags::MASK_ADD, adds);
-        Ok(WatchKey(inotify::add_watch(
-            &self.queue.inotify,
-            path,
-            flags,
-        )?))
+        let key = inotify::add_watch(&self.queue.inotify, path, flags)?;
+        Ok(WatchKey(key))
     }
 
     pub fn remove(&self, key: WatchKey) {

@@ -8,8 +8,8 @@ use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::model::{DirectoryId, FileId, ListingOutcome, Name, TreeEntry};
 use crate::tree::observer::Observer;
+use crate::tree::sweep::Depth;
 use crate::tree::watches::NameWatchReason;
-use crate::tree::work_queue::Depth;
 use announce::observation::Identity;
 
 /// Maximum links that are rechecked each second.
@@ -45,12 +45,9 @@ impl Observer<'_> {
                 if child.is_none() && self.is_refused(id, &path) {
                     return Some(self.update_dead_link(id, name, TreeEntry::Refused));
                 }
-                let depth = if before == Some(status.identity) {
-                    depth
-                } else {
-                    depth.max(Some(Depth::Subtree))
-                };
-                let entry = self.update_directory(id, name, depth);
+                let is_other = before != Some(status.identity);
+                let least = is_other.then_some(Depth::Subtree);
+                let entry = self.update_directory(id, name, depth.max(least));
                 if let Some(TreeEntry::Directory(child)) = entry
                     && let Some(directory) = self.model.directory_mut(child)
                 {

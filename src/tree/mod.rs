@@ -4,17 +4,15 @@
 //! discipline: watch a directory, then list it; on any hint look again; when hints may have been lost, sweep. Paths
 //! stay bytes below a mount here, and what is announced is decided elsewhere.
 //!
-//! The `observer` is the thread that joins the parts: it takes hints, works through the `work_queue` and the sweeps of the
-//! mounts, and sends `reports`. Its parts own their state: `model` (the tree as far as it is known: directories, links, and
-//! each candidate `file`), each `mount` with its `sweep`, `unreadable_directories` and `nested_directories`, the `watches`
-//! of a backend, `inotify` or `notify`, with their `pending_hints`, and the `work_queue`.
+//! The `observer` is the thread that joins the parts: it takes hints, works through its queue and the sweeps of the mounts
+//! (`sweep`), and sends reports. Its parts own their state: `model` (the tree as far as it is known: directories, links, and
+//! each candidate `file`), each `mount` with its sweep, its unreadable directories and its `nested_directories`, and the
+//! `watches` of a backend, `inotify` or `notify`, with their `pending_hints`.
 //!
 //! Its work is in several files: the model is brought up to date, name by name (`directory_listing`), with links (`links`);
 //! `file_reading` decides whether a file is read, and reports its content, `watches` what is watched. `read_file` looks at
-//! one file, once. `change_list` reads the entries of a Change List again, of which `read_file` keeps the keys that were
-//! read last.
+//! one file, once, and reads the entries of a Change List again.
 
-pub mod change_list;
 mod directory_listing;
 mod file;
 mod file_reading;
@@ -29,12 +27,8 @@ mod notify;
 mod observer;
 mod pending_hints;
 mod read_file;
-mod reports;
 mod sweep;
-mod system_limit;
-mod unreadable_directories;
 mod watches;
-mod work_queue;
 
 use std::collections::HashMap;
 use std::io;
@@ -61,8 +55,10 @@ use announce::event::Event;
 use announce::observation::{DocumentPath, MountId, Stat};
 use announce::plan::{MountPlan, Plan};
 
-pub use crate::tree::read_file::{ListKeyCache, content, explain};
-pub use crate::tree::system_limit::SystemLimit;
+pub use crate::tree::read_file::{
+    ChangeListFile, ChangeListFileError, ListKeyCache, content, explain,
+};
+pub use crate::tree::watches::SystemLimit;
 
 /// The tree of one source, and how it is watched.
 #[derive(Debug, Clone)]
@@ -248,10 +244,10 @@ impl TreeHandle {
             }
             observer.run();
         };
-        let observer = std::thread::Builder::new()
-            .name("tree".into())
-            .spawn(observe);
-        let observer = observer.map_err(|source| TreeError::Thread { source })?;
+        let thread = std::thread::Builder::new().name("tree".into());
+        let observer = thread
+            .spawn(observe)
+            .map_err(|source| TreeError::Thread { source })?;
         Ok(TreeHandle { hints, observer })
     }
 

@@ -234,10 +234,8 @@ impl Model {
     /// Returns the symbolic links after one, round after round, each once and no more than `most`.
     pub fn links_after(&self, last: Option<&Name>, most: usize) -> Vec<Name> {
         let after = last.map_or(Bound::Unbounded, Bound::Excluded);
-        let links = self
-            .links
-            .range((after, Bound::Unbounded))
-            .chain(&self.links);
+        let rest = self.links.range((after, Bound::Unbounded));
+        let links = rest.chain(&self.links);
         links.take(most.min(self.links.len())).cloned().collect()
     }
 

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::tree::TreeReport;
 use crate::tree::model::DirectoryId;
 use crate::tree::observer::Observer;
-use crate::tree::work_queue::Depth;
+use crate::tree::sweep::Depth;
 use announce::event::Event;
 use announce::observation::{MountId, NestedFileSystem};
 

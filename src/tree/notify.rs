@@ -49,18 +49,16 @@ impl NotifyBackend {
             WatchKey(self.next)
         });
         self.paths.insert(key, path.to_owned());
-        self.watcher
-            .watch(path, RecursiveMode::NonRecursive)
-            .map(|()| key)
-            .map_err(|error| {
-                lock(&self.keys).remove(path);
-                self.paths.remove(&key);
-                match error.kind {
-                    notify::ErrorKind::MaxFilesWatch => io::ErrorKind::StorageFull.into(),
-                    notify::ErrorKind::Io(error) => error,
-                    _ => io::Error::other(error),
-                }
-            })
+        let Err(error) = self.watcher.watch(path, RecursiveMode::NonRecursive) else {
+            return Ok(key);
+        };
+        lock(&self.keys).remove(path);
+        self.paths.remove(&key);
+        Err(match error.kind {
+            notify::ErrorKind::MaxFilesWatch => io::ErrorKind::StorageFull.into(),
+            notify::ErrorKind::Io(error) => error,
+            _ => io::Error::other(error),
+        })
     }
 
     pub fn remove(&mut self, key: WatchKey) {

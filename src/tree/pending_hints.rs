@@ -232,11 +232,8 @@ impl PendingBatch {
     pub fn itself(&mut self, key: WatchKey, happened: NameEvent) {
         self.counted.taken += 1;
         let directory_hints = self.batch.directories.entry(key).or_default();
-        if happened == NameEvent::Touched {
-            directory_hints.touched = true;
-        } else {
-            directory_hints.itself = true;
-        }
+        directory_hints.touched |= happened == NameEvent::Touched;
+        directory_hints.itself |= happened != NameEvent::Touched;
         self.is_news = true;
     }
 

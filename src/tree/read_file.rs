@@ -1,27 +1,35 @@
 //! Reading one file once: the read counts only if it was complete (R3). Where there is no document, whatever the globs
-//! include, it is explained why. The keys of the Change Lists that were read last are kept, so that no list is read once for
-//! its fingerprint and again for its keys (C6).
+//! include, it is explained why. One version of a Change List is read a second time: its keys, and then some of its entries (C6,
+//! C8), or all of them. The keys of the lists that were read last are kept, so that no list is read once for its fingerprint and
+//! again for its keys.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use resourcesync::change_list::ListedChanges;
-use resourcesync::document::CandidateContent;
-use resourcesync::gzip::parse_gzip;
+use announce::candidates::Exclusion;
+use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Stat};
+use resourcesync::capability::Capability;
+use resourcesync::change::Change;
+use resourcesync::change_list::{
+    ChangeListError, EntryPlace, ListedChanges, at_places, each_entry, read_changes,
+    read_changes_at, read_keys,
+};
+use resourcesync::document::{CandidateContent, DeclaredSpan};
+use resourcesync::gzip::{parse_gzip, unpacked};
 use resourcesync::parse::{ReadError, parse, parse_with_keys};
+use resourcesync::resource_list::{ListedResources, read_resource_entries, read_resources};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::tree::TreeSettings;
 use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::model::join;
-use announce::candidates::Exclusion;
-use announce::observation::{DocumentPath, Incomplete, Look, NoDocument};
 
 /// Entries that are kept at most, of 48 bytes each. A list of which none are kept is read again.
 const MAX_KEPT: usize = 1 << 17;
@@ -152,10 +160,10 @@ pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocumen
         Ok(status) if status.kind != FileKind::File => return Some(NoDocument::NotAFile),
         Ok(_) => {}
     }
-    if let Some(exclusion) = settings
+    let excluded = settings
         .candidates
-        .exclusion(&mount.published(), &path.below)
-    {
+        .exclusion(&mount.published(), &path.below);
+    if let Some(exclusion) = excluded {
         let look = matches!(exclusion, Exclusion::NotIncluded(_))
             .then(|| read(&file, &settings.recent_keys).0);
         return Some(match look {
@@ -193,11 +201,11 @@ fn other_case(absent: &Path) -> Option<String> {
 }
 
 /// Returns true if the file at `path` is read as gzip.
-pub fn is_packed(path: &Path) -> bool {
+fn is_packed(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b".gz")
 }
 
-pub fn open(path: &Path) -> Result<File, Errno> {
+fn open(path: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     #[cfg(target_os = "linux")]
     match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
@@ -206,6 +214,135 @@ pub fn open(path: &Path) -> Result<File, Errno> {
         opened => return opened.map(File::from),
     }
     rustix::fs::open(path, flags, Mode::empty()).map(File::from)
+}
+
+/// An open Change List, in the version that was asked for.
+#[derive(Debug)]
+pub struct ChangeListFile {
+    file: File,
+    opened: FileStatus,
+    is_packed: bool,
+}
+
+/// The reason why a version of a Change List cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeListFileError {
+    /// It is not there any more, or changes while it is read.
+    #[error("it is another version now")]
+    Stale,
+    #[error("cannot read on")]
+    Io(#[from] io::Error),
+}
+
+/// The outcome of reading a list, or a part of it.
+type ListResult<T> = Result<T, ChangeListFileError>;
+
+impl ChangeListFile {
+    /// Opens the version of the file at `path` that is there now, and returns it with its stat data.
+    pub fn open_latest(path: &Path) -> ListResult<(ChangeListFile, Stat)> {
+        let status = file_status::follow(path).map_err(io::Error::from)?;
+        Ok((ChangeListFile::open(path, status.stat)?, status.stat))
+    }
+
+    /// Opens the file at `path`, if it still has this stat data.
+    pub fn open(path: &Path, stat: Stat) -> ListResult<ChangeListFile> {
+        let is_version = |status: &FileStatus| status.kind == FileKind::File && status.stat == stat;
+        let failed = |error: Errno| match error {
+            Errno::NOENT => ChangeListFileError::Stale,
+            error => ChangeListFileError::Io(error.into()),
+        };
+        // Anything but a regular file is not even opened, which may disturb others.
+        if !is_version(&file_status::follow(path).map_err(failed)?) {
+            return Err(ChangeListFileError::Stale);
+        }
+        let file = open(path).map_err(failed)?;
+        let opened = file_status::of(&file).map_err(io::Error::from)?;
+        if !is_version(&opened) {
+            return Err(ChangeListFileError::Stale);
+        }
+        Ok(ChangeListFile {
+            file,
+            opened,
+            is_packed: is_packed(path),
+        })
+    }
+
+    /// Returns the keys of its entries, and takes those that were kept when it was read as a document.
+    pub fn take_keys(&mut self, recent: &ListKeyCache) -> ListResult<ListedChanges> {
+        let kept = recent.take(&self.opened);
+        kept.map_or_else(|| self.keys(), Ok)
+    }
+
+    /// Returns the keys of its entries.
+    pub fn keys(&mut self) -> ListResult<ListedChanges> {
+        self.read(|reader| read_keys(reader))
+    }
+
+    /// Returns the entries at these places, which ascend. `span` is that of all its entries.
+    pub fn changes(&mut self, span: &Range<u64>, places: &[EntryPlace]) -> ListResult<Vec<Change>> {
+        if !self.is_packed
+            && let Some(changes) = read_changes_at(&self.file, span, places)
+            && file_status::of(&self.file).map_err(io::Error::from)? == self.opened
+        {
+            return Ok(changes);
+        }
+        let positions: Vec<u32> = places.iter().map(|place| place.position).collect();
+        let changes = self.read(|reader| read_changes(reader, &positions))?;
+        at_places(changes, places).ok_or(ChangeListFileError::Stale)
+    }
+
+    /// Returns the resources of a Resource List.
+    pub fn resources(&mut self) -> ListResult<ListedResources> {
+        self.read(|reader| read_resources(reader))
+    }
+
+    /// Returns the entries of a Resource List at these positions, which ascend.
+    pub fn resource_entries(&mut self, positions: &[u32]) -> ListResult<Vec<Change>> {
+        let changes = self.read(|reader| read_resource_entries(reader, positions))?;
+        let all = Some(changes).filter(|changes| changes.len() == positions.len());
+        all.ok_or(ChangeListFileError::Stale)
+    }
+
+    /// Hands over the entries of a Change List or a Resource List with their positions, one after the other. Returns the
+    /// times that it declares.
+    pub fn each_entry(
+        &mut self,
+        capability: Capability,
+        take: impl FnMut(u32, Change),
+    ) -> ListResult<DeclaredSpan> {
+        // A file that was replaced by renaming is still the version that it was.
+        let content = |status: &FileStatus| (status.stat.size, status.stat.modified);
+        self.read_if(
+            |before, after| content(before) == content(after),
+            |reader| each_entry(reader, capability, take),
+        )
+    }
+
+    fn read<T>(
+        &mut self,
+        read: impl FnOnce(&mut dyn Read) -> Result<T, ChangeListError>,
+    ) -> ListResult<T> {
+        self.read_if(FileStatus::eq, read)
+    }
+
+    fn read_if<T>(
+        &mut self,
+        is_same: impl FnOnce(&FileStatus, &FileStatus) -> bool,
+        read: impl FnOnce(&mut dyn Read) -> Result<T, ChangeListError>,
+    ) -> ListResult<T> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let result = if self.is_packed {
+            read(&mut unpacked(&self.file))
+        } else {
+            read(&mut &self.file)
+        };
+        let after = file_status::of(&self.file).map_err(io::Error::from)?;
+        match result {
+            Ok(result) if is_same(&self.opened, &after) => Ok(result),
+            // A file that was complete a moment ago and is not any more is being written.
+            _ => Err(ChangeListFileError::Stale),
+        }
+    }
 }
 
 #[cfg(test)]

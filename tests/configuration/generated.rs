@@ -1,10 +1,8 @@
 //! The files that are made of the definitions of the keys: the tables of `docs/configuration.md`, and the example files.
 
 use rsnotify::config::Config;
-use rsnotify::config::check::required;
-use rsnotify::config::effective::toml;
 use rsnotify::config::hub_config::HubConfig;
-use rsnotify::config::schema::{DaemonKind, keys, schema_of};
+use rsnotify::config::schema::{DaemonKind, keys, required, schema_of, toml};
 use serde_json::Value;
 
 /// The longest line of the example file.

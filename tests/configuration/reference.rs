@@ -1,11 +1,10 @@
 //! The example file and the reference page are those of the keys' definitions.
 
-use std::env;
-use std::fs;
+use std::{env, fs};
 
 use rsnotify::config::Config;
+use rsnotify::config::file::Overrides;
 use rsnotify::config::hub_config::HubConfig;
-use rsnotify::config::overrides::Overrides;
 
 use crate::generated::{example, hub_example, tables};
 use crate::{example_in_full, repository, text};

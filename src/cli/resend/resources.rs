@@ -19,11 +19,9 @@ use resourcesync::uri::{Topic, Uri, compared};
 use serde::{Deserialize, Serialize};
 
 use crate::config::broker::Broker;
-use crate::report;
 use crate::report::documents::{DocumentState, DocumentView};
-use crate::tree;
-use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
-use crate::tree::file_path;
+use crate::tree::{ChangeListFile, ChangeListFileError, file_path};
+use crate::{report, tree};
 use announce::observation::Stat;
 use announce::steps::engine::Reader;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::cli::snippet::passing::{Site, pattern};
-use crate::config::address::Address;
+use crate::config::text::Address;
 
 /// Returns the lines for nginx, which compares paths without their escapes, and passes them on as they came where
 /// `proxy_pass` has no path.

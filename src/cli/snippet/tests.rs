@@ -7,7 +7,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::cli::snippet::passing::{PassedPaths, RequestPath, passing, pattern};
 use crate::cli::snippet::{WebServer, servers};
-use crate::config::address::Address;
+use crate::config::text::Address;
 
 const ESCAPED_SLASH: &str = "web servers do not agree what an escaped slash means";
 

@@ -8,11 +8,9 @@ use rstest::rstest;
 
 use super::HubConfig;
 use crate::config::Config;
-use crate::config::environment::Environment;
-use crate::config::file::{ConfigError, ConfigFile};
-use crate::config::overrides::Overrides;
-use crate::config::publisher::{self, Verify};
-use crate::config::reload::DaemonConfig;
+use crate::config::DaemonConfig;
+use crate::config::file::{ConfigError, ConfigFile, Environment, Overrides};
+use crate::config::hub_config::Verify;
 use crate::config::tests::{self, assert_refused, variables};
 
 const HUB: &str = "[hub]\nurl = \"https://hub.example/hub\"\n";
@@ -52,7 +50,7 @@ fn a_url_and_a_publisher_suffice() {
     assert_eq!(public_url.as_str(), "https://hub.example/");
     // The first publisher may be added later.
     assert!(read(HUB).unwrap().publishers.is_empty());
-    let publishers = publisher::plan(&config.publishers);
+    let publishers = config.publisher_plan();
     let found = publishers.of_topic(&Topic::new("https://library.example/t"));
     assert_eq!(&*found.unwrap().name, "library");
     let trusted = config.hub.trusted_proxies.iter();

@@ -5,10 +5,8 @@ use std::fs;
 use proptest::prelude::{Strategy, prop_assert_eq, proptest};
 
 use crate::config::Config;
-use crate::config::environment::Environment;
-use crate::config::file::ConfigError;
-use crate::config::overrides::Overrides;
-use crate::config::reload::DaemonConfig;
+use crate::config::DaemonConfig;
+use crate::config::file::{ConfigError, Environment, Overrides};
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 
 fn effective(config: &Config) -> String {

@@ -5,7 +5,7 @@ use websub::hub::callback::CallbackPolicy;
 use websub::hub::limits::{HubLimits, Quota};
 
 use crate::config::Config;
-use crate::config::overrides::Overrides;
+use crate::config::file::Overrides;
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 
 #[test]

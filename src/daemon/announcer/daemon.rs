@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use messaging::client::Brokers;
 use resourcesync::uri::{Hub, Uri};
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tracing::warn;
 use url::Url;
 use websub::http::Clock;
@@ -19,20 +20,18 @@ use websub::publisher::http::{HubClients, Submitter};
 use websub::topics::http::Topics;
 
 use crate::config::Config;
-use crate::config::address::Address;
 use crate::config::file::ConfigError;
-use crate::daemon::announcer::reach::NeverReachedHubs;
-use crate::daemon::announcer::submissions::Submissions;
+use crate::config::text::Address;
+use crate::daemon::announcer::hubs::Submissions;
 use crate::daemon::announcer::watched_trees::{WatchedTrees, covers};
 use crate::daemon::announcer::{Announcer, AnnouncerInput, RunParts, moment};
 use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::listen::{BoundListener, ListenerRole, ServedListener, bind};
-use crate::daemon::process::{StartingDaemon, admin_pages};
-use crate::daemon::{Daemon, configuration_status};
+use crate::daemon::{Daemon, StartingDaemon, admin_pages, configuration_status};
 use announce::event::Event;
-use announce::plan::Plan;
+use announce::plan::{MountPlan, Plan};
 use announce::state::open::StateFile;
 use announce::state::{self, last_time_saved};
 use announce::steps::engine::Engine;
@@ -75,6 +74,8 @@ impl Daemon<Announcer> {
             inputs: parts.inputs.clone(),
             failpoints: parts.failpoints.clone(),
             under_way: BTreeSet::new(),
+            unreached: Arc::default(),
+            probes: JoinSet::new(),
         };
         let (inputs, failpoints) = (parts.inputs.clone(), parts.failpoints.clone());
         let taken = move |round, request, took| {
@@ -89,7 +90,6 @@ impl Daemon<Announcer> {
             topics: topics.clone(),
             unclaimed: BTreeSet::new(),
             submissions,
-            reach: NeverReachedHubs::default(),
             change_reader: ChangeReader::start(taken),
             has_learned: false,
             inputs: VecDeque::new(),
@@ -104,7 +104,7 @@ impl Daemon<Announcer> {
         parts.change_hub(prepared_hub, saved, HubTopics::Served(topics.clone()));
         let Announcer { trees, engine, .. } = role;
         trees.current = Some(trees.next_generation(&config, &engine.plan, engine.db())?);
-        role.reach.begin(hubs, &role.submissions.brokers);
+        role.submissions.probe(hubs);
         let public = public.serve_public(&mut process.tasks, topics, parts.hub.open.subscribe());
         Ok(process.into_daemon(event_loop, config, public, admin))
     }
@@ -115,8 +115,8 @@ impl Daemon<Announcer> {
         let clients = HubClients::new(hubs.clone())?;
         let brokers = config.broker_settings()?;
         let (public, admin) = (&self.public, &self.admin);
-        let new_public = self.bound(public, &config.server.listen, ListenerRole::Public)?;
-        let new_admin = self.bound(admin, &config.server.admin_listen, ListenerRole::Admin)?;
+        let new_public = self.bound(public, &config.server.listen.0, ListenerRole::Public)?;
+        let new_admin = self.bound(admin, &config.server.admin_listen.0, ListenerRole::Admin)?;
         let tcp = match &new_public {
             Some(elsewhere) => elsewhere.listener.tcp_address(),
             None => public.tcp,
@@ -126,26 +126,20 @@ impl Daemon<Announcer> {
         let is_first_hub = prepared_hub.is_some() && self.event_loop.parts.hub.linked.is_none();
         let saved = saved_subscriptions(&self.event_loop.parts.saver.file, is_first_hub)?;
         let plan = config.plan(&public_url);
-        let is_other_plan = plan
-            != self
-                .config
-                .plan(&self.event_loop.role.engine.plan.public_url)
-            || config.sources != self.config.sources;
+        let old_url = &self.event_loop.role.engine.plan.public_url;
+        let is_other_plan =
+            plan != self.config.plan(old_url) || config.sources != self.config.sources;
+
         if is_other_plan {
             self.event_loop.change_plan(config, plan)?;
         }
 
         // Nothing fails from here on.
-        let EventLoop {
-            role,
-            parts,
-            readiness,
-            ..
-        } = &mut self.event_loop;
+        let EventLoop { role, parts, .. } = &mut self.event_loop;
         role.submissions.submitter.change(clients);
         let runtime = &role.submissions.runtime;
         role.submissions.brokers.change(brokers, runtime);
-        role.reach.begin(hubs, &role.submissions.brokers);
+        role.submissions.probe(hubs);
         for hub in changed_hubs(&self.config, config) {
             role.keep(Event::HubChanged(hub), false);
         }
@@ -162,7 +156,11 @@ impl Daemon<Announcer> {
         }
         if let Some(elsewhere) = new_admin {
             elsewhere.log_address();
-            let pages = admin_pages(&config.server, readiness, &parts.inputs);
+            let pages = admin_pages(
+                &config.server,
+                &self.event_loop.readiness,
+                &self.event_loop.parts.inputs,
+            );
             self.admin = elsewhere.serve_admin(&mut self.tasks, pages);
         }
         self.warn_of_ignored_addresses(config);
@@ -177,10 +175,8 @@ impl Daemon<Announcer> {
         role: ListenerRole,
     ) -> anyhow::Result<Option<BoundListener>> {
         // A listener that the service manager passed is always right.
-        let is_elsewhere = served
-            .address
-            .as_ref()
-            .is_some_and(|bound| bound != address);
+        let is_elsewhere = |bound: &Address| bound != address;
+        let is_elsewhere = served.address.as_ref().is_some_and(is_elsewhere);
         let binding = is_elsewhere.then(|| self.runtime.block_on(bind(address, role)));
         binding.transpose()
     }
@@ -218,7 +214,15 @@ impl EventLoop<Announcer> {
         let (next, effects) = engine.change_plan(plan, now, |db, plan| -> anyhow::Result<_> {
             trees.next_generation(config, plan, db)
         })?;
-        announcer.carry_counts_over(&before, &mut self.parts.counts);
+        // Mounts that the plan does not have are counted no more.
+        let (counts, sources) = (&mut self.parts.counts, &announcer.engine.plan.sources);
+        let hints = announcer.trees.hints(&before, &counts.hints);
+        counts.hints.extend(hints);
+        counts.mounts.retain(|(source, directory), _| {
+            let is_same = |mount: &MountPlan| mount.directory.to_string_lossy() == *directory;
+            let mut sources = sources.iter().filter(|plan| plan.name == *source);
+            sources.any(|source| source.mounts.iter().any(is_same))
+        });
         let is_covered = covers(&before, &announcer.engine.plan);
         let was_settled = was_settled && announcer.has_learned && is_covered;
         announcer.has_learned = was_settled;
@@ -285,13 +289,12 @@ fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>
 /// Returns the hubs and brokers whose addresses or credentials change.
 fn changed_hubs(before: &Config, after: &Config) -> Vec<Hub> {
     let hubs = after.hubs.iter().filter(|hub| {
-        let before = before.hubs.iter().find(|before| before.hub == hub.hub);
-        before.is_some_and(|before| before != *hub)
+        let mut before = before.hubs.iter();
+        before.any(|before| before.hub == hub.hub && before != *hub)
     });
     let brokers = after.brokers.iter().filter(|broker| {
         let mut before = before.brokers.iter();
-        let before = before.find(|before| before.name == broker.name);
-        before.is_some_and(|before| before != *broker)
+        before.any(|before| before.name == broker.name && before != *broker)
     });
     let brokers = brokers.map(|broker| broker.name.clone());
     hubs.map(|hub| hub.hub.clone()).chain(brokers).collect()

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::daemon::announcer::{AnnouncerInput, RunInput};
 use crate::daemon::event_loop::Input;
 use crate::report::figures::HintCounts;
-use crate::tree::{KnownFiles, ListKeyCache, TreeHandle, TreeReport, TreeSettings};
+use crate::tree::{KnownFiles, ListKeyCache, TreeHandle, TreeReport};
 use announce::event::Event;
 use announce::observation::{DocumentPath, MountId};
 use announce::plan::{Plan, SourcePlan};
@@ -73,12 +73,10 @@ impl WatchedTrees {
         // Of trees that are given up, the receiver goes first.
         let mut trees = Vec::new();
         let (ahead, waiting) = sync_channel(MAX_WAITING);
-        for source in 0..config.sources.len() {
-            let tree = TreeSettings {
-                recent_keys: self.recent_keys.clone(),
-                ..config.sources[source].tree(&plan.sources[source])
-            };
-            let known = known(db, &plan.sources[source])?;
+        for (source, plan) in config.sources.iter().zip(&plan.sources) {
+            let mut tree = source.tree(plan);
+            tree.recent_keys = self.recent_keys.clone();
+            let known = known(db, plan)?;
             let (inputs, ahead) = (self.inputs.clone(), ahead.clone());
             trees.push(TreeHandle::watch(tree, known, move |report| {
                 let input = AnnouncerInput::Tree(number, report);
@@ -148,13 +146,12 @@ impl WatchedTrees {
         before: &BTreeMap<String, HintCounts>,
     ) -> BTreeMap<String, HintCounts> {
         let counted = plan.sources.iter().zip(self.trees());
-        counted
-            .map(|(source, tree)| {
-                let before = before.get(&source.name).copied();
-                let hints = before.unwrap_or_default().and(tree.hints());
-                (source.name.clone(), hints)
-            })
-            .collect()
+        let hints = counted.map(|(source, tree)| {
+            let before = before.get(&source.name).copied();
+            let hints = before.unwrap_or_default().and(tree.hints());
+            (source.name.clone(), hints)
+        });
+        hints.collect()
     }
 }
 

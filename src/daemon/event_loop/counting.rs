@@ -1,16 +1,20 @@
-//! Counting what the metrics show: the facts that the operator is told, and the rounds over Change Lists.
+//! Counting what the metrics show: the facts that the operator is told, and the rounds over Change Lists; and what the status
+//! page shows: the deliveries of the last 24 hours, in intervals, which are saved at most once in the length of an interval, and
+//! when the daemon stops.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
+use announce::changes::round::{RoundOutcome, RoundRequest};
+use announce::event::{DropCause, Fact};
+use announce::time::later;
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
 use websub::publisher::reason::RefusalKind;
 
 use crate::report::figures::{DaemonCounts, HubCounts};
-use crate::report::status::BacklogOverflow;
-use announce::changes::round::{RoundOutcome, RoundRequest};
-use announce::event::{DropCause, Fact};
+use crate::report::status::{BacklogOverflow, INTERVAL, INTERVALS, IntervalDeliveries};
 
 impl DaemonCounts {
     /// Counts a fact that the operator is told. `kind` returns the kind of a channel.
@@ -133,15 +137,104 @@ fn add<const N: usize>(sums: &mut [u64; N], numbers: [usize; N]) {
     }
 }
 
+const LENGTH: Duration = Duration::from_secs(INTERVAL.unsigned_abs());
+
+/// Counts by interval.
+#[derive(Debug, Clone)]
+pub struct LastDay {
+    /// The intervals since the first start, at most those of a day, the oldest first.
+    pub intervals: VecDeque<IntervalDeliveries>,
+    last: IntervalDeliveries,
+    /// True if something was counted since they were saved.
+    is_unsaved: bool,
+    saved: Option<Instant>,
+}
+
+impl LastDay {
+    /// Continues the counts that were saved, of JSON, at a start of the daemon.
+    pub fn new(saved: Option<&str>, now: Timestamp) -> LastDay {
+        let intervals = saved.and_then(|saved| serde_json::from_str(saved).ok());
+        let intervals: VecDeque<IntervalDeliveries> = intervals.unwrap_or_default();
+        let pending = intervals.back().map_or(0, |last| last.pending);
+        let mut day = LastDay {
+            intervals,
+            last: IntervalDeliveries {
+                pending,
+                ..IntervalDeliveries::default()
+            },
+            is_unsaved: true,
+            saved: None,
+        };
+        day.advance(now);
+        if let Some(interval) = day.intervals.back_mut() {
+            interval.starts += 1;
+        }
+        day
+    }
+
+    /// Returns what is to be saved, as JSON: if something was counted, and the last time was an interval ago or
+    /// `is_stopping`.
+    pub fn unsaved(&mut self, is_stopping: bool) -> Option<String> {
+        let is_due = self.saved.is_none_or(|saved| saved.elapsed() >= LENGTH);
+        if !self.is_unsaved || !(is_due || is_stopping) {
+            return None;
+        }
+        (self.is_unsaved, self.saved) = (false, Some(Instant::now()));
+        serde_json::to_string(&self.intervals).ok()
+    }
+
+    /// Adds what was counted since the last time, of all since the start, to the interval of now.
+    pub fn note(&mut self, totals: IntervalDeliveries) {
+        self.advance(totals.from);
+        let last = std::mem::replace(&mut self.last, totals);
+        if let Some(interval) = self.intervals.back_mut() {
+            let before = *interval;
+            interval.delivered += totals.delivered.saturating_sub(last.delivered);
+            interval.failed += totals.failed.saturating_sub(last.failed);
+            interval.retries += totals.retries.saturating_sub(last.retries);
+            interval.pending = interval.pending.max(totals.pending);
+            self.is_unsaved |= *interval != before;
+        }
+    }
+
+    /// Begins the intervals up to `now`; the first one with it.
+    fn advance(&mut self, now: Timestamp) {
+        let wanted = start_of_interval(now);
+        let mut next = match self.intervals.back() {
+            None => now,
+            Some(last) => later(start_of_interval(last.from), LENGTH),
+        };
+        let day = LENGTH.saturating_mul(u32::try_from(INTERVALS).unwrap_or(u32::MAX));
+        if later(next, day) < wanted {
+            self.intervals.clear();
+            next = wanted;
+        }
+        while next <= wanted || self.intervals.is_empty() {
+            if self.intervals.len() == INTERVALS {
+                self.intervals.pop_front();
+            }
+            self.intervals.push_back(IntervalDeliveries {
+                from: next,
+                pending: self.last.pending,
+                ..IntervalDeliveries::default()
+            });
+            next = later(next, LENGTH);
+        }
+    }
+}
+
+fn start_of_interval(time: Timestamp) -> Timestamp {
+    let second = time.as_second();
+    Timestamp::from_second(second - second.rem_euclid(INTERVAL)).unwrap_or(time)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-
-    use websub::counts::DurationHistogram;
+    use std::sync::Arc;
 
     use announce::changes::round::UndatedCounts;
-
-    use std::sync::Arc;
+    use websub::counts::DurationHistogram;
 
     use super::*;
 
@@ -249,5 +342,79 @@ mod tests {
             (dropped, counts.fell_behind[&(hub, topic)].changes),
             (10, 10)
         );
+    }
+
+    fn totals(text: &str, delivered: u64, failed: u64, pending: u64) -> IntervalDeliveries {
+        IntervalDeliveries {
+            from: time(text),
+            delivered,
+            failed,
+            retries: failed / 2,
+            pending,
+            starts: 0,
+        }
+    }
+
+    fn time(text: &str) -> Timestamp {
+        format!("2026-11-{text}Z").parse().unwrap()
+    }
+
+    /// Returns start, delivered, failed and pending of each interval.
+    fn view(day: &LastDay) -> Vec<String> {
+        let view = Vec::from(day.intervals.clone()).into_iter();
+        let rows = view.map(|one| {
+            let from = one.from.to_string();
+            let (delivered, failed, pending) = (one.delivered, one.failed, one.pending);
+            format!("{} {delivered} {failed} {pending}", &from[11..16])
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn counts_belong_to_the_interval_in_which_they_are_noted() {
+        let mut day = LastDay::new(None, time("20T10:07:00"));
+        day.note(totals("20T10:07:00", 3, 0, 2));
+        day.note(totals("20T10:14:59", 5, 1, 4));
+        day.note(totals("20T10:50:00", 9, 1, 0));
+        assert_eq!(
+            view(&day),
+            ["10:07 5 1 4", "10:15 0 0 4", "10:30 0 0 4", "10:45 4 0 4"]
+        );
+        day.note(totals("20T11:00:00", 9, 1, 0));
+        assert_eq!(view(&day).last().unwrap(), "11:00 0 0 0");
+    }
+
+    #[test]
+    fn older_intervals_than_those_of_a_day_are_forgotten() {
+        let mut day = LastDay::new(None, time("20T10:00:00"));
+        day.note(totals("20T10:00:00", 1, 0, 1));
+        day.note(totals("21T10:00:00", 2, 0, 1));
+        assert_eq!(Vec::from(day.intervals.clone()).len(), INTERVALS);
+        assert_eq!(view(&day)[0], "10:15 0 0 1");
+        day.note(totals("25T10:00:00", 4, 0, 0));
+        assert_eq!(view(&day), ["10:00 2 0 1"]);
+    }
+
+    #[test]
+    fn a_restart_continues_what_was_saved_and_is_marked() {
+        let mut day = LastDay::new(None, time("20T10:07:00"));
+        let start = day.unsaved(false);
+        assert!(start.is_some(), "a start is saved with the first step");
+        day.note(totals("20T10:08:00", 4, 2, 1));
+        assert_eq!(day.unsaved(false), None, "within a quarter of an hour");
+        let saved = day.unsaved(true);
+        assert_eq!(day.unsaved(true), None, "nothing was counted since");
+
+        let mut day = LastDay::new(saved.as_deref(), time("20T10:31:00"));
+        day.note(totals("20T10:32:00", 3, 0, 0));
+        assert_eq!(view(&day), ["10:07 4 2 1", "10:15 0 0 1", "10:30 3 0 1"]);
+        let all = Vec::from(day.intervals.clone());
+        let starts: Vec<_> = all.iter().map(|one| (one.starts, one.retries)).collect();
+        assert_eq!(starts, [(1, 1), (0, 0), (1, 0)]);
+
+        let day = LastDay::new(saved.as_deref(), time("22T10:31:00"));
+        assert_eq!(view(&day), ["10:30 0 0 1"], "a day later");
+        let day = LastDay::new(Some("no JSON"), time("20T10:31:00"));
+        assert_eq!(view(&day), ["10:31 0 0 0"]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rsnotify::cli::options::Command;
 use rsnotify::config::Config;
-use rsnotify::config::address::Address;
+use rsnotify::config::text::Address;
 use serde_json::Value;
 
 use crate::examples::manifest::{
@@ -58,7 +58,7 @@ fn services_reach_each_other_on_loopback() {
     // A service that shares the network of another is started again with it.
     assert_eq!(services["rsnotify"]["depends_on"]["web"]["restart"], true);
     let (Address::Tcp(public), Address::Tcp(admin)) =
-        (&config.server.listen, &config.server.admin_listen)
+        (&config.server.listen.0, &config.server.admin_listen.0)
     else {
         panic!("{config:?}");
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rsnotify::config::Config;
-use rsnotify::config::address::Address;
+use rsnotify::config::text::Address;
 use serde_json::Value;
 
 use crate::examples::manifest::{
@@ -62,7 +62,7 @@ fn one_sidecar_is_probed_for_being_alive_and_keeps_a_state_that_outlives_the_pod
         assert!(sidecar[probe].is_null(), "{probe}");
     }
     // It is asked where it listens.
-    let Address::Tcp(admin) = config.server.admin_listen else {
+    let Address::Tcp(admin) = config.server.admin_listen.0 else {
         panic!("{config:?}");
     };
     assert!(admin.ip().is_unspecified());
@@ -87,7 +87,7 @@ fn one_sidecar_is_probed_for_being_alive_and_keeps_a_state_that_outlives_the_pod
 fn the_web_server_passes_topics_on_to_the_sidecar() {
     let pod = pod();
     let config = daemon(&pod);
-    let Address::Tcp(public) = config.server.listen else {
+    let Address::Tcp(public) = config.server.listen.0 else {
         panic!("{config:?}");
     };
     assert!(public.ip().is_loopback());
