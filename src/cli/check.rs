@@ -3,37 +3,38 @@
 //! Binds no listener, saves nothing, submits nothing. The facts are gathered here and judged in
 //! [`diagnostics`](crate::diagnostics).
 
-mod machine;
 mod network;
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use anyhow::Context;
-use jiff::Timestamp;
-use resourcesync::escape::escaped;
-use serde_json::json;
-use websub::probe::http as probe;
-use websub::publisher::settings::PublishSettings;
-
-use crate::cli::Exit;
-use crate::cli::block_on;
-use crate::cli::inference::with_url;
-use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
-use crate::cli::options::CheckOptions;
-use crate::cli::output::{counted, grouped, print};
-use crate::config::Config;
-use crate::config::hub_config::HubConfig;
-use crate::config::overrides::Overrides;
-use crate::daemon::log::error_chain;
-use crate::diagnostics::hub as about_hub;
-use crate::diagnostics::{Diagnostic, Severity, clock, topic};
-use crate::report::documents::{DocumentState, DocumentView};
-use crate::report::{self, JSON_VERSION, limited};
 use announce::finding::Finding;
 use announce::state;
 use announce::state::open::{StateFileError, copy_to_memory};
 use announce::steps::findings::EXAMPLES;
+use anyhow::Context;
+use jiff::Timestamp;
+use resourcesync::escape::escaped;
+use rustix::fs::{Access, StatVfsMountFlags};
+use rustix::process::{Resource, geteuid, getrlimit};
+use serde_json::json;
+use websub::probe::http as probe;
+use websub::publisher::settings::PublishSettings;
+
+use crate::cli::one_shot_scan::{OneShotScan, scan_beside, with_url};
+use crate::cli::options::CheckOptions;
+use crate::cli::output::{counted, grouped, print};
+use crate::cli::{Exit, block_on};
+use crate::config::Config;
+use crate::config::hub_config::HubConfig;
+use crate::config::overrides::Overrides;
+use crate::daemon::log::error_chain;
+use crate::diagnostics::machine::{self, StateDirectory, Users};
+use crate::diagnostics::{Diagnostic, Severity, clock, hub as about_hub, topic};
+use crate::report::documents::{DocumentState, DocumentView};
+use crate::report::{self, JSON_VERSION, limited};
+use crate::tree::SystemLimit;
 
 /// Diagnostics of one subject.
 struct CheckSection {
@@ -97,7 +98,10 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
             network::sections(&config, &scan, hubs, brokers, unverified)?;
         // The wrong `url` of a hub is why Capability Lists seem to advertise other hubs.
         sections.extend([of_hubs, tree]);
-        sections.extend(machine::sections(&config, &scan, state));
+        let mut of_state = state_directory(&config.state_dir);
+        of_state.extend(state);
+        sections.push(CheckSection::new("state", of_state));
+        sections.push(CheckSection::new("limits", limits(&scan)));
         sections.extend(of_network);
     }
     report_sections(&sections, Some(documents), options)
@@ -125,7 +129,7 @@ fn hub_sections(
     if no_environment {
         return Ok(sections);
     }
-    let mut of_hub = machine::state_directory(&config.state_dir);
+    let mut of_hub = state_directory(&config.state_dir);
     let (is_running, note) = network::is_running(&config.state_dir);
     of_hub.extend(note);
     if is_running {
@@ -242,7 +246,7 @@ fn tree(
     let diagnostics = &mut tree.diagnostics;
     let suspensions = scan.suspensions()?.into_iter();
     diagnostics.extend(suspensions.map(|(message, missing)| Diagnostic::finding(message, missing)));
-    diagnostics.extend(machine::unreadable(scan));
+    diagnostics.extend(unreadable(scan));
     if let Some((changed, path)) = &scan.latest {
         let path = path.to_string();
         diagnostics.extend(clock::file_system(&path, *changed, Timestamp::now()));
@@ -276,4 +280,73 @@ fn write_section(out: &mut impl Write, section: &CheckSection) -> io::Result<()>
         }
     }
     writeln!(out)
+}
+
+/// Reports the unreadable files of the trees.
+fn unreadable(scan: &OneShotScan) -> Option<Diagnostic> {
+    machine::unreadable(scan.unreadable, geteuid().as_raw(), &users())
+}
+
+fn state_directory(directory: &Path) -> Vec<Diagnostic> {
+    let place = inspect_directory(directory);
+    let user = geteuid().as_raw();
+    machine::state_directory(&directory.display().to_string(), &place, user, &users())
+}
+
+fn limits(scan: &OneShotScan) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    if cfg!(target_os = "linux") {
+        let directories = scan.watches.iter().sum();
+        let trees = scan.watches.iter().filter(|count| **count > 0).count();
+        for (what, wanted, limit) in [
+            ("directories", directories, SystemLimit::watches()),
+            ("trees", trees, SystemLimit::instances()),
+        ] {
+            let remedy = limit.to_string();
+            diagnostics.extend(machine::watch_limit(what, wanted, limit.allowed, remedy));
+        }
+        let events = SystemLimit::events();
+        diagnostics.extend(machine::event_queue(events.allowed, events.to_string()));
+    }
+    diagnostics.extend(machine::file_descriptors(
+        getrlimit(Resource::Nofile).current,
+    ));
+    diagnostics
+}
+
+fn users() -> Users {
+    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
+    machine::users(&String::from_utf8_lossy(&passwd))
+}
+
+/// Inspects `directory` as this user.
+fn inspect_directory(directory: &Path) -> StateDirectory {
+    let metadata = match std::fs::metadata(directory) {
+        Ok(metadata) => metadata,
+        Err(error) => {
+            let is_absent = error.kind() == ErrorKind::NotFound;
+            let mut above = directory.ancestors().skip(1).filter(|_| is_absent);
+            let nearest = above.find_map(|above| Some((above, std::fs::metadata(above).ok()?)));
+            return match nearest {
+                Some((above, metadata)) => StateDirectory::Absent {
+                    above: above.to_owned(),
+                    owner: metadata.uid(),
+                },
+                None => StateDirectory::Unreadable(error.to_string()),
+            };
+        }
+    };
+    let volume = match rustix::fs::statvfs(directory) {
+        Ok(volume) => volume,
+        Err(error) => return StateDirectory::Unreadable(io::Error::from(error).to_string()),
+    };
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    StateDirectory::There {
+        owner: metadata.uid(),
+        is_directory: metadata.is_dir(),
+        may_write: rustix::fs::access(directory, access).is_ok()
+            && !volume.f_flag.contains(StatVfsMountFlags::RDONLY),
+        free_bytes: volume.f_bavail.saturating_mul(volume.f_frsize),
+        free_files: (volume.f_files > 0).then_some(volume.f_favail),
+    }
 }

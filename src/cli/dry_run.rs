@@ -1,13 +1,24 @@
 //! `run --dry-run`: the requests that would be sent if the daemon ran now and nothing else changed. Nothing is sent,
 //! and nothing saved.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
 use std::time::Duration;
 
+use announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
+use announce::delivery::Submission;
+use announce::event::{Effect, Event};
+use announce::observation::{Look, Observation};
+use announce::plan::PublishMode;
+use announce::state::open::{open_to_read, state_file};
+use announce::state::{self, ChannelId, Db, hub};
+use announce::time::later;
 use jiff::Timestamp;
 use messaging::client::send_frames;
 use messaging::settings::BrokerSettings;
-use resourcesync::uri::Hub;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Uri};
+use websub::answer::Answer;
 use websub::hub::delivery::{headers, signature};
 use websub::hub::{Relay, RelayId, SavedHub, Subscription};
 use websub::publisher::preview::Preview;
@@ -16,18 +27,11 @@ use websub::retry::MAX_RETRY_AFTER;
 use websub::secret::MASKED;
 
 use crate::cli::Exit;
-use crate::cli::one_shot_scan::scan_once;
+use crate::cli::one_shot_scan::{OneShotScan, scan_once};
 use crate::cli::output::{counted, print, say};
-use crate::cli::play_forward::play_forward;
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::tree::ListKeyCache;
-use announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
-use announce::delivery::Submission;
-use announce::plan::PublishMode;
-use announce::state::open::{open_to_read, state_file};
-use announce::state::{Db, hub};
-use announce::time::later;
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = config.publish_settings()?;
@@ -51,7 +55,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
             round: job.request.round,
         })
     };
-    let planned = play_forward(&mut scan.engine, scan.begun, take, now, until)?;
+    let planned = play_forward(&mut scan, take, until)?;
 
     let embedded = plan
         .hubs
@@ -111,12 +115,10 @@ fn submitted(submission: &Submission, settings: &PublishSettings) -> String {
     let Submission {
         seq, topic, hub, ..
     } = submission;
-    let kind = match submission.mode {
-        PublishMode::Ping => "ping for notification",
-        PublishMode::Content
-        | PublishMode::ContentQuery
-        | PublishMode::Embedded
-        | PublishMode::Broker => "notification",
+    let kind = if submission.mode == PublishMode::Ping {
+        "ping for notification"
+    } else {
+        "notification"
     };
     let request = Preview::of_notification(submission.request(), settings);
     format!("{kind} {seq} of {topic}, to {hub}\n{request}")
@@ -182,4 +184,80 @@ fn wait_in_words(at: Timestamp, now: Timestamp) -> String {
         seconds if seconds < 0.1 => "at once".to_owned(),
         seconds => format!("after {seconds:.1} s"),
     }
+}
+
+/// Plays the engine of a scan forward from its end to `until`, without a clock, a disk or a hub: every hub accepts at once,
+/// every ping is fetched, and what is missing stays away. `take` takes what is fresh in Change Lists, and returns nothing if
+/// there is no state to compare them with. Returns the submissions that would be made if nothing else happened.
+///
+/// Of each set, one round of changes is taken, since nothing is saved that tells the next one what was taken; and of each
+/// change channel, the first notification to each hub is returned.
+fn play_forward(
+    scan: &mut OneShotScan,
+    take: impl Fn(RoundRequest) -> Option<RoundAnswer>,
+    until: Timestamp,
+) -> state::Result<Vec<(Timestamp, Submission)>> {
+    let mut planned = Vec::new();
+    let (engine, mut now) = (&mut scan.engine, scan.now);
+    let mut effects = VecDeque::from(std::mem::take(&mut scan.begun));
+    let mut taken: BTreeSet<Uri> = BTreeSet::new();
+    let mut told: BTreeSet<(ChannelId, Hub)> = BTreeSet::new();
+    loop {
+        while let Some(effect) = effects.pop_front() {
+            let events = match effect {
+                Effect::Submit(submission) => {
+                    let events = answers(&submission);
+                    let account = (submission.channel, submission.hub.clone());
+                    if submission.kind == ChannelKind::Framework || told.insert(account) {
+                        planned.push((now, submission));
+                    }
+                    events
+                }
+                // Only missing documents are looked at again, before their deletion counts (R15).
+                Effect::Look(paths) => {
+                    let looked = paths.into_iter().map(|path| Observation {
+                        path,
+                        at: now,
+                        look: Look::Missing,
+                    });
+                    vec![Event::Observed(looked.collect())]
+                }
+                Effect::Take(request) => {
+                    let is_first = taken.insert(request.set.clone());
+                    let round = is_first.then(|| take(*request)).flatten();
+                    round
+                        .map(|round| Event::Taken(Box::new(round)))
+                        .into_iter()
+                        .collect()
+                }
+                Effect::Serve(_) | Effect::Withdraw(_) | Effect::Explain(_) | Effect::Tell(_) => {
+                    Vec::new()
+                }
+            };
+            if !events.is_empty() {
+                effects.extend(engine.step(events, now.into())?);
+            }
+        }
+        match engine.wake {
+            Some(at) if at <= until => {
+                now = now.max(at);
+                effects.extend(engine.step(vec![Event::Tick], now.into())?);
+            }
+            _ => return Ok(planned),
+        }
+    }
+}
+
+/// Returns the events that would answer a submission.
+fn answers(submission: &Submission) -> Vec<Event> {
+    let answered = Event::Answered {
+        channel: submission.channel,
+        hub: submission.hub.clone(),
+        seq: submission.seq,
+        answer: Answer::ACCEPTED,
+        jitter: 0.0,
+    };
+    let is_ping = submission.mode == PublishMode::Ping;
+    let fetched = is_ping.then(|| Event::Fetched(submission.topic.clone()));
+    std::iter::once(answered).chain(fetched).collect()
 }

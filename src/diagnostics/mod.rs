@@ -3,7 +3,6 @@
 //! [`topic`] and [`hub`] judge replies, [`clock`] compares clocks, [`machine`] checks limits and permissions, and
 //! [`access`] knows the remedies for unreadable directories.
 
-pub mod access;
 pub mod clock;
 pub mod hub;
 pub mod machine;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::diagnostics::access::{AccessFailure, remedy};
+use crate::diagnostics::machine::{AccessFailure, remedy};
 use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileKind, FileSystemTraits, file_system};
 use crate::tree::model::DirectoryId;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::io::Errno;
 
-use crate::diagnostics::access::{AccessFailure, remedy};
+use crate::diagnostics::machine::{AccessFailure, remedy};
 use crate::tree::model::{DirectoryId, ListingOutcome, Model, join};
 use crate::tree::mount::unreadable_root;
 use crate::tree::observer::Observer;
