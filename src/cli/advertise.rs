@@ -86,10 +86,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
             write_patches(out, &sets)
         }
     })?;
-    Ok(match failures.count() + broken.len() {
-        0 => Exit::Fine,
-        _ => Exit::Failure,
-    })
+    Ok(Exit::fine_if(failures.count() + broken.len() == 0))
 }
 
 /// Returns the files that could not be read as documents, with the reasons: each may be a Capability List.

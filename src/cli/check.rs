@@ -20,7 +20,6 @@ use rustix::fs::{Access, StatVfsMountFlags};
 use rustix::process::{Resource, geteuid, getrlimit};
 use serde_json::json;
 use websub::probe::http as probe;
-use websub::publisher::settings::PublishSettings;
 
 use crate::cli::one_shot_scan::{OneShotScan, scan_beside, with_url};
 use crate::cli::options::CheckOptions;
@@ -81,7 +80,9 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let brokers = config.broker_settings()?;
     let mut sections = Vec::new();
     let mut documents = 0;
-    let unverified = unverified(&hubs);
+    let trusting = hubs.iter().filter(|hub| hub.danger_accept_invalid_certs);
+    let unverified = trusting.map(|settings| about_hub::unverified_certificate(&settings.hub));
+    let unverified = unverified.collect();
     if options.no_environment {
         sections.push(CheckSection::new("hubs", unverified));
     } else {
@@ -114,15 +115,21 @@ fn hub_sections(
     no_environment: bool,
 ) -> anyhow::Result<Vec<CheckSection>> {
     let config = HubConfig::load(file, overrides)?;
-    let publishers = config
-        .publishers
-        .iter()
-        .filter(|settings| settings.bearer_token_file.is_none());
-    let mut of_publishers: Vec<Diagnostic> = publishers
-        .map(|settings| about_hub::open_publisher(&settings.name))
-        .collect();
+    let mut of_publishers = Vec::new();
+    for publisher in &config.publishers {
+        if publisher.bearer_token_file.is_none() {
+            let name = &publisher.name;
+            of_publishers.push(Diagnostic::note(
+                format!("publisher {name}: it has no token, so anybody can publish on its topics that name this hub"),
+                "set bearer_token_file, unless it pings only",
+            ));
+        }
+    }
     if config.publishers.is_empty() {
-        of_publishers.push(about_hub::no_publisher());
+        of_publishers.push(Diagnostic::note(
+            "there is no [[publisher]], so nobody may publish here",
+            "`rsnotify token NAME TOPIC --write` adds one",
+        ));
     }
     let hub = &config.hub;
     let mut sections = vec![CheckSection::new("publishers", of_publishers)];
@@ -180,11 +187,7 @@ fn report_sections(
             (count, _) => writeln!(out, "{} findings", grouped(count)),
         }
     })?;
-    Ok(if findings.is_empty() {
-        Exit::Fine
-    } else {
-        Exit::Failure
-    })
+    Ok(Exit::fine_if(findings.is_empty()))
 }
 
 /// Scans the trees, with the saved state if it can be read, and else with the reason.
@@ -198,13 +201,6 @@ fn scanned(config: &Config, all: bool) -> anyhow::Result<(OneShotScan, Option<Di
         Err(error) => (None, Some(Diagnostic::finding(error_chain(&error), ""))),
     };
     Ok((scan_beside(config, copy, all)?, diagnostic))
-}
-
-fn unverified(hubs: &[PublishSettings]) -> Vec<Diagnostic> {
-    let trusting = hubs.iter().filter(|hub| hub.danger_accept_invalid_certs);
-    trusting
-        .map(|settings| about_hub::unverified_certificate(&settings.hub))
-        .collect()
 }
 
 fn tree(

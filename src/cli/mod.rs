@@ -60,6 +60,11 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Returns the exit code of a command that looks for something wrong.
+    pub fn fine_if(is_fine: bool) -> Exit {
+        if is_fine { Exit::Fine } else { Exit::Failure }
+    }
+
     /// Returns the code, from 69 on as `sysexits.h` has them.
     pub fn code(self) -> u8 {
         self as u8

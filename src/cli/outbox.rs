@@ -201,10 +201,7 @@ fn say_what_would_be_dropped(
         }
         writeln!(out, "\nnothing was dropped; --yes drops it")
     })?;
-    Ok(match due {
-        0 => Exit::Fine,
-        _ => Exit::Failure,
-    })
+    Ok(Exit::fine_if(due == 0))
 }
 
 /// One hub on one channel.

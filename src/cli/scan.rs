@@ -209,10 +209,7 @@ fn explain_file(
         row("state", Some(document.state.as_str().to_owned()))?;
         row("reason", reason.clone())
     })?;
-    Ok(match document {
-        Some(_) => Exit::Fine,
-        None => Exit::Failure,
-    })
+    Ok(Exit::fine_if(document.is_some()))
 }
 
 /// Returns the position of the source that has a file, and its place there: below the longest mount.

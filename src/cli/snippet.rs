@@ -98,11 +98,7 @@ fn write(
             None => Ok(()),
         }
     })?;
-    Ok(if passing.refused.is_empty() {
-        Exit::Fine
-    } else {
-        Exit::Failure
-    })
+    Ok(Exit::fine_if(passing.refused.is_empty()))
 }
 
 /// Returns the address at which the web server reaches rsnotify, from the same machine.

@@ -98,24 +98,6 @@ pub fn expected_refusal(hub: &Hub, status: u16, reason: &str) -> Diagnostic {
     Diagnostic::finding(message, remedy)
 }
 
-/// Reports a configuration of `rsnotify hub` without publishers.
-pub fn no_publisher() -> Diagnostic {
-    Diagnostic::note(
-        "there is no [[publisher]], so nobody may publish here",
-        "`rsnotify token NAME TOPIC --write` adds one",
-    )
-}
-
-/// Reports a publisher of `rsnotify hub` without a token.
-pub fn open_publisher(name: &str) -> Diagnostic {
-    Diagnostic::note(
-        format!(
-            "publisher {name}: it has no token, so anybody can publish on its topics that name this hub"
-        ),
-        "set bearer_token_file, unless it pings only",
-    )
-}
-
 /// Reports a hub whose certificate is not verified.
 pub fn unverified_certificate(hub: &Hub) -> Diagnostic {
     Diagnostic::finding(

@@ -189,20 +189,21 @@ pub enum AccessFailure {
 }
 
 /// Returns the likely remedy, if there is one.
-pub fn remedy(directory: &Path, failure: AccessFailure) -> Option<&'static str> {
+pub fn access_remedy(directory: &Path, failure: AccessFailure) -> Option<&'static str> {
     let is_in = |prefixes: &[&str]| prefixes.iter().any(|prefix| directory.starts_with(prefix));
     let parent = directory.parent().unwrap_or(directory);
     let is_hidden_there = HOMES
         .iter()
         .chain(&TEMPORARY)
         .any(|hidden| Path::new(hidden) == parent);
-    if failure
-        == (AccessFailure::Absent {
-            is_parent_there: true,
-        })
-        && !is_hidden_there
-    {
-        // Its parent is there, so its name is wrong.
+    let is_parent_there = matches!(
+        failure,
+        AccessFailure::Absent {
+            is_parent_there: true
+        }
+    );
+    if is_parent_there && !is_hidden_there {
+        // So its name is wrong.
         return None;
     }
     if is_in(&HOMES) {
@@ -330,13 +331,6 @@ mod tests {
             assert!(found.starts_with(want), "{found}");
         }
     }
-}
-
-#[cfg(test)]
-mod access_tests {
-    use rstest::rstest;
-
-    use super::*;
 
     #[rstest]
     #[case("/srv/www", AccessFailure::Denied, Some("SupplementaryGroups="))]
@@ -357,7 +351,7 @@ mod access_tests {
         #[case] failure: AccessFailure,
         #[case] want: Option<&str>,
     ) {
-        let found = remedy(Path::new(directory), failure);
+        let found = access_remedy(Path::new(directory), failure);
         let is_as_wanted = match (found, want) {
             (Some(found), Some(want)) => found.contains(want),
             (found, want) => found.is_none() && want.is_none(),

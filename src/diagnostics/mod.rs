@@ -1,7 +1,7 @@
 //! The diagnostics of `check`: problems around rsnotify with their remedies, derived from facts that adaptors bring.
 //!
-//! [`topic`] and [`hub`] judge replies, [`clock`] compares clocks, [`machine`] checks limits and permissions, and
-//! [`access`] knows the remedies for unreadable directories.
+//! [`topic`] and [`hub`] judge replies, [`clock`] compares clocks, and [`machine`] checks limits and permissions, and knows
+//! the remedies for unreadable directories.
 
 pub mod clock;
 pub mod hub;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::diagnostics::machine::{AccessFailure, remedy};
+use crate::diagnostics::machine::{AccessFailure, access_remedy};
 use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileKind, FileSystemTraits, file_system};
 use crate::tree::model::DirectoryId;
@@ -337,7 +337,7 @@ pub fn unreadable_root(root: &Path, error: &io::Error) -> String {
         }),
         _ => None,
     };
-    match failure.and_then(|failure| remedy(root, failure)) {
+    match failure.and_then(|failure| access_remedy(root, failure)) {
         Some(remedy) => format!("{error}: {remedy}"),
         None => error.to_string(),
     }

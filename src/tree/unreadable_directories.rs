@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::io::Errno;
 
-use crate::diagnostics::machine::{AccessFailure, remedy};
+use crate::diagnostics::machine::{AccessFailure, access_remedy};
 use crate::tree::model::{DirectoryId, ListingOutcome, Model, join};
 use crate::tree::mount::unreadable_root;
 use crate::tree::observer::Observer;
@@ -95,7 +95,7 @@ impl Observer<'_> {
         let reason = file_status::reason(error);
         let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
         let remedy = is_forbidden
-            .then(|| remedy(path, AccessFailure::Denied))
+            .then(|| access_remedy(path, AccessFailure::Denied))
             .flatten();
         if before != ListingOutcome::Denied {
             self.reports.notice(TreeNotice::Unreadable {
