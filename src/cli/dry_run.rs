@@ -20,7 +20,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 use websub::answer::Answer;
 use websub::hub::delivery::{headers, signature};
-use websub::hub::{Relay, RelayId, SavedHub, Subscription};
+use websub::hub::{Relay, SavedHub, Subscription};
 use websub::publisher::preview::Preview;
 use websub::publisher::settings::PublishSettings;
 use websub::retry::MAX_RETRY_AFTER;
@@ -36,24 +36,26 @@ use crate::tree::ListKeyCache;
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = config.publish_settings()?;
     let brokers = config.broker_settings()?;
-    let state = open_to_read(&config.state_dir)?;
-    let (saved, relays) = match &state {
-        Some(state) => (hub::load(Db(state))?, hub::load_relays(Db(state))?),
+    let (saved, relays) = match open_to_read(&config.state_dir)? {
+        Some(state) => (hub::load(Db(&state))?, hub::load_relays(Db(&state))?),
         None => (SavedHub::default(), Vec::new()),
     };
     let mut scan = scan_once(config)?;
     let now = scan.now;
-    let until = later(now, horizon(config));
+    // By then, everything about the current tree has been announced.
+    let graces = config.sources.iter().map(|source| source.deletion_grace.0);
+    let window = config.window.max_wait.0 + config.window.hold.0;
+    let longest = graces.max().unwrap_or_default() + window + MAX_RETRY_AFTER;
+    let until = later(now, longest);
     let plan = scan.engine.plan.clone();
     let take = |request: RoundRequest| {
-        state.as_ref()?;
         let keys = state_file(&config.state_dir);
         let job = ReadJob::new(request, &plan, keys, ListKeyCache::default());
-        Some(RoundAnswer {
+        RoundAnswer {
             outcome: take(&job, &Rounds::default()),
             set: job.request.set,
             round: job.request.round,
-        })
+        }
     };
     let planned = play_forward(&mut scan, take, until)?;
 
@@ -81,7 +83,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         match hubs.iter().find(|hub| hub.hub == submission.hub) {
             Some(hub) => shown.push(format!("# {wait}: {}", submitted(submission, hub))),
             None => {
-                let relay = relay_of(submission);
+                let relay = submission.relayed();
                 let subscriptions = saved.subscriptions.iter();
                 shown.extend(subscriptions.filter_map(|(subscription, _)| {
                     delivery(embedded, &relay, subscription, (*at, now))
@@ -102,13 +104,6 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         say("there is no state yet: the first run takes what is there as known");
     }
     Ok(Exit::Fine)
-}
-
-/// Returns the time after which everything about the current tree has been announced.
-fn horizon(config: &Config) -> Duration {
-    let graces = config.sources.iter().map(|source| source.deletion_grace.0);
-    let window = config.window.max_wait.0 + config.window.hold.0;
-    graces.max().unwrap_or_default() + window + MAX_RETRY_AFTER
 }
 
 fn submitted(submission: &Submission, settings: &PublishSettings) -> String {
@@ -144,18 +139,6 @@ fn sent(submission: &Submission, broker: &BrokerSettings) -> String {
     format!("notification {seq} of {topic}, to broker {name} at {address}\n{frames}")
 }
 
-/// Returns a submission to the embedded hub, as it would relay it.
-fn relay_of(submission: &Submission) -> Relay {
-    let notification = submission.relayed();
-    Relay {
-        id: RelayId(u64::MAX),
-        topic: notification.topic,
-        seq: notification.seq,
-        body: notification.body,
-        headers: notification.headers,
-    }
-}
-
 /// Returns the delivery of the embedded hub to a subscriber, if there is one at that time.
 fn delivery(
     hub: Option<&Hub>,
@@ -187,14 +170,14 @@ fn wait_in_words(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// Plays the engine of a scan forward from its end to `until`, without a clock, a disk or a hub: every hub accepts at once,
-/// every ping is fetched, and what is missing stays away. `take` takes what is fresh in Change Lists, and returns nothing if
-/// there is no state to compare them with. Returns the submissions that would be made if nothing else happened.
+/// every ping is fetched, and what is missing stays away. `take` takes what is fresh in Change Lists, if there is a state to
+/// compare them with. Returns the submissions that would be made if nothing else happened.
 ///
 /// Of each set, one round of changes is taken, since nothing is saved that tells the next one what was taken; and of each
 /// change channel, the first notification to each hub is returned.
 fn play_forward(
     scan: &mut OneShotScan,
-    take: impl Fn(RoundRequest) -> Option<RoundAnswer>,
+    take: impl Fn(RoundRequest) -> RoundAnswer,
     until: Timestamp,
 ) -> state::Result<Vec<(Timestamp, Submission)>> {
     let mut planned = Vec::new();
@@ -223,12 +206,9 @@ fn play_forward(
                     vec![Event::Observed(looked.collect())]
                 }
                 Effect::Take(request) => {
-                    let is_first = taken.insert(request.set.clone());
-                    let round = is_first.then(|| take(*request)).flatten();
-                    round
-                        .map(|round| Event::Taken(Box::new(round)))
-                        .into_iter()
-                        .collect()
+                    let is_taken = scan.has_state && taken.insert(request.set.clone());
+                    let round = is_taken.then(|| Event::Taken(Box::new(take(*request))));
+                    Vec::from_iter(round)
                 }
                 Effect::Serve(_) | Effect::Withdraw(_) | Effect::Explain(_) | Effect::Tell(_) => {
                     Vec::new()

@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use announce::observation::DocumentPath;
 use announce::state;
 use announce::steps::engine::Reader;
 use resourcesync::advertise::advertise;
@@ -93,11 +92,13 @@ pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec
             content => Some((path, content)),
         });
         let path = file.as_ref().map(|(path, _)| path.clone());
+        let mut configured = reader.plan.channels.iter();
+        let is_configured = configured.any(|channel| channel.capability_list == list);
         let mut outcome = match (channels.as_slice(), file) {
             // It is gone with its channel.
             ([], None) => continue,
             ([], Some(_)) => failed(why_no_channel(reader, &list, kind)?),
-            (_, None) if is_configured(reader, &list) => AdvertiseOutcome::NotInTheTree,
+            (_, None) if is_configured => AdvertiseOutcome::NotInTheTree,
             (_, None) => failed("is not there now"),
             (_, Some((_, Err(error)))) => failed(format!("cannot be read: {error}")),
             (channels, Some((path, Ok(before)))) => compared(reader, &path, before, channels)?,
@@ -149,22 +150,12 @@ fn found(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<BTreeM
         let is_list = document.kind == Some((Capability::CapabilityList, Form::List));
         if is_list || found.contains_key(&document.uri) {
             let (path, _) = found.entry(document.uri).or_default();
-            *path = file_of(reader, &document.path);
+            // `patch` refuses paths that lead through a link.
+            let file = tree::file_path(reader.plan, &document.path);
+            *path = file.map(|file| file.canonicalize().unwrap_or(file));
         }
     }
     Ok(found)
-}
-
-fn file_of(reader: &Reader<'_>, path: &DocumentPath) -> Option<PathBuf> {
-    let path = tree::file_path(reader.plan, path)?;
-    // `patch` refuses paths that lead through a link.
-    Some(path.canonicalize().unwrap_or(path))
-}
-
-/// Returns true if a `[[channel]]` names the list.
-fn is_configured(reader: &Reader<'_>, list: &Uri) -> bool {
-    let mut channels = reader.plan.channels.iter();
-    channels.any(|channel| channel.capability_list == *list)
 }
 
 fn why_no_channel(

@@ -11,7 +11,6 @@ use messaging::session::Session;
 use messaging::settings::BrokerSettings;
 use resourcesync::uri::Hub;
 use url::Url;
-use websub::probe::ProbeResult;
 use websub::probe::TopicReplies;
 use websub::probe::http as probe;
 use websub::publisher::settings::PublishSettings;
@@ -25,18 +24,10 @@ use crate::diagnostics::{Diagnostic, clock, hub, origin};
 use crate::report;
 use crate::report::status::ChannelView;
 use announce::plan::PublishMode;
-use announce::state::{self, lock};
+use announce::state::lock;
 
 /// Timeout for all topics together.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Replies of topics and hubs.
-struct ProbeReplies {
-    topics: Vec<(ExpectedTopic, Option<TopicReplies>)>,
-    hubs: Vec<hub::HubProbe>,
-    brokers: Vec<Diagnostic>,
-    embedded: Option<(Hub, ProbeResult)>,
-}
 
 /// Returns the sections about hubs, topics, brokers and clocks. `unverified` are problems of the hubs' configuration.
 pub(super) fn sections(
@@ -82,23 +73,53 @@ pub(super) fn sections(
     } else {
         Vec::new()
     };
-    let answers = ask(expected, hubs, brokers, embedded, &channels)?;
+    let topics = expected.iter().map(|topic| topic.topic.clone()).collect();
+    let (replies, heads, get, of_brokers) = block_on(async {
+        tokio::join!(
+            probe::topics(topics, PATIENCE),
+            probe::hubs(hubs.clone()),
+            async {
+                match &embedded {
+                    Some(hub) => probe::get_hub(hub).await.map(Some),
+                    None => Ok(None),
+                }
+            },
+            probed(brokers)
+        )
+    })?;
+    let prepared = "cannot prepare requests";
+    let topics: Vec<_> = expected
+        .into_iter()
+        .zip(replies.context(prepared)?)
+        .collect();
+    let probes = hubs.into_iter().zip(heads);
+    let probes = probes.map(|(settings, head)| hub::HubProbe {
+        accepts: has_accepted_all(&channels, &settings.hub),
+        hub: settings.hub,
+        publish_url: settings.publish_url,
+        head,
+    });
+    let probes: Vec<hub::HubProbe> = probes.collect();
 
-    of_topics.extend(topic::diagnostics(&answers.topics));
-    let configured: Vec<Url> = answers.hubs.iter().flat_map(addresses).collect();
+    of_topics.extend(topic::diagnostics(&topics));
+    let configured: Vec<Url> = probes.iter().flat_map(addresses).collect();
     let mut of_hubs = unverified;
-    let judged = answers.hubs.iter();
-    of_hubs.extend(judged.filter_map(|asked| hub::diagnostic(asked, &configured)));
-    of_hubs.extend(delivery_problems(scan)?);
+    let judged = probes.iter();
+    of_hubs.extend(judged.filter_map(|probe| hub::diagnostic(probe, &configured)));
+    // The delivery of the last notifications, by the saved state.
+    for summary in report::outline(reader)?.hubs() {
+        let troubles = summary.troubles.iter();
+        of_hubs.extend(troubles.map(|trouble| hub::delivery_trouble(summary.hub, trouble)));
+    }
     of_hubs.extend(agreements);
-    let judged = answers.embedded.iter();
-    of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get, "public_url")));
-    let of_clocks = clocks(&answers);
+    if let Some((hub, get)) = embedded.zip(get.context(prepared)?) {
+        of_hubs.extend(hub::embedded(&hub, &get, "public_url"));
+    }
     Ok([
         CheckSection::new("hubs", of_hubs),
         CheckSection::new("topics", of_topics),
-        CheckSection::new("brokers", answers.brokers),
-        CheckSection::new("clock", of_clocks),
+        CheckSection::new("brokers", of_brokers),
+        CheckSection::new("clock", clocks(&topics, &probes)),
     ])
 }
 
@@ -179,51 +200,6 @@ fn has_accepted_all(channels: &[ChannelView], hub: &Hub) -> bool {
     views().any(|view| view.accepted.is_some()) && views().all(|view| view.attempts == 0)
 }
 
-fn ask(
-    expected: Vec<ExpectedTopic>,
-    hubs: Vec<PublishSettings>,
-    brokers: Vec<BrokerSettings>,
-    embedded: Option<Hub>,
-    channels: &[ChannelView],
-) -> anyhow::Result<ProbeReplies> {
-    let topics = expected
-        .iter()
-        .map(|expected| expected.topic.clone())
-        .collect();
-    let (replies, heads, get, brokers) = block_on(async {
-        tokio::join!(
-            probe::topics(topics, PATIENCE),
-            probe::hubs(hubs.clone()),
-            async {
-                match &embedded {
-                    Some(hub) => probe::get_hub(hub).await.map(Some),
-                    None => Ok(None),
-                }
-            },
-            probed(brokers)
-        )
-    })?;
-    let asked = hubs
-        .into_iter()
-        .zip(heads)
-        .map(|(settings, head)| hub::HubProbe {
-            accepts: has_accepted_all(channels, &settings.hub),
-            hub: settings.hub,
-            publish_url: settings.publish_url,
-            head,
-        });
-    let prepared = "cannot prepare requests";
-    Ok(ProbeReplies {
-        topics: expected
-            .into_iter()
-            .zip(replies.context(prepared)?)
-            .collect(),
-        hubs: asked.collect(),
-        brokers,
-        embedded: embedded.zip(get.context(prepared)?),
-    })
-}
-
 /// Connects to each broker, and ends the connection.
 async fn probed(brokers: Vec<BrokerSettings>) -> Vec<Diagnostic> {
     let tasks = brokers.into_iter().map(|settings| {
@@ -249,20 +225,12 @@ async fn probed(brokers: Vec<BrokerSettings>) -> Vec<Diagnostic> {
     probed
 }
 
-/// Diagnoses the delivery of the last notifications, by the saved state.
-fn delivery_problems(scan: &OneShotScan) -> state::Result<Vec<Diagnostic>> {
-    let status = report::outline(&scan.reader())?;
-    let hubs = status.hubs();
-    let troubles = hubs.iter().flat_map(|summary| {
-        let troubles = summary.troubles.iter();
-        troubles.map(move |trouble| hub::delivery_trouble(summary.hub, trouble))
-    });
-    Ok(troubles.collect())
-}
-
 /// Compares the clocks of all that answered with ours.
-fn clocks(answers: &ProbeReplies) -> Vec<Diagnostic> {
-    let of_topics = answers.topics.iter().flat_map(|(expected, replies)| {
+fn clocks(
+    topics: &[(ExpectedTopic, Option<TopicReplies>)],
+    hubs: &[hub::HubProbe],
+) -> Vec<Diagnostic> {
+    let of_topics = topics.iter().flat_map(|(expected, replies)| {
         let replies = replies.iter();
         let answered = replies.flat_map(|replies| [Some(&replies.head), replies.get.as_ref()]);
         let peer = origin(expected.topic.as_str());
@@ -270,8 +238,9 @@ fn clocks(answers: &ProbeReplies) -> Vec<Diagnostic> {
             .flatten()
             .map(move |answered| (peer.clone(), answered))
     });
-    let of_hubs = answers.hubs.iter();
-    let of_hubs = of_hubs.map(|asked| (origin(asked.hub.as_str()), &asked.head));
+    let of_hubs = hubs
+        .iter()
+        .map(|asked| (origin(asked.hub.as_str()), &asked.head));
     let offsets: Vec<_> = of_topics
         .chain(of_hubs)
         .filter_map(|(peer, answered)| Some((peer, clock::offset(answered.as_ref().ok()?)?)))

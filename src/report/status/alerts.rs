@@ -129,12 +129,8 @@ impl Status {
                 (Some(reason), _) => format!("{count} fail, one of them for this reason: {reason}"),
             };
             let advice = "deliveries are retried; `rsnotify subscriptions list` names them, and `remove` ends one";
-            alerts.push(Alert::new(
-                Health::Look,
-                StatusPart::Subscriptions,
-                what,
-                advice,
-            ));
+            let part = StatusPart::Subscriptions;
+            alerts.push(Alert::new(Health::Look, part, what, advice));
         }
         // Lasting ones come first, so the others that are only counted are lasting only if all in the list are.
         let lasting = self.broken.iter().take_while(|broken| broken.lasting);
@@ -179,12 +175,8 @@ impl Status {
             };
             let MutedSet { set, reason, .. } = muted;
             let what = format!("NOTHING IS SENT of {set}{others}: {reason}");
-            alerts.push(Alert::new(
-                Health::Act,
-                StatusPart::Findings,
-                what,
-                &muted.remedy,
-            ));
+            let part = StatusPart::Findings;
+            alerts.push(Alert::new(Health::Act, part, what, &muted.remedy));
         }
         if self.more_muted > 0 {
             let sets = counted(self.more_muted, "more set");
