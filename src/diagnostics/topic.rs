@@ -10,18 +10,11 @@ use websub::probe::{BodySummary, FailureCause, ProbeError, ProbeReply, TopicRepl
 use websub::topics::NO_SUCH_TOPIC;
 
 use crate::diagnostics::{Diagnostic, is_local, is_private, origin};
+use crate::report::status::ChannelView;
 use announce::plan::{HubPlan, PublishMode};
 
 /// Number of topics that a diagnostic names; others are counted.
 const NAMED: usize = 3;
-
-/// A topic with its expected headers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpectedTopic {
-    pub topic: Topic,
-    pub hubs: Vec<Hub>,
-    pub capability_list: Uri,
-}
 
 /// A problem with the replies of a topic, with its remedy in the web server in front.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,8 +31,15 @@ const DROPS_LINKS: &str =
     "let the web server in front pass the Link header on; without it clients cannot find the hub";
 const SEE_LOG: &str = "the log of the web server in front should have the reason";
 
+/// Returns the hubs that the topic of a channel should advertise.
+pub fn advertised_hubs(channel: &ChannelView) -> impl Iterator<Item = &Hub> {
+    let hubs = channel.hubs.iter();
+    let hubs = hubs.filter(|view| view.mode != PublishMode::Broker);
+    hubs.map(|view| &view.hub)
+}
+
 /// Diagnoses the replies of topics; `None` for those that there was no time to request.
-pub fn diagnostics(topics: &[(ExpectedTopic, Option<TopicReplies>)]) -> Vec<Diagnostic> {
+pub fn diagnostics(topics: &[(&ChannelView, Option<TopicReplies>)]) -> Vec<Diagnostic> {
     let mut by_problem: BTreeMap<ReplyProblem, Vec<&Topic>> = BTreeMap::new();
     let mut unasked = 0;
     for (expected, replies) in topics {
@@ -133,7 +133,7 @@ fn names(topics: &[&Topic]) -> String {
     }
 }
 
-fn problems(expected: &ExpectedTopic, replies: &TopicReplies) -> Vec<ReplyProblem> {
+fn problems(expected: &ChannelView, replies: &TopicReplies) -> Vec<ReplyProblem> {
     let no_answer = |method, error: &ProbeError| ReplyProblem {
         rank: 0,
         message: format!("no answer to {method} ({error})"),
@@ -169,7 +169,7 @@ fn problems(expected: &ExpectedTopic, replies: &TopicReplies) -> Vec<ReplyProble
     problems
 }
 
-fn status_problem(expected: &ExpectedTopic, reply: &ProbeReply) -> Option<ReplyProblem> {
+fn status_problem(expected: &ChannelView, reply: &ProbeReply) -> Option<ReplyProblem> {
     let status = reply.status;
     let (rank, message, remedy) = match status {
         200 => return None,
@@ -209,7 +209,7 @@ fn status_problem(expected: &ExpectedTopic, reply: &ProbeReply) -> Option<ReplyP
     })
 }
 
-fn content_problems(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<ReplyProblem> {
+fn content_problems(expected: &ChannelView, reply: &ProbeReply) -> Vec<ReplyProblem> {
     let mut problems = Vec::new();
     let mut add = |rank, message, remedy| {
         problems.push(ReplyProblem {
@@ -255,7 +255,7 @@ fn content_problems(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<ReplyPr
                 "the web server in front changes path, query or Host on the way: let it pass them on unchanged",
             );
         }
-        let hubs = expected.hubs.iter().map(Hub::as_str);
+        let hubs = advertised_hubs(expected).map(Hub::as_str);
         let hubs: Vec<&str> = hubs.filter(|hub| is_clean(hub)).collect();
         let linked: Vec<&str> = links.hubs.iter().map(String::as_str).collect();
         let beyond = |all: &[&str], others: &[&str]| {
@@ -276,7 +276,7 @@ fn content_problems(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<ReplyPr
                  front changes the header",
             );
         }
-        let list = expected.capability_list.as_str();
+        let list = expected.set.as_str();
         if is_clean(list) && !links.capability_lists.iter().any(|link| link == list) {
             let message =
                 "the Link header does not name the Capability List (rel=\"resourcesync\")";

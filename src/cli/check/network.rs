@@ -19,8 +19,7 @@ use crate::cli::block_on;
 use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
-use crate::diagnostics::topic::{self, ExpectedTopic};
-use crate::diagnostics::{Diagnostic, clock, hub, origin};
+use crate::diagnostics::{Diagnostic, clock, hub, origin, topic};
 use crate::report;
 use crate::report::status::ChannelView;
 use announce::plan::PublishMode;
@@ -49,12 +48,12 @@ pub(super) fn sections(
     of_topics.extend(note);
     let is_public_url_known = config.server.known_public_url().is_some();
     let is_known = |url: &str| is_public_url_known || !url.starts_with(plan.public_url.as_str());
-    let mut expected: Vec<ExpectedTopic> = Vec::new();
+    let mut expected: Vec<&ChannelView> = Vec::new();
     if is_running {
         let known = channels
             .iter()
             .filter(|channel| is_known(channel.topic.as_str()));
-        expected.extend(known.map(topic_of));
+        expected.extend(known);
         if expected.len() < channels.len() {
             of_topics.push(Diagnostic::note(
                 "server.listen takes any free port, so topics below it were not checked",
@@ -125,17 +124,19 @@ pub(super) fn sections(
 
 /// Finds out if hubs that are `rsnotify hub` would accept the notifications of these topics.
 fn acceptance_problems(
-    expected: &[ExpectedTopic],
+    expected: &[&ChannelView],
     hubs: &[PublishSettings],
 ) -> anyhow::Result<Vec<Diagnostic>> {
-    let is_advertised = |hub: &Hub| expected.iter().any(|topic| topic.hubs.contains(hub));
+    let advertises =
+        |channel: &ChannelView, hub| topic::advertised_hubs(channel).any(|one| one == hub);
+    let is_advertised = |hub| expected.iter().any(|channel| advertises(channel, hub));
     let asked = hubs.iter().map(|settings| {
         let hub = &settings.hub;
         let is_advertised = is_advertised(hub);
         // Topics of muted sets, which may be meant for another hub, tell if this one knows the token, and no more.
-        let is_asked = |topic: &&ExpectedTopic| match &topic.hubs[..] {
-            [] => !is_advertised,
-            hubs => hubs.contains(hub),
+        let is_asked = |channel: &&&ChannelView| match topic::advertised_hubs(channel).next() {
+            None => !is_advertised,
+            Some(_) => advertises(channel, hub),
         };
         let topics = expected.iter().filter(is_asked);
         let topics = topics.map(|topic| topic.topic.clone()).collect();
@@ -168,20 +169,6 @@ pub(super) fn is_running(state_dir: &Path) -> (bool, Option<Diagnostic>) {
             let remedy = "if it is not, no topic answers; run check as its user";
             (true, Some(Diagnostic::note(message, remedy)))
         }
-    }
-}
-
-fn topic_of(channel: &ChannelView) -> ExpectedTopic {
-    ExpectedTopic {
-        topic: channel.topic.clone(),
-        hubs: {
-            let hubs = channel
-                .hubs
-                .iter()
-                .filter(|hub| hub.mode != PublishMode::Broker);
-            hubs.map(|hub| hub.hub.clone()).collect()
-        },
-        capability_list: channel.set.clone(),
     }
 }
 
@@ -227,7 +214,7 @@ async fn probed(brokers: Vec<BrokerSettings>) -> Vec<Diagnostic> {
 
 /// Compares the clocks of all that answered with ours.
 fn clocks(
-    topics: &[(ExpectedTopic, Option<TopicReplies>)],
+    topics: &[(&ChannelView, Option<TopicReplies>)],
     hubs: &[hub::HubProbe],
 ) -> Vec<Diagnostic> {
     let of_topics = topics.iter().flat_map(|(expected, replies)| {
