@@ -86,7 +86,16 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     if options.no_environment {
         sections.push(CheckSection::new("hubs", unverified));
     } else {
-        let (scan, state) = scanned(&config, options.all)?;
+        // Without the saved state, the trees are scanned as if there were none.
+        let (copy, of_copy) = match copy_to_memory(&config.state_dir) {
+            Ok(copy) => (copy, None),
+            // This concerns the user who runs the check, not the daemon.
+            Err(error @ StateFileError::Denied(..)) => {
+                (None, Some(Diagnostic::note(error_chain(&error), "")))
+            }
+            Err(error) => (None, Some(Diagnostic::finding(error_chain(&error), ""))),
+        };
+        let scan = scan_beside(&config, copy, options.all)?;
         let views = report::documents::all(&scan.reader())?;
         documents = views.len();
         let mut tree = tree(&scan, views, options.all)?;
@@ -100,7 +109,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         // The wrong `url` of a hub is why Capability Lists seem to advertise other hubs.
         sections.extend([of_hubs, tree]);
         let mut of_state = state_directory(&config.state_dir);
-        of_state.extend(state);
+        of_state.extend(of_copy);
         sections.push(CheckSection::new("state", of_state));
         sections.push(CheckSection::new("limits", limits(&scan)));
         sections.extend(of_network);
@@ -188,19 +197,6 @@ fn report_sections(
         }
     })?;
     Ok(Exit::fine_if(findings.is_empty()))
-}
-
-/// Scans the trees, with the saved state if it can be read, and else with the reason.
-fn scanned(config: &Config, all: bool) -> anyhow::Result<(OneShotScan, Option<Diagnostic>)> {
-    let (copy, diagnostic) = match copy_to_memory(&config.state_dir) {
-        Ok(copy) => (copy, None),
-        // This concerns the user who runs the check, not the daemon.
-        Err(error @ StateFileError::Denied(..)) => {
-            (None, Some(Diagnostic::note(error_chain(&error), "")))
-        }
-        Err(error) => (None, Some(Diagnostic::finding(error_chain(&error), ""))),
-    };
-    Ok((scan_beside(config, copy, all)?, diagnostic))
 }
 
 fn tree(

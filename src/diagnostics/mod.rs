@@ -74,10 +74,7 @@ pub fn is_local(url: &str) -> bool {
 
 /// Returns true if the URL can be reached only from this machine or a private network.
 fn is_private(url: &str) -> bool {
-    let Ok(url) = Url::parse(url) else {
-        return false;
-    };
-    match url.host() {
+    match Url::parse(url).ok().as_ref().and_then(Url::host) {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(url::Host::Ipv4(ip)) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
         Some(url::Host::Ipv6(ip)) => {

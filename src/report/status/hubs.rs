@@ -47,7 +47,7 @@ pub struct HubTrouble<'a> {
     pub since: Option<Timestamp>,
 }
 
-impl HubSummary<'_> {
+impl<'a> HubSummary<'a> {
     pub fn channels(&self) -> usize {
         self.states.values().sum()
     }
@@ -64,9 +64,7 @@ impl HubSummary<'_> {
         let states = states.map(|(state, count)| format!("{count} {}", state.in_words()));
         states.collect::<Vec<_>>().join(", ")
     }
-}
 
-impl<'a> HubSummary<'a> {
     /// Sums up the views of one hub on some channels, one at least.
     pub fn of(views: &[&'a HubView]) -> HubSummary<'a> {
         let all = || views.iter().copied();
