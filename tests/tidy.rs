@@ -112,7 +112,7 @@ const TOUCHING: [&str; 18] = [
 const BUDGETS: [(&str, usize); 15] = [
     ("admin", 1_130),
     ("announce", 10_950),
-    ("cli", 5_070),
+    ("cli", 4_880),
     ("config", 2_880),
     ("control", 290),
     ("daemon", 3_530),

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
 use std::time::Duration;
 
-use announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
+use announce::changes::round::{RoundAnswer, Rounds};
 use announce::delivery::Submission;
 use announce::event::{Effect, Event};
 use announce::observation::{Look, Observation};
@@ -47,23 +47,11 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let window = config.window.max_wait.0 + config.window.hold.0;
     let longest = graces.max().unwrap_or_default() + window + MAX_RETRY_AFTER;
     let until = later(now, longest);
-    let plan = scan.engine.plan.clone();
-    let take = |request: RoundRequest| {
-        let keys = state_file(&config.state_dir);
-        let job = ReadJob::new(request, &plan, keys, ListKeyCache::default());
-        RoundAnswer {
-            outcome: take(&job, &Rounds::default()),
-            set: job.request.set,
-            round: job.request.round,
-        }
-    };
-    let planned = play_forward(&mut scan, take, until)?;
+    let planned = play_forward(&mut scan, config, until)?;
 
-    let embedded = plan
-        .hubs
-        .iter()
-        .find(|hub| hub.mode == PublishMode::Embedded);
-    let embedded = embedded.map(|embedded| &embedded.hub);
+    let mut plans = scan.engine.plan.hubs.iter();
+    let embedded = plans.find(|plan| plan.mode == PublishMode::Embedded);
+    let embedded = embedded.map(|plan| &plan.hub);
     // Requests as text, each below a line that describes it; first the deliveries owed since an earlier run.
     let mut shown = Vec::new();
     for relay in &relays {
@@ -169,15 +157,15 @@ fn wait_in_words(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Plays the engine of a scan forward from its end to `until`, without a clock, a disk or a hub: every hub accepts at once,
-/// every ping is fetched, and what is missing stays away. `take` takes what is fresh in Change Lists, if there is a state to
-/// compare them with. Returns the submissions that would be made if nothing else happened.
+/// Plays the engine of a scan forward from its end to `until`, without a clock or a hub: every hub accepts at once, every
+/// ping is fetched, and what is missing stays away. What is fresh in Change Lists is taken if there is a state to compare
+/// them with. Returns the submissions that would be made if nothing else happened.
 ///
 /// Of each set, one round of changes is taken, since nothing is saved that tells the next one what was taken; and of each
 /// change channel, the first notification to each hub is returned.
 fn play_forward(
     scan: &mut OneShotScan,
-    take: impl Fn(RoundRequest) -> RoundAnswer,
+    config: &Config,
     until: Timestamp,
 ) -> state::Result<Vec<(Timestamp, Submission)>> {
     let mut planned = Vec::new();
@@ -206,9 +194,18 @@ fn play_forward(
                     vec![Event::Observed(looked.collect())]
                 }
                 Effect::Take(request) => {
-                    let is_taken = scan.has_state && taken.insert(request.set.clone());
-                    let round = is_taken.then(|| Event::Taken(Box::new(take(*request))));
-                    Vec::from_iter(round)
+                    if scan.has_state && taken.insert(request.set.clone()) {
+                        let keys = state_file(&config.state_dir);
+                        let cache = ListKeyCache::default();
+                        let job = ReadJob::new(*request, &engine.plan, keys, cache);
+                        vec![Event::Taken(Box::new(RoundAnswer {
+                            outcome: take(&job, &Rounds::default()),
+                            set: job.request.set,
+                            round: job.request.round,
+                        }))]
+                    } else {
+                        Vec::new()
+                    }
                 }
                 Effect::Serve(_) | Effect::Withdraw(_) | Effect::Explain(_) | Effect::Tell(_) => {
                     Vec::new()

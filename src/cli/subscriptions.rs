@@ -66,7 +66,7 @@ fn list(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Exit> {
                 subscription.owed.to_string(),
                 subscription.attempts.to_string(),
                 next_try(subscription.next_try, now),
-                relative(subscription.expires, now),
+                relative(&subscription.expires, &now),
                 subscription.callback.clone(),
                 subscription.topic.to_string(),
             ]

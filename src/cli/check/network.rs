@@ -50,10 +50,8 @@ pub(super) fn sections(
     let is_known = |url: &str| is_public_url_known || !url.starts_with(plan.public_url.as_str());
     let mut expected: Vec<&ChannelView> = Vec::new();
     if is_running {
-        let known = channels
-            .iter()
-            .filter(|channel| is_known(channel.topic.as_str()));
-        expected.extend(known);
+        expected.extend(&channels);
+        expected.retain(|channel| is_known(channel.topic.as_str()));
         if expected.len() < channels.len() {
             of_topics.push(Diagnostic::note(
                 "server.listen takes any free port, so topics below it were not checked",
@@ -61,11 +59,9 @@ pub(super) fn sections(
             ));
         }
     }
-    let embedded = plan
-        .hubs
-        .iter()
-        .find(|hub| hub.mode == PublishMode::Embedded);
-    let embedded = embedded.map(|embedded| embedded.hub.clone());
+    let mut plans = plan.hubs.iter();
+    let embedded = plans.find(|plan| plan.mode == PublishMode::Embedded);
+    let embedded = embedded.map(|plan| plan.hub.clone());
     let embedded = embedded.filter(|hub| is_running && is_known(hub.as_str()));
     let agreements = if is_running {
         acceptance_problems(&expected, &hubs)?
