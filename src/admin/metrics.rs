@@ -402,7 +402,7 @@ fn resident() -> Option<u64> {
 mod tests {
     use super::*;
     use crate::report::status::HubView;
-    use crate::report::status::hubs::HubSummary;
+    use crate::report::status::alerts::HubSummary;
     use crate::report::tests::{channel_view, hub_view};
 
     /// Returns a view of a hub whose notification waits since that second, refused for this reason.

@@ -25,8 +25,8 @@ use websub::hub::subscriptions::view::SubscriptionView;
 use crate::admin::page::parts::PER_PAGE;
 use crate::admin::{AdminResponse, page_of, plain};
 use crate::report::limited;
+use crate::report::status::alerts::HubSummary;
 use crate::report::status::alerts::{Alert, Health};
-use crate::report::status::hubs::HubSummary;
 use crate::report::status::{
     ChannelView, INTERVAL, INTERVALS, IntervalDeliveries, Status, WaitingView, waiting_changes,
 };

@@ -35,36 +35,24 @@ use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION, limited};
 use crate::tree::SystemLimit;
 
-/// Diagnostics of one subject.
-struct CheckSection {
-    title: &'static str,
-    diagnostics: Vec<Diagnostic>,
-    /// Findings that are only counted.
-    folded: usize,
-}
+/// The title of a subject, and its diagnostics.
+type CheckSection = (&'static str, Vec<Diagnostic>);
 
-impl CheckSection {
-    fn new(title: &'static str, diagnostics: Vec<Diagnostic>) -> CheckSection {
-        CheckSection {
-            title,
-            diagnostics,
-            folded: 0,
-        }
-    }
-
-    /// Adds findings of one kind: the first ones, and the number of others.
-    fn add(&mut self, kind: &str, first: impl IntoIterator<Item = String>, more: usize) {
-        let first = first.into_iter();
-        self.diagnostics
-            .extend(first.map(|words| Diagnostic::finding(words, "")));
-        if more > 0 {
-            let more_in_words = grouped(more);
-            self.diagnostics.push(Diagnostic::finding(
-                format!("and {more_in_words} more of the kind {kind}"),
-                "`rsnotify check --all` prints each",
-            ));
-            self.folded += more - 1;
-        }
+/// Adds findings of one kind: the first ones, and the number of others.
+fn add(
+    diagnostics: &mut Vec<Diagnostic>,
+    kind: &str,
+    first: impl IntoIterator<Item = String>,
+    more: usize,
+) {
+    let first = first.into_iter();
+    diagnostics.extend(first.map(|words| Diagnostic::finding(words, "")));
+    if more > 0 {
+        let message = format!("and {} more of the kind {kind}", grouped(more));
+        diagnostics.push(Diagnostic {
+            count: more,
+            ..Diagnostic::finding(message, "`rsnotify check --all` prints each")
+        });
     }
 }
 
@@ -84,7 +72,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let unverified = trusting.map(|settings| about_hub::unverified_certificate(&settings.hub));
     let unverified = unverified.collect();
     if options.no_environment {
-        sections.push(CheckSection::new("hubs", unverified));
+        sections.push(("hubs", unverified));
     } else {
         // Without the saved state, the trees are scanned as if there were none.
         let (copy, of_copy) = match copy_to_memory(&config.state_dir) {
@@ -99,7 +87,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         let views = report::documents::all(&scan.reader())?;
         documents = views.len();
         let mut tree = tree(&scan, views, options.all)?;
-        tree.diagnostics.extend(
+        tree.extend(
             scan.without_document(&config)?.map(|nothing| {
                 Diagnostic::finding(nothing, "`rsnotify scan FILE` explains one file")
             }),
@@ -107,11 +95,11 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         let [of_hubs, of_network @ ..] =
             network::sections(&config, &scan, hubs, brokers, unverified)?;
         // The wrong `url` of a hub is why Capability Lists seem to advertise other hubs.
-        sections.extend([of_hubs, tree]);
+        sections.extend([of_hubs, ("tree", tree)]);
         let mut of_state = state_directory(&config.state_dir);
         of_state.extend(of_copy);
-        sections.push(CheckSection::new("state", of_state));
-        sections.push(CheckSection::new("limits", limits(&scan)));
+        sections.push(("state", of_state));
+        sections.push(("limits", limits(&scan)));
         sections.extend(of_network);
     }
     report_sections(&sections, Some(documents), options)
@@ -141,7 +129,7 @@ fn hub_sections(
         ));
     }
     let hub = &config.hub;
-    let mut sections = vec![CheckSection::new("publishers", of_publishers)];
+    let mut sections = vec![("publishers", of_publishers)];
     if no_environment {
         return Ok(sections);
     }
@@ -153,7 +141,7 @@ fn hub_sections(
         let get = get.context("cannot prepare requests")?;
         of_hub.extend(about_hub::embedded(&hub.url, &get, "hub.url"));
     }
-    sections.push(CheckSection::new("hub", of_hub));
+    sections.push(("hub", of_hub));
     Ok(sections)
 }
 
@@ -163,14 +151,13 @@ fn report_sections(
     documents: Option<usize>,
     options: &CheckOptions,
 ) -> anyhow::Result<Exit> {
+    let all = || sections.iter().flat_map(|(_, diagnostics)| diagnostics);
     let of = |severity| {
-        let diagnostics = sections.iter().flat_map(|section| &section.diagnostics);
-        let diagnostics = diagnostics.filter(move |diagnostic| diagnostic.severity == severity);
+        let diagnostics = all().filter(|diagnostic| diagnostic.severity == severity);
         diagnostics.map(Diagnostic::line).collect::<Vec<String>>()
     };
     let findings = of(Severity::Finding);
-    let folded: usize = sections.iter().map(|section| section.folded).sum();
-    let count = findings.len() + folded;
+    let count: usize = all().map(|diagnostic| diagnostic.count).sum();
     print(|out| {
         if options.json {
             let notes = of(Severity::Note);
@@ -203,10 +190,10 @@ fn tree(
     scan: &OneShotScan,
     documents: Vec<DocumentView>,
     all: bool,
-) -> state::Result<CheckSection> {
+) -> state::Result<Vec<Diagnostic>> {
     let reader = &scan.reader();
-    let mut tree = CheckSection::new("tree", Vec::new());
-    tree.add("", scan.notices.iter().cloned(), 0);
+    let mut diagnostics = Vec::new();
+    add(&mut diagnostics, "", scan.notices.iter().cloned(), 0);
     let mut broken = documents;
     broken.retain(|document| document.state == DocumentState::Broken);
     // To say that there is one more takes as much room as that one.
@@ -220,7 +207,7 @@ fn tree(
         let reason = document.reason.unwrap_or_default();
         format!("{}: {reason}", document.path)
     });
-    tree.add("broken", first, more);
+    add(&mut diagnostics, "broken", first, more);
     let groups = report::findings::groups(reader)?;
     if all {
         let mut findings = report::findings::all(reader)?;
@@ -229,13 +216,22 @@ fn tree(
             sources.any(|source| source.is_acknowledged(finding))
         };
         findings.retain(|finding| !is_known(finding));
-        tree.add("", findings.iter().map(Finding::to_string), 0);
+        add(
+            &mut diagnostics,
+            "",
+            findings.iter().map(Finding::to_string),
+            0,
+        );
     } else {
         for group in groups.iter().filter(|group| !group.acknowledged) {
-            tree.add(&group.kind, group.examples.iter().cloned(), group.more());
+            add(
+                &mut diagnostics,
+                &group.kind,
+                group.examples.iter().cloned(),
+                group.more(),
+            );
         }
     }
-    let diagnostics = &mut tree.diagnostics;
     let suspensions = scan.suspensions()?.into_iter();
     diagnostics.extend(suspensions.map(|(message, missing)| Diagnostic::finding(message, missing)));
     diagnostics.extend(unreadable(scan));
@@ -253,15 +249,15 @@ fn tree(
         let message = format!("{count} of the kind {kind} acknowledged by the configuration");
         diagnostics.push(Diagnostic::note(message, ""));
     }
-    Ok(tree)
+    Ok(diagnostics)
 }
 
-fn write_section(out: &mut impl Write, section: &CheckSection) -> io::Result<()> {
-    if section.diagnostics.is_empty() {
+fn write_section(out: &mut impl Write, (title, diagnostics): &CheckSection) -> io::Result<()> {
+    if diagnostics.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{}", section.title)?;
-    for diagnostic in &section.diagnostics {
+    writeln!(out, "{title}")?;
+    for diagnostic in diagnostics {
         let note = match diagnostic.severity {
             Severity::Finding => "",
             Severity::Note => "note: ",

@@ -103,8 +103,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
     };
     resending.file.begin()?;
     let outcome = resending.run(&sets);
-    let sent = usize::try_from(resending.file.position.sent).unwrap_or(usize::MAX);
-    let sent = counted(sent, "resource");
+    let sent = counted(resending.file.position.sent, "resource");
     let Err(error) = outcome else {
         resending.file.remove()?;
         let (sets, destination) = (counted(sets.len(), "set"), &settings.destination);

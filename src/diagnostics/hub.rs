@@ -10,7 +10,7 @@ use websub::publisher::verdict::next_hop;
 
 use crate::diagnostics::Diagnostic;
 use crate::report::status::HubCondition;
-use crate::report::status::hubs::HubTrouble;
+use crate::report::status::alerts::HubTrouble;
 use crate::report::status::words::counted;
 use announce::plan::is_broker_name;
 

@@ -18,6 +18,8 @@ pub struct Diagnostic {
     pub message: String,
     /// Usual cause and remedy; empty if obvious.
     pub remedy: String,
+    /// Number of findings that it stands for.
+    pub count: usize,
 }
 
 /// Severity of a diagnostic.
@@ -35,12 +37,14 @@ impl Diagnostic {
             severity: Severity::Finding,
             message: message.into(),
             remedy: remedy.into(),
+            count: 1,
         }
     }
 
     pub fn note(message: impl Into<String>, remedy: impl Into<String>) -> Diagnostic {
         Diagnostic {
             severity: Severity::Note,
+            count: 0,
             ..Diagnostic::finding(message, remedy)
         }
     }
