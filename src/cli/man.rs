@@ -14,46 +14,40 @@ use crate::cli::Exit;
 use crate::cli::options::CommandLine;
 use crate::cli::output::print;
 
-/// Exit codes in ascending order, each with the command that has it, if not all do; the argument parser has that of wrong
-/// usage too.
-const EXIT_STATUS: [(Option<&str>, Exit, &str); 10] = [
-    (None, Exit::Fine, "Success."),
-    (None, Exit::Failure, "A finding, or a failure."),
-    (None, Exit::Usage, "The command line is wrong."),
+/// Exit codes of all commands; the argument parser has that of wrong usage too.
+const EXIT_STATUS: [(Exit, &str); 4] = [
+    (Exit::Fine, "Success."),
+    (Exit::Failure, "A finding, or a failure."),
+    (Exit::Usage, "The command line is wrong."),
     (
-        Some("listen"),
-        Exit::Refused,
-        "The hub refuses the subscription request.",
+        Exit::Configuration,
+        "The configuration is wrong; no other error has this code.",
     ),
+];
+
+/// Further ones of `listen`, if no subscription can be made.
+const LISTEN_EXIT_STATUS: [(Exit, &str); 4] = [
+    (Exit::Refused, "The hub refuses the subscription request."),
     (
-        Some("resend"),
-        Exit::Refused,
-        "The broker refuses the login or a destination.",
-    ),
-    (
-        Some("listen"),
         Exit::Temporary,
         "The hub or the topic fails in a way that may pass: try again.",
     ),
     (
-        Some("resend"),
-        Exit::Temporary,
-        "The broker cannot be reached, or fails in a way that may pass: try again, which continues where it stopped.",
-    ),
-    (
-        Some("listen"),
         Exit::NotVerified,
         "The hub does not verify the subscription.",
     ),
+    (Exit::Denied, "The hub denies the subscription."),
+];
+
+/// Further ones of `resend`.
+const RESEND_EXIT_STATUS: [(Exit, &str); 2] = [
     (
-        Some("listen"),
-        Exit::Denied,
-        "The hub denies the subscription.",
+        Exit::Refused,
+        "The broker refuses the login or a destination.",
     ),
     (
-        None,
-        Exit::Configuration,
-        "The configuration is wrong; no other error has this code.",
+        Exit::Temporary,
+        "The broker cannot be reached, or fails in a way that may pass: try again, which continues where it stopped.",
     ),
 ];
 
@@ -126,10 +120,15 @@ fn page(command: &Command, parent: Option<&str>) -> io::Result<Vec<u8>> {
         .manual("User Commands")
         .render(&mut page)?;
     let mut rest = Roff::new();
-    let exit_status = EXIT_STATUS
-        .into_iter()
-        .filter(|(of, ..)| of.is_none_or(|of| of == command.get_name()))
-        .map(|(_, exit, text)| (exit.code().to_string(), text));
+    let more: &[_] = match command.get_name() {
+        "listen" => &LISTEN_EXIT_STATUS,
+        "resend" => &RESEND_EXIT_STATUS,
+        _ => &[],
+    };
+    let mut exit_status = [&EXIT_STATUS, more].concat();
+    exit_status.sort_by_key(|(exit, _)| exit.code());
+    let exit_status = exit_status.into_iter();
+    let exit_status = exit_status.map(|(exit, text)| (exit.code().to_string(), text));
     section(&mut rest, "EXIT STATUS", exit_status);
     if let Some(parent) = parent {
         rest.control("SH", ["SEE ALSO"]);

@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::Context;
 use jiff::Timestamp;
 use messaging::frame::Frame;
-use messaging::refusal::BrokerError;
 use messaging::session::Session;
 use messaging::settings::BrokerSettings;
 use resourcesync::uri::Hub;
@@ -97,7 +96,12 @@ pub(super) fn sections(
     let probes: Vec<hub::HubProbe> = probes.collect();
 
     of_topics.extend(topic::diagnostics(&topics));
-    let configured: Vec<Url> = probes.iter().flat_map(addresses).collect();
+    // Where hubs may redirect to.
+    let configured = probes.iter().flat_map(|probe| {
+        let advertised = Url::parse(probe.hub.as_str()).ok();
+        advertised.into_iter().chain([probe.publish_url.clone()])
+    });
+    let configured: Vec<Url> = configured.collect();
     let mut of_hubs = unverified;
     let judged = probes.iter();
     of_hubs.extend(judged.filter_map(|probe| hub::diagnostic(probe, &configured)));
@@ -168,12 +172,6 @@ pub(super) fn is_running(state_dir: &Path) -> (bool, Option<Diagnostic>) {
     }
 }
 
-/// Returns the addresses of a hub, where others may redirect to.
-fn addresses(asked: &hub::HubProbe) -> impl Iterator<Item = Url> {
-    let advertised = Url::parse(asked.hub.as_str()).ok();
-    advertised.into_iter().chain([asked.publish_url.clone()])
-}
-
 /// Returns true if the hub accepted its last notification on every channel.
 fn has_accepted_all(channels: &[ChannelView], hub: &Hub) -> bool {
     let views = || {
@@ -187,18 +185,15 @@ fn has_accepted_all(channels: &[ChannelView], hub: &Hub) -> bool {
 async fn probed(brokers: Vec<BrokerSettings>) -> Vec<Diagnostic> {
     let tasks = brokers.into_iter().map(|settings| {
         tokio::spawn(async move {
-            let (name, address) = (&settings.name, settings.address.to_string());
-            match Session::open(&settings, None).await {
+            let answer = match Session::open(&settings, None).await {
                 Ok(session) => {
                     let server = session.server.clone();
                     session.writer.finish(&Frame::new("DISCONNECT")).await;
-                    hub::broker(name, &address, Ok(server.as_deref()))
+                    Ok(server)
                 }
-                Err(BrokerError::Refused { refusal, text }) => {
-                    hub::broker(name, &address, Err((Some(refusal), &text)))
-                }
-                Err(error) => hub::broker(name, &address, Err((None, &error.to_string()))),
-            }
+                Err(error) => Err(error),
+            };
+            hub::broker(&settings.name, &settings.address.to_string(), &answer)
         })
     });
     let mut probed = Vec::new();
