@@ -31,6 +31,19 @@ use crate::report::status::{
     ChannelView, INTERVAL, INTERVALS, IntervalDeliveries, Status, WaitingView, waiting_changes,
 };
 
+/// Number of each that the page shows; others have their own pages.
+const MAX_LISTED: usize = 20;
+/// States of channels in the query, and in words.
+const STATES: [(&str, &str); 4] = [
+    ("", "any"),
+    ("trouble", "a hub is failing"),
+    ("waiting", "changes pending or held"),
+    ("retired", "retired"),
+];
+/// Width of an interval, and height of the picture, in its own units.
+const WIDTH: usize = 8;
+const HEIGHT: u64 = 100;
+
 /// Returns the page at a path. The status page renews itself unless the query is `refresh=no`; `/channels` has all channels,
 /// page by page, `/channel?topic=TOPIC` one of them, `/payload?topic=TOPIC&seq=NUMBER` the payload of one of the last
 /// notifications as it was sent, and `/configuration` the effective configuration with secrets masked.
@@ -137,11 +150,6 @@ fn parameter<'a>(parameters: &'a [(String, String)], name: &str) -> Option<&'a s
     found.map(|(_, value)| value.as_str())
 }
 
-/// Number of each that the page shows; others have their own pages.
-const MAX_CHANNELS: usize = 20;
-const MAX_ALERTS: usize = 20;
-const MAX_WAITING: usize = 20;
-
 /// The status page, which leads to the others.
 #[derive(Template)]
 #[template(path = "status.html")]
@@ -166,9 +174,9 @@ struct OverviewPage<'a> {
 
 impl<'a> OverviewPage<'a> {
     fn new(status: &'a Status, is_still: bool) -> OverviewPage<'a> {
-        let (alerts, more_alerts) = limited(status.alerts(), MAX_ALERTS);
-        let (channels, more_channels) = limited(status.by_trouble(), MAX_CHANNELS);
-        let (waiting, beyond) = limited(waiting_changes(&status.channels), MAX_WAITING);
+        let (alerts, more_alerts) = limited(status.alerts(), MAX_LISTED);
+        let (channels, more_channels) = limited(status.by_trouble(), MAX_LISTED);
+        let (waiting, beyond) = limited(waiting_changes(&status.channels), MAX_LISTED);
         let not_listed = status
             .channels
             .iter()
@@ -191,14 +199,6 @@ impl<'a> OverviewPage<'a> {
         }
     }
 }
-
-/// States of channels in the query, and in words.
-const STATES: [(&str, &str); 4] = [
-    ("", "any"),
-    ("trouble", "a hub is failing"),
-    ("waiting", "changes pending or held"),
-    ("retired", "retired"),
-];
 
 #[derive(Template)]
 #[template(path = "channels.html")]
@@ -307,10 +307,6 @@ impl<'a> ChannelPage<'a> {
         })
     }
 }
-
-/// Width of an interval, and height of the picture, in its own units.
-const WIDTH: usize = 8;
-const HEIGHT: u64 = 100;
 
 /// The shapes of the picture.
 struct DayPicture {

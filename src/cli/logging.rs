@@ -25,6 +25,8 @@ use crate::config::log::{Log, LogFormat, LogLevel, word};
 
 /// Longest time for which the end of the process waits until lines are read.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum bytes that may wait.
+const MAX_WAITING: usize = 4 << 20;
 
 /// A guard that writes the queued lines when it is dropped at the end of the process.
 pub struct LogGuard(Option<LineQueue>);
@@ -230,9 +232,6 @@ fn priority(level: &Level) -> &'static str {
         Level::DEBUG | Level::TRACE => "<7>",
     }
 }
-
-/// Maximum bytes that may wait.
-const MAX_WAITING: usize = 4 << 20;
 
 /// A queue of lines, which a thread of its own writes. Each change of what waits is signalled.
 #[derive(Clone, Default)]

@@ -27,6 +27,17 @@ use crate::report::status::alerts::missing;
 use crate::report::{self, sources};
 use crate::tree::{self, TreeNotice, TreeReport, TreeSettings};
 
+/// The maximum number of directories of missing documents that are named.
+const MAX_DIRECTORIES: usize = 20;
+/// Template if an earlier run knew the approximate number of files.
+const OF_KNOWN: &str = "reading the tree [{bar:24}] {human_pos} of about {human_len} files";
+/// Template if the number of files is unknown.
+const OF_FOUND: &str = "reading the tree: {human_pos} of {human_len} files found so far";
+/// The prefix of a tree while it is unknown. No document is named by it (RFC 2606 section 2).
+const UNKNOWN: &str = "http://url.invalid/";
+/// The maximum number of prefixes that are suggested.
+const MAX_OFFERED: usize = 5;
+
 /// A one-shot scan, and what it found.
 pub struct OneShotScan {
     pub engine: Engine,
@@ -49,9 +60,6 @@ pub struct OneShotScan {
     /// The document that was changed last, and when, by the clock of its file system.
     pub latest: Option<(Timestamp, DocumentPath)>,
 }
-
-/// The maximum number of directories of missing documents that are named.
-const MAX_DIRECTORIES: usize = 20;
 
 impl OneShotScan {
     /// Returns what reports are made from.
@@ -252,11 +260,6 @@ impl OneShotScan {
     }
 }
 
-/// Template if an earlier run knew the approximate number of files.
-const OF_KNOWN: &str = "reading the tree [{bar:24}] {human_pos} of about {human_len} files";
-/// Template if the number of files is unknown.
-const OF_FOUND: &str = "reading the tree: {human_pos} of {human_len} files found so far";
-
 /// Number of files that sweeps found and read, and the progress bar of a sweep that takes long.
 #[derive(Default)]
 struct SweepProgress {
@@ -296,11 +299,6 @@ fn bar(is_length_known: bool) -> ProgressBar {
         .with_style(style.progress_chars("=> "))
         .with_finish(ProgressFinish::AndClear)
 }
-
-/// The prefix of a tree while it is unknown. No document is named by it (RFC 2606 section 2).
-const UNKNOWN: &str = "http://url.invalid/";
-/// The maximum number of prefixes that are suggested.
-const MAX_OFFERED: usize = 5;
 
 /// The error if the prefix of the tree cannot be inferred.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,5 @@
 //! `resend`: sends a broker the current resources, for consumers that rebuild an index. The broker's account does not
-//! change.
+//! change. The position is in a file, from which it continues after a kill.
 
 mod resources;
 
@@ -39,6 +39,8 @@ use crate::config::broker::Broker;
 const BATCH: usize = 50;
 /// Maximum attempts to read a list that changes meanwhile.
 const READINGS: usize = 5;
+/// Version of the file of a position.
+const VERSION: u32 = 1;
 
 pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &options.tree.overrides())?;
@@ -335,8 +337,6 @@ impl SendRate {
         at
     }
 }
-
-const VERSION: u32 = 1;
 
 /// The options that make a run the same one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,6 +19,10 @@ use crate::cli::replace::replace;
 use crate::daemon::log::error_chain;
 use crate::{report, tree};
 
+/// Number of lines before and after a change. `patch` without `-p` uses only the last part of the path, and tolerates
+/// two differing lines: no other Capability List has this many lines in common.
+const CONTEXT: usize = 6;
+
 /// A set of resources, compared with its Capability List.
 pub struct AdvertisedSet {
     pub list: Uri,
@@ -217,10 +221,6 @@ fn compared(
         },
     })
 }
-
-/// Number of lines before and after a change. `patch` without `-p` uses only the last part of the path, and tolerates
-/// two differing lines: no other Capability List has this many lines in common.
-const CONTEXT: usize = 6;
 
 /// Returns a unified diff. The path is absolute and leads through no link, or `patch` refuses it.
 pub fn unified(path: &Path, before: &[u8], after: &[u8]) -> Vec<u8> {
