@@ -110,18 +110,18 @@ const TOUCHING: [&str; 18] = [
 /// Lines of code that the parts of `src/` and the crates may have, without comments, tests and the inside of long texts.
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 15] = [
-    ("admin", 1_130),
+    ("admin", 1_030),
     ("announce", 10_950),
-    ("cli", 4_880),
+    ("cli", 4_870),
     ("config", 2_880),
     ("control", 290),
     ("daemon", 3_530),
     ("destination", 2_890),
-    ("diagnostics", 910),
+    ("diagnostics", 870),
     ("lib", 20),
     ("main", 10),
     ("messaging", 1_540),
-    ("report", 2_220),
+    ("report", 2_160),
     ("resourcesync", 5_040),
     ("tree", 4_030),
     ("websub", 8_250),
