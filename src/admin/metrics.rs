@@ -17,7 +17,7 @@ use websub::publisher::reason::RefusalKind;
 
 use crate::admin::metrics::exposition::{Exposition, MetricValue};
 use crate::report::figures::{ChangeListCounts, HubCounts};
-use crate::report::status::{HubCondition, SourceStatus, Status};
+use crate::report::status::{HubCondition, Status};
 
 pub use crate::admin::metrics::exposition::ExpositionFormat;
 
@@ -104,6 +104,13 @@ rsnotify_failed_fetches_total counter Attempts to fetch a pinged topic that fail
 rsnotify_published_topics gauge Topics that a publisher has published
 rsnotify_last_publication_timestamp_seconds gauge Time of the last publication of a publisher that was no repeat";
 
+const OF_PROCESS: &str = "\
+process_start_time_seconds gauge Start time of the process
+process_cpu_seconds_total counter Processor time used by the process
+process_resident_memory_bytes gauge Resident memory of the process
+process_open_fds gauge Open file descriptors
+process_max_fds gauge Limit of open file descriptors";
+
 /// Returns the metrics, built from the status at each scrape. docs/reference.md describes each.
 pub fn expose(status: &Status, is_ready: bool, format: ExpositionFormat) -> String {
     let mut exposition = Exposition::default();
@@ -160,10 +167,35 @@ fn expose_daemon(exposition: &mut Exposition, status: &Status, is_ready: bool) {
 fn expose_sources(exposition: &mut Exposition, status: &Status) {
     let (figures, counts) = (&status.figures, &status.figures.counts);
     for source in &status.sources {
-        expose_source(exposition, source);
+        let name = source.name.as_str();
+        let of_source = [("source", name)];
+        exposition.add("missing_documents", &of_source, source.missing);
+        exposition.add("broken_documents", &of_source, source.broken);
+        exposition.add("suspended", &of_source, source.suspended);
+        for mount in &source.mounts {
+            let Some(is_present) = mount.present else {
+                continue;
+            };
+            let labels = [("source", name), ("mount", &mount.directory)];
+            exposition.add("mount_present", &labels, is_present);
+            let unreadable = mount.unreadable_directory_count();
+            exposition.add("unreadable_directories", &labels, unreadable);
+        }
         let uncounted = ChangeListCounts::default();
-        let counts = counts.changes.get(&source.name).unwrap_or(&uncounted);
-        expose_changes(exposition, &source.name, counts);
+        let counts = counts.changes.get(name).unwrap_or(&uncounted);
+        exposition.add("change_entries_skipped_total", &of_source, counts.skipped);
+        let mut add = |metric, label, values: &[&str], counts: &[u64]| {
+            for (value, count) in values.iter().zip(counts) {
+                let labels = [("source", name), (label, value)];
+                exposition.add(metric, &labels, *count);
+            }
+        };
+        let kinds = ["created", "updated", "deleted"];
+        add("changes_taken_total", "change", &kinds, &counts.taken);
+        let reasons = ["missing", "invalid", "back_dated", "ahead"];
+        add("changes_undated_total", "reason", &reasons, &counts.undated);
+        let outcomes = ["learned", "taken", "stale"];
+        add("change_reads_total", "how", &outcomes, &counts.reads);
     }
     for (source, holdings) in &figures.holdings {
         let of_source = [("source", source.as_str())];
@@ -203,40 +235,6 @@ fn expose_sources(exposition: &mut Exposition, status: &Status) {
         exposition.add("hint_overflows_total", &of_source, hints.overflows);
     }
     exposition.add("change_round_seconds", &[], &counts.rounds);
-}
-
-fn expose_source(exposition: &mut Exposition, source: &SourceStatus) {
-    let name = source.name.as_str();
-    let of_source = [("source", name)];
-    exposition.add("missing_documents", &of_source, source.missing);
-    exposition.add("broken_documents", &of_source, source.broken);
-    exposition.add("suspended", &of_source, source.suspended);
-    for mount in &source.mounts {
-        let Some(is_present) = mount.present else {
-            continue;
-        };
-        let labels = [("source", name), ("mount", &mount.directory)];
-        exposition.add("mount_present", &labels, is_present);
-        let unreadable = mount.unreadable_directory_count();
-        exposition.add("unreadable_directories", &labels, unreadable);
-    }
-}
-
-fn expose_changes(exposition: &mut Exposition, source: &str, counts: &ChangeListCounts) {
-    let mut add = |name, label, values: &[&str], counts: &[u64]| {
-        for (value, count) in values.iter().zip(counts) {
-            let labels = [("source", source), (label, value)];
-            exposition.add(name, &labels, *count);
-        }
-    };
-    let kinds = ["created", "updated", "deleted"];
-    add("changes_taken_total", "change", &kinds, &counts.taken);
-    let reasons = ["missing", "invalid", "back_dated", "ahead"];
-    add("changes_undated_total", "reason", &reasons, &counts.undated);
-    let outcomes = ["learned", "taken", "stale"];
-    add("change_reads_total", "how", &outcomes, &counts.reads);
-    let of_source = [("source", source)];
-    exposition.add("change_entries_skipped_total", &of_source, counts.skipped);
 }
 
 /// Metrics of hubs, summed over channels: there may be thousands of those, and `rsnotify outbox list` prints them.
@@ -362,31 +360,20 @@ fn expose_publishers(exposition: &mut Exposition, status: &Status) {
 /// Metrics of the process, named as in Prometheus' client libraries. Values that the system does not provide are
 /// left out.
 fn expose_process(exposition: &mut Exposition, began: Timestamp) {
-    exposition.single(
-        "process_start_time_seconds gauge Start time of the process",
-        began,
-    );
-    let spent = clock_gettime(ClockId::ProcessCPUTime);
-    if let Ok(spent) = Duration::try_from(spent) {
-        exposition.single(
-            "process_cpu_seconds_total counter Processor time used by the process",
-            MetricValue::Seconds(spent.as_secs_f64()),
-        );
-    }
-    if let Some(bytes) = resident() {
-        exposition.single(
-            "process_resident_memory_bytes gauge Resident memory of the process",
-            bytes,
-        );
-    }
-    if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        exposition.single("process_open_fds gauge Open file descriptors", open.count());
-    }
-    if let Some(limit) = getrlimit(Resource::Nofile).current {
-        exposition.single(
-            "process_max_fds gauge Limit of open file descriptors",
-            limit,
-        );
+    let spent = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).ok();
+    let open = fs::read_dir("/proc/self/fd").ok();
+    let limit = getrlimit(Resource::Nofile).current;
+    let values = [
+        Some(began.into()),
+        spent.map(|spent| MetricValue::Seconds(spent.as_secs_f64())),
+        resident().map(MetricValue::from),
+        open.map(|open| open.count().into()),
+        limit.map(MetricValue::from),
+    ];
+    for (metric, value) in OF_PROCESS.lines().zip(values) {
+        if let Some(value) = value {
+            exposition.single(metric, value);
+        }
     }
 }
 
@@ -402,7 +389,7 @@ fn resident() -> Option<u64> {
 mod tests {
     use super::*;
     use crate::report::status::HubView;
-    use crate::report::status::hubs::HubSummary;
+    use crate::report::status::alerts::HubSummary;
     use crate::report::tests::{channel_view, hub_view};
 
     /// Returns a view of a hub whose notification waits since that second, refused for this reason.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use resourcesync::escape::escaped_lines;
 use tokio::sync::oneshot;
@@ -83,7 +83,7 @@ impl Admin {
 
     /// Answers a request. Requests under unknown host names are refused (DNS rebinding).
     pub async fn answer<B>(&self, request: &Request<B>) -> AdminResponse {
-        let host = header(request.headers(), HOST.as_str());
+        let host = header(request.headers(), HOST);
         if !is_addressed_to(&self.hosts, host, None) {
             let message = "this host name is not served here\n";
             return plain(StatusCode::MISDIRECTED_REQUEST, message);
@@ -104,51 +104,39 @@ impl Admin {
             page.headers_mut().insert(ALLOW, allowed);
             return page;
         }
-        let status = match detail {
-            Some(detail) => self.status(detail).await,
-            None if path == "/healthz" => return plain(StatusCode::OK, "alive\n"),
-            None => return self.ready(),
+        let Some(detail) = detail else {
+            return match self.readiness.not_ready() {
+                _ if path == "/healthz" => plain(StatusCode::OK, "alive\n"),
+                None => plain(StatusCode::OK, "ready\n"),
+                Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+            };
         };
-        let Some(status) = status else {
+        let (sender, receiver) = oneshot::channel();
+        (self.request_status)(detail, sender);
+        let received = tokio::time::timeout(Duration::from_secs(5), receiver).await;
+        let Ok(Ok(status)) = received else {
             let message = "the event loop does not answer\n";
             return plain(StatusCode::SERVICE_UNAVAILABLE, message);
         };
         match path {
             "/metrics" => {
-                let format = ExpositionFormat::accepted(header(request.headers(), ACCEPT.as_str()));
+                let format = ExpositionFormat::accepted(header(request.headers(), ACCEPT));
                 let is_ready = self.readiness.not_ready().is_none();
                 let text = metrics::expose(&status, is_ready, format);
                 page_of(format.content_type(), text)
             }
-            "/status.json" => status_json(&status),
+            "/status.json" => {
+                let page = Versioned {
+                    version: JSON_VERSION,
+                    message: &status,
+                };
+                match serde_json::to_string(&page) {
+                    Ok(text) => page_of("application/json", escaped_lines(&text).into_owned()),
+                    Err(_) => empty(StatusCode::INTERNAL_SERVER_ERROR),
+                }
+            }
             _ => page::page(path, request.uri().query().unwrap_or_default(), &status),
         }
-    }
-
-    /// Returns the status, unless the event loop does not answer in time.
-    async fn status(&self, detail: Detail) -> Option<Status> {
-        let (sender, receiver) = oneshot::channel();
-        (self.request_status)(detail, sender);
-        let received = tokio::time::timeout(Duration::from_secs(5), receiver).await;
-        received.ok()?.ok()
-    }
-
-    fn ready(&self) -> AdminResponse {
-        match self.readiness.not_ready() {
-            None => plain(StatusCode::OK, "ready\n"),
-            Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-        }
-    }
-}
-
-fn status_json(status: &Status) -> AdminResponse {
-    let page = Versioned {
-        version: JSON_VERSION,
-        message: status,
-    };
-    match serde_json::to_string(&page) {
-        Ok(text) => page_of("application/json", escaped_lines(&text).into_owned()),
-        Err(_) => empty(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
 
@@ -174,7 +162,7 @@ fn empty(status: StatusCode) -> AdminResponse {
     page
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+fn header(headers: &HeaderMap, name: HeaderName) -> &str {
     let value = headers.get(name).and_then(|value| value.to_str().ok());
     value.unwrap_or_default()
 }

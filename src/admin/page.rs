@@ -2,11 +2,11 @@
 //!
 //! The templates escape everything that comes from files, hubs or the configuration.
 
-mod channels;
-mod day;
-mod overview;
 mod parts;
 
+use std::fmt::Write;
+
+use announce::history::NotificationView;
 use askama::Template;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -15,15 +15,34 @@ use hyper::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
+use jiff::{SignedDuration, Timestamp};
 use resourcesync::escape::escaped_lines;
 use sha2::{Digest, Sha256};
 use url::form_urlencoded;
+use websub::headers::encode_form;
 use websub::hub::subscriptions::view::SubscriptionView;
 
-use crate::admin::page::channels::{ChannelPage, ChannelsPage};
-use crate::admin::page::overview::OverviewPage;
+use crate::admin::page::parts::PER_PAGE;
 use crate::admin::{AdminResponse, page_of, plain};
-use crate::report::status::Status;
+use crate::report::limited;
+use crate::report::status::alerts::HubSummary;
+use crate::report::status::alerts::{Alert, Health};
+use crate::report::status::{
+    ChannelView, INTERVAL, INTERVALS, IntervalDeliveries, Status, WaitingView, waiting_changes,
+};
+
+/// Number of each that the page shows; others have their own pages.
+const MAX_LISTED: usize = 20;
+/// States of channels in the query, and in words.
+const STATES: [(&str, &str); 4] = [
+    ("", "any"),
+    ("trouble", "a hub is failing"),
+    ("waiting", "changes pending or held"),
+    ("retired", "retired"),
+];
+/// Width of an interval, and height of the picture, in its own units.
+const WIDTH: usize = 8;
+const HEIGHT: u64 = 100;
 
 /// Returns the page at a path. The status page renews itself unless the query is `refresh=no`; `/channels` has all channels,
 /// page by page, `/channel?topic=TOPIC` one of them, `/payload?topic=TOPIC&seq=NUMBER` the payload of one of the last
@@ -79,7 +98,7 @@ struct SubscriptionsPage<'a> {
 impl<'a> SubscriptionsPage<'a> {
     fn new(status: &'a Status) -> SubscriptionsPage<'a> {
         let all = &status.subscriptions.subscriptions;
-        let listed = &all[..all.len().min(parts::PER_PAGE)];
+        let listed = &all[..all.len().min(PER_PAGE)];
         SubscriptionsPage {
             page: "subscriptions",
             address: "/subscriptions",
@@ -129,6 +148,259 @@ fn secured(mut page: AdminResponse) -> AdminResponse {
 fn parameter<'a>(parameters: &'a [(String, String)], name: &str) -> Option<&'a str> {
     let found = parameters.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.as_str())
+}
+
+/// The status page, which leads to the others.
+#[derive(Template)]
+#[template(path = "status.html")]
+struct OverviewPage<'a> {
+    page: &'static str,
+    address: &'static str,
+    status: &'a Status,
+    verdict: Health,
+    alerts: Vec<Alert>,
+    more_alerts: usize,
+    documents: usize,
+    hubs: Vec<HubSummary<'a>>,
+    channels: Vec<&'a ChannelView>,
+    more_channels: usize,
+    waiting: Vec<(&'static str, &'a WaitingView)>,
+    more_waiting: usize,
+    /// The last 24 hours.
+    day: DayPicture,
+    /// True if the page does not renew itself.
+    is_still: bool,
+}
+
+impl<'a> OverviewPage<'a> {
+    fn new(status: &'a Status, is_still: bool) -> OverviewPage<'a> {
+        let (alerts, more_alerts) = limited(status.alerts(), MAX_LISTED);
+        let (channels, more_channels) = limited(status.by_trouble(), MAX_LISTED);
+        let (waiting, beyond) = limited(waiting_changes(&status.channels), MAX_LISTED);
+        let not_listed = status
+            .channels
+            .iter()
+            .map(|channel| channel.more_pending + channel.more_held);
+        OverviewPage {
+            page: "status",
+            address: if is_still { "/?refresh=no" } else { "/" },
+            status,
+            verdict: status.health(),
+            alerts,
+            more_alerts,
+            documents: status.sources.iter().map(|source| source.documents).sum(),
+            hubs: status.hubs(),
+            channels,
+            more_channels,
+            more_waiting: beyond + not_listed.sum::<usize>(),
+            waiting,
+            day: DayPicture::new(&status.last_day),
+            is_still,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "channels.html")]
+struct ChannelsPage<'a> {
+    page: &'static str,
+    address: String,
+    status: &'a Status,
+    /// Text that the topic, the set or a hub contains.
+    text: &'a str,
+    /// State of the channels to list, as the query names it.
+    state: &'static str,
+    found: usize,
+    views: Vec<&'a ChannelView>,
+    /// Page number, from 1.
+    number: usize,
+    last_page: usize,
+}
+
+impl<'a> ChannelsPage<'a> {
+    /// Lists the channels that a query asks for; invalid values count as absent.
+    fn new(status: &'a Status, query: &'a [(String, String)]) -> ChannelsPage<'a> {
+        let value = |name| parameter(query, name).unwrap_or_default();
+        let text = value("text").trim();
+        let mut states = STATES.iter().map(|(name, _)| *name);
+        let state = states.find(|name| *name == value("state"));
+        let state = state.unwrap_or_default();
+        let mut views = status.by_trouble();
+        views.retain(|channel| matches(channel, text, state));
+        let found = views.len();
+        let last_page = found.div_ceil(PER_PAGE).max(1);
+        let number = value("page").parse().unwrap_or(1).clamp(1, last_page);
+        let before = (number - 1) * PER_PAGE;
+        ChannelsPage {
+            page: "channels",
+            address: address(text, state, number),
+            status,
+            text,
+            state,
+            found,
+            views: views.into_iter().skip(before).take(PER_PAGE).collect(),
+            number,
+            last_page,
+        }
+    }
+
+    fn at_page(&self, number: usize) -> String {
+        address(self.text, self.state, number)
+    }
+}
+
+fn address(text: &str, state: &str, number: usize) -> String {
+    let number = number.to_string();
+    let parameters = [("text", text), ("state", state), ("page", &number)];
+    format!("/channels?{}", encode_form(&parameters))
+}
+
+fn matches(channel: &ChannelView, text: &str, state: &str) -> bool {
+    let names = [channel.topic.as_str(), channel.set.as_str()];
+    let hubs = channel.hubs.iter().map(|hub| hub.hub.as_str());
+    let is_in_state = match state {
+        "trouble" => channel.worst().is_trouble(),
+        "waiting" => channel.pending_count() + channel.held_count() > 0,
+        "retired" => channel.retired.is_some(),
+        _ => true,
+    };
+    is_in_state
+        && names
+            .into_iter()
+            .chain(hubs)
+            .any(|name| name.contains(text))
+}
+
+#[derive(Template)]
+#[template(path = "channel.html")]
+struct ChannelPage<'a> {
+    page: &'static str,
+    address: String,
+    status: &'a Status,
+    topic: &'a str,
+    /// One for each set that has or had the topic, with its pending and held changes.
+    views: Vec<(&'a ChannelView, Vec<(&'static str, &'a WaitingView)>)>,
+    notifications: Vec<&'a NotificationView>,
+}
+
+impl<'a> ChannelPage<'a> {
+    /// Returns `None` if no channel has the topic.
+    fn new(status: &'a Status, topic: &'a str) -> Option<ChannelPage<'a>> {
+        let channels = status
+            .channels
+            .iter()
+            .filter(|channel| channel.topic.as_str() == topic);
+        let views: Vec<_> = channels
+            .map(|view| (view, waiting_changes([view])))
+            .collect();
+        let address = parts::channel(&views.first()?.0.topic);
+        let notifications = status.notifications.iter();
+        Some(ChannelPage {
+            page: "",
+            address,
+            status,
+            topic,
+            views,
+            notifications: notifications
+                .filter(|notification| notification.topic.as_str() == topic)
+                .collect(),
+        })
+    }
+}
+
+/// The shapes of the picture.
+struct DayPicture {
+    bars: Vec<Bar>,
+    /// The points of the line of pending deliveries; empty if none were.
+    pending: String,
+    /// The places of intervals in which the daemon started.
+    starts: Vec<usize>,
+    /// The times at the beginning of each quarter of the picture.
+    ticks: Vec<Timestamp>,
+    /// Maximum of deliveries and failures in an interval.
+    max: u64,
+    max_pending: u64,
+    delivered: u64,
+    failed: u64,
+    retries: u64,
+    started: u64,
+}
+
+/// The bar of one interval, with the heights of its parts: the failures stand on the deliveries.
+struct Bar {
+    x: usize,
+    delivered: u64,
+    failed: u64,
+}
+
+impl DayPicture {
+    const WIDTH: usize = WIDTH * INTERVALS;
+    const HEIGHT: u64 = HEIGHT;
+    const BAR: usize = WIDTH - 1;
+
+    /// Draws the intervals, the last at the right.
+    fn new(intervals: &[IntervalDeliveries]) -> DayPicture {
+        let sum =
+            |figure: fn(&IntervalDeliveries) -> u64| intervals.iter().map(figure).sum::<u64>();
+        let highest = |figure: fn(&IntervalDeliveries) -> u64| intervals.iter().map(figure).max();
+        let max = highest(|one| one.delivered + one.failed).unwrap_or(0);
+        let max_pending = highest(|one| one.pending).unwrap_or(0);
+        let first = INTERVALS.saturating_sub(intervals.len());
+        let places = (first..).map(|place| place * WIDTH);
+        let mut pending = String::new();
+        let (mut bars, mut starts) = (Vec::new(), Vec::new());
+        for (x, one) in places.zip(intervals) {
+            let delivered = scaled(one.delivered, max);
+            let failed = scaled(one.failed, max).min(HEIGHT - delivered);
+            if delivered + failed > 0 {
+                bars.push(Bar {
+                    x,
+                    delivered,
+                    failed,
+                });
+            }
+            if one.starts > 0 {
+                starts.push(x);
+            }
+            if max_pending > 0 {
+                let y = HEIGHT - scaled(one.pending, max_pending);
+                // Writing to a String cannot fail.
+                let _ = write!(pending, "{x},{y} {},{y} ", x + WIDTH);
+            }
+        }
+        DayPicture {
+            bars,
+            pending,
+            starts,
+            ticks: intervals.last().map_or(Vec::new(), ticks),
+            max,
+            max_pending,
+            delivered: sum(|one| one.delivered),
+            failed: sum(|one| one.failed),
+            retries: sum(|one| one.retries),
+            started: sum(|one| one.starts),
+        }
+    }
+}
+
+/// Returns the times at the beginning of each quarter of a day that ends with the interval.
+fn ticks(last: &IntervalDeliveries) -> Vec<Timestamp> {
+    let begun = last.from.as_second().rem_euclid(INTERVAL);
+    let hours = [24, 18, 12, 6].into_iter().map(|hours| hours * 3_600);
+    hours
+        .filter_map(|before| {
+            let offset = SignedDuration::from_secs(INTERVAL - begun - before);
+            last.from.checked_add(offset).ok()
+        })
+        .collect()
+}
+
+/// Returns the height of a value; any value above zero is visible.
+fn scaled(value: u64, max: u64) -> u64 {
+    match value {
+        0 => 0,
+        value => (value.saturating_mul(HEIGHT) / max.max(1)).clamp(2, HEIGHT),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `advertise`: the entries that Capability Lists lack to advertise their channels, and the commands of a Destination.
 
-mod patch;
 mod sets;
 
 use std::collections::BTreeSet;
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cli::Exit;
 use crate::cli::advertise::sets::{AdvertiseOutcome, AdvertisedSet, sets};
 use crate::cli::daemon_client;
-use crate::cli::inference::with_url;
+use crate::cli::one_shot_scan::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::AdvertiseOptions;
 use crate::cli::output::{EscapedStdout, print, say};
@@ -87,10 +86,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
             write_patches(out, &sets)
         }
     })?;
-    Ok(match failures.count() + broken.len() {
-        0 => Exit::Fine,
-        _ => Exit::Failure,
-    })
+    Ok(Exit::fine_if(failures.count() + broken.len() == 0))
 }
 
 /// Returns the files that could not be read as documents, with the reasons: each may be a Capability List.

@@ -3,21 +3,25 @@
 //! Binds no listener, saves nothing, submits nothing. The facts are gathered here and judged in
 //! [`diagnostics`](crate::diagnostics).
 
-mod machine;
 mod network;
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use announce::finding::Finding;
+use announce::state;
+use announce::state::open::{StateFileError, copy_to_memory};
+use announce::steps::findings::EXAMPLES;
 use anyhow::Context;
 use jiff::Timestamp;
 use resourcesync::escape::escaped;
+use rustix::fs::{Access, StatVfsMountFlags};
+use rustix::process::{Resource, geteuid, getrlimit};
 use serde_json::json;
 use websub::probe::http as probe;
-use websub::publisher::settings::PublishSettings;
 
-use crate::cli::inference::with_url;
-use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
+use crate::cli::one_shot_scan::{OneShotScan, scan_beside, with_url};
 use crate::cli::options::CheckOptions;
 use crate::cli::output::{counted, grouped, print};
 use crate::cli::{Exit, block_on};
@@ -25,44 +29,30 @@ use crate::config::Config;
 use crate::config::file::Overrides;
 use crate::config::hub_config::HubConfig;
 use crate::daemon::log::error_chain;
+use crate::diagnostics::machine::{self, StateDirectory, Users};
 use crate::diagnostics::{Diagnostic, Severity, clock, hub as about_hub, topic};
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION, limited};
-use announce::finding::Finding;
-use announce::state;
-use announce::state::open::{StateFileError, copy_to_memory};
-use announce::steps::findings::EXAMPLES;
+use crate::tree::SystemLimit;
 
-/// Diagnostics of one subject.
-struct CheckSection {
-    title: &'static str,
-    diagnostics: Vec<Diagnostic>,
-    /// Findings that are only counted.
-    folded: usize,
-}
+/// The title of a subject, and its diagnostics.
+type CheckSection = (&'static str, Vec<Diagnostic>);
 
-impl CheckSection {
-    fn new(title: &'static str, diagnostics: Vec<Diagnostic>) -> CheckSection {
-        CheckSection {
-            title,
-            diagnostics,
-            folded: 0,
-        }
-    }
-
-    /// Adds findings of one kind: the first ones, and the number of others.
-    fn add(&mut self, kind: &str, first: impl IntoIterator<Item = String>, more: usize) {
-        let first = first.into_iter();
-        self.diagnostics
-            .extend(first.map(|words| Diagnostic::finding(words, "")));
-        if more > 0 {
-            let more_in_words = grouped(more);
-            self.diagnostics.push(Diagnostic::finding(
-                format!("and {more_in_words} more of the kind {kind}"),
-                "`rsnotify check --all` prints each",
-            ));
-            self.folded += more - 1;
-        }
+/// Adds findings of one kind: the first ones, and the number of others.
+fn add(
+    diagnostics: &mut Vec<Diagnostic>,
+    kind: &str,
+    first: impl IntoIterator<Item = String>,
+    more: usize,
+) {
+    let first = first.into_iter();
+    diagnostics.extend(first.map(|words| Diagnostic::finding(words, "")));
+    if more > 0 {
+        let message = format!("and {} more of the kind {kind}", grouped(more));
+        diagnostics.push(Diagnostic {
+            count: more,
+            ..Diagnostic::finding(message, "`rsnotify check --all` prints each")
+        });
     }
 }
 
@@ -78,15 +68,26 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let brokers = config.broker_settings()?;
     let mut sections = Vec::new();
     let mut documents = 0;
-    let unverified = unverified(&hubs);
+    let trusting = hubs.iter().filter(|hub| hub.danger_accept_invalid_certs);
+    let unverified = trusting.map(|settings| about_hub::unverified_certificate(&settings.hub));
+    let unverified = unverified.collect();
     if options.no_environment {
-        sections.push(CheckSection::new("hubs", unverified));
+        sections.push(("hubs", unverified));
     } else {
-        let (scan, state) = scanned(&config, options.all)?;
+        // Without the saved state, the trees are scanned as if there were none.
+        let (copy, of_copy) = match copy_to_memory(&config.state_dir) {
+            Ok(copy) => (copy, None),
+            // This concerns the user who runs the check, not the daemon.
+            Err(error @ StateFileError::Denied(..)) => {
+                (None, Some(Diagnostic::note(error_chain(&error), "")))
+            }
+            Err(error) => (None, Some(Diagnostic::finding(error_chain(&error), ""))),
+        };
+        let scan = scan_beside(&config, copy, options.all)?;
         let views = report::documents::all(&scan.reader())?;
         documents = views.len();
         let mut tree = tree(&scan, views, options.all)?;
-        tree.diagnostics.extend(
+        tree.extend(
             scan.without_document(&config)?.map(|nothing| {
                 Diagnostic::finding(nothing, "`rsnotify scan FILE` explains one file")
             }),
@@ -94,8 +95,11 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         let [of_hubs, of_network @ ..] =
             network::sections(&config, &scan, hubs, brokers, unverified)?;
         // The wrong `url` of a hub is why Capability Lists seem to advertise other hubs.
-        sections.extend([of_hubs, tree]);
-        sections.extend(machine::sections(&config, &scan, state));
+        sections.extend([of_hubs, ("tree", tree)]);
+        let mut of_state = state_directory(&config.state_dir);
+        of_state.extend(of_copy);
+        sections.push(("state", of_state));
+        sections.push(("limits", limits(&scan)));
         sections.extend(of_network);
     }
     report_sections(&sections, Some(documents), options)
@@ -108,22 +112,28 @@ fn hub_sections(
     no_environment: bool,
 ) -> anyhow::Result<Vec<CheckSection>> {
     let config = HubConfig::load(file, overrides)?;
-    let publishers = config
-        .publishers
-        .iter()
-        .filter(|settings| settings.bearer_token_file.is_none());
-    let mut of_publishers: Vec<Diagnostic> = publishers
-        .map(|settings| about_hub::open_publisher(&settings.name))
-        .collect();
+    let mut of_publishers = Vec::new();
+    for publisher in &config.publishers {
+        if publisher.bearer_token_file.is_none() {
+            let name = &publisher.name;
+            of_publishers.push(Diagnostic::note(
+                format!("publisher {name}: it has no token, so anybody can publish on its topics that name this hub"),
+                "set bearer_token_file, unless it pings only",
+            ));
+        }
+    }
     if config.publishers.is_empty() {
-        of_publishers.push(about_hub::no_publisher());
+        of_publishers.push(Diagnostic::note(
+            "there is no [[publisher]], so nobody may publish here",
+            "`rsnotify token NAME TOPIC --write` adds one",
+        ));
     }
     let hub = &config.hub;
-    let mut sections = vec![CheckSection::new("publishers", of_publishers)];
+    let mut sections = vec![("publishers", of_publishers)];
     if no_environment {
         return Ok(sections);
     }
-    let mut of_hub = machine::state_directory(&config.state_dir);
+    let mut of_hub = state_directory(&config.state_dir);
     let (is_running, note) = network::is_running(&config.state_dir);
     of_hub.extend(note);
     if is_running {
@@ -131,7 +141,7 @@ fn hub_sections(
         let get = get.context("cannot prepare requests")?;
         of_hub.extend(about_hub::embedded(&hub.url, &get, "hub.url"));
     }
-    sections.push(CheckSection::new("hub", of_hub));
+    sections.push(("hub", of_hub));
     Ok(sections)
 }
 
@@ -141,14 +151,13 @@ fn report_sections(
     documents: Option<usize>,
     options: &CheckOptions,
 ) -> anyhow::Result<Exit> {
+    let all = || sections.iter().flat_map(|(_, diagnostics)| diagnostics);
     let of = |severity| {
-        let diagnostics = sections.iter().flat_map(|section| &section.diagnostics);
-        let diagnostics = diagnostics.filter(move |diagnostic| diagnostic.severity == severity);
+        let diagnostics = all().filter(|diagnostic| diagnostic.severity == severity);
         diagnostics.map(Diagnostic::line).collect::<Vec<String>>()
     };
     let findings = of(Severity::Finding);
-    let folded: usize = sections.iter().map(|section| section.folded).sum();
-    let count = findings.len() + folded;
+    let count: usize = all().map(|diagnostic| diagnostic.count).sum();
     print(|out| {
         if options.json {
             let notes = of(Severity::Note);
@@ -174,41 +183,17 @@ fn report_sections(
             (count, _) => writeln!(out, "{} findings", grouped(count)),
         }
     })?;
-    Ok(if findings.is_empty() {
-        Exit::Fine
-    } else {
-        Exit::Failure
-    })
-}
-
-/// Scans the trees, with the saved state if it can be read, and else with the reason.
-fn scanned(config: &Config, all: bool) -> anyhow::Result<(OneShotScan, Option<Diagnostic>)> {
-    let (copy, diagnostic) = match copy_to_memory(&config.state_dir) {
-        Ok(copy) => (copy, None),
-        // This concerns the user who runs the check, not the daemon.
-        Err(error @ StateFileError::Denied(..)) => {
-            (None, Some(Diagnostic::note(error_chain(&error), "")))
-        }
-        Err(error) => (None, Some(Diagnostic::finding(error_chain(&error), ""))),
-    };
-    Ok((scan_beside(config, copy, all)?, diagnostic))
-}
-
-fn unverified(hubs: &[PublishSettings]) -> Vec<Diagnostic> {
-    let trusting = hubs.iter().filter(|hub| hub.danger_accept_invalid_certs);
-    trusting
-        .map(|settings| about_hub::unverified_certificate(&settings.hub))
-        .collect()
+    Ok(Exit::fine_if(findings.is_empty()))
 }
 
 fn tree(
     scan: &OneShotScan,
     documents: Vec<DocumentView>,
     all: bool,
-) -> state::Result<CheckSection> {
+) -> state::Result<Vec<Diagnostic>> {
     let reader = &scan.reader();
-    let mut tree = CheckSection::new("tree", Vec::new());
-    tree.add("", scan.notices.iter().cloned(), 0);
+    let mut diagnostics = Vec::new();
+    add(&mut diagnostics, "", scan.notices.iter().cloned(), 0);
     let mut broken = documents;
     broken.retain(|document| document.state == DocumentState::Broken);
     // To say that there is one more takes as much room as that one.
@@ -222,7 +207,7 @@ fn tree(
         let reason = document.reason.unwrap_or_default();
         format!("{}: {reason}", document.path)
     });
-    tree.add("broken", first, more);
+    add(&mut diagnostics, "broken", first, more);
     let groups = report::findings::groups(reader)?;
     if all {
         let mut findings = report::findings::all(reader)?;
@@ -231,16 +216,25 @@ fn tree(
             sources.any(|source| source.is_acknowledged(finding))
         };
         findings.retain(|finding| !is_known(finding));
-        tree.add("", findings.iter().map(Finding::to_string), 0);
+        add(
+            &mut diagnostics,
+            "",
+            findings.iter().map(Finding::to_string),
+            0,
+        );
     } else {
         for group in groups.iter().filter(|group| !group.acknowledged) {
-            tree.add(&group.kind, group.examples.iter().cloned(), group.more());
+            add(
+                &mut diagnostics,
+                &group.kind,
+                group.examples.iter().cloned(),
+                group.more(),
+            );
         }
     }
-    let diagnostics = &mut tree.diagnostics;
     let suspensions = scan.suspensions()?.into_iter();
     diagnostics.extend(suspensions.map(|(message, missing)| Diagnostic::finding(message, missing)));
-    diagnostics.extend(machine::unreadable(scan));
+    diagnostics.extend(unreadable(scan));
     if let Some((changed, path)) = &scan.latest {
         let path = path.to_string();
         diagnostics.extend(clock::file_system(&path, *changed, Timestamp::now()));
@@ -255,15 +249,15 @@ fn tree(
         let message = format!("{count} of the kind {kind} acknowledged by the configuration");
         diagnostics.push(Diagnostic::note(message, ""));
     }
-    Ok(tree)
+    Ok(diagnostics)
 }
 
-fn write_section(out: &mut impl Write, section: &CheckSection) -> io::Result<()> {
-    if section.diagnostics.is_empty() {
+fn write_section(out: &mut impl Write, (title, diagnostics): &CheckSection) -> io::Result<()> {
+    if diagnostics.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{}", section.title)?;
-    for diagnostic in &section.diagnostics {
+    writeln!(out, "{title}")?;
+    for diagnostic in diagnostics {
         let note = match diagnostic.severity {
             Severity::Finding => "",
             Severity::Note => "note: ",
@@ -274,4 +268,73 @@ fn write_section(out: &mut impl Write, section: &CheckSection) -> io::Result<()>
         }
     }
     writeln!(out)
+}
+
+/// Reports the unreadable files of the trees.
+fn unreadable(scan: &OneShotScan) -> Option<Diagnostic> {
+    machine::unreadable(scan.unreadable, geteuid().as_raw(), &users())
+}
+
+fn state_directory(directory: &Path) -> Vec<Diagnostic> {
+    let place = inspect_directory(directory);
+    let user = geteuid().as_raw();
+    machine::state_directory(&directory.display().to_string(), &place, user, &users())
+}
+
+fn limits(scan: &OneShotScan) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    if cfg!(target_os = "linux") {
+        let directories = scan.watches.iter().sum();
+        let trees = scan.watches.iter().filter(|count| **count > 0).count();
+        for (what, wanted, limit) in [
+            ("directories", directories, SystemLimit::watches()),
+            ("trees", trees, SystemLimit::instances()),
+        ] {
+            let remedy = limit.to_string();
+            diagnostics.extend(machine::watch_limit(what, wanted, limit.allowed, remedy));
+        }
+        let events = SystemLimit::events();
+        diagnostics.extend(machine::event_queue(events.allowed, events.to_string()));
+    }
+    diagnostics.extend(machine::file_descriptors(
+        getrlimit(Resource::Nofile).current,
+    ));
+    diagnostics
+}
+
+fn users() -> Users {
+    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
+    machine::users(&String::from_utf8_lossy(&passwd))
+}
+
+/// Inspects `directory` as this user.
+fn inspect_directory(directory: &Path) -> StateDirectory {
+    let metadata = match std::fs::metadata(directory) {
+        Ok(metadata) => metadata,
+        Err(error) => {
+            let is_absent = error.kind() == ErrorKind::NotFound;
+            let mut above = directory.ancestors().skip(1).filter(|_| is_absent);
+            let nearest = above.find_map(|above| Some((above, std::fs::metadata(above).ok()?)));
+            return match nearest {
+                Some((above, metadata)) => StateDirectory::Absent {
+                    above: above.to_owned(),
+                    owner: metadata.uid(),
+                },
+                None => StateDirectory::Unreadable(error.to_string()),
+            };
+        }
+    };
+    let volume = match rustix::fs::statvfs(directory) {
+        Ok(volume) => volume,
+        Err(error) => return StateDirectory::Unreadable(io::Error::from(error).to_string()),
+    };
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    StateDirectory::There {
+        owner: metadata.uid(),
+        is_directory: metadata.is_dir(),
+        may_write: rustix::fs::access(directory, access).is_ok()
+            && !volume.f_flag.contains(StatVfsMountFlags::RDONLY),
+        free_bytes: volume.f_bavail.saturating_mul(volume.f_frsize),
+        free_files: (volume.f_files > 0).then_some(volume.f_favail),
+    }
 }

@@ -159,10 +159,8 @@ type OpenState = (StateFile, Connection);
 
 /// Opens the state, if there is one: a new one would belong to the operator, and the daemon may be another user.
 fn open(state_dir: &Path) -> Result<Option<OpenState>, StateFileError> {
-    match open_to_read(state_dir)? {
-        Some(_) => StateFile::open(state_dir).map(Some),
-        None => Ok(None),
-    }
+    let read = open_to_read(state_dir)?;
+    read.map(|_| StateFile::open(state_dir)).transpose()
 }
 
 /// Answers from the state. Saves only the requested change; the next daemon does and announces the rest.

@@ -1,63 +1,57 @@
 //! `run --dry-run`: the requests that would be sent if the daemon ran now and nothing else changed. Nothing is sent,
 //! and nothing saved.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
 use std::time::Duration;
 
+use announce::changes::round::{RoundAnswer, Rounds};
+use announce::delivery::Submission;
+use announce::event::{Effect, Event};
+use announce::observation::{Look, Observation};
+use announce::plan::PublishMode;
+use announce::state::open::{open_to_read, state_file};
+use announce::state::{self, ChannelId, Db, hub};
+use announce::time::later;
 use jiff::Timestamp;
 use messaging::client::send_frames;
 use messaging::settings::BrokerSettings;
-use resourcesync::uri::Hub;
+use resourcesync::channel_kind::ChannelKind;
+use resourcesync::uri::{Hub, Uri};
+use websub::answer::Answer;
 use websub::hub::delivery::{headers, signature};
-use websub::hub::{Relay, RelayId, SavedHub, Subscription};
+use websub::hub::{Relay, SavedHub, Subscription};
 use websub::publisher::preview::Preview;
 use websub::publisher::settings::PublishSettings;
 use websub::retry::MAX_RETRY_AFTER;
 use websub::secret::MASKED;
 
 use crate::cli::Exit;
-use crate::cli::one_shot_scan::scan_once;
+use crate::cli::one_shot_scan::{OneShotScan, scan_once};
 use crate::cli::output::{counted, print, say};
-use crate::cli::play_forward::play_forward;
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::tree::ListKeyCache;
-use announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
-use announce::delivery::Submission;
-use announce::plan::PublishMode;
-use announce::state::open::{open_to_read, state_file};
-use announce::state::{Db, hub};
-use announce::time::later;
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = config.publish_settings()?;
     let brokers = config.broker_settings()?;
-    let state = open_to_read(&config.state_dir)?;
-    let (saved, relays) = match &state {
-        Some(state) => (hub::load(Db(state))?, hub::load_relays(Db(state))?),
+    let (saved, relays) = match open_to_read(&config.state_dir)? {
+        Some(state) => (hub::load(Db(&state))?, hub::load_relays(Db(&state))?),
         None => (SavedHub::default(), Vec::new()),
     };
     let mut scan = scan_once(config)?;
     let now = scan.now;
-    let until = later(now, horizon(config));
-    let plan = scan.engine.plan.clone();
-    let take = |request: RoundRequest| {
-        state.as_ref()?;
-        let keys = state_file(&config.state_dir);
-        let job = ReadJob::new(request, &plan, keys, ListKeyCache::default());
-        Some(RoundAnswer {
-            outcome: take(&job, &Rounds::default()),
-            set: job.request.set,
-            round: job.request.round,
-        })
-    };
-    let planned = play_forward(&mut scan.engine, scan.begun, take, now, until)?;
+    // By then, everything about the current tree has been announced.
+    let graces = config.sources.iter().map(|source| source.deletion_grace.0);
+    let window = config.window.max_wait.0 + config.window.hold.0;
+    let longest = graces.max().unwrap_or_default() + window + MAX_RETRY_AFTER;
+    let until = later(now, longest);
+    let planned = play_forward(&mut scan, config, until)?;
 
-    let embedded = plan
-        .hubs
-        .iter()
-        .find(|hub| hub.mode == PublishMode::Embedded);
-    let embedded = embedded.map(|embedded| &embedded.hub);
+    let mut plans = scan.engine.plan.hubs.iter();
+    let embedded = plans.find(|plan| plan.mode == PublishMode::Embedded);
+    let embedded = embedded.map(|plan| &plan.hub);
     // Requests as text, each below a line that describes it; first the deliveries owed since an earlier run.
     let mut shown = Vec::new();
     for relay in &relays {
@@ -77,7 +71,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         match hubs.iter().find(|hub| hub.hub == submission.hub) {
             Some(hub) => shown.push(format!("# {wait}: {}", submitted(submission, hub))),
             None => {
-                let relay = relay_of(submission);
+                let relay = submission.relayed();
                 let subscriptions = saved.subscriptions.iter();
                 shown.extend(subscriptions.filter_map(|(subscription, _)| {
                     delivery(embedded, &relay, subscription, (*at, now))
@@ -100,23 +94,14 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Returns the time after which everything about the current tree has been announced.
-fn horizon(config: &Config) -> Duration {
-    let graces = config.sources.iter().map(|source| source.deletion_grace.0);
-    let window = config.window.max_wait.0 + config.window.hold.0;
-    graces.max().unwrap_or_default() + window + MAX_RETRY_AFTER
-}
-
 fn submitted(submission: &Submission, settings: &PublishSettings) -> String {
     let Submission {
         seq, topic, hub, ..
     } = submission;
-    let kind = match submission.mode {
-        PublishMode::Ping => "ping for notification",
-        PublishMode::Content
-        | PublishMode::ContentQuery
-        | PublishMode::Embedded
-        | PublishMode::Broker => "notification",
+    let kind = if submission.mode == PublishMode::Ping {
+        "ping for notification"
+    } else {
+        "notification"
     };
     let request = Preview::of_notification(submission.request(), settings);
     format!("{kind} {seq} of {topic}, to {hub}\n{request}")
@@ -140,18 +125,6 @@ fn sent(submission: &Submission, broker: &BrokerSettings) -> String {
     let frames = frames.collect::<Vec<_>>().join("\n");
     let (name, address) = (&broker.name, &broker.address);
     format!("notification {seq} of {topic}, to broker {name} at {address}\n{frames}")
-}
-
-/// Returns a submission to the embedded hub, as it would relay it.
-fn relay_of(submission: &Submission) -> Relay {
-    let notification = submission.relayed();
-    Relay {
-        id: RelayId(u64::MAX),
-        topic: notification.topic,
-        seq: notification.seq,
-        body: notification.body,
-        headers: notification.headers,
-    }
 }
 
 /// Returns the delivery of the embedded hub to a subscriber, if there is one at that time.
@@ -182,4 +155,86 @@ fn wait_in_words(at: Timestamp, now: Timestamp) -> String {
         seconds if seconds < 0.1 => "at once".to_owned(),
         seconds => format!("after {seconds:.1} s"),
     }
+}
+
+/// Plays the engine of a scan forward from its end to `until`, without a clock or a hub: every hub accepts at once, every
+/// ping is fetched, and what is missing stays away. What is fresh in Change Lists is taken if there is a state to compare
+/// them with. Returns the submissions that would be made if nothing else happened.
+///
+/// Of each set, one round of changes is taken, since nothing is saved that tells the next one what was taken; and of each
+/// change channel, the first notification to each hub is returned.
+fn play_forward(
+    scan: &mut OneShotScan,
+    config: &Config,
+    until: Timestamp,
+) -> state::Result<Vec<(Timestamp, Submission)>> {
+    let mut planned = Vec::new();
+    let (engine, mut now) = (&mut scan.engine, scan.now);
+    let mut effects = VecDeque::from(std::mem::take(&mut scan.begun));
+    let mut taken: BTreeSet<Uri> = BTreeSet::new();
+    let mut told: BTreeSet<(ChannelId, Hub)> = BTreeSet::new();
+    loop {
+        while let Some(effect) = effects.pop_front() {
+            let events = match effect {
+                Effect::Submit(submission) => {
+                    let events = answers(&submission);
+                    let account = (submission.channel, submission.hub.clone());
+                    if submission.kind == ChannelKind::Framework || told.insert(account) {
+                        planned.push((now, submission));
+                    }
+                    events
+                }
+                // Only missing documents are looked at again, before their deletion counts (R15).
+                Effect::Look(paths) => {
+                    let looked = paths.into_iter().map(|path| Observation {
+                        path,
+                        at: now,
+                        look: Look::Missing,
+                    });
+                    vec![Event::Observed(looked.collect())]
+                }
+                Effect::Take(request) => {
+                    if scan.has_state && taken.insert(request.set.clone()) {
+                        let keys = state_file(&config.state_dir);
+                        let cache = ListKeyCache::default();
+                        let job = ReadJob::new(*request, &engine.plan, keys, cache);
+                        vec![Event::Taken(Box::new(RoundAnswer {
+                            outcome: take(&job, &Rounds::default()),
+                            set: job.request.set,
+                            round: job.request.round,
+                        }))]
+                    } else {
+                        Vec::new()
+                    }
+                }
+                Effect::Serve(_) | Effect::Withdraw(_) | Effect::Explain(_) | Effect::Tell(_) => {
+                    Vec::new()
+                }
+            };
+            if !events.is_empty() {
+                effects.extend(engine.step(events, now.into())?);
+            }
+        }
+        match engine.wake {
+            Some(at) if at <= until => {
+                now = now.max(at);
+                effects.extend(engine.step(vec![Event::Tick], now.into())?);
+            }
+            _ => return Ok(planned),
+        }
+    }
+}
+
+/// Returns the events that would answer a submission.
+fn answers(submission: &Submission) -> Vec<Event> {
+    let answered = Event::Answered {
+        channel: submission.channel,
+        hub: submission.hub.clone(),
+        seq: submission.seq,
+        answer: Answer::ACCEPTED,
+        jitter: 0.0,
+    };
+    let is_ping = submission.mode == PublishMode::Ping;
+    let fetched = is_ping.then(|| Event::Fetched(submission.topic.clone()));
+    std::iter::once(answered).chain(fetched).collect()
 }

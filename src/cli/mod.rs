@@ -7,7 +7,6 @@ mod config;
 mod daemon_client;
 mod dry_run;
 mod health;
-mod inference;
 mod listen;
 mod logging;
 mod man;
@@ -15,8 +14,6 @@ mod one_shot_scan;
 pub mod options;
 mod outbox;
 mod output;
-mod play_forward;
-mod progress;
 mod replace;
 mod resend;
 mod run;
@@ -34,7 +31,7 @@ use messaging::settings::BrokerSettingsError;
 use resourcesync::escape::escaped_lines;
 use websub::publisher::settings::PublishSettingsError;
 
-use crate::cli::inference::UrlInferenceError;
+use crate::cli::one_shot_scan::UrlInferenceError;
 use crate::cli::options::{Command, CommandLine};
 use crate::config::Config;
 use crate::config::file::ConfigError;
@@ -63,6 +60,11 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Returns the exit code of a command that looks for something wrong.
+    pub fn fine_if(is_fine: bool) -> Exit {
+        if is_fine { Exit::Fine } else { Exit::Failure }
+    }
+
     /// Returns the code, from 69 on as `sysexits.h` has them.
     pub fn code(self) -> u8 {
         self as u8

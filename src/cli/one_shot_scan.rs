@@ -1,18 +1,11 @@
-//! One-shot scan of the trees, compared with the state, for `scan`, `check` and dry runs: nothing is saved or sent.
+//! One-shot scan of the trees, compared with the state, for `scan`, `check` and dry runs: nothing is saved or sent. Its
+//! progress is shown on a terminal only. Without `--url`, it says what `--root` is published as.
 
 use std::collections::HashSet;
+use std::fs;
 use std::ops::ControlFlow;
+use std::path::Path;
 
-use jiff::Timestamp;
-use rusqlite::Connection;
-use websub::http::Clock;
-
-use crate::cli::progress::SweepProgress;
-use crate::config::Config;
-use crate::config::text::Address;
-use crate::report::status::alerts::missing;
-use crate::report::{self, sources};
-use crate::tree::{self, TreeNotice, TreeReport, TreeSettings};
 use announce::event::{Effect, Event};
 use announce::observation::{DocumentPath, Incomplete, Look, Observation};
 use announce::plan::Plan;
@@ -20,6 +13,30 @@ use announce::state::open::{copy_to_memory, in_memory};
 use announce::state::{self, last_time_saved};
 use announce::steps::engine::{Engine, Reader};
 use announce::steps::mounts;
+use announce::steps::naming::PrefixCounts;
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use jiff::Timestamp;
+use rusqlite::Connection;
+use websub::http::Clock;
+
+use crate::cli::output::say;
+use crate::config::Config;
+use crate::config::file::Overrides;
+use crate::config::text::Address;
+use crate::report::status::alerts::missing;
+use crate::report::{self, sources};
+use crate::tree::{self, TreeNotice, TreeReport, TreeSettings};
+
+/// The maximum number of directories of missing documents that are named.
+const MAX_DIRECTORIES: usize = 20;
+/// Template if an earlier run knew the approximate number of files.
+const OF_KNOWN: &str = "reading the tree [{bar:24}] {human_pos} of about {human_len} files";
+/// Template if the number of files is unknown.
+const OF_FOUND: &str = "reading the tree: {human_pos} of {human_len} files found so far";
+/// The prefix of a tree while it is unknown. No document is named by it (RFC 2606 section 2).
+const UNKNOWN: &str = "http://url.invalid/";
+/// The maximum number of prefixes that are suggested.
+const MAX_OFFERED: usize = 5;
 
 /// A one-shot scan, and what it found.
 pub struct OneShotScan {
@@ -43,9 +60,6 @@ pub struct OneShotScan {
     /// The document that was changed last, and when, by the clock of its file system.
     pub latest: Option<(Timestamp, DocumentPath)>,
 }
-
-/// The maximum number of directories of missing documents that are named.
-const MAX_DIRECTORIES: usize = 20;
 
 impl OneShotScan {
     /// Returns what reports are made from.
@@ -132,7 +146,10 @@ pub fn scan_beside(
         latest: None,
     };
     scan.engine.live.find_each = find_each;
-    let mut progress = SweepProgress::new(scan.remembered()?.len());
+    let mut progress = SweepProgress {
+        known: scan.remembered()?.len() as u64,
+        ..SweepProgress::default()
+    };
     for source in 0..config.sources.len() {
         let tree = config.sources[source].tree(&scan.engine.plan.sources[source]);
         let mut observed = Ok(());
@@ -241,4 +258,104 @@ impl OneShotScan {
             (),
         )
     }
+}
+
+/// Number of files that sweeps found and read, and the progress bar of a sweep that takes long.
+#[derive(Default)]
+struct SweepProgress {
+    /// Number of files that an earlier run knew.
+    known: u64,
+    read: u64,
+    /// Number of files found by sweeps that have ended.
+    swept: u64,
+    bar: Option<ProgressBar>,
+}
+
+impl SweepProgress {
+    fn note(&mut self, report: &TreeReport) {
+        match report {
+            TreeReport::Event(Event::Observed(observations)) => {
+                self.read += observations.len() as u64
+            }
+            TreeReport::Sweeping { files, .. } => {
+                let bar = self.bar.get_or_insert_with(|| bar(self.known > 0));
+                bar.update(|state| {
+                    state.set_len(self.known.max(self.swept + files));
+                    state.set_pos(self.read);
+                });
+            }
+            TreeReport::Swept { files, .. } => self.swept += files,
+            TreeReport::Event(_) | TreeReport::Notice(_) => {}
+        }
+    }
+}
+
+/// Makes a progress bar. It draws itself on standard error if that is a terminal, and clears itself when it is dropped.
+fn bar(is_length_known: bool) -> ProgressBar {
+    let template = if is_length_known { OF_KNOWN } else { OF_FOUND };
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::no_length()
+        .with_style(style.progress_chars("=> "))
+        .with_finish(ProgressFinish::AndClear)
+}
+
+/// The error if the prefix of the tree cannot be inferred.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UrlInferenceError(String);
+
+/// Returns the flags with the missing `--url`, and prints the prefix that was inferred.
+pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Overrides> {
+    let tree = &overrides.source.tree;
+    let (Some(root), None) = (&tree.root, &tree.url) else {
+        return Ok(overrides);
+    };
+    let with = |url: &str| {
+        let mut with = overrides.clone();
+        with.source.tree.url = Some(url.to_owned());
+        with
+    };
+    let config = Config::load(file, &with(UNKNOWN))?;
+    if let Err(reason) = fs::read_dir(root) {
+        let root = root.display();
+        let error = format!("cannot read the directory {root}: {reason}; correct --root");
+        return Err(UrlInferenceError(error).into());
+    }
+    let scan = scan_beside(&config, None, false)?;
+    let source = &scan.engine.plan.sources[0];
+    let mut mounts = source.mounts.iter();
+    let naming = mounts
+        .next()
+        .map(|mount| PrefixCounts::of(scan.engine.db(), source, mount));
+    let naming = naming.transpose()?.unwrap_or_default();
+    let Some(prefix) = naming.majority() else {
+        let (root, reason) = (root.display(), reason(&naming, &scan.notices));
+        let error = format!("cannot tell what {root} is published as: {reason}; give --url URI");
+        return Err(UrlInferenceError(error).into());
+    };
+    say(format_args!(
+        "without --url, {} is taken to be published as {prefix}: below that its Capability Lists name documents",
+        root.display()
+    ));
+    Ok(with(prefix.as_str()))
+}
+
+fn reason(naming: &PrefixCounts, notices: &[String]) -> String {
+    if naming.otherwise.is_empty() {
+        return match notices.first() {
+            Some(notice) => notice.clone(),
+            None => "no Capability List in it names a document that is there".to_owned(),
+        };
+    }
+    let mut candidates: Vec<_> = naming.otherwise.iter().collect();
+    candidates.sort_by_key(|(prefix, count)| (std::cmp::Reverse(**count), (*prefix).clone()));
+    let first = candidates.iter().take(MAX_OFFERED);
+    let offered: Vec<String> = first
+        .map(|(prefix, count)| format!("{prefix} ({count})"))
+        .collect();
+    format!(
+        "its Capability Lists name documents below {}",
+        offered.join(", ")
+    )
 }

@@ -16,10 +16,6 @@ pub const MAX_CHARACTERS: usize = 500;
 pub struct EscapedStdout(StdoutLock<'static>);
 
 impl EscapedStdout {
-    pub fn new() -> EscapedStdout {
-        EscapedStdout(io::stdout().lock())
-    }
-
     /// Writes our own text, for programs: byte for byte.
     pub fn exact(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
@@ -54,7 +50,7 @@ pub fn say(words: impl Display) {
 
 /// Writes to standard output.
 pub fn print(write: impl FnOnce(&mut EscapedStdout) -> io::Result<()>) -> io::Result<()> {
-    let mut out = EscapedStdout::new();
+    let mut out = EscapedStdout(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,

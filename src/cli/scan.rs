@@ -12,7 +12,7 @@ use resourcesync::escape::escaped;
 use serde_json::{Value, json};
 
 use crate::cli::Exit;
-use crate::cli::inference::with_url;
+use crate::cli::one_shot_scan::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_once};
 use crate::cli::options::ScanOptions;
 use crate::cli::output::{grouped, print, say};
@@ -208,10 +208,7 @@ fn explain_file(
         row("state", Some(document.state.as_str().to_owned()))?;
         row("reason", reason.clone())
     })?;
-    Ok(match document {
-        Some(_) => Exit::Fine,
-        None => Exit::Failure,
-    })
+    Ok(Exit::fine_if(document.is_some()))
 }
 
 /// Returns the position of the source that has a file, and its place there: below the longest mount.

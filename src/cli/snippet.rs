@@ -1,50 +1,27 @@
-//! `snippet`: configuration by which a web server passes topics and the embedded hub on.
+//! `snippet`: configuration by which a web server passes topics and the embedded hub on, site by site. Servers differ in
+//! how they compare paths and pass them on. Topics come from files that anyone may have written, so paths that cannot be
+//! written safely for each server are refused.
 
-mod passing;
-mod servers;
-#[cfg(test)]
-mod tests;
-
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
 use ipnet::IpNet;
-use resourcesync::uri::Topic;
+use percent_encoding::percent_decode_str;
+use resourcesync::uri::{Hub, Topic, Uri};
+use url::Url;
 
 use crate::cli::Exit;
 use crate::cli::health::reached;
-use crate::cli::inference::with_url;
-use crate::cli::one_shot_scan::scan_once;
+use crate::cli::one_shot_scan::{scan_once, with_url};
 use crate::cli::options::WebServer;
 use crate::cli::output::{print, say};
-use crate::cli::snippet::passing::{PassedPaths, Site, passing};
 use crate::config::Config;
 use crate::config::file::SourceOptions;
 use crate::config::hub_config::HubConfig;
 use crate::config::text::{Address, ParsedText};
 use crate::report;
-
-impl WebServer {
-    /// Returns the lines for one site.
-    fn lines(self, site: &Site, behind: &Address) -> String {
-        match self {
-            WebServer::Nginx => servers::nginx(site, behind),
-            WebServer::Apache => servers::apache(site, behind),
-            WebServer::Caddy => servers::caddy(site, behind),
-        }
-    }
-
-    /// Returns its name for the part of its configuration where the lines belong.
-    fn part(self) -> &'static str {
-        match self {
-            WebServer::Nginx => "server { } block",
-            WebServer::Apache => "<VirtualHost>",
-            WebServer::Caddy => "site block",
-        }
-    }
-}
 
 pub fn snippet(
     file: Option<&Path>,
@@ -100,27 +77,27 @@ fn write(
     for (address, reason) in &passing.refused {
         say(format_args!("{address} cannot be passed on: {reason}"));
     }
-    for site in passing.sites.iter().filter(|site| site.gives_its_root()) {
-        let origin = &site.origin;
+    let gives_its_root = |(_, site): &(_, &Site)| site.gives_its_root();
+    for (origin, _) in passing.sites.iter().filter(gives_its_root) {
         say(format_args!(
             "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
         ));
     }
     print(|out| {
-        for site in &passing.sites {
-            let (part, lines) = (server.part(), server.lines(site, behind));
-            writeln!(out, "# In the {part} of {}:\n{lines}", site.origin)?;
+        for (origin, site) in &passing.sites {
+            let (part, lines) = match server {
+                WebServer::Nginx => ("server { } block", nginx(site, behind)),
+                WebServer::Apache => ("<VirtualHost>", apache(site, behind)),
+                WebServer::Caddy => ("site block", caddy(site, behind)),
+            };
+            writeln!(out, "# In the {part} of {origin}:\n{lines}")?;
         }
         match trust {
             Some(trust) => writeln!(out, "{trust}"),
             None => Ok(()),
         }
     })?;
-    Ok(if passing.refused.is_empty() {
-        Exit::Fine
-    } else {
-        Exit::Failure
-    })
+    Ok(Exit::fine_if(passing.refused.is_empty()))
 }
 
 /// Returns the address at which the web server reaches rsnotify, from the same machine.
@@ -161,3 +138,198 @@ fn untrusted_proxy_note(
         )
     })
 }
+
+/// Returns the lines for nginx, which compares paths without their escapes, and passes them on as they came where
+/// `proxy_pass` has no path.
+fn nginx(site: &Site, behind: &Address) -> String {
+    let address = match behind {
+        Address::Tcp(address) => format!("http://{address}"),
+        Address::Unix(path) => format!("http://unix:{}", path.display()),
+    };
+    let below = site.below.iter().map(|path| ("^~", &path.decoded));
+    // It refuses to start where two are the same.
+    let exactly: BTreeSet<_> = site.exactly.iter().map(|path| &path.decoded).collect();
+    let exactly = exactly.into_iter().map(|path| ("=", path));
+    let mut lines =
+        "# proxy_pass has no path, so that path and query are passed on as they came.\n".to_owned();
+    for (modifier, path) in below.chain(exactly) {
+        let path = quoted(path);
+        lines += &format!(
+            "location {modifier} {path} {{\n\
+             \x20   proxy_pass {address};\n\
+             \x20   proxy_set_header Host $http_host;\n\
+             \x20   proxy_set_header Forwarded \"\";\n\
+             \x20   proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n\
+             \x20   proxy_cache off;\n\
+             \x20   charset off;\n\
+             \x20   gzip off;\n\
+             }}\n"
+        );
+    }
+    lines
+}
+
+/// Returns the lines for Apache: they compare the request line with a topic as it was sent, and pass it on likewise.
+/// `ProxyPass` would undo the escapes and write others.
+fn apache(site: &Site, behind: &Address) -> String {
+    let address = match behind {
+        Address::Tcp(address) => format!("http://{address}"),
+        Address::Unix(path) => format!("unix:{}|http://localhost", path.display()),
+    };
+    let below = site.below.iter();
+    let below = below.map(|path| format!("{}[^? ]*", pattern(&path.raw)));
+    let exactly = site.exactly.iter().map(|path| pattern(&path.raw));
+    // The query follows by itself: Apache refuses to put one into an address.
+    let conditions = below
+        .chain(exactly)
+        .map(|path| format!("RewriteCond \"%{{THE_REQUEST}}\" \"^[A-Z]+ ({path})[? ]\""));
+    let conditions: Vec<String> = conditions.collect();
+    format!(
+        "# a2enmod headers proxy proxy_http rewrite\n\
+         RewriteEngine On\n\
+         {}\n\
+         RewriteRule \"^\" \"{address}%1\" [P,NE,E=rsnotify:1]\n\
+         ProxyPreserveHost On\n\
+         RequestHeader unset Forwarded env=rsnotify\n",
+        conditions.join(" [OR]\n")
+    )
+}
+
+/// Returns the lines for Caddy, which compares paths without their escapes, and passes them on as they came.
+fn caddy(site: &Site, behind: &Address) -> String {
+    let address = match behind {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(path) => format!("unix/{}", path.display()),
+    };
+    let below = site.below.iter().map(|path| pattern(&path.decoded));
+    let exactly = site.exactly.iter();
+    let exactly = exactly.map(|path| format!("{}$", pattern(&path.decoded)));
+    let patterns: Vec<String> = below.chain(exactly).collect();
+    format!(
+        "@rsnotify path_regexp `^(?:{})`\n\
+         handle @rsnotify {{\n\
+         \x20   reverse_proxy {address} {{\n\
+         \x20       header_up -Forwarded\n\
+         \x20   }}\n\
+         }}\n",
+        patterns.join("|")
+    )
+}
+
+/// Quotes a text for nginx, which has no variables in a location's name.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Paths that the web server is to pass on.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct PassedPaths {
+    /// By origin, such as `https://example.org`.
+    sites: BTreeMap<String, Site>,
+    /// Addresses that cannot be passed on, with reasons.
+    refused: Vec<(String, &'static str)>,
+}
+
+/// The locations that one site has to pass on.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Site {
+    /// All that lies below these.
+    below: Vec<RequestPath>,
+    /// These and no others; none lies below the former.
+    exactly: Vec<RequestPath>,
+}
+
+/// The path of a request, which a query may follow.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct RequestPath {
+    /// As it is sent: ASCII, with escapes.
+    raw: String,
+    /// Without escapes, and without control characters.
+    decoded: String,
+}
+
+/// Returns the paths to pass on for these topics and this embedded hub. `home` is the public URL, if rsnotify makes
+/// topics below it: of either kind, since change notifications may be turned on later.
+fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> PassedPaths {
+    let mut passed = PassedPaths::default();
+    let mut pass = |uri: String, add: fn(&mut Site, RequestPath)| match request(&uri) {
+        Ok((origin, path)) => add(passed.sites.entry(origin).or_default(), path),
+        Err(reason) => passed.refused.push((uri, reason)),
+    };
+    if let Some(home) = home {
+        for name in ["topics/", "changes/"] {
+            pass(format!("{home}{name}"), |site, path| site.below.push(path));
+        }
+    }
+    if let Some(hub) = hub {
+        pass(hub.to_string(), |site, path| site.exactly.push(path));
+    }
+    for topic in topics {
+        pass(topic.to_string(), |site, path| {
+            if !site.passes(&path) {
+                site.exactly.push(path);
+            }
+        });
+    }
+    passed
+}
+
+impl Site {
+    /// Returns true if the front page is passed on. A web server tells topics by their paths alone, and one may differ
+    /// from the front page in the query only.
+    fn gives_its_root(&self) -> bool {
+        self.exactly.iter().any(|path| path.raw == "/")
+    }
+
+    fn passes(&self, path: &RequestPath) -> bool {
+        let is_below = |below: &RequestPath| path.raw.starts_with(&below.raw);
+        self.below.iter().any(is_below) || self.exactly.contains(path)
+    }
+}
+
+/// Returns the site and the path that a request for this address goes to.
+fn request(uri: &str) -> Result<(String, RequestPath), &'static str> {
+    let url = Url::parse(uri).map_err(|_| "it is no address")?;
+    let (_, rest) = uri.split_once("://").ok_or("it is no address")?;
+    let target = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
+    let raw = target.split(['?', '#']).next().unwrap_or_default();
+    let raw = if raw.is_empty() { "/" } else { raw };
+    if !raw.chars().all(|c| c.is_ascii_graphic()) {
+        return Err("it has characters that clients escape");
+    }
+    if raw.to_ascii_lowercase().contains("%2f") {
+        return Err("web servers do not agree what an escaped slash means");
+    }
+    let decoded = percent_decode_str(raw).decode_utf8();
+    let decoded = decoded.map_err(|_| "its percent-escapes are not UTF-8")?;
+    if decoded.chars().any(char::is_control) {
+        return Err("its percent-escapes contain control characters");
+    }
+    let mut segments = decoded.split('/');
+    if segments.any(|segment| matches!(segment, "." | "..")) || decoded.contains("//") {
+        return Err("web servers shorten a path with empty segments or dots");
+    }
+    let path = RequestPath {
+        raw: raw.to_owned(),
+        decoded: decoded.into_owned(),
+    };
+    Ok((url.origin().ascii_serialization(), path))
+}
+
+/// Returns a regular expression for exactly this text, in which nothing has a meaning in the file around it.
+fn pattern(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        match c {
+            '.' => pattern.push_str("[.]"),
+            '/' | '-' | '_' | '~' | '%' => pattern.push(c),
+            c if c.is_alphanumeric() => pattern.push(c),
+            c if c.is_ascii() => pattern.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => pattern.push_str(&format!("\\x{{{:x}}}", u32::from(c))),
+        }
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests;

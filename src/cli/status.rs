@@ -10,7 +10,7 @@ use resourcesync::channel_kind::ChannelKind;
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::DaemonQueryOptions;
-use crate::cli::outbox::text::{rows, table};
+use crate::cli::outbox::{rows, table};
 use crate::cli::output;
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::alerts::{self, Alert, Health};

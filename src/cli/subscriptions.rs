@@ -1,12 +1,12 @@
 //! `subscriptions`: the subscriptions at the embedded hub, and the command that removes one.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use askama::Template;
 use jiff::Timestamp;
 use serde_json::json;
-use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
+use websub::hub::subscriptions::view::SubscriptionView;
 
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
@@ -46,7 +46,39 @@ fn list(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Exit> {
     let ControlReply::Subscriptions(list) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
-    daemon.print(&list, |out| write_list(out, &list, Timestamp::now()))
+    daemon.print(&list, |out| {
+        if list.subscriptions.is_empty() {
+            return writeln!(out, "nobody has subscribed");
+        }
+        let header = [
+            "STATE",
+            "OWED",
+            "TRIES",
+            "NEXT TRY",
+            "LEASE ENDS",
+            "CALLBACK",
+            "TOPIC",
+        ];
+        let now = Timestamp::now();
+        let lines = list.subscriptions.iter().map(|subscription| {
+            [
+                subscription.state().to_owned(),
+                subscription.owed.to_string(),
+                subscription.attempts.to_string(),
+                next_try(subscription.next_try, now),
+                relative(&subscription.expires, &now),
+                subscription.callback.clone(),
+                subscription.topic.to_string(),
+            ]
+        });
+        for line in aligned(header, lines, &[1, 2]) {
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        match list.more {
+            0 => Ok(()),
+            more => writeln!(out, "and {more} more, with no more failed attempts"),
+        }
+    })
 }
 
 fn remove(daemon: &mut DaemonClient<'_>, name: SubscriptionName) -> anyhow::Result<Exit> {
@@ -68,39 +100,6 @@ fn remove(daemon: &mut DaemonClient<'_>, name: SubscriptionName) -> anyhow::Resu
             counted(removed.owed, "notification")
         )
     })
-}
-
-fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> io::Result<()> {
-    if list.subscriptions.is_empty() {
-        return writeln!(out, "nobody has subscribed");
-    }
-    let header = [
-        "STATE",
-        "OWED",
-        "TRIES",
-        "NEXT TRY",
-        "LEASE ENDS",
-        "CALLBACK",
-        "TOPIC",
-    ];
-    let lines = list.subscriptions.iter().map(|subscription| {
-        [
-            subscription.state().to_owned(),
-            subscription.owed.to_string(),
-            subscription.attempts.to_string(),
-            next_try(subscription.next_try, now),
-            relative(subscription.expires, now),
-            subscription.callback.clone(),
-            subscription.topic.to_string(),
-        ]
-    });
-    for line in aligned(header, lines, &[1, 2]) {
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    match list.more {
-        0 => Ok(()),
-        more => writeln!(out, "and {more} more, with no more failed attempts"),
-    }
 }
 
 /// The details of a subscription.

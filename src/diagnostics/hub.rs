@@ -1,5 +1,6 @@
 //! Diagnostics of hubs, by their reply to a `HEAD`, which has no effect, and of message brokers.
 
+use messaging::refusal::BrokerError;
 use resourcesync::uri::Hub;
 use url::Url;
 use websub::answer::BrokerRefusal;
@@ -10,7 +11,7 @@ use websub::publisher::verdict::next_hop;
 
 use crate::diagnostics::Diagnostic;
 use crate::report::status::HubCondition;
-use crate::report::status::hubs::HubTrouble;
+use crate::report::status::alerts::HubTrouble;
 use crate::report::status::words::counted;
 use announce::plan::is_broker_name;
 
@@ -96,24 +97,6 @@ pub fn expected_refusal(hub: &Hub, status: u16, reason: &str) -> Diagnostic {
     };
     let message = format!("{hub}: it would refuse notifications, with {status}: {reason}");
     Diagnostic::finding(message, remedy)
-}
-
-/// Reports a configuration of `rsnotify hub` without publishers.
-pub fn no_publisher() -> Diagnostic {
-    Diagnostic::note(
-        "there is no [[publisher]], so nobody may publish here",
-        "`rsnotify token NAME TOPIC --write` adds one",
-    )
-}
-
-/// Reports a publisher of `rsnotify hub` without a token.
-pub fn open_publisher(name: &str) -> Diagnostic {
-    Diagnostic::note(
-        format!(
-            "publisher {name}: it has no token, so anybody can publish on its topics that name this hub"
-        ),
-        "set bearer_token_file, unless it pings only",
-    )
 }
 
 /// Reports a hub whose certificate is not verified.
@@ -218,32 +201,33 @@ fn no_answer(cause: FailureCause) -> &'static str {
 }
 
 /// Diagnoses a message broker, by its answer to a connection, which has no effect: its name and version, if it states
-/// them; or the reason why there is no connection, with the kind of an `ERROR`. An answer is reported too: nothing else
-/// shows that the credentials are right.
+/// them; or the reason why there is no connection. An answer is reported too: nothing else shows that the credentials are
+/// right.
 pub fn broker(
     name: &Hub,
     address: &str,
-    answer: Result<Option<&str>, (Option<BrokerRefusal>, &str)>,
+    answer: &Result<Option<String>, BrokerError>,
 ) -> Diagnostic {
-    let (refusal, reason) = match answer {
+    let error = match answer {
         Ok(server) => {
-            let server = server.unwrap_or("a broker without a name");
+            let server = server.as_deref().unwrap_or("a broker without a name");
             let message = format!("{name}: connected to {server} at {address}");
             return Diagnostic::note(message, "");
         }
-        Err(refused) => refused,
+        Err(error) => error,
     };
-    let remedy = match refusal {
-        Some(BrokerRefusal::Credentials) => {
-            "correct username, password_file or vhost, or create the user on the broker"
-        }
-        Some(_) => "the log of the broker should tell the reason",
-        None => {
+    let remedy = match error {
+        BrokerError::Refused {
+            refusal: BrokerRefusal::Credentials,
+            ..
+        } => "correct username, password_file or vhost, or create the user on the broker",
+        BrokerError::Refused { .. } => "the log of the broker should tell the reason",
+        _ => {
             "correct url, or tell the broker's operator; it needs a listener for STOMP, which ActiveMQ calls a \
              transportConnector and RabbitMQ a plugin"
         }
     };
-    let message = format!("{name}: no connection to {address} ({reason})");
+    let message = format!("{name}: no connection to {address} ({error})");
     Diagnostic::finding(message, remedy)
 }
 

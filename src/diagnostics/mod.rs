@@ -1,9 +1,8 @@
 //! The diagnostics of `check`: problems around rsnotify with their remedies, derived from facts that adaptors bring.
 //!
-//! [`topic`] and [`hub`] judge replies, [`clock`] compares clocks, [`machine`] checks limits and permissions, and
-//! [`access`] knows the remedies for unreadable directories.
+//! [`topic`] and [`hub`] judge replies, [`clock`] compares clocks, and [`machine`] checks limits and permissions, and knows
+//! the remedies for unreadable directories.
 
-pub mod access;
 pub mod clock;
 pub mod hub;
 pub mod machine;
@@ -19,6 +18,8 @@ pub struct Diagnostic {
     pub message: String,
     /// Usual cause and remedy; empty if obvious.
     pub remedy: String,
+    /// Number of findings that it stands for.
+    pub count: usize,
 }
 
 /// Severity of a diagnostic.
@@ -36,12 +37,14 @@ impl Diagnostic {
             severity: Severity::Finding,
             message: message.into(),
             remedy: remedy.into(),
+            count: 1,
         }
     }
 
     pub fn note(message: impl Into<String>, remedy: impl Into<String>) -> Diagnostic {
         Diagnostic {
             severity: Severity::Note,
+            count: 0,
             ..Diagnostic::finding(message, remedy)
         }
     }
@@ -75,10 +78,7 @@ pub fn is_local(url: &str) -> bool {
 
 /// Returns true if the URL can be reached only from this machine or a private network.
 fn is_private(url: &str) -> bool {
-    let Ok(url) = Url::parse(url) else {
-        return false;
-    };
-    match url.host() {
+    match Url::parse(url).ok().as_ref().and_then(Url::host) {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(url::Host::Ipv4(ip)) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
         Some(url::Host::Ipv6(ip)) => {

@@ -1,34 +1,46 @@
 //! Diagnostics of topics, by their replies at their public addresses through the web server in front, and notes about
 //! change channels: how to have one, and why one announces nothing.
 
-mod problem;
-
 use std::collections::BTreeMap;
 
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Hub, Topic, Uri, is_clean};
 use url::Url;
-use websub::probe::{BodySummary, ProbeReply, TopicReplies};
+use websub::probe::{BodySummary, FailureCause, ProbeError, ProbeReply, TopicReplies};
 use websub::topics::NO_SUCH_TOPIC;
 
-use crate::diagnostics::topic::problem::{RedirectTarget, TopicReplyProblem};
 use crate::diagnostics::{Diagnostic, is_local, is_private, origin};
+use crate::report::status::ChannelView;
 use announce::plan::{HubPlan, PublishMode};
 
 /// Number of topics that a diagnostic names; others are counted.
 const NAMED: usize = 3;
 
-/// A topic with its expected headers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpectedTopic {
-    pub topic: Topic,
-    pub hubs: Vec<Hub>,
-    pub capability_list: Uri,
+/// A problem with the replies of a topic, with its remedy in the web server in front.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct ReplyProblem {
+    /// The place of its kind in the order of the report.
+    rank: u8,
+    message: String,
+    remedy: &'static str,
+}
+
+const ANSWERS_ITSELF: &str = "the web server in front answers itself; let it pass the topic on to server.listen, path and \
+    query unchanged: `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do";
+const DROPS_LINKS: &str =
+    "let the web server in front pass the Link header on; without it clients cannot find the hub";
+const SEE_LOG: &str = "the log of the web server in front should have the reason";
+
+/// Returns the hubs that the topic of a channel should advertise.
+pub fn advertised_hubs(channel: &ChannelView) -> impl Iterator<Item = &Hub> {
+    let hubs = channel.hubs.iter();
+    let hubs = hubs.filter(|view| view.mode != PublishMode::Broker);
+    hubs.map(|view| &view.hub)
 }
 
 /// Diagnoses the replies of topics; `None` for those that there was no time to request.
-pub fn diagnostics(topics: &[(ExpectedTopic, Option<TopicReplies>)]) -> Vec<Diagnostic> {
-    let mut by_problem: BTreeMap<TopicReplyProblem, Vec<&Topic>> = BTreeMap::new();
+pub fn diagnostics(topics: &[(&ChannelView, Option<TopicReplies>)]) -> Vec<Diagnostic> {
+    let mut by_problem: BTreeMap<ReplyProblem, Vec<&Topic>> = BTreeMap::new();
     let mut unasked = 0;
     for (expected, replies) in topics {
         let Some(replies) = replies else {
@@ -42,7 +54,8 @@ pub fn diagnostics(topics: &[(ExpectedTopic, Option<TopicReplies>)]) -> Vec<Diag
     let mut diagnostics: Vec<Diagnostic> = by_problem
         .iter()
         .map(|(problem, topics)| {
-            Diagnostic::finding(format!("{}: {problem}", names(topics)), problem.remedy())
+            let message = format!("{}: {}", names(topics), problem.message);
+            Diagnostic::finding(message, problem.remedy)
         })
         .collect();
     if unasked > 0 {
@@ -120,104 +133,171 @@ fn names(topics: &[&Topic]) -> String {
     }
 }
 
-fn problems(expected: &ExpectedTopic, replies: &TopicReplies) -> Vec<TopicReplyProblem> {
+fn problems(expected: &ChannelView, replies: &TopicReplies) -> Vec<ReplyProblem> {
+    let no_answer = |method, error: &ProbeError| ReplyProblem {
+        rank: 0,
+        message: format!("no answer to {method} ({error})"),
+        remedy: no_answer(error.cause),
+    };
     let (head, get) = match (&replies.head, &replies.get) {
-        (Err(error), _) => return vec![TopicReplyProblem::NoAnswer("HEAD", error.clone())],
-        (_, Some(Err(error))) => return vec![TopicReplyProblem::NoAnswer("GET", error.clone())],
+        (Err(error), _) => return vec![no_answer("HEAD", error)],
+        (_, Some(Err(error))) => return vec![no_answer("GET", error)],
         (Ok(head), None) => (head, head),
         (Ok(head), Some(Ok(get))) => (head, get),
     };
-    let mut problems = match status(expected, get) {
+    let mut problems = match status_problem(expected, get) {
         Some(problem) => vec![problem],
-        None => content(expected, get),
+        None => content_problems(expected, get),
+    };
+    let of_head = |rank, message| ReplyProblem {
+        rank,
+        message,
+        remedy: "hubs and Destinations may use either; let the web server in front pass on both alike",
     };
     if head.status != get.status {
-        problems.push(TopicReplyProblem::HeadStatus(head.status));
+        let message = format!("HEAD answers {}, and GET does not", head.status);
+        problems.push(of_head(16, message));
     } else if problems.is_empty() {
         let differs = [
             (head.content_type != get.content_type, "Content-Type"),
             (head.links != get.links, "Link"),
         ];
         let differing = differs.iter().filter(|(differs, _)| *differs);
-        problems.extend(differing.map(|(_, name)| TopicReplyProblem::HeadHeader(name)));
+        let message = |name| format!("HEAD answers with another {name} than GET");
+        problems.extend(differing.map(|(_, name)| of_head(17, message(name))));
     }
     problems
 }
 
-fn status(expected: &ExpectedTopic, reply: &ProbeReply) -> Option<TopicReplyProblem> {
-    match reply.status {
-        200 => None,
-        status @ (301..=303 | 307 | 308) => Some(TopicReplyProblem::Redirected(
-            status,
-            target(&expected.topic, reply.location.as_deref()),
-        )),
-        404 if reply.body.is(NO_SUCH_TOPIC) => Some(TopicReplyProblem::Unknown),
-        status @ (404 | 410) => Some(TopicReplyProblem::NotPassedOn(status, kind(reply))),
-        status @ (401 | 403) => Some(TopicReplyProblem::NotAllowed(status)),
-        status @ 502..=504 => Some(TopicReplyProblem::NoUpstream(status)),
-        status => Some(TopicReplyProblem::Status(status)),
-    }
+fn status_problem(expected: &ChannelView, reply: &ProbeReply) -> Option<ReplyProblem> {
+    let status = reply.status;
+    let (rank, message, remedy) = match status {
+        200 => return None,
+        301..=303 | 307 | 308 => {
+            let (target, remedy) = target(&expected.topic, reply.location.as_deref());
+            (1, format!("{status}, a redirection to {target}"), remedy)
+        }
+        404 if reply.body.is(NO_SUCH_TOPIC) => (
+            2,
+            "404 from rsnotify itself, which serves no such topic".to_owned(),
+            "the web server in front changes path, query or Host on the way: let it pass them on unchanged; \
+             or rsnotify has not swept the whole tree yet: retry; or the configuration was edited since the \
+             start: restart it",
+        ),
+        404 | 410 => (
+            3,
+            format!("{status} with {}, which is not from rsnotify", kind(reply)),
+            ANSWERS_ITSELF,
+        ),
+        401 | 403 => (
+            4,
+            format!("{status}, credentials are required"),
+            "hubs and Destinations have none; let the web server in front serve topics without authentication",
+        ),
+        502..=504 => (
+            5,
+            format!("{status} from the web server in front"),
+            "it cannot reach rsnotify; let it pass the topic on to server.listen of the machine \
+             where rsnotify runs: `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do",
+        ),
+        _ => (6, format!("{status} instead of 200"), SEE_LOG),
+    };
+    Some(ReplyProblem {
+        rank,
+        message,
+        remedy,
+    })
 }
 
-fn content(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicReplyProblem> {
+fn content_problems(expected: &ChannelView, reply: &ProbeReply) -> Vec<ReplyProblem> {
+    let mut problems = Vec::new();
+    let mut add = |rank, message, remedy| {
+        problems.push(ReplyProblem {
+            rank,
+            message,
+            remedy,
+        });
+    };
     let links = &reply.links;
     let has_links = !(links.self_links.is_empty() && links.hubs.is_empty());
-    let is_payload = reply.content_type.as_deref() == Some(PAYLOAD_TYPE);
+    let content_type = reply.content_type.as_deref();
+    let is_payload = content_type == Some(PAYLOAD_TYPE);
     if !is_payload && !has_links {
-        return vec![TopicReplyProblem::Foreign(kind(reply))];
+        // Another server answers with content of its own.
+        let message = format!("200 with {}, which is not from rsnotify", kind(reply));
+        add(7, message, ANSWERS_ITSELF);
+        return problems;
     }
-    let mut problems = Vec::new();
-    if !is_payload {
-        let parts = reply
-            .content_type
-            .as_deref()
-            .and_then(|value| value.split_once(';'));
-        let is_bare = |bare: &str| bare.trim().eq_ignore_ascii_case(PAYLOAD_TYPE);
-        problems.push(match parts {
-            Some((bare, more)) if is_bare(bare) => {
-                TopicReplyProblem::Parameters(more.trim().to_owned())
-            }
-            _ => TopicReplyProblem::Type(kind(reply)),
-        });
+    let is_bare = |bare: &str| bare.trim().eq_ignore_ascii_case(PAYLOAD_TYPE);
+    match content_type.and_then(|value| value.split_once(';')) {
+        _ if is_payload => {}
+        Some((bare, more)) if is_bare(bare) => add(
+            9,
+            format!("Content-Type {PAYLOAD_TYPE} with {} after it", more.trim()),
+            "some hubs refuse that; let the web server in front add no charset (nginx: charset off, \
+             Apache: AddDefaultCharset Off)",
+        ),
+        _ => add(
+            8,
+            format!("{} instead of {PAYLOAD_TYPE}", kind(reply)),
+            "some Destinations refuse that; let the web server in front pass Content-Type on as it is",
+        ),
     }
-    if !has_links {
-        problems.push(TopicReplyProblem::NoLinks);
+    if has_links {
+        if is_clean(expected.topic.as_str()) && links.self_links != [expected.topic.as_str()] {
+            let said = match links.self_links.as_slice() {
+                [] => "has no rel=\"self\"".to_owned(),
+                links => format!("calls it {} (rel=\"self\")", links.join(", ")),
+            };
+            add(
+                12,
+                format!("the Link header {said}"),
+                "the web server in front changes path, query or Host on the way: let it pass them on unchanged",
+            );
+        }
+        let hubs = advertised_hubs(expected).map(Hub::as_str);
+        let hubs: Vec<&str> = hubs.filter(|hub| is_clean(hub)).collect();
+        let linked: Vec<&str> = links.hubs.iter().map(String::as_str).collect();
+        let beyond = |all: &[&str], others: &[&str]| {
+            let beyond = all.iter().filter(|hub| !others.contains(hub));
+            beyond.copied().collect::<Vec<_>>().join(", ")
+        };
+        let parts = [
+            ("lacks", beyond(&hubs, &linked)),
+            ("should not have", beyond(&linked, &hubs)),
+        ];
+        let parts = parts.iter().filter(|(_, hubs)| !hubs.is_empty());
+        let parts: Vec<String> = parts.map(|(verb, hubs)| format!("{verb} {hubs}")).collect();
+        if !parts.is_empty() {
+            add(
+                13,
+                format!("the Link header {} (rel=\"hub\")", parts.join(", and ")),
+                "if the configuration was edited since rsnotify was started, restart it; else the web server in \
+                 front changes the header",
+            );
+        }
+        let list = expected.set.as_str();
+        if is_clean(list) && !links.capability_lists.iter().any(|link| link == list) {
+            let message =
+                "the Link header does not name the Capability List (rel=\"resourcesync\")";
+            add(14, message.to_owned(), DROPS_LINKS);
+        }
     } else {
-        problems.extend(link_problems(expected, reply));
+        let message = "there is no Link header with the topic and its hubs";
+        add(11, message.to_owned(), DROPS_LINKS);
     }
     match (&reply.content_encoding, &reply.body) {
-        (Some(encoding), _) => problems.push(TopicReplyProblem::Encoded(encoding.clone())),
-        (None, BodySummary::Other { reason, .. }) => {
-            problems.push(TopicReplyProblem::NoPayload(reason.clone()))
-        }
+        (Some(encoding), _) => add(
+            10,
+            format!("Content-Encoding {encoding}, which was not requested"),
+            "let the web server in front compress only for clients that send Accept-Encoding",
+        ),
+        (None, BodySummary::Other { reason, .. }) => add(
+            15,
+            format!("the body is no payload: {reason}"),
+            "the web server in front changes what rsnotify sends; let it pass bodies on as they are",
+        ),
         (None, BodySummary::Empty | BodySummary::Payload) => {}
-    }
-    problems
-}
-
-fn link_problems(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicReplyProblem> {
-    let links = &reply.links;
-    let mut problems = Vec::new();
-    if is_clean(expected.topic.as_str()) && links.self_links != [expected.topic.as_str()] {
-        problems.push(TopicReplyProblem::OwnLink(links.self_links.clone()));
-    }
-    let hubs = expected.hubs.iter().map(Hub::as_str);
-    let hubs: Vec<&str> = hubs.filter(|hub| is_clean(hub)).collect();
-    let missing = hubs
-        .iter()
-        .filter(|hub| !links.hubs.iter().any(|link| link == *hub));
-    let missing: Vec<String> = missing.map(ToString::to_string).collect();
-    let foreign = links
-        .hubs
-        .iter()
-        .filter(|link| !hubs.contains(&link.as_str()));
-    let foreign: Vec<String> = foreign.cloned().collect();
-    if !missing.is_empty() || !foreign.is_empty() {
-        problems.push(TopicReplyProblem::HubLinks { missing, foreign });
-    }
-    let list = expected.capability_list.as_str();
-    if is_clean(list) && !links.capability_lists.iter().any(|link| link == list) {
-        problems.push(TopicReplyProblem::NoListLink);
     }
     problems
 }
@@ -229,12 +309,17 @@ fn kind(reply: &ProbeReply) -> String {
     }
 }
 
-fn target(topic: &Topic, location: Option<&str>) -> RedirectTarget {
+/// Describes the target of a redirection, compared with the topic, and returns the remedy.
+fn target(topic: &Topic, location: Option<&str>) -> (String, &'static str) {
+    let pass_on = "topic URIs are compared exactly, so they must answer at their own address; let the \
+                   web server in front pass them on to server.listen before any rule that redirects, or set \
+                   public_url to where this leads";
     let from = Url::parse(topic.as_str()).ok();
     let to = from.as_ref().zip(location);
     let to = to.and_then(|(from, location)| from.join(location.trim()).ok());
     let (Some(from), Some(to)) = (from, to) else {
-        return RedirectTarget::Nowhere;
+        let nowhere = "nowhere: the Location is missing or invalid".to_owned();
+        return (nowhere, pass_on);
     };
     let moved = |change: &dyn Fn(&mut Url)| {
         let mut moved = from.clone();
@@ -247,18 +332,56 @@ fn target(topic: &Topic, location: Option<&str>) -> RedirectTarget {
     };
     let slashed = |url: &mut Url| url.set_path(&format!("{}/", from.path()));
     let unslashed = |url: &mut Url| url.set_path(from.path().trim_end_matches('/'));
+    let as_its_own = "the web server in front treats it as its own directory or file; let it pass the topic on \
+                      to server.listen as it is, before any rule that redirects: `rsnotify snippet nginx`, `apache` or \
+                      `caddy` prints the lines that do";
     if moved(&secured) {
-        RedirectTarget::Https
+        (
+            "the same address by https".to_owned(),
+            "the web server in front requires https; set public_url, or what the Capability List advertises, \
+             to the https address",
+        )
     } else if moved(&slashed) {
-        RedirectTarget::WithSlash
+        let slashed = "the same address with a slash at its end";
+        (slashed.to_owned(), as_its_own)
     } else if moved(&unslashed) {
-        RedirectTarget::WithoutSlash
+        let unslashed = "the same address without the slash at its end";
+        (unslashed.to_owned(), as_its_own)
     } else if (from.path(), from.query()) == (to.path(), to.query()) {
-        RedirectTarget::SamePath(origin(to.as_str()))
+        (format!("the same path at {}", origin(to.as_str())), pass_on)
     } else {
         // Without a query, which may repeat the topic: a login is one problem for all topics.
         let query = if to.query().is_some() { "?…" } else { "" };
-        RedirectTarget::Elsewhere(format!("{}{}{query}", origin(to.as_str()), to.path()))
+        let target = format!("{}{}{query}", origin(to.as_str()), to.path());
+        (target, pass_on)
+    }
+}
+
+fn no_answer(cause: FailureCause) -> &'static str {
+    match cause {
+        FailureCause::Name => {
+            "the host name cannot be resolved; correct public_url, or this machine's name server"
+        }
+        FailureCause::Refused => {
+            "nothing listens there; start the web server in front, or correct public_url"
+        }
+        FailureCause::Timeout => {
+            "a firewall or the web server in front drops the connection; if a machine cannot reach its own \
+             public address, try `curl -I` from another one"
+        }
+        FailureCause::UnknownIssuer | FailureCause::SelfSignedAuthority => {
+            "Destinations will not trust that certificate either; let the web server in front send the whole \
+             chain, or make the system trust your own authority"
+        }
+        FailureCause::Expired => "renew the certificate of the web server in front",
+        FailureCause::NotYetValid => "its certificate is not valid yet; compare the clocks",
+        FailureCause::OtherName => {
+            "the web server in front has a certificate for other names; correct it, or public_url"
+        }
+        FailureCause::NoTls => {
+            "there seems to be no TLS at that port; correct public_url, or the web server in front"
+        }
+        FailureCause::Unknown => SEE_LOG,
     }
 }
 

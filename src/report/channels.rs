@@ -185,14 +185,6 @@ pub fn pending_by_account(db: Db<'_>) -> Result<BTreeMap<AccountId, usize>> {
     Ok(due)
 }
 
-/// Returns the number of channels that are not retired.
-pub fn count(db: Db<'_>) -> Result<usize> {
-    db.value(
-        "SELECT (SELECT count(*) FROM channel) - (SELECT count(*) FROM channel WHERE ends IS NOT NULL)",
-        (),
-    )
-}
-
 /// Returns the hubs that fail on some channel, with the reason. Reads the accounts with something in flight, but not those
 /// that wait for a hub to accept anything.
 pub fn troubled_hubs(reader: &Reader<'_>) -> Result<BTreeMap<Hub, String>> {

@@ -82,9 +82,11 @@ pub fn of_hub(now: Timestamp) -> Status {
 /// Returns the status in a few numbers and names. It is requested each second, and reads only what is due, in flight or
 /// in trouble, by indexes that have nothing else.
 pub fn summary(reader: &Reader<'_>) -> Result<Summary> {
+    // Of the channels, those that are not retired.
+    let channels = "SELECT (SELECT count(*) FROM channel) - (SELECT count(*) FROM channel WHERE ends IS NOT NULL)";
     let mut summary = Summary {
         refused: None,
-        channels: channels::count(reader.db)?,
+        channels: reader.db.value(channels, ())?,
         pending: pending(reader.db)?,
         troubled: channels::troubled_hubs(reader)?,
         suspended: Vec::new(),

@@ -1,10 +1,9 @@
 //! The status as programs read it: `/status.json`, and the JSON of `status` and `outbox`. What is absent is `null`.
 //!
-//! [`alerts`] has the conditions that an operator should know of, [`hubs`] sums up each hub, and [`words`] numbers and
-//! times in words. The status page and the commands print these.
+//! [`alerts`] sums up each hub and has the conditions that an operator should know of, and [`words`] numbers and times in
+//! words. The status page and the commands print these.
 
 pub mod alerts;
-pub mod hubs;
 pub mod words;
 
 use std::fmt;

@@ -18,7 +18,7 @@ use announce::plan::MountPlan;
 use jiff::{SignedDuration, Timestamp};
 use rustix::io::Errno;
 
-use crate::diagnostics::access::{AccessFailure, remedy};
+use crate::diagnostics::machine::{AccessFailure, access_remedy};
 use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileKind, FileSystemTraits, file_system};
 use crate::tree::model::{DirectoryId, ListingOutcome, Model, join};
@@ -340,7 +340,7 @@ fn unreadable_root(root: &Path, error: &io::Error) -> String {
         }),
         _ => None,
     };
-    match failure.and_then(|failure| remedy(root, failure)) {
+    match failure.and_then(|failure| access_remedy(root, failure)) {
         Some(remedy) => format!("{error}: {remedy}"),
         None => error.to_string(),
     }
@@ -423,7 +423,7 @@ impl Observer<'_> {
         let reason = file_status::reason(error);
         let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
         let remedy = is_forbidden
-            .then(|| remedy(path, AccessFailure::Denied))
+            .then(|| access_remedy(path, AccessFailure::Denied))
             .flatten();
         if before != ListingOutcome::Denied {
             self.reports.notice(TreeNotice::Unreadable {

@@ -15,7 +15,7 @@ use announce::history::{NotificationState, NotificationView};
 use announce::plan::PublishMode;
 pub use announce::plan::is_broker_name;
 
-pub use crate::report::status::words::{Moment, elapsed, grouped, many as counted, relative};
+pub use crate::report::status::words::{elapsed, grouped, many as counted, relative};
 
 pub const STYLE: &str = include_str!("../../../templates/style.css");
 /// Channels per page.
@@ -52,8 +52,7 @@ pub fn beginning(text: &str) -> &str {
     &text[..whole_lines.map_or(end, |at| at + 1)]
 }
 
-pub fn to_the_second(at: impl Moment) -> String {
-    let at = at.get();
+pub fn to_the_second(at: &Timestamp) -> String {
     format!("{at:.0}").replace('T', " ").replace('Z', " UTC")
 }
 

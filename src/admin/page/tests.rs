@@ -6,10 +6,8 @@ use serde_json::json;
 use url::form_urlencoded;
 use websub::hub::subscriptions::view::HubStatus;
 
-use crate::admin::page::SubscriptionsPage;
-use crate::admin::page::channels::{ChannelPage, ChannelsPage};
-use crate::admin::page::overview::OverviewPage;
-use crate::report::status::{HubCondition, Status};
+use crate::admin::page::{ChannelPage, ChannelsPage, DayPicture, OverviewPage, SubscriptionsPage};
+use crate::report::status::{HubCondition, IntervalDeliveries, Status};
 use crate::report::tests::channel_view;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -221,4 +219,51 @@ fn every_page_names_its_daemon_and_is_accessible_and_only_the_status_page_refres
     assert!(!refreshes(
         &OverviewPage::new(&status, true).render().unwrap()
     ));
+}
+
+fn interval(delivered: u64, failed: u64, pending: u64) -> IntervalDeliveries {
+    IntervalDeliveries {
+        delivered,
+        failed,
+        pending,
+        ..IntervalDeliveries::default()
+    }
+}
+
+#[test]
+fn bars_end_at_the_right_and_are_scaled_to_the_highest() {
+    let picture = DayPicture::new(&[interval(30, 10, 0), interval(0, 0, 5), interval(1, 0, 1)]);
+    let bars = picture.bars.iter();
+    let bars = bars.map(|bar| (bar.x, bar.delivered, bar.failed));
+    assert_eq!(Vec::from_iter(bars), [(744, 75, 25), (760, 2, 0)]);
+    let pending = "744,100 752,100 752,0 760,0 760,80 768,80 ";
+    assert_eq!(picture.pending, pending);
+    assert_eq!((picture.delivered, picture.failed), (31, 10));
+}
+
+#[test]
+fn starts_are_marked_and_each_quarter_of_the_day_has_its_time() {
+    let started = IntervalDeliveries {
+        from: "2026-11-20T10:07:00Z".parse().unwrap(),
+        retries: 3,
+        starts: 2,
+        ..IntervalDeliveries::default()
+    };
+    let picture = DayPicture::new(&[started, interval(1, 0, 0), started]);
+    assert_eq!(picture.starts, [744, 760]);
+    assert_eq!((picture.started, picture.retries), (4, 6));
+    let ticks = picture.ticks.iter().map(ToString::to_string);
+    let ticks = ticks.collect::<Vec<_>>().join(" ");
+    let want =
+        "2026-11-19T10:15:00Z 2026-11-19T16:15:00Z 2026-11-19T22:15:00Z 2026-11-20T04:15:00Z";
+    assert_eq!(ticks, want);
+}
+
+#[test]
+fn nothing_is_drawn_of_nothing() {
+    let picture = DayPicture::new(&[interval(0, 0, 0)]);
+    assert!(picture.bars.is_empty() && picture.pending.is_empty());
+    assert!(DayPicture::new(&[]).bars.is_empty());
+    let large = DayPicture::new(&[interval(u64::MAX / 4, 1, u64::MAX)]);
+    assert_eq!(large.bars.len(), 1);
 }

@@ -2,22 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use announce::state;
+use announce::steps::engine::Reader;
 use resourcesync::advertise::advertise;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::document::{Advertisement, Form};
 use resourcesync::uri::{Hub, Uri};
+use similar::udiff::UnifiedHunkHeader;
+use similar::{Algorithm, ChangeTag, capture_diff_slices, group_diff_ops};
 
-use crate::cli::advertise::patch::unified;
 use crate::cli::replace::replace;
 use crate::daemon::log::error_chain;
-use crate::report;
-use crate::tree;
-use announce::observation::DocumentPath;
-use announce::state;
-use announce::steps::engine::Reader;
+use crate::{report, tree};
+
+/// Number of lines before and after a change. `patch` without `-p` uses only the last part of the path, and tolerates
+/// two differing lines: no other Capability List has this many lines in common.
+const CONTEXT: usize = 6;
 
 /// A set of resources, compared with its Capability List.
 pub struct AdvertisedSet {
@@ -92,11 +96,13 @@ pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec
             content => Some((path, content)),
         });
         let path = file.as_ref().map(|(path, _)| path.clone());
+        let mut configured = reader.plan.channels.iter();
+        let is_configured = configured.any(|channel| channel.capability_list == list);
         let mut outcome = match (channels.as_slice(), file) {
             // It is gone with its channel.
             ([], None) => continue,
             ([], Some(_)) => failed(why_no_channel(reader, &list, kind)?),
-            (_, None) if is_configured(reader, &list) => AdvertiseOutcome::NotInTheTree,
+            (_, None) if is_configured => AdvertiseOutcome::NotInTheTree,
             (_, None) => failed("is not there now"),
             (_, Some((_, Err(error)))) => failed(format!("cannot be read: {error}")),
             (channels, Some((path, Ok(before)))) => compared(reader, &path, before, channels)?,
@@ -148,22 +154,12 @@ fn found(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<BTreeM
         let is_list = document.kind == Some((Capability::CapabilityList, Form::List));
         if is_list || found.contains_key(&document.uri) {
             let (path, _) = found.entry(document.uri).or_default();
-            *path = file_of(reader, &document.path);
+            // `patch` refuses paths that lead through a link.
+            let file = tree::file_path(reader.plan, &document.path);
+            *path = file.map(|file| file.canonicalize().unwrap_or(file));
         }
     }
     Ok(found)
-}
-
-fn file_of(reader: &Reader<'_>, path: &DocumentPath) -> Option<PathBuf> {
-    let path = tree::file_path(reader.plan, path)?;
-    // `patch` refuses paths that lead through a link.
-    Some(path.canonicalize().unwrap_or(path))
-}
-
-/// Returns true if a `[[channel]]` names the list.
-fn is_configured(reader: &Reader<'_>, list: &Uri) -> bool {
-    let mut channels = reader.plan.channels.iter();
-    channels.any(|channel| channel.capability_list == *list)
 }
 
 fn why_no_channel(
@@ -224,4 +220,83 @@ fn compared(
             after,
         },
     })
+}
+
+/// Returns a unified diff. The path is absolute and leads through no link, or `patch` refuses it.
+pub fn unified(path: &Path, before: &[u8], after: &[u8]) -> Vec<u8> {
+    let (old, new) = (lines(before), lines(after));
+    let changes = capture_diff_slices(Algorithm::Myers, &old, &new);
+    let name = quoted(path.as_os_str().as_bytes());
+    let mut patch = format!("--- {name}\n+++ {name}\n").into_bytes();
+    let hunks = group_diff_ops(changes, CONTEXT);
+    for hunk in hunks.into_iter().filter(|hunk| !hunk.is_empty()) {
+        patch.extend(format!("{}\n", UnifiedHunkHeader::new(&hunk)).bytes());
+        for change in hunk.iter().flat_map(|part| part.iter_changes(&old, &new)) {
+            patch.push(match change.tag() {
+                ChangeTag::Equal => b' ',
+                ChangeTag::Delete => b'-',
+                ChangeTag::Insert => b'+',
+            });
+            patch.extend(change.value());
+            if !change.value().ends_with(b"\n") {
+                patch.extend(b"\n\\ No newline at end of file\n");
+            }
+        }
+    }
+    patch
+}
+
+/// Splits a text into lines as `patch` does: they end in LF, whatever is before it.
+fn lines(bytes: &[u8]) -> Vec<&[u8]> {
+    bytes.split_inclusive(|&byte| byte == b'\n').collect()
+}
+
+/// Returns a file's name as GNU diff writes it: one with special characters is quoted.
+fn quoted(name: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+    let is_quoted = !name.iter().all(is_plain);
+    let mut quoted = String::new();
+    for &byte in name {
+        match byte {
+            b' ' => quoted.push(' '),
+            byte if is_plain(&byte) => quoted.push(char::from(byte)),
+            byte => quoted.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    if is_quoted {
+        format!("\"{quoted}\"")
+    } else {
+        quoted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::unified;
+
+    #[test]
+    fn a_patch_has_lines_that_end_in_lf_and_names_that_are_quoted_where_they_are_odd() {
+        let ends = ("1\r2\r\n3\r\n", "1\r2\r\nnew\r\n3\r\n");
+        let (no_end, other) = (("1\n2", "1\n3\r"), ("1\n", "2\n"));
+        let unmarked = "@@ -1 +1 @@\n-1\n+2\n";
+        let marked = "@@ -1,2 +1,2 @@\n 1\n-2\n\\ No newline at end of file\n+3\r\n\\ No newline at end of file\n";
+        for ((before, after), name, written, wanted) in [
+            (ends, "/a", "/a", "@@ -1,2 +1,3 @@\n 1\r2\r\n+new\r\n 3\r\n"),
+            (no_end, "/a", "/a", marked),
+            (other, "/srv/a-b_c.xml", "/srv/a-b_c.xml", unmarked),
+            (other, "/a b.xml", "\"/a b.xml\"", unmarked),
+            (
+                other,
+                "/é\n\t\"\\",
+                r#""/\303\251\012\011\042\134""#,
+                unmarked,
+            ),
+        ] {
+            let patch = unified(Path::new(name), before.as_bytes(), after.as_bytes());
+            let wanted = format!("--- {written}\n+++ {written}\n{wanted}");
+            assert_eq!(String::from_utf8(patch).unwrap(), wanted);
+        }
+    }
 }

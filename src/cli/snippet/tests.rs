@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use resourcesync::uri::{Hub, Topic, Uri};
 
-use crate::cli::snippet::passing::{PassedPaths, RequestPath, passing, pattern};
-use crate::cli::snippet::{WebServer, servers};
+use crate::cli::snippet::{
+    PassedPaths, RequestPath, apache, caddy, nginx, passing, pattern, quoted,
+};
 use crate::config::text::Address;
 
 const ESCAPED_SLASH: &str = "web servers do not agree what an escaped slash means";
@@ -31,13 +32,13 @@ fn each_site_is_told_what_is_its_own() {
         Some("https://a.example/p/"),
         Some("https://a.example/p/hub"),
     );
-    let sites = passing.sites.iter().map(|site| {
+    let sites = passing.sites.iter().map(|(origin, site)| {
         let raw = |paths: &[RequestPath]| {
             let paths = paths.iter().map(|path| path.raw.as_str());
             paths.collect::<Vec<_>>().join(" ")
         };
         let (below, exactly) = (raw(&site.below), raw(&site.exactly));
-        format!("{} | {below} | {exactly}", site.origin)
+        format!("{origin} | {below} | {exactly}")
     });
     let want = [
         "http://a.example:8080 |  | /t",
@@ -64,7 +65,7 @@ fn what_no_server_would_read_as_it_is_meant_is_refused() {
         let topic = format!("https://e.org/{path}");
         let passing = passed(&[&topic], None, None);
         assert_eq!(passing.refused, [(topic.to_owned(), reason)]);
-        assert_eq!(passing.sites, []);
+        assert!(passing.sites.is_empty());
     }
 }
 
@@ -74,7 +75,7 @@ fn a_hub_and_new_topics_are_refused_for_the_same_reasons() {
     let passing = passed(&[], Some(escaped), Some(&format!("{escaped}hub")));
     let refused = |name| (format!("{escaped}{name}"), ESCAPED_SLASH);
     assert_eq!(passing.refused, ["topics/", "changes/", "hub"].map(refused));
-    assert_eq!(passing.sites, []);
+    assert!(passing.sites.is_empty());
 }
 
 #[test]
@@ -84,7 +85,8 @@ fn a_topic_that_only_its_query_tells_from_the_front_page_takes_that_away() {
         ("https://e.org/a?set=a", false),
     ] {
         let passing = passed(&[topic], None, None);
-        assert_eq!(passing.sites[0].gives_its_root(), takes, "{topic}");
+        let site = passing.sites.values().next().unwrap();
+        assert_eq!(site.gives_its_root(), takes, "{topic}");
     }
 }
 
@@ -95,15 +97,15 @@ fn each_web_server_is_told_in_its_own_words() {
         "https://e.org/%61%20b.c/%24%7BX%7D",
     );
     let passing = passed(&[topic, escaped], Some("https://e.org/"), None);
-    let told = |server: WebServer, behind: Address| server.lines(&passing.sites[0], &behind);
-    let tcp = || Address::Tcp("[::1]:8400".parse().unwrap());
-    let unix = || Address::Unix("/run/a.sock".into());
-    let nginx = told(WebServer::Nginx, unix());
-    let begin = nginx.find("{\n").unwrap();
-    let end = nginx.find("}\n").unwrap() + 2;
-    let (first, others) = nginx.split_at(end);
+    let site = &passing.sites["https://e.org"];
+    let tcp = &Address::Tcp("[::1]:8400".parse().unwrap());
+    let unix = &Address::Unix("/run/a.sock".into());
+    let lines = nginx(site, unix);
+    let begin = lines.find("{\n").unwrap();
+    let end = lines.find("}\n").unwrap() + 2;
+    let (first, others) = lines.split_at(end);
     // Each location has the same lines.
-    let others = others.replace(&nginx[begin..end], "{ … }\n");
+    let others = others.replace(&lines[begin..end], "{ … }\n");
     insta::assert_snapshot!(first.to_owned() + &others, @r#"
     # proxy_pass has no path, so that path and query are passed on as they came.
     location ^~ "/topics/" {
@@ -118,7 +120,7 @@ fn each_web_server_is_told_in_its_own_words() {
     location ^~ "/changes/" { … }
     location = "/a b.c/${X}" { … }
     "#);
-    insta::assert_snapshot!(told(WebServer::Apache, tcp()), @r##"
+    insta::assert_snapshot!(apache(site, tcp), @r##"
     # a2enmod headers proxy proxy_http rewrite
     RewriteEngine On
     RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/topics/[^? ]*)[? ]" [OR]
@@ -129,7 +131,7 @@ fn each_web_server_is_told_in_its_own_words() {
     ProxyPreserveHost On
     RequestHeader unset Forwarded env=rsnotify
     "##);
-    insta::assert_snapshot!(told(WebServer::Caddy, unix()), @r"
+    insta::assert_snapshot!(caddy(site, unix), @r"
     @rsnotify path_regexp `^(?:/topics/|/changes/|/a\x20b[.]c/\x24\x7bX\x7d$|/a\x20b[.]c/\x24\x7bX\x7d$)`
     handle @rsnotify {
         reverse_proxy unix//run/a.sock {
@@ -137,9 +139,9 @@ fn each_web_server_is_told_in_its_own_words() {
         }
     }
     ");
-    assert!(told(WebServer::Nginx, tcp()).contains("proxy_pass http://[::1]:8400;"));
-    assert!(told(WebServer::Apache, unix()).contains("\"unix:/run/a.sock|http://localhost%1\""));
-    assert!(told(WebServer::Caddy, tcp()).contains("reverse_proxy [::1]:8400 {"));
+    assert!(nginx(site, tcp).contains("proxy_pass http://[::1]:8400;"));
+    assert!(apache(site, unix).contains("\"unix:/run/a.sock|http://localhost%1\""));
+    assert!(caddy(site, tcp).contains("reverse_proxy [::1]:8400 {"));
 }
 
 proptest! {
@@ -154,7 +156,7 @@ proptest! {
         left.retain(|c| !c.is_alphanumeric() && !"/-_~%".contains(c));
         prop_assert_eq!(left, "");
 
-        let quoted = servers::quoted(&path);
+        let quoted = quoted(&path);
         let inside = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap();
         let mut read = String::new();
         let mut characters = inside.chars();

@@ -175,22 +175,39 @@ fn the_embedded_hub_should_be_reached_where_it_is_advertised() {
     }
 }
 
+fn refused(refusal: BrokerRefusal) -> Result<Option<String>, BrokerError> {
+    let text = "bad".to_owned();
+    Err(BrokerError::Refused { refusal, text })
+}
+
 #[rstest]
 #[case(
-    Ok(Some("ActiveMQ/5")),
+    Ok(Some("ActiveMQ/5".to_owned())),
     Severity::Note,
     "connected to ActiveMQ/5 at mq:61613"
 )]
 #[case(Ok(None), Severity::Note, "connected to a broker without a name")]
-#[case(Err((Some(BrokerRefusal::Credentials), "bad")), Severity::Finding, "password_file")]
-#[case(Err((Some(BrokerRefusal::Other), "bad")), Severity::Finding, "no connection to mq:61613 (bad)")]
-#[case(Err((None, "timed out")), Severity::Finding, "correct url")]
+#[case(
+    refused(BrokerRefusal::Credentials),
+    Severity::Finding,
+    "password_file"
+)]
+#[case(
+    refused(BrokerRefusal::Other),
+    Severity::Finding,
+    "no connection to mq:61613 (bad)"
+)]
+#[case(
+    Err(BrokerError::Timeout),
+    Severity::Finding,
+    "(timed out): correct url"
+)]
 fn the_answer_of_a_broker_is_said(
-    #[case] answer: Result<Option<&str>, (Option<BrokerRefusal>, &str)>,
+    #[case] answer: Result<Option<String>, BrokerError>,
     #[case] severity: Severity,
     #[case] words: &str,
 ) {
-    let diagnostic = broker(&Hub::new("repository"), "mq:61613", answer);
+    let diagnostic = broker(&Hub::new("repository"), "mq:61613", &answer);
     assert_eq!(diagnostic.severity, severity);
     assert!(diagnostic.line().contains(words), "{}", diagnostic.line());
 }

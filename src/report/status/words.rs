@@ -4,23 +4,6 @@ use std::fmt::Display;
 
 use jiff::Timestamp;
 
-/// A time, behind any number of references, as templates pass it.
-pub trait Moment {
-    fn get(&self) -> Timestamp;
-}
-
-impl Moment for Timestamp {
-    fn get(&self) -> Timestamp {
-        *self
-    }
-}
-
-impl<T: Moment> Moment for &T {
-    fn get(&self) -> Timestamp {
-        (*self).get()
-    }
-}
-
 /// Returns a number of things, such as "1 change" and "2 changes".
 pub fn counted(count: impl Display, thing: &str) -> String {
     let count = count.to_string();
@@ -63,8 +46,8 @@ pub fn grouped(number: impl Display) -> String {
 }
 
 /// Returns the time from or to `at`, in one or two units; JSON has it to the second.
-pub fn relative(at: impl Moment, now: impl Moment) -> String {
-    let seconds = at.get().duration_since(now.get()).as_secs();
+pub fn relative(at: &Timestamp, now: &Timestamp) -> String {
+    let seconds = at.duration_since(*now).as_secs();
     let length = length(seconds.unsigned_abs());
     match seconds {
         0 => "now".to_owned(),
@@ -74,24 +57,19 @@ pub fn relative(at: impl Moment, now: impl Moment) -> String {
 }
 
 /// Returns the time from `since` to `now`, in one or two units.
-pub fn elapsed(since: impl Moment, now: impl Moment) -> String {
-    length(
-        now.get()
-            .duration_since(since.get())
-            .as_secs()
-            .unsigned_abs(),
-    )
+pub fn elapsed(since: &Timestamp, now: &Timestamp) -> String {
+    length(now.duration_since(*since).as_secs().unsigned_abs())
 }
 
 /// Returns [`relative`], and the time to the second.
-pub fn when(at: impl Moment, now: impl Moment) -> String {
-    format!("{} ({:.0})", relative(&at, now), at.get())
+pub fn when(at: &Timestamp, now: &Timestamp) -> String {
+    format!("{} ({at:.0})", relative(at, now))
 }
 
 /// Returns the time of the next attempt, if there is one.
 pub fn next_try(at: Option<Timestamp>, now: Timestamp) -> String {
     match at {
-        Some(at) if at > now => relative(at, now),
+        Some(at) if at > now => relative(&at, &now),
         Some(_) => "now".to_owned(),
         None => "-".to_owned(),
     }
