@@ -168,7 +168,8 @@ impl ListenState {
         Ok(())
     }
 
-    /// Changes one subscription, and saves it durably before it returns.
+    /// Changes one subscription, and saves it durably before it returns. If it cannot be saved, it stays changed: what was
+    /// handed over was.
     pub fn change(
         &self,
         topic: &Topic,
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_saved_is_not_added() {
+    fn what_cannot_be_saved_is_not_added_and_what_is_there_is_changed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("listen.json");
         let obstacle = directory.path().join("listen.json.new");
@@ -322,6 +323,15 @@ mod tests {
         assert!(state.saved().subscriptions.is_empty());
         fs::remove_dir(&obstacle).unwrap();
         state.add(1, new()).unwrap();
+        fs::create_dir(&obstacle).unwrap();
+        let topic = Topic::new("https://e.org/t");
+        let advertised_by = || Some("https://e.org/cl.xml".to_owned());
+        let change = state.change(&topic, |it| it.advertised_by = advertised_by());
+        assert!(change.is_err());
+        let changed = state.saved().subscriptions[&topic].clone();
+        assert_eq!(changed.advertised_by, advertised_by());
+        fs::remove_dir(&obstacle).unwrap();
+        state.change(&topic, |_| ()).unwrap();
         let saved = state.saved().clone();
         assert_eq!(saved.subscriptions.len(), 1);
         drop(state);

@@ -114,15 +114,7 @@ pub fn read_changes(
     source: impl Read,
     positions: &[u32],
 ) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
-    let (mut changes, mut room) = (Vec::new(), Vec::new());
-    let list = Capability::ChangeList.as_str();
-    let entries = EntriesReader::of_whole_entries(list, Some(positions));
-    read_entries(source, entries, |entries, _| {
-        let draft = &mut entries.draft;
-        let key = draft.key(Datetime::parse(&draft.datetime), &mut room);
-        changes.extend(key.ok().zip(draft.change()));
-    })?;
-    Ok(changes)
+    read_keyed(source, Some(positions))
 }
 
 /// Reads the entries of a Change List at these places, which ascend, from the parts of the file that have them. `span` is
@@ -134,9 +126,21 @@ pub fn read_changes_at(
     places: &[EntryPlace],
 ) -> Option<Vec<Change>> {
     let spans = SpanReader::new(file, spans(span, places)?).ok()?;
-    // One more than there are, so that another entry among them is noticed.
-    let all: Vec<u32> = (0..).take(places.len() + 1).collect();
-    at_places(read_changes(spans, &all).ok()?, places)
+    at_places(read_keyed(spans, None).ok()?, places)
+}
+
+fn read_keyed(
+    source: impl Read,
+    wanted: Option<&[u32]>,
+) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
+    let (mut changes, mut room) = (Vec::new(), Vec::new());
+    let entries = EntriesReader::of_whole_entries(Capability::ChangeList.as_str(), wanted);
+    read_entries(source, entries, |entries, _| {
+        let draft = &mut entries.draft;
+        let key = draft.key(Datetime::parse(&draft.datetime), &mut room);
+        changes.extend(key.ok().zip(draft.change()));
+    })?;
+    Ok(changes)
 }
 
 /// Returns the changes that were read for some places, unless other entries stand there.

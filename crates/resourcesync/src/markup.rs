@@ -69,7 +69,7 @@ fn pseudo_attribute(
     Ok(Some(value..value + length))
 }
 
-/// Skips white space as [`skip_space`](crate::skip_space), before line ends are normalised.
+/// Skips white space as [`skip_space`], before line ends are normalised.
 fn skip_all_space(bytes: &[u8], at: usize) -> usize {
     let space = bytes[at..].iter().take_while(|byte| is_space(**byte));
     at + space.count()

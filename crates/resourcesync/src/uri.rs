@@ -114,7 +114,7 @@ byte_exact!(Hub);
 macro_rules! shown_as_text {
     ($name:ident) => {
         impl $name {
-            /// Returns the URI, byte for byte.
+            /// Returns the URI: a `Uri` in its normal form, the others byte for byte.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

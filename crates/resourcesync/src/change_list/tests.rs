@@ -422,6 +422,16 @@ proptest! {
     }
 }
 
+/// C2: of a part of a file, entries that do not count are read too.
+#[test]
+fn an_entry_is_read_at_its_place_although_those_before_it_do_not_count() {
+    let list = list(&format!("<url/><url/>{DATED}{UNDATED}"));
+    let listed = keys(&list);
+    let place = [listed.entries[0].place];
+    let read = read_changes_at(Cursor::new(&list), &listed.span(), &place);
+    assert_eq!(read.map(|read| read.len()), Some(1));
+}
+
 #[test]
 fn entries_are_small_and_handed_over_as_a_whole_reading_returns_them() {
     assert_eq!(size_of::<super::ListedChange>(), 48);
