@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use messaging::client::send_frames;
 use messaging::settings::BrokerSettings;
 use resourcesync::uri::Hub;
+use websub::answer::MAX_RETRY_AFTER;
 use websub::hub::delivery::{headers, signature};
 use websub::hub::{Relay, RelayId, SavedHub, Subscription};
-use websub::publisher::preview::Preview;
+use websub::publisher::http::Preview;
 use websub::publisher::settings::PublishSettings;
-use websub::retry::MAX_RETRY_AFTER;
 use websub::secret::MASKED;
 
 use crate::cli::Exit;

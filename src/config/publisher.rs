@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use resourcesync::uri::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use websub::hub::publisher::{Publisher, Publishers};
+use websub::hub::publication::{Publisher, Publishers};
 
 use crate::config::address::with_slash;
 use crate::config::file::{Checked, ConfigFile};

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use websub::http::server;
 use websub::hub::address::LOOPBACK;
-use websub::hub::callback::CallbackPolicy;
-use websub::hub::http::settings::EmbeddedHubSettings;
-use websub::hub::limits::HubLimits;
+use websub::hub::admission::HubLimits;
+use websub::hub::http::EmbeddedHubSettings;
+use websub::hub::request::CallbackPolicy;
 
 use crate::config::address::{Address, check_uri};
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tracing::info;
 use websub::http::server::{self, Listener, ServerLimits};
 use websub::hub::http::EmbeddedHub;
-use websub::hub::http::public::serve_public;
+use websub::hub::request::http::serve_public;
 use websub::topics::http::Topics;
 
 use crate::admin::Admin;

@@ -8,8 +8,7 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::listing::{ListedEntry, Listing};
 use resourcesync::uri::{Hub, Topic};
 use url::Url;
-use websub::subscriber::discover::{Discovery, discover};
-use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
+use websub::subscriber::retrieve::{AllowedOrigins, Discovery, RetrieveError, Retriever, discover};
 
 use crate::SubscribeOptions;
 use crate::failure::{Failure, FailureKind};

@@ -8,10 +8,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tracing::warn;
 use websub::http::BoxedFn;
-use websub::hub::delivery::bodies::RelayStore;
-use websub::hub::http::EmbeddedHub;
-use websub::hub::http::settings::PreparedHub;
-use websub::hub::published_topics::directory::HubTopics;
+use websub::hub::delivery::http::RelayStore;
+use websub::hub::http::{EmbeddedHub, PreparedHub};
+use websub::hub::published_topics::http::HubTopics;
 use websub::hub::{HubRecord, Relay, SavedHub};
 
 use crate::daemon::event_loop::{Input, LoopParts};

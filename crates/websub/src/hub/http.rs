@@ -2,32 +2,31 @@
 //! (Framework Notification 1.0.1 sections 4.2–4.4). It does not write the state file itself: it emits [`HubRecord`]s to
 //! save, and the caller saves notifications between [`EmbeddedHub::relay`] and [`EmbeddedHub::dispatch`].
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
 
+use ipnet::IpNet;
 use jiff::Timestamp;
-use resourcesync::uri::Topic;
-use tracing::warn;
+use resourcesync::uri::{Hub, Topic};
+use tokio::sync::Notify;
+use tracing::{debug, info, warn};
 
-use crate::http::{Clock, lock};
-use crate::hub::delivery::bodies::RelayStore;
-use crate::hub::delivery::http::Deliverer;
-use crate::hub::http::settings::PreparedHub;
-use crate::hub::http::state::{HubState, expire};
-use crate::hub::published_topics::directory::HubTopics;
-use crate::hub::request::SubscriptionRequest;
-use crate::hub::subscriptions::Subscriptions;
+use crate::answer::end_after_restart;
+use crate::counts::EmbeddedHubCounts;
+use crate::http::{BoxedFn, Clock, Replaceable, lock};
+use crate::hub::admission::{Admission, HubLimits};
+use crate::hub::callback::{CallbackClient, Resolver};
+use crate::hub::delivery::http::{Deliverer, RelayStore};
+use crate::hub::published_topics::http::HubTopics;
+use crate::hub::request::{CallbackPolicy, SubscriptionRequest};
 use crate::hub::subscriptions::backlog::BacklogSize;
 use crate::hub::subscriptions::view::HubStatus;
+use crate::hub::subscriptions::{Delivery, DeliveryTask, Subscriptions};
 use crate::hub::verification::{TOPIC_ENDED, Verifications};
-use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
-use crate::retry::end_after_restart;
-
-pub mod fetches;
-pub mod public;
-pub mod settings;
-pub(crate) mod state;
-pub mod topic_client;
+use crate::hub::{HubRecord, Relay, RelayId, SavedHub, Subscription, SubscriptionKey};
+use crate::topics::http::host_and_target;
 
 /// Interval of the limits on log lines, after which suppressed lines are summarized.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -194,5 +193,309 @@ async fn log_suppressed(deliveries: Weak<Deliverer>) {
             return;
         };
         deliveries.log_suppressed();
+    }
+}
+
+/// Interval at which subscriptions with ended leases are removed. Nothing is delivered to them meanwhile.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Notifications whose time is remembered.
+const MAX_RELAYED: usize = 10_000;
+
+/// The state of a hub. Records are emitted while the subscriptions are locked, so that they are in the order of the
+/// changes.
+#[derive(Debug)]
+pub(crate) struct HubState {
+    pub(crate) settings: Replaceable<PreparedHub>,
+    pub(crate) clock: Clock,
+    /// Locked only to count.
+    pub(crate) counts: Mutex<EmbeddedHubCounts>,
+    subscriptions: Mutex<Subscriptions>,
+    /// Locked after the subscriptions where both are.
+    admission: Mutex<Admission>,
+    /// The times at which the last [`MAX_RELAYED`] notifications were relayed, if in this run.
+    relayed: Mutex<BTreeMap<RelayId, Instant>>,
+    records: BoxedFn<dyn Fn(Vec<HubRecord>) + Send + Sync>,
+    /// The signals that end the waits of deliveries for a retry.
+    wakers: Mutex<HashMap<SubscriptionKey, Arc<Notify>>>,
+    /// Limits on log lines about subscriptions that begin or end, which strangers can cause.
+    begun: LogLimit,
+    ended: LogLimit,
+    pub(crate) proxy_was_reported: AtomicBool,
+}
+
+impl HubState {
+    /// Restores the state of earlier runs, and emits the records that remove what is obsolete.
+    pub(crate) fn restore(
+        prepared: PreparedHub,
+        saved: SavedHub,
+        clock: Clock,
+        records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
+    ) -> HubState {
+        let (subscriptions, obsolete) = Subscriptions::restore(saved);
+        if !obsolete.is_empty() {
+            records(obsolete);
+        }
+        HubState {
+            admission: Mutex::new(Admission::new(prepared.settings.limits.clone())),
+            settings: Replaceable::new(prepared),
+            clock,
+            counts: Mutex::default(),
+            subscriptions: Mutex::new(subscriptions),
+            relayed: Mutex::default(),
+            records: BoxedFn(Box::new(records)),
+            wakers: Mutex::default(),
+            begun: LogLimit::new(50),
+            ended: LogLimit::new(50),
+            proxy_was_reported: AtomicBool::new(false),
+        }
+    }
+
+    /// Locks admission, whose times are those since the clock's start.
+    pub(crate) fn admission(&self) -> MutexGuard<'_, Admission> {
+        lock(&self.admission)
+    }
+
+    /// Emits a record that changes no subscription.
+    pub(crate) fn record(&self, record: HubRecord) {
+        let _subscriptions = lock(&self.subscriptions);
+        (self.records)(vec![record]);
+    }
+
+    /// Adds or renews a verified subscription. A renewal ends the wait for a retry.
+    pub(crate) fn subscribe(&self, subscription: Subscription) {
+        let key = subscription.key();
+        let until = subscription.expires;
+        let is_renewal = self.subscriptions().contains(&key);
+        self.change(|subscriptions| subscriptions.subscribe(subscription));
+        if let Some(waiting) = lock(&self.wakers).get(&key) {
+            waiting.notify_one();
+        }
+        let SubscriptionKey { topic, callback } = &key;
+        if is_renewal {
+            debug!(%topic, %callback, %until, "{callback} renewed its subscription to {topic}");
+        } else if self.begun.allow() {
+            info!(%topic, %callback, %until, "{callback} subscribed to {topic}");
+        } else {
+            debug!(%topic, %callback, %until, "{callback} subscribed to {topic}");
+        }
+    }
+
+    /// Takes note that a notification is saved: it may be delivered.
+    pub(crate) fn saved(&self, topic: &Topic, id: RelayId) {
+        let mut relayed = lock(&self.relayed);
+        relayed.insert(id, Instant::now());
+        if relayed.len() > MAX_RELAYED {
+            relayed.pop_first();
+        }
+        drop(relayed);
+        self.change(|subscriptions| subscriptions.saved(topic, id).into_iter().collect());
+    }
+
+    /// Returns the time since a notification was relayed.
+    pub(crate) fn age(&self, relay: RelayId) -> Option<Duration> {
+        lock(&self.relayed).get(&relay).map(Instant::elapsed)
+    }
+
+    /// Makes a change that ends subscriptions, and logs each with the reason.
+    pub(crate) fn end(&self, why: &str, change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>) {
+        for SubscriptionKey { topic, callback } in self.change(change) {
+            if !self.ended.allow() {
+                continue;
+            }
+            info!(%topic, %callback, why, "the subscription of {callback} to {topic} has ended: {why}");
+        }
+    }
+
+    /// Makes a change, emits its records, and returns the subscriptions that it ended.
+    pub(crate) fn change(
+        &self,
+        change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>,
+    ) -> Vec<SubscriptionKey> {
+        let mut subscriptions = lock(&self.subscriptions);
+        let records = change(&mut subscriptions);
+        let ended = |record: &HubRecord| match record {
+            HubRecord::Unsubscribed(key) => Some(key.clone()),
+            _ => None,
+        };
+        let ended = records.iter().filter_map(ended).collect();
+        if !records.is_empty() {
+            (self.records)(records);
+        }
+        ended
+    }
+
+    /// Locks the subscriptions, for what makes no change that is saved.
+    pub(crate) fn subscriptions(&self) -> MutexGuard<'_, Subscriptions> {
+        lock(&self.subscriptions)
+    }
+
+    /// Returns the next delivery of an assignment.
+    pub(crate) fn next_delivery(&self, assignment: &DeliveryTask) -> Option<Delivery> {
+        let now = self.clock.now();
+        self.subscriptions().next_delivery(assignment, now)
+    }
+
+    /// Registers the delivery to a subscriber for the signal that it may be retried at once.
+    pub(crate) fn register(&self, key: &SubscriptionKey) -> Arc<Notify> {
+        let woken = Arc::new(Notify::new());
+        lock(&self.wakers).insert(key.clone(), Arc::clone(&woken));
+        woken
+    }
+
+    /// Ends a registration, unless the subscription has ended and begun anew meanwhile.
+    pub(crate) fn unregister(&self, key: &SubscriptionKey, woken: &Arc<Notify>) {
+        let mut wakers = lock(&self.wakers);
+        if wakers
+            .get(key)
+            .is_some_and(|known| Arc::ptr_eq(known, woken))
+        {
+            wakers.remove(key);
+        }
+    }
+
+    /// Logs the numbers of lines about subscriptions that were suppressed.
+    pub(crate) fn log_suppressed(&self) {
+        let (begun, ended) = (self.begun.next_interval(), self.ended.next_interval());
+        if begun + ended > 0 {
+            info!(
+                begun,
+                ended, "more subscriptions: {begun} began, {ended} ended"
+            );
+        }
+    }
+}
+
+/// Removes subscriptions whose leases have ended.
+async fn expire(state: Weak<HubState>) {
+    loop {
+        tokio::time::sleep(EXPIRY_INTERVAL).await;
+        let Some(state) = state.upgrade() else { return };
+        state.end("its lease has ended", |subscriptions| {
+            subscriptions.end_leases(state.clock.now())
+        });
+    }
+}
+
+/// Settings of the embedded hub.
+#[derive(Debug, Clone)]
+pub struct EmbeddedHubSettings {
+    /// The advertised URL, whose path is the endpoint for subscription requests.
+    pub hub: Hub,
+    /// Callbacks that it delivers to.
+    pub policy: CallbackPolicy,
+    /// Resolver of the callbacks' names, if it is not the system's.
+    pub resolver: Option<Arc<Resolver>>,
+    /// Limits on what clients may use.
+    pub limits: HubLimits,
+    /// Proxies whose forwarding headers are trusted.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Timeout of each request to a callback, from connecting to the end of the answer. Large deliveries have more time.
+    pub timeout: Duration,
+    /// Maximum deliveries under way, and as many slow ones.
+    pub concurrent_deliveries: usize,
+    /// Maximum verifications under way, and as many slow ones; the others wait.
+    pub concurrent_verifications: usize,
+    /// Maximum concurrent lookups, and as many slow ones. Each uses a thread.
+    pub concurrent_lookups: usize,
+    /// Host names under which requests are accepted, besides IP addresses and localhost. If set, requests from pages of
+    /// other origins are refused; if not, any host name is accepted.
+    pub own_hosts: Option<Vec<String>>,
+    /// Attempts at a verification whose callback does not answer.
+    pub verification_attempts: u32,
+}
+
+impl EmbeddedHubSettings {
+    /// Returns the settings of a public hub at this URL.
+    pub fn new(hub: Hub) -> EmbeddedHubSettings {
+        EmbeddedHubSettings {
+            hub,
+            policy: CallbackPolicy::default(),
+            resolver: None,
+            limits: HubLimits::default(),
+            trusted_proxies: Vec::new(),
+            timeout: Duration::from_secs(10),
+            concurrent_deliveries: 512,
+            concurrent_verifications: 64,
+            concurrent_lookups: 64,
+            own_hosts: None,
+            verification_attempts: 3,
+        }
+    }
+}
+
+/// Checked settings with the client built from them.
+#[derive(Debug)]
+pub struct PreparedHub {
+    /// The settings.
+    pub settings: EmbeddedHubSettings,
+    /// The path of its URI.
+    pub path: String,
+    /// The client for requests to callbacks.
+    pub client: CallbackClient,
+}
+
+impl PreparedHub {
+    /// Builds the client of a hub.
+    ///
+    /// # Errors
+    ///
+    /// If the HTTP client cannot be built.
+    pub fn new(settings: EmbeddedHubSettings) -> Result<PreparedHub, HubStartError> {
+        let client = CallbackClient::new(&settings)?;
+        let (_, target) = host_and_target(settings.hub.as_str());
+        Ok(PreparedHub {
+            path: target.split('?').next().unwrap_or("/").to_owned(),
+            client,
+            settings,
+        })
+    }
+}
+
+/// An error that prevents the hub from starting.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot build the HTTP client of the embedded hub")]
+pub struct HubStartError(#[from] reqwest::Error);
+
+/// A limit on log lines of one kind, which strangers can cause: those in the current interval.
+#[derive(Debug)]
+pub(crate) struct LogLimit {
+    limit: u64,
+    lines: AtomicU64,
+}
+
+impl LogLimit {
+    /// Allows `limit` lines per interval.
+    pub(crate) fn new(limit: u64) -> LogLimit {
+        LogLimit {
+            limit,
+            lines: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns true if the next line may be logged, else counts it as suppressed.
+    pub(crate) fn allow(&self) -> bool {
+        self.lines.fetch_add(1, Ordering::Relaxed) < self.limit
+    }
+
+    /// Begins the next interval and returns the number of lines that the last one suppressed.
+    pub(crate) fn next_interval(&self) -> u64 {
+        let lines = self.lines.swap(0, Ordering::Relaxed);
+        lines.saturating_sub(self.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suppressed_lines_are_counted_until_the_next_interval() {
+        let lines = LogLimit::new(2);
+        let allowed: Vec<bool> = (0..5).map(|_| lines.allow()).collect();
+        assert_eq!(allowed, [true, true, false, false, false]);
+        assert_eq!(lines.next_interval(), 3);
+        assert!(lines.allow());
+        assert_eq!(lines.next_interval(), 0);
     }
 }

@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 
-use crate::hub::client_address::Requester;
+use crate::hub::address::Requester;
+use crate::hub::admission::{QuotaKey, Usage};
 use crate::hub::delivery::DeliveryOutcome;
 use crate::hub::fair_queue::Priority;
-use crate::hub::publication::BodyDigest;
+use crate::hub::published_topics::BodyDigest;
 use crate::hub::subscriptions::backlog::{BacklogCounts, BacklogSize};
 use crate::hub::subscriptions::view::LastAttempt;
-use crate::hub::usage::{QuotaKey, Usage};
 use crate::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayId, SavedHub,
     SavedTopicRelays, Subscription, SubscriptionKey,

@@ -12,23 +12,20 @@ use tokio::runtime::Handle;
 use tracing::debug;
 use uuid::Uuid;
 
+use crate::answer::{after, backoff};
 use crate::headers::with_parameters;
-use crate::http::failure::describe;
+use crate::http::client::describe;
 use crate::http::{client, lock};
-use crate::hub::admission::VerificationKind;
-use crate::hub::callback::http::CallbackLocation;
-use crate::hub::client_address::Requester;
+use crate::hub::address::Requester;
+use crate::hub::admission::{LimitExceeded, QuotaKey, VerificationKind, address_buckets};
+use crate::hub::callback::CallbackLocation;
 use crate::hub::delivery::http::{CUT_OFF, Deliverer};
 use crate::hub::fair_queue::Priority;
 use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
-use crate::hub::http::settings::PreparedHub;
-use crate::hub::http::state::HubState;
-use crate::hub::limits::LimitExceeded;
-use crate::hub::published_topics::directory::HubTopics;
+use crate::hub::http::{HubState, PreparedHub};
+use crate::hub::published_topics::http::HubTopics;
 use crate::hub::request::{RequestedAction, SubscriptionRequest};
-use crate::hub::usage::{QuotaKey, address_buckets};
 use crate::hub::{Callback, Subscription, SubscriptionKey};
-use crate::retry::{after, backoff};
 
 /// The reason for a denial: the topic is there no more.
 pub const TOPIC_ENDED: &str = "the topic has ended";
@@ -332,7 +329,7 @@ async fn send(
 }
 
 /// Returns the URL of a verification request: the callback's own query stays, the parameters are appended.
-pub fn verification_url(request: &SubscriptionRequest, challenge: &str) -> String {
+fn verification_url(request: &SubscriptionRequest, challenge: &str) -> String {
     let lease = match &request.action {
         RequestedAction::Subscribe { lease, .. } => Some(lease.as_secs().to_string()),
         RequestedAction::Unsubscribe => None,
@@ -349,7 +346,7 @@ pub fn verification_url(request: &SubscriptionRequest, challenge: &str) -> Strin
 
 /// Returns the URL of a request that tells a subscriber that its subscription was denied or has ended (WebSub
 /// section 5.2).
-pub fn denial_url(callback: &Callback, topic: &str, reason: &str) -> String {
+fn denial_url(callback: &Callback, topic: &str, reason: &str) -> String {
     let parameters = [
         ("hub.mode", "denied"),
         ("hub.topic", topic),
@@ -359,7 +356,7 @@ pub fn denial_url(callback: &Callback, topic: &str, reason: &str) -> String {
 }
 
 /// Returns true if an answer confirms the request.
-pub fn confirms(status: u16, body: &[u8], challenge: &str) -> bool {
+fn confirms(status: u16, body: &[u8], challenge: &str) -> bool {
     (200..300).contains(&status) && body == challenge.as_bytes()
 }
 

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use websub::http::server::{Listener, ServerLimits};
 use websub::hub::http::EmbeddedHub;
-use websub::hub::http::public::serve_public;
+use websub::hub::request::http::serve_public;
 use websub::hub::{Relay, RelayHeaders, RelayId};
 use websub::publisher::HubRequest;
 use websub::topics::TopicPage;

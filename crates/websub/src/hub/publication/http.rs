@@ -23,21 +23,17 @@ use crate::http::client::header_values;
 use crate::http::server::{FullResponse, small_body, text};
 use crate::http::{BoxedFn, Replaceable, lock};
 use crate::hub::RelayHeaders;
-use crate::hub::client_address::Requester;
-use crate::hub::http::EmbeddedHub;
-use crate::hub::http::topic_client::TopicClient;
-use crate::hub::limits::LogLimit;
+use crate::hub::address::Requester;
+use crate::hub::admission::{RateLimiter, decrement};
+use crate::hub::http::{EmbeddedHub, LogLimit};
 use crate::hub::publication::{
-    BodyKind, HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, bearer_token,
-    capability_list, form_request, is_plain, kind, published_topic, verify_hub,
+    BodyKind, HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, Publisher, PublisherCounts,
+    Publishers, UnknownTokenRequests, bearer_token, capability_list, count_unknown, form_request,
+    is_plain, kind, published_topic, verify_hub,
 };
 use crate::hub::published_topics::Publication;
-use crate::hub::published_topics::directory::TopicRegistry;
-use crate::hub::publisher::{Publisher, Publishers};
-use crate::hub::publisher_counts::{PublisherCounts, UnknownTokenRequests, count_unknown};
-use crate::hub::rate_limiter::RateLimiter;
+use crate::hub::published_topics::http::{TopicClient, TopicRegistry};
 use crate::hub::request::http::{FORM_BYTES, only_post, plain_text};
-use crate::hub::usage::decrement;
 
 /// Timeout for receiving a notification.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,24 +1,27 @@
-//! The hub's HTTP endpoint: answers subscription requests, with 202 before verification.
+//! The hub's HTTP endpoint: answers subscription requests, with 202 before verification; and the public listener: topics,
+//! and the embedded hub if enabled; or a hub for many Sources, which serves no topics.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER};
 use hyper::{HeaderMap, Method, Request, StatusCode};
+use tokio::sync::watch;
 use tracing::warn;
 
 use crate::headers::{FORM_TYPE, is_addressed_to, is_form};
 use crate::http::lock;
-use crate::http::server::{FullResponse, Peer, small_body, text};
+use crate::http::server::{self, FullResponse, Listener, Peer, ServerLimits, small_body, text};
 use crate::hub::SubscriptionKey;
-use crate::hub::address::is_public;
-use crate::hub::client_address::{Requester, forwarded_for};
+use crate::hub::address::{Requester, forwarded_for, is_public};
+use crate::hub::admission::{LimitExceeded, requester_buckets};
 use crate::hub::http::EmbeddedHub;
-use crate::hub::limits::LimitExceeded;
+use crate::hub::publication::http::PublicHub;
 use crate::hub::request::{HUB_GREETING, Rejection, parse};
-use crate::hub::usage::requester_buckets;
+use crate::topics::http::Topics;
 
 /// The answer to a request under another host name, or from a page of another origin.
 const NOT_OWN: &str =
@@ -193,4 +196,53 @@ pub fn plain_text(
 /// Returns the answer to a request that exceeds a limit.
 pub fn limit_exceeded(exceeded: &LimitExceeded) -> FullResponse {
     plain_text(exceeded.status(), exceeded, Some(exceeded.retry_after))
+}
+
+/// Serves until `shutdown`, then finishes requests under way; the caller limits that wait. A reload may replace or remove
+/// the hub meanwhile.
+pub async fn serve_public(
+    listener: Listener,
+    topics: Arc<Topics>,
+    hub: watch::Receiver<Option<EmbeddedHub>>,
+    limits: ServerLimits,
+    shutdown: impl Future<Output = ()>,
+) {
+    let body_timeout = limits.body_timeout;
+    let handler = move |request: Request<Incoming>| {
+        let topics = topics.clone();
+        let hub = hub.borrow().clone();
+        let hub = hub.filter(|hub| hub.is_at(request.uri().path()));
+        async move {
+            match hub {
+                Some(hub) => hub.answer(request, body_timeout).await,
+                None => topics.answer(&request),
+            }
+        }
+    };
+    server::serve(listener, limits, shutdown, handler).await;
+}
+
+/// The answer of a hub for many Sources at any other path.
+const NOT_HERE: &str =
+    "nothing is here: the hub is at another path, and topics are served by their publishers\n";
+
+/// Serves a hub for many Sources until `shutdown`, then finishes requests under way; the caller limits that wait.
+pub async fn serve_hub(
+    listener: Listener,
+    hub: Arc<PublicHub>,
+    limits: ServerLimits,
+    shutdown: impl Future<Output = ()>,
+) {
+    let body_timeout = limits.body_timeout;
+    let handler = move |request: Request<Incoming>| {
+        let hub = hub.clone();
+        async move {
+            if hub.embedded.is_at(request.uri().path()) {
+                hub.answer(request, body_timeout).await
+            } else {
+                text(StatusCode::NOT_FOUND, NOT_HERE)
+            }
+        }
+    };
+    server::serve(listener, limits, shutdown, handler).await;
 }

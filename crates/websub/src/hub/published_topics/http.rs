@@ -1,30 +1,339 @@
-//! Requests to the topics of publishers: which hubs a topic links to, and its content after a ping. The operator named their
-//! hosts, and not the addresses to which these resolve. No redirection is followed, and no proxy is used.
+//! The topics of a hub: those that this process serves, or those that publishers may publish, with requests to them: which
+//! hubs a topic links to, and its content after a ping.
+//!
+//! The operator named their hosts, and not the addresses to which these resolve. No redirection is followed, and no proxy is
+//! used. Of each topic, there is one fetch at a time, with retries, so that a slow publisher delays no other.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK,
 };
+use jiff::Timestamp;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, StatusCode};
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Hub, Topic};
+use tokio::sync::{Notify, Semaphore};
+use tracing::debug;
 use url::Url;
 
-use crate::answer::is_temporary;
+use crate::answer::{MAX_ATTEMPTS, backoff, is_temporary};
 use crate::headers::Links;
-use crate::http::failure::describe;
-use crate::http::{client, lock};
+use crate::http::client::describe;
+use crate::http::{BoxedFn, Clock, Replaceable, client, lock, read, write};
 use crate::hub::RelayHeaders;
-use crate::hub::callback::CallbackPolicy;
-use crate::hub::callback::http::is_own_address;
-use crate::hub::publication::{PublicationRefusal, capability_list, is_plain};
-use crate::hub::publisher::Publishers;
+use crate::hub::callback::is_own_address;
+use crate::hub::publication::{
+    PublicationRefusal, Publishers, capability_list, checked_topic, is_plain,
+};
+use crate::hub::published_topics::{Publication, PublishedTopics};
+use crate::hub::request::CallbackPolicy;
+use crate::topics::http::Topics;
+
+/// The topics that may be subscribed to.
+#[derive(Debug, Clone)]
+pub enum HubTopics {
+    /// Those of the Source in this process.
+    Served(Arc<Topics>),
+    /// Those below the prefixes of publishers.
+    Published(Arc<TopicRegistry>),
+}
+
+/// The topics of publishers, shared by the event loop and the requests.
+#[derive(Debug)]
+pub struct TopicRegistry {
+    topics: RwLock<PublishedTopics>,
+    /// The publishers in effect.
+    pub publishers: Replaceable<Publishers>,
+}
+
+impl HubTopics {
+    /// Finds the topic that a subscriber named.
+    pub fn find(&self, name: &str) -> Option<Topic> {
+        match self {
+            HubTopics::Served(topics) => topics.find(name),
+            HubTopics::Published(directory) => directory.find(name),
+        }
+    }
+
+    /// Returns what a subscriber should know of a topic that it named.
+    pub fn caution(&self, topic: &Topic) -> Option<String> {
+        match self {
+            HubTopics::Served(_) => None,
+            HubTopics::Published(directory) => directory.caution(topic),
+        }
+    }
+}
+
+impl TopicRegistry {
+    /// Returns the directory of these topics and publishers.
+    pub fn new(topics: PublishedTopics, publishers: Publishers) -> TopicRegistry {
+        TopicRegistry {
+            topics: RwLock::new(topics),
+            publishers: Replaceable::new(publishers),
+        }
+    }
+
+    /// Returns true if a topic lies below the prefixes of the publisher with this name.
+    pub fn may_publish(&self, publisher: &str, topic: &Topic) -> bool {
+        let publishers = self.publishers.get();
+        let of_topic = publishers.of_topic(topic);
+        of_topic.is_some_and(|of_topic| *of_topic.name == *publisher)
+    }
+
+    /// Locks the topics for reading.
+    pub fn read(&self) -> RwLockReadGuard<'_, PublishedTopics> {
+        read(&self.topics)
+    }
+
+    /// Locks the topics for writing.
+    pub fn write(&self) -> RwLockWriteGuard<'_, PublishedTopics> {
+        write(&self.topics)
+    }
+
+    /// Returns what a subscriber should know of a topic that nobody has published, and that others may spell otherwise: a
+    /// topic is the string that its publisher will use (WebSub section 4).
+    fn caution(&self, topic: &Topic) -> Option<String> {
+        let is_published = self.read().topics().contains_key(topic);
+        (!is_published && topic.as_str().contains('%')).then(|| {
+            format!(
+                "nobody has published {topic} yet: notifications follow if its publisher spells it exactly so, as the \
+                 rel=\"self\" of its Link header\n"
+            )
+        })
+    }
+
+    /// Finds a topic that was published, or that a publisher may publish later.
+    fn find(&self, name: &str) -> Option<Topic> {
+        let known = self.read().find(name).cloned();
+        let topic = known.or_else(|| checked_topic(name).ok())?;
+        self.publishers
+            .get()
+            .of_topic(&topic)
+            .is_some()
+            .then_some(topic)
+    }
+}
+
+/// Fetches from one publisher at a time.
+const CONCURRENT_FETCHES: usize = 8;
+/// Time between a failed attempt and the next one if the topic is pinged in between.
+const PINGED_WAIT: Duration = Duration::from_secs(1);
+
+/// The report of an attempt to fetch a topic.
+#[derive(Debug)]
+pub struct FetchReport {
+    /// The topic.
+    pub topic: Topic,
+    /// Name of the publisher that pinged it.
+    pub publisher: Arc<str>,
+    /// The time at which the attempt began.
+    pub began: Timestamp,
+    /// The outcome.
+    pub outcome: FetchOutcome,
+}
+
+/// The outcome of an attempt.
+#[derive(Debug)]
+pub enum FetchOutcome {
+    /// New content.
+    Fetched(Publication),
+    /// The content is the one that was fetched last.
+    Unchanged,
+    /// The publisher may not publish the topic any more.
+    Withdrawn,
+    /// It failed, for a reason in words.
+    Failed(AttemptPosition, String),
+}
+
+/// The position of a failed attempt among those of its fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptPosition {
+    /// The first; it is attempted again.
+    First,
+    /// A later one; it is attempted again.
+    Again,
+    /// The ping is given up.
+    Last,
+}
+
+/// A fetch under way.
+#[derive(Debug)]
+struct Fetch {
+    /// The publisher that pinged last.
+    publisher: Arc<str>,
+    /// True if the topic was pinged again since the fetch began.
+    is_again: bool,
+    /// Signal that ends the wait for the next attempt.
+    pinged: Arc<Notify>,
+}
+
+/// The fetches under way.
+#[derive(Debug)]
+pub struct Fetches {
+    client: Arc<TopicClient>,
+    directory: Arc<TopicRegistry>,
+    clock: Clock,
+    under_way: Mutex<HashMap<Topic, Fetch>>,
+    slots: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+    report: BoxedFn<dyn Fn(FetchReport) + Send + Sync>,
+}
+
+impl Fetches {
+    /// Returns the fetches of a hub, none of them under way. `report` is called after each attempt; it must not block.
+    pub fn new(
+        client: Arc<TopicClient>,
+        directory: Arc<TopicRegistry>,
+        clock: Clock,
+        report: impl Fn(FetchReport) + Send + Sync + 'static,
+    ) -> Fetches {
+        Fetches {
+            client,
+            directory,
+            clock,
+            under_way: Mutex::default(),
+            slots: Mutex::default(),
+            report: BoxedFn(Box::new(report)),
+        }
+    }
+
+    /// Fetches a topic, of at most `max` bytes; again after a fetch that is under way, or soon if that waits for its next
+    /// attempt. Must be called within a tokio runtime.
+    pub fn begin(self: &Arc<Self>, topic: Topic, publisher: Arc<str>, max: usize) {
+        let mut under_way = lock(&self.under_way);
+        if let Some(fetch) = under_way.get_mut(&topic) {
+            fetch.is_again = true;
+            fetch.publisher = publisher;
+            fetch.pinged.notify_one();
+            return;
+        }
+        let pinged = Arc::new(Notify::new());
+        let fetch = Fetch {
+            publisher,
+            is_again: false,
+            pinged: Arc::clone(&pinged),
+        };
+        under_way.insert(topic.clone(), fetch);
+        tokio::spawn(Arc::clone(self).run(topic, max, pinged));
+    }
+
+    async fn run(self: Arc<Self>, topic: Topic, max: usize, pinged: Arc<Notify>) {
+        loop {
+            self.fetch(&topic, max, &pinged).await;
+            let mut under_way = lock(&self.under_way);
+            match under_way.get_mut(&topic) {
+                Some(fetch) if fetch.is_again => fetch.is_again = false,
+                _ => {
+                    under_way.remove(&topic);
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn fetch(&self, topic: &Topic, max: usize, pinged: &Notify) {
+        let mut is_first = true;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            // A ping during the wait is answered by this attempt too.
+            let publisher = lock(&self.under_way).get_mut(topic).map(|fetch| {
+                fetch.is_again = false;
+                Arc::clone(&fetch.publisher)
+            });
+            let Some(publisher) = &publisher else {
+                return;
+            };
+            let began = self.clock.now();
+            let report = |outcome| {
+                (self.report)(FetchReport {
+                    topic: topic.clone(),
+                    publisher: Arc::clone(publisher),
+                    began,
+                    outcome,
+                });
+            };
+            if !self.directory.may_publish(publisher, topic) {
+                return report(FetchOutcome::Withdrawn);
+            }
+            match self.attempt(topic, publisher, max).await {
+                Ok(None) => return report(FetchOutcome::Unchanged),
+                Ok(Some((body, headers, etag))) => {
+                    return report(FetchOutcome::Fetched(Publication {
+                        topic: topic.clone(),
+                        publisher: Arc::clone(publisher),
+                        body,
+                        headers,
+                        etag,
+                        fetched: Some(began),
+                    }));
+                }
+                Err(error) => {
+                    let attempt = match attempts {
+                        MAX_ATTEMPTS => AttemptPosition::Last,
+                        _ if is_first => AttemptPosition::First,
+                        _ => AttemptPosition::Again,
+                    };
+                    debug!(%topic, attempts, "fetch after a ping failed: {error}");
+                    report(FetchOutcome::Failed(attempt, error));
+                }
+            }
+            if attempts == MAX_ATTEMPTS {
+                return;
+            }
+            is_first = false;
+            if wait(backoff(attempts, fastrand::f64()), pinged).await {
+                attempts = 0;
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        topic: &Topic,
+        publisher: &Arc<str>,
+        max: usize,
+    ) -> Result<Option<FetchedTopic>, String> {
+        let slots = self.slots_of(publisher);
+        // It is never closed.
+        let _slot = slots.acquire().await;
+        let etag = self
+            .directory
+            .read()
+            .topics()
+            .get(topic)
+            .and_then(|published| {
+                let etag = published.etag.clone();
+                etag.filter(|_| published.digest.is_some())
+            });
+        self.client.fetch(topic, etag.as_deref(), max).await
+    }
+
+    fn slots_of(&self, publisher: &Arc<str>) -> Arc<Semaphore> {
+        let mut slots = lock(&self.slots);
+        let of_publisher = slots
+            .entry(Arc::clone(publisher))
+            .or_insert_with(|| Arc::new(Semaphore::new(CONCURRENT_FETCHES)));
+        Arc::clone(of_publisher)
+    }
+}
+
+/// Waits before the next attempt: for a time, or for a shorter one if the topic is pinged. Returns true if it was.
+async fn wait(backoff: Duration, pinged: &Notify) -> bool {
+    let soon = tokio::time::sleep(PINGED_WAIT);
+    tokio::select! {
+        () = tokio::time::sleep(backoff) => false,
+        () = pinged.notified() => {
+            soon.await;
+            true
+        }
+    }
+}
 
 /// Timeout of one request, including the body.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -252,11 +561,51 @@ fn is_itself(topic: &Topic, links: &Links) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use jiff::Timestamp;
     use resourcesync::uri::Uri;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::hub::publisher::Publisher;
+    use crate::hub::publication::Publisher;
+
+    #[tokio::test]
+    async fn a_ping_shortens_the_wait_for_the_next_attempt() {
+        let (short, long) = (Duration::from_millis(10), Duration::from_secs(900));
+        let pinged = Notify::new();
+        assert!(!wait(short, &pinged).await);
+        // During the attempt before, or during the wait.
+        let began = Instant::now();
+        pinged.notify_one();
+        assert!(wait(long, &pinged).await);
+        assert!(began.elapsed() >= PINGED_WAIT);
+        let ping = async { pinged.notify_one() };
+        assert!(tokio::join!(wait(long, &pinged), ping).0);
+        assert!(began.elapsed() < long);
+    }
+
+    #[test]
+    fn a_subscriber_is_told_that_the_spelling_of_an_unpublished_topic_matters() {
+        let publisher = Publisher {
+            topic_networks: Vec::new(),
+            name: "library".into(),
+            topics: vec![Uri::parse("https://e.org/").unwrap()],
+            token: None,
+            verify_topic: true,
+        };
+        let directory = TopicRegistry::new(PublishedTopics::default(), Publishers(vec![publisher]));
+        let cautioned = |name: &str| {
+            let topic = directory.find(name).unwrap();
+            directory.caution(&topic).is_some()
+        };
+        let upper = Topic::new("https://e.org/%C3%A9");
+        assert!(cautioned("https://e.org/%C3%A9") && cautioned("https://e.org/%c3%a9"));
+        assert!(!cautioned("https://e.org/plain"));
+        directory.write().ping(&upper, "library", Timestamp::now());
+        // The other spelling is now found to be that topic.
+        assert!(!cautioned("https://e.org/%C3%A9") && !cautioned("https://e.org/%c3%a9"));
+    }
 
     #[test]
     fn a_page_that_names_another_topic_as_itself_is_not_the_topic() {
