@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use messaging::identifier::ObjectType;
 use messaging::message::{BrokerNotification, HashedPayload, resourcesync_message};
+use messaging::objects::ObjectType;
 use messaging::objects::{AtomForm, atom_messages};
 use messaging::settings::BrokerAddress;
 use resourcesync::channel_kind::ChannelKind;
