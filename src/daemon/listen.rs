@@ -143,7 +143,7 @@ impl BoundListener {
         self,
         tasks: &mut JoinSet<()>,
         topics: Arc<Topics>,
-        hub: watch::Receiver<Option<EmbeddedHub>>,
+        hub: watch::Receiver<Option<Arc<EmbeddedHub>>>,
     ) -> ServedListener {
         self.serve(tasks, |listener, ended| {
             serve_public(listener, topics, hub, ServerLimits::default(), ended)

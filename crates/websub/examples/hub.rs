@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 pub struct TopicHub {
     page: TopicPage,
     topics: Arc<Topics>,
-    hub: EmbeddedHub,
+    hub: Arc<EmbeddedHub>,
     relays: Arc<Mutex<BTreeMap<RelayId, Relay>>>,
     seq: u64,
 }

@@ -23,15 +23,15 @@ use announce::state::hub::SavedRelayReader;
 #[derive(Default)]
 pub struct HubLink {
     /// A hub that takes no subscriptions any more finishes what it has begun.
-    pub linked: Option<EmbeddedHub>,
+    pub linked: Option<Arc<EmbeddedHub>>,
     /// The hub while it takes subscriptions, for those who follow that it is opened and closed.
-    pub open: watch::Sender<Option<EmbeddedHub>>,
+    pub open: watch::Sender<Option<Arc<EmbeddedHub>>>,
     pub is_draining: bool,
 }
 
 impl HubLink {
     /// Links a hub that takes subscriptions; without one, the hub of before takes no more.
-    pub fn link(&mut self, open: Option<EmbeddedHub>) {
+    pub fn link(&mut self, open: Option<Arc<EmbeddedHub>>) {
         if open.is_some() {
             self.linked.clone_from(&open);
         }
@@ -39,7 +39,7 @@ impl HubLink {
     }
 
     /// Returns the hub if it takes subscriptions.
-    pub fn open(&self) -> Option<EmbeddedHub> {
+    pub fn open(&self) -> Option<Arc<EmbeddedHub>> {
         self.open.borrow().clone()
     }
 
@@ -92,7 +92,7 @@ impl<I: Send + 'static> LoopParts<I> {
         settings: PreparedHub,
         saved: SavedHub,
         topics: HubTopics,
-    ) -> EmbeddedHub {
+    ) -> Arc<EmbeddedHub> {
         let (inputs, failpoints) = (self.inputs.clone(), self.failpoints.clone());
         let records = move |changed: Vec<HubRecord>| {
             for record in &changed {

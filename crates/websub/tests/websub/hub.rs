@@ -38,7 +38,7 @@ mod watching;
 
 /// A running hub at `/hub`, and its records.
 struct Running {
-    hub: EmbeddedHub,
+    hub: Arc<EmbeddedHub>,
     url: Hub,
     address: std::net::SocketAddr,
     records: mpsc::UnboundedReceiver<HubRecord>,

@@ -1,23 +1,22 @@
 //! Deliveries of notifications: to each subscriber in order, to different subscribers concurrently. A notification is read
 //! from the state file when it is delivered, and in memory only while one of its deliveries needs it.
 
-use std::collections::HashMap;
-use std::collections::btree_map::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 use std::io;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hmac::Mac;
 use hyper::Method;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use resourcesync::uri::Topic;
 use sha2::Sha256;
-use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{debug, error, warn};
 
@@ -25,8 +24,8 @@ use crate::answer::{Answer, MAX_ATTEMPTS};
 use crate::http::{BoxedFn, client, lock};
 use crate::hub::callback::{CallbackError, CallbackLocation};
 use crate::hub::delivery::{DeliveryOutcome, headers, mac, outcome, signed, timeout};
-use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
-use crate::hub::http::{HubState, LogLimit, PreparedHub};
+use crate::hub::fair_queue::slots::FairSlot;
+use crate::hub::http::{EmbeddedHub, PreparedHub};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::subscriptions::{Delivery, DeliveryTask};
 use crate::hub::{PART_BYTES, PendingRelay, Relay, RelayId, StoredRelay, SubscriptionKey};
@@ -36,39 +35,15 @@ use crate::secret::{Mask, Secret};
 pub(crate) const CUT_OFF: &str = "cut off: it took too long while others waited";
 /// Delivery tasks started before yielding to other tasks.
 const BATCH: usize = 100;
-/// Log lines per interval about abandoned deliveries.
-const ABANDONED_LINES: u64 = 10;
 
-/// The deliveries of what is pending.
-#[derive(Debug)]
-pub(crate) struct Deliverer {
-    pub(crate) state: Arc<HubState>,
-    relays: RelayReader,
-    pub(crate) slots: Arc<FairSlots>,
-    pub(crate) abandoned_lines: LogLimit,
-    runtime: Handle,
-}
-
-impl Deliverer {
-    /// Must be called within a tokio runtime.
-    pub(crate) fn new(state: Arc<HubState>, relays: RelayStore) -> Deliverer {
-        let count = state.settings.get().settings.concurrent_deliveries;
-        Deliverer {
-            state,
-            relays: RelayReader::new(relays),
-            slots: FairSlots::new(count),
-            abandoned_lines: LogLimit::new(ABANDONED_LINES),
-            runtime: Handle::current(),
-        }
-    }
-
+impl EmbeddedHub {
     /// Begins to deliver what is pending for a topic to the subscribers that have no delivery under way.
-    pub(crate) fn begin(self: &Arc<Self>, topic: &Topic) {
-        let assignments = self.state.subscriptions().assign(topic);
-        let deliveries = Arc::clone(self);
+    pub(crate) fn deliver(self: &Arc<Self>, topic: &Topic) {
+        let assignments = lock(&self.subscriptions).assign(topic);
+        let hub = Arc::clone(self);
         self.runtime.spawn(async move {
             for (count, assignment) in (1..).zip(assignments) {
-                tokio::spawn(Arc::clone(&deliveries).deliver_all(assignment));
+                tokio::spawn(Arc::clone(&hub).deliver_all(assignment));
                 if count % BATCH == 0 {
                     tokio::task::yield_now().await;
                 }
@@ -77,34 +52,22 @@ impl Deliverer {
     }
 
     /// Begins to deliver what is pending for one subscriber, if it has no delivery under way.
-    pub(crate) fn begin_one(self: &Arc<Self>, key: &SubscriptionKey) {
-        let assignment = self.state.subscriptions().assign_one(key);
+    pub(crate) fn deliver_to(self: &Arc<Self>, key: &SubscriptionKey) {
+        let assignment = lock(&self.subscriptions).assign_one(key);
         if let Some(assignment) = assignment {
             self.runtime.spawn(Arc::clone(self).deliver_all(assignment));
-        }
-    }
-
-    /// Logs the numbers of lines that were suppressed.
-    pub(crate) fn log_suppressed(&self) {
-        self.state.settings.get().client.log_suppressed();
-        self.state.log_suppressed();
-        let abandoned = self.abandoned_lines.next_interval();
-        if abandoned > 0 {
-            warn!(
-                count = abandoned,
-                "giving up on more deliveries to failing subscribers: {abandoned}"
-            );
         }
     }
 
     /// Delivers to one subscriber until nothing is pending.
     // Large futures are boxed: of many subscribers, most only wait.
     async fn deliver_all(self: Arc<Self>, assignment: DeliveryTask) {
-        let woken = self.state.register(&assignment.key);
-        while let Some(next) = self.state.next_delivery(&assignment) {
+        let woken = Arc::new(Notify::new());
+        lock(&self.wakers).insert(assignment.key.clone(), Arc::clone(&woken));
+        while let Some(next) = self.next_delivery(&assignment) {
             let at = next.progress.next_try;
-            let wait = at
-                .and_then(|at| Duration::try_from(at.duration_since(self.state.clock.now())).ok());
+            let wait =
+                at.and_then(|at| Duration::try_from(at.duration_since(self.clock.now())).ok());
             if let Some(wait) = wait {
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
@@ -112,30 +75,40 @@ impl Deliverer {
                     () = woken.notified() => continue,
                 }
             }
-            let (callback, prepared) = (&assignment.key.callback, self.state.settings.get());
+            let (callback, prepared) = (&assignment.key.callback, self.settings.get());
             let resolving = prepared.client.resolve(callback, next.priority);
             let location = Box::pin(resolving).await;
             let host = location.as_ref().map(|location| location.host.clone());
             let slot = match host {
                 Ok(host) => tokio::select! {
-                    slot = self.slots.acquire(&host, next.priority) => Some(slot),
+                    slot = self.delivery_slots.acquire(&host, next.priority) => Some(slot),
                     // Its priority may have risen.
                     () = woken.notified() => continue,
                 },
-                Err(_) if self.slots.is_draining() => return,
+                Err(_) if self.delivery_slots.is_draining() => return,
                 Err(_) => None,
             };
-            if !Arc::ptr_eq(&prepared, &self.state.settings.get()) {
+            if !Arc::ptr_eq(&prepared, &self.settings.get()) {
                 // The policy has changed since the addresses were checked.
                 continue;
             }
-            Box::pin(self.attempt(&prepared, &assignment, location, slot)).await;
+            Box::pin(self.attempt_delivery(&prepared, &assignment, location, slot)).await;
         }
-        self.state.unregister(&assignment.key, &woken);
+        // Unless the subscription has ended and begun anew meanwhile.
+        if let Entry::Occupied(known) = lock(&self.wakers).entry(assignment.key)
+            && Arc::ptr_eq(known.get(), &woken)
+        {
+            known.remove();
+        }
+    }
+
+    /// Returns the next delivery of an assignment.
+    fn next_delivery(&self, assignment: &DeliveryTask) -> Option<Delivery> {
+        lock(&self.subscriptions).next_delivery(assignment, self.clock.now())
     }
 
     /// Makes one attempt to deliver.
-    async fn attempt(
+    async fn attempt_delivery(
         &self,
         prepared: &PreparedHub,
         assignment: &DeliveryTask,
@@ -145,7 +118,7 @@ impl Deliverer {
         // Read at the last moment: the subscription may have ended, or have a new secret.
         let Some(Delivery {
             secret, progress, ..
-        }) = self.state.next_delivery(assignment)
+        }) = self.next_delivery(assignment)
         else {
             return;
         };
@@ -187,9 +160,9 @@ impl Deliverer {
         answer: Result<Answer, String>,
     ) {
         let SubscriptionKey { topic, callback } = &assignment.key;
-        let now = self.state.clock.now();
+        let now = self.clock.now();
         // Read now: a renewal during the attempt ended the count of those before.
-        let attempts = self.state.subscriptions().progress(assignment).attempts + 1;
+        let attempts = lock(&self.subscriptions).progress(assignment).attempts + 1;
         let (answer, judged) = match answer {
             Ok(answer) => (answer, attempts),
             // A notification is given up for what its subscriber does only.
@@ -197,8 +170,13 @@ impl Deliverer {
         };
         let outcome = outcome(&answer, judged, now, fastrand::f64());
         let last = LastAttempt::new(&answer, now);
-        let took = relay.and_then(|relay| self.state.age(relay.stored.id));
-        let mut counts = lock(&self.state.counts);
+        let relayed = |relay: &LoadedRelay| {
+            lock(&self.relayed)
+                .get(&relay.stored.id)
+                .map(Instant::elapsed)
+        };
+        let took = relay.and_then(relayed);
+        let mut counts = lock(&self.counts);
         counts.deliveries.attempted(&answer, outcome, attempts);
         if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
             counts.latency.observe(took);
@@ -224,7 +202,7 @@ impl Deliverer {
                 }
             }
         }
-        self.state.end("it is gone (410)", |subscriptions| {
+        self.change_and_log_ends("it is gone (410)", |subscriptions| {
             let relay = relay.map(|relay| PendingRelay {
                 id: relay.stored.id,
                 size: relay.stored.size,
@@ -311,7 +289,7 @@ pub struct RelayStore {
 
 /// Reads notifications, each once for all its deliveries at the same time.
 #[derive(Debug)]
-struct RelayReader {
+pub(crate) struct RelayReader {
     file: Arc<RelayStore>,
     loaded: Mutex<HashMap<Topic, BTreeMap<RelayId, Weak<LoadedRelay>>>>,
     /// Held while a notification is read.
@@ -364,7 +342,7 @@ fn part(body: &[u8], number: u64) -> Option<&[u8]> {
 
 impl RelayReader {
     /// Returns a reader that has read nothing yet.
-    fn new(file: RelayStore) -> RelayReader {
+    pub(crate) fn new(file: RelayStore) -> RelayReader {
         RelayReader {
             file: Arc::new(file),
             loaded: Mutex::default(),

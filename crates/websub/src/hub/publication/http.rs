@@ -95,7 +95,7 @@ enum ShutdownStage {
 #[derive(Debug)]
 pub struct PublicHub {
     /// The part that serves subscribers.
-    pub embedded: EmbeddedHub,
+    pub embedded: Arc<EmbeddedHub>,
     /// The settings in effect.
     pub settings: Replaceable<PublicHubSettings>,
     directory: Arc<TopicRegistry>,
@@ -174,7 +174,7 @@ impl Drop for PublicationGuard {
 impl PublicHub {
     /// Joins a hub for subscribers with the publishers of a directory. `accept` must not block.
     pub fn new(
-        embedded: EmbeddedHub,
+        embedded: Arc<EmbeddedHub>,
         settings: PublicHubSettings,
         directory: Arc<TopicRegistry>,
         client: Arc<TopicClient>,

@@ -32,12 +32,12 @@ pub const FORM_BYTES: usize = 16 * 1024;
 impl EmbeddedHub {
     /// Returns true if this is the path of the endpoint.
     pub(crate) fn is_at(&self, path: &str) -> bool {
-        self.state.settings.get().path == path
+        self.settings.get().path == path
     }
 
     /// Answers a request for the hub's path.
     pub(crate) async fn answer(
-        &self,
+        self: &Arc<Self>,
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
@@ -54,7 +54,7 @@ impl EmbeddedHub {
     }
 
     async fn answer_request(
-        &self,
+        self: &Arc<Self>,
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
@@ -81,12 +81,16 @@ impl EmbeddedHub {
         requester: Option<Requester>,
         count: u32,
     ) -> Result<(), LimitExceeded> {
-        let (buckets, now) = (requester_buckets(requester), self.state.clock.elapsed());
-        self.state.admission().acquire(&buckets, count, now)
+        let (buckets, now) = (requester_buckets(requester), self.clock.elapsed());
+        lock(&self.admission).acquire(&buckets, count, now)
     }
 
     /// Answers a subscription form that was admitted.
-    pub(crate) fn answer_form(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
+    pub(crate) fn answer_form(
+        self: &Arc<Self>,
+        form: &[u8],
+        requester: Option<Requester>,
+    ) -> FullResponse {
         let reply = self.reply_to(form, requester);
         self.count_request(reply.status().as_u16());
         reply
@@ -94,10 +98,10 @@ impl EmbeddedHub {
 
     /// Counts a subscription request by the status of its answer.
     pub(crate) fn count_request(&self, status: u16) {
-        lock(&self.state.counts).requests.answered(status);
+        lock(&self.counts).requests.answered(status);
     }
 
-    fn reply_to(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
+    fn reply_to(self: &Arc<Self>, form: &[u8], requester: Option<Requester>) -> FullResponse {
         match self.accept(form, requester) {
             Ok(caution) => text(StatusCode::ACCEPTED, caution.unwrap_or_default()),
             Err(Rejection::Limit(exceeded)) => limit_exceeded(&exceeded),
@@ -108,26 +112,23 @@ impl EmbeddedHub {
     /// Returns what the subscriber should know. The answer depends only on the request, the configuration and the
     /// remaining quotas. The addresses behind a callback are found out later and never revealed (WebSub section 5.1.2).
     fn accept(
-        &self,
+        self: &Arc<Self>,
         form: &[u8],
         requester: Option<Requester>,
     ) -> Result<Option<String>, Rejection> {
-        let request = parse(form, &self.state.settings.get().settings.policy)?;
-        let topic = self
-            .verifications
-            .topics
-            .find(&request.topic)
-            .ok_or(Rejection::Topic)?;
-        let caution = self.verifications.topics.caution(&topic);
+        let request = parse(form, &self.settings.get().settings.policy)?;
+        let topic = self.topics.find(&request.topic);
+        let topic = topic.ok_or(Rejection::Topic)?;
+        let caution = self.topics.caution(&topic);
         let key = SubscriptionKey::new(&topic, &request.callback);
-        self.verifications.begin(key, request, requester)?;
+        self.verify(key, request, requester)?;
         Ok(caution)
     }
 
     /// Returns true if a request is addressed to this hub, where that is checked: a page in a browser on this machine must
     /// not subscribe, neither from another origin nor under a name that resolves to us (DNS rebinding).
     fn is_addressed_to_us(&self, headers: &HeaderMap) -> bool {
-        let prepared = self.state.settings.get();
+        let prepared = self.settings.get();
         let Some(own_hosts) = &prepared.settings.own_hosts else {
             return true;
         };
@@ -152,12 +153,12 @@ impl EmbeddedHub {
             .get::<Peer>()
             .and_then(|Peer(peer)| *peer);
         let (forwarded, x_forwarded_for) = (values("forwarded"), values("x-forwarded-for"));
-        let prepared = self.state.settings.get();
+        let prepared = self.settings.get();
         let trusted = &prepared.settings.trusted_proxies;
         let client = forwarded_for(peer, trusted, &forwarded, &x_forwarded_for);
         if let (Some(peer), None) = (peer, client)
             && !(is_public(peer) || forwarded.is_empty() && x_forwarded_for.is_empty())
-            && !self.state.proxy_was_reported.swap(true, Ordering::Relaxed)
+            && !self.proxy_was_reported.swap(true, Ordering::Relaxed)
         {
             warn!(
                 %peer,
@@ -203,7 +204,7 @@ pub fn limit_exceeded(exceeded: &LimitExceeded) -> FullResponse {
 pub async fn serve_public(
     listener: Listener,
     topics: Arc<Topics>,
-    hub: watch::Receiver<Option<EmbeddedHub>>,
+    hub: watch::Receiver<Option<Arc<EmbeddedHub>>>,
     limits: ServerLimits,
     shutdown: impl Future<Output = ()>,
 ) {
