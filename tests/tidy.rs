@@ -124,7 +124,7 @@ const BUDGETS: [(&str, usize); 15] = [
     ("report", 2_220),
     ("resourcesync", 5_040),
     ("tree", 4_030),
-    ("websub", 8_100),
+    ("websub", 7_980),
 ];
 
 /// Lines by which a part may stay below its budget.

@@ -18,35 +18,13 @@ use url::Url;
 use crate::http::{BoxedFn, client, lock};
 use crate::hub::Callback;
 use crate::hub::address::{around, routed_address};
-use crate::hub::fair_queue::Priority;
-use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
+use crate::hub::fair_queue::{FairSlot, FairSlots};
 use crate::hub::http::{EmbeddedHubSettings, LogLimit};
 use crate::hub::request::{CallbackPolicy, Rejection, literal_address};
+use crate::hub::subscriptions::Priority;
 
 /// Log lines per interval about forbidden addresses.
 const FORBIDDEN_LINES: u64 = 10;
-
-/// An error that prevents a request to a callback.
-#[derive(Debug, thiserror::Error)]
-pub enum CallbackError {
-    #[error(transparent)]
-    Url(#[from] Rejection),
-    #[error(
-        "{0} is not public, or belongs to this machine, and is in no network of allow_callback_networks"
-    )]
-    Address(IpAddr),
-    #[error("this hub does not deliver to port {0} of its address {1}")]
-    Port(u16, IpAddr),
-    #[error("{0} has no address")]
-    NoAddress(String),
-    #[error("the lookup of {0} timed out")]
-    LookupTimeout(String),
-    /// It is not looked up again yet.
-    #[error("the lookup of {0} failed a moment ago")]
-    FailedBefore(String),
-    #[error("the lookup of {name} failed: {source}")]
-    Lookup { name: String, source: io::Error },
-}
 
 /// A client for requests to callbacks.
 #[derive(Debug)]
@@ -84,19 +62,22 @@ impl CallbackClient {
     }
 
     /// Resolves a callback and checks its URL and addresses. The URL is checked again because the callback may have been
-    /// saved under another policy.
+    /// saved under another policy. The error is the reason in words why it is not called.
     pub async fn resolve(
         &self,
         callback: &Callback,
         priority: Priority,
-    ) -> Result<CallbackLocation, CallbackError> {
-        let url = Url::parse(callback.as_str()).map_err(|_| Rejection::Callback)?;
+    ) -> Result<CallbackLocation, String> {
+        let no_url = || Rejection::Callback.to_string();
+        let url = Url::parse(callback.as_str()).map_err(|_| no_url())?;
         // The client connects to an address in a URL without calling its resolver.
         let literal = literal_address(&url);
         if let Some(address) = literal {
             self.guard.check(&address.to_string(), &[address])?;
         }
-        self.guard.policy.accept(callback.as_str())?;
+        let policy = &self.guard.policy;
+        let accepted = policy.accept(callback.as_str());
+        accepted.map_err(|rejection| rejection.to_string())?;
         if let Some(address) = literal {
             return Ok(CallbackLocation {
                 by_name: None,
@@ -104,14 +85,15 @@ impl CallbackClient {
                 _located: None,
             });
         }
-        let name = url.host_str().ok_or(Rejection::Callback)?;
+        let name = url.host_str().ok_or_else(no_url)?;
         let resolved = self.guard.lookups.resolve(name, priority).await?;
         let first = self.guard.check(name, &resolved.addresses)?;
-        let port = url.port_or_known_default().ok_or(Rejection::Callback)?;
-        let policy = &self.guard.policy;
+        let port = url.port_or_known_default().ok_or_else(no_url)?;
         let mut addresses = resolved.addresses.iter();
         match addresses.find(|address| !policy.permits_port(port, Some(**address))) {
-            Some(address) => Err(CallbackError::Port(port, *address)),
+            Some(address) => Err(format!(
+                "this hub does not deliver to port {port} of its address {address}"
+            )),
             None => Ok(CallbackLocation {
                 by_name: Some(first),
                 host: queue_host(first),
@@ -172,8 +154,8 @@ impl Resolve for AddressGuard {
 
 impl AddressGuard {
     /// Returns the first address, if all are permitted.
-    fn check(&self, name: &str, addresses: &[IpAddr]) -> Result<IpAddr, CallbackError> {
-        let no_address = || CallbackError::NoAddress(name.to_owned());
+    fn check(&self, name: &str, addresses: &[IpAddr]) -> Result<IpAddr, String> {
+        let no_address = || format!("{name} has no address");
         let first = *addresses.first().ok_or_else(no_address)?;
         let forbidden = addresses
             .iter()
@@ -189,7 +171,9 @@ impl AddressGuard {
                  network of allow_callback_networks"
             );
         }
-        Err(CallbackError::Address(address))
+        Err(format!(
+            "{address} is not public, or belongs to this machine, and is in no network of allow_callback_networks"
+        ))
     }
 }
 
@@ -254,36 +238,36 @@ impl Lookups {
         self: &Arc<Self>,
         name: &str,
         priority: Priority,
-    ) -> Result<PinnedAddresses, CallbackError> {
-        let has_failed = || lock(&self.failed).contains(name, self.started.elapsed());
-        if has_failed() {
-            return Err(CallbackError::FailedBefore(name.to_owned()));
-        }
+    ) -> Result<PinnedAddresses, String> {
+        let has_not_failed = || {
+            let has_failed = lock(&self.failed).contains(name, self.started.elapsed());
+            let failed = || format!("the lookup of {name} failed a moment ago");
+            (!has_failed).then_some(()).ok_or_else(failed)
+        };
+        has_not_failed()?;
         let slot = self.slots.acquire(registrable(name), priority).await;
         // Another lookup may have failed meanwhile.
-        if has_failed() {
-            return Err(CallbackError::FailedBefore(name.to_owned()));
-        }
+        has_not_failed()?;
         let outcome = tokio::time::timeout(TIMEOUT, self.look_up(name, slot)).await;
         let mut failed = lock(&self.failed);
-        let name = name.to_owned();
-        if let Ok(Ok(addresses)) = outcome {
-            failed.names.remove(&name);
-            let addresses: Arc<[IpAddr]> = addresses.into();
-            let mut found = lock(&self.found);
-            let of_name = found.entry(name.clone()).or_default();
-            of_name.push(Arc::clone(&addresses));
-            return Ok(PinnedAddresses {
-                lookups: Arc::clone(self),
-                name,
-                addresses,
-            });
-        }
-        failed.insert(&name, self.started.elapsed());
-        Err(match outcome {
-            Ok(Err(source)) => CallbackError::Lookup { name, source },
-            _ => CallbackError::LookupTimeout(name),
-        })
+        let reason = match outcome {
+            Ok(Ok(addresses)) => {
+                failed.names.remove(name);
+                let addresses: Arc<[IpAddr]> = addresses.into();
+                let mut found = lock(&self.found);
+                let of_name = found.entry(name.to_owned()).or_default();
+                of_name.push(Arc::clone(&addresses));
+                return Ok(PinnedAddresses {
+                    lookups: Arc::clone(self),
+                    name: name.to_owned(),
+                    addresses,
+                });
+            }
+            Ok(Err(error)) => format!("the lookup of {name} failed: {error}"),
+            Err(_) => format!("the lookup of {name} timed out"),
+        };
+        failed.insert(name, self.started.elapsed());
+        Err(reason)
     }
 
     async fn look_up(&self, name: &str, mut slot: FairSlot) -> io::Result<Vec<IpAddr>> {
@@ -430,7 +414,7 @@ mod tests {
         ] {
             let callback = Callback::new(url);
             let located = client.resolve(&callback, Priority::Known);
-            let reason = located.await.unwrap_err().to_string();
+            let reason = located.await.unwrap_err();
             assert!(reason.starts_with(words), "{url}: {reason}");
         }
     }
@@ -459,11 +443,11 @@ mod tests {
         let lookups = Lookups::new(Some(Arc::new(BoxedFn(Box::new(slow)))), 2);
         let begun = Instant::now();
         let first = lookups.resolve("slow.example", Priority::First).await;
-        let is_timeout = matches!(first, Err(CallbackError::LookupTimeout(_)));
-        assert!(is_timeout && begun.elapsed() < SLOW, "{first:?}");
+        assert_eq!(first.unwrap_err(), "the lookup of slow.example timed out");
+        assert!(begun.elapsed() < SLOW);
         let again = lookups.resolve("slow.example", Priority::First).await;
-        let is_known = matches!(again, Err(CallbackError::FailedBefore(_)));
-        assert!(is_known, "{again:?}");
+        let known = "the lookup of slow.example failed a moment ago";
+        assert_eq!(again.unwrap_err(), known);
     }
 
     #[rstest]

@@ -20,7 +20,7 @@ use crate::http::{BoxedFn, Clock, Replaceable, lock};
 use crate::hub::admission::{Admission, HubLimits};
 use crate::hub::callback::{CallbackClient, Resolver};
 use crate::hub::delivery::http::{RelayReader, RelayStore};
-use crate::hub::fair_queue::slots::FairSlots;
+use crate::hub::fair_queue::FairSlots;
 use crate::hub::published_topics::http::HubTopics;
 use crate::hub::request::{CallbackPolicy, SubscriptionRequest};
 use crate::hub::subscriptions::Subscriptions;

@@ -104,6 +104,14 @@ impl Rejection {
             _ => 400,
         }
     }
+
+    /// Returns the time after which the same request may succeed.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Rejection::Limit(exceeded) => Some(exceeded.retry_after),
+            _ => None,
+        }
+    }
 }
 
 /// Parses a form body. Unknown parameters, and `hub.verify` of older versions, are ignored; of several values of one

@@ -18,10 +18,10 @@ use crate::hub::address::Requester;
 use crate::hub::admission::{LimitExceeded, QuotaKey, VerificationKind, address_buckets};
 use crate::hub::callback::CallbackLocation;
 use crate::hub::delivery::http::CUT_OFF;
-use crate::hub::fair_queue::Priority;
-use crate::hub::fair_queue::slots::FairSlot;
+use crate::hub::fair_queue::FairSlot;
 use crate::hub::http::{EmbeddedHub, PreparedHub};
 use crate::hub::request::{RequestedAction, SubscriptionRequest};
+use crate::hub::subscriptions::Priority;
 use crate::hub::{Callback, Subscription, SubscriptionKey};
 
 /// The reason for a denial: the topic is there no more.
@@ -236,8 +236,7 @@ impl EmbeddedHub {
         };
         let (prepared, location, mut slot) = loop {
             let prepared = self.settings.get();
-            let resolved = prepared.client.resolve(&request.callback, priority).await;
-            let location = resolved.map_err(|error| error.to_string())?;
+            let location = prepared.client.resolve(&request.callback, priority).await?;
             // Names cost nothing, so the address that one resolved to counts as a host too. One in the URL was counted with
             // the request.
             if let (Some(address), VerificationKind::New) = (location.by_name, kind) {

@@ -22,9 +22,9 @@ use tracing::{debug, error, warn};
 
 use crate::answer::{Answer, MAX_ATTEMPTS};
 use crate::http::{BoxedFn, client, lock};
-use crate::hub::callback::{CallbackError, CallbackLocation};
+use crate::hub::callback::CallbackLocation;
 use crate::hub::delivery::{DeliveryOutcome, headers, mac, outcome, signed, timeout};
-use crate::hub::fair_queue::slots::FairSlot;
+use crate::hub::fair_queue::FairSlot;
 use crate::hub::http::{EmbeddedHub, PreparedHub};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::subscriptions::{Delivery, DeliveryTask};
@@ -78,21 +78,22 @@ impl EmbeddedHub {
             let (callback, prepared) = (&assignment.key.callback, self.settings.get());
             let resolving = prepared.client.resolve(callback, next.priority);
             let location = Box::pin(resolving).await;
-            let host = location.as_ref().map(|location| location.host.clone());
-            let slot = match host {
-                Ok(host) => tokio::select! {
-                    slot = self.delivery_slots.acquire(&host, next.priority) => Some(slot),
+            let located = match location {
+                Ok(location) => tokio::select! {
+                    slot = self.delivery_slots.acquire(&location.host, next.priority) => {
+                        Ok((location, slot))
+                    }
                     // Its priority may have risen.
                     () = woken.notified() => continue,
                 },
                 Err(_) if self.delivery_slots.is_draining() => return,
-                Err(_) => None,
+                Err(reason) => Err(reason),
             };
             if !Arc::ptr_eq(&prepared, &self.settings.get()) {
                 // The policy has changed since the addresses were checked.
                 continue;
             }
-            Box::pin(self.attempt_delivery(&prepared, &assignment, location, slot)).await;
+            Box::pin(self.attempt_delivery(&prepared, &assignment, located)).await;
         }
         // Unless the subscription has ended and begun anew meanwhile.
         if let Entry::Occupied(known) = lock(&self.wakers).entry(assignment.key)
@@ -112,8 +113,7 @@ impl EmbeddedHub {
         &self,
         prepared: &PreparedHub,
         assignment: &DeliveryTask,
-        location: Result<CallbackLocation, CallbackError>,
-        mut slot: Option<FairSlot>,
+        mut located: Result<(CallbackLocation, FairSlot), String>,
     ) {
         // Read at the last moment: the subscription may have ended, or have a new secret.
         let Some(Delivery {
@@ -135,8 +135,8 @@ impl EmbeddedHub {
                 return self.attempted(assignment, None, Err(unreadable(error)));
             }
         };
-        let answer = match (&location, &mut slot) {
-            (Ok(location), Some(slot)) => {
+        let answer = match &mut located {
+            Ok((location, slot)) => {
                 let posted = post(prepared, assignment, &relay, secret.as_ref(), location);
                 let answer = slot.unless_cut_off(posted).await;
                 let answer = answer.unwrap_or_else(|| Err(CUT_OFF.to_owned()));
@@ -145,8 +145,7 @@ impl EmbeddedHub {
                 }
                 answer
             }
-            (Ok(_), None) => return,
-            (Err(error), _) => Ok(Answer::Failed(error.to_string())),
+            Err(reason) => Ok(Answer::Failed(reason.clone())),
         };
         self.attempted(assignment, Some(&relay), answer);
     }

@@ -53,20 +53,31 @@ pub struct TopicRegistry {
 }
 
 impl HubTopics {
-    /// Finds the topic that a subscriber named.
+    /// Finds the topic that a subscriber named: one that is served, or was published, or that a publisher may publish later.
     pub fn find(&self, name: &str) -> Option<Topic> {
-        match self {
-            HubTopics::Served(topics) => topics.find(name),
-            HubTopics::Published(directory) => directory.find(name),
-        }
+        let registry = match self {
+            HubTopics::Served(topics) => return topics.find(name),
+            HubTopics::Published(registry) => registry,
+        };
+        let known = registry.read().find(name).cloned();
+        let topic = known.or_else(|| checked_topic(name).ok())?;
+        let publishers = registry.publishers.get();
+        publishers.of_topic(&topic).is_some().then_some(topic)
     }
 
-    /// Returns what a subscriber should know of a topic that it named.
+    /// Returns what a subscriber should know of a topic that nobody has published, and that others may spell otherwise: a
+    /// topic is the string that its publisher will use (WebSub section 4).
     pub fn caution(&self, topic: &Topic) -> Option<String> {
-        match self {
-            HubTopics::Served(_) => None,
-            HubTopics::Published(directory) => directory.caution(topic),
-        }
+        let HubTopics::Published(registry) = self else {
+            return None;
+        };
+        let is_published = registry.read().topics().contains_key(topic);
+        (!is_published && topic.as_str().contains('%')).then(|| {
+            format!(
+                "nobody has published {topic} yet: notifications follow if its publisher spells it exactly so, as the \
+                 rel=\"self\" of its Link header\n"
+            )
+        })
     }
 }
 
@@ -94,29 +105,6 @@ impl TopicRegistry {
     /// Locks the topics for writing.
     pub fn write(&self) -> RwLockWriteGuard<'_, PublishedTopics> {
         write(&self.topics)
-    }
-
-    /// Returns what a subscriber should know of a topic that nobody has published, and that others may spell otherwise: a
-    /// topic is the string that its publisher will use (WebSub section 4).
-    fn caution(&self, topic: &Topic) -> Option<String> {
-        let is_published = self.read().topics().contains_key(topic);
-        (!is_published && topic.as_str().contains('%')).then(|| {
-            format!(
-                "nobody has published {topic} yet: notifications follow if its publisher spells it exactly so, as the \
-                 rel=\"self\" of its Link header\n"
-            )
-        })
-    }
-
-    /// Finds a topic that was published, or that a publisher may publish later.
-    fn find(&self, name: &str) -> Option<Topic> {
-        let known = self.read().find(name).cloned();
-        let topic = known.or_else(|| checked_topic(name).ok())?;
-        self.publishers
-            .get()
-            .of_topic(&topic)
-            .is_some()
-            .then_some(topic)
     }
 }
 
@@ -299,7 +287,11 @@ impl Fetches {
         publisher: &Arc<str>,
         max: usize,
     ) -> Result<Option<FetchedTopic>, String> {
-        let slots = self.slots_of(publisher);
+        let slots = {
+            let mut slots = lock(&self.slots);
+            let new = || Arc::new(Semaphore::new(CONCURRENT_FETCHES));
+            Arc::clone(slots.entry(Arc::clone(publisher)).or_insert_with(new))
+        };
         // It is never closed.
         let _slot = slots.acquire().await;
         let etag = self
@@ -312,14 +304,6 @@ impl Fetches {
                 etag.filter(|_| published.digest.is_some())
             });
         self.client.fetch(topic, etag.as_deref(), max).await
-    }
-
-    fn slots_of(&self, publisher: &Arc<str>) -> Arc<Semaphore> {
-        let mut slots = lock(&self.slots);
-        let of_publisher = slots
-            .entry(Arc::clone(publisher))
-            .or_insert_with(|| Arc::new(Semaphore::new(CONCURRENT_FETCHES)));
-        Arc::clone(of_publisher)
     }
 }
 
@@ -595,9 +579,11 @@ mod tests {
             verify_topic: true,
         };
         let directory = TopicRegistry::new(PublishedTopics::default(), Publishers(vec![publisher]));
+        let directory = Arc::new(directory);
+        let topics = HubTopics::Published(Arc::clone(&directory));
         let cautioned = |name: &str| {
-            let topic = directory.find(name).unwrap();
-            directory.caution(&topic).is_some()
+            let topic = topics.find(name).unwrap();
+            topics.caution(&topic).is_some()
         };
         let upper = Topic::new("https://e.org/%C3%A9");
         assert!(cautioned("https://e.org/%C3%A9") && cautioned("https://e.org/%c3%a9"));

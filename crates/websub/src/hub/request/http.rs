@@ -44,23 +44,22 @@ impl EmbeddedHub {
         if *request.method() != Method::POST {
             return only_post(HUB_GREETING);
         }
-        let reply = if self.is_addressed_to_us(request.headers()) {
-            self.answer_request(request, body_timeout).await
-        } else {
-            text(StatusCode::MISDIRECTED_REQUEST, NOT_OWN)
-        };
+        let reply = self.answer_post(request, body_timeout).await;
         self.count_request(reply.status().as_u16());
         reply
     }
 
-    async fn answer_request(
+    async fn answer_post(
         self: &Arc<Self>,
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
+        if !self.is_addressed_to_us(request.headers()) {
+            return text(StatusCode::MISDIRECTED_REQUEST, NOT_OWN);
+        }
         let requester = self.requester(&request);
         if let Err(exceeded) = self.admit(requester, 1) {
-            return limit_exceeded(&exceeded);
+            return rejected(Rejection::Limit(exceeded));
         }
         let content_type = request.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok());
@@ -72,7 +71,7 @@ impl EmbeddedHub {
             Ok(form) => form,
             Err((status, words)) => return text(status, words),
         };
-        self.reply_to(&form, requester)
+        self.accept(&form, requester).unwrap_or_else(rejected)
     }
 
     /// Counts as many requests of any kind for the address that they come from, or none of them beyond a limit.
@@ -91,7 +90,7 @@ impl EmbeddedHub {
         form: &[u8],
         requester: Option<Requester>,
     ) -> FullResponse {
-        let reply = self.reply_to(form, requester);
+        let reply = self.accept(form, requester).unwrap_or_else(rejected);
         self.count_request(reply.status().as_u16());
         reply
     }
@@ -101,28 +100,20 @@ impl EmbeddedHub {
         lock(&self.counts).requests.answered(status);
     }
 
-    fn reply_to(self: &Arc<Self>, form: &[u8], requester: Option<Requester>) -> FullResponse {
-        match self.accept(form, requester) {
-            Ok(caution) => text(StatusCode::ACCEPTED, caution.unwrap_or_default()),
-            Err(Rejection::Limit(exceeded)) => limit_exceeded(&exceeded),
-            Err(rejection) => plain_text(rejection.status(), &rejection, None),
-        }
-    }
-
-    /// Returns what the subscriber should know. The answer depends only on the request, the configuration and the
+    /// Returns the answer to a form, with what the subscriber should know. The answer depends only on the request, the configuration and the
     /// remaining quotas. The addresses behind a callback are found out later and never revealed (WebSub section 5.1.2).
     fn accept(
         self: &Arc<Self>,
         form: &[u8],
         requester: Option<Requester>,
-    ) -> Result<Option<String>, Rejection> {
+    ) -> Result<FullResponse, Rejection> {
         let request = parse(form, &self.settings.get().settings.policy)?;
         let topic = self.topics.find(&request.topic);
         let topic = topic.ok_or(Rejection::Topic)?;
         let caution = self.topics.caution(&topic);
         let key = SubscriptionKey::new(&topic, &request.callback);
         self.verify(key, request, requester)?;
-        Ok(caution)
+        Ok(text(StatusCode::ACCEPTED, caution.unwrap_or_default()))
     }
 
     /// Returns true if a request is addressed to this hub, where that is checked: a page in a browser on this machine must
@@ -194,9 +185,8 @@ pub fn plain_text(
     reply
 }
 
-/// Returns the answer to a request that exceeds a limit.
-pub fn limit_exceeded(exceeded: &LimitExceeded) -> FullResponse {
-    plain_text(exceeded.status(), exceeded, Some(exceeded.retry_after))
+fn rejected(rejection: Rejection) -> FullResponse {
+    plain_text(rejection.status(), &rejection, rejection.retry_after())
 }
 
 /// Serves until `shutdown`, then finishes requests under way; the caller limits that wait. A reload may replace or remove
