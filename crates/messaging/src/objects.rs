@@ -14,9 +14,9 @@ use resourcesync::uri::{compared, rest_below};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::frame::Frame;
 use crate::message::{
-    BrokerNotification, LONGEST_PROPERTY, Message, NotificationPart, headers, message_id,
-    properties, urn,
+    BrokerNotification, LONGEST_PROPERTY, NotificationPart, message, message_id, urn,
 };
 
 /// Name of the server, and of the author where no user is known.
@@ -51,10 +51,7 @@ pub fn object_glob(text: &str) -> Result<Glob, globset::Error> {
 
 /// Returns the content change messages of a notification, in order of the first change of each object (F2 to F5).
 /// `None` if it is no change notification that was rendered here.
-pub fn atom_messages(
-    notification: &BrokerNotification<'_>,
-    form: &AtomForm,
-) -> Option<Vec<Message>> {
+pub fn atom_messages(notification: &BrokerNotification<'_>, form: &AtomForm) -> Option<Vec<Frame>> {
     let payload = notification.body.changes()?;
     let until = Datetime::parse(&payload.until.to_string())?;
     let mut messages = Vec::new();
@@ -63,7 +60,7 @@ pub fn atom_messages(
     objects.reverse();
     while let Some(mut object) = objects.pop() {
         let feed = feed(&object, until, notification, form);
-        let message = message(&object, &feed, notification);
+        let message = feed_message(&object, &feed, notification);
         let count = object.changes.len();
         if message.body.len() > LONGEST_FEED && count > 1 {
             let changes = object.changes.split_off(count / 2);
@@ -240,35 +237,33 @@ fn past(change: ChangeKind) -> &'static str {
     }
 }
 
-fn message(
+fn feed_message(
     object: &ObjectChanges<'_>,
     feed: &ContentChangeMessage,
     notification: &BrokerNotification<'_>,
-) -> Message {
+) -> Frame {
     let id = message_id(notification, object.position());
     let items = feed.items.iter();
     let types: BTreeSet<&str> = items
         .filter_map(|item| item.change.map(change_term))
         .collect();
     let types: Vec<&str> = types.into_iter().collect();
-    let mut properties = properties(&id, "atom", notification);
-    let mut add = |name: &str, value: String| {
+    let mut message = message(&id, &feed.object, ATOM_TYPE, notification);
+    for (name, value) in [
+        ("changeTypes", types.join(",")),
+        ("objectUri", feed.object.clone()),
+        ("parentUri", feed.parent.clone().unwrap_or_default()),
+        ("objectTypes", feed.types.join(",")),
+        ("itemCount", feed.items.len().to_string()),
+        ("user", object.author.unwrap_or_default().to_owned()),
+    ] {
         // An absent property selects like a null, which an empty one does not. The feed has those that are too long.
         if !value.is_empty() && value.len() <= LONGEST_PROPERTY {
-            properties.push((name.to_owned(), value));
+            message.headers.push((name.to_owned(), value));
         }
-    };
-    add("changeTypes", types.join(","));
-    add("objectUri", feed.object.clone());
-    add("parentUri", feed.parent.clone().unwrap_or_default());
-    add("objectTypes", feed.types.join(","));
-    add("itemCount", feed.items.len().to_string());
-    add("user", object.author.unwrap_or_default().to_owned());
-    Message {
-        headers: headers(&id, &feed.object, ATOM_TYPE),
-        properties,
-        body: feed.render(),
     }
+    message.body = feed.render();
+    message
 }
 
 /// Scheme and authority of repository identifiers.
@@ -454,7 +449,7 @@ mod tests {
         payload.render()
     }
 
-    fn messages(body: &[u8], seq: u64, form: &AtomForm) -> Vec<Message> {
+    fn messages(body: &[u8], seq: u64, form: &AtomForm) -> Vec<Frame> {
         let notification = BrokerNotification {
             source: "main",
             topic: "https://e.org/changes",
@@ -519,7 +514,7 @@ mod tests {
             ("itemCount", "3"),
             ("user", "mailto:ada@e.org"),
         ] {
-            assert_eq!(message.property(name), Some(want), "{name}");
+            assert_eq!(message.header(name), Some(want), "{name}");
         }
         let group = message.header("JMSXGroupID");
         assert_eq!(group, Some("https://e.org/reports/"));
@@ -573,8 +568,8 @@ mod tests {
     }
 
     /// A property of the messages of some changes.
-    fn properties(messages: &[Message], name: &str) -> Vec<String> {
-        let values = messages.iter().map(|message| message.property(name));
+    fn properties(messages: &[Frame], name: &str) -> Vec<String> {
+        let values = messages.iter().map(|message| message.header(name));
         values
             .map(|value| value.unwrap_or("-").to_owned())
             .collect()
@@ -766,7 +761,7 @@ mod tests {
         let long = format!("https://e.org/{}", "a".repeat(11_000));
         let body = body(vec![change(&long, ChangeKind::Updated, None)]);
         let messages = messages(&body, 1, &AtomForm::default());
-        assert_eq!(messages[0].property("objectUri"), None);
+        assert_eq!(messages[0].header("objectUri"), None);
         assert_eq!(messages[0].header("JMSXGroupID").unwrap().len(), 64);
         assert_eq!(
             ContentChangeMessage::parse(&messages[0].body)
@@ -784,7 +779,7 @@ mod tests {
         ]);
         let ids = |form: &AtomForm| -> HashSet<String> {
             let messages = messages(&body, 1, form);
-            let ids = messages.iter().map(|message| message.property("messageId"));
+            let ids = messages.iter().map(|message| message.header("messageId"));
             ids.map(|id| id.unwrap().to_owned()).collect()
         };
         assert!(ids(&AtomForm::default()).is_disjoint(&ids(&directories())));
@@ -804,7 +799,7 @@ mod tests {
         let mut ids = HashSet::new();
         for message in &messages {
             assert!(message.body.len() <= super::LONGEST_FEED);
-            assert!(ids.insert(message.property("messageId").unwrap()));
+            assert!(ids.insert(message.header("messageId").unwrap()));
             items.extend(ContentChangeMessage::parse(&message.body).unwrap().items);
         }
         let numbers = items
@@ -890,9 +885,9 @@ mod tests {
                     .collect();
                 prop_assert_eq!(&items, &model[&feed.object]);
                 let count = items.len().to_string();
-                prop_assert_eq!(message.property("itemCount"), Some(count.as_str()));
+                prop_assert_eq!(message.header("itemCount"), Some(count.as_str()));
                 prop_assert_eq!(&feed.id, message.header("correlation-id").unwrap());
-                let id = format!("urn:uuid:{}", message.property("messageId").unwrap());
+                let id = format!("urn:uuid:{}", message.header("messageId").unwrap());
                 prop_assert_eq!(&feed.id, &id);
                 prop_assert!(ids.insert(id));
                 for item in &feed.items {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use url::{Url, form_urlencoded};
 
-use crate::headers::{FORM_TYPE, Links, form_value, is_form, media_type};
+use crate::headers::{FORM_TYPE, Links, form_value, media_type};
 use crate::hub::admission::LimitExceeded;
 use crate::hub::published_topics::PublishedTopics;
 use crate::secret::Secret;
@@ -27,15 +27,6 @@ pub const PUBLIC_HUB_GREETING: &str =
 
 /// The value of `hub.mode` that asks if a publication would be accepted, and publishes nothing.
 pub const CHECK_MODE: &str = "check";
-
-/// The kind of a request to the hub, by its `Content-Type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyKind {
-    /// A subscription, a ping or a check.
-    Form,
-    /// A notification.
-    Content,
-}
 
 /// The reason for which a publication is refused. The text is for the publisher.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -131,16 +122,9 @@ impl PublicationRefusal {
     }
 }
 
-/// Returns the kind of a request.
-///
-/// # Errors
-/// 415 for any other content type.
-pub fn kind(content_type: Option<&str>) -> Result<BodyKind, PublicationRefusal> {
-    match content_type.unwrap_or_default() {
-        form if is_form(form) => Ok(BodyKind::Form),
-        xml if media_type(xml).eq_ignore_ascii_case(PAYLOAD_TYPE) => Ok(BodyKind::Content),
-        _ => Err(PublicationRefusal::MediaType),
-    }
+/// Returns true if a body of this content type is a notification.
+pub fn is_notification(content_type: &str) -> bool {
+    media_type(content_type).eq_ignore_ascii_case(PAYLOAD_TYPE)
 }
 
 /// Returns true if a `Content-Encoding` names none.
@@ -513,6 +497,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::headers::is_form;
 
     fn publishers() -> Publishers {
         let publisher = |name: &str, prefix: &str, token: Option<&str>| Publisher {
@@ -602,24 +587,21 @@ mod tests {
 
     const TOPIC: &str = "https://e.org/t";
 
-    #[test]
-    fn a_request_is_a_form_or_a_notification() {
-        let other = || Err(PublicationRefusal::MediaType);
-        for (content_type, want) in [
-            ("application/xml", Ok(BodyKind::Content)),
-            ("Application/XML ; charset=utf-8", Ok(BodyKind::Content)),
-            ("application/x-www-form-urlencoded", Ok(BodyKind::Form)),
-            (
-                "application/x-www-form-urlencoded;charset=utf-8",
-                Ok(BodyKind::Form),
-            ),
-            ("text/xml", other()),
-            ("application/json", other()),
-            ("", other()),
-        ] {
-            assert_eq!(kind(Some(content_type)), want, "{content_type}");
-        }
-        assert_eq!(kind(None), other());
+    #[rstest]
+    #[case("application/xml", false, true)]
+    #[case("Application/XML ; charset=utf-8", false, true)]
+    #[case("application/x-www-form-urlencoded", true, false)]
+    #[case("application/x-www-form-urlencoded;charset=utf-8", true, false)]
+    #[case("text/xml", false, false)]
+    #[case("application/json", false, false)]
+    #[case("", false, false)]
+    fn a_request_is_a_form_or_a_notification(
+        #[case] content_type: &str,
+        #[case] form: bool,
+        #[case] notification: bool,
+    ) {
+        assert_eq!(is_form(content_type), form);
+        assert_eq!(is_notification(content_type), notification);
     }
 
     #[test]

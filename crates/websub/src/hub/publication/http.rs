@@ -18,7 +18,7 @@ use resourcesync::uri::{Hub, Topic};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
-use crate::headers::Links;
+use crate::headers::{Links, is_form};
 use crate::http::client::header_values;
 use crate::http::server::{FullResponse, small_body, text};
 use crate::http::{BoxedFn, Replaceable, lock};
@@ -27,9 +27,9 @@ use crate::hub::address::Requester;
 use crate::hub::admission::{RateLimiter, decrement};
 use crate::hub::http::{EmbeddedHub, LogLimit};
 use crate::hub::publication::{
-    BodyKind, HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, Publisher, PublisherCounts,
+    HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, Publisher, PublisherCounts,
     Publishers, UnknownTokenRequests, bearer_token, capability_list, count_unknown, form_request,
-    is_plain, kind, published_topic, verify_hub,
+    is_notification, is_plain, published_topic, verify_hub,
 };
 use crate::hub::published_topics::Publication;
 use crate::hub::published_topics::http::{TopicClient, TopicRegistry};
@@ -234,17 +234,17 @@ impl PublicHub {
         if *request.method() != Method::POST {
             return self.greet();
         }
-        let content_type = text_of(request.headers(), CONTENT_TYPE);
-        let kind = kind(content_type.as_deref());
+        let content_type = text_of(request.headers(), CONTENT_TYPE).unwrap_or_default();
+        let is_form = is_form(&content_type);
         let mut sender = self.sender(&request);
-        let taken = match (self.charge(&sender, 1), kind) {
-            (Ok(()), Ok(BodyKind::Form)) => {
-                return self.answer_form(sender, request, body_timeout).await;
+        let taken = match self.charge(&sender, 1) {
+            Ok(()) if is_form => return self.answer_form(sender, request, body_timeout).await,
+            Ok(()) if is_notification(&content_type) => {
+                self.take_content(&mut sender, &mut request).await
             }
-            (Ok(()), Ok(BodyKind::Content)) => self.take_content(&mut sender, &mut request).await,
-            (Ok(()), Err(refusal)) => Err(refusal),
-            (Err(refusal), kind) => {
-                if let (PublicationRefusal::Limit(_), Ok(BodyKind::Form)) = (&refusal, kind) {
+            Ok(()) => Err(PublicationRefusal::MediaType),
+            Err(refusal) => {
+                if is_form && let PublicationRefusal::Limit(_) = refusal {
                     self.embedded.count_request(refusal.status());
                 }
                 Err(refusal)
