@@ -98,7 +98,17 @@ impl BrokerSettings {
     ///
     /// If the certificates or the key cannot be used.
     pub fn check(&self) -> Result<(), BrokerSettingsError> {
-        check(self).map_err(|reason| BrokerSettingsError {
+        let checked = || {
+            let roots = roots(authorities(self)?)?;
+            let provider = Arc::new(aws_lc_rs::default_provider());
+            let builder = ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .map_err(|error| error.to_string())?
+                .with_root_certificates(roots);
+            presented(builder, self)
+        };
+        let checked = checked().map(drop);
+        checked.map_err(|reason| BrokerSettingsError {
             name: self.name.clone(),
             reason,
         })
@@ -140,20 +150,6 @@ impl BrokerSettings {
             heart_beat: HEART_BEAT,
         }
     }
-}
-
-/// Checks certificates and key.
-///
-/// # Errors
-///
-/// As [`connector`], but for the certificates of the machine.
-fn check(settings: &BrokerSettings) -> Result<(), String> {
-    let roots = roots(authorities(settings)?)?;
-    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots);
-    presented(builder, settings).map(drop)
 }
 
 /// Returns a TLS connector.

@@ -71,18 +71,13 @@ pub fn routed_address(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else {
         return address;
     };
-    embedded_ipv4(v6).map_or(address, IpAddr::V4)
-}
-
-fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let at = |shift: u32| Ipv4Addr::from_bits((address.to_bits() >> shift) as u32);
-    if TEREDO.contains(&address) {
-        return Some(Ipv4Addr::from_bits(!at(0).to_bits()));
+    let at = |shift: u32| Ipv4Addr::from_bits((v6.to_bits() >> shift) as u32);
+    if TEREDO.contains(&v6) {
+        return Ipv4Addr::from_bits(!at(0).to_bits()).into();
     }
-    CARRIERS
-        .iter()
-        .find(|(network, _)| network.contains(&address))
-        .map(|(_, shift)| at(*shift))
+    let mut carriers = CARRIERS.iter();
+    let carrier = carriers.find(|(network, _)| network.contains(&v6));
+    carrier.map_or(address, |(_, shift)| at(*shift).into())
 }
 
 /// The loopback networks.

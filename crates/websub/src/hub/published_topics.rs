@@ -224,7 +224,13 @@ impl PublishedTopics {
             }
         }
         if !over.is_empty() {
-            self.index_spellings();
+            // Other spellings of a topic that remain take its place.
+            let by_normal_form = &mut self.by_normal_form;
+            by_normal_form.retain(|_, topic| self.topics.contains_key(topic));
+            for topic in self.topics.keys() {
+                let form = by_normal_form.entry(normalized(topic.as_str()));
+                form.or_insert_with(|| topic.clone());
+            }
         }
         over
     }
@@ -242,17 +248,6 @@ impl PublishedTopics {
         self.topics
             .get_mut(topic)
             .expect("a topic that was missing has been inserted")
-    }
-
-    /// Replaces topics that were forgotten by other spellings of them that remain.
-    fn index_spellings(&mut self) {
-        self.by_normal_form
-            .retain(|_, topic| self.topics.contains_key(topic));
-        for topic in self.topics.keys() {
-            self.by_normal_form
-                .entry(normalized(topic.as_str()))
-                .or_insert_with(|| topic.clone());
-        }
     }
 
     fn count(&mut self, publisher: &str) {

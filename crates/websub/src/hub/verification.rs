@@ -22,7 +22,7 @@ use crate::hub::fair_queue::FairSlot;
 use crate::hub::http::{EmbeddedHub, PreparedHub};
 use crate::hub::request::{RequestedAction, SubscriptionRequest};
 use crate::hub::subscriptions::Priority;
-use crate::hub::{Callback, Subscription, SubscriptionKey};
+use crate::hub::{Subscription, SubscriptionKey};
 
 /// The reason for a denial: the topic is there no more.
 pub const TOPIC_ENDED: &str = "the topic has ended";
@@ -145,7 +145,12 @@ impl EmbeddedHub {
 
     /// Sends a denial until it is answered; any answer will do.
     async fn send_denial(self: Arc<Self>, key: SubscriptionKey, reason: &'static str) {
-        let url = denial_url(&key.callback, key.topic.as_str(), reason);
+        let parameters = [
+            ("hub.mode", "denied"),
+            ("hub.topic", key.topic.as_str()),
+            ("hub.reason", reason),
+        ];
+        let url = with_parameters(key.callback.as_str(), &parameters);
         for attempt in 1..=self.settings.get().settings.verification_attempts {
             let priority = match attempt {
                 1 => Priority::First,
@@ -304,17 +309,6 @@ fn verification_url(request: &SubscriptionRequest, challenge: &str) -> String {
     with_parameters(request.callback.as_str(), &parameters)
 }
 
-/// Returns the URL of a request that tells a subscriber that its subscription was denied or has ended (WebSub
-/// section 5.2).
-fn denial_url(callback: &Callback, topic: &str, reason: &str) -> String {
-    let parameters = [
-        ("hub.mode", "denied"),
-        ("hub.topic", topic),
-        ("hub.reason", reason),
-    ];
-    with_parameters(callback.as_str(), &parameters)
-}
-
 /// Returns true if an answer confirms the request.
 fn confirms(status: u16, body: &[u8], challenge: &str) -> bool {
     (200..300).contains(&status) && body == challenge.as_bytes()
@@ -325,6 +319,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::hub::Callback;
 
     /// WebSub 5.1.1 and 5.3.
     #[test]

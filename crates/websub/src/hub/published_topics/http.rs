@@ -400,7 +400,15 @@ impl TopicClient {
             Some((names_us, _)) => names_us,
             None => {
                 let names_us = self.ask(topic, hub).await?;
-                self.remember(topic, names_us);
+                let now = Instant::now();
+                let kept = if names_us { CACHED } else { CACHED_REFUSAL };
+                let mut cache = lock(&self.verified);
+                if cache.len() >= MAX_CACHED {
+                    cache.retain(|_, (_, until)| now < *until);
+                }
+                if cache.len() < MAX_CACHED {
+                    cache.insert(topic.clone(), (names_us, now + kept));
+                }
                 names_us
             }
         };
@@ -426,18 +434,6 @@ impl TopicClient {
         }
         *lock(&self.hosts.0) = hosts;
         lock(&self.verified).clear();
-    }
-
-    fn remember(&self, topic: &Topic, names_us: bool) {
-        let now = Instant::now();
-        let kept = if names_us { CACHED } else { CACHED_REFUSAL };
-        let mut cache = lock(&self.verified);
-        if cache.len() >= MAX_CACHED {
-            cache.retain(|_, (_, until)| now < *until);
-        }
-        if cache.len() < MAX_CACHED {
-            cache.insert(topic.clone(), (names_us, now + kept));
-        }
     }
 
     /// Asks by `HEAD`, and by `GET` if that names no hub: some servers set the header with content only.
