@@ -120,11 +120,11 @@ const BUDGETS: [(&str, usize); 15] = [
     ("diagnostics", 910),
     ("lib", 20),
     ("main", 10),
-    ("messaging", 1_540),
+    ("messaging", 1_520),
     ("report", 2_220),
     ("resourcesync", 5_040),
     ("tree", 4_030),
-    ("websub", 7_980),
+    ("websub", 7_950),
 ];
 
 /// Lines by which a part may stay below its budget.
