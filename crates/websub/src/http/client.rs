@@ -140,6 +140,7 @@ pub fn describe(error: reqwest::Error) -> String {
     } else {
         told.join(": ")
     };
+    let mut http_errors = causes(&error).filter_map(|cause| cause.downcast_ref::<hyper::Error>());
     if error.is_timeout() {
         "timed out".to_owned()
     } else if error.is_dns() {
@@ -148,7 +149,7 @@ pub fn describe(error: reqwest::Error) -> String {
         format!("cannot connect through the proxy: {cause}")
     } else if error.is_connect() {
         format!("cannot connect: {cause}")
-    } else if causes(&error).any(is_no_http) {
+    } else if http_errors.any(hyper::Error::is_parse) {
         format!("it does not answer in HTTP; is its address https? ({cause})")
     } else {
         cause
@@ -229,12 +230,6 @@ fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn Error 
         next = cause.source();
         Some(cause)
     })
-}
-
-fn is_no_http(error: &(dyn Error + 'static)) -> bool {
-    error
-        .downcast_ref::<hyper::Error>()
-        .is_some_and(hyper::Error::is_parse)
 }
 
 /// Returns the error of TLS that an error is, or that is inside one of the system's.

@@ -251,14 +251,10 @@ impl Fetches {
             }
             match self.attempt(topic, publisher, max).await {
                 Ok(None) => return report(FetchOutcome::Unchanged),
-                Ok(Some((body, headers, etag))) => {
+                Ok(Some(publication)) => {
                     return report(FetchOutcome::Fetched(Publication {
-                        topic: topic.clone(),
-                        publisher: Arc::clone(publisher),
-                        body,
-                        headers,
-                        etag,
                         fetched: Some(began),
+                        ..publication
                     }));
                 }
                 Err(error) => {
@@ -286,7 +282,7 @@ impl Fetches {
         topic: &Topic,
         publisher: &Arc<str>,
         max: usize,
-    ) -> Result<Option<FetchedTopic>, String> {
+    ) -> Result<Option<Publication>, String> {
         let slots = {
             let mut slots = lock(&self.slots);
             let new = || Arc::new(Semaphore::new(CONCURRENT_FETCHES));
@@ -303,7 +299,8 @@ impl Fetches {
                 let etag = published.etag.clone();
                 etag.filter(|_| published.digest.is_some())
             });
-        self.client.fetch(topic, etag.as_deref(), max).await
+        let etag = etag.as_deref();
+        self.client.fetch(topic, publisher, etag, max).await
     }
 }
 
@@ -362,9 +359,6 @@ impl Resolve for TopicHosts {
         })
     }
 }
-
-/// The content of a topic, the header values to deliver with it, and its `ETag`.
-pub type FetchedTopic = (Arc<[u8]>, RelayHeaders, Option<String>);
 
 impl TopicClient {
     /// Builds the client.
@@ -473,16 +467,13 @@ impl TopicClient {
     }
 
     /// Fetches a topic of at most `max` bytes; none if it still has this `ETag`. The error is for the operator.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be fetched, or is too large; the reason in words.
-    pub async fn fetch(
+    async fn fetch(
         &self,
         topic: &Topic,
+        publisher: &Arc<str>,
         etag: Option<&str>,
         max: usize,
-    ) -> Result<Option<FetchedTopic>, String> {
+    ) -> Result<Option<Publication>, String> {
         let failed = |error| format!("cannot read {topic}: {}", describe(error));
         let accepted = format!("{PAYLOAD_TYPE}, */*;q=0.5");
         let get = self.client.get(topic.as_str()).header(ACCEPT, accepted);
@@ -518,13 +509,17 @@ impl TopicClient {
             (_, Some(error)) => Err(failed(error)),
             (body, None) if body.len() > max => Err(format!("{topic} is larger than {max} bytes")),
             (body, None) if body.is_empty() => Err(format!("{topic} has no content")),
-            (body, None) => {
-                let headers = RelayHeaders {
+            (body, None) => Ok(Some(Publication {
+                topic: topic.clone(),
+                publisher: Arc::clone(publisher),
+                body: body.into(),
+                headers: RelayHeaders {
                     content_type,
                     capability_list: capability_list(&links),
-                };
-                Ok(Some((body.into(), headers, etag)))
-            }
+                },
+                etag,
+                fetched: None,
+            })),
         }
     }
 }
@@ -634,7 +629,10 @@ mod tests {
             let named = Topic::new(format!("http://localhost:{port}/t"));
             let verified = client.verify(&named, &hub).await;
             assert_eq!(verified.is_ok(), is_read, "{verified:?}");
-            let fetched = client.fetch(&named, None, 100).await.unwrap_err();
+            let fetched = client
+                .fetch(&named, &"p".into(), None, 100)
+                .await
+                .unwrap_err();
             let is_refused = fetched.contains("allow_topic_networks");
             assert_eq!(is_refused, !is_read, "{fetched}");
             let literal = Topic::new(format!("http://127.0.0.1:{port}/t"));
