@@ -35,7 +35,9 @@ use crate::config::file::Checked;
 use crate::config::hub_config::HubConfig;
 use crate::config::server::{LogLevel, ServerSettings};
 use crate::control::{self, ControlReply, ControlRequest, SocketFile};
-use crate::daemon::event_loop::parts::{HubLink, LoopParts, StateSaver};
+use crate::daemon::event_loop::LoopParts;
+use crate::daemon::event_loop::hub_link::HubLink;
+use crate::daemon::event_loop::state_saver::StateSaver;
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
 use crate::daemon::failpoints::Failpoints;
 use crate::daemon::listen::{

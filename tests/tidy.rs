@@ -123,11 +123,11 @@ const BUDGETS: [(&str, usize); 15] = [
     ("diagnostics", 910),
     ("lib", 20),
     ("main", 10),
-    ("messaging", 1_540),
+    ("messaging", 1_520),
     ("report", 2_220),
     ("resourcesync", 4_690),
     ("tree", 4_030),
-    ("websub", 8_250),
+    ("websub", 7_950),
 ];
 
 /// Lines by which a part may stay below its budget.

@@ -9,8 +9,7 @@ use resourcesync::feed::ContentChangeMessage;
 use rsnotify::config::Config;
 use rsnotify::config::file::{ConfigError, Overrides};
 use url::form_urlencoded;
-use websub::hub::callback::CallbackPolicy;
-use websub::hub::request::{self, RequestedAction, SubscriptionRequest};
+use websub::hub::request::{self, CallbackPolicy, RequestedAction, SubscriptionRequest};
 
 /// F7: how bytes arrive does not matter, nothing is read beyond its bounds, and a frame that was read is read the same
 /// again from what it is written as. The first byte says how the bytes arrive.

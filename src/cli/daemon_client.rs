@@ -10,8 +10,8 @@ use resourcesync::uri::Uri;
 use rusqlite::Connection;
 use serde::Serialize;
 use websub::http::Clock;
+use websub::hub::publication::{PublisherCounts, views};
 use websub::hub::published_topics::PublishedTopics;
-use websub::hub::publisher_counts::{PublisherCounts, views};
 use websub::hub::subscriptions::Subscriptions;
 
 use crate::cli::Exit;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use destination::{ExecOptions, FailureKind, LEASE, Origin, OutputOptions, SubscribeOptions};
+use messaging::session::MessageSelection;
 use messaging::settings::BrokerSettings;
-use messaging::subscribe::MessageSelection;
 
 use crate::cli::options::ListenOptions;
 use crate::cli::output::say;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use messaging::identifier::{Identifiers, LocationRewrite, ObjectGranularity, ObjectType};
 use messaging::message::INITIAL;
 use messaging::objects::{AtomForm, object_glob};
+use messaging::objects::{Identifiers, LocationRewrite, ObjectGranularity, ObjectType};
 use messaging::settings::{
     BrokerAddress, BrokerHeader, BrokerSettings, BrokerSettingsError, HEART_BEAT,
 };

@@ -7,7 +7,7 @@ use resourcesync::uri::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
-use websub::hub::publisher::{Publisher, Publishers};
+use websub::hub::publication::{Publisher, Publishers};
 
 use crate::config::file::{Checked, ConfigError, ConfigFile, Environment, Overrides};
 use crate::config::schema::{Comment, DaemonKind, page};

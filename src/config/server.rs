@@ -15,9 +15,9 @@ use smart_default::SmartDefault;
 use url::{Host, Url};
 use websub::http::server;
 use websub::hub::address::LOOPBACK;
-use websub::hub::callback::CallbackPolicy;
-use websub::hub::http::settings::EmbeddedHubSettings;
-use websub::hub::limits::HubLimits;
+use websub::hub::admission::HubLimits;
+use websub::hub::http::EmbeddedHubSettings;
+use websub::hub::request::CallbackPolicy;
 
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
 use crate::config::text::{Address, ParsedText, Size, check_uri, seconds, values, with_slash};

@@ -5,17 +5,20 @@
 
 pub mod commands;
 mod counting;
-pub mod parts;
+pub mod hub_link;
+pub mod state_saver;
 
 use std::ops::ControlFlow;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rusqlite::Connection;
 use rustix::system::uname;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
+use websub::http::Clock;
 use websub::hub::{HubRecord, Relay};
 
 use crate::admin::Readiness;
@@ -24,10 +27,13 @@ use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
 use crate::daemon::event_loop::commands::{ask_subscriptions, no_embedded_hub};
 use crate::daemon::event_loop::counting::LastDay;
-use crate::daemon::event_loop::parts::LoopParts;
+use crate::daemon::event_loop::hub_link::HubLink;
+use crate::daemon::event_loop::state_saver::StateSaver;
+use crate::daemon::failpoints::Failpoints;
 use crate::daemon::log::error_chain;
 use crate::daemon::service_manager::ServiceManager;
 use crate::report;
+use crate::report::figures::DaemonCounts;
 use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalDeliveries, Status};
 use crate::report::summary::DaemonActivity;
 use announce::state::open::StateFileError;
@@ -163,6 +169,26 @@ type PendingReply = (
     oneshot::Sender<ControlReply>,
     Result<ControlRequest, ControlReply>,
 );
+
+/// The parts of a loop that its [`DaemonRole`] uses.
+pub struct LoopParts<I> {
+    pub clock: Clock,
+    pub saver: StateSaver,
+    pub hub: HubLink,
+    pub counts: DaemonCounts,
+    pub failpoints: Failpoints,
+    pub inputs: Sender<Input<I>>,
+    pub runtime: Handle,
+    /// Once it was told to stop: the end of the wait for work that is under way.
+    pub stop_by: Option<Instant>,
+}
+
+impl<I: Send + 'static> LoopParts<I> {
+    /// Returns true once nothing new is to begin.
+    pub fn is_stopping(&self) -> bool {
+        self.stop_by.is_some()
+    }
+}
 
 /// A role, the parts that act for it, and what probes, the service manager and the status are told.
 pub struct EventLoop<R: DaemonRole> {

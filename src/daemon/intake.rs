@@ -11,24 +11,22 @@ use resourcesync::uri::Topic;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
+use websub::answer::end_after_restart;
 use websub::http::Clock;
 use websub::http::server::ServerLimits;
-use websub::hub::http::fetches::{AttemptPosition, FetchOutcome, FetchReport, Fetches};
-use websub::hub::http::public::serve_hub;
-use websub::hub::http::settings::PreparedHub;
-use websub::hub::http::topic_client::TopicClient;
-use websub::hub::publication::PublicationRefusal;
+use websub::hub::http::PreparedHub;
 use websub::hub::publication::http::{AcceptedRequest, PublicHub, PublicHubSettings};
-use websub::hub::published_topics::directory::{HubTopics, TopicRegistry};
+use websub::hub::publication::{PublicationRefusal, Publisher, views};
+use websub::hub::published_topics::http::{
+    AttemptPosition, FetchOutcome, FetchReport, Fetches, HubTopics, TopicClient, TopicRegistry,
+};
 use websub::hub::published_topics::{MAX_TOPICS, Publication, PublicationOutcome, PublishedTopics};
-use websub::hub::publisher::Publisher;
-use websub::hub::publisher_counts::views;
+use websub::hub::request::http::serve_hub;
 use websub::hub::{HubRecord, Relay, RelayId};
-use websub::retry::end_after_restart;
 
 use crate::config::hub_config::HubConfig;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::event_loop::parts::LoopParts;
+use crate::daemon::event_loop::LoopParts;
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, SweepCompleteness};
 use crate::daemon::{Daemon, StartingDaemon, configuration_status};
 use crate::report;

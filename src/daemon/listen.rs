@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tracing::info;
 use websub::http::server::{self, Listener, ServerLimits};
 use websub::hub::http::EmbeddedHub;
-use websub::hub::http::public::serve_public;
+use websub::hub::request::http::serve_public;
 use websub::topics::http::Topics;
 
 use crate::admin::Admin;
@@ -134,7 +134,7 @@ impl BoundListener {
         self,
         tasks: &mut JoinSet<()>,
         topics: Arc<Topics>,
-        hub: watch::Receiver<Option<EmbeddedHub>>,
+        hub: watch::Receiver<Option<Arc<EmbeddedHub>>>,
     ) -> ServedListener {
         self.serve(tasks, |listener, ended| {
             serve_public(listener, topics, hub, ServerLimits::default(), ended)

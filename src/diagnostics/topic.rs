@@ -260,14 +260,16 @@ fn content_problems(expected: &ChannelView, reply: &ProbeReply) -> Vec<ReplyProb
         let linked: Vec<&str> = links.hubs.iter().map(String::as_str).collect();
         let beyond = |all: &[&str], others: &[&str]| {
             let beyond = all.iter().filter(|hub| !others.contains(hub));
-            beyond.copied().collect::<Vec<_>>().join(", ")
+            beyond.copied().map(str::to_owned).collect::<Vec<_>>()
         };
         let parts = [
             ("lacks", beyond(&hubs, &linked)),
             ("should not have", beyond(&linked, &hubs)),
         ];
         let parts = parts.iter().filter(|(_, hubs)| !hubs.is_empty());
-        let parts: Vec<String> = parts.map(|(verb, hubs)| format!("{verb} {hubs}")).collect();
+        let parts: Vec<String> = parts
+            .map(|(verb, hubs)| format!("{verb} {}", hubs.join(", ")))
+            .collect();
         if !parts.is_empty() {
             add(
                 13,

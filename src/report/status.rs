@@ -13,7 +13,7 @@ use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
-use websub::hub::publisher_counts::{PublisherView, UnknownTokenRequests};
+use websub::hub::publication::{PublisherView, UnknownTokenRequests};
 use websub::hub::subscriptions::view::{HubStatus, SubscriptionList};
 use websub::publisher::reason::{Refusal, RefusalKind};
 

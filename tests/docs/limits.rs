@@ -2,7 +2,7 @@
 
 use rsnotify::report::status::words::grouped;
 use websub::hub::address::quota_networks;
-use websub::hub::limits::HubLimits;
+use websub::hub::admission::HubLimits;
 
 use crate::page::repository;
 

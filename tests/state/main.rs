@@ -25,7 +25,7 @@ use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::{Hub, Topic, Uri};
 use rusqlite::Connection;
 use websub::http::Clock;
-use websub::hub::publication::{BodyDigest, PublishedTopic};
+use websub::hub::published_topics::{BodyDigest, PublishedTopic};
 use websub::hub::request::{RequestedAction, SubscriptionRequest};
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId,

@@ -13,8 +13,7 @@ use resourcesync::uri::{Hub, Topic};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use url::Url;
-use websub::subscriber::discover::{Discovery, discover};
-use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
+use websub::subscriber::retrieve::{AllowedOrigins, Discovery, RetrieveError, Retriever, discover};
 
 use crate::failure::{Failure, FailureKind};
 use crate::memory::Memory;

@@ -40,8 +40,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use messaging::session::MessageSelection;
 use messaging::settings::BrokerSettings;
-use messaging::subscribe::MessageSelection;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
 use tokio::signal::unix::{SignalKind, signal};

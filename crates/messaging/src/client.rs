@@ -317,21 +317,19 @@ pub fn send_frames(notification: &BrokerNotification<'_>, settings: &BrokerSetti
     let form = settings.form.as_ref();
     let feeds = form.and_then(|form| atom_messages(notification, form));
     // A notification that yields no feeds was saved while the broker had other settings.
-    let messages = feeds.unwrap_or_else(|| vec![resourcesync_message(notification)]);
+    let mut frames = feeds.unwrap_or_else(|| vec![resourcesync_message(notification)]);
     let destination = settings.destination_of(notification.source);
-    let frames = messages.into_iter().map(|message| {
-        let mut frame = Frame::new("SEND").with("destination", &destination);
-        frame.headers.extend(message.headers);
-        frame.headers.extend(message.properties);
+    for frame in &mut frames {
+        let header = ("destination".to_owned(), destination.clone());
+        frame.headers.insert(0, header);
         for header in &settings.headers {
             if frame.header(&header.name).is_none() {
-                frame = frame.with(&header.name, header.value.reveal());
+                let value = header.value.reveal().to_owned();
+                frame.headers.push((header.name.clone(), value));
             }
         }
-        frame.body = message.body;
-        frame
-    });
-    frames.collect()
+    }
+    frames
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 use resourcesync::change_payload::ChangePayload;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::datetime::Datetime;
+use resourcesync::feed::ATOM_TYPE;
+
+use crate::frame::Frame;
 
 /// The `type` of each message, which JMS has as `JMSType`.
 pub const MESSAGE_TYPE: &str = "content-change";
@@ -12,18 +15,6 @@ pub const INITIAL: &str = "initial";
 
 /// Longest value of a property or header that is made of a URI, in bytes. ActiveMQ refuses longer headers than 10 KiB.
 pub(crate) const LONGEST_PROPERTY: usize = 4 << 10;
-
-/// One message on a broker's destination, as it is sent each time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// Headers that STOMP or the brokers define, other than those of a particular frame: destination, receipt,
-    /// transaction, lengths.
-    pub headers: Vec<(String, String)>,
-    /// Properties that consumers select by. Each name is a valid Java identifier, since JMS selectors take no other.
-    pub properties: Vec<(String, String)>,
-    /// The payload, or a feed.
-    pub body: Vec<u8>,
-}
 
 /// A notification that becomes messages.
 #[derive(Debug, Clone, Copy)]
@@ -123,25 +114,33 @@ pub(crate) fn urn(id: &str) -> String {
 }
 
 /// Returns the one message of a notification that is sent as hubs get it: `payload = "resourcesync"` (F3, F6).
-pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Message {
+pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Frame {
     let id = message_id(notification, NotificationPart::Whole);
-    Message {
-        headers: headers(&id, notification.topic, "application/xml"),
-        properties: properties(&id, "resourcesync", notification),
-        body: notification.body.bytes.to_vec(),
-    }
+    let mut message = message(&id, notification.topic, "application/xml", notification);
+    message.body = notification.body.bytes.to_vec();
+    message
 }
 
-/// Returns the headers of a message about an object (F3). Messages of one `group` are received in order even by
-/// consumers that compete.
-pub(crate) fn headers(id: &str, group: &str, content_type: &str) -> Vec<(String, String)> {
+/// Returns a message about an object (F3), with headers that STOMP or the brokers define and properties that consumers
+/// select by. It lacks what a particular frame adds (destination, receipt, transaction, lengths), and its body, which is a
+/// feed or the payload. Messages of one `group` are received in order even by consumers that compete.
+pub(crate) fn message(
+    id: &str,
+    group: &str,
+    content_type: &str,
+    notification: &BrokerNotification<'_>,
+) -> Frame {
     let urn = urn(id);
     let group: &str = if group.len() <= LONGEST_PROPERTY {
         group
     } else {
         &blake3::hash(group.as_bytes()).to_hex()
     };
-    owned([
+    let format = match content_type {
+        ATOM_TYPE => "atom",
+        _ => "resourcesync",
+    };
+    let headers = [
         ("type", MESSAGE_TYPE),
         ("content-type", content_type),
         ("correlation-id", &urn),
@@ -150,28 +149,19 @@ pub(crate) fn headers(id: &str, group: &str, content_type: &str) -> Vec<(String,
         ("persistent", "true"),
         // Otherwise ActiveMQ makes bytes of a message that has a length.
         ("amq-msg-type", "text"),
-    ])
-}
-
-/// Returns the properties that each message has.
-pub(crate) fn properties(
-    id: &str,
-    format: &str,
-    notification: &BrokerNotification<'_>,
-) -> Vec<(String, String)> {
-    owned([
+        // The name of a property is a valid Java identifier, since JMS selectors take no other.
         ("messageId", id),
         ("format", format),
         ("kind", notification.kind.as_str()),
         ("source", notification.source),
         ("topic", notification.topic),
         ("seq", &notification.seq.to_string()),
-    ])
-}
-
-fn owned<const N: usize>(pairs: [(&str, &str); N]) -> Vec<(String, String)> {
-    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    pairs.into()
+    ];
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Frame {
+        headers: headers.into(),
+        ..Frame::new("SEND")
+    }
 }
 
 #[cfg(test)]
@@ -181,25 +171,9 @@ mod tests {
     use resourcesync::channel_kind::ChannelKind;
 
     use super::{
-        BrokerNotification, HashedPayload, MESSAGE_TYPE, Message, NotificationPart, message_id,
+        BrokerNotification, HashedPayload, MESSAGE_TYPE, NotificationPart, message_id,
         resourcesync_message, urn,
     };
-
-    impl Message {
-        /// Returns the value of a property.
-        pub fn property(&self, name: &str) -> Option<&str> {
-            let mut properties = self.properties.iter();
-            let found = properties.find(|(property, _)| property == name);
-            found.map(|(_, value)| value.as_str())
-        }
-
-        /// Returns the value of a header.
-        pub fn header(&self, name: &str) -> Option<&str> {
-            let mut headers = self.headers.iter();
-            let found = headers.find(|(header, _)| header == name);
-            found.map(|(_, value)| value.as_str())
-        }
-    }
 
     fn notification() -> BrokerNotification<'static> {
         BrokerNotification {
@@ -217,7 +191,8 @@ mod tests {
         let message = resourcesync_message(&notification);
         let id = message_id(&notification, NotificationPart::Whole);
         assert_eq!(message.body, notification.body.bytes);
-        for (name, _) in &message.properties {
+        let headers = message.headers.iter();
+        for (name, _) in headers.skip_while(|(name, _)| name != "messageId") {
             // Selectors can name it.
             let is_identifier = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             let begins_with_digit = name.starts_with(|c: char| c.is_ascii_digit());
@@ -231,7 +206,7 @@ mod tests {
             ("topic", "https://e.org/changes"),
             ("seq", "7"),
         ] {
-            assert_eq!(message.property(name), Some(want), "{name}");
+            assert_eq!(message.header(name), Some(want), "{name}");
         }
         for (name, want) in [
             ("type", MESSAGE_TYPE),

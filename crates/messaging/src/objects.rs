@@ -1,20 +1,22 @@
-//! The content change messages of a change notification: one feed per object, with its changes in order (F4, F5).
+//! The content change messages of a change notification: one feed per object, with its changes in order (F4, F5); and
+//! identifiers of objects and items, and the locations of their content, as a broker's consumers expect them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use globset::{Glob, GlobBuilder};
 use resourcesync::change::Change;
 use resourcesync::datetime::Datetime;
-use resourcesync::payload::ChangeKind;
-use resourcesync::uri::compared;
-
-use crate::identifier::{Identifiers, LocationRewrite, ObjectGranularity, ObjectType, directory};
-use crate::message::{
-    BrokerNotification, LONGEST_PROPERTY, Message, NotificationPart, headers, message_id,
-    properties, urn,
-};
 use resourcesync::feed::{
     ACTIVE, ATOM_TYPE, ContentChangeMessage, ContentLocation, FORMAT, ItemChange, change_term,
+};
+use resourcesync::payload::ChangeKind;
+use resourcesync::uri::{compared, rest_below};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::frame::Frame;
+use crate::message::{
+    BrokerNotification, LONGEST_PROPERTY, NotificationPart, message, message_id, urn,
 };
 
 /// Name of the server, and of the author where no user is known.
@@ -49,10 +51,7 @@ pub fn object_glob(text: &str) -> Result<Glob, globset::Error> {
 
 /// Returns the content change messages of a notification, in order of the first change of each object (F2 to F5).
 /// `None` if it is no change notification that was rendered here.
-pub fn atom_messages(
-    notification: &BrokerNotification<'_>,
-    form: &AtomForm,
-) -> Option<Vec<Message>> {
+pub fn atom_messages(notification: &BrokerNotification<'_>, form: &AtomForm) -> Option<Vec<Frame>> {
     let payload = notification.body.changes()?;
     let until = Datetime::parse(&payload.until.to_string())?;
     let mut messages = Vec::new();
@@ -61,7 +60,7 @@ pub fn atom_messages(
     objects.reverse();
     while let Some(mut object) = objects.pop() {
         let feed = feed(&object, until, notification, form);
-        let message = message(&object, &feed, notification);
+        let message = feed_message(&object, &feed, notification);
         let count = object.changes.len();
         if message.body.len() > LONGEST_FEED && count > 1 {
             let changes = object.changes.split_off(count / 2);
@@ -238,54 +237,185 @@ fn past(change: ChangeKind) -> &'static str {
     }
 }
 
-fn message(
+fn feed_message(
     object: &ObjectChanges<'_>,
     feed: &ContentChangeMessage,
     notification: &BrokerNotification<'_>,
-) -> Message {
+) -> Frame {
     let id = message_id(notification, object.position());
     let items = feed.items.iter();
     let types: BTreeSet<&str> = items
         .filter_map(|item| item.change.map(change_term))
         .collect();
     let types: Vec<&str> = types.into_iter().collect();
-    let mut properties = properties(&id, "atom", notification);
-    let mut add = |name: &str, value: String| {
+    let mut message = message(&id, &feed.object, ATOM_TYPE, notification);
+    for (name, value) in [
+        ("changeTypes", types.join(",")),
+        ("objectUri", feed.object.clone()),
+        ("parentUri", feed.parent.clone().unwrap_or_default()),
+        ("objectTypes", feed.types.join(",")),
+        ("itemCount", feed.items.len().to_string()),
+        ("user", object.author.unwrap_or_default().to_owned()),
+    ] {
         // An absent property selects like a null, which an empty one does not. The feed has those that are too long.
         if !value.is_empty() && value.len() <= LONGEST_PROPERTY {
-            properties.push((name.to_owned(), value));
+            message.headers.push((name.to_owned(), value));
         }
+    }
+    message.body = feed.render();
+    message
+}
+
+/// Scheme and authority of repository identifiers.
+const INFO_FEDORA: &str = "info:fedora/";
+
+/// The resources that are one object (F5).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ObjectGranularity {
+    /// Each resource is an object, and its own only item.
+    #[default]
+    Resource,
+    /// A directory is an object: the URI up to its last slash. Resources in it are the items.
+    Directory,
+}
+
+/// Form of identifiers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Identifiers {
+    /// The URI as the Change List has it.
+    #[default]
+    #[serde(rename = "uri")]
+    Uri,
+    /// `info:fedora/` and the path of the repository; a URI without an authority as the Change List has it.
+    #[serde(rename = "info:fedora")]
+    InfoFedora,
+}
+
+impl Identifiers {
+    /// Returns the identifier of a resource, object or parent with a URI.
+    pub fn of(self, uri: &str) -> String {
+        match self {
+            Identifiers::Uri => uri.to_owned(),
+            Identifiers::InfoFedora => info_fedora(uri),
+        }
+    }
+}
+
+/// Another location of the content, for consumers that cannot use the published one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LocationRewrite {
+    /// Beginning of URIs that is replaced, by whole segments: `/rest` does not match `/restricted`.
+    #[schemars(extend("x-form" = "location"))]
+    pub from: String,
+    /// Text that replaces it.
+    #[schemars(extend("x-form" = "location"))]
+    pub to: String,
+}
+
+/// A type of objects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectType {
+    /// Glob of the URIs of objects, in which `*` stops at `/` and `**` does not.
+    #[schemars(extend("x-form" = "glob of uris"))]
+    pub objects: String,
+    /// The type that they have: a URI or a word.
+    #[serde(rename = "type")]
+    #[schemars(extend("x-form" = "object type"))]
+    pub name: String,
+}
+
+impl LocationRewrite {
+    /// Returns the location of a resource's content. A URI that does not lie below the replaced ones stays unchanged.
+    pub fn of(&self, uri: &str) -> String {
+        // What follows is as it is written, where the beginning is: some servers take escapes for other characters.
+        let written = uri.strip_prefix(&self.from).filter(|rest| !rest.is_empty());
+        match rest_below(uri, &self.from) {
+            Some(rest) => format!("{}{}", self.to, written.unwrap_or(&rest)),
+            None => uri.to_owned(),
+        }
+    }
+}
+
+/// Returns the directory of a resource, or the one above a directory: the URI up to its last slash. `None` without one
+/// below the authority.
+pub(crate) fn directory(uri: &str) -> Option<&str> {
+    let end = uri.find(['?', '#']).unwrap_or(uri.len());
+    let path = uri[..end].strip_suffix('/').unwrap_or(&uri[..end]);
+    let start = path_start(path)?;
+    let slash = path[start..].rfind('/')?;
+    Some(&uri[..=start + slash])
+}
+
+/// Returns the offset of the slash that the path begins with.
+fn path_start(uri: &str) -> Option<usize> {
+    let authority = authority_start(uri)?;
+    let path = authority + uri[authority..].find(['/', '?', '#'])?;
+    uri[path..].starts_with('/').then_some(path)
+}
+
+/// Returns the offset of the authority, after the scheme. A URI such as `urn:` has none, but may contain another URI.
+fn authority_start(uri: &str) -> Option<usize> {
+    let scheme = uri.find(':')?;
+    let is_authority = uri[scheme..].starts_with("://");
+    is_authority.then_some(scheme + "://".len())
+}
+
+/// Beginning of the path of an object in the interface of Fedora 3.
+const OBJECTS: &str = "/objects/";
+/// Beginning of the path of a resource in the interface of Fedora 4 and later.
+const REST: &str = "/rest/";
+
+/// Returns the repository's identifier for a URI of its HTTP interface: what follows `/objects/` or `/rest/`, and the
+/// whole path of others. A datastream is named after its object. A URI without an authority, such as `info:` or `urn:`, is
+/// an identifier already.
+fn info_fedora(uri: &str) -> String {
+    if authority_start(uri).is_none() {
+        return uri.to_owned();
+    }
+    let Some(start) = path_start(uri) else {
+        return INFO_FEDORA.to_owned();
     };
-    add("changeTypes", types.join(","));
-    add("objectUri", feed.object.clone());
-    add("parentUri", feed.parent.clone().unwrap_or_default());
-    add("objectTypes", feed.types.join(","));
-    add("itemCount", feed.items.len().to_string());
-    add("user", object.author.unwrap_or_default().to_owned());
-    Message {
-        headers: headers(&id, &feed.object, ATOM_TYPE),
-        properties,
-        body: feed.render(),
+    let end = uri[start..].find(['?', '#']);
+    let path = &uri[start..end.map_or(uri.len(), |end| start + end)];
+    // The marker that comes first is the interface's; the other is a part of a name.
+    let name = match (path.find(OBJECTS), path.find(REST)) {
+        (Some(at), rest) if rest.is_none_or(|rest| at < rest) => {
+            &object(&path[at + OBJECTS.len()..])
+        }
+        (_, Some(at)) => &uri[start + at + REST.len()..],
+        _ => &uri[start..],
+    };
+    format!("{INFO_FEDORA}{}", name.trim_matches('/'))
+}
+
+/// Returns an object or datastream below `/objects/` as an identifier has it. The content of a datastream is named as the
+/// datastream.
+fn object(path: &str) -> String {
+    match path.split_once("/datastreams/") {
+        Some((object, datastream)) => {
+            let datastream = datastream.strip_suffix("/content").unwrap_or(datastream);
+            format!("{object}/{datastream}")
+        }
+        None => path.to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashSet};
+    use std::collections::HashSet;
 
     use insta::assert_snapshot;
     use jiff::Timestamp;
     use proptest::prelude::*;
-    use resourcesync::change::{Change, RelatedLink};
+    use resourcesync::change::RelatedLink;
     use resourcesync::change_payload::ChangePayload;
     use resourcesync::channel_kind::ChannelKind;
-    use resourcesync::datetime::Datetime;
-    use resourcesync::payload::ChangeKind;
 
-    use super::{AtomForm, atom_messages};
-    use crate::identifier::{Identifiers, LocationRewrite, ObjectGranularity, ObjectType};
-    use crate::message::{BrokerNotification, HashedPayload, Message};
-    use resourcesync::feed::{ContentChangeMessage, change_term};
+    use super::*;
+    use crate::message::HashedPayload;
 
     fn change(loc: &str, kind: ChangeKind, datetime: Option<&str>) -> Change {
         Change {
@@ -313,7 +443,7 @@ mod tests {
         payload.render()
     }
 
-    fn messages(body: &[u8], seq: u64, form: &AtomForm) -> Vec<Message> {
+    fn messages(body: &[u8], seq: u64, form: &AtomForm) -> Vec<Frame> {
         let notification = BrokerNotification {
             source: "main",
             topic: "https://e.org/changes",
@@ -378,7 +508,7 @@ mod tests {
             ("itemCount", "3"),
             ("user", "mailto:ada@e.org"),
         ] {
-            assert_eq!(message.property(name), Some(want), "{name}");
+            assert_eq!(message.header(name), Some(want), "{name}");
         }
         let group = message.header("JMSXGroupID");
         assert_eq!(group, Some("https://e.org/reports/"));
@@ -432,8 +562,8 @@ mod tests {
     }
 
     /// A property of the messages of some changes.
-    fn properties(messages: &[Message], name: &str) -> Vec<String> {
-        let values = messages.iter().map(|message| message.property(name));
+    fn properties(messages: &[Frame], name: &str) -> Vec<String> {
+        let values = messages.iter().map(|message| message.header(name));
         values
             .map(|value| value.unwrap_or("-").to_owned())
             .collect()
@@ -625,7 +755,7 @@ mod tests {
         let long = format!("https://e.org/{}", "a".repeat(11_000));
         let body = body(vec![change(&long, ChangeKind::Updated, None)]);
         let messages = messages(&body, 1, &AtomForm::default());
-        assert_eq!(messages[0].property("objectUri"), None);
+        assert_eq!(messages[0].header("objectUri"), None);
         assert_eq!(messages[0].header("JMSXGroupID").unwrap().len(), 64);
         assert_eq!(
             ContentChangeMessage::parse(&messages[0].body)
@@ -643,7 +773,7 @@ mod tests {
         ]);
         let ids = |form: &AtomForm| -> HashSet<String> {
             let messages = messages(&body, 1, form);
-            let ids = messages.iter().map(|message| message.property("messageId"));
+            let ids = messages.iter().map(|message| message.header("messageId"));
             ids.map(|id| id.unwrap().to_owned()).collect()
         };
         assert!(ids(&AtomForm::default()).is_disjoint(&ids(&directories())));
@@ -663,7 +793,7 @@ mod tests {
         let mut ids = HashSet::new();
         for message in &messages {
             assert!(message.body.len() <= super::LONGEST_FEED);
-            assert!(ids.insert(message.property("messageId").unwrap()));
+            assert!(ids.insert(message.header("messageId").unwrap()));
             items.extend(ContentChangeMessage::parse(&message.body).unwrap().items);
         }
         let numbers = items
@@ -749,9 +879,9 @@ mod tests {
                     .collect();
                 prop_assert_eq!(&items, &model[&feed.object]);
                 let count = items.len().to_string();
-                prop_assert_eq!(message.property("itemCount"), Some(count.as_str()));
+                prop_assert_eq!(message.header("itemCount"), Some(count.as_str()));
                 prop_assert_eq!(&feed.id, message.header("correlation-id").unwrap());
-                let id = format!("urn:uuid:{}", message.property("messageId").unwrap());
+                let id = format!("urn:uuid:{}", message.header("messageId").unwrap());
                 prop_assert_eq!(&feed.id, &id);
                 prop_assert!(ids.insert(id));
                 for item in &feed.items {
@@ -764,6 +894,97 @@ mod tests {
             for message in messages(&body, seq + 1, &form) {
                 prop_assert!(ids.insert(message.header("correlation-id").unwrap().to_owned()));
             }
+        }
+    }
+
+    #[test]
+    fn a_directory_ends_at_the_last_slash() {
+        for (uri, want) in [
+            ("https://e.org/a/b.txt", Some("https://e.org/a/")),
+            ("https://e.org/a/b/", Some("https://e.org/a/")),
+            ("https://e.org/a/b?c/d", Some("https://e.org/a/")),
+            ("https://e.org/b.txt", Some("https://e.org/")),
+            ("https://e.org/", None),
+            ("https://e.org", None),
+            ("https://e.org?a/b", None),
+            ("urn:a/b", None),
+            ("urn:a/http://e.org/b/c", None),
+            ("", None),
+        ] {
+            assert_eq!(directory(uri), want, "{uri}");
+        }
+    }
+
+    /// Returns the rows of a table, whose cells are separated by spaces.
+    fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+        let rows = table.trim().lines().map(str::split_whitespace);
+        rows.map(|row| Vec::from_iter(row).try_into().unwrap())
+    }
+
+    #[test]
+    fn repository_identifiers_have_the_path_of_the_repository() {
+        for [uri, want] in rows(
+            "
+            http://e.org:8080/fedora/objects/demo:1 info:fedora/demo:1
+            http://e.org:8080/fedora/objects/demo:1/datastreams/DC/content?asOfDateTime=2026 info:fedora/demo:1/DC
+            http://e.org/fcrepo/rest/books/1/page info:fedora/books/1/page
+            https://e.org/books/1/ info:fedora/books/1
+            http://e.org/rest/museum/objects/7 info:fedora/museum/objects/7
+            http://e.org/fedora/objects/a/content info:fedora/a/content
+            https://e.org/view?id=1 info:fedora/view?id=1
+            https://e.org/ info:fedora/
+            https://e.org info:fedora/
+            info:fedora/demo:1 info:fedora/demo:1
+            urn:uuid:1 urn:uuid:1
+            hdl:1/a hdl:1/a
+            urn:x?u=http://e.org/objects/a:1 urn:x?u=http://e.org/objects/a:1
+            urn:a:http://h urn:a:http://h
+            ",
+        ) {
+            assert_eq!(Identifiers::InfoFedora.of(uri), want);
+            assert_eq!(Identifiers::Uri.of(uri), uri);
+        }
+    }
+
+    fn location(from: &str, uri: &str) -> String {
+        let end = if from.ends_with('/') { "/" } else { "" };
+        let (from, to) = (from.to_owned(), format!("https://repo.example.org{end}"));
+        LocationRewrite { from, to }.of(uri)
+    }
+
+    #[test]
+    fn content_is_relocated_by_whole_segments_of_equal_uris() {
+        for [from, uri, want] in rows(
+            "
+            http://fedora:8080/ http://fedora:8080/a?b /a?b
+            http://fedora/rest/ http://fedora/rest/a%3Bb%2B#c /a%3Bb%2B#c
+            http://fedora:8080/ HTTP://Fedora:8080/%7ea /~a
+            HTTP://Fedora:80 http://fedora/a /a
+            http://fedora http://fedora /
+            http://fedora/r%65st http://fedora/rest/1 /1
+            http://fedora/rest http://fedora/rest?v=1 ?v=1
+            http://fedora/get?id= http://fedora/get?id=7 7
+            http://fedora/get?id=7 http://fedora/get?id=7&v=1 &v=1
+            urn:uuid: URN:uuid:1 1
+            ",
+        ) {
+            let want = format!("https://repo.example.org{want}");
+            assert_eq!(location(from, uri), want, "{uri}");
+        }
+        for [from, uri] in rows(
+            "
+            http://fedora:8080/ http://fedora/a
+            http://fedora http://fedora:8080/a
+            http://fedora http://fedora.org/a
+            http://fedora/rest http://fedora/restricted/1
+            http://fedora/rest http://fedora/rest/../private/1
+            http://fedora/rest/ http://fedora/rest
+            http://fedora/a http://fedora/a&b
+            http://fedora/get?id=7 http://fedora/get?id=77
+            urn:a urn:ab
+            ",
+        ) {
+            assert_eq!(location(from, uri), uri);
         }
     }
 }

@@ -13,12 +13,11 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use websub::http::Clock;
 use websub::http::server::{Listener, ServerLimits};
-use websub::hub::callback::CallbackPolicy;
-use websub::hub::delivery::bodies::RelayStore;
-use websub::hub::http::EmbeddedHub;
-use websub::hub::http::public::serve_public;
-use websub::hub::http::settings::{EmbeddedHubSettings, PreparedHub};
-use websub::hub::published_topics::directory::HubTopics;
+use websub::hub::delivery::http::RelayStore;
+use websub::hub::http::{EmbeddedHub, EmbeddedHubSettings, PreparedHub};
+use websub::hub::published_topics::http::HubTopics;
+use websub::hub::request::CallbackPolicy;
+use websub::hub::request::http::serve_public;
 use websub::hub::{Callback, HubRecord, Relay, RelayHeaders, RelayId, SavedHub};
 use websub::topics::TopicPage;
 use websub::topics::http::Topics;
@@ -46,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 pub struct TopicHub {
     page: TopicPage,
     topics: Arc<Topics>,
-    hub: EmbeddedHub,
+    hub: Arc<EmbeddedHub>,
     relays: Arc<Mutex<BTreeMap<RelayId, Relay>>>,
     seq: u64,
 }

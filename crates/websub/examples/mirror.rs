@@ -15,8 +15,7 @@ use resourcesync::uri::Topic;
 use tokio::fs;
 use url::Url;
 use websub::http::client;
-use websub::subscriber::discover::discover;
-use websub::subscriber::retrieve::{AllowedOrigins, Retriever};
+use websub::subscriber::retrieve::{AllowedOrigins, Retriever, discover};
 use websub::subscriber::{CallbackKey, Destination, DistributionRequest};
 
 const LEASE: Duration = Duration::from_secs(3_600);

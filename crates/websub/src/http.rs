@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 pub mod client;
-mod connection_slots;
-pub mod failure;
 pub mod server;
 
 /// Locks a mutex, whatever became of a thread that held it: no invariant spans a panic.

@@ -1,13 +1,11 @@
 //! The hub, embedded or for many publishers: subscription requests, their limits, subscriptions and deliveries.
 //!
-//! A request: [`request`] parses the form, [`callback`] checks the callback URL against the address ranges of
-//! [`address`], [`client_address`] determines the client's address, [`admission`] enforces the limits of
-//! [`limits`] with a [`rate_limiter`] and [`usage`] counters, `verification` builds and judges verification requests.
+//! A request: [`request`] parses the form and checks the callback URL against the address ranges of [`address`], which also
+//! determines the client's address; [`admission`] enforces the limits, `verification` builds and judges verification requests.
 //! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`delivery`] builds the request and
-//! judges the answer, [`fair_queue`] schedules requests fairly over callback hosts, whose names [`lookups`] handles.
-//! In a hub for many Sources, [`publication`] reads what publishers send, [`publisher`] decides who may publish, and
-//! [`published_topics`] knows repeats; [`publisher_counts`] has the figures of each publisher. `http` joins the parts; the
-//! example `hub` has them all in memory.
+//! judges the answer, `fair_queue` schedules requests fairly over callback hosts, which `callback` calls.
+//! In a hub for many Sources, [`publication`] decides who may publish what, and [`published_topics`] knows repeats. `http`
+//! joins the parts; the example `hub` has them all in memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,31 +15,25 @@ use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Topic, Uri};
 use sha2::{Digest, Sha256};
 
-use crate::hub::client_address::Requester;
-use crate::hub::publication::{BodyDigest, PublishedTopic};
+use crate::hub::address::Requester;
+use crate::hub::admission::QuotaKey;
+use crate::hub::published_topics::{BodyDigest, PublishedTopic};
 use crate::hub::request::SubscriptionRequest;
-use crate::hub::usage::QuotaKey;
 use crate::secret::Secret;
 
 pub mod address;
 pub mod admission;
-pub mod callback;
-pub mod client_address;
+#[cfg(feature = "hub")]
+pub(crate) mod callback;
 pub mod delivery;
-pub mod fair_queue;
+#[cfg(feature = "hub")]
+pub(crate) mod fair_queue;
 #[cfg(feature = "hub")]
 pub mod http;
-pub mod limits;
-#[cfg(feature = "hub")]
-pub mod lookups;
 pub mod publication;
 pub mod published_topics;
-pub mod publisher;
-pub mod publisher_counts;
-pub mod rate_limiter;
 pub mod request;
 pub mod subscriptions;
-pub mod usage;
 #[cfg(feature = "hub")]
 pub(crate) mod verification;
 
@@ -51,7 +43,7 @@ pub(crate) mod verification;
 pub struct Callback(Arc<str>);
 
 impl Callback {
-    /// Wraps a URL that [`callback::CallbackPolicy`] accepted, now or before it was saved.
+    /// Wraps a URL that [`request::CallbackPolicy`] accepted, now or before it was saved.
     pub fn new(text: impl Into<Arc<str>>) -> Callback {
         Callback(text.into())
     }

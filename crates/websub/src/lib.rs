@@ -15,7 +15,7 @@
 //!
 //! use resourcesync::receive::Notification;
 //! use resourcesync::uri::Topic;
-//! use websub::subscriber::discover::discover;
+//! use websub::subscriber::retrieve::discover;
 //! use websub::subscriber::{CallbackKey, DistributionRequest, Destination};
 //!
 //! # async fn subscribe() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,7 +48,6 @@ pub mod http;
 pub mod hub;
 pub mod probe;
 pub mod publisher;
-pub mod retry;
 pub mod secret;
 #[cfg(feature = "subscriber")]
 pub mod subscriber;

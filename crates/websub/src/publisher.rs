@@ -13,8 +13,6 @@ use crate::headers::{FORM_TYPE, encode_form, link_header, with_parameters};
 
 #[cfg(feature = "publisher")]
 pub mod http;
-#[cfg(feature = "publisher")]
-pub mod preview;
 pub mod reason;
 #[cfg(feature = "publisher")]
 pub mod settings;

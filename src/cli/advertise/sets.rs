@@ -96,13 +96,15 @@ pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec
             content => Some((path, content)),
         });
         let path = file.as_ref().map(|(path, _)| path.clone());
-        let mut configured = reader.plan.channels.iter();
-        let is_configured = configured.any(|channel| channel.capability_list == list);
+        let is_configured = || {
+            let mut configured = reader.plan.channels.iter();
+            configured.any(|channel| channel.capability_list == list)
+        };
         let mut outcome = match (channels.as_slice(), file) {
             // It is gone with its channel.
             ([], None) => continue,
             ([], Some(_)) => failed(why_no_channel(reader, &list, kind)?),
-            (_, None) if is_configured => AdvertiseOutcome::NotInTheTree,
+            (_, None) if is_configured() => AdvertiseOutcome::NotInTheTree,
             (_, None) => failed("is not there now"),
             (_, Some((_, Err(error)))) => failed(format!("cannot be read: {error}")),
             (channels, Some((path, Ok(before)))) => compared(reader, &path, before, channels)?,

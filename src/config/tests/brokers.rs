@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use messaging::identifier::ObjectType;
 use messaging::message::{BrokerNotification, HashedPayload, resourcesync_message};
+use messaging::objects::ObjectType;
 use messaging::objects::{AtomForm, atom_messages};
 use messaging::settings::BrokerAddress;
 use resourcesync::channel_kind::ChannelKind;
@@ -174,12 +174,11 @@ fn headers_and_properties_of_messages_are_reserved() {
     let mut messages = atom_messages(&notification, &form).unwrap();
     // It has every optional property.
     for name in ["parentUri", "objectTypes", "user"] {
-        let mut properties = messages[0].properties.iter();
-        assert!(properties.any(|(property, _)| property == name), "{name}");
+        assert!(messages[0].header(name).is_some(), "{name}");
     }
     messages.push(resourcesync_message(&notification));
     for message in messages {
-        for (name, _) in message.headers.iter().chain(&message.properties) {
+        for (name, _) in &message.headers {
             let said = wrong(&format!("headers = {{ \"{name}\" = \"x\" }}\n"));
             let want = "each message has this header already";
             assert!(said.contains(want), "{name}: {said}");

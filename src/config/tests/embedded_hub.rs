@@ -1,8 +1,8 @@
 //! Tests of `[embedded_hub]`.
 
 use resourcesync::uri::Hub;
-use websub::hub::callback::CallbackPolicy;
-use websub::hub::limits::{HubLimits, Quota};
+use websub::hub::admission::{HubLimits, Quota};
+use websub::hub::request::CallbackPolicy;
 
 use crate::config::Config;
 use crate::config::file::Overrides;

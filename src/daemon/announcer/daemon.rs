@@ -14,8 +14,8 @@ use tracing::warn;
 use url::Url;
 use websub::http::Clock;
 use websub::hub::SavedHub;
-use websub::hub::http::settings::{EmbeddedHubSettings, HubStartError, PreparedHub};
-use websub::hub::published_topics::directory::HubTopics;
+use websub::hub::http::{EmbeddedHubSettings, HubStartError, PreparedHub};
+use websub::hub::published_topics::http::HubTopics;
 use websub::publisher::http::{HubClients, Submitter};
 use websub::topics::http::Topics;
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use messaging::identifier::{Identifiers, ObjectGranularity, ObjectType};
 use messaging::message::{BrokerNotification, HashedPayload};
 use messaging::objects::{AtomForm, atom_messages};
+use messaging::objects::{Identifiers, ObjectGranularity, ObjectType};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::feed::{ContentChangeMessage, ItemChange, change_term};
 use serde_json::{Map, Value, json};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use resourcesync::uri::Topic;
 use rusqlite::Connection;
-use websub::hub::publication::{BodyDigest, PublishedTopic};
+use websub::hub::published_topics::{BodyDigest, PublishedTopic};
 use websub::hub::request::{RequestedAction, SubscriptionRequest};
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PART_BYTES, PendingRelay, Relay, RelayHeaders, RelayId,

@@ -1,11 +1,17 @@
 //! Admission control: limits requests, verifications under way and subscriptions, for each callback host, for each
-//! requester, and in total.
+//! requester, and in total. Requests are limited by token buckets, a minute's worth as burst, in bounded memory.
 
+// `core::net` has the addresses without the sockets.
+use core::net::IpAddr;
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::hub::limits::{HubLimits, LimitExceeded, LimitScope, Quota};
-use crate::hub::rate_limiter::RateLimiter;
-use crate::hub::usage::{BucketKey, QuotaKey, Usage};
+use ipnet::IpNet;
+use url::{Host, Url};
+
+use crate::hub::Callback;
+use crate::hub::address::{Requester, quota_networks, routed_address};
 
 /// `Retry-After` where verifications are exceeded: most end within this time.
 const VERIFICATION: Duration = Duration::from_secs(30);
@@ -154,16 +160,296 @@ fn check_quota(usages: &[&Usage], quota_key: &QuotaKey, quota: &Quota) -> Result
     Ok(())
 }
 
+/// The default rate limit, which is also the burst and the concurrency that it allows.
+const REQUESTS_PER_MINUTE: u32 = 300;
+
+/// The limits on what clients may use of the hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubLimits {
+    /// From each address, and for callbacks on each host.
+    pub requests_per_minute: u32,
+    /// Verifications under way. Renewals have a total of their own, of the same size.
+    pub verifications: Quota,
+    /// Subscriptions that exist.
+    pub subscriptions: Quota,
+    /// Bytes of pending notifications; beyond it the subscriptions that are owed most end.
+    pub backlog_bytes: u64,
+}
+
+/// The maximum number of something: in total, for one callback host, and for one client address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// The maximum in total.
+    pub in_all: u32,
+    /// The maximum for one callback host.
+    pub per_host: u32,
+    /// The maximum for one client address.
+    pub per_address: u32,
+}
+
+impl HubLimits {
+    /// Sets the rate limit, and with it the burst and the verifications under way that it allows.
+    pub fn set_requests_per_minute(&mut self, requests: u32) {
+        self.requests_per_minute = requests;
+        self.verifications.per_host = requests;
+        self.verifications.per_address = requests;
+    }
+}
+
+impl Default for HubLimits {
+    fn default() -> HubLimits {
+        HubLimits {
+            requests_per_minute: REQUESTS_PER_MINUTE,
+            verifications: Quota {
+                in_all: 10_000,
+                per_host: REQUESTS_PER_MINUTE,
+                per_address: REQUESTS_PER_MINUTE,
+            },
+            subscriptions: Quota {
+                in_all: 100_000,
+                per_host: 1_000,
+                per_address: 1_000,
+            },
+            backlog_bytes: 1 << 30,
+        }
+    }
+}
+
+/// A request that exceeds a limit. The text is for the subscriber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many {what} {scope}")]
+pub struct LimitExceeded {
+    /// The things that there are too many of.
+    pub what: &'static str,
+    /// Where there is too much of it.
+    pub scope: LimitScope,
+    /// The value of the `Retry-After` header.
+    pub retry_after: Duration,
+}
+
+/// The scope of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LimitScope {
+    /// All clients together.
+    #[error("in all")]
+    Total,
+    /// One callback host.
+    #[error("for callbacks on this host")]
+    Host,
+    /// One client address.
+    #[error("from your address")]
+    Requester,
+}
+
+impl LimitExceeded {
+    /// Returns the HTTP status of the answer.
+    pub fn status(&self) -> u16 {
+        match self.scope {
+            LimitScope::Total => 503,
+            LimitScope::Host | LimitScope::Requester => 429,
+        }
+    }
+}
+
+/// One counter or token bucket.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BucketKey {
+    /// Requesters, by address.
+    Requester(IpNet),
+    /// A callback host, by name.
+    HostName(String),
+    /// Callback hosts, by address.
+    HostAddress(IpNet),
+}
+
+impl BucketKey {
+    /// Returns what the bucket is of.
+    pub fn scope(&self) -> LimitScope {
+        match self {
+            BucketKey::Requester(_) => LimitScope::Requester,
+            BucketKey::HostName(_) | BucketKey::HostAddress(_) => LimitScope::Host,
+        }
+    }
+}
+
+/// The buckets under which a request or subscription is counted, each with the multiple of the quota that it allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaKey {
+    /// Those of the callback host as the URL has it.
+    pub hosts: Vec<(BucketKey, u32)>,
+    /// None behind a proxy that does not forward the requester, and for subscriptions of an earlier run.
+    pub requesters: Vec<(BucketKey, u32)>,
+}
+
+impl QuotaKey {
+    /// Returns the buckets of a callback and a requester.
+    pub fn new(callback: &Callback, requester: Option<Requester>) -> QuotaKey {
+        let url = Url::parse(callback.as_str()).ok();
+        let of_name =
+            |name: &str| vec![(BucketKey::HostName(name.trim_end_matches('.').into()), 1)];
+        QuotaKey {
+            hosts: match url.as_ref().and_then(Url::host) {
+                Some(Host::Domain(name)) => of_name(name),
+                Some(Host::Ipv4(address)) => address_buckets(address.into()),
+                Some(Host::Ipv6(address)) => address_buckets(address.into()),
+                None => of_name(""),
+            },
+            requesters: requester_buckets(requester),
+        }
+    }
+
+    fn buckets(&self) -> impl Iterator<Item = &BucketKey> {
+        let buckets = self.requesters.iter().chain(&self.hosts);
+        buckets.map(|(bucket, _)| bucket)
+    }
+}
+
+/// Returns the buckets of a requester, if it is known.
+pub fn requester_buckets(requester: Option<Requester>) -> Vec<(BucketKey, u32)> {
+    requester.map_or_else(Vec::new, |requester| {
+        buckets(requester.networks(), BucketKey::Requester)
+    })
+}
+
+/// Returns the buckets of an address that is connected to, whatever its notation.
+pub fn address_buckets(address: IpAddr) -> Vec<(BucketKey, u32)> {
+    buckets(
+        quota_networks(routed_address(address)),
+        BucketKey::HostAddress,
+    )
+}
+
+fn buckets(networks: Vec<(IpNet, u32)>, bucket: fn(IpNet) -> BucketKey) -> Vec<(BucketKey, u32)> {
+    let networks = networks.into_iter();
+    networks
+        .map(|(network, times)| (bucket(network), times))
+        .collect()
+}
+
+/// Counters, in total and for each bucket. A bucket that drops to zero is removed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Count in total.
+    pub total: u32,
+    by_bucket: BTreeMap<BucketKey, u32>,
+}
+
+impl Usage {
+    /// Counts one more.
+    pub fn add(&mut self, key: &QuotaKey) {
+        self.total += 1;
+        for bucket in key.buckets() {
+            *self.by_bucket.entry(bucket.clone()).or_default() += 1;
+        }
+    }
+
+    /// Counts one less.
+    pub fn remove(&mut self, key: &QuotaKey) {
+        self.total = self.total.saturating_sub(1);
+        for bucket in key.buckets() {
+            decrement(&mut self.by_bucket, bucket);
+        }
+    }
+
+    /// Returns the count of one bucket.
+    pub fn of(&self, bucket: &BucketKey) -> u32 {
+        self.by_bucket.get(bucket).copied().unwrap_or(0)
+    }
+}
+
+/// Counts one less for a key. A count that drops to zero is removed.
+pub fn decrement<K, Q>(counts: &mut BTreeMap<K, u32>, key: &Q)
+where
+    K: Ord + Borrow<Q>,
+    Q: Ord + ?Sized,
+{
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Maximum keys in each of the two generations. Beyond it the oldest keys begin with a full bucket again, so that many
+/// clients cannot lock others out.
+const MAX_KEYS: usize = 10_000;
+
+/// A limiter with the same rate for each `K`. Times count from any one start.
+///
+/// Each bucket is kept as the time until which its tokens are spent (generic cell rate algorithm): at most a minute
+/// ahead. One in the past is a full bucket and need not be kept, so a generation can be dropped a minute after it was
+/// last filled.
+#[derive(Debug)]
+pub struct RateLimiter<K> {
+    /// The time in which one token is regained.
+    interval: Duration,
+    recent: BTreeMap<K, Duration>,
+    older: BTreeMap<K, Duration>,
+    /// The start of `recent`.
+    rotated_at: Duration,
+}
+
+impl<K: Ord + Clone> RateLimiter<K> {
+    /// Permits so many in a minute for each key, and as many at once.
+    pub fn new(per_minute: u32) -> RateLimiter<K> {
+        RateLimiter {
+            interval: MINUTE / per_minute.max(1),
+            recent: BTreeMap::new(),
+            older: BTreeMap::new(),
+            rotated_at: Duration::ZERO,
+        }
+    }
+
+    /// Takes `count` tokens from the bucket of each key, whose rate is multiplied by the number beside it; or returns the
+    /// key that has to wait longest, with that time, and takes nothing. More tokens than a bucket holds are never there.
+    ///
+    /// # Errors
+    ///
+    /// The key and the time.
+    pub fn acquire(
+        &mut self,
+        keys: &[(K, u32)],
+        count: u32,
+        now: Duration,
+    ) -> Result<(), (K, Duration)> {
+        if now.saturating_sub(self.rotated_at) >= MINUTE || self.recent.len() >= MAX_KEYS {
+            self.older = std::mem::take(&mut self.recent);
+            self.rotated_at = now;
+        }
+        let spent_until = |(key, times): &(K, u32)| {
+            let known = self.recent.get(key).or_else(|| self.older.get(key));
+            let cost = (self.interval / (*times).max(1)).saturating_mul(count);
+            known.copied().unwrap_or(now).max(now).saturating_add(cost)
+        };
+        let spent: Vec<Duration> = keys.iter().map(spent_until).collect();
+        let waits = keys
+            .iter()
+            .zip(&spent)
+            .map(|((key, _), spent_until)| (key, spent_until.saturating_sub(now + MINUTE)));
+        if let Some((key, wait)) = waits.max_by_key(|(_, wait)| *wait)
+            && !wait.is_zero()
+        {
+            return Err((key.clone(), wait));
+        }
+        let spent = keys.iter().zip(spent);
+        self.recent
+            .extend(spent.map(|((key, _), spent_until)| (key.clone(), spent_until)));
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use crate::hub::Callback;
-
     use super::VerificationKind::{New, Renewal};
     use super::*;
-    use crate::hub::client_address::Requester;
-    use crate::hub::usage::{address_buckets, requester_buckets};
+    use crate::hub::Callback;
+    use crate::hub::address::Requester;
+    use crate::hub::admission::{address_buckets, requester_buckets};
 
     const START: Duration = Duration::ZERO;
 
@@ -375,6 +661,88 @@ mod tests {
                 admission.end(&quota_key, New);
             }
             prop_assert_eq!(admission.verifications, Usage::default());
+        }
+    }
+
+    impl<K: Ord + Clone> RateLimiter<K> {
+        fn acquire_one(&mut self, key: &K, now: Duration) -> Result<(), Duration> {
+            let acquired = self.acquire(&[(key.clone(), 1)], 1, now);
+            acquired.map_err(|(_, wait)| wait)
+        }
+    }
+
+    #[test]
+    fn a_request_that_one_bucket_refuses_takes_no_token_from_the_others() {
+        let mut limiter = RateLimiter::new(2);
+        let both = [("customer", 1), ("provider", 2)];
+        for _ in 0..2 {
+            assert_eq!(limiter.acquire(&both, 1, seconds(1)), Ok(()));
+        }
+        let wait = Err(("customer", seconds(30)));
+        assert_eq!(limiter.acquire(&both, 1, seconds(1)), wait);
+        let another = [("another", 1), ("provider", 2)];
+        for _ in 0..2 {
+            assert_eq!(limiter.acquire(&another, 1, seconds(1)), Ok(()));
+        }
+        let third = [("third", 1), ("provider", 2)];
+        let wait = Err(("provider", seconds(15)));
+        assert_eq!(limiter.acquire(&third, 1, seconds(1)), wait);
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_minute_s_worth_may_come_at_once_and_is_regained_evenly() {
+        let mut limiter = RateLimiter::new(6);
+        for _ in 0..6 {
+            assert_eq!(limiter.acquire_one(&1, seconds(100)), Ok(()));
+        }
+        assert_eq!(limiter.acquire_one(&1, seconds(100)), Err(seconds(10)));
+        assert_eq!(limiter.acquire_one(&1, seconds(104)), Err(seconds(6)));
+        // Others go on.
+        assert_eq!(limiter.acquire_one(&2, seconds(104)), Ok(()));
+        assert_eq!(limiter.acquire_one(&1, seconds(110)), Ok(()));
+        assert_eq!(limiter.acquire_one(&1, seconds(110)), Err(seconds(10)));
+        for _ in 0..6 {
+            assert_eq!(limiter.acquire_one(&1, seconds(300)), Ok(()));
+        }
+        assert_eq!(limiter.acquire_one(&1, seconds(300)), Err(seconds(10)));
+    }
+
+    #[test]
+    fn many_tokens_are_taken_together_or_not_at_all() {
+        let mut limiter = RateLimiter::new(6);
+        let key = [("a", 1)];
+        assert_eq!(limiter.acquire(&key, 0, seconds(1)), Ok(()));
+        assert_eq!(limiter.acquire(&key, 4, seconds(1)), Ok(()));
+        let wait = Err(("a", seconds(10)));
+        assert_eq!(limiter.acquire(&key, 3, seconds(1)), wait);
+        assert_eq!(limiter.acquire(&key, 2, seconds(1)), Ok(()));
+        assert_eq!(limiter.acquire(&key, 1, seconds(1)), wait);
+        assert!(limiter.acquire(&key, 7, seconds(600)).is_err());
+        assert_eq!(limiter.acquire(&[("a", 2)], 12, seconds(600)), Ok(()));
+    }
+
+    #[test]
+    fn a_client_that_has_to_wait_is_not_forgotten() {
+        let mut limiter = RateLimiter::new(60);
+        let mut taken = 0;
+        for half_second in 0..1_200 {
+            let now = Duration::from_millis(500 * half_second);
+            taken += u32::from(limiter.acquire_one(&"hasty", now).is_ok());
+        }
+        // Ten minutes: sixty at once, and one in each second.
+        assert_eq!(taken, 60 + 599);
+    }
+
+    #[test]
+    fn many_clients_take_bounded_memory_and_lock_no_other_out() {
+        let mut limiter = RateLimiter::new(1);
+        for who in 0..100_000 {
+            assert_eq!(limiter.acquire_one(&who, seconds(1)), Ok(()));
+            assert!(limiter.recent.len() + limiter.older.len() <= 2 * MAX_KEYS);
         }
     }
 }

@@ -1,271 +1,488 @@
-//! The policy for callbacks: checks their URLs at subscription, and the addresses they resolve to at each connection.
+//! The HTTP client for callbacks, which strangers name: it connects only to addresses that the policy permits.
 //!
-//! A URL is checked by its text alone, so that the answer to a subscription request reveals nothing about the network.
-//! The addresses behind a name are known only when it is called, and that outcome is not revealed to the subscriber.
+//! The name servers of callbacks may be hostile: lookups have a timeout, fair slots for each registrable domain, and are not
+//! repeated soon after a failed one.
 
-// `core::net` has the addresses without the sockets.
-use core::net::IpAddr;
-use std::ops::RangeInclusive;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use ipnet::IpNet;
-use resourcesync::uri::is_clean;
-use url::{Host, Url};
+use hyper::Method;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, RequestBuilder};
+use tracing::info;
+use url::Url;
 
+use crate::http::{BoxedFn, client, lock};
 use crate::hub::Callback;
-use crate::hub::address::{LOOPBACK, is_public, routed_address};
-use crate::hub::request::Rejection;
+use crate::hub::address::{around, routed_address};
+use crate::hub::fair_queue::{FairSlot, FairSlots};
+use crate::hub::http::{EmbeddedHubSettings, LogLimit};
+use crate::hub::request::{CallbackPolicy, Rejection, literal_address};
+use crate::hub::subscriptions::Priority;
 
-#[cfg(feature = "hub")]
-pub(crate) mod http;
+/// Log lines per interval about forbidden addresses.
+const FORBIDDEN_LINES: u64 = 10;
 
-/// The maximum length of a callback URL.
-const CALLBACK_BYTES: usize = 2_000;
-
-/// The callbacks that the embedded hub delivers to. The default suits a public hub: common web ports on public addresses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallbackPolicy {
-    /// True if `http` URLs are refused.
-    pub https_only: bool,
-    /// Ports that callbacks may have. The default ones do not apply in `allowed`: there, any port is permitted then.
-    pub ports: Vec<RangeInclusive<u16>>,
-    /// Networks that are allowed although they are not public, or belong to this machine.
-    pub allowed: Vec<IpNet>,
+/// A client for requests to callbacks.
+#[derive(Debug)]
+pub struct CallbackClient {
+    client: Client,
+    guard: AddressGuard,
 }
 
-impl Default for CallbackPolicy {
-    fn default() -> CallbackPolicy {
-        CallbackPolicy {
-            https_only: false,
-            ports: vec![80..=80, 443..=443, 8000..=9999],
-            allowed: Vec::new(),
+/// The resolved and permitted location of a callback.
+#[derive(Debug)]
+pub struct CallbackLocation {
+    /// The address that its name resolved to; none if the URL has an address itself.
+    pub by_name: Option<IpAddr>,
+    /// The host under which requests to it are queued.
+    pub host: String,
+    /// The addresses that the client may connect to.
+    _located: Option<PinnedAddresses>,
+}
+
+impl CallbackClient {
+    /// Builds the client, which uses no proxy and follows no redirection.
+    pub fn new(settings: &EmbeddedHubSettings) -> reqwest::Result<CallbackClient> {
+        let lookups = Lookups::new(settings.resolver.clone(), settings.concurrent_lookups);
+        let guard = AddressGuard {
+            policy: Arc::new(settings.policy.clone()),
+            lookups,
+            lines: Arc::new(LogLimit::new(FORBIDDEN_LINES)),
+        };
+        let client = client::build_or_plain_http(|| {
+            client::builder(settings.timeout)
+                .no_proxy()
+                .dns_resolver(guard.clone())
+        })?;
+        Ok(CallbackClient { client, guard })
+    }
+
+    /// Resolves a callback and checks its URL and addresses. The URL is checked again because the callback may have been
+    /// saved under another policy. The error is the reason in words why it is not called.
+    pub async fn resolve(
+        &self,
+        callback: &Callback,
+        priority: Priority,
+    ) -> Result<CallbackLocation, String> {
+        let no_url = || Rejection::Callback.to_string();
+        let url = Url::parse(callback.as_str()).map_err(|_| no_url())?;
+        // The client connects to an address in a URL without calling its resolver.
+        let literal = literal_address(&url);
+        if let Some(address) = literal {
+            self.guard.check(&address.to_string(), &[address])?;
+        }
+        let policy = &self.guard.policy;
+        let accepted = policy.accept(callback.as_str());
+        accepted.map_err(|rejection| rejection.to_string())?;
+        if let Some(address) = literal {
+            return Ok(CallbackLocation {
+                by_name: None,
+                host: queue_host(address),
+                _located: None,
+            });
+        }
+        let name = url.host_str().ok_or_else(no_url)?;
+        let resolved = self.guard.lookups.resolve(name, priority).await?;
+        let first = self.guard.check(name, &resolved.addresses)?;
+        let port = url.port_or_known_default().ok_or_else(no_url)?;
+        let mut addresses = resolved.addresses.iter();
+        match addresses.find(|address| !policy.permits_port(port, Some(**address))) {
+            Some(address) => Err(format!(
+                "this hub does not deliver to port {port} of its address {address}"
+            )),
+            None => Ok(CallbackLocation {
+                by_name: Some(first),
+                host: queue_host(first),
+                _located: Some(resolved),
+            }),
+        }
+    }
+
+    /// Begins a request for `url`, a callback possibly with more parameters. Its location is to be kept until the
+    /// request has ended.
+    pub fn request(&self, method: Method, url: &str, _: &CallbackLocation) -> RequestBuilder {
+        self.client.request(method, url)
+    }
+
+    /// Logs the number of lines about forbidden addresses that were suppressed.
+    pub fn log_suppressed(&self) {
+        let count = self.guard.lines.next_interval();
+        if count > 0 {
+            info!(
+                count,
+                "more callbacks not called, whose addresses are not public, or belong to this machine: {count}"
+            );
         }
     }
 }
 
-impl CallbackPolicy {
-    /// Returns the default policy plus any port on loopback, for a hub that only this machine can reach.
-    pub fn on_this_machine() -> CallbackPolicy {
-        CallbackPolicy {
-            allowed: LOOPBACK.to_vec(),
-            ..CallbackPolicy::default()
+/// Returns the host under which requests to an address are queued: of IPv6, the /56.
+fn queue_host(address: IpAddr) -> String {
+    let address = routed_address(address);
+    let length = if address.is_ipv4() { 32 } else { 56 };
+    around(address, length).to_string()
+}
+
+/// Permits a connection only if the policy permits each address that the request's name resolved to. Also the client's
+/// resolver, so that it connects to the addresses that were checked.
+#[derive(Debug, Clone)]
+struct AddressGuard {
+    policy: Arc<CallbackPolicy>,
+    lookups: Arc<Lookups>,
+    lines: Arc<LogLimit>,
+}
+
+impl Resolve for AddressGuard {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = self.clone();
+        Box::pin(async move {
+            let addresses = guard.lookups.resolved(name.as_str());
+            guard.check(name.as_str(), &addresses)?;
+            // The client replaces port 0 by the URL's port.
+            let addresses: Vec<SocketAddr> = addresses
+                .iter()
+                .map(|address| SocketAddr::new(*address, 0))
+                .collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+impl AddressGuard {
+    /// Returns the first address, if all are permitted.
+    fn check(&self, name: &str, addresses: &[IpAddr]) -> Result<IpAddr, String> {
+        let no_address = || format!("{name} has no address");
+        let first = *addresses.first().ok_or_else(no_address)?;
+        let forbidden = addresses
+            .iter()
+            .find(|address| !self.policy.permits(**address, is_own_address));
+        let Some(&address) = forbidden else {
+            return Ok(first);
+        };
+        // The subscriber is not told, but the operator may have to allow it.
+        if self.lines.allow() {
+            info!(
+                host = name, %address,
+                "callback at {name} not called: {address} is not public, or belongs to this machine, and is in no \
+                 network of allow_callback_networks"
+            );
         }
+        Err(format!(
+            "{address} is not public, or belongs to this machine, and is in no network of allow_callback_networks"
+        ))
+    }
+}
+
+/// Returns true if an address is one of this machine's: then a socket connected to it has it as its source. Nothing is
+/// sent, and nothing is cached, since addresses come and go.
+pub fn is_own_address(address: IpAddr) -> bool {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+        // Any port does.
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address)
+}
+
+/// The timeout of a lookup. Its thread may take longer, and keeps its slot until then.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A replacement of the system's resolver, for tests.
+pub type Resolver = BoxedFn<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
+
+/// Lookups, and the addresses they found for requests under way.
+#[derive(Debug)]
+struct Lookups {
+    resolver: Option<Arc<Resolver>>,
+    slots: Arc<FairSlots>,
+    started: Instant,
+    failed: Mutex<FailedLookups>,
+    found: Mutex<HashMap<String, Vec<Arc<[IpAddr]>>>>,
+}
+
+/// The addresses of a name, to which requests may connect until this is dropped.
+#[derive(Debug)]
+struct PinnedAddresses {
+    lookups: Arc<Lookups>,
+    name: String,
+    /// The addresses.
+    addresses: Arc<[IpAddr]>,
+}
+
+impl Lookups {
+    /// Allows `count` lookups at a time, and as many slow ones.
+    fn new(resolver: Option<Arc<Resolver>>, count: usize) -> Arc<Lookups> {
+        Arc::new(Lookups {
+            resolver,
+            slots: FairSlots::new(count),
+            started: Instant::now(),
+            failed: Mutex::default(),
+            found: Mutex::default(),
+        })
     }
 
-    /// Checks a callback URL.
+    /// Looks up a name. The result holds for one request: a name may resolve differently each time.
     ///
     /// # Errors
     ///
-    /// If it is no URL, or not one that is permitted.
-    pub fn accept(&self, text: &str) -> Result<Callback, Rejection> {
-        let url = Url::parse(text).map_err(|_| Rejection::Callback)?;
-        let is_plain = matches!(url.scheme(), "http" | "https")
-            && url.username().is_empty()
-            && url.password().is_none()
-            && url.fragment().is_none();
-        if !is_plain || !is_clean(text) || text.len() > CALLBACK_BYTES {
-            return Err(Rejection::Callback);
-        }
-        if self.https_only && url.scheme() != "https" {
-            return Err(Rejection::Https);
-        }
-        let port = url.port_or_known_default().ok_or(Rejection::Callback)?;
-        let literal = literal_address(&url);
-        if !self.permits_port(port, literal) {
-            return Err(Rejection::Port);
-        }
-        // The URL does not show if a public address is our own, so that is not revealed.
-        let is_permitted = literal.is_none_or(|address| self.permits(address, |_| false));
-        if is_permitted {
-            Ok(Callback::new(text))
-        } else {
-            Err(Rejection::Address)
-        }
-    }
-
-    /// Returns true if a callback may be called at an address. `is_local` tells if an address is this machine's.
-    pub fn permits(&self, address: IpAddr, is_local: impl Fn(IpAddr) -> bool) -> bool {
-        self.allows(address) || (is_public(address) && !is_local(routed_address(address)))
-    }
-
-    /// Returns true if a callback may have this port at an address, or under a name, which may stand for an address in an
-    /// allowed network.
-    pub fn permits_port(&self, port: u16, address: Option<IpAddr>) -> bool {
-        let is_open = || match address {
-            Some(address) => self.allows(address),
-            None => !self.allowed.is_empty(),
+    /// If it fails, failed a moment ago, or takes too long.
+    async fn resolve(
+        self: &Arc<Self>,
+        name: &str,
+        priority: Priority,
+    ) -> Result<PinnedAddresses, String> {
+        let has_not_failed = || {
+            let has_failed = lock(&self.failed).contains(name, self.started.elapsed());
+            let failed = || format!("the lookup of {name} failed a moment ago");
+            (!has_failed).then_some(()).ok_or_else(failed)
         };
-        // Ports that are chosen are a limit in allowed networks too.
-        self.ports.iter().any(|ports| ports.contains(&port))
-            || self.ports == CallbackPolicy::default().ports && is_open()
+        has_not_failed()?;
+        let slot = self.slots.acquire(registrable(name), priority).await;
+        // Another lookup may have failed meanwhile.
+        has_not_failed()?;
+        let outcome = tokio::time::timeout(TIMEOUT, self.look_up(name, slot)).await;
+        let mut failed = lock(&self.failed);
+        let reason = match outcome {
+            Ok(Ok(addresses)) => {
+                failed.names.remove(name);
+                let addresses: Arc<[IpAddr]> = addresses.into();
+                let mut found = lock(&self.found);
+                let of_name = found.entry(name.to_owned()).or_default();
+                of_name.push(Arc::clone(&addresses));
+                return Ok(PinnedAddresses {
+                    lookups: Arc::clone(self),
+                    name: name.to_owned(),
+                    addresses,
+                });
+            }
+            Ok(Err(error)) => format!("the lookup of {name} failed: {error}"),
+            Err(_) => format!("the lookup of {name} timed out"),
+        };
+        failed.insert(name, self.started.elapsed());
+        Err(reason)
     }
 
-    fn allows(&self, address: IpAddr) -> bool {
-        let destination = routed_address(address);
-        let mut allowed = self.allowed.iter();
-        allowed.any(|network| network.contains(&address) || network.contains(&destination))
+    async fn look_up(&self, name: &str, mut slot: FairSlot) -> io::Result<Vec<IpAddr>> {
+        let (name, resolver, began) = (name.to_owned(), self.resolver.clone(), Instant::now());
+        let lookup = tokio::task::spawn_blocking(move || {
+            let found = match resolver {
+                Some(resolver) => Ok(resolver(&name)),
+                None => (name.as_str(), 0)
+                    .to_socket_addrs()
+                    .map(|found| found.map(|found| found.ip()).collect()),
+            };
+            // The thread was in use until now, even if the request timed out. A name server that says there is no
+            // such name has answered too.
+            slot.was_answered = began.elapsed() < TIMEOUT;
+            drop(slot);
+            found
+        });
+        lookup.await.map_err(io::Error::other)?
+    }
+
+    /// Returns the addresses of a name for a request under way; none if there is no such request any more.
+    fn resolved(&self, name: &str) -> Arc<[IpAddr]> {
+        let found = lock(&self.found);
+        let latest = found.get(name).and_then(|found| found.last());
+        latest.cloned().unwrap_or_default()
     }
 }
 
-/// Returns the IP address in a callback URL, which is used without a lookup.
-pub fn literal_address(url: &Url) -> Option<IpAddr> {
-    match url.host()? {
-        Host::Ipv4(address) => Some(address.into()),
-        Host::Ipv6(address) => Some(address.into()),
-        Host::Domain(_) => None,
+impl Drop for PinnedAddresses {
+    fn drop(&mut self) {
+        let mut found = lock(&self.lookups.found);
+        if let Some(entries) = found.get_mut(&self.name) {
+            entries.retain(|entry| !Arc::ptr_eq(entry, &self.addresses));
+            if entries.is_empty() {
+                found.remove(&self.name);
+            }
+        }
+    }
+}
+
+/// Second-level categories of country domains, below which names are registered.
+const SECOND_LEVEL: [&str; 22] = [
+    "ac", "co", "com", "edu", "go", "gob", "gouv", "gov", "id", "ltd", "me", "mil", "ne", "net",
+    "nhs", "nom", "or", "org", "plc", "police", "sch", "web",
+];
+
+/// The first and the maximum time for which a failed lookup is not repeated; it doubles with each failure.
+const MIN_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Maximum names remembered.
+const MAX_NAMES: usize = 10_000;
+
+/// Returns the registrable domain of a name: the last two labels, or three below a country's categories such as `co.uk`.
+/// The public suffix list is not consulted: customers of one host (`a.github.io`) count as one, and share its lookup
+/// slots.
+fn registrable(name: &str) -> &str {
+    let name = name.trim_end_matches('.');
+    let mut labels = name.rsplit('.');
+    let (top, second) = (labels.next(), labels.next());
+    let is_category = top.is_some_and(|top| top.len() == 2)
+        && second.is_some_and(|second| SECOND_LEVEL.contains(&second));
+    let count = if is_category { 3 } else { 2 };
+    let start = name.rmatch_indices('.').nth(count - 1);
+    start.map_or(name, |(dot, _)| &name[dot + 1..])
+}
+
+/// Names whose lookups failed. Times count from any one start.
+#[derive(Debug, Default)]
+struct FailedLookups {
+    /// The ends of the waits, and their lengths.
+    names: BTreeMap<String, (Duration, Duration)>,
+}
+
+impl FailedLookups {
+    /// Returns true if a name is not to be looked up yet.
+    fn contains(&self, name: &str, now: Duration) -> bool {
+        self.names.get(name).is_some_and(|(until, _)| now < *until)
+    }
+
+    /// Records a failed lookup.
+    fn insert(&mut self, name: &str, now: Duration) {
+        if self.names.len() >= MAX_NAMES {
+            self.names.retain(|_, (until, _)| now < *until);
+        }
+        if self.names.len() >= MAX_NAMES {
+            // Too many to remember all; begin anew.
+            self.names.clear();
+        }
+        let known = self.names.get(name);
+        let wait = known.map_or(MIN_WAIT, |(_, wait)| (*wait * 2).min(MAX_WAIT));
+        self.names.insert(name.to_owned(), (now + wait, wait));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use core::net::{Ipv4Addr, Ipv6Addr};
-
-    use proptest::prelude::*;
+    use resourcesync::uri::Hub;
     use rstest::rstest;
 
     use super::*;
+    use crate::http::BoxedFn;
     use crate::hub::address::parse_network;
 
-    fn judged(policy: &CallbackPolicy, text: &str) -> Result<(), Rejection> {
-        let accepted = policy.accept(text);
-        accepted.map(|callback| assert_eq!(callback.as_str(), text))
+    fn client(
+        policy: CallbackPolicy,
+        addresses: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static,
+    ) -> CallbackClient {
+        let settings = EmbeddedHubSettings {
+            policy,
+            resolver: Some(Arc::new(BoxedFn(Box::new(addresses)))),
+            ..EmbeddedHubSettings::new(Hub::new("http://hub.example/"))
+        };
+        CallbackClient::new(&settings).unwrap()
     }
 
-    #[rstest]
-    #[case("http://example.org/c?k=%20", Ok(()))]
-    #[case("https://EXAMPLE.org/", Ok(()))]
-    #[case("http://example.org:8000/", Ok(()))]
-    #[case("http://example.org:9999/", Ok(()))]
-    #[case("http://93.184.215.14/", Ok(()))]
-    #[case("https://[2606:2800:21f::1]/", Ok(()))]
-    // Names are not judged by what they say: what they resolve to is.
-    #[case("http://localhost/", Ok(()))]
-    #[case("http://10.0.0.1.example.org/", Ok(()))]
-    #[case("http://example.org:22/", Err(Rejection::Port))]
-    #[case("https://example.org:7999/", Err(Rejection::Port))]
-    #[case("https://example.org:10000/", Err(Rejection::Port))]
-    #[case("http://127.0.0.1:22/", Err(Rejection::Port))]
-    #[case("http://127.0.0.1/", Err(Rejection::Address))]
-    #[case("http://2130706433/", Err(Rejection::Address))]
-    #[case("http://0x7f.1/", Err(Rejection::Address))]
-    #[case("http://0177.0.0.1/", Err(Rejection::Address))]
-    #[case("http://127.1/", Err(Rejection::Address))]
-    #[case("http://127.0.0.1./", Err(Rejection::Address))]
-    #[case("http://%31%32%37.0.0.1/", Err(Rejection::Address))]
-    #[case("http://10.0.0.1/", Err(Rejection::Address))]
-    #[case("http://0.0.0.0/", Err(Rejection::Address))]
-    #[case("http://[::ffff:127.0.0.1]/", Err(Rejection::Address))]
-    #[case("http://[::]/", Err(Rejection::Address))]
-    #[case("http://127.0.0.1@example.org/", Err(Rejection::Callback))]
-    #[case("http://u:p@example.org/", Err(Rejection::Callback))]
-    #[case("http://:p@example.org/", Err(Rejection::Callback))]
-    #[case("http://example.org/#x", Err(Rejection::Callback))]
-    #[case("http://example.org/a b", Err(Rejection::Callback))]
-    #[case("http://example.org/a\r\nX: y", Err(Rejection::Callback))]
-    #[case("ftp://example.org/", Err(Rejection::Callback))]
-    #[case("gopher://example.org:80/", Err(Rejection::Callback))]
-    #[case("/c", Err(Rejection::Callback))]
-    fn strangers_may_name_plain_urls_at_the_web_s_ports(
-        #[case] text: &str,
-        #[case] want: Result<(), Rejection>,
-    ) {
-        assert_eq!(judged(&CallbackPolicy::default(), text), want);
+    #[tokio::test]
+    async fn a_name_may_have_any_port_only_if_it_leads_into_an_allowed_network() {
+        let policy = CallbackPolicy {
+            allowed: vec![parse_network("10.1.0.0/16").unwrap()],
+            ..CallbackPolicy::default()
+        };
+        let addresses = |name: &str| match name {
+            "inside" => vec![IpAddr::from([10, 1, 2, 3])],
+            _ => vec![IpAddr::from([93, 184, 215, 14])],
+        };
+        let client = client(policy, addresses);
+        for (url, is_located) in [
+            ("http://inside:22/", true),
+            ("http://outside:22/", false),
+            ("http://outside:8080/", true),
+        ] {
+            let located = client.resolve(&Callback::new(url), Priority::Known).await;
+            assert_eq!(located.is_ok(), is_located, "{url}: {located:?}");
+        }
     }
 
-    #[rstest]
-    #[case("http://127.0.0.1:9/c?k=%20", Ok(()))]
-    #[case("http://127.8.8.8/", Ok(()))]
-    #[case("https://[::1]:8443/c", Ok(()))]
-    #[case("http://LOCALHOST/c", Ok(()))]
-    #[case("http://2130706433/c", Ok(()))] // 127.0.0.1, and connected to as such
-    #[case("http://[::ffff:127.0.0.1]:40000/", Ok(()))] // so is this
-    #[case("http://10.0.0.1/", Err(Rejection::Address))]
-    #[case("http://0.0.0.0/", Err(Rejection::Address))]
-    #[case("http://[::]/", Err(Rejection::Address))]
-    fn loopback_may_be_allowed(#[case] text: &str, #[case] want: Result<(), Rejection>) {
-        assert_eq!(judged(&CallbackPolicy::on_this_machine(), text), want);
+    #[tokio::test]
+    async fn a_callback_that_the_policy_permits_no_more_fails_for_its_address() {
+        let client = client(CallbackPolicy::default(), |_: &str| Vec::new());
+        for (url, words) in [
+            ("http://127.0.0.1:8500/c", "127.0.0.1 is not public, or"),
+            ("http://127.0.0.1:22/c", "127.0.0.1 is not public, or"),
+            ("http://93.184.215.14:22/c", "hub.callback is at a port"),
+        ] {
+            let callback = Callback::new(url);
+            let located = client.resolve(&callback, Priority::Known);
+            let reason = located.await.unwrap_err();
+            assert!(reason.starts_with(words), "{url}: {reason}");
+        }
     }
 
     #[test]
-    fn https_may_be_required() {
-        let policy = CallbackPolicy {
-            https_only: true,
-            ..CallbackPolicy::default()
-        };
-        assert_eq!(judged(&policy, "https://example.org/c"), Ok(()));
-        for url in ["http://example.org/c", "http://example.org:443/c"] {
-            assert_eq!(judged(&policy, url), Err(Rejection::Https));
+    fn addresses_of_this_machine_are_known_as_such() {
+        assert!(is_own_address("127.0.0.1".parse().unwrap()));
+        assert!(!is_own_address("192.0.2.1".parse().unwrap()));
+        assert!(!is_own_address("2001:db8::1".parse().unwrap()));
+        // Whatever address the machine has beside those, where it has any way out.
+        let out = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if out.connect("192.0.2.1:9").is_ok() {
+            assert!(is_own_address(out.local_addr().unwrap().ip()));
         }
     }
 
-    #[rstest]
-    #[case("93.184.215.14", true)]
-    #[case("93.184.215.15", false)]
-    #[case("64:ff9b::93.184.215.15", false)]
-    #[case("10.1.2.3", true)]
-    #[case("10.1.2.15", true)]
-    #[case("::ffff:10.1.2.3", true)]
-    #[case("10.2.2.3", false)]
-    #[case("::1", false)]
-    fn our_own_addresses_are_called_only_where_it_is_allowed(
-        #[case] address: &str,
-        #[case] want: bool,
-    ) {
-        let policy = CallbackPolicy {
-            allowed: vec![parse_network("10.1.0.0/16").unwrap()],
-            ..CallbackPolicy::default()
+    /// Longer than a lookup may take.
+    const SLOW: Duration = Duration::from_millis(2_500);
+
+    #[tokio::test]
+    async fn a_lookup_that_takes_long_has_failed_and_is_not_repeated_at_once() {
+        let slow = |_: &str| {
+            std::thread::sleep(SLOW);
+            vec![IpAddr::from([127, 0, 0, 1])]
         };
-        let is_local = |address: IpAddr| address.to_string().ends_with(".15");
-        let permits = policy.permits(address.parse().unwrap(), is_local);
-        assert_eq!(permits, want);
+        let lookups = Lookups::new(Some(Arc::new(BoxedFn(Box::new(slow)))), 2);
+        let begun = Instant::now();
+        let first = lookups.resolve("slow.example", Priority::First).await;
+        assert_eq!(first.unwrap_err(), "the lookup of slow.example timed out");
+        assert!(begun.elapsed() < SLOW);
+        let again = lookups.resolve("slow.example", Priority::First).await;
+        let known = "the lookup of slow.example failed a moment ago";
+        assert_eq!(again.unwrap_err(), known);
     }
 
     #[rstest]
-    #[case("http://10.1.2.3:22/", Ok(()))]
-    #[case("http://[::ffff:10.1.2.3]:22/", Ok(()))]
-    #[case("http://93.184.215.14:22/", Err(Rejection::Port))]
-    #[case("http://10.2.2.3:22/", Err(Rejection::Port))]
-    // What it stands for is known at the connection.
-    #[case("http://example.org:22/", Ok(()))]
-    fn any_port_is_permitted_in_an_allowed_network_unless_ports_are_chosen(
-        #[case] text: &str,
-        #[case] want: Result<(), Rejection>,
-    ) {
-        let mut policy = CallbackPolicy {
-            allowed: vec![parse_network("10.1.0.0/16").unwrap()],
-            ..CallbackPolicy::default()
-        };
-        assert_eq!(judged(&policy, text), want);
-        policy.ports = vec![443..=443];
-        assert_eq!(judged(&policy, text), Err(Rejection::Port));
+    #[case("example.org", "example.org")]
+    #[case("a.b.example.org.", "example.org")]
+    #[case("a.example.co.uk", "example.co.uk")]
+    #[case("example.co.uk", "example.co.uk")]
+    #[case("co.uk", "co.uk")]
+    #[case("a.t.co", "t.co")]
+    #[case("a.com.example", "com.example")]
+    #[case("localhost", "localhost")]
+    #[case("", "")]
+    fn names_of_one_owner_share_a_registrable_domain(#[case] name: &str, #[case] want: &str) {
+        assert_eq!(registrable(name), want);
     }
 
-    proptest! {
-        #[test]
-        fn an_address_is_judged_alike_in_every_notation(
-            network in prop::sample::select(vec![0, 0x0a00_0000, 0x7f00_0000, 0xa9fe_0000, 0xc0a8_0000]),
-            bits: u32,
-        ) {
-            for address in [bits, network | bits & 0xffff].map(Ipv4Addr::from_bits) {
-                let [a, b, c, d] = address.octets();
-                let bits = address.to_bits();
-                let carried = |prefix: u128| Ipv6Addr::from_bits(prefix | u128::from(bits));
-                for host in [
-                    address.to_string(),
-                    format!("{address}."),
-                    format!("{bits}"),
-                    format!("0x{bits:X}"),
-                    format!("0{a:o}.0x{b:x}.{c}.0{d:o}"),
-                    format!("{a}.{b}.{}", u32::from(c) << 8 | u32::from(d)),
-                    format!("[{}]", address.to_ipv6_mapped()),
-                    format!("[{}]", carried(0)),
-                    format!("[{}]", carried(0x0064_ff9b << 96)),
-                    format!("[2002:{:x}:{:x}::1]", bits >> 16, bits & 0xffff),
-                ] {
-                    let want = is_public(address.into()).then_some(()).ok_or(Rejection::Address);
-                    let text = format!("http://{host}/");
-                    prop_assert_eq!(judged(&CallbackPolicy::default(), &text), want, "{}", host);
-                }
-            }
+    #[test]
+    fn a_name_that_fails_again_is_looked_up_less_often() {
+        let seconds = Duration::from_secs;
+        let mut failed = FailedLookups::default();
+        assert!(!failed.contains("a", seconds(0)));
+        failed.insert("a", seconds(0));
+        assert!(failed.contains("a", Duration::from_millis(999)));
+        assert!(!failed.contains("b", seconds(0)));
+        assert!(!failed.contains("a", seconds(1)));
+        for _ in 0..9 {
+            failed.insert("a", seconds(1));
         }
+        assert!(failed.contains("a", seconds(60)) && !failed.contains("a", seconds(61)));
+        failed.names.remove("a");
+        failed.insert("a", seconds(70));
+        assert!(!failed.contains("a", seconds(71)));
+        for n in 0..3 * MAX_NAMES {
+            failed.insert(&n.to_string(), seconds(72));
+        }
+        assert!(failed.names.len() <= MAX_NAMES);
     }
 }

@@ -9,16 +9,13 @@ use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, escape_at};
 use sha2::{Sha256, Sha384, Sha512};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, MAX_ATTEMPTS, next_try};
 use crate::headers::link_header;
 use crate::hub::RelayHeaders;
-use crate::retry::{MAX_ATTEMPTS, next_try};
 use crate::secret::Secret;
 
 #[cfg(feature = "hub")]
-pub mod bodies;
-#[cfg(feature = "hub")]
-pub(crate) mod http;
+pub mod http;
 
 /// The outcome of an attempt to deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,42 +2,73 @@
 //! (Framework Notification 1.0.1 sections 4.2–4.4). It does not write the state file itself: it emits [`HubRecord`]s to
 //! save, and the caller saves notifications between [`EmbeddedHub::relay`] and [`EmbeddedHub::dispatch`].
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
+use ipnet::IpNet;
 use jiff::Timestamp;
-use resourcesync::uri::Topic;
-use tracing::warn;
+use resourcesync::uri::{Hub, Topic};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tracing::{debug, info, warn};
 
-use crate::http::{Clock, lock};
-use crate::hub::delivery::bodies::RelayStore;
-use crate::hub::delivery::http::Deliverer;
-use crate::hub::http::settings::PreparedHub;
-use crate::hub::http::state::{HubState, expire};
-use crate::hub::published_topics::directory::HubTopics;
-use crate::hub::request::SubscriptionRequest;
+use crate::answer::end_after_restart;
+use crate::counts::EmbeddedHubCounts;
+use crate::http::{BoxedFn, Clock, Replaceable, lock};
+use crate::hub::admission::{Admission, HubLimits};
+use crate::hub::callback::{CallbackClient, Resolver};
+use crate::hub::delivery::http::{RelayReader, RelayStore};
+use crate::hub::fair_queue::FairSlots;
+use crate::hub::published_topics::http::HubTopics;
+use crate::hub::request::{CallbackPolicy, SubscriptionRequest};
 use crate::hub::subscriptions::Subscriptions;
 use crate::hub::subscriptions::backlog::BacklogSize;
 use crate::hub::subscriptions::view::HubStatus;
-use crate::hub::verification::{TOPIC_ENDED, Verifications};
-use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
-use crate::retry::end_after_restart;
-
-pub mod fetches;
-pub mod public;
-pub mod settings;
-pub(crate) mod state;
-pub mod topic_client;
+use crate::hub::verification::{PendingVerification, TOPIC_ENDED};
+use crate::hub::{HubRecord, Relay, RelayId, SavedHub, Subscription, SubscriptionKey};
+use crate::topics::http::host_and_target;
 
 /// Interval of the limits on log lines, after which suppressed lines are summarized.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Log lines per interval about abandoned deliveries.
+const ABANDONED_LINES: u64 = 10;
 
-/// The hub. Clones are the same hub.
-#[derive(Debug, Clone)]
+/// Interval at which subscriptions with ended leases are removed. Nothing is delivered to them meanwhile.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Notifications whose time is remembered.
+const MAX_RELAYED: usize = 10_000;
+
+/// The hub. Records are emitted while the subscriptions are locked, so that they are in the order of the changes.
+#[derive(Debug)]
 pub struct EmbeddedHub {
-    pub(crate) state: Arc<HubState>,
-    deliveries: Arc<Deliverer>,
-    pub(crate) verifications: Arc<Verifications>,
+    pub(crate) settings: Replaceable<PreparedHub>,
+    pub(crate) topics: HubTopics,
+    pub(crate) clock: Clock,
+    /// Locked only to count.
+    pub(crate) counts: Mutex<EmbeddedHubCounts>,
+    /// Changed by [`EmbeddedHub::change`] alone, but for what is not saved.
+    pub(crate) subscriptions: Mutex<Subscriptions>,
+    /// Locked after the subscriptions where both are. Its times are those since the clock's start.
+    pub(crate) admission: Mutex<Admission>,
+    pub(crate) relays: RelayReader,
+    /// The times at which the last [`MAX_RELAYED`] notifications were relayed, if in this run.
+    pub(crate) relayed: Mutex<BTreeMap<RelayId, Instant>>,
+    /// The signals that end the waits of deliveries for a retry.
+    pub(crate) wakers: Mutex<HashMap<SubscriptionKey, Arc<Notify>>>,
+    pub(crate) delivery_slots: Arc<FairSlots>,
+    /// The requests to verify for each topic and callback, in order, whose first is under way.
+    pub(crate) unverified: Mutex<HashMap<SubscriptionKey, VecDeque<PendingVerification>>>,
+    pub(crate) verification_slots: Arc<FairSlots>,
+    records: BoxedFn<dyn Fn(Vec<HubRecord>) + Send + Sync>,
+    /// Limits on log lines about subscriptions that begin or end, which strangers can cause.
+    begun: LogLimit,
+    ended: LogLimit,
+    pub(crate) abandoned_lines: LogLimit,
+    pub(crate) proxy_was_reported: AtomicBool,
+    pub(crate) runtime: Handle,
 }
 
 impl EmbeddedHub {
@@ -51,59 +82,85 @@ impl EmbeddedHub {
         topics: HubTopics,
         clock: Clock,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
-    ) -> EmbeddedHub {
+    ) -> Arc<EmbeddedHub> {
         for (subscription, _) in &mut saved.subscriptions {
             subscription.expires =
                 end_after_restart(subscription.expires, Duration::MAX, clock.began);
         }
-        let state = Arc::new(HubState::restore(prepared, saved, clock, records));
-        let deliveries = Arc::new(Deliverer::new(Arc::clone(&state), relays));
-        let verifications = Arc::new(Verifications::new(topics, Arc::clone(&deliveries)));
-        tokio::spawn(expire(Arc::downgrade(&state)));
-        tokio::spawn(log_suppressed(Arc::downgrade(&deliveries)));
-        let pending = state.subscriptions().topics_with_pending();
+        let (subscriptions, obsolete) = Subscriptions::restore(saved);
+        if !obsolete.is_empty() {
+            records(obsolete);
+        }
+        let pending = subscriptions.topics_with_pending();
+        let hub = Arc::new(EmbeddedHub {
+            admission: Mutex::new(Admission::new(prepared.settings.limits.clone())),
+            relays: RelayReader::new(relays),
+            relayed: Mutex::default(),
+            wakers: Mutex::default(),
+            delivery_slots: FairSlots::new(prepared.settings.concurrent_deliveries),
+            unverified: Mutex::default(),
+            verification_slots: FairSlots::new(prepared.settings.concurrent_verifications),
+            settings: Replaceable::new(prepared),
+            topics,
+            clock,
+            counts: Mutex::default(),
+            subscriptions: Mutex::new(subscriptions),
+            records: BoxedFn(Box::new(records)),
+            begun: LogLimit::new(50),
+            ended: LogLimit::new(50),
+            abandoned_lines: LogLimit::new(ABANDONED_LINES),
+            proxy_was_reported: AtomicBool::new(false),
+            runtime: Handle::current(),
+        });
+        let weak = || Arc::downgrade(&hub);
+        tokio::spawn(repeat(weak(), EXPIRY_INTERVAL, EmbeddedHub::expire));
+        tokio::spawn(repeat(weak(), LOG_INTERVAL, EmbeddedHub::log_suppressed));
         for topic in pending {
-            deliveries.begin(&topic);
+            hub.deliver(&topic);
         }
-        EmbeddedHub {
-            state,
-            deliveries,
-            verifications,
-        }
+        hub
     }
 
     /// Applies other settings, except for the numbers of slots. Subscriptions, pending deliveries and requests under way
     /// stay.
-    pub fn apply(&self, prepared: PreparedHub) {
+    pub fn apply(self: &Arc<Self>, prepared: PreparedHub) {
         let limits = prepared.settings.limits.clone();
-        self.state.admission().set_limits(limits);
-        self.state.settings.replace(prepared);
+        lock(&self.admission).set_limits(limits);
+        self.settings.replace(prepared);
         self.cut_off();
     }
 
     /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
     /// then. Deliveries not begun stay pending, and so do requests.
     pub async fn drain(&self) {
-        let (verifications, deliveries) = (&self.verifications.slots, &self.deliveries.slots);
-        tokio::join!(verifications.drain(), deliveries.drain());
+        tokio::join!(self.verification_slots.drain(), self.delivery_slots.drain());
     }
 
     /// Records the requests that were answered with 202 and are not verified, once no more come.
     pub fn record_unverified(&self) {
-        let unverified = self.verifications.unverified();
-        self.state.record(HubRecord::Unverified(unverified));
+        let queues = lock(&self.unverified);
+        let queued = queues.iter().flat_map(|(key, queue)| {
+            let requests = queue.iter().map(|pending| pending.request.clone());
+            requests.map(move |request| (key.clone(), request))
+        });
+        let unverified = queued.collect();
+        drop(queues);
+        self.record(HubRecord::Unverified(unverified));
     }
 
     /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits are
     /// dropped.
-    pub fn resume_verifications(&self, unverified: Vec<(SubscriptionKey, SubscriptionRequest)>) {
+    pub fn resume_verifications(
+        self: &Arc<Self>,
+        unverified: Vec<(SubscriptionKey, SubscriptionRequest)>,
+    ) {
         if unverified.is_empty() {
             return;
         }
-        self.state.record(HubRecord::Unverified(Vec::new()));
+        self.record(HubRecord::Unverified(Vec::new()));
         for (key, request) in unverified {
             let callback = key.callback.clone();
-            if let Err(why) = self.verifications.begin(key, request, None) {
+            if let Err(why) = self.verify(key, request, None) {
                 warn!(%callback, "a request of {callback} is not verified: {why}");
             }
         }
@@ -112,54 +169,58 @@ impl EmbeddedHub {
     /// Numbers a notification for relaying, if its topic has subscribers and it is no repeat of the one
     /// relayed last. The caller saves it, then passes it to [`EmbeddedHub::dispatch`].
     pub fn relay(&self, notification: Relay) -> Option<Relay> {
-        let now = self.state.clock.now();
-        self.state.subscriptions().relay(notification, now)
+        let now = self.clock.now();
+        lock(&self.subscriptions).relay(notification, now)
     }
 
     /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
     pub fn relay_new(&self, notification: Relay) -> Option<Relay> {
-        let now = self.state.clock.now();
-        self.state.subscriptions().relay_new(notification, now)
+        let now = self.clock.now();
+        lock(&self.subscriptions).relay_new(notification, now)
     }
 
     /// Delivers saved notifications, to each subscriber in order. If more than `max_backlog` is pending, the subscriptions
     /// that are owed most end.
-    pub fn dispatch(&self, relays: Vec<Relay>) {
+    pub fn dispatch(self: &Arc<Self>, relays: Vec<Relay>) {
         for Relay { id, topic, .. } in relays {
-            self.state.saved(&topic, id);
+            let mut relayed = lock(&self.relayed);
+            relayed.insert(id, Instant::now());
+            if relayed.len() > MAX_RELAYED {
+                relayed.pop_first();
+            }
+            drop(relayed);
+            self.change(|subscriptions| subscriptions.saved(&topic, id).into_iter().collect());
             self.cut_off();
-            self.deliveries.begin(&topic);
+            self.deliver(&topic);
         }
     }
 
     /// Ends the subscriptions that are owed most until no more than `max_backlog` is pending in all, and notifies the
     /// subscribers.
-    fn cut_off(&self) {
-        let max = self.state.settings.get().settings.limits.backlog_bytes;
+    fn cut_off(self: &Arc<Self>) {
+        let max = self.settings.get().settings.limits.backlog_bytes;
         // Not locked while they end.
-        let debt = || self.state.subscriptions().largest_debt(max);
+        let debt = || lock(&self.subscriptions).largest_debt(max);
         while let Some((keys, BacklogSize { count, bytes })) = debt() {
             for key in keys {
                 let SubscriptionKey { topic, callback } = &key;
-                lock(&self.state.counts).deliveries.cut_off += 1;
-                if self.deliveries.abandoned_lines.allow() {
+                lock(&self.counts).deliveries.cut_off += 1;
+                if self.abandoned_lines.allow() {
                     warn!(
                         %topic, %callback, notifications = count, bytes,
                         "ended the subscription of {callback} to {topic}: {count} notifications were pending for it, \
                          {bytes} bytes, the most of all, and more than max_backlog in all"
                     );
                 }
-                self.state
-                    .change(|subscriptions| subscriptions.unsubscribe(&key));
-                self.verifications
-                    .deny(key, "too many notifications were pending");
+                self.change(|subscriptions| subscriptions.unsubscribe(&key));
+                self.deny(key, "too many notifications were pending");
             }
         }
     }
 
     /// Ends all subscriptions to a topic and notifies the subscribers.
-    pub fn end_topic(&self, topic: &Topic) {
-        let callbacks = self.state.subscriptions().callbacks(topic);
+    pub fn end_topic(self: &Arc<Self>, topic: &Topic) {
+        let callbacks = lock(&self.subscriptions).callbacks(topic);
         for callback in callbacks {
             let topic = topic.clone();
             self.end(SubscriptionKey { topic, callback }, TOPIC_ENDED);
@@ -167,32 +228,235 @@ impl EmbeddedHub {
     }
 
     /// Ends a subscription and notifies the subscriber of the reason.
-    pub fn end(&self, key: SubscriptionKey, why: &'static str) {
-        self.state
-            .end(why, |subscriptions| subscriptions.unsubscribe(&key));
-        self.verifications.deny(key, why);
+    pub fn end(self: &Arc<Self>, key: SubscriptionKey, why: &'static str) {
+        self.change_and_log_ends(why, |subscriptions| subscriptions.unsubscribe(&key));
+        self.deny(key, why);
     }
 
     /// Calls a function with the subscriptions, which are locked meanwhile.
     pub fn inspect<T>(&self, inspect: impl FnOnce(&Subscriptions) -> T) -> T {
-        inspect(&self.state.subscriptions())
+        inspect(&lock(&self.subscriptions))
     }
 
     /// Returns the status with the counters.
     pub fn status(&self, now: Timestamp) -> HubStatus {
-        let mut status = self.state.subscriptions().status(now);
-        status.counts = lock(&self.state.counts).clone();
+        let mut status = lock(&self.subscriptions).status(now);
+        status.counts = lock(&self.counts).clone();
         status
+    }
+
+    /// Emits a record that changes no subscription.
+    fn record(&self, record: HubRecord) {
+        let _subscriptions = lock(&self.subscriptions);
+        (self.records)(vec![record]);
+    }
+
+    /// Adds or renews a verified subscription. A renewal ends the wait for a retry.
+    pub(crate) fn subscribe(&self, subscription: Subscription) {
+        let key = subscription.key();
+        let until = subscription.expires;
+        let is_renewal = lock(&self.subscriptions).contains(&key);
+        self.change(|subscriptions| subscriptions.subscribe(subscription));
+        if let Some(waiting) = lock(&self.wakers).get(&key) {
+            waiting.notify_one();
+        }
+        let SubscriptionKey { topic, callback } = &key;
+        if is_renewal {
+            debug!(%topic, %callback, %until, "{callback} renewed its subscription to {topic}");
+        } else if self.begun.allow() {
+            info!(%topic, %callback, %until, "{callback} subscribed to {topic}");
+        } else {
+            debug!(%topic, %callback, %until, "{callback} subscribed to {topic}");
+        }
+    }
+
+    /// Makes a change that ends subscriptions, and logs each with the reason.
+    pub(crate) fn change_and_log_ends(
+        &self,
+        why: &str,
+        change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>,
+    ) {
+        for SubscriptionKey { topic, callback } in self.change(change) {
+            if !self.ended.allow() {
+                continue;
+            }
+            info!(%topic, %callback, why, "the subscription of {callback} to {topic} has ended: {why}");
+        }
+    }
+
+    /// Makes a change, emits its records, and returns the subscriptions that it ended.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>,
+    ) -> Vec<SubscriptionKey> {
+        let mut subscriptions = lock(&self.subscriptions);
+        let records = change(&mut subscriptions);
+        let ended = |record: &HubRecord| match record {
+            HubRecord::Unsubscribed(key) => Some(key.clone()),
+            _ => None,
+        };
+        let ended = records.iter().filter_map(ended).collect();
+        if !records.is_empty() {
+            (self.records)(records);
+        }
+        ended
+    }
+
+    /// Removes subscriptions whose leases have ended.
+    fn expire(&self) {
+        self.change_and_log_ends("its lease has ended", |subscriptions| {
+            subscriptions.end_leases(self.clock.now())
+        });
+    }
+
+    /// Logs the numbers of lines that were suppressed.
+    fn log_suppressed(&self) {
+        self.settings.get().client.log_suppressed();
+        let (begun, ended) = (self.begun.next_interval(), self.ended.next_interval());
+        if begun + ended > 0 {
+            info!(
+                begun,
+                ended, "more subscriptions: {begun} began, {ended} ended"
+            );
+        }
+        let abandoned = self.abandoned_lines.next_interval();
+        if abandoned > 0 {
+            warn!(
+                count = abandoned,
+                "giving up on more deliveries to failing subscribers: {abandoned}"
+            );
+        }
     }
 }
 
-/// Summarizes suppressed log lines at the end of each interval.
-async fn log_suppressed(deliveries: Weak<Deliverer>) {
+/// Runs something at intervals, as long as there is the hub.
+async fn repeat(hub: Weak<EmbeddedHub>, interval: Duration, run: fn(&EmbeddedHub)) {
     loop {
-        tokio::time::sleep(LOG_INTERVAL).await;
-        let Some(deliveries) = deliveries.upgrade() else {
-            return;
-        };
-        deliveries.log_suppressed();
+        tokio::time::sleep(interval).await;
+        let Some(hub) = hub.upgrade() else { return };
+        run(&hub);
+    }
+}
+
+/// Settings of the embedded hub.
+#[derive(Debug, Clone)]
+pub struct EmbeddedHubSettings {
+    /// The advertised URL, whose path is the endpoint for subscription requests.
+    pub hub: Hub,
+    /// Callbacks that it delivers to.
+    pub policy: CallbackPolicy,
+    /// Resolver of the callbacks' names, if it is not the system's.
+    pub resolver: Option<Arc<Resolver>>,
+    /// Limits on what clients may use.
+    pub limits: HubLimits,
+    /// Proxies whose forwarding headers are trusted.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Timeout of each request to a callback, from connecting to the end of the answer. Large deliveries have more time.
+    pub timeout: Duration,
+    /// Maximum deliveries under way, and as many slow ones.
+    pub concurrent_deliveries: usize,
+    /// Maximum verifications under way, and as many slow ones; the others wait.
+    pub concurrent_verifications: usize,
+    /// Maximum concurrent lookups, and as many slow ones. Each uses a thread.
+    pub concurrent_lookups: usize,
+    /// Host names under which requests are accepted, besides IP addresses and localhost. If set, requests from pages of
+    /// other origins are refused; if not, any host name is accepted.
+    pub own_hosts: Option<Vec<String>>,
+    /// Attempts at a verification whose callback does not answer.
+    pub verification_attempts: u32,
+}
+
+impl EmbeddedHubSettings {
+    /// Returns the settings of a public hub at this URL.
+    pub fn new(hub: Hub) -> EmbeddedHubSettings {
+        EmbeddedHubSettings {
+            hub,
+            policy: CallbackPolicy::default(),
+            resolver: None,
+            limits: HubLimits::default(),
+            trusted_proxies: Vec::new(),
+            timeout: Duration::from_secs(10),
+            concurrent_deliveries: 512,
+            concurrent_verifications: 64,
+            concurrent_lookups: 64,
+            own_hosts: None,
+            verification_attempts: 3,
+        }
+    }
+}
+
+/// Checked settings with the client built from them.
+#[derive(Debug)]
+pub struct PreparedHub {
+    /// The settings.
+    pub settings: EmbeddedHubSettings,
+    /// The path of its URI.
+    pub path: String,
+    /// The client for requests to callbacks.
+    pub client: CallbackClient,
+}
+
+impl PreparedHub {
+    /// Builds the client of a hub.
+    ///
+    /// # Errors
+    ///
+    /// If the HTTP client cannot be built.
+    pub fn new(settings: EmbeddedHubSettings) -> Result<PreparedHub, HubStartError> {
+        let client = CallbackClient::new(&settings)?;
+        let (_, target) = host_and_target(settings.hub.as_str());
+        Ok(PreparedHub {
+            path: target.split('?').next().unwrap_or("/").to_owned(),
+            client,
+            settings,
+        })
+    }
+}
+
+/// An error that prevents the hub from starting.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot build the HTTP client of the embedded hub")]
+pub struct HubStartError(#[from] reqwest::Error);
+
+/// A limit on log lines of one kind, which strangers can cause: those in the current interval.
+#[derive(Debug)]
+pub(crate) struct LogLimit {
+    limit: u64,
+    lines: AtomicU64,
+}
+
+impl LogLimit {
+    /// Allows `limit` lines per interval.
+    pub(crate) fn new(limit: u64) -> LogLimit {
+        LogLimit {
+            limit,
+            lines: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns true if the next line may be logged, else counts it as suppressed.
+    pub(crate) fn allow(&self) -> bool {
+        self.lines.fetch_add(1, Ordering::Relaxed) < self.limit
+    }
+
+    /// Begins the next interval and returns the number of lines that the last one suppressed.
+    pub(crate) fn next_interval(&self) -> u64 {
+        let lines = self.lines.swap(0, Ordering::Relaxed);
+        lines.saturating_sub(self.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suppressed_lines_are_counted_until_the_next_interval() {
+        let lines = LogLimit::new(2);
+        let allowed: Vec<bool> = (0..5).map(|_| lines.allow()).collect();
+        assert_eq!(allowed, [true, true, false, false, false]);
+        assert_eq!(lines.next_interval(), 3);
+        assert!(lines.allow());
+        assert_eq!(lines.next_interval(), 0);
     }
 }

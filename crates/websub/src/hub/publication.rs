@@ -1,21 +1,25 @@
-//! Publications: what a publisher sends, what is wrong with it, and which of them are repeats (Framework Notification 1.0.1
-//! section 4.1).
-
-use std::borrow::Cow;
-use std::time::Duration;
-
-use jiff::Timestamp;
-use resourcesync::payload::PAYLOAD_TYPE;
-use resourcesync::uri::{Hub, Topic, Uri};
-use sha2::{Digest, Sha256};
-use url::form_urlencoded;
-
-use crate::headers::{FORM_TYPE, Links, form_value, is_form, media_type};
-use crate::hub::limits::LimitExceeded;
-use crate::hub::publisher::checked_topic;
+//! Publications: who may send them, what is wrong with them, and the publishers of a hub for many Sources as operators see
+//! them (Framework Notification 1.0.1 section 4.1).
 
 #[cfg(feature = "hub")]
 pub mod http;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use jiff::{SignedDuration, Timestamp};
+use resourcesync::payload::PAYLOAD_TYPE;
+use resourcesync::uri::{Hub, Topic, Uri, is_clean};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use url::{Url, form_urlencoded};
+
+use crate::headers::{FORM_TYPE, Links, form_value, media_type};
+use crate::hub::admission::LimitExceeded;
+use crate::hub::published_topics::PublishedTopics;
+use crate::secret::Secret;
 
 /// Body of the answer of a hub for many publishers to a `GET`.
 pub const PUBLIC_HUB_GREETING: &str =
@@ -23,15 +27,6 @@ pub const PUBLIC_HUB_GREETING: &str =
 
 /// The value of `hub.mode` that asks if a publication would be accepted, and publishes nothing.
 pub const CHECK_MODE: &str = "check";
-
-/// The kind of a request to the hub, by its `Content-Type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyKind {
-    /// A subscription, a ping or a check.
-    Form,
-    /// A notification.
-    Content,
-}
 
 /// The reason for which a publication is refused. The text is for the publisher.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -127,16 +122,9 @@ impl PublicationRefusal {
     }
 }
 
-/// Returns the kind of a request.
-///
-/// # Errors
-/// 415 for any other content type.
-pub fn kind(content_type: Option<&str>) -> Result<BodyKind, PublicationRefusal> {
-    match content_type.unwrap_or_default() {
-        form if is_form(form) => Ok(BodyKind::Form),
-        xml if media_type(xml).eq_ignore_ascii_case(PAYLOAD_TYPE) => Ok(BodyKind::Content),
-        _ => Err(PublicationRefusal::MediaType),
-    }
+/// Returns true if a body of this content type is a notification.
+pub fn is_notification(content_type: &str) -> bool {
+    media_type(content_type).eq_ignore_ascii_case(PAYLOAD_TYPE)
 }
 
 /// Returns true if a `Content-Encoding` names none.
@@ -228,65 +216,280 @@ pub fn bearer_token(authorization: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// A topic that was published, with its last notification.
+/// The maximum length of a topic, as of callbacks.
+const TOPIC_BYTES: usize = 2_000;
+
+/// A publisher, as it is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PublishedTopic {
-    /// The topic.
-    pub topic: Topic,
-    /// The name of the publisher.
-    pub publisher: String,
-    /// The number of its notifications.
-    pub seq: u64,
-    /// The last body; none before the first.
-    pub digest: Option<BodyDigest>,
-    /// The time of the last publication that was no repeat.
-    pub published: Timestamp,
-    /// The `ETag` of the topic when it was last fetched.
-    pub etag: Option<String>,
-    /// The time of a ping whose fetch has not succeeded.
-    pub pinged: Option<Timestamp>,
+pub struct Publisher {
+    /// Its name in reports and metrics.
+    pub name: Arc<str>,
+    /// The prefixes, each ending in `/`, below which it may publish.
+    pub topics: Vec<Uri>,
+    /// The bearer token that it has to send, if any.
+    pub token: Option<Secret>,
+    /// True if the `Link` of a topic has to name this hub.
+    pub verify_topic: bool,
+    /// Networks that its topics may be in although they are not public, or belong to this machine.
+    pub topic_networks: Vec<IpNet>,
 }
 
-impl PublishedTopic {
-    /// Returns the entry of a topic before its first notification.
-    pub fn new(topic: Topic, publisher: &str, now: Timestamp) -> PublishedTopic {
-        PublishedTopic {
-            topic,
-            publisher: publisher.to_owned(),
-            seq: 0,
-            digest: None,
-            published: now,
-            etag: None,
-            pinged: None,
-        }
-    }
+/// All publishers. The prefixes of two of them never overlap.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Publishers(pub Vec<Publisher>);
 
-    /// Ends the wait for a fetch, unless the topic was pinged after the fetch began. Returns true if it ended.
-    pub fn end_ping(&mut self, began: Timestamp) -> bool {
-        let is_ended = self.pinged.is_some_and(|pinged| pinged <= began);
-        if is_ended {
-            self.pinged = None;
-        }
-        is_ended
-    }
-
-    /// Returns true if nobody has published it for so long.
-    pub fn is_older_than(&self, ttl: Duration, now: Timestamp) -> bool {
-        let age = Duration::try_from(now.duration_since(self.published));
-        self.pinged.is_none() && age.is_ok_and(|age| age > ttl)
+impl Publisher {
+    /// Returns true if the topic lies below one of its prefixes.
+    pub fn may_publish(&self, topic: &Topic) -> bool {
+        let Ok(uri) = Uri::parse(topic.as_str()) else {
+            return false;
+        };
+        self.topics.iter().any(|prefix| uri.is_below(prefix))
     }
 }
 
-/// The digest of a notification's body, by which a repeat is recognised: `until` differs in each notification, so a
-/// topic's last body is never its next one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BodyDigest(pub [u8; 32]);
-
-impl BodyDigest {
-    /// Returns the digest of a body.
-    pub fn of(body: &[u8]) -> BodyDigest {
-        BodyDigest(Sha256::digest(body).into())
+impl Publishers {
+    /// Returns the publisher below whose prefixes a topic lies.
+    pub fn of_topic(&self, topic: &Topic) -> Option<&Publisher> {
+        self.0.iter().find(|publisher| publisher.may_publish(topic))
     }
+
+    /// Returns the publisher whose token this is. Takes the same time for any token.
+    pub fn with_token(&self, token: &str) -> Option<&Publisher> {
+        let given: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        self.0.iter().fold(None, |found, publisher| {
+            let is_same = publisher.token.as_ref().is_some_and(|token| {
+                let own: [u8; 32] = Sha256::digest(token.reveal().as_bytes()).into();
+                let pairs = own.iter().zip(&given);
+                pairs.fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
+            });
+            if is_same { Some(publisher) } else { found }
+        })
+    }
+
+    /// Finds who publishes a topic, which itself may still have to be verified. `token` is the bearer token of the
+    /// request, if it has one.
+    ///
+    /// # Errors
+    /// 401 without the credentials that the topic needs, and with a token that nobody has; 403 for a topic that is not the
+    /// publisher's.
+    pub fn authorize(
+        &self,
+        topic: &Topic,
+        token: Option<&str>,
+    ) -> Result<&Publisher, PublicationRefusal> {
+        let outside = || PublicationRefusal::Outside {
+            topic: topic.clone(),
+        };
+        if let Some(token) = token {
+            let publisher = self.with_token(token);
+            let publisher = publisher.ok_or(PublicationRefusal::UnknownToken)?;
+            let may_publish = publisher.may_publish(topic);
+            return may_publish.then_some(publisher).ok_or_else(outside);
+        }
+        match self.of_topic(topic) {
+            Some(publisher) if publisher.token.is_none() => Ok(publisher),
+            Some(_) => Err(PublicationRefusal::NoToken),
+            // A stranger learns no prefix that is guarded by a token.
+            None if self.0.iter().any(|publisher| publisher.token.is_some()) => {
+                Err(PublicationRefusal::NoToken)
+            }
+            None => Err(outside()),
+        }
+    }
+}
+
+/// Checks the URI of a topic, which is kept byte for byte.
+///
+/// # Errors
+/// 400: it is no http or https URI with a host, or has dot segments, credentials or a fragment.
+pub fn checked_topic(text: &str) -> Result<Topic, PublicationRefusal> {
+    let url = Url::parse(text).ok();
+    let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    // `http:/path` and `http:path` have a host by the rules of browsers only.
+    let has_authority = text
+        .split_once("://")
+        .is_some_and(|(_, rest)| !rest.is_empty() && !rest.starts_with(['/', '?', '#']));
+    let Some(url) = url.filter(|url| is_web(url) && has_authority) else {
+        return Err(PublicationRefusal::NoHost);
+    };
+    let is_plain = url.username().is_empty() && url.password().is_none() && !text.contains('#');
+    if !is_plain || !is_clean(text) || text.contains('\\') || text.len() > TOPIC_BYTES {
+        return Err(PublicationRefusal::TopicUri);
+    }
+    if has_dot_segments(text) {
+        return Err(PublicationRefusal::DotSegments);
+    }
+    Ok(Topic::new(text))
+}
+
+/// Returns true if the path has a segment `.` or `..`, percent-encoded or not: below which prefix it lies depends on who
+/// resolves it.
+fn has_dot_segments(text: &str) -> bool {
+    let path = text.split(['?', '#']).next().unwrap_or_default();
+    let path = path.split_once("://").map_or(path, |(_, rest)| rest);
+    let decoded: Vec<u8> = percent_encoding::percent_decode_str(path).collect();
+    decoded
+        .split(|byte| matches!(byte, b'/' | b'\\'))
+        .skip(1)
+        .any(|segment| matches!(segment, b"." | b".."))
+}
+
+/// Maximum unknown tokens that are counted each: strangers can send any number.
+const MAX_TOKENS: usize = 10;
+/// The time after which one that is not sent any more gives its place to another.
+const TOKEN_AGE: SignedDuration = SignedDuration::from_hours(24);
+/// Maximum characters that are shown of a token.
+const TOKEN_CHARS: usize = 6;
+/// Stands for the tokens beyond the maximum.
+const OTHER_TOKENS: &str = "others";
+
+/// The counts of one publisher since the daemon began.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublisherCounts {
+    /// Accepted, repeats included.
+    pub accepted: u64,
+    /// Accepted and not relayed, because the body was the topic's last one, or the fetched content had not changed.
+    pub repeated: u64,
+    /// Refused for any other reason than their number.
+    pub refused: u64,
+    /// Refused because there were too many.
+    pub limited: u64,
+    /// Attempts to fetch a topic that failed.
+    pub failed_fetches: u64,
+    /// The last publication that was refused, or could not be fetched.
+    pub last_refusal: Option<FailedPublication>,
+}
+
+/// The last publication that was refused, or could not be fetched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedPublication {
+    /// The time.
+    pub at: Timestamp,
+    /// The reason in words.
+    pub reason: String,
+}
+
+impl PublisherCounts {
+    /// Counts a publication that is saved.
+    pub fn accepted(&mut self, is_repeat: bool) {
+        self.accepted += 1;
+        self.repeated += u64::from(is_repeat);
+    }
+
+    /// Counts a publication that is refused, with the reason for the hub's operator.
+    pub fn refused(&mut self, refusal: &PublicationRefusal, reason: String, now: Timestamp) {
+        match refusal {
+            PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => self.limited += 1,
+            _ => self.refused += 1,
+        }
+        self.set_last_refusal(reason, now);
+    }
+
+    /// Counts a failed attempt to fetch a topic.
+    pub fn failed_fetch(&mut self, reason: String, now: Timestamp) {
+        self.failed_fetches += 1;
+        self.set_last_refusal(reason, now);
+    }
+
+    fn set_last_refusal(&mut self, reason: String, at: Timestamp) {
+        self.last_refusal = Some(FailedPublication { at, reason });
+    }
+}
+
+/// Requests with a token that no publisher has, since the daemon began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownTokenRequests {
+    /// The beginning of the token, at most a quarter of it.
+    pub token: String,
+    /// Number of these requests.
+    pub times: u64,
+    /// Time of the last one.
+    pub last: Timestamp,
+    /// The publisher whose topic the last one named.
+    pub publisher: Option<String>,
+}
+
+/// Counts a request with a token that no publisher has.
+pub fn count_unknown(
+    tokens: &mut Vec<UnknownTokenRequests>,
+    token: &str,
+    publisher: Option<&Publisher>,
+    now: Timestamp,
+) {
+    let length = TOKEN_CHARS.min(token.chars().count() / 4);
+    let mut shown: String = token.chars().take(length).collect();
+    shown.push('…');
+    if tokens.len() >= MAX_TOKENS && tokens.iter().all(|it| it.token != shown) {
+        let is_old = |it: &UnknownTokenRequests| {
+            it.token != OTHER_TOKENS && now.duration_since(it.last) > TOKEN_AGE
+        };
+        match tokens.iter().position(is_old) {
+            Some(at) => drop(tokens.remove(at)),
+            None => OTHER_TOKENS.clone_into(&mut shown),
+        }
+    }
+    let before = tokens.iter().position(|it| it.token == shown);
+    let before = before.map_or(0, |at| tokens.remove(at).times);
+    tokens.push(UnknownTokenRequests {
+        token: shown,
+        times: before + 1,
+        last: now,
+        publisher: publisher.map(|publisher| publisher.name.to_string()),
+    });
+}
+
+/// A publisher with its counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublisherView {
+    /// Name of the publisher.
+    pub name: String,
+    /// The prefixes below which it may publish.
+    pub topics: Vec<String>,
+    /// True if it authenticates by a bearer token.
+    pub token: bool,
+    /// True if its topics have to name this hub.
+    pub verify_topic: bool,
+    /// The number of topics that it has published.
+    pub published_topics: usize,
+    /// The time of its last publication that was no repeat.
+    pub published: Option<Timestamp>,
+    /// Topics that were pinged and not fetched yet.
+    pub waiting_fetches: usize,
+    /// Its counts.
+    #[serde(flatten)]
+    pub counts: PublisherCounts,
+}
+
+/// Returns the views of all publishers, with the figures of their topics.
+pub fn views<'a>(
+    publishers: impl Iterator<Item = (&'a Publisher, PublisherCounts)>,
+    topics: &PublishedTopics,
+) -> Vec<PublisherView> {
+    let views = publishers.map(|(publisher, counts)| PublisherView {
+        name: publisher.name.to_string(),
+        topics: publisher.topics.iter().map(ToString::to_string).collect(),
+        token: publisher.token.is_some(),
+        verify_topic: publisher.verify_topic,
+        published_topics: 0,
+        published: None,
+        waiting_fetches: 0,
+        counts,
+    });
+    let mut views: Vec<PublisherView> = views.collect();
+    for published in topics.topics().values() {
+        let view = views
+            .iter_mut()
+            .find(|view| view.name == published.publisher);
+        if let Some(view) = view {
+            view.published_topics += usize::from(published.seq > 0);
+            view.waiting_fetches += usize::from(published.pinged.is_some());
+            if published.seq > 0 {
+                view.published = view.published.max(Some(published.published));
+            }
+        }
+    }
+    views
 }
 
 #[cfg(test)]
@@ -294,27 +497,111 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::headers::is_form;
+
+    fn publishers() -> Publishers {
+        let publisher = |name: &str, prefix: &str, token: Option<&str>| Publisher {
+            topic_networks: Vec::new(),
+            name: name.into(),
+            topics: vec![Uri::parse(prefix).unwrap()],
+            token: token.map(Secret::new),
+            verify_topic: token.is_none(),
+        };
+        Publishers(vec![
+            publisher("library", "https://library.example/", Some("books")),
+            publisher("archive", "https://archive.example/r/", Some("boxes")),
+            publisher("open", "https://open.example/", None),
+        ])
+    }
+
+    fn answer(topic: &str, token: Option<&str>) -> Result<String, u16> {
+        let publishers = publishers();
+        let found = publishers.authorize(&Topic::new(topic), token);
+        let found = found.map(|publisher| publisher.name.to_string());
+        found.map_err(|refusal| refusal.status())
+    }
+
+    #[test]
+    fn a_publisher_is_who_has_the_token_and_the_prefix() {
+        for (topic, token, want) in [
+            ("https://library.example/a", Some("books"), Ok("library")),
+            (
+                "HTTPS://Library.example:443/a",
+                Some("books"),
+                Ok("library"),
+            ),
+            (
+                "https://archive.example/r/a?b",
+                Some("boxes"),
+                Ok("archive"),
+            ),
+            ("https://open.example/a", None, Ok("open")),
+            ("https://library.example/a", None, Err(401)),
+            ("https://library.example/a", Some("book"), Err(401)),
+            ("https://library.example/a", Some(""), Err(401)),
+            ("https://open.example/a", Some("wrong"), Err(401)),
+            ("https://library.example/a", Some("boxes"), Err(403)),
+            ("https://open.example/a", Some("books"), Err(403)),
+            ("https://archive.example/rest", Some("boxes"), Err(403)),
+            ("https://library.example.evil/a", Some("books"), Err(403)),
+            ("http://library.example/a", Some("books"), Err(403)),
+            ("https://nobody.example/a", None, Err(401)),
+        ] {
+            let want = want.map(str::to_owned);
+            assert_eq!(answer(topic, token), want, "{topic} {token:?}");
+        }
+        // No publisher has a token.
+        let publishers = Publishers(publishers().0.split_off(2));
+        let refused = publishers.authorize(&Topic::new("https://nobody.example/a"), None);
+        assert_eq!(refused.map(drop).unwrap_err().status(), 403);
+    }
+
+    #[rstest]
+    #[case("https://e.org/a/b?c=../d", Ok(()))]
+    #[case("https://e.org", Ok(()))]
+    #[case("https://e.org/a..b/...", Ok(()))]
+    #[case("https://e.org/a//b", Ok(()))]
+    #[case("https://e.org/a/../b", Err(PublicationRefusal::DotSegments))]
+    #[case("https://e.org/a/..", Err(PublicationRefusal::DotSegments))]
+    #[case("https://e.org/./b", Err(PublicationRefusal::DotSegments))]
+    #[case("https://e.org/a/%2e%2E/b", Err(PublicationRefusal::DotSegments))]
+    #[case("https://e.org/a%2f..%2fb", Err(PublicationRefusal::DotSegments))]
+    #[case("https://e.org/a\\..\\b", Err(PublicationRefusal::TopicUri))]
+    #[case("https://u@e.org/", Err(PublicationRefusal::TopicUri))]
+    #[case("https://e.org/#a", Err(PublicationRefusal::TopicUri))]
+    #[case("https://e.org/a b", Err(PublicationRefusal::TopicUri))]
+    #[case("/topics/a", Err(PublicationRefusal::NoHost))]
+    #[case("topics", Err(PublicationRefusal::NoHost))]
+    #[case("https:///a", Err(PublicationRefusal::NoHost))]
+    #[case("http:a", Err(PublicationRefusal::NoHost))]
+    #[case("urn:a:b", Err(PublicationRefusal::NoHost))]
+    #[case("file:///etc/passwd", Err(PublicationRefusal::NoHost))]
+    #[case("", Err(PublicationRefusal::NoHost))]
+    fn a_topic_is_a_plain_uri_with_a_host(
+        #[case] text: &str,
+        #[case] want: Result<(), PublicationRefusal>,
+    ) {
+        let checked = checked_topic(text);
+        assert_eq!(checked.map(|topic| assert_eq!(topic.as_str(), text)), want);
+    }
 
     const TOPIC: &str = "https://e.org/t";
 
-    #[test]
-    fn a_request_is_a_form_or_a_notification() {
-        let other = || Err(PublicationRefusal::MediaType);
-        for (content_type, want) in [
-            ("application/xml", Ok(BodyKind::Content)),
-            ("Application/XML ; charset=utf-8", Ok(BodyKind::Content)),
-            ("application/x-www-form-urlencoded", Ok(BodyKind::Form)),
-            (
-                "application/x-www-form-urlencoded;charset=utf-8",
-                Ok(BodyKind::Form),
-            ),
-            ("text/xml", other()),
-            ("application/json", other()),
-            ("", other()),
-        ] {
-            assert_eq!(kind(Some(content_type)), want, "{content_type}");
-        }
-        assert_eq!(kind(None), other());
+    #[rstest]
+    #[case("application/xml", false, true)]
+    #[case("Application/XML ; charset=utf-8", false, true)]
+    #[case("application/x-www-form-urlencoded", true, false)]
+    #[case("application/x-www-form-urlencoded;charset=utf-8", true, false)]
+    #[case("text/xml", false, false)]
+    #[case("application/json", false, false)]
+    #[case("", false, false)]
+    fn a_request_is_a_form_or_a_notification(
+        #[case] content_type: &str,
+        #[case] form: bool,
+        #[case] notification: bool,
+    ) {
+        assert_eq!(is_form(content_type), form);
+        assert_eq!(is_notification(content_type), notification);
     }
 
     #[test]
@@ -429,14 +716,34 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_ages_unless_it_waits_for_a_fetch() {
-        let at = |text: &str| text.parse::<Timestamp>().unwrap();
-        let mut topic = PublishedTopic::new(Topic::new(TOPIC), "p", at("2026-01-01T00:00:00Z"));
-        let ttl = Duration::from_secs(24 * 3_600);
-        assert!(!topic.is_older_than(ttl, at("2026-01-02T00:00:00Z")));
-        assert!(topic.is_older_than(ttl, at("2026-01-02T00:00:01Z")));
-        assert!(!topic.is_older_than(ttl, at("2025-01-02T00:00:01Z")));
-        topic.pinged = Some(at("2026-01-01T00:00:00Z"));
-        assert!(!topic.is_older_than(ttl, at("2027-01-02T00:00:01Z")));
+    fn unknown_tokens_are_counted_by_their_beginnings_and_are_few() {
+        let mut tokens = Vec::new();
+        let mut count = |token: &str, seconds| {
+            count_unknown(
+                &mut tokens,
+                token,
+                None,
+                Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds),
+            );
+            let last = tokens.last().unwrap();
+            (last.token.clone(), last.times, tokens.len())
+        };
+        let counted = |token: &str, times, tokens| (token.to_owned(), times, tokens);
+        let long = "0123456789abcdef0123456789abcdef";
+        for (token, want) in [
+            (long, counted("012345…", 1, 1)),
+            (long, counted("012345…", 2, 1)),
+            ("books", counted("b…", 1, 2)),
+            ("", counted("…", 1, 3)),
+        ] {
+            assert_eq!(count(token, 0), want, "{token}");
+        }
+        for number in 3..10 {
+            count(&format!("{number}{long}"), 1);
+        }
+        assert_eq!(count("xxxx", 2), counted("others", 1, 11));
+        assert_eq!(count("yyyy", 3), counted("others", 2, 11));
+        // The first of them was not sent for a day.
+        assert_eq!(count("zzzz", 24 * 3_600 + 1), counted("z…", 1, 11));
     }
 }

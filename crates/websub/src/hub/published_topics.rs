@@ -7,20 +7,82 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
+use sha2::{Digest, Sha256};
 
 use crate::hub::RelayHeaders;
-use crate::hub::publication::{BodyDigest, PublicationRefusal, PublishedTopic};
-use crate::hub::usage::decrement;
+use crate::hub::admission::decrement;
+use crate::hub::publication::PublicationRefusal;
 use crate::topics::normalized;
 
 #[cfg(feature = "hub")]
-pub mod directory;
+pub mod http;
 
 /// The age from which a repeat renews the time of its topic: no repeat needs a write of its own otherwise.
 const RENEWAL: Duration = Duration::from_secs(24 * 3_600);
 
 /// Maximum topics of one publisher.
 pub const MAX_TOPICS: usize = 100_000;
+
+/// A topic that was published, with its last notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedTopic {
+    /// The topic.
+    pub topic: Topic,
+    /// The name of the publisher.
+    pub publisher: String,
+    /// The number of its notifications.
+    pub seq: u64,
+    /// The last body; none before the first.
+    pub digest: Option<BodyDigest>,
+    /// The time of the last publication that was no repeat.
+    pub published: Timestamp,
+    /// The `ETag` of the topic when it was last fetched.
+    pub etag: Option<String>,
+    /// The time of a ping whose fetch has not succeeded.
+    pub pinged: Option<Timestamp>,
+}
+
+impl PublishedTopic {
+    /// Returns the entry of a topic before its first notification.
+    pub fn new(topic: Topic, publisher: &str, now: Timestamp) -> PublishedTopic {
+        PublishedTopic {
+            topic,
+            publisher: publisher.to_owned(),
+            seq: 0,
+            digest: None,
+            published: now,
+            etag: None,
+            pinged: None,
+        }
+    }
+
+    /// Ends the wait for a fetch, unless the topic was pinged after the fetch began. Returns true if it ended.
+    pub fn end_ping(&mut self, began: Timestamp) -> bool {
+        let is_ended = self.pinged.is_some_and(|pinged| pinged <= began);
+        if is_ended {
+            self.pinged = None;
+        }
+        is_ended
+    }
+
+    /// Returns true if nobody has published it for so long.
+    pub fn is_older_than(&self, ttl: Duration, now: Timestamp) -> bool {
+        let age = Duration::try_from(now.duration_since(self.published));
+        self.pinged.is_none() && age.is_ok_and(|age| age > ttl)
+    }
+}
+
+/// The digest of a notification's body, by which a repeat is recognised: `until` differs in each notification, so a
+/// topic's last body is never its next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyDigest(pub [u8; 32]);
+
+impl BodyDigest {
+    /// Returns the digest of a body.
+    pub fn of(body: &[u8]) -> BodyDigest {
+        BodyDigest(Sha256::digest(body).into())
+    }
+}
 
 /// A notification that was accepted from a publisher, or fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,7 +224,13 @@ impl PublishedTopics {
             }
         }
         if !over.is_empty() {
-            self.index_spellings();
+            // Other spellings of a topic that remain take its place.
+            let by_normal_form = &mut self.by_normal_form;
+            by_normal_form.retain(|_, topic| self.topics.contains_key(topic));
+            for topic in self.topics.keys() {
+                let form = by_normal_form.entry(normalized(topic.as_str()));
+                form.or_insert_with(|| topic.clone());
+            }
         }
         over
     }
@@ -180,17 +248,6 @@ impl PublishedTopics {
         self.topics
             .get_mut(topic)
             .expect("a topic that was missing has been inserted")
-    }
-
-    /// Replaces topics that were forgotten by other spellings of them that remain.
-    fn index_spellings(&mut self) {
-        self.by_normal_form
-            .retain(|_, topic| self.topics.contains_key(topic));
-        for topic in self.topics.keys() {
-            self.by_normal_form
-                .entry(normalized(topic.as_str()))
-                .or_insert_with(|| topic.clone());
-        }
     }
 
     fn count(&mut self, publisher: &str) {
@@ -366,5 +423,21 @@ mod tests {
         assert_eq!(tag(&topics).as_deref(), Some("\"1\""));
         topics.publish(&publication("b"), now);
         assert_eq!(tag(&topics), None);
+    }
+
+    #[test]
+    fn a_topic_ages_unless_it_waits_for_a_fetch() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let mut topic = PublishedTopic::new(
+            Topic::new("https://e.org/t"),
+            "p",
+            at("2026-01-01T00:00:00Z"),
+        );
+        let ttl = Duration::from_secs(24 * 3_600);
+        assert!(!topic.is_older_than(ttl, at("2026-01-02T00:00:00Z")));
+        assert!(topic.is_older_than(ttl, at("2026-01-02T00:00:01Z")));
+        assert!(!topic.is_older_than(ttl, at("2025-01-02T00:00:01Z")));
+        topic.pinged = Some(at("2026-01-01T00:00:00Z"));
+        assert!(!topic.is_older_than(ttl, at("2027-01-02T00:00:01Z")));
     }
 }

@@ -1,34 +1,28 @@
 //! Verification of the intent of subscribers (WebSub section 5.3). An existing subscription stays until the change is
 //! confirmed.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
 use jiff::Timestamp;
 use reqwest::Response;
-use tokio::runtime::Handle;
 use tracing::debug;
 use uuid::Uuid;
 
+use crate::answer::{after, backoff};
 use crate::headers::with_parameters;
-use crate::http::failure::describe;
+use crate::http::client::describe;
 use crate::http::{client, lock};
-use crate::hub::admission::VerificationKind;
-use crate::hub::callback::http::CallbackLocation;
-use crate::hub::client_address::Requester;
-use crate::hub::delivery::http::{CUT_OFF, Deliverer};
-use crate::hub::fair_queue::Priority;
-use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
-use crate::hub::http::settings::PreparedHub;
-use crate::hub::http::state::HubState;
-use crate::hub::limits::LimitExceeded;
-use crate::hub::published_topics::directory::HubTopics;
+use crate::hub::address::Requester;
+use crate::hub::admission::{LimitExceeded, QuotaKey, VerificationKind, address_buckets};
+use crate::hub::callback::CallbackLocation;
+use crate::hub::delivery::http::CUT_OFF;
+use crate::hub::fair_queue::FairSlot;
+use crate::hub::http::{EmbeddedHub, PreparedHub};
 use crate::hub::request::{RequestedAction, SubscriptionRequest};
-use crate::hub::usage::{QuotaKey, address_buckets};
-use crate::hub::{Callback, Subscription, SubscriptionKey};
-use crate::retry::{after, backoff};
+use crate::hub::subscriptions::Priority;
+use crate::hub::{Subscription, SubscriptionKey};
 
 /// The reason for a denial: the topic is there no more.
 pub const TOPIC_ENDED: &str = "the topic has ended";
@@ -39,22 +33,10 @@ const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(120);
 /// Minimum wait for a limit that is exceeded, and the longest before the queue is looked at again.
 const LIMITED_WAIT: Duration = Duration::from_secs(1);
 
-/// The verifications that are pending or under way.
-#[derive(Debug)]
-pub struct Verifications {
-    state: Arc<HubState>,
-    pub topics: HubTopics,
-    deliveries: Arc<Deliverer>,
-    /// The requests for each topic and callback, in order, whose first is under way.
-    queues: Mutex<HashMap<SubscriptionKey, VecDeque<PendingVerification>>>,
-    pub slots: Arc<FairSlots>,
-    runtime: Handle,
-}
-
 /// A subscription request that waits for verification.
 #[derive(Debug, Clone)]
-struct PendingVerification {
-    request: SubscriptionRequest,
+pub(crate) struct PendingVerification {
+    pub(crate) request: SubscriptionRequest,
     requester: Option<Requester>,
     kind: VerificationKind,
 }
@@ -68,48 +50,34 @@ enum VerificationOutcome {
     Limited(LimitExceeded),
 }
 
-impl Verifications {
-    /// Must be called within a tokio runtime.
-    pub fn new(topics: HubTopics, deliveries: Arc<Deliverer>) -> Verifications {
-        let state = Arc::clone(&deliveries.state);
-        let count = state.settings.get().settings.concurrent_verifications;
-        Verifications {
-            state,
-            topics,
-            deliveries,
-            queues: Mutex::default(),
-            slots: FairSlots::new(count),
-            runtime: Handle::current(),
-        }
-    }
-
+impl EmbeddedHub {
     /// Begins to verify a request, after those that are pending for its topic and callback.
-    pub fn begin(
+    pub(crate) fn verify(
         self: &Arc<Self>,
         key: SubscriptionKey,
         request: SubscriptionRequest,
         requester: Option<Requester>,
     ) -> Result<(), LimitExceeded> {
         let quota_key = QuotaKey::new(&key.callback, requester);
-        let subscriptions = self.state.subscriptions();
+        let subscriptions = lock(&self.subscriptions);
         let kind = if subscriptions.contains(&key) {
             VerificationKind::Renewal
         } else {
             VerificationKind::New
         };
-        let mut admission = self.state.admission();
+        let mut admission = lock(&self.admission);
         if let (VerificationKind::New, RequestedAction::Subscribe { .. }) = (kind, &request.action)
         {
             admission.may_subscribe(&quota_key, &subscriptions.usage)?;
         }
-        admission.begin(&quota_key, kind, self.state.clock.elapsed())?;
+        admission.begin(&quota_key, kind, self.clock.elapsed())?;
         drop((admission, subscriptions));
         let pending = PendingVerification {
             request,
             requester,
             kind,
         };
-        let mut queues = lock(&self.queues);
+        let mut queues = lock(&self.unverified);
         let queue = queues.entry(key.clone()).or_default();
         queue.push_back(pending);
         if queue.len() == 1 {
@@ -119,30 +87,20 @@ impl Verifications {
     }
 
     /// Begins to tell a subscriber that its subscription has ended (WebSub section 5.2).
-    pub fn deny(self: &Arc<Self>, key: SubscriptionKey, reason: &'static str) {
+    pub(crate) fn deny(self: &Arc<Self>, key: SubscriptionKey, reason: &'static str) {
         self.runtime
             .spawn(Arc::clone(self).send_denial(key, reason));
-    }
-
-    /// Returns the requests that are not verified yet.
-    pub fn unverified(&self) -> Vec<(SubscriptionKey, SubscriptionRequest)> {
-        let queues = lock(&self.queues);
-        let queued = queues.iter().flat_map(|(key, queue)| {
-            let requests = queue.iter().map(|pending| pending.request.clone());
-            requests.map(move |request| (key.clone(), request))
-        });
-        queued.collect()
     }
 
     /// Verifies the pending requests for one topic and callback, in order: the last confirmed one wins.
     async fn verify_all(self: Arc<Self>, key: SubscriptionKey) {
         loop {
-            let first = lock(&self.queues)
+            let first = lock(&self.unverified)
                 .get(&key)
                 .and_then(|queue| queue.front().cloned());
             let Some(pending) = first else { return };
             let confirmed = Box::pin(self.confirmed(&pending)).await;
-            if confirmed.is_none() && self.slots.is_draining() {
+            if confirmed.is_none() && self.verification_slots.is_draining() {
                 // It is verified after the next start.
                 return;
             }
@@ -162,20 +120,20 @@ impl Verifications {
                             expires: after(sent_at, lease),
                             requester,
                         };
-                        self.state.subscribe(subscription);
+                        self.subscribe(subscription);
                         // Its lease may have ended with something pending.
-                        self.deliveries.begin_one(&key);
+                        self.deliver_to(&key);
                     }
                     RequestedAction::Unsubscribe => {
-                        self.state.end("it unsubscribed", |subscriptions| {
+                        self.change_and_log_ends("it unsubscribed", |subscriptions| {
                             subscriptions.unsubscribe(&key)
                         });
                     }
                 }
             }
             let quota_key = QuotaKey::new(&key.callback, requester);
-            self.state.admission().end(&quota_key, pending.kind);
-            let mut queues = lock(&self.queues);
+            lock(&self.admission).end(&quota_key, pending.kind);
+            let mut queues = lock(&self.unverified);
             let queue = queues.get_mut(&key).filter(|queue| queue.len() > 1);
             let Some(queue) = queue else {
                 queues.remove(&key);
@@ -187,15 +145,20 @@ impl Verifications {
 
     /// Sends a denial until it is answered; any answer will do.
     async fn send_denial(self: Arc<Self>, key: SubscriptionKey, reason: &'static str) {
-        let url = denial_url(&key.callback, key.topic.as_str(), reason);
-        for attempt in 1..=self.state.settings.get().settings.verification_attempts {
+        let parameters = [
+            ("hub.mode", "denied"),
+            ("hub.topic", key.topic.as_str()),
+            ("hub.reason", reason),
+        ];
+        let url = with_parameters(key.callback.as_str(), &parameters);
+        for attempt in 1..=self.settings.get().settings.verification_attempts {
             let priority = match attempt {
                 1 => Priority::First,
                 _ => Priority::Retry,
             };
-            let prepared = self.state.settings.get();
+            let prepared = self.settings.get();
             if let Ok(location) = prepared.client.resolve(&key.callback, priority).await {
-                let taken = self.slots.acquire(&location.host, priority);
+                let taken = self.verification_slots.acquire(&location.host, priority);
                 let mut slot = taken.await;
                 let sent = send(&prepared, &url, &location, &mut slot).await;
                 if sent.is_ok() {
@@ -213,13 +176,13 @@ impl Verifications {
         let started = Instant::now();
         let mut attempts = 1;
         while started.elapsed() < VERIFICATION_TIMEOUT {
-            match self.attempt(pending, attempts).await {
+            match self.attempt_verification(pending, attempts).await {
                 Ok(VerificationOutcome::Confirmed(sent_at, slot)) => {
-                    lock(&self.state.counts).verifications.confirmed += 1;
+                    lock(&self.counts).verifications.confirmed += 1;
                     return Some((sent_at, slot));
                 }
                 Ok(VerificationOutcome::Refused(status)) => {
-                    lock(&self.state.counts).verifications.refused += 1;
+                    lock(&self.counts).verifications.refused += 1;
                     debug!(%callback, status, "the callback {callback} did not confirm the verification: it answered {status}");
                     return None;
                 }
@@ -239,15 +202,15 @@ impl Verifications {
                     );
                 }
             }
-            let allowed = self.state.settings.get().settings.verification_attempts;
+            let allowed = self.settings.get().settings.verification_attempts;
             let is_new = pending.kind == VerificationKind::New;
-            if attempts >= allowed || is_new && self.state.admission().is_full() {
+            if attempts >= allowed || is_new && lock(&self.admission).is_full() {
                 break;
             }
             tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
             attempts += 1;
         }
-        lock(&self.state.counts).verifications.failed += 1;
+        lock(&self.counts).verifications.failed += 1;
         None
     }
 
@@ -255,7 +218,7 @@ impl Verifications {
     /// wait, as after any other failed attempt.
     async fn wait_unless_full(&self, wait: Duration) -> bool {
         let until = Instant::now() + wait.max(LIMITED_WAIT);
-        while !self.state.admission().is_full() {
+        while !lock(&self.admission).is_full() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;
@@ -265,7 +228,7 @@ impl Verifications {
         false
     }
 
-    async fn attempt(
+    async fn attempt_verification(
         &self,
         pending: &PendingVerification,
         attempts: u32,
@@ -277,29 +240,28 @@ impl Verifications {
             (VerificationKind::New, _) => Priority::Retry,
         };
         let (prepared, location, mut slot) = loop {
-            let prepared = self.state.settings.get();
-            let resolved = prepared.client.resolve(&request.callback, priority).await;
-            let location = resolved.map_err(|error| error.to_string())?;
+            let prepared = self.settings.get();
+            let location = prepared.client.resolve(&request.callback, priority).await?;
             // Names cost nothing, so the address that one resolved to counts as a host too. One in the URL was counted with
             // the request.
             if let (Some(address), VerificationKind::New) = (location.by_name, kind) {
-                let (buckets, now) = (address_buckets(address), self.state.clock.elapsed());
-                let connected = self.state.admission().acquire(&buckets, 1, now);
+                let (buckets, now) = (address_buckets(address), self.clock.elapsed());
+                let connected = lock(&self.admission).acquire(&buckets, 1, now);
                 if let Err(exceeded) = connected {
                     return Ok(VerificationOutcome::Limited(exceeded));
                 }
             }
-            let taken = self.slots.acquire(&location.host, priority);
+            let taken = self.verification_slots.acquire(&location.host, priority);
             let slot = taken.await;
             // Otherwise the policy has changed since the addresses were checked.
-            if Arc::ptr_eq(&prepared, &self.state.settings.get()) {
+            if Arc::ptr_eq(&prepared, &self.settings.get()) {
                 break (prepared, location, slot);
             }
         };
         // Each attempt has its own challenge.
         let challenge = Uuid::new_v4().to_string();
         let url = verification_url(request, &challenge);
-        let sent_at = self.state.clock.now();
+        let sent_at = self.clock.now();
         // One byte more than the challenge, to notice anything after it.
         let max_bytes = challenge.len() + 1;
         let mut response = send(&prepared, &url, &location, &mut slot).await?;
@@ -332,7 +294,7 @@ async fn send(
 }
 
 /// Returns the URL of a verification request: the callback's own query stays, the parameters are appended.
-pub fn verification_url(request: &SubscriptionRequest, challenge: &str) -> String {
+fn verification_url(request: &SubscriptionRequest, challenge: &str) -> String {
     let lease = match &request.action {
         RequestedAction::Subscribe { lease, .. } => Some(lease.as_secs().to_string()),
         RequestedAction::Unsubscribe => None,
@@ -347,19 +309,8 @@ pub fn verification_url(request: &SubscriptionRequest, challenge: &str) -> Strin
     with_parameters(request.callback.as_str(), &parameters)
 }
 
-/// Returns the URL of a request that tells a subscriber that its subscription was denied or has ended (WebSub
-/// section 5.2).
-pub fn denial_url(callback: &Callback, topic: &str, reason: &str) -> String {
-    let parameters = [
-        ("hub.mode", "denied"),
-        ("hub.topic", topic),
-        ("hub.reason", reason),
-    ];
-    with_parameters(callback.as_str(), &parameters)
-}
-
 /// Returns true if an answer confirms the request.
-pub fn confirms(status: u16, body: &[u8], challenge: &str) -> bool {
+fn confirms(status: u16, body: &[u8], challenge: &str) -> bool {
     (200..300).contains(&status) && body == challenge.as_bytes()
 }
 
@@ -368,6 +319,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::hub::Callback;
 
     /// WebSub 5.1.1 and 5.3.
     #[test]

@@ -148,17 +148,15 @@ impl PublishSettings {
     ///
     /// If the settings cannot be used.
     pub fn client(&self) -> Result<Client, PublishSettingsError> {
-        let failed = |source| PublishSettingsError::Client {
+        let mut built = self.builder()?.build();
+        if built.is_err() && is_http(&self.publish_url) {
+            // Plain HTTP works without the system's certificates.
+            built = self.builder()?.tls_certs_only([]).build();
+        }
+        built.map_err(|source| PublishSettingsError::Client {
             hub: self.hub.clone(),
             source,
-        };
-        let builder = self.builder()?;
-        if is_http(&self.publish_url) {
-            // Plain HTTP works without the system's certificates.
-            let again = self.builder()?.tls_certs_only([]);
-            return builder.build().or_else(|_| again.build()).map_err(failed);
-        }
-        builder.build().map_err(failed)
+        })
     }
 
     /// Checks the settings alone, independent of the machine's certificates.
@@ -171,20 +169,12 @@ impl PublishSettings {
             .builder()?
             .tls_certs_only([])
             .tls_danger_accept_invalid_certs(false);
-        match strict.build() {
-            Ok(_) => Ok(()),
-            Err(source) => Err(PublishSettingsError::Certificates {
-                hub: self.hub.clone(),
-                source,
-            }),
-        }
+        let built = strict.build().map(drop);
+        built.map_err(|source| self.unusable_certificates(source))
     }
 
     fn builder(&self) -> Result<ClientBuilder, PublishSettingsError> {
-        let failed = |source| PublishSettingsError::Certificates {
-            hub: self.hub.clone(),
-            source,
-        };
+        let failed = |source| self.unusable_certificates(source);
         let mut builder = client::builder(self.timeout)
             .tls_danger_accept_invalid_certs(self.danger_accept_invalid_certs)
             .default_headers(self.default_headers()?);
@@ -211,6 +201,13 @@ impl PublishSettings {
                 builder.identity(Identity::from_pem(pem.reveal().as_bytes()).map_err(failed)?);
         }
         Ok(builder)
+    }
+
+    fn unusable_certificates(&self, source: reqwest::Error) -> PublishSettingsError {
+        PublishSettingsError::Certificates {
+            hub: self.hub.clone(),
+            source,
+        }
     }
 
     /// Returns true if TLS is never used for this hub: a redirection may lead to the advertised URL (R23).

@@ -6,10 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
-use crate::answer::{Answer, BrokerRefusal};
+use crate::answer::{Answer, BrokerRefusal, after, backoff, next_try};
 use crate::headers::{form_value, is_form};
 use crate::publisher::reason::{Refusal, RefusalKind};
-use crate::retry::{after, backoff, next_try};
 
 /// The outcome of a notification after an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,21 +183,17 @@ pub fn next_hop(
 ) -> Option<Url> {
     let target = from.join(location?.trim()).ok()?;
     let keeps_method = matches!(status, 307 | 308);
-    (keeps_method && hops < MAX_HOPS && may_follow(from, &target, configured)).then_some(target)
+    let is_http = matches!(target.scheme(), "http" | "https");
+    let has_credentials = !target.username().is_empty() || target.password().is_some();
+    let is_known = from.origin() == target.origin()
+        || configured.iter().any(|hub| same_except_query(hub, &target));
+    let may_follow = is_http && !has_credentials && is_known;
+    (keeps_method && hops < MAX_HOPS && may_follow).then_some(target)
 }
 
 /// Returns true if two addresses are one resource, whatever their queries: a `content-query` hub's carries the topic.
 pub fn same_except_query(one: &Url, other: &Url) -> bool {
     one.origin() == other.origin() && one.path() == other.path()
-}
-
-fn may_follow(from: &Url, target: &Url, configured: &[Url]) -> bool {
-    let is_http = matches!(target.scheme(), "http" | "https");
-    let has_credentials = !target.username().is_empty() || target.password().is_some();
-    is_http
-        && !has_credentials
-        && (from.origin() == target.origin()
-            || configured.iter().any(|hub| same_except_query(hub, target)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use resourcesync::uri::Uri;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use websub::hub::callback::CallbackPolicy;
+use websub::hub::request::CallbackPolicy;
 use websub::subscriber::Destination;
 
 use crate::support::{Peer, say, soon};

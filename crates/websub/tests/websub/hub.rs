@@ -10,12 +10,11 @@ use jiff::{SignedDuration, Timestamp};
 use resourcesync::uri::{Hub, Topic};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use websub::hub::callback::CallbackPolicy;
-use websub::hub::delivery::bodies::RelayStore;
-use websub::hub::http::EmbeddedHub;
-use websub::hub::http::settings::{EmbeddedHubSettings, PreparedHub};
-use websub::hub::publication::BodyDigest;
-use websub::hub::published_topics::directory::HubTopics;
+use websub::hub::delivery::http::RelayStore;
+use websub::hub::http::{EmbeddedHub, EmbeddedHubSettings, PreparedHub};
+use websub::hub::published_topics::BodyDigest;
+use websub::hub::published_topics::http::HubTopics;
+use websub::hub::request::CallbackPolicy;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedHub,
     SavedTopicRelays, Subscription, SubscriptionKey,
@@ -39,7 +38,7 @@ mod watching;
 
 /// A running hub at `/hub`, and its records.
 struct Running {
-    hub: EmbeddedHub,
+    hub: Arc<EmbeddedHub>,
     url: Hub,
     address: std::net::SocketAddr,
     records: mpsc::UnboundedReceiver<HubRecord>,

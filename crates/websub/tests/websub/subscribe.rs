@@ -5,8 +5,7 @@ use std::time::Duration;
 use resourcesync::uri::{Hub, Topic, Uri};
 use websub::hub::delivery::signature;
 use websub::secret::Secret;
-use websub::subscriber::discover::discover;
-use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
+use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever, discover};
 use websub::subscriber::{
     CallbackKey, CallbackSubscription, Destination, DistributionRequest, HubDecision,
     SubscribeError,

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use websub::http::server::{Listener, ServerLimits};
 use websub::hub::http::EmbeddedHub;
-use websub::hub::http::public::serve_public;
+use websub::hub::request::http::serve_public;
 use websub::hub::{Relay, RelayHeaders, RelayId};
 use websub::publisher::HubRequest;
 use websub::topics::TopicPage;
@@ -290,7 +290,7 @@ pub fn status(head: &str) -> u16 {
 }
 
 /// The public listener on a free port, until the test ends.
-pub async fn public(topics: &Arc<Topics>, hub: Option<EmbeddedHub>) -> SocketAddr {
+pub async fn public(topics: &Arc<Topics>, hub: Option<Arc<EmbeddedHub>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     serve_at(listener, topics, hub)
 }
@@ -298,7 +298,7 @@ pub async fn public(topics: &Arc<Topics>, hub: Option<EmbeddedHub>) -> SocketAdd
 pub fn serve_at(
     listener: TcpListener,
     topics: &Arc<Topics>,
-    hub: Option<EmbeddedHub>,
+    hub: Option<Arc<EmbeddedHub>>,
 ) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     let listener = Listener::Tcp(listener);

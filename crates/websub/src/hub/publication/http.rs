@@ -18,26 +18,22 @@ use resourcesync::uri::{Hub, Topic};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
-use crate::headers::Links;
+use crate::headers::{Links, is_form};
 use crate::http::client::header_values;
 use crate::http::server::{FullResponse, small_body, text};
 use crate::http::{BoxedFn, Replaceable, lock};
 use crate::hub::RelayHeaders;
-use crate::hub::client_address::Requester;
-use crate::hub::http::EmbeddedHub;
-use crate::hub::http::topic_client::TopicClient;
-use crate::hub::limits::LogLimit;
+use crate::hub::address::Requester;
+use crate::hub::admission::{RateLimiter, decrement};
+use crate::hub::http::{EmbeddedHub, LogLimit};
 use crate::hub::publication::{
-    BodyKind, HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, bearer_token,
-    capability_list, form_request, is_plain, kind, published_topic, verify_hub,
+    HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, Publisher, PublisherCounts,
+    Publishers, UnknownTokenRequests, bearer_token, capability_list, count_unknown, form_request,
+    is_notification, is_plain, published_topic, verify_hub,
 };
 use crate::hub::published_topics::Publication;
-use crate::hub::published_topics::directory::TopicRegistry;
-use crate::hub::publisher::{Publisher, Publishers};
-use crate::hub::publisher_counts::{PublisherCounts, UnknownTokenRequests, count_unknown};
-use crate::hub::rate_limiter::RateLimiter;
+use crate::hub::published_topics::http::{TopicClient, TopicRegistry};
 use crate::hub::request::http::{FORM_BYTES, only_post, plain_text};
-use crate::hub::usage::decrement;
 
 /// Timeout for receiving a notification.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -99,7 +95,7 @@ enum ShutdownStage {
 #[derive(Debug)]
 pub struct PublicHub {
     /// The part that serves subscribers.
-    pub embedded: EmbeddedHub,
+    pub embedded: Arc<EmbeddedHub>,
     /// The settings in effect.
     pub settings: Replaceable<PublicHubSettings>,
     directory: Arc<TopicRegistry>,
@@ -117,15 +113,6 @@ pub struct PublicHub {
     stage: watch::Sender<ShutdownStage>,
 }
 
-/// The publisher or address whose rate limit a request counts against.
-#[derive(Debug)]
-enum RateLimitKey {
-    /// The publisher whose token the request has.
-    Publisher(Arc<str>),
-    /// The address of any other request: a stranger cannot use up the quota of the publisher.
-    Address(Option<Requester>),
-}
-
 /// What publications under way are counted for: the publisher whose token they have, else the networks of the address that
 /// they come from. Strangers take no slots of a publisher.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,31 +121,28 @@ enum SlotOwner {
     Network(IpNet),
 }
 
-impl RateLimitKey {
-    /// Returns the slots of its publications under way, each with their number.
-    fn slots(&self) -> Vec<(SlotOwner, u32)> {
-        let networks = match self {
-            RateLimitKey::Publisher(name) => {
-                return vec![(
-                    SlotOwner::Publisher(Arc::clone(name)),
-                    CONCURRENT_PUBLICATIONS,
-                )];
-            }
-            RateLimitKey::Address(Some(requester)) => requester.networks(),
-            // All of these together.
-            RateLimitKey::Address(None) => vec![(Ipv6Net::default().into(), TIMES_OF_UNKNOWN)],
-        };
-        let slots = networks.into_iter();
-        slots
-            .map(|(network, times)| (SlotOwner::Network(network), CONCURRENT_OF_ADDRESS * times))
-            .collect()
+/// Returns the slots of publications under way, each with their number: of the publisher, else of the address.
+fn slots(publisher: Option<&Arc<str>>, requester: Option<Requester>) -> Vec<(SlotOwner, u32)> {
+    if let Some(name) = publisher {
+        let owner = SlotOwner::Publisher(Arc::clone(name));
+        return vec![(owner, CONCURRENT_PUBLICATIONS)];
     }
+    // All without an address together.
+    let unknown = || vec![(Ipv6Net::default().into(), TIMES_OF_UNKNOWN)];
+    let networks = requester.map_or_else(unknown, |requester| requester.networks());
+    let networks = networks.into_iter();
+    networks
+        .map(|(network, times)| (SlotOwner::Network(network), CONCURRENT_OF_ADDRESS * times))
+        .collect()
 }
 
 /// The sender of a request, with what a refusal is counted and logged for, as far as it is known.
 struct PublicationSender {
     token: Option<String>,
-    payer: RateLimitKey,
+    /// The publisher whose token it is, against whose limits the request counts.
+    payer: Option<Arc<str>>,
+    /// The address of any other request: a stranger cannot use up the quota of the publisher.
+    requester: Option<Requester>,
     publisher: Option<Arc<str>>,
     topic: Option<Topic>,
 }
@@ -178,7 +162,7 @@ impl Drop for PublicationGuard {
 impl PublicHub {
     /// Joins a hub for subscribers with the publishers of a directory. `accept` must not block.
     pub fn new(
-        embedded: EmbeddedHub,
+        embedded: Arc<EmbeddedHub>,
         settings: PublicHubSettings,
         directory: Arc<TopicRegistry>,
         client: Arc<TopicClient>,
@@ -250,17 +234,17 @@ impl PublicHub {
         if *request.method() != Method::POST {
             return self.greet();
         }
-        let content_type = text_of(request.headers(), CONTENT_TYPE);
-        let kind = kind(content_type.as_deref());
+        let content_type = text_of(request.headers(), CONTENT_TYPE).unwrap_or_default();
+        let is_form = is_form(&content_type);
         let mut sender = self.sender(&request);
-        let taken = match (self.charge(&sender.payer, 1), kind) {
-            (Ok(()), Ok(BodyKind::Form)) => {
-                return self.answer_form(sender, request, body_timeout).await;
+        let taken = match self.charge(&sender, 1) {
+            Ok(()) if is_form => return self.answer_form(sender, request, body_timeout).await,
+            Ok(()) if is_notification(&content_type) => {
+                self.take_content(&mut sender, &mut request).await
             }
-            (Ok(()), Ok(BodyKind::Content)) => self.take_content(&mut sender, &mut request).await,
-            (Ok(()), Err(refusal)) => Err(refusal),
-            (Err(refusal), kind) => {
-                if let (PublicationRefusal::Limit(_), Ok(BodyKind::Form)) = (&refusal, kind) {
+            Ok(()) => Err(PublicationRefusal::MediaType),
+            Err(refusal) => {
+                if is_form && let PublicationRefusal::Limit(_) = refusal {
                     self.embedded.count_request(refusal.status());
                 }
                 Err(refusal)
@@ -285,10 +269,11 @@ impl PublicHub {
         let publisher = publisher.map(|publisher| Arc::clone(&publisher.name));
         PublicationSender {
             token,
-            payer: match &publisher {
-                Some(name) => RateLimitKey::Publisher(Arc::clone(name)),
-                None => RateLimitKey::Address(self.embedded.requester(request)),
+            requester: match publisher {
+                Some(_) => None,
+                None => self.embedded.requester(request),
             },
+            payer: publisher.clone(),
             publisher,
             topic: None,
         }
@@ -312,24 +297,17 @@ impl PublicHub {
     }
 
     /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
-    fn charge(&self, payer: &RateLimitKey, count: u32) -> Result<(), PublicationRefusal> {
-        match payer {
-            RateLimitKey::Publisher(name) => {
-                let key = [(Arc::clone(name), 1)];
-                let acquired = lock(&self.rate).acquire(&key, count, self.started.elapsed());
-                acquired.map_err(|(_, retry_after)| {
-                    let per_minute = self.settings.get().publications_per_minute;
-                    PublicationRefusal::TooMany {
-                        per_minute,
-                        retry_after,
-                    }
-                })
-            }
-            RateLimitKey::Address(requester) => {
-                let admitted = self.embedded.admit(*requester, count);
-                admitted.map_err(PublicationRefusal::Limit)
-            }
-        }
+    fn charge(&self, sender: &PublicationSender, count: u32) -> Result<(), PublicationRefusal> {
+        let Some(name) = &sender.payer else {
+            let admitted = self.embedded.admit(sender.requester, count);
+            return admitted.map_err(PublicationRefusal::Limit);
+        };
+        let key = [(Arc::clone(name), 1)];
+        let acquired = lock(&self.rate).acquire(&key, count, self.started.elapsed());
+        acquired.map_err(|(_, retry_after)| PublicationRefusal::TooMany {
+            per_minute: self.settings.get().publications_per_minute,
+            retry_after,
+        })
     }
 
     async fn take_content(
@@ -349,7 +327,7 @@ impl PublicHub {
             return Err(PublicationRefusal::Encoded);
         }
         sender.publisher = Some(Arc::clone(&publisher.name));
-        let _under_way = self.begin(&sender.payer)?;
+        let _under_way = self.begin(sender)?;
         let PublicHubSettings { hub, max_body, .. } = &*self.settings.get();
         verify_hub(topic, &links, hub)?;
         let too_large = || PublicationRefusal::TooLarge { max: *max_body };
@@ -435,10 +413,10 @@ impl PublicHub {
         if publisher.verify_topic || !is_check {
             // The request was counted for the first before it was read.
             let others = u32::try_from(topics.len() - 1).unwrap_or(u32::MAX);
-            self.charge(&sender.payer, others)?;
+            self.charge(sender, others)?;
         }
         sender.topic = topics.first().cloned();
-        let _under_way = self.begin(&sender.payer)?;
+        let _under_way = self.begin(sender)?;
         for topic in &topics {
             sender.topic = Some(topic.clone());
             self.verify(publisher, topic).await?;
@@ -509,9 +487,9 @@ impl PublicHub {
     /// Counts a publication that begins, and refuses one too many.
     fn begin(
         self: &Arc<Self>,
-        payer: &RateLimitKey,
+        sender: &PublicationSender,
     ) -> Result<PublicationGuard, PublicationRefusal> {
-        let slots = payer.slots();
+        let slots = slots(sender.payer.as_ref(), sender.requester);
         if !occupy(&mut lock(&self.under_way), &slots) {
             return Err(PublicationRefusal::Busy);
         }
@@ -629,9 +607,9 @@ mod tests {
     fn a_publisher_an_address_and_all_without_one_have_slots_of_their_own() {
         let of = |address: Option<&str>| {
             let requester = address.map(|address| Requester::new(address.parse().unwrap()));
-            RateLimitKey::Address(requester).slots()
+            slots(None, requester)
         };
-        let publisher = |name: &str| RateLimitKey::Publisher(name.into()).slots();
+        let publisher = |name: &str| slots(Some(&name.into()), None);
         for (one, other, count) in [
             (publisher("one"), publisher("other"), 64),
             (of(None), of(Some("2001:db8::1")), 64),

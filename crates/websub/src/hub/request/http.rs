@@ -1,24 +1,27 @@
-//! The hub's HTTP endpoint: answers subscription requests, with 202 before verification.
+//! The hub's HTTP endpoint: answers subscription requests, with 202 before verification; and the public listener: topics,
+//! and the embedded hub if enabled; or a hub for many Sources, which serves no topics.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER};
 use hyper::{HeaderMap, Method, Request, StatusCode};
+use tokio::sync::watch;
 use tracing::warn;
 
 use crate::headers::{FORM_TYPE, is_addressed_to, is_form};
 use crate::http::lock;
-use crate::http::server::{FullResponse, Peer, small_body, text};
+use crate::http::server::{self, FullResponse, Listener, Peer, ServerLimits, small_body, text};
 use crate::hub::SubscriptionKey;
-use crate::hub::address::is_public;
-use crate::hub::client_address::{Requester, forwarded_for};
+use crate::hub::address::{Requester, forwarded_for, is_public};
+use crate::hub::admission::{LimitExceeded, requester_buckets};
 use crate::hub::http::EmbeddedHub;
-use crate::hub::limits::LimitExceeded;
+use crate::hub::publication::http::PublicHub;
 use crate::hub::request::{HUB_GREETING, Rejection, parse};
-use crate::hub::usage::requester_buckets;
+use crate::topics::http::Topics;
 
 /// The answer to a request under another host name, or from a page of another origin.
 const NOT_OWN: &str =
@@ -29,35 +32,34 @@ pub const FORM_BYTES: usize = 16 * 1024;
 impl EmbeddedHub {
     /// Returns true if this is the path of the endpoint.
     pub(crate) fn is_at(&self, path: &str) -> bool {
-        self.state.settings.get().path == path
+        self.settings.get().path == path
     }
 
     /// Answers a request for the hub's path.
     pub(crate) async fn answer(
-        &self,
+        self: &Arc<Self>,
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
         if *request.method() != Method::POST {
             return only_post(HUB_GREETING);
         }
-        let reply = if self.is_addressed_to_us(request.headers()) {
-            self.answer_request(request, body_timeout).await
-        } else {
-            text(StatusCode::MISDIRECTED_REQUEST, NOT_OWN)
-        };
+        let reply = self.answer_post(request, body_timeout).await;
         self.count_request(reply.status().as_u16());
         reply
     }
 
-    async fn answer_request(
-        &self,
+    async fn answer_post(
+        self: &Arc<Self>,
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
+        if !self.is_addressed_to_us(request.headers()) {
+            return text(StatusCode::MISDIRECTED_REQUEST, NOT_OWN);
+        }
         let requester = self.requester(&request);
         if let Err(exceeded) = self.admit(requester, 1) {
-            return limit_exceeded(&exceeded);
+            return rejected(Rejection::Limit(exceeded));
         }
         let content_type = request.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok());
@@ -69,7 +71,7 @@ impl EmbeddedHub {
             Ok(form) => form,
             Err((status, words)) => return text(status, words),
         };
-        self.reply_to(&form, requester)
+        self.accept(&form, requester).unwrap_or_else(rejected)
     }
 
     /// Counts as many requests of any kind for the address that they come from, or none of them beyond a limit.
@@ -78,53 +80,46 @@ impl EmbeddedHub {
         requester: Option<Requester>,
         count: u32,
     ) -> Result<(), LimitExceeded> {
-        let (buckets, now) = (requester_buckets(requester), self.state.clock.elapsed());
-        self.state.admission().acquire(&buckets, count, now)
+        let (buckets, now) = (requester_buckets(requester), self.clock.elapsed());
+        lock(&self.admission).acquire(&buckets, count, now)
     }
 
     /// Answers a subscription form that was admitted.
-    pub(crate) fn answer_form(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
-        let reply = self.reply_to(form, requester);
+    pub(crate) fn answer_form(
+        self: &Arc<Self>,
+        form: &[u8],
+        requester: Option<Requester>,
+    ) -> FullResponse {
+        let reply = self.accept(form, requester).unwrap_or_else(rejected);
         self.count_request(reply.status().as_u16());
         reply
     }
 
     /// Counts a subscription request by the status of its answer.
     pub(crate) fn count_request(&self, status: u16) {
-        lock(&self.state.counts).requests.answered(status);
+        lock(&self.counts).requests.answered(status);
     }
 
-    fn reply_to(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
-        match self.accept(form, requester) {
-            Ok(caution) => text(StatusCode::ACCEPTED, caution.unwrap_or_default()),
-            Err(Rejection::Limit(exceeded)) => limit_exceeded(&exceeded),
-            Err(rejection) => plain_text(rejection.status(), &rejection, None),
-        }
-    }
-
-    /// Returns what the subscriber should know. The answer depends only on the request, the configuration and the
+    /// Returns the answer to a form, with what the subscriber should know. The answer depends only on the request, the configuration and the
     /// remaining quotas. The addresses behind a callback are found out later and never revealed (WebSub section 5.1.2).
     fn accept(
-        &self,
+        self: &Arc<Self>,
         form: &[u8],
         requester: Option<Requester>,
-    ) -> Result<Option<String>, Rejection> {
-        let request = parse(form, &self.state.settings.get().settings.policy)?;
-        let topic = self
-            .verifications
-            .topics
-            .find(&request.topic)
-            .ok_or(Rejection::Topic)?;
-        let caution = self.verifications.topics.caution(&topic);
+    ) -> Result<FullResponse, Rejection> {
+        let request = parse(form, &self.settings.get().settings.policy)?;
+        let topic = self.topics.find(&request.topic);
+        let topic = topic.ok_or(Rejection::Topic)?;
+        let caution = self.topics.caution(&topic);
         let key = SubscriptionKey::new(&topic, &request.callback);
-        self.verifications.begin(key, request, requester)?;
-        Ok(caution)
+        self.verify(key, request, requester)?;
+        Ok(text(StatusCode::ACCEPTED, caution.unwrap_or_default()))
     }
 
     /// Returns true if a request is addressed to this hub, where that is checked: a page in a browser on this machine must
     /// not subscribe, neither from another origin nor under a name that resolves to us (DNS rebinding).
     fn is_addressed_to_us(&self, headers: &HeaderMap) -> bool {
-        let prepared = self.state.settings.get();
+        let prepared = self.settings.get();
         let Some(own_hosts) = &prepared.settings.own_hosts else {
             return true;
         };
@@ -149,12 +144,12 @@ impl EmbeddedHub {
             .get::<Peer>()
             .and_then(|Peer(peer)| *peer);
         let (forwarded, x_forwarded_for) = (values("forwarded"), values("x-forwarded-for"));
-        let prepared = self.state.settings.get();
+        let prepared = self.settings.get();
         let trusted = &prepared.settings.trusted_proxies;
         let client = forwarded_for(peer, trusted, &forwarded, &x_forwarded_for);
         if let (Some(peer), None) = (peer, client)
             && !(is_public(peer) || forwarded.is_empty() && x_forwarded_for.is_empty())
-            && !self.state.proxy_was_reported.swap(true, Ordering::Relaxed)
+            && !self.proxy_was_reported.swap(true, Ordering::Relaxed)
         {
             warn!(
                 %peer,
@@ -190,7 +185,55 @@ pub fn plain_text(
     reply
 }
 
-/// Returns the answer to a request that exceeds a limit.
-pub fn limit_exceeded(exceeded: &LimitExceeded) -> FullResponse {
-    plain_text(exceeded.status(), exceeded, Some(exceeded.retry_after))
+fn rejected(rejection: Rejection) -> FullResponse {
+    plain_text(rejection.status(), &rejection, rejection.retry_after())
+}
+
+/// Serves until `shutdown`, then finishes requests under way; the caller limits that wait. A reload may replace or remove
+/// the hub meanwhile.
+pub async fn serve_public(
+    listener: Listener,
+    topics: Arc<Topics>,
+    hub: watch::Receiver<Option<Arc<EmbeddedHub>>>,
+    limits: ServerLimits,
+    shutdown: impl Future<Output = ()>,
+) {
+    let body_timeout = limits.body_timeout;
+    let handler = move |request: Request<Incoming>| {
+        let topics = topics.clone();
+        let hub = hub.borrow().clone();
+        let hub = hub.filter(|hub| hub.is_at(request.uri().path()));
+        async move {
+            match hub {
+                Some(hub) => hub.answer(request, body_timeout).await,
+                None => topics.answer(&request),
+            }
+        }
+    };
+    server::serve(listener, limits, shutdown, handler).await;
+}
+
+/// The answer of a hub for many Sources at any other path.
+const NOT_HERE: &str =
+    "nothing is here: the hub is at another path, and topics are served by their publishers\n";
+
+/// Serves a hub for many Sources until `shutdown`, then finishes requests under way; the caller limits that wait.
+pub async fn serve_hub(
+    listener: Listener,
+    hub: Arc<PublicHub>,
+    limits: ServerLimits,
+    shutdown: impl Future<Output = ()>,
+) {
+    let body_timeout = limits.body_timeout;
+    let handler = move |request: Request<Incoming>| {
+        let hub = hub.clone();
+        async move {
+            if hub.embedded.is_at(request.uri().path()) {
+                hub.answer(request, body_timeout).await
+            } else {
+                text(StatusCode::NOT_FOUND, NOT_HERE)
+            }
+        }
+    };
+    server::serve(listener, limits, shutdown, handler).await;
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use websub::http::BoxedFn;
 use websub::hub::HubRecord;
 use websub::hub::address::parse_network;
-use websub::hub::callback::CallbackPolicy;
-use websub::hub::http::settings::EmbeddedHubSettings;
+use websub::hub::http::EmbeddedHubSettings;
+use websub::hub::request::CallbackPolicy;
 
 use crate::hub::{Restored, heard, start_with, willing};
 use crate::support::{Peer, Say, Seen, say};

@@ -9,8 +9,8 @@ use websub::http::BoxedFn;
 use websub::http::server::{Listener, ServerLimits};
 use websub::hub::DeliveryProgress;
 use websub::hub::address::parse_network;
-use websub::hub::http::public::serve_public;
-use websub::hub::http::settings::EmbeddedHubSettings;
+use websub::hub::http::EmbeddedHubSettings;
+use websub::hub::request::http::serve_public;
 use websub::topics::http::Topics;
 
 use crate::hub::{Restored, Running, form, start_with, subscription, unsubscribed, willing};

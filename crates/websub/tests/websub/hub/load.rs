@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use websub::http::BoxedFn;
 use websub::hub::address::parse_network;
-use websub::hub::http::settings::EmbeddedHubSettings;
+use websub::hub::http::EmbeddedHubSettings;
 use websub::hub::{DeliveryProgress, HubRecord, RelayId, Subscription};
 
 use crate::hub::{

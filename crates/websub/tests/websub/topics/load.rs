@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use websub::http::server::{Listener, ServerLimits};
-use websub::hub::http::public::serve_public;
+use websub::hub::request::http::serve_public;
 use websub::topics::http::Topics;
 
 use crate::support::{BODY, ask, page, soon, status};

@@ -1,11 +1,10 @@
 //! Views of a few subscriptions, and of very many.
 
+use super::*;
 use crate::hub::delivery::DeliveryOutcome;
-use crate::hub::publication::BodyDigest;
+use crate::hub::published_topics::BodyDigest;
 use crate::hub::{DeliveryProgress, PendingRelay, SavedHub, SavedTopicRelays, Subscription};
 use crate::secret::Secret;
-
-use super::*;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::new(1_800_000_000 + seconds, 0).unwrap()

@@ -1,42 +1,15 @@
-//! The parts of a loop: the state file, with what is saved beside the next step, and the error while steps fail; the embedded
-//! hub, opened and closed by reloads, drained by a shutdown. Each change of the hub is saved by the loop, which delivers what
-//! it owes.
+//! The state file as the loop saves it: what is saved beside the next step, and the error while steps fail.
 
-use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use announce::state::hub::SavedRelayReader;
 use announce::state::open::{StateFile, StateFileError};
-use announce::state::{self, Db, StateError};
+use announce::state::{self, Db};
 use rusqlite::Connection;
-use tokio::runtime::Handle;
-use tokio::sync::watch;
 use tracing::{error, info, warn};
-use websub::http::{BoxedFn, Clock};
-use websub::hub::delivery::bodies::RelayStore;
-use websub::hub::http::EmbeddedHub;
-use websub::hub::http::settings::PreparedHub;
-use websub::hub::published_topics::directory::HubTopics;
-use websub::hub::{HubRecord, Relay, SavedHub};
+use websub::hub::{HubRecord, Relay};
 
-use crate::daemon::event_loop::Input;
-use crate::daemon::failpoints::{Failpoint, Failpoints};
 use crate::daemon::log::error_chain;
 use crate::report::figures::DaemonCounts;
-
-/// The parts of a loop that its [`DaemonRole`](crate::daemon::event_loop::DaemonRole) uses.
-pub struct LoopParts<I> {
-    pub clock: Clock,
-    pub saver: StateSaver,
-    pub hub: HubLink,
-    pub counts: DaemonCounts,
-    pub failpoints: Failpoints,
-    pub inputs: Sender<Input<I>>,
-    pub runtime: Handle,
-    /// Once it was told to stop: the end of the wait for work that is under way.
-    pub stop_by: Option<Instant>,
-}
 
 /// Longest time between two probes of the file, so that a full disk is detected before there is something to save.
 const PROBE_INTERVAL: Duration = Duration::from_secs(60);
@@ -164,118 +137,6 @@ impl StateSaver {
                 error!(error, "cannot restore the state file: {error}");
             }
         }
-    }
-}
-
-/// The embedded hub, if there ever was one in this process.
-#[derive(Default)]
-pub struct HubLink {
-    /// A hub that takes no subscriptions any more finishes what it has begun.
-    pub linked: Option<EmbeddedHub>,
-    /// The hub while it takes subscriptions, for those who follow that it is opened and closed.
-    pub open: watch::Sender<Option<EmbeddedHub>>,
-    pub is_draining: bool,
-}
-
-impl HubLink {
-    /// Links a hub that takes subscriptions; without one, the hub of before takes no more.
-    pub fn link(&mut self, open: Option<EmbeddedHub>) {
-        if open.is_some() {
-            self.linked.clone_from(&open);
-        }
-        self.open.send_replace(open);
-    }
-
-    /// Returns the hub if it takes subscriptions.
-    pub fn open(&self) -> Option<EmbeddedHub> {
-        self.open.borrow().clone()
-    }
-}
-
-impl<I: Send + 'static> LoopParts<I> {
-    /// Returns true once nothing new is to begin.
-    pub fn is_stopping(&self) -> bool {
-        self.stop_by.is_some()
-    }
-
-    /// Dispatches deliveries that are saved.
-    pub fn dispatch(&self, owed: Vec<Relay>) {
-        if let Some(hub) = &self.hub.linked
-            && !owed.is_empty()
-        {
-            hub.dispatch(owed);
-            self.failpoints.pass(Failpoint::Dispatched);
-        }
-    }
-
-    /// Has the hub drain: no delivery is begun any more. [`Input::HubDrained`] follows.
-    pub fn drain_hub(&mut self) {
-        let Some(hub) = self.hub.linked.clone() else {
-            return;
-        };
-        self.hub.is_draining = true;
-        let inputs = self.inputs.clone();
-        self.runtime.spawn(async move {
-            hub.drain().await;
-            let _ = inputs.send(Input::HubDrained);
-        });
-    }
-
-    /// Changes the settings of the hub, or starts it with what is `saved`; without settings, it takes no more
-    /// subscriptions.
-    pub fn change_hub(
-        &mut self,
-        settings: Option<PreparedHub>,
-        saved: SavedHub,
-        topics: HubTopics,
-    ) {
-        let open = settings.map(|settings| match &self.hub.linked {
-            Some(hub) => {
-                hub.apply(settings);
-                hub.clone()
-            }
-            None => self.start_hub(settings, saved, topics),
-        });
-        self.hub.link(open);
-    }
-
-    /// Starts a hub whose changes are saved by the loop.
-    pub fn start_hub(
-        &self,
-        settings: PreparedHub,
-        saved: SavedHub,
-        topics: HubTopics,
-    ) -> EmbeddedHub {
-        let (inputs, failpoints) = (self.inputs.clone(), self.failpoints.clone());
-        let records = move |changed: Vec<HubRecord>| {
-            for record in &changed {
-                if matches!(record, HubRecord::Progressed(..)) {
-                    failpoints.pass(Failpoint::Relayed);
-                }
-            }
-            let _ = inputs.send(Input::HubRecords(changed));
-        };
-        let relays = Arc::new(SavedRelayReader::new(self.saver.file.path.clone()));
-        let in_words = |error: StateError| error_chain(&error);
-        let unverified = relays.unverified().unwrap_or_else(|error| {
-            warn!(
-                "requests that were not verified cannot be read: {}",
-                in_words(error)
-            );
-            Vec::new()
-        });
-        let parts = Arc::clone(&relays);
-        let relays = RelayStore {
-            next: BoxedFn(Box::new(move |topic, heard| {
-                relays.next(topic, heard).map_err(in_words)
-            })),
-            part: BoxedFn(Box::new(move |id, number| {
-                parts.part(id, number).map_err(in_words)
-            })),
-        };
-        let hub = EmbeddedHub::start(settings, saved, relays, topics, self.clock, records);
-        hub.resume_verifications(unverified);
-        hub
     }
 }
 

@@ -1,0 +1,125 @@
+//! The embedded hub as the loop uses it: opened and closed by reloads, drained by a shutdown. Each change of it is saved
+//! by the loop, which delivers what it owes.
+
+use std::sync::Arc;
+
+use announce::state::StateError;
+use announce::state::hub::SavedRelayReader;
+use tokio::sync::watch;
+use tracing::warn;
+use websub::http::BoxedFn;
+use websub::hub::delivery::http::RelayStore;
+use websub::hub::http::{EmbeddedHub, PreparedHub};
+use websub::hub::published_topics::http::HubTopics;
+use websub::hub::{HubRecord, Relay, SavedHub};
+
+use crate::daemon::event_loop::{Input, LoopParts};
+use crate::daemon::failpoints::Failpoint;
+use crate::daemon::log::error_chain;
+
+/// The embedded hub, if there ever was one in this process.
+#[derive(Default)]
+pub struct HubLink {
+    /// A hub that takes no subscriptions any more finishes what it has begun.
+    pub linked: Option<Arc<EmbeddedHub>>,
+    /// The hub while it takes subscriptions, for those who follow that it is opened and closed.
+    pub open: watch::Sender<Option<Arc<EmbeddedHub>>>,
+    pub is_draining: bool,
+}
+
+impl HubLink {
+    /// Links a hub that takes subscriptions; without one, the hub of before takes no more.
+    pub fn link(&mut self, open: Option<Arc<EmbeddedHub>>) {
+        if open.is_some() {
+            self.linked.clone_from(&open);
+        }
+        self.open.send_replace(open);
+    }
+
+    /// Returns the hub if it takes subscriptions.
+    pub fn open(&self) -> Option<Arc<EmbeddedHub>> {
+        self.open.borrow().clone()
+    }
+}
+
+impl<I: Send + 'static> LoopParts<I> {
+    /// Dispatches deliveries that are saved.
+    pub fn dispatch(&self, owed: Vec<Relay>) {
+        if let Some(hub) = &self.hub.linked
+            && !owed.is_empty()
+        {
+            hub.dispatch(owed);
+            self.failpoints.pass(Failpoint::Dispatched);
+        }
+    }
+
+    /// Has the hub drain: no delivery is begun any more. [`Input::HubDrained`] follows.
+    pub fn drain_hub(&mut self) {
+        let Some(hub) = self.hub.linked.clone() else {
+            return;
+        };
+        self.hub.is_draining = true;
+        let inputs = self.inputs.clone();
+        self.runtime.spawn(async move {
+            hub.drain().await;
+            let _ = inputs.send(Input::HubDrained);
+        });
+    }
+
+    /// Changes the settings of the hub, or starts it with what is `saved`; without settings, it takes no more
+    /// subscriptions.
+    pub fn change_hub(
+        &mut self,
+        settings: Option<PreparedHub>,
+        saved: SavedHub,
+        topics: HubTopics,
+    ) {
+        let open = settings.map(|settings| match &self.hub.linked {
+            Some(hub) => {
+                hub.apply(settings);
+                hub.clone()
+            }
+            None => self.start_hub(settings, saved, topics),
+        });
+        self.hub.link(open);
+    }
+
+    /// Starts a hub whose changes are saved by the loop.
+    pub fn start_hub(
+        &self,
+        settings: PreparedHub,
+        saved: SavedHub,
+        topics: HubTopics,
+    ) -> Arc<EmbeddedHub> {
+        let (inputs, failpoints) = (self.inputs.clone(), self.failpoints.clone());
+        let records = move |changed: Vec<HubRecord>| {
+            for record in &changed {
+                if matches!(record, HubRecord::Progressed(..)) {
+                    failpoints.pass(Failpoint::Relayed);
+                }
+            }
+            let _ = inputs.send(Input::HubRecords(changed));
+        };
+        let relays = Arc::new(SavedRelayReader::new(self.saver.file.path.clone()));
+        let in_words = |error: StateError| error_chain(&error);
+        let unverified = relays.unverified().unwrap_or_else(|error| {
+            warn!(
+                "requests that were not verified cannot be read: {}",
+                in_words(error)
+            );
+            Vec::new()
+        });
+        let parts = Arc::clone(&relays);
+        let relays = RelayStore {
+            next: BoxedFn(Box::new(move |topic, heard| {
+                relays.next(topic, heard).map_err(in_words)
+            })),
+            part: BoxedFn(Box::new(move |id, number| {
+                parts.part(id, number).map_err(in_words)
+            })),
+        };
+        let hub = EmbeddedHub::start(settings, saved, relays, topics, self.clock, records);
+        hub.resume_verifications(unverified);
+        hub
+    }
+}
