@@ -12,7 +12,8 @@ use websub::hub::publication::{Publisher, Publishers};
 use crate::config::file::{Checked, ConfigError, ConfigFile, Environment, Overrides};
 use crate::config::schema::{Comment, DaemonKind, page};
 use crate::config::secret::{ConfiguredSecret, content_of, read_secret};
-use crate::config::server::{Log, ServedHub, ServerSettings};
+use crate::config::served_hub::ServedHub;
+use crate::config::server::{Log, ServerSettings};
 use crate::config::text::{ParsedText, values, with_slash};
 use crate::config::{DaemonConfig, changed, named, state_dir};
 

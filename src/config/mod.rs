@@ -12,6 +12,7 @@ pub(crate) mod hub;
 pub mod hub_config;
 pub mod schema;
 pub(crate) mod secret;
+pub(crate) mod served_hub;
 pub(crate) mod server;
 pub(crate) mod source;
 pub mod text;
@@ -36,7 +37,8 @@ use crate::config::hub::ExternalHub;
 use crate::config::hub_config::{HubConfig, is_of_hub, verify_daemon};
 use crate::config::schema::{Comment, DaemonKind, page, suggested};
 use crate::config::secret::mask_headers;
-use crate::config::server::{Log, ServedHub, ServerSettings};
+use crate::config::served_hub::ServedHub;
+use crate::config::server::{Log, ServerSettings};
 use crate::config::source::{Source, Window};
 use crate::config::text::ParsedText;
 

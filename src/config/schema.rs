@@ -19,7 +19,7 @@ use toml::de::{DeTable, DeValue};
 use toml::ser::ValueSerializer;
 
 use crate::config::hub_config::HubConfig;
-use crate::config::{Config, broker, hub, hub_config, server, source, text};
+use crate::config::{Config, broker, hub, hub_config, served_hub, source, text};
 
 /// The daemons, each with a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -216,8 +216,8 @@ pub const FORMS: [TextForm; 14] = [
     ("uri", URI, text::check_uri),
     ("prefix", PREFIX, text::check_prefix),
     ("hub", URI, hub::check_address),
-    ("served hub", SERVED_HUB, server::check_url),
-    ("path of a hub", r"^/[^?#%\s]+$", server::check_path),
+    ("served hub", SERVED_HUB, served_hub::check_url),
+    ("path of a hub", r"^/[^?#%\s]+$", served_hub::check_path),
     ("glob", "^[^/]", source::check_glob),
     ("source", SOURCE, source::check_name),
     ("broker", "^[A-Za-z0-9][A-Za-z0-9._-]*$", broker::check_name),

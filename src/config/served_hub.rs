@@ -1,4 +1,4 @@
-//! `[embedded_hub]` of `rsnotify run`, and `[hub]` of `rsnotify hub`: a hub in this process.
+//! A hub in this process: `[embedded_hub]` of `rsnotify run`, and `[hub]` of `rsnotify hub`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -15,9 +15,8 @@ use websub::hub::admission::HubLimits;
 use websub::hub::http::EmbeddedHubSettings;
 use websub::hub::request::CallbackPolicy;
 
-use crate::config::address::{Address, check_uri};
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
-use crate::config::text::{ParsedText, Size, seconds, values};
+use crate::config::text::{Address, ParsedText, Size, check_uri, seconds, values};
 
 /// The largest notification that a key may permit.
 const MAX_BODY: u32 = 64 << 20;
@@ -107,13 +106,11 @@ impl ServedHub {
     pub(crate) fn check_own(&mut self, file: &ConfigFile<'_>) -> Checked {
         self.max_publications_per_minute
             .get_or_insert(self.max_requests_per_minute);
-        let too_large = format!("it is larger than {} MiB", MAX_BODY >> 20);
-        let wrong = [
-            (self.url.as_str().is_empty(), "url", "it is missing"),
-            (self.max_body.0 > MAX_BODY, "max_body", &too_large),
-            (self.topic_ttl.0.is_zero(), "topic_ttl", NOT_ZERO),
-        ];
-        file.refuse("hub", &wrong)
+        let table = file.table("hub");
+        let too_large = format_args!("it is larger than {} MiB", MAX_BODY >> 20);
+        table.refuse(self.url.as_str().is_empty(), "url", "it is missing")?;
+        table.refuse(self.max_body.0 > MAX_BODY, "max_body", too_large)?;
+        table.refuse(self.topic_ttl.0.is_zero(), "topic_ttl", NOT_ZERO)
     }
 
     /// Returns the embedded hub's URI, as it is advertised.
