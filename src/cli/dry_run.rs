@@ -19,11 +19,11 @@ use messaging::settings::BrokerSettings;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 use websub::answer::Answer;
-use websub::answer::MAX_RETRY_AFTER;
 use websub::hub::delivery::{headers, signature};
 use websub::hub::{Relay, SavedHub, Subscription};
 use websub::publisher::http::Preview;
 use websub::publisher::settings::PublishSettings;
+use websub::retry::MAX_RETRY_AFTER;
 use websub::secret::MASKED;
 
 use crate::cli::Exit;

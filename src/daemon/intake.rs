@@ -11,7 +11,6 @@ use resourcesync::uri::Topic;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
-use websub::answer::end_after_restart;
 use websub::http::Clock;
 use websub::http::server::ServerLimits;
 use websub::hub::http::PreparedHub;
@@ -23,6 +22,7 @@ use websub::hub::published_topics::http::{
 use websub::hub::published_topics::{MAX_TOPICS, Publication, PublicationOutcome, PublishedTopics};
 use websub::hub::request::http::serve_hub;
 use websub::hub::{HubRecord, Relay, RelayId};
+use websub::retry::end_after_restart;
 
 use crate::config::hub_config::HubConfig;
 use crate::control::{ControlReply, ControlRequest};

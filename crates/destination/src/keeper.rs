@@ -6,7 +6,7 @@ use std::time::Duration;
 use resourcesync::uri::{Hub, Topic};
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use websub::answer::backoff;
+use websub::retry::backoff;
 use websub::subscriber::{CallbackSubscription, HubDecision, SubscribeError};
 
 use crate::channels::current_hub;

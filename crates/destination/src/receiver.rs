@@ -10,8 +10,8 @@ use resourcesync::receive::{Notification, time_span};
 use resourcesync::uri::Topic;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
-use websub::answer::backoff;
 use websub::publisher::reason::error_chain;
+use websub::retry::backoff;
 use websub::subscriber::DistributionRequest;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 pub mod client;
+pub mod failure;
 pub mod server;
 
 /// Locks a mutex, whatever became of a thread that held it: no invariant spans a panic.

@@ -1,7 +1,8 @@
 //! The hub, embedded or for many publishers: subscription requests, their limits, subscriptions and deliveries.
 //!
-//! A request: [`request`] parses the form and checks the callback URL against the address ranges of [`address`], which also
-//! determines the client's address; [`admission`] enforces the limits, `verification` builds and judges verification requests.
+//! A request: [`request`] parses the form and checks the callback URL against the address ranges of [`address`],
+//! [`client_address`] determines the client's address, [`admission`] enforces the limits, `verification` builds and judges
+//! verification requests.
 //! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`delivery`] builds the request and
 //! judges the answer, `fair_queue` schedules requests fairly over callback hosts, which `callback` calls.
 //! In a hub for many Sources, [`publication`] decides who may publish what, and [`published_topics`] knows repeats. `http`
@@ -15,8 +16,8 @@ use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Topic, Uri};
 use sha2::{Digest, Sha256};
 
-use crate::hub::address::Requester;
 use crate::hub::admission::QuotaKey;
+use crate::hub::client_address::Requester;
 use crate::hub::published_topics::{BodyDigest, PublishedTopic};
 use crate::hub::request::SubscriptionRequest;
 use crate::secret::Secret;
@@ -25,6 +26,7 @@ pub mod address;
 pub mod admission;
 #[cfg(feature = "hub")]
 pub(crate) mod callback;
+pub mod client_address;
 pub mod delivery;
 #[cfg(feature = "hub")]
 pub(crate) mod fair_queue;

@@ -48,6 +48,7 @@ pub mod http;
 pub mod hub;
 pub mod probe;
 pub mod publisher;
+pub mod retry;
 pub mod secret;
 #[cfg(feature = "subscriber")]
 pub mod subscriber;

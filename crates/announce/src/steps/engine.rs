@@ -11,7 +11,7 @@ use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
 use rusqlite::Connection;
-use websub::answer::end_after_restart;
+use websub::retry::end_after_restart;
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
 use crate::steps::live::{LiveHub, LiveSource, LiveState};

@@ -11,7 +11,8 @@ use ipnet::IpNet;
 use url::{Host, Url};
 
 use crate::hub::Callback;
-use crate::hub::address::{Requester, quota_networks, routed_address};
+use crate::hub::address::{quota_networks, routed_address};
+use crate::hub::client_address::Requester;
 
 /// `Retry-After` where verifications are exceeded: most end within this time.
 const VERIFICATION: Duration = Duration::from_secs(30);
@@ -448,8 +449,8 @@ mod tests {
     use super::VerificationKind::{New, Renewal};
     use super::*;
     use crate::hub::Callback;
-    use crate::hub::address::Requester;
     use crate::hub::admission::{address_buckets, requester_buckets};
+    use crate::hub::client_address::Requester;
 
     const START: Duration = Duration::ZERO;
 

@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, escape_at};
 use sha2::{Sha256, Sha384, Sha512};
 
-use crate::answer::{Answer, MAX_ATTEMPTS, next_try};
+use crate::answer::Answer;
 use crate::headers::link_header;
 use crate::hub::RelayHeaders;
+use crate::retry::{MAX_ATTEMPTS, next_try};
 use crate::secret::Secret;
 
 #[cfg(feature = "hub")]

@@ -14,7 +14,6 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
-use crate::answer::end_after_restart;
 use crate::counts::EmbeddedHubCounts;
 use crate::http::{BoxedFn, Clock, Replaceable, lock};
 use crate::hub::admission::{Admission, HubLimits};
@@ -28,6 +27,7 @@ use crate::hub::subscriptions::backlog::BacklogSize;
 use crate::hub::subscriptions::view::HubStatus;
 use crate::hub::verification::{PendingVerification, TOPIC_ENDED};
 use crate::hub::{HubRecord, Relay, RelayId, SavedHub, Subscription, SubscriptionKey};
+use crate::retry::end_after_restart;
 use crate::topics::http::host_and_target;
 
 /// Interval of the limits on log lines, after which suppressed lines are summarized.

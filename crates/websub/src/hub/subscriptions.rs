@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 
-use crate::hub::address::Requester;
 use crate::hub::admission::{QuotaKey, Usage};
+use crate::hub::client_address::Requester;
 use crate::hub::delivery::DeliveryOutcome;
 use crate::hub::published_topics::BodyDigest;
 use crate::hub::subscriptions::backlog::{BacklogCounts, BacklogSize};

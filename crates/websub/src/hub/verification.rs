@@ -10,19 +10,19 @@ use reqwest::Response;
 use tracing::debug;
 use uuid::Uuid;
 
-use crate::answer::{after, backoff};
 use crate::headers::with_parameters;
-use crate::http::client::describe;
+use crate::http::failure::describe;
 use crate::http::{client, lock};
-use crate::hub::address::Requester;
 use crate::hub::admission::{LimitExceeded, QuotaKey, VerificationKind, address_buckets};
 use crate::hub::callback::CallbackLocation;
+use crate::hub::client_address::Requester;
 use crate::hub::delivery::http::CUT_OFF;
 use crate::hub::fair_queue::FairSlot;
 use crate::hub::http::{EmbeddedHub, PreparedHub};
 use crate::hub::request::{RequestedAction, SubscriptionRequest};
 use crate::hub::subscriptions::Priority;
 use crate::hub::{Subscription, SubscriptionKey};
+use crate::retry::{after, backoff};
 
 /// The reason for a denial: the topic is there no more.
 pub const TOPIC_ENDED: &str = "the topic has ended";

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::headers::{FORM_TYPE, Links, encode_form};
 use crate::http::client;
-use crate::http::client::{cause, in_its_own_words};
+use crate::http::failure::{cause, in_its_own_words};
 use crate::hub::publication::CHECK_MODE;
 use crate::probe::{BodySummary, FailureCause, ProbeError, ProbeReply, ProbeResult, TopicReplies};
 use crate::publisher::settings::{PublishSettings, PublishSettingsError, mask};

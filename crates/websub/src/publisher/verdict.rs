@@ -6,9 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
-use crate::answer::{Answer, BrokerRefusal, after, backoff, next_try};
+use crate::answer::{Answer, BrokerRefusal};
 use crate::headers::{form_value, is_form};
 use crate::publisher::reason::{Refusal, RefusalKind};
+use crate::retry::{after, backoff, next_try};
 
 /// The outcome of a notification after an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

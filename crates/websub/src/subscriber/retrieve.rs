@@ -13,10 +13,11 @@ use resourcesync::gzip::{MAGIC, unpacked};
 use resourcesync::uri::{Hub, Topic, Uri};
 use url::{Origin, Url};
 
-use crate::answer::{asked_for, is_temporary};
+use crate::answer::is_temporary;
 use crate::headers::Links;
 use crate::http::client;
-use crate::http::client::describe;
+use crate::http::failure::describe;
+use crate::retry::asked_for;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{debug, error, warn};
 
-use crate::answer::{Answer, MAX_ATTEMPTS};
+use crate::answer::Answer;
 use crate::http::{BoxedFn, client, lock};
 use crate::hub::callback::CallbackLocation;
 use crate::hub::delivery::{DeliveryOutcome, headers, mac, outcome, signed, timeout};
@@ -29,6 +29,7 @@ use crate::hub::http::{EmbeddedHub, PreparedHub};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::subscriptions::{Delivery, DeliveryTask};
 use crate::hub::{PART_BYTES, PendingRelay, Relay, RelayId, StoredRelay, SubscriptionKey};
+use crate::retry::MAX_ATTEMPTS;
 use crate::secret::{Mask, Secret};
 
 /// The error of a request that was cut off in favour of others.

@@ -23,8 +23,8 @@ use crate::http::client::header_values;
 use crate::http::server::{FullResponse, small_body, text};
 use crate::http::{BoxedFn, Replaceable, lock};
 use crate::hub::RelayHeaders;
-use crate::hub::address::Requester;
 use crate::hub::admission::{RateLimiter, decrement};
+use crate::hub::client_address::Requester;
 use crate::hub::http::{EmbeddedHub, LogLimit};
 use crate::hub::publication::{
     HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, Publisher, PublisherCounts,

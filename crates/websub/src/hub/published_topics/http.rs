@@ -22,9 +22,9 @@ use tokio::sync::{Notify, Semaphore};
 use tracing::debug;
 use url::Url;
 
-use crate::answer::{MAX_ATTEMPTS, backoff, is_temporary};
+use crate::answer::is_temporary;
 use crate::headers::Links;
-use crate::http::client::describe;
+use crate::http::failure::describe;
 use crate::http::{BoxedFn, Clock, Replaceable, client, lock, read, write};
 use crate::hub::RelayHeaders;
 use crate::hub::callback::is_own_address;
@@ -33,6 +33,7 @@ use crate::hub::publication::{
 };
 use crate::hub::published_topics::{Publication, PublishedTopics};
 use crate::hub::request::CallbackPolicy;
+use crate::retry::{MAX_ATTEMPTS, backoff};
 use crate::topics::http::Topics;
 
 /// The topics that may be subscribed to.
