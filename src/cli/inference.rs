@@ -7,7 +7,7 @@ use crate::cli::one_shot_scan::scan_beside;
 use crate::cli::output::say;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
-use announce::steps::naming::PrefixCounts;
+use announce::steps::findings::PrefixCounts;
 
 /// The prefix of a tree while it is unknown. No document is named by it (RFC 2606 section 2).
 const UNKNOWN: &str = "http://url.invalid/";

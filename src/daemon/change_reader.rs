@@ -18,8 +18,9 @@ use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
 use crate::tree::{ListKeyCache, file_path};
 use announce::changes::inventory::take_inventory;
 use announce::changes::round::{
-    ListToRead, RoundAnswer, RoundFiles, RoundOutcome, RoundRequest, Rounds, Taken,
+    ListToRead, RoundAnswer, RoundFiles, RoundOutcome, RoundRequest, Taken,
 };
+use announce::changes::selection::Rounds;
 use announce::changes::taken_keys::KeyRow;
 use announce::observation::Stat;
 use announce::plan::Plan;

@@ -7,7 +7,7 @@ use resourcesync::uri::Hub;
 use websub::publisher::reason::RefusalKind;
 
 use crate::report::status::{ChannelView, HubCondition, HubView, Status};
-use announce::delivery::attempt::Attempt;
+use announce::delivery::Attempt;
 use announce::plan::PublishMode;
 
 /// One hub over all channels.

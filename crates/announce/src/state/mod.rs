@@ -13,7 +13,6 @@ use rusqlite::types::{FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row, Statement};
 
 pub mod hub;
-pub mod lock;
 pub mod open;
 
 /// A failed statement: the step did not happen, and is tried again.

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::changes::interval::{Interval, NotificationLimits, intervals};
 use crate::changes::round::{AHEAD, Taken, UndatedCounts};
+use crate::changes::round::{Interval, NotificationLimits, intervals};
 use crate::event::{DropCause, Fact};
 use crate::time::{earlier, later};
 use jiff::Timestamp;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::event::{DropCause, Fact};
 use crate::plan::{Plan, PublishMode};
+use crate::steps::routing::default_topics;
 use crate::time::later;
-use crate::topic::default_topics;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 

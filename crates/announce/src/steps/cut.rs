@@ -18,7 +18,7 @@ use crate::steps::channels::{Channel, channel};
 use crate::steps::delivery::{self, Flight};
 use crate::steps::documents::{COLUMNS, SeenDocument};
 use crate::steps::owed::{self, DueDecision};
-use crate::steps::{Step, change_log, fetches, served};
+use crate::steps::{Step, change_log, served};
 
 /// Number of `until` values remembered per topic, so that none is repeated (R20).
 const UNTILS: usize = 64;
@@ -136,7 +136,7 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
     let mut free = Vec::new();
     for (hub, has_left, own, until, pinged, fetched) in accounts {
         let pinged = pinged.filter(|_| step.mode(hub) == Some(PublishMode::Ping));
-        if pinged.is_none_or(|at| fetches::next_ping(at, fetched) <= step.now) {
+        if pinged.is_none_or(|at| served::next_ping(at, fetched) <= step.now) {
             free.push((hub, has_left, entry_limit(step, hub, own), until));
         }
     }

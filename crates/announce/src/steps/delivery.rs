@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::delivery::Attempt;
 use crate::delivery::Submission;
-use crate::delivery::attempt::Attempt;
-use crate::delivery::hub_queue::{HubFailure, HubQueue, Outage, SIZE_REMEMBERED};
+use crate::delivery::{HubFailure, HubQueue, Outage, SIZE_REMEMBERED};
 use crate::difference::Version;
 use crate::event::{DropCause, Fact};
 use crate::plan::PublishMode;
@@ -24,7 +24,7 @@ use crate::state::{AccountId, ChannelId, DocId, HubId, Result, from_row};
 use crate::steps::channels::{self, Channel, channel};
 use crate::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
 use crate::steps::documents::Presence;
-use crate::steps::fetches::{PING_APART, forget_unfetched};
+use crate::steps::served::{PING_APART, forget_unfetched};
 use crate::steps::{Step, change_log, owed};
 
 /// The wait of a notification that cannot be made smaller (R23).

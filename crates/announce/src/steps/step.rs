@@ -22,8 +22,8 @@ use crate::steps::documents::{COLUMNS, ChangedPart, ReadDocument, SeenDocument};
 use crate::steps::findings::FindingLogLimit;
 use crate::steps::live::{LiveSource, LiveState};
 use crate::steps::{
-    change_sets, channels, cut, deletions, delivery, documents, fetches, findings, lists, mounts,
-    owed, relations, rounds, routing, served, troubles,
+    change_sets, channels, cut, deletions, delivery, documents, findings, lists, mounts, owed,
+    relations, rounds, routing, served, troubles,
 };
 
 /// Documents that settle by one statement.
@@ -288,7 +288,7 @@ impl<'a> Step<'a> {
                 }
             }
             Event::Taken(round) => rounds::end(self, *round)?,
-            Event::Fetched(topic) => fetches::fetched(self, &topic)?,
+            Event::Fetched(topic) => served::fetched(self, &topic)?,
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
                     let documents = deletions::accept(self, position)?;
@@ -329,7 +329,7 @@ impl<'a> Step<'a> {
         cut::close_windows(self)?;
         delivery::retry_due(self)?;
         delivery::sum_up_refusals(self);
-        fetches::end_ping_waits(self)?;
+        served::end_ping_waits(self)?;
         channels::expire(self)?;
         self.end_holds()?;
         troubles::report_unreadable(self)?;
