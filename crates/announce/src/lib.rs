@@ -1,27 +1,24 @@
 //! The engine: decides which changes are announced to which hub, and when. Pure: no clock, network, randomness or logging,
-//! and no disk but in [`state::open`]; time and chance arrive as arguments, and what is to be done
-//! leaves as effects.
+//! and no disk but in [`state::open`]; time and chance arrive as arguments, and what is to be done leaves as effects.
 //!
 //! In reading order: a [`plan`] has the configuration, [`observation`]s the content of the tree, [`event`]s go in and
-//! effects come out of the [`steps`], whose [`state`] is one SQLite database. [`difference`] names the change types, [`delivery`]
-//! decides when a hub is sent what, and [`changes`] compares Change Lists with what was taken of them.
+//! effects come out of the [`steps`], whose [`state`] is one SQLite database. [`delivery`] decides
+//! when a hub is sent what, and [`changes`] compares Change Lists with what was taken of them.
 
 pub mod candidates;
 pub mod changes {
     //! Changes of resources, as Change Lists report them or Resource Lists differ: what is fresh, in which order it is told,
     //! and in which intervals (Change Notification 1.0.1; C1 to C29).
     //!
-    //! Nothing of it is queued: [`fresh`] is the difference between what is listed and what was taken, [`inventory`] that
+    //! Nothing of it is queued: [`taken_keys`] has the difference between what is listed and what was taken, [`inventory`] that
     //! between Resource Lists and those before, and a log keeps the notifications until every hub has heard them.
 
-    pub mod fresh;
     pub mod inventory;
     pub mod round;
     pub mod selection;
     pub mod taken_keys;
 }
 pub mod delivery;
-pub mod difference;
 pub mod event;
 pub mod finding;
 pub mod history;
@@ -39,7 +36,7 @@ pub mod steps {
     //! |---|---|
     //! | [`engine`] | the state under a plan; a plan that takes effect |
     //! | [`step`] | the order of a step, deadlines, effects |
-    //! | [`documents`] | looks at documents, their versions; [`troubles`] of those that cannot be read |
+    //! | [`documents`] | looks at documents, their versions, and those that cannot be read |
     //! | [`mounts`] | mounts, their roots, and the file systems below |
     //! | [`deletions`] | what is missing, and suspensions |
     //! | [`relations`] | indexes, sets, archives |
@@ -72,7 +69,6 @@ pub mod steps {
     pub mod routing;
     pub mod served;
     pub mod step;
-    pub mod troubles;
 
     pub use crate::steps::step::Step;
 }

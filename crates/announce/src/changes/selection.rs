@@ -12,12 +12,13 @@ use resourcesync::change::ChangeKey;
 use resourcesync::change_list::{ListedChange, ListedChanges};
 use resourcesync::uri::Uri;
 
-use crate::changes::fresh::{Comparison, UntakenEntry};
 use crate::changes::round::{
     AHEAD, FreshChange, LeftEntries, ListToRead, RoundFiles, RoundRequest, Taken, TakenList,
     read_in_order,
 };
-use crate::changes::taken_keys::{KeyChanges, KeyRow, TakenKeys, appended};
+use crate::changes::taken_keys::{
+    Comparison, KeyChanges, KeyRow, TakenKeys, UntakenEntry, appended,
+};
 use crate::time::later;
 
 /// Size of the entries that one round takes, as they are listed, in bytes; one entry at least.

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::difference::{Version, is_deletion_announced};
 use crate::event::Fact;
 use crate::plan::PublishMode;
+use crate::steps::owed::{Version, is_deletion_announced};
 use crate::time::{NotificationSpan, later, span};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;

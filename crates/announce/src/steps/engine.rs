@@ -16,7 +16,7 @@ use websub::retry::end_after_restart;
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
 use crate::steps::live::{LiveSource, LiveState};
 use crate::steps::{
-    Step, change_sets, channels, cut, deletions, delivery, documents, mounts, relations, served,
+    Step, change_sets, channels, cut, deletions, delivery, mounts, relations, served,
 };
 
 /// What reports are made from: the database, and what is in memory alone. Where no daemon runs, that is
@@ -416,7 +416,7 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
             None => forgotten.push(id),
         }
     }
-    documents::forget_and_report(step, &forgotten)?;
+    deletions::forget_and_report(step, &forgotten)?;
     for table in ["other_file", "trouble"] {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {

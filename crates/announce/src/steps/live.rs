@@ -13,7 +13,6 @@ use resourcesync::uri::{Hub, Uri};
 
 use crate::candidates::{CandidateGlobs, MountUrlPath};
 use crate::delivery::HubQueue;
-use crate::difference::Version;
 use crate::finding::Finding;
 use crate::observation::{DocumentPath, Identity, MountId, NoDocument, UnreadableDirectory};
 use crate::plan::{MountPlan, Plan, PublishMode, SourcePlan};
@@ -21,6 +20,7 @@ use crate::state::{Db, DocId, HubId, Result};
 use crate::steps::documents::ReadDocument;
 use crate::steps::findings::FindingLogLimit;
 use crate::steps::mounts::NestedFileSystems;
+use crate::steps::owed::Version;
 
 #[derive(Debug, Clone, Default)]
 pub struct LiveState {

@@ -13,7 +13,7 @@ use crate::observation::{DocumentPath, Identity, MountId, NestedFileSystem, NoDo
 use crate::plan::Plan;
 use crate::state::{Db, DocId, Result, from_row};
 use crate::steps::live::{LiveSource, MountState, SweepScope};
-use crate::steps::{Step, change_sets, deletions, documents};
+use crate::steps::{Step, change_sets, deletions};
 
 /// Gives each mount of a plan the number that it has in the state, or a new one.
 pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
@@ -210,7 +210,7 @@ pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()
     mount.save(step.db)?;
     for uri in unfound {
         if let Some(document) = step.db.document_at(&uri)? {
-            documents::mark_missing(step, position, &document, at, false)?;
+            deletions::mark_missing(step, position, &document, at, false)?;
         }
     }
     if was_absent {
@@ -247,7 +247,7 @@ pub fn mark_absent(step: &mut Step<'_>, id: MountId) -> Result<()> {
     if !mount.baseline.is_complete {
         let sql = "SELECT id FROM document WHERE mount = ?1 AND baseline > 0";
         for document in step.db.all::<Vec<DocId>>(sql, id)? {
-            documents::reduce_to_mention(step.db, document)?;
+            deletions::reduce_to_mention(step.db, document)?;
         }
         step.db.run("DELETE FROM trouble WHERE mount = ?1", id)?;
     }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::changes::round::RoundRequest;
 use crate::delivery::Submission;
-use crate::difference::AnnounceConditions;
 use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use crate::history::{NotificationState, NotificationView, OutcomeView, SharedPayload};
 use crate::observation::DocumentPath;
 use crate::plan::{Plan, PublishMode, SourcePlan};
+use crate::steps::owed::AnnounceConditions;
 use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, Uri};
@@ -23,7 +23,7 @@ use crate::steps::findings::FindingLogLimit;
 use crate::steps::live::{LiveSource, LiveState};
 use crate::steps::{
     change_sets, channels, cut, deletions, delivery, documents, findings, lists, mounts, owed,
-    relations, rounds, routing, served, troubles,
+    relations, rounds, routing, served,
 };
 
 /// Documents that settle by one statement.
@@ -332,7 +332,7 @@ impl<'a> Step<'a> {
         served::end_ping_waits(self)?;
         channels::expire(self)?;
         self.end_holds()?;
-        troubles::report_unreadable(self)?;
+        documents::report_unreadable(self)?;
         deletions::request_due_looks(self)
     }
 
