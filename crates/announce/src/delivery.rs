@@ -263,13 +263,13 @@ pub struct SizeLimit {
 }
 
 /// Refusals of one kind, each about one notification.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct RefusalLogLimit {
     since: Timestamp,
     logged: usize,
     more: usize,
     reason: String,
-    last_logged: Timestamp,
+    last_logged: Option<Timestamp>,
 }
 
 /// A failure that is the hub's own.
@@ -434,11 +434,8 @@ impl HubQueue {
             outage.next_probe = outage.next_probe.max(at);
             outage.earliest_first = outage.earliest_first.max(at);
         }
-        let logged_within = |wait| {
-            outage
-                .logged
-                .is_some_and(|logged| now < later(logged, wait))
-        };
+        let logged = outage.logged;
+        let logged_within = |wait| logged.is_some_and(|logged| now < later(logged, wait));
         let is_news = !logged_within(REMINDER) || (is_other && !logged_within(CHANGED_REASON));
         if is_news {
             outage.logged = Some(now);
@@ -479,18 +476,10 @@ impl HubQueue {
 
     /// Notes a refusal of one notification. Returns true if it is logged by itself.
     pub fn refused(&mut self, refusal: &Refusal, is_repeated: bool, now: Timestamp) -> bool {
-        let alike = self
-            .refusals
-            .entry(refusal.kind)
-            .or_insert_with(|| RefusalLogLimit {
-                since: now,
-                logged: 0,
-                more: 0,
-                reason: String::new(),
-                last_logged: Timestamp::MIN,
-            });
+        let alike = self.refusals.entry(refusal.kind).or_default();
         alike.reason.clone_from(&refusal.reason);
-        if is_repeated && now < later(alike.last_logged, REMINDER) {
+        let was_logged = |at| now < later(at, REMINDER);
+        if is_repeated && alike.last_logged.is_some_and(was_logged) {
             return false;
         }
         if alike.logged == 0 || later(alike.since, SUMMED_UP_FOR) <= now {
@@ -498,7 +487,7 @@ impl HubQueue {
         }
         let is_news = alike.logged < EXAMPLES;
         if is_news {
-            (alike.logged, alike.last_logged) = (alike.logged + 1, now)
+            (alike.logged, alike.last_logged) = (alike.logged + 1, Some(now))
         } else {
             alike.more += 1
         }

@@ -104,11 +104,6 @@ pub struct ListToRead {
 }
 
 impl ListToRead {
-    /// Returns true if it may have entries that only count if another list tells them.
-    pub fn may_need_other_list(&self) -> bool {
-        self.is_archived || self.closed_until.is_some()
-    }
-
     /// Returns true if an entry of this time only counts if another list tells it.
     pub fn is_silent(&self, time: Timestamp) -> bool {
         self.is_archived || self.is_closed_at(time)
@@ -347,9 +342,8 @@ fn lengths(fresh: &[FreshChange], limits: NotificationLimits) -> Vec<usize> {
 }
 
 fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {
-    let last = part
-        .last()
-        .map_or(from, |fresh| ceil_to_microsecond(fresh.time));
+    let last = part.last();
+    let last = last.map_or(from, |fresh| ceil_to_microsecond(fresh.time));
     let until = last.max(after(from, part.len()));
     let (mut outside, mut back_dated) = (Vec::new(), BTreeMap::new());
     let entries = part.into_iter().enumerate().map(|(position, fresh)| {
@@ -378,19 +372,15 @@ fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {
 
 /// Returns the time, or the next whole microsecond: an interval is written with no more digits (C14).
 fn ceil_to_microsecond(time: Timestamp) -> Timestamp {
-    let rounded = time.round(
-        TimestampRound::new()
-            .smallest(Unit::Microsecond)
-            .mode(RoundMode::Ceil),
-    );
-    rounded.unwrap_or(time)
+    let up = TimestampRound::new().smallest(Unit::Microsecond);
+    time.round(up.mode(RoundMode::Ceil)).unwrap_or(time)
 }
 
 /// Returns `from` and a microsecond for each entry: what is divided at one time still lies in consecutive intervals.
 fn after(from: Timestamp, entries: usize) -> Timestamp {
     let entries = i64::try_from(entries).unwrap_or(i64::MAX / 2);
-    from.checked_add(entries.microseconds())
-        .unwrap_or(Timestamp::MAX)
+    let after = from.checked_add(entries.microseconds());
+    after.unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

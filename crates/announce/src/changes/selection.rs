@@ -121,10 +121,8 @@ impl Selection {
         let mut number = 0;
         let compared = comparison.conclude(|pass| {
             files.each_taken(&mut |list, first, row| {
-                if row
-                    .vanished
-                    .is_some_and(|at| request.watch.is_forgotten(at))
-                {
+                let is_forgotten = |at| request.watch.is_forgotten(at);
+                if row.vanished.is_some_and(is_forgotten) {
                     unsaved.entry((list, first)).or_insert(None);
                     return;
                 }
@@ -205,18 +203,16 @@ impl Selection {
             return false;
         }
         let numbers = self.numbers(request);
+        let version = |of: &ListToRead| (of.stat, of.fingerprint, of.waits);
         let is_known = request.lists.iter().all(|list| {
-            let number = self
-                .lists
-                .binary_search_by(|of| of.report.version.list.cmp(&list.list));
-            let selected = number.ok().and_then(|number| self.lists.get(number));
-            selected.is_some_and(|selected| selected.is_version(list) && !list.is_learned)
+            let uri = |selected: &SelectedList| selected.report.version.list.cmp(&list.list);
+            let number = self.lists.binary_search_by(uri);
+            let before = number.map(|number| version(&self.lists[number].report.version));
+            before == Ok(version(list)) && !list.is_learned
         });
         let lists = self.lists.iter().zip(&numbers);
-        let has_all = request.beyond.is_some()
-            || lists
-                .filter(|(list, _)| list.has_more())
-                .all(|(_, number)| number.is_some());
+        let mut unfinished = lists.filter(|(list, _)| list.has_more());
+        let has_all = request.beyond.is_some() || unfinished.all(|(_, number)| number.is_some());
         let next = self.fresh.next(request);
         // Of a list that is read alone, an entry that another list tells at a later time is told at its own.
         let tells = request.beyond.is_none() || !next.is_empty();
@@ -232,10 +228,8 @@ impl Selection {
 
     /// Returns the numbers of its lists in a request.
     fn numbers(&self, request: &RoundRequest) -> Vec<Option<usize>> {
-        let lists = self.lists.iter();
-        lists
-            .map(|list| request.number(&list.report.version.list))
-            .collect()
+        let uris = self.lists.iter().map(|list| &list.report.version.list);
+        uris.map(|list| request.number(list)).collect()
     }
 
     /// Takes the earliest entries, and reads them.
@@ -358,9 +352,8 @@ impl FreshEntries {
     /// Returns those that were not taken, copies among them.
     fn left(&self) -> impl Iterator<Item = &UntakenEntry> {
         let copies = self.copies.iter().filter(|(_, is_taken)| !is_taken);
-        self.entries[self.next..]
-            .iter()
-            .chain(copies.map(|(copy, _)| copy))
+        let entries = self.entries[self.next..].iter();
+        entries.chain(copies.map(|(copy, _)| copy))
     }
 
     /// Returns the entries that a round tells.
@@ -405,9 +398,8 @@ impl FreshEntries {
     fn copies_of(&self, entry: &UntakenEntry) -> Range<usize> {
         let number = |entry: &UntakenEntry| (entry.place.key, entry.copy);
         let wanted = number(entry);
-        let begin = self
-            .copies
-            .partition_point(|(copy, _)| number(copy) < wanted);
+        let copies = &self.copies;
+        let begin = copies.partition_point(|(copy, _)| number(copy) < wanted);
         let of_entry = self.copies[begin..].partition_point(|(copy, _)| number(copy) == wanted);
         begin..begin + of_entry
     }
@@ -475,12 +467,6 @@ impl SelectedList {
     fn take(&mut self, key: ChangeKey) {
         self.left -= 1;
         self.added.push(key);
-    }
-
-    /// Returns true if a comparison with a list to read would find the same.
-    fn is_version(&self, list: &ListToRead) -> bool {
-        let version = |of: &ListToRead| (of.stat, of.fingerprint, of.waits);
-        version(&self.report.version) == version(list)
     }
 
     /// Returns true if this entry has no time of its own, nor has one before it: then it has that of the comparison.

@@ -327,7 +327,7 @@ pub struct ComparedEntries {
 }
 
 /// The comparison of some lists of a channel with everything that was taken on it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Comparison {
     candidates: Vec<UntakenEntry>,
     /// Candidates that are kept, beside half as many for a moment.
@@ -342,10 +342,8 @@ impl Comparison {
     /// Begins a comparison that keeps so many entries.
     pub fn new(max: usize) -> Comparison {
         Comparison {
-            candidates: Vec::new(),
             max: max.max(1),
-            bound: None,
-            learned: KeyMap::default(),
+            ..Comparison::default()
         }
     }
 
@@ -368,9 +366,8 @@ impl Comparison {
         let rank = UntakenEntry::rank;
         let (_, first, _) = self.candidates.select_nth_unstable_by_key(self.max, rank);
         self.bound = Some(first.rank());
-        self.candidates
-            .drain(self.max..)
-            .for_each(|late| drop(&late));
+        let late = self.candidates.drain(self.max..);
+        late.for_each(|late| drop(&late));
     }
 
     /// Compares with what was taken from all lists. `stored` passes each taken key with the number of its list, list by
@@ -458,10 +455,8 @@ impl KeyCounts {
             return;
         }
         let first = candidates.partition_point(|entry| entry.place.key < key);
-        if candidates
-            .get(first)
-            .is_none_or(|entry| entry.place.key != key)
-        {
+        let found = candidates.get(first);
+        if found.is_none_or(|entry| entry.place.key != key) {
             return;
         }
         let count = &mut self.taken[first];

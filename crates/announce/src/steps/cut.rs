@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::delivery::SizeLimit;
 use crate::event::Fact;
 use crate::plan::PublishMode;
 use crate::steps::owed::{Version, is_deletion_announced};
@@ -143,11 +144,16 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
     Ok(free)
 }
 
+/// Returns the size that a hub refused, while that is remembered (R23).
+pub fn size_limit(step: &Step<'_>, hub: HubId) -> Option<SizeLimit> {
+    let live = step.live.hubs.get(&hub)?;
+    live.queue.size_limit(step.now)
+}
+
 /// Returns the most entries that the next notification to a hub may have: no more than its account may have, and than the hub
 /// refused (R23).
 pub fn entry_limit(step: &Step<'_>, hub: HubId, own: Option<usize>) -> usize {
-    let size = step.live.hubs.get(&hub);
-    let size = size.and_then(|hub| hub.queue.size_limit(step.now));
+    let size = size_limit(step, hub);
     let limits = own.into_iter().chain(size.map(|size| size.entries));
     limits.min().unwrap_or(usize::MAX)
 }
@@ -159,9 +165,7 @@ fn next(
     hub: HubId,
     max: usize,
 ) -> Result<Option<AnnouncedEntries>> {
-    let size = step.live.hubs.get(&hub);
-    let size = size.and_then(|hub| hub.queue.size_limit(step.now));
-    let window = &step.plan.window;
+    let (window, size) = (&step.plan.window, size_limit(step, hub));
     let max_bytes = size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes));
     let max = max.min(window.max_entries);
     let (announced, beyond) = due_entries(step, channel, hub, Some(max))?;

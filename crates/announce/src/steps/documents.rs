@@ -124,9 +124,8 @@ impl SeenDocument {
 
     /// R19: the time of its last change; of a deletion, that of the look that found the file gone.
     pub fn change_time(&self) -> Timestamp {
-        self.absent_since
-            .filter(|_| self.is_gone())
-            .unwrap_or(self.dated)
+        let absent_since = self.absent_since.filter(|_| self.is_gone());
+        absent_since.unwrap_or(self.dated)
     }
 }
 
@@ -256,11 +255,10 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     let Some((position, uri)) = place else {
         return Ok(());
     };
-    let is_nothing = matches!(
+    if !matches!(
         look,
         Look::Missing | Look::Incomplete(Incomplete::Denied(_))
-    );
-    if !is_nothing {
+    ) {
         let mount = step.live.sources[position].mounts.get(&path.mount);
         if mount.is_some_and(|mount| mount.has_empty_root()) {
             mounts::accept_root(step, path.mount, at)?;
@@ -322,12 +320,9 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
             forget_trouble(step, &known)?;
             explain_if_named(step, &known)?;
             forget_other_file(step, &known)?;
-            if !step.live.sources[position].record_doubtful_look(
-                known.path.mount,
-                &known.uri,
-                false,
-            ) && let Some(before) = &known.document
-            {
+            let source = &mut step.live.sources[position];
+            let is_doubtful = source.record_doubtful_look(known.path.mount, &known.uri, false);
+            if !is_doubtful && let Some(before) = &known.document {
                 deletions::mark_missing(step, position, before, at, false)?;
             }
         }
@@ -595,8 +590,8 @@ fn note_unreadable(
                        touched = max(touched, 2)";
             step.db.set_document(document.id, columns, ())?;
         } else {
-            step.db
-                .set_document(document.id, "grace_ends = NULL, look_at = NULL", ())?;
+            let columns = "grace_ends = NULL, look_at = NULL";
+            step.db.set_document(document.id, columns, ())?;
         }
     }
     let (source, plan) = step.source(known.position);
@@ -628,7 +623,7 @@ fn forget_trouble(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
     let graced = later(step.now, plan.broken_after);
     let is_graced = |at| later(at, plan.deletion_grace) <= graced;
     if is_reported || known.report_at.is_some_and(is_graced) {
-        change_sets::unwatch_change_lists(step, source.id)?;
+        change_sets::stop_watching(step, source.id, false)?;
     }
     Ok(())
 }
@@ -643,13 +638,15 @@ pub fn report_unreadable(step: &mut Step<'_>) -> Result<()> {
         let document = step.db.document_at(&uri)?;
         let is_known = document.is_some_and(|document| !document.is_gone());
         if let Some(position) = step.live.position(source) {
-            let fact = Fact::Broken {
-                path,
-                uri,
-                reason,
-                is_known,
-            };
-            step.broken.push((position, fact));
+            step.broken.push((
+                position,
+                Fact::Broken {
+                    path,
+                    uri,
+                    reason,
+                    is_known,
+                },
+            ));
         }
     }
     Ok(())

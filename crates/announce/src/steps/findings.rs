@@ -238,13 +238,8 @@ pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocume
                 "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3",
                 (&lister.uri, named, json(&found.identity())),
             )?;
-            note(
-                step,
-                position,
-                &lister.uri,
-                FindingSubject::Document,
-                &found,
-            )?;
+            let part = FindingSubject::Document;
+            note(step, position, &lister.uri, part, &found)?;
         }
     }
     Ok(())

@@ -104,8 +104,18 @@ impl LiveSource {
 
     /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
     pub fn is_new_ground(&self, path: &DocumentPath) -> bool {
-        let mount = self.mounts.get(&path.mount);
-        mount.is_some_and(|it| it.baseline.is_new_ground(&it.plan.prefix, &path.below))
+        let Some(mount) = self.mounts.get(&path.mount) else {
+            return false;
+        };
+        let (prefix, below) = (&mount.plan.prefix, &path.below);
+        let is_new = |swept: &SweepScope| {
+            let uri = Uri::below(prefix, below);
+            let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
+            let is_candidate = || swept.candidates.accepts(&MountUrlPath::of(prefix), below);
+            is_below(&swept.unread)
+                || !swept.are_configured && (is_below(&swept.inside) || !is_candidate())
+        };
+        !mount.baseline.is_complete || mount.baseline.candidates.as_ref().is_some_and(is_new)
     }
 
     /// Returns true if the deletions of some documents are suspended.
@@ -400,29 +410,10 @@ pub struct SweepScope {
 }
 
 impl Baseline {
-    /// Returns true if `below` was never looked at in a mount with this prefix: what lies there was there before, as far as
-    /// anybody knows.
-    pub fn is_new_ground(&self, prefix: &Uri, below: &[u8]) -> bool {
-        let is_new = |swept: &SweepScope| {
-            let uri = Uri::below(prefix, below);
-            let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
-            let is_candidate = || swept.candidates.accepts(&MountUrlPath::of(prefix), below);
-            is_below(&swept.unread)
-                || !swept.are_configured && (is_below(&swept.inside) || !is_candidate())
-        };
-        !self.is_complete || self.candidates.as_ref().is_some_and(is_new)
-    }
-
     /// Returns true if the last complete sweep had the candidates that are configured.
     pub fn is_swept_as_configured(&self) -> bool {
         let swept = self.candidates.as_ref();
         self.is_complete && swept.is_some_and(|swept| swept.are_configured)
-    }
-
-    /// Begins a sweep of a root that was found.
-    pub fn begin_sweep(&mut self, started: Timestamp) {
-        (self.started, self.fresh) = (started, Some(Vec::new()));
-        self.has_other_clock = false;
     }
 
     /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it changed

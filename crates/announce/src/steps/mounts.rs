@@ -59,7 +59,8 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timest
         mount.baseline.is_complete = false;
         (mount.nested.are_noted, mount.nested.rows) = (false, BTreeMap::new());
     }
-    mount.baseline.begin_sweep(start);
+    (mount.baseline.started, mount.baseline.fresh) = (start, Some(Vec::new()));
+    mount.baseline.has_other_clock = false;
     mount.save(step.db)?;
     if is_again {
         reset_graces(step, position, id)?;
@@ -69,7 +70,7 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timest
 
 /// Stops the graces of a mount that is away: its documents are not seen to be absent, and each grace begins anew.
 fn reset_graces(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
-    change_sets::stop_watching(step, step.live.sources[position].id)?;
+    change_sets::stop_watching(step, step.live.sources[position].id, true)?;
     step.db.run(
         "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)",
         id,

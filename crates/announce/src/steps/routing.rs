@@ -185,9 +185,8 @@ fn requested_otherwise(text: &str) -> Option<String> {
     let mut url = Url::parse(text).ok()?;
     url.set_fragment(None);
     let (_, rest) = text.split_once("://")?;
-    let written = rest
-        .find(['/', '?', '#'])
-        .map_or("", |start| &rest[start..]);
+    let start = rest.find(['/', '?', '#']);
+    let written = start.map_or("", |start| &rest[start..]);
     // Without a path, they request `/`.
     let is_same =
         written == &url[Position::BeforePath..] || (written.is_empty() && url.path() == "/");

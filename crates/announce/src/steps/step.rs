@@ -269,7 +269,7 @@ impl<'a> Step<'a> {
             } => {
                 if let Some((position, known)) = self.live.mount_mut(mount) {
                     known.unreadable = (directories, more);
-                    change_sets::unwatch_change_lists(self, self.live.sources[position].id)?;
+                    change_sets::stop_watching(self, self.live.sources[position].id, false)?;
                 }
             }
             Event::Nested {
@@ -357,10 +357,8 @@ impl<'a> Step<'a> {
 
     /// Settles what changed in a source, in the order in which one follows from the other.
     fn settle(&mut self, position: usize) -> Result<()> {
-        let (id, is_first) = {
-            let source = &self.live.sources[position];
-            (source.id, !source.has_settled)
-        };
+        let source = &self.live.sources[position];
+        let (id, is_first) = (source.id, !source.has_settled);
         let freed = self.sets.remove(&position);
         let sql = "SELECT 1 FROM document WHERE source = ?1 AND touched > 0";
         let is_touched = self.db.exists(sql, id)?;
