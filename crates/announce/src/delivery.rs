@@ -203,7 +203,7 @@ const REMINDER: Duration = Duration::from_secs(3_600);
 /// The time between two log lines about an outage whose reason changes.
 const CHANGED_REASON: Duration = Duration::from_secs(60);
 /// The time in which refusals of one kind are summed up.
-pub const SUMMED_UP_FOR: Duration = Duration::from_secs(60);
+const SUMMED_UP_FOR: Duration = Duration::from_secs(60);
 /// Refusals of one kind in that time that are logged one by one.
 const EXAMPLES: usize = 3;
 /// The time for which a refused size is remembered.
@@ -523,9 +523,8 @@ impl Outage {
         if self.operator_failures > 0 {
             // One topic may need to be registered while others are: those are tried before long.
             let doubled = 2_u32.saturating_pow(self.operator_failures - 1);
-            return FIRST_PROBE
-                .saturating_mul(doubled)
-                .min(OPERATOR_PROBES_APART);
+            let wait = FIRST_PROBE.saturating_mul(doubled);
+            return wait.min(OPERATOR_PROBES_APART);
         }
         if is_new {
             return FIRST_PROBE;

@@ -29,11 +29,11 @@ pub struct KeyRow {
 pub const KEYS_PER_ROW: usize = 4_096;
 
 /// A number for each of some keys.
-pub type KeyMap<T> = HashMap<ChangeKey, T, BuildHasherDefault<KeyHasher>>;
+type KeyMap<T> = HashMap<ChangeKey, T, BuildHasherDefault<KeyHasher>>;
 
 /// Hashes keys, which are hashes already.
 #[derive(Debug, Default)]
-pub struct KeyHasher(u64);
+struct KeyHasher(u64);
 
 impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {

@@ -187,10 +187,8 @@ columns! {
 
 impl<const N: usize> FromColumn for [u8; N] {
     fn from_column(value: ValueRef<'_>) -> FromSqlResult<[u8; N]> {
-        value
-            .as_blob()?
-            .try_into()
-            .map_err(|_| FromSqlError::InvalidType)
+        let bytes = value.as_blob()?.try_into();
+        bytes.map_err(|_| FromSqlError::InvalidType)
     }
 }
 

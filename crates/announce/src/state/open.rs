@@ -63,7 +63,7 @@ pub struct StateFile {
 }
 
 /// Device and inode.
-pub type FileIdentity = (u64, u64);
+type FileIdentity = (u64, u64);
 
 /// An error of the state file, with its path.
 #[derive(Debug, thiserror::Error)]

@@ -124,7 +124,7 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
 }
 
 /// The hub of an account, whether it left, the most entries that it may be sent, and the `until` of the notification before.
-pub type FreeAccount = (HubId, bool, usize, Option<Timestamp>);
+type FreeAccount = (HubId, bool, usize, Option<Timestamp>);
 
 /// Returns the accounts of a channel whose next notification may be cut now (R22, R24), of documents those that are due one.
 pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccount>> {

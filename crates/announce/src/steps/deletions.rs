@@ -195,7 +195,7 @@ pub fn judge(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<(
 }
 
 /// Suspends deletions if too many documents are missing, or some are with the file system that held them.
-pub fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
+fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
     let plan = &step.plan.sources[position];
     let source = &mut step.live.sources[position];
     let (were_suspended, was_mass) = (source.is_suspended(), source.is_mass);

@@ -328,7 +328,7 @@ pub struct DocumentsBelow {
 impl NestedFileSystems {
     /// Takes the file systems that there are now. Returns the paths of those that went or came. Until a sweep noted them,
     /// none came.
-    pub fn find(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
+    fn find(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
         let found = found.into_iter().map(|it| (Arc::clone(&it.below), it));
         let found: FoundFileSystems = found.collect();
         let mut undecided: BTreeSet<Arc<[u8]>> = differing(&self.rows, &found).collect();
@@ -355,10 +355,7 @@ impl NestedFileSystems {
 
     /// Decides which are away, once everything below the root was looked at: `below` says what lies below a directory.
     /// Before the first time, the rows are not complete: nobody noted where file systems begin.
-    pub fn decide<E>(
-        &mut self,
-        below: impl Fn(&[u8]) -> Result<DocumentsBelow, E>,
-    ) -> Result<(), E> {
+    fn decide<E>(&mut self, below: impl Fn(&[u8]) -> Result<DocumentsBelow, E>) -> Result<(), E> {
         let is_first = !std::mem::replace(&mut self.are_noted, true);
         let Some(found) = &self.found else {
             return Ok(());
@@ -447,7 +444,7 @@ fn decided(
 }
 
 /// Returns the directories above a path, from the root down.
-pub fn tops_of(below: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn tops_of(below: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = (0..below.len()).filter(|&end| below[end] == b'/');
     ends.map(|end| &below[..end])
 }

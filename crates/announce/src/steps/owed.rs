@@ -250,7 +250,7 @@ pub fn is_a_set(step: &Step<'_>, source: i64, set: DocId) -> Result<bool> {
     Ok(is_configured || has_capability_list(step, set)?)
 }
 
-pub fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
+fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
     step.db.exists(
         "SELECT 1 FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3 AND capability = 1 AND form = 0",
         set,
