@@ -28,6 +28,39 @@ use crate::plan::PublishMode;
 use crate::state::{ChannelId, Columns, FromRow};
 use crate::time::{elapsed, later};
 
+/// Submissions under way before the hub has accepted any of them.
+const FIRST_AT_ONCE: usize = 2;
+/// Submissions that may be under way besides these right after the end of an outage.
+const MORE_AFTER_OUTAGE: usize = 6;
+/// Submissions that may be under way besides these at the most.
+const MAX_MORE: usize = 62;
+
+/// Wait before the first probe of an outage.
+const FIRST_PROBE: Duration = Duration::from_secs(2);
+/// Minimum wait between later probes: at most 15 attempts in 30 s, and in the first six minutes a hub that is back is
+/// noticed within 3 s.
+const PROBES_APART: Duration = Duration::from_millis(2_400);
+/// Maximum wait between two probes.
+const PROBES_APART_AT_MOST: Duration = Duration::from_secs(30);
+/// Divisor of an outage's length that gives the maximum wait before the next probe.
+const PART_OF_OUTAGE: u32 = 120;
+/// Maximum wait between probes of a hub that needs an operator.
+const OPERATOR_PROBES_APART: Duration = Duration::from_secs(15 * 60);
+
+/// Number of notifications at fault whose failures, without an acceptance in between, count as the hub's.
+const MAX_AT_FAULT: usize = 3;
+
+/// The time between two log lines about the same outage or the same refusal.
+const REMINDER: Duration = Duration::from_secs(3_600);
+/// The time between two log lines about an outage whose reason changes.
+const CHANGED_REASON: Duration = Duration::from_secs(60);
+/// The time in which refusals of one kind are summed up.
+const SUMMED_UP_FOR: Duration = Duration::from_secs(60);
+/// Refusals of one kind in that time that are logged one by one.
+const EXAMPLES: usize = 3;
+/// The time for which a refused size is remembered.
+pub const SIZE_REMEMBERED: Duration = Duration::from_secs(3_600);
+
 /// The channel, hub and sequence number of a submission: unique among all that are under way at the same time.
 pub type SubmissionId = (ChannelId, Hub, u64);
 
@@ -175,39 +208,6 @@ impl Attempt {
         })
     }
 }
-
-/// Submissions under way before the hub has accepted any of them.
-const FIRST_AT_ONCE: usize = 2;
-/// Submissions that may be under way besides these right after the end of an outage.
-const MORE_AFTER_OUTAGE: usize = 6;
-/// Submissions that may be under way besides these at the most.
-const MAX_MORE: usize = 62;
-
-/// Wait before the first probe of an outage.
-const FIRST_PROBE: Duration = Duration::from_secs(2);
-/// Minimum wait between later probes: at most 15 attempts in 30 s, and in the first six minutes a hub that is back is
-/// noticed within 3 s.
-const PROBES_APART: Duration = Duration::from_millis(2_400);
-/// Maximum wait between two probes.
-const PROBES_APART_AT_MOST: Duration = Duration::from_secs(30);
-/// Divisor of an outage's length that gives the maximum wait before the next probe.
-const PART_OF_OUTAGE: u32 = 120;
-/// Maximum wait between probes of a hub that needs an operator.
-const OPERATOR_PROBES_APART: Duration = Duration::from_secs(15 * 60);
-
-/// Number of notifications at fault whose failures, without an acceptance in between, count as the hub's.
-const MAX_AT_FAULT: usize = 3;
-
-/// The time between two log lines about the same outage or the same refusal.
-const REMINDER: Duration = Duration::from_secs(3_600);
-/// The time between two log lines about an outage whose reason changes.
-const CHANGED_REASON: Duration = Duration::from_secs(60);
-/// The time in which refusals of one kind are summed up.
-const SUMMED_UP_FOR: Duration = Duration::from_secs(60);
-/// Refusals of one kind in that time that are logged one by one.
-const EXAMPLES: usize = 3;
-/// The time for which a refused size is remembered.
-pub const SIZE_REMEMBERED: Duration = Duration::from_secs(3_600);
 
 /// The submissions of one hub over all channels. Nothing of it is stored: a start finds what waits, and tries it (R23).
 #[derive(Debug, Clone, Default)]

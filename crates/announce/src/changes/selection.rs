@@ -141,7 +141,12 @@ impl Selection {
         for entry in taken {
             selection.lists[entry.list as usize].take(entry.place.key);
         }
-        selection.fresh = FreshEntries::new(compared.fresh, compared.copies);
+        let copies = compared.copies.into_iter().map(|copy| (copy, false));
+        selection.fresh = FreshEntries {
+            entries: compared.fresh,
+            next: 0,
+            copies: copies.collect(),
+        };
         selection.depends_on_time = selection.fresh.left().any(|entry| {
             entry.is_ahead || selection.lists[entry.list as usize].is_before_dated(entry)
         });
@@ -330,15 +335,6 @@ struct FreshEntries {
 }
 
 impl FreshEntries {
-    /// Returns entries in the order in which they are told, with their copies in order of their keys.
-    fn new(entries: Vec<UntakenEntry>, copies: Vec<UntakenEntry>) -> FreshEntries {
-        FreshEntries {
-            entries,
-            next: 0,
-            copies: copies.into_iter().map(|copy| (copy, false)).collect(),
-        }
-    }
-
     /// Returns the number of entries that are kept.
     fn count(&self) -> usize {
         self.entries.len() + self.copies.len()

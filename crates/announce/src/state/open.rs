@@ -42,6 +42,11 @@ const PAGES_AT_ONCE: i64 = 256;
 /// Statements that a connection keeps prepared: those of a step, and more.
 const PREPARED_STATEMENTS: usize = 256;
 
+/// The lock against a second instance. It is private, so that other users cannot hold it.
+const LOCK: &str = "lock";
+/// The time to wait for the lock. Commands that only test for a daemon hold it for much less.
+const LOCK_WAIT: Duration = Duration::from_millis(100);
+
 /// The state file and its write-ahead log as a daemon has them open, beside the connection that writes them.
 #[derive(Debug)]
 pub struct StateFile {
@@ -522,10 +527,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Private, so that other users cannot hold it.
-const LOCK: &str = "lock";
-/// The time to wait for the lock against a second instance. Commands that only test for a daemon hold it for much less.
-const LOCK_WAIT: Duration = Duration::from_millis(100);
+// The lock against a second instance.
 
 /// Takes the lock of the state directory, held while the file is open.
 fn take_lock(directory: &Path) -> Result<File, StateFileError> {

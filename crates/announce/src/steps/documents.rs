@@ -188,10 +188,8 @@ impl<'a> Db<'a> {
 
     /// Returns the row of a URI, which is added unless it is there.
     pub fn row_of(self, uri: &Uri) -> Result<DocId> {
-        match self.id_of(uri)? {
-            Some(id) => Ok(id),
-            None => self.add_row(uri),
-        }
+        let known = self.id_of(uri)?;
+        known.map_or_else(|| self.add_row(uri), Ok)
     }
 
     fn add_row(self, uri: &Uri) -> Result<DocId> {

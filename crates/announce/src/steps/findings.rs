@@ -28,6 +28,10 @@ const MAX_WITHOUT_FILE: usize = 100;
 /// Findings that are told in one step.
 const AT_ONCE: i64 = 1_000;
 
+/// Lists and entries that are looked at for a wrong `url`: enough to know, and quickly done.
+const MAX_LISTS: usize = 2_000;
+const MAX_MEMBERS: usize = 2_000;
+
 /// The part of a document or set that findings are about: those of one part are replaced together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingSubject {
@@ -355,9 +359,7 @@ pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
     Ok(all)
 }
 
-/// Lists and entries that are looked at: enough to know, and quickly done.
-const MAX_LISTS: usize = 2_000;
-const MAX_MEMBERS: usize = 2_000;
+// A wrong `url` of a mount.
 
 /// The numbers of entries of Capability Lists and Source Descriptions that name a document of one mount, by the prefix
 /// that they name it by.

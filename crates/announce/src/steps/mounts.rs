@@ -281,6 +281,8 @@ pub fn set_nested(step: &mut Step<'_>, id: MountId, found: Vec<NestedFileSystem>
     }
 }
 
+// File systems below a root.
+
 /// A directory below the root of a mount where another file system begins, or began when its documents were last seen
 /// (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,6 +22,9 @@ use crate::steps::findings::{self, FindingSubject};
 use crate::steps::lists::{self, NextLists};
 use crate::steps::{Step, change_log};
 
+/// Time for which entries that vanished are remembered while there is something that cannot be read (C7).
+const UNSEEN_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Begins the rounds that are due, of the sets of sources that are settled.
 pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
     for position in 0..step.plan.sources.len() {
@@ -288,8 +291,7 @@ fn save_keys(step: &Step<'_>, set: DocId, taken: &Taken) -> Result<()> {
     Ok(())
 }
 
-/// Time for which entries that vanished are remembered while there is something that cannot be read (C7).
-const UNSEEN_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+// Lists that ended, and entries that wait for another list to have them (C7).
 
 /// Forgets what was taken of the lists of a set that ended a grace ago. Returns when the next one is forgotten.
 fn forget_ended(
@@ -361,6 +363,8 @@ fn watched_time(
         },
     })
 }
+
+// What was taken, for the reader of lists.
 
 /// Rows of keys of a list of a set.
 const KEYS: &str = "SELECT k.first, k.keys, k.vanished FROM document s CROSS JOIN document l ON l.uri = ?2 \

@@ -154,6 +154,8 @@ fn known_hubs(
     hubs
 }
 
+// Topics (R9).
+
 /// Returns what is wrong with the topic of a set of a source, if anything is.
 fn problem(plan: &Plan, source: &SourcePlan, set: &Uri, topic: &Topic) -> Option<Finding> {
     let (set, topic) = (set.clone(), topic.clone());

@@ -21,6 +21,11 @@ use crate::steps::cut::{
 use crate::steps::{Step, change_log, channels};
 use crate::time::{earlier, later};
 
+/// Least time between two pings of a hub about one topic.
+pub const PING_APART: Duration = Duration::from_secs(1);
+/// Time within which a hub that was pinged fetches the topic.
+const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
+
 /// Returns the hubs of a channel that fetch its topic.
 pub fn fetching_hubs(step: &Step<'_>, id: ChannelId) -> Result<Vec<HubId>> {
     let sql = "SELECT hub FROM account WHERE channel = ?1";
@@ -255,10 +260,7 @@ fn framework_body(step: &Step<'_>, id: ChannelId, is_pinged: bool) -> Result<Arc
     })
 }
 
-/// Least time between two pings of a hub about one topic.
-pub const PING_APART: Duration = Duration::from_secs(1);
-/// Time within which a hub that was pinged fetches the topic.
-const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
+// Fetches (R24, R26).
 
 /// Returns when the next ping may follow one, after which the topic was fetched or not yet.
 pub fn next_ping(pinged: Timestamp, was_fetched: bool) -> Timestamp {
