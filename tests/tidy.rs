@@ -45,7 +45,7 @@ const ON_THE_STATE: [&str; 2] = ["announce", "report"];
 const PURE_CRATES: [&str; 4] = ["announce", "messaging", "resourcesync", "websub"];
 
 /// Paths, types and macros of the outside world, banned in pure folders.
-const IMPURE: [&str; 39] = [
+const IMPURE: [&str; 38] = [
     "std::env",
     "std::fs",
     "std::net",
@@ -70,7 +70,6 @@ const IMPURE: [&str; 39] = [
     "rusqlite::",
     "rustix::",
     "sd_notify::",
-    "state::lock",
     "state::open",
     "tokio::",
     "tower_http::",
@@ -114,7 +113,7 @@ const TOUCHING: [&str; 18] = [
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 15] = [
     ("admin", 1_130),
-    ("announce", 10_950),
+    ("announce", 10_780),
     ("cli", 5_070),
     ("config", 2_880),
     ("control", 290),

@@ -25,8 +25,8 @@ use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
 use crate::daemon::log::error_chain;
 use crate::daemon::{answer, ask_subscriptions, event_of, no_embedded_hub, no_sources, outcome};
 use crate::report::{self, JSON_VERSION};
-use announce::state::open::{StateFile, StateFileError, in_memory, open_to_read};
-use announce::state::{self, Db, hub, last_time_saved, lock};
+use announce::state::open::{StateFile, StateFileError, in_memory, is_in_use, open_to_read};
+use announce::state::{self, Db, hub, last_time_saved};
 use announce::steps::engine::Engine;
 
 /// A daemon, by its state directory.
@@ -140,7 +140,7 @@ impl<'a> DaemonClient<'a> {
 
 /// Returns the public URL of a running daemon.
 pub fn public_url(config: &Config) -> Option<Uri> {
-    if !lock::is_in_use(&config.state_dir).ok()? {
+    if !is_in_use(&config.state_dir).ok()? {
         return None;
     }
     match control::ask(&config.state_dir, &ControlRequest::PublicUrl) {

@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
 use std::time::Duration;
 
-use announce::changes::round::{RoundAnswer, Rounds};
 use announce::delivery::Submission;
 use announce::event::{Effect, Event};
 use announce::observation::{Look, Observation};
@@ -32,6 +31,8 @@ use crate::cli::output::{counted, print, say};
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::tree::ListKeyCache;
+use announce::changes::round::RoundAnswer;
+use announce::changes::selection::Rounds;
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = config.publish_settings()?;

@@ -17,8 +17,7 @@ use crate::config::file::{Environment, StateOptions};
 use crate::config::hub_config::HubConfig;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon;
-use announce::state::lock;
-use announce::state::open::back_up;
+use announce::state::open::{back_up, is_in_use};
 
 pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
     let overrides = with_url(file, options.keys.clone())?;
@@ -62,7 +61,7 @@ pub fn reload(file: Option<&Path>, options: &StateOptions) -> anyhow::Result<Exi
 
 /// Has the daemon reload its configuration. Returns what that changed, or nothing if no daemon runs.
 pub fn reloaded(state_dir: &Path) -> anyhow::Result<Option<String>> {
-    if !lock::is_in_use(state_dir).context("cannot look for the daemon")? {
+    if !is_in_use(state_dir).context("cannot look for the daemon")? {
         return Ok(None);
     }
     match control::ask(state_dir, &ControlRequest::Reload)? {

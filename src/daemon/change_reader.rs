@@ -17,8 +17,9 @@ use crate::daemon::log::error_chain;
 use crate::tree::{ChangeListFile, ChangeListFileError, ListKeyCache, file_path};
 use announce::changes::inventory::take_inventory;
 use announce::changes::round::{
-    ListToRead, RoundAnswer, RoundFiles, RoundOutcome, RoundRequest, Rounds, Taken,
+    ListToRead, RoundAnswer, RoundFiles, RoundOutcome, RoundRequest, Taken,
 };
+use announce::changes::selection::Rounds;
 use announce::changes::taken_keys::KeyRow;
 use announce::observation::Stat;
 use announce::plan::Plan;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use announce::delivery::attempt::Attempt;
+use announce::delivery::Attempt;
 use announce::plan::PublishMode;
 use announce::steps::engine::Reader;
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use crate::report::status::{ChannelView, FailingHub, HubCondition, HubView, Wait
 use announce::state::{AccountId, ChannelId, Db, HubId, Result};
 use announce::steps::change_log;
 use announce::steps::channels::{is_name_only, of_topic};
-use announce::steps::fetches::next_ping;
+use announce::steps::served::next_ping;
 
 /// Documents of each channel that are reported; of others, their number.
 const MAX_REPORTED: usize = 10;

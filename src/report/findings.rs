@@ -10,8 +10,7 @@ use resourcesync::uri::{Hub, Uri};
 
 use crate::report::status::{FindingGroup, MutedSet};
 use announce::state::Result;
-use announce::steps::findings::{self, EXAMPLES, FindingSubject};
-use announce::steps::naming::wrong_urls;
+use announce::steps::findings::{self, EXAMPLES, FindingSubject, wrong_urls};
 
 /// Findings that are reported in words; of others, their number.
 const MAX_FINDINGS: usize = 100;

@@ -19,8 +19,8 @@ use crate::report::{findings, limited};
 use announce::state::Result;
 use announce::steps::deletions;
 use announce::steps::live::LiveSource;
+use announce::steps::live::MountState;
 use announce::steps::mounts;
-use announce::steps::mounts::MountState;
 
 /// Candidates that cannot be read and are reported; of others, their number.
 const MAX_BROKEN: usize = 100;

@@ -18,7 +18,7 @@ use websub::hub::subscriptions::view::{HubStatus, SubscriptionList};
 use websub::publisher::reason::{Refusal, RefusalKind};
 
 use crate::report::figures::Figures;
-use announce::delivery::attempt::Attempt;
+use announce::delivery::Attempt;
 use announce::history::NotificationView;
 use announce::observation::UnreadableDirectory;
 use announce::plan::PublishMode;

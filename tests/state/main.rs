@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use announce::delivery::attempt::Attempt;
+use announce::delivery::Attempt;
 use announce::observation::MountId;
 use announce::state::hub::SavedRelayReader;
-use announce::state::lock::is_in_use;
+use announce::state::open::is_in_use;
 use announce::state::open::{StateFile, StateFileError, copy_to_memory, open_to_read};
 use announce::state::{
     ChannelId, Db, DocId, FromColumn, HubId, ToColumn, hub, last_day, last_time_saved,

@@ -244,7 +244,7 @@ impl Finding {
 macro_rules! kinds {
     ($($name:literal: $($finding:ident($($uri:ident),*))|+;)*) => {
         /// The names that [`Finding::kind`] gives.
-        pub const KINDS: [&str; [$($name),*].len()] = [$($name),*];
+        const KINDS: [&str; [$($name),*].len()] = [$($name),*];
 
         impl Finding {
             /// Returns the name that metrics have for it.

@@ -12,7 +12,7 @@ use resourcesync::payload::Payload;
 use resourcesync::uri::{Hub, Topic};
 use serde::{Deserialize, Serialize};
 
-use crate::delivery::attempt::Attempt;
+use crate::delivery::Attempt;
 use crate::state::{ChannelId, Db, Result, read};
 use crate::steps::cut::times;
 

@@ -228,9 +228,7 @@ impl Plan {
     /// Returns the mode of a hub or broker, if it is configured.
     pub fn mode_of(&self, hub: &Hub) -> Option<PublishMode> {
         let mut destinations = self.destinations();
-        destinations
-            .find(|(configured, _)| *configured == hub)
-            .map(|(_, mode)| mode)
+        destinations.find_map(|(configured, mode)| (configured == hub).then_some(mode))
     }
 
     /// Returns true if a hub is configured. A broker is none.
@@ -250,10 +248,8 @@ impl Plan {
 
     /// Returns the source of a mount, with its position in [`Plan::sources`].
     pub fn source_of(&self, mount: MountId) -> Option<(usize, &SourcePlan)> {
-        self.sources
-            .iter()
-            .enumerate()
-            .find(|(_, source)| source.mount(mount).is_some())
+        let mut sources = self.sources.iter().enumerate();
+        sources.find(|(_, source)| source.mount(mount).is_some())
     }
 
     /// Returns a mount of any source.
@@ -281,9 +277,8 @@ impl Plan {
 impl SourcePlan {
     /// Returns true if the configuration acknowledges a finding.
     pub fn is_acknowledged(&self, finding: &Finding) -> bool {
-        self.acknowledged
-            .iter()
-            .any(|acknowledged| acknowledged.covers(finding))
+        let mut patterns = self.acknowledged.iter();
+        patterns.any(|pattern| pattern.covers(finding))
     }
 
     /// Returns a mount of this source.

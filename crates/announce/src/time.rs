@@ -73,7 +73,7 @@ impl NotificationSpan {
 }
 
 /// Returns a time as it is written.
-pub fn truncate_to_millisecond(time: Timestamp) -> Timestamp {
+fn truncate_to_millisecond(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }
 

@@ -22,7 +22,7 @@ use crate::diagnostics::{Diagnostic, clock, hub, origin, topic};
 use crate::report;
 use crate::report::status::ChannelView;
 use announce::plan::PublishMode;
-use announce::state::lock;
+use announce::state::open::is_in_use;
 
 /// Timeout for all topics together.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -153,7 +153,7 @@ fn acceptance_problems(
 
 /// Returns true if a daemon is running, so that topics should be served, as far as this user can see.
 pub(super) fn is_running(state_dir: &Path) -> (bool, Option<Diagnostic>) {
-    match lock::is_in_use(state_dir) {
+    match is_in_use(state_dir) {
         Ok(true) => (true, None),
         Ok(false) => {
             let message = format!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use announce::delivery::attempt::Attempt;
+use announce::delivery::Attempt;
 use announce::plan::{PublishMode, is_broker_name};
 use jiff::Timestamp;
 use resourcesync::uri::Hub;

@@ -7,7 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use announce::changes::inventory::take_inventory;
-use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Rounds, Taken};
+use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Taken};
+use announce::changes::selection::Rounds;
 use announce::changes::taken_keys::KeyRow;
 use announce::observation::Stat;
 use announce::plan::Plan;

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use announce::changes::round::{RoundAnswer, RoundRequest, Rounds};
+use announce::changes::round::{RoundAnswer, RoundRequest};
+use announce::changes::selection::Rounds;
 use announce::delivery::Submission;
 use announce::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use announce::finding::Finding;

@@ -1,11 +1,11 @@
 //! What the state of the engine holds, as far as tests ask for it.
 
-use announce::delivery::attempt::Attempt;
-use announce::difference::Version;
+use announce::delivery::Attempt;
 use announce::event::SuspendedDeletions;
 use announce::finding::Finding;
 use announce::state::HubId;
-use announce::steps::mounts::MountState;
+use announce::steps::live::MountState;
+use announce::steps::owed::Version;
 use jiff::Timestamp;
 
 use crate::world::{World, tree};

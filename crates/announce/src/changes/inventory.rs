@@ -12,7 +12,7 @@ use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use resourcesync::resource_list::{ListedResources, ResourceKey, ResourceState};
 
-use crate::changes::interval::FreshChange;
+use crate::changes::round::FreshChange;
 use crate::changes::round::{AHEAD, RoundRequest, Taken, TakenList, read_in_order};
 use crate::plan::MassDeletionLimit;
 use crate::time::later;
@@ -252,8 +252,8 @@ mod tests {
     use rstest::rstest;
 
     use super::{DeletionRules, InventoryRow, take_inventory};
-    use crate::changes::round::tests::{request, version};
     use crate::changes::round::{RoundRequest, Taken};
+    use crate::changes::selection::tests::{request, version};
     use crate::plan::MassDeletionLimit;
 
     fn time(text: &str) -> Timestamp {

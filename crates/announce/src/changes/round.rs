@@ -1,21 +1,22 @@
-//! One round of a channel: the lists to read, and the changes that are taken from them (C7, C8, C13, C20).
+//! One round of a channel: the lists to read, the changes that are taken from them (C7, C8, C13, C20), and their
+//! notifications: consecutive intervals of the Source's time, which hold their entries' datetimes (C14, C15, C18; Change
+//! Notification 1.0.1 section 3, core 1.1 section 7).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{RoundMode, Timestamp, TimestampRound, ToSpan, Unit};
 use resourcesync::change::Change;
 use resourcesync::change_list::{EntryPlace, ListedChanges, Skipped};
+use resourcesync::change_payload::entry_len;
+use resourcesync::datetime::Datetime;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::resource_list::ResourceKey;
 use resourcesync::uri::Uri;
 use websub::publisher::reason::error_chain;
 
-use crate::changes::interval::FreshChange;
 use crate::changes::inventory::{DeletionRules, InventoryRow, MissingCounts};
-use crate::changes::selection::Selection;
 use crate::changes::taken_keys::{KeyChanges, KeyRow};
 use crate::observation::{DocumentPath, Stat};
 use crate::state::{DocId, StateError};
@@ -23,10 +24,6 @@ use crate::time::later;
 
 /// Changes that one round takes at most (C13).
 pub const ROUND: usize = 20_000;
-/// Size of the entries that one round takes, as they are listed, in bytes; one entry at least.
-pub const ROUND_BYTES: u64 = 16 << 20;
-/// Fresh entries that are kept between rounds at most, of 56 bytes each; half as many more while lists are compared.
-const MAX_SELECTED: usize = 1 << 18;
 /// Maximum time that a datetime may lie ahead of our clock and be believed (C15).
 pub const AHEAD: Duration = Duration::from_secs(5 * 60);
 
@@ -107,11 +104,6 @@ pub struct ListToRead {
 }
 
 impl ListToRead {
-    /// Returns true if it may have entries that only count if another list tells them.
-    pub fn may_need_other_list(&self) -> bool {
-        self.is_archived || self.closed_until.is_some()
-    }
-
     /// Returns true if an entry of this time only counts if another list tells it.
     pub fn is_silent(&self, time: Timestamp) -> bool {
         self.is_archived || self.is_closed_at(time)
@@ -259,61 +251,6 @@ pub trait RoundFiles {
     fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), Self::Error>;
 }
 
-/// Rounds of all sets, with what each has compared and not taken yet.
-#[derive(Debug)]
-pub struct Rounds {
-    /// By set. Locked only to take one out or to keep it.
-    selections: Mutex<BTreeMap<Uri, Selection>>,
-    /// Entries of all selections.
-    max: usize,
-}
-
-impl Default for Rounds {
-    fn default() -> Rounds {
-        Rounds {
-            selections: Mutex::default(),
-            max: MAX_SELECTED,
-        }
-    }
-}
-
-impl Rounds {
-    /// Takes the earliest fresh entries of the lists that a request names (C13).
-    pub fn take<F: RoundFiles>(
-        &self,
-        request: &RoundRequest,
-        files: &mut F,
-    ) -> Result<Taken, F::Error> {
-        let kept = self.selections().remove(&request.set);
-        let mut selection = match kept.filter(|kept| kept.is_reusable_for(request)) {
-            Some(kept) => kept,
-            None => Selection::compare(request, self.max, files)?,
-        };
-        let taken = selection.take(request, files)?;
-        if !selection.fresh.are_exhausted() {
-            self.keep(request.set.clone(), selection);
-        }
-        Ok(taken)
-    }
-
-    /// Keeps a selection, and as many others as there is room for.
-    fn keep(&self, set: Uri, selection: Selection) {
-        let mut room = self.max.saturating_sub(selection.fresh.count());
-        let mut selections = self.selections();
-        selections.retain(|_, other| {
-            let left = room.checked_sub(other.fresh.count());
-            room = left.unwrap_or(room);
-            left.is_some()
-        });
-        selections.insert(set, selection);
-    }
-
-    fn selections(&self) -> MutexGuard<'_, BTreeMap<Uri, Selection>> {
-        let locked = self.selections.lock();
-        locked.unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Reads entries, each given by its list and its place there, and returns them in this order. `read` is called once for
 /// each list, with places that ascend.
 pub(super) fn read_in_order<P: Copy + Ord, E>(
@@ -333,5 +270,118 @@ pub(super) fn read_in_order<P: Copy + Ord, E>(
     Ok(changes.into_iter().flatten().collect())
 }
 
+/// A change that is to be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FreshChange {
+    pub change: Change,
+    /// Effective time: its datetime, or where it has none that can be true, what stands in for it (C13).
+    pub time: Timestamp,
+    /// Position of its list among those of the round.
+    pub list: usize,
+}
+
+/// Limits of one notification (R21).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotificationLimits {
+    pub entries: usize,
+    /// Size of all entries together.
+    pub bytes: usize,
+}
+
+/// The changes of one notification, which are all of this interval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interval {
+    pub from: Timestamp,
+    pub until: Timestamp,
+    pub entries: Vec<Change>,
+    /// The datetimes that were left out because they lie outside, with the positions of their entries (C15).
+    pub outside: Vec<(usize, Datetime)>,
+    /// Entries whose datetime was left out because it lies before `from`, by list (C15).
+    pub back_dated: BTreeMap<usize, usize>,
+}
+
+/// Cuts changes, in order of their times, into consecutive intervals that begin with `from`.
+///
+/// A cut falls between two times, unless the changes of one time are too many for one notification (C18).
+pub fn intervals(
+    fresh: Vec<FreshChange>,
+    from: Timestamp,
+    limits: NotificationLimits,
+) -> Vec<Interval> {
+    let mut from = from;
+    let lengths = lengths(&fresh, limits);
+    let mut fresh = fresh.into_iter();
+    let intervals = lengths.into_iter().map(|length| {
+        let interval = interval(fresh.by_ref().take(length).collect(), from);
+        from = interval.until;
+        interval
+    });
+    intervals.collect()
+}
+
+/// Returns the numbers of changes of each notification.
+fn lengths(fresh: &[FreshChange], limits: NotificationLimits) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    let (mut open, mut bytes) = (0, 0);
+    for group in fresh.chunk_by(|one, other| one.time == other.time) {
+        let sizes = group.iter().map(|fresh| entry_len(&fresh.change));
+        let whole = (group.len(), sizes.clone().sum());
+        for (number, size) in sizes.enumerate() {
+            let (entries, needed) = if number == 0 { whole } else { (1, size) };
+            if open + entries > limits.entries || bytes + needed > limits.bytes {
+                lengths.push(open);
+                (open, bytes) = (0, 0);
+            }
+            // One that is too large by itself is told by itself.
+            (open, bytes) = (open + 1, bytes + size);
+        }
+    }
+    lengths.push(open);
+    lengths.retain(|length| *length > 0);
+    lengths
+}
+
+fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {
+    let last = part.last();
+    let last = last.map_or(from, |fresh| ceil_to_microsecond(fresh.time));
+    let until = last.max(after(from, part.len()));
+    let (mut outside, mut back_dated) = (Vec::new(), BTreeMap::new());
+    let entries = part.into_iter().enumerate().map(|(position, fresh)| {
+        let mut change = fresh.change;
+        if let Some(datetime) = change.datetime {
+            let is_before = datetime.end() <= from;
+            // One that is too far ahead has another effective time.
+            if is_before || datetime.at() > fresh.time {
+                change.datetime = None;
+                outside.push((position, datetime));
+            }
+            if is_before {
+                *back_dated.entry(fresh.list).or_insert(0) += 1;
+            }
+        }
+        change
+    });
+    Interval {
+        from,
+        until,
+        entries: entries.collect(),
+        outside,
+        back_dated,
+    }
+}
+
+/// Returns the time, or the next whole microsecond: an interval is written with no more digits (C14).
+fn ceil_to_microsecond(time: Timestamp) -> Timestamp {
+    let up = TimestampRound::new().smallest(Unit::Microsecond);
+    time.round(up.mode(RoundMode::Ceil)).unwrap_or(time)
+}
+
+/// Returns `from` and a microsecond for each entry: what is divided at one time still lies in consecutive intervals.
+fn after(from: Timestamp, entries: usize) -> Timestamp {
+    let entries = i64::try_from(entries).unwrap_or(i64::MAX / 2);
+    let after = from.checked_add(entries.microseconds());
+    after.unwrap_or(Timestamp::MAX)
+}
+
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

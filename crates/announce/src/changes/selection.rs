@@ -1,26 +1,89 @@
 //! The entries that a comparison found fresh, of which each round takes the earliest (C13).
 //!
-//! It is kept between the rounds of a set, and only as long as nothing else happened to the set's lists and keys: then the
+//! They are kept between the rounds of a set, and only as long as nothing else happened to the set's lists and keys: then the
 //! next round would find the same.
 
-mod fresh_entries;
-mod selected_list;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use resourcesync::change::ChangeKey;
+use resourcesync::change_list::{ListedChange, ListedChanges};
 use resourcesync::uri::Uri;
 
-use crate::changes::fresh::{Comparison, UntakenEntry};
-use crate::changes::interval::FreshChange;
 use crate::changes::round::{
-    AHEAD, ListToRead, RoundFiles, RoundRequest, Taken, TakenList, read_in_order,
+    AHEAD, FreshChange, LeftEntries, ListToRead, RoundFiles, RoundRequest, Taken, TakenList,
+    read_in_order,
 };
-use crate::changes::selection::fresh_entries::FreshEntries;
-use crate::changes::selection::selected_list::{SelectedList, is_far_ahead};
-use crate::changes::taken_keys::{KeyChanges, KeyRow, TakenKeys, appended};
+use crate::changes::taken_keys::{
+    Comparison, KeyChanges, KeyRow, TakenKeys, UntakenEntry, appended,
+};
+use crate::time::later;
+
+/// Size of the entries that one round takes, as they are listed, in bytes; one entry at least.
+const ROUND_BYTES: u64 = 16 << 20;
+/// Fresh entries that are kept between rounds at most, of 56 bytes each; half as many more while lists are compared.
+const MAX_SELECTED: usize = 1 << 18;
+
+/// Rounds of all sets, with what each has compared and not taken yet.
+#[derive(Debug)]
+pub struct Rounds {
+    /// By set. Locked only to take one out or to keep it.
+    selections: Mutex<BTreeMap<Uri, Selection>>,
+    /// Entries of all selections.
+    max: usize,
+}
+
+impl Default for Rounds {
+    fn default() -> Rounds {
+        Rounds {
+            selections: Mutex::default(),
+            max: MAX_SELECTED,
+        }
+    }
+}
+
+impl Rounds {
+    /// Takes the earliest fresh entries of the lists that a request names (C13).
+    pub fn take<F: RoundFiles>(
+        &self,
+        request: &RoundRequest,
+        files: &mut F,
+    ) -> Result<Taken, F::Error> {
+        let kept = self.selections().remove(&request.set);
+        let mut selection = match kept.filter(|kept| kept.is_reusable_for(request)) {
+            Some(kept) => kept,
+            None => Selection::compare(request, self.max, files)?,
+        };
+        let taken = selection.take(request, files)?;
+        if !selection.fresh.are_exhausted() {
+            self.keep(request.set.clone(), selection);
+        }
+        Ok(taken)
+    }
+
+    /// Keeps a selection, and as many others as there is room for.
+    fn keep(&self, set: Uri, selection: Selection) {
+        let mut room = self.max.saturating_sub(selection.fresh.count());
+        let mut selections = self.selections();
+        selections.retain(|_, other| {
+            let left = room.checked_sub(other.fresh.count());
+            room = left.unwrap_or(room);
+            left.is_some()
+        });
+        selections.insert(set, selection);
+    }
+
+    fn selections(&self) -> MutexGuard<'_, BTreeMap<Uri, Selection>> {
+        let locked = self.selections.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The earliest fresh entries of a comparison, kept between the rounds that take them.
 #[derive(Debug)]
-pub struct Selection {
+struct Selection {
     /// The last round that took of it.
     round: u64,
     /// The time of the comparison.
@@ -29,14 +92,14 @@ pub struct Selection {
     depends_on_time: bool,
     /// In order of their URIs.
     lists: Vec<SelectedList>,
-    pub fresh: FreshEntries,
+    fresh: FreshEntries,
     /// Rows that were changed since the last round.
     unsaved: KeyChanges,
 }
 
 impl Selection {
     /// Compares the lists of a request with what was taken, and keeps so many fresh entries.
-    pub fn compare<F: RoundFiles>(
+    fn compare<F: RoundFiles>(
         request: &RoundRequest,
         max: usize,
         files: &mut F,
@@ -58,10 +121,8 @@ impl Selection {
         let mut number = 0;
         let compared = comparison.conclude(|pass| {
             files.each_taken(&mut |list, first, row| {
-                if row
-                    .vanished
-                    .is_some_and(|at| request.watch.is_forgotten(at))
-                {
+                let is_forgotten = |at| request.watch.is_forgotten(at);
+                if row.vanished.is_some_and(is_forgotten) {
                     unsaved.entry((list, first)).or_insert(None);
                     return;
                 }
@@ -80,7 +141,12 @@ impl Selection {
         for entry in taken {
             selection.lists[entry.list as usize].take(entry.place.key);
         }
-        selection.fresh = FreshEntries::new(compared.fresh, compared.copies);
+        let copies = compared.copies.into_iter().map(|copy| (copy, false));
+        selection.fresh = FreshEntries {
+            entries: compared.fresh,
+            next: 0,
+            copies: copies.collect(),
+        };
         selection.depends_on_time = selection.fresh.left().any(|entry| {
             entry.is_ahead || selection.lists[entry.list as usize].is_before_dated(entry)
         });
@@ -136,24 +202,22 @@ impl Selection {
 
     /// Returns true if a comparison would find the same for a request: its lists are the same versions, and since the last
     /// round nothing else was done to the set.
-    pub fn is_reusable_for(&self, request: &RoundRequest) -> bool {
+    fn is_reusable_for(&self, request: &RoundRequest) -> bool {
         let age = request.at.duration_since(self.at).unsigned_abs();
         if request.after != Some(self.round) || (self.depends_on_time && age > AHEAD) {
             return false;
         }
         let numbers = self.numbers(request);
+        let version = |of: &ListToRead| (of.stat, of.fingerprint, of.waits);
         let is_known = request.lists.iter().all(|list| {
-            let number = self
-                .lists
-                .binary_search_by(|of| of.report.version.list.cmp(&list.list));
-            let selected = number.ok().and_then(|number| self.lists.get(number));
-            selected.is_some_and(|selected| selected.is_version(list) && !list.is_learned)
+            let uri = |selected: &SelectedList| selected.report.version.list.cmp(&list.list);
+            let number = self.lists.binary_search_by(uri);
+            let before = number.map(|number| version(&self.lists[number].report.version));
+            before == Ok(version(list)) && !list.is_learned
         });
         let lists = self.lists.iter().zip(&numbers);
-        let has_all = request.beyond.is_some()
-            || lists
-                .filter(|(list, _)| list.has_more())
-                .all(|(_, number)| number.is_some());
+        let mut unfinished = lists.filter(|(list, _)| list.has_more());
+        let has_all = request.beyond.is_some() || unfinished.all(|(_, number)| number.is_some());
         let next = self.fresh.next(request);
         // Of a list that is read alone, an entry that another list tells at a later time is told at its own.
         let tells = request.beyond.is_none() || !next.is_empty();
@@ -169,14 +233,12 @@ impl Selection {
 
     /// Returns the numbers of its lists in a request.
     fn numbers(&self, request: &RoundRequest) -> Vec<Option<usize>> {
-        let lists = self.lists.iter();
-        lists
-            .map(|list| request.number(&list.report.version.list))
-            .collect()
+        let uris = self.lists.iter().map(|list| &list.report.version.list);
+        uris.map(|list| request.number(list)).collect()
     }
 
     /// Takes the earliest entries, and reads them.
-    pub fn take<F: RoundFiles>(
+    fn take<F: RoundFiles>(
         &mut self,
         request: &RoundRequest,
         files: &mut F,
@@ -260,3 +322,238 @@ fn last_row<F: RoundFiles>(
         (unsaved, saved) => unsaved.or(saved),
     })
 }
+
+/// Fresh entries, with the same ones in other lists.
+#[derive(Debug, Default)]
+struct FreshEntries {
+    /// In the order in which they are told.
+    entries: Vec<UntakenEntry>,
+    /// Number of these that were taken.
+    next: usize,
+    /// Entries that are taken with the same ones in other lists, in order of their keys; and whether they were.
+    copies: Vec<(UntakenEntry, bool)>,
+}
+
+impl FreshEntries {
+    /// Returns the number of entries that are kept.
+    fn count(&self) -> usize {
+        self.entries.len() + self.copies.len()
+    }
+
+    /// Returns true if all were taken.
+    fn are_exhausted(&self) -> bool {
+        self.next == self.entries.len()
+    }
+
+    /// Returns those that were not taken, copies among them.
+    fn left(&self) -> impl Iterator<Item = &UntakenEntry> {
+        let copies = self.copies.iter().filter(|(_, is_taken)| !is_taken);
+        let entries = self.entries[self.next..].iter();
+        entries.chain(copies.map(|(copy, _)| copy))
+    }
+
+    /// Returns the entries that a round tells.
+    fn next(&self, request: &RoundRequest) -> &[UntakenEntry] {
+        let left = &self.entries[self.next..];
+        let is_before =
+            |entry: &UntakenEntry| request.beyond.is_none_or(|beyond| entry.time < beyond);
+        let left = &left[..left.partition_point(is_before).min(request.limit)];
+        let mut bytes = 0;
+        let is_beyond = |entry: &UntakenEntry| {
+            bytes += u64::from(entry.place.end.saturating_sub(entry.place.offset));
+            bytes > ROUND_BYTES
+        };
+        let fitting = left.iter().position(is_beyond);
+        &left[..fitting.map_or(left.len(), |fitting| fitting.max(1))]
+    }
+
+    /// Returns the copies that are taken with an entry.
+    fn copies(&self, entry: &UntakenEntry) -> impl Iterator<Item = &UntakenEntry> {
+        let copies = self.copies[self.copies_of(entry)].iter();
+        copies.map(|(copy, _)| copy)
+    }
+
+    /// Takes so many entries, and hands over each, followed by its copies.
+    fn take(&mut self, count: usize, mut taken: impl FnMut(&UntakenEntry)) {
+        for number in self.next..self.next + count {
+            let entry = self.entries[number];
+            taken(&entry);
+            let copies = self.copies_of(&entry);
+            for (copy, is_taken) in &mut self.copies[copies] {
+                *is_taken = true;
+                taken(copy);
+            }
+        }
+        self.next += count;
+        if self.are_exhausted() {
+            *self = FreshEntries::default();
+        }
+    }
+
+    /// Returns the range of an entry's copies.
+    fn copies_of(&self, entry: &UntakenEntry) -> Range<usize> {
+        let number = |entry: &UntakenEntry| (entry.place.key, entry.copy);
+        let wanted = number(entry);
+        let copies = &self.copies;
+        let begin = copies.partition_point(|(copy, _)| number(copy) < wanted);
+        let of_entry = self.copies[begin..].partition_point(|(copy, _)| number(copy) == wanted);
+        begin..begin + of_entry
+    }
+}
+
+/// One version of a list, as far as the selection has its entries.
+#[derive(Debug)]
+struct SelectedList {
+    /// The part of the file with its entries.
+    span: Range<u64>,
+    /// Position of the first entry with a datetime that can be true.
+    dated: Option<u32>,
+    /// Entries that were not taken.
+    left: usize,
+    /// Keys that were taken, and that no row has yet.
+    added: Vec<ChangeKey>,
+    /// The time of the earliest of those that are not among the entries of the selection, and do not wait.
+    late: Option<Timestamp>,
+    /// Entries with a datetime that cannot be read, and that no report has counted.
+    invalid: usize,
+    /// Entries of a list that was closed for good that were taken without being told (C7), and that no report has counted.
+    rewriting: usize,
+    /// The next report of it, as far as that is known.
+    report: TakenList,
+}
+
+impl SelectedList {
+    /// Returns a list, and the effective times of its entries: of one without a datetime that can be true (C15), that of the
+    /// last one before it that has one, or else the time of the comparison.
+    fn new(
+        list: &ListToRead,
+        listed: &ListedChanges,
+        at: Timestamp,
+    ) -> (SelectedList, Vec<Timestamp>) {
+        let mut times = Vec::with_capacity(listed.entries.len());
+        let (mut dated, mut latest, mut last) = (None, None, at);
+        for entry in &listed.entries {
+            if let Some(time) = believed(entry, at) {
+                dated.get_or_insert(entry.place.position);
+                latest = latest.max(Some(time));
+                last = time;
+            }
+            times.push(last);
+        }
+        let report = TakenList {
+            latest,
+            first_skipped: listed.first_skipped.clone(),
+            closed_until: latest.filter(|_| listed.declared.until.is_some()),
+            ..TakenList::new(list, listed.entries.len(), listed.skipped)
+        };
+        let selected = SelectedList {
+            span: listed.span(),
+            dated,
+            left: 0,
+            added: Vec::new(),
+            late: None,
+            invalid: listed.invalid,
+            rewriting: 0,
+            report,
+        };
+        (selected, times)
+    }
+
+    /// Counts the entry with this key as taken.
+    fn take(&mut self, key: ChangeKey) {
+        self.left -= 1;
+        self.added.push(key);
+    }
+
+    /// Returns true if this entry has no time of its own, nor has one before it: then it has that of the comparison.
+    fn is_before_dated(&self, entry: &UntakenEntry) -> bool {
+        self.dated.is_none_or(|dated| entry.place.position < dated)
+    }
+
+    /// Returns true if entries are left for the next round.
+    fn has_more(&self) -> bool {
+        self.left > self.report.waiting
+    }
+
+    /// Returns the earlier one of a time and that of an entry. One with the time of the comparison, which the next comparison
+    /// changes, is the earliest of all.
+    fn earlier(&self, time: Option<Timestamp>, entry: &UntakenEntry) -> Option<Timestamp> {
+        let own = if self.is_before_dated(entry) {
+            Timestamp::MIN
+        } else {
+            entry.time
+        };
+        Some(time.map_or(own, |time| time.min(own)))
+    }
+
+    /// Notes an entry that is not among those of the selection.
+    fn note_unselected(&mut self, entry: &UntakenEntry) {
+        if self.report.version.waits && entry.is_silent {
+            self.report.waiting += 1;
+        } else {
+            self.late = self.earlier(self.late, entry);
+        }
+    }
+
+    /// Notes an entry that no list tells now. Returns true if it is taken nevertheless.
+    fn take_untold(&mut self, entry: &UntakenEntry, told_until: Option<Timestamp>) -> bool {
+        if self.report.version.waits {
+            self.report.waiting += 1;
+            return false;
+        }
+        self.rewriting += usize::from(self.report.version.is_closed_at(entry.time));
+        let is_new = told_until.is_some_and(|until| entry.time > until);
+        let is_archived = self.report.version.is_archived && is_new && !self.is_before_dated(entry);
+        self.report.untold += usize::from(is_archived);
+        true
+    }
+
+    /// Notes a change that a round tells, perhaps without its datetime.
+    fn note_told(&mut self, is_undated: bool, is_ahead: bool) {
+        let undated = &mut self.report.undated;
+        self.report.told += 1;
+        if is_ahead {
+            undated.ahead += 1;
+        } else if is_undated && self.invalid > 0 {
+            // The pass over the keys does not know which of them are fresh.
+            (self.invalid, undated.invalid) = (self.invalid - 1, undated.invalid + 1);
+        } else if is_undated {
+            undated.missing += 1;
+        }
+    }
+
+    /// Returns the list as it was taken since the last report, with the time of the earliest of all entries that are left of it.
+    fn report(&mut self, earliest: Option<Timestamp>) -> TakenList {
+        let untold = std::mem::take(&mut self.rewriting);
+        let has_told = self.report.told > 0 && self.report.waiting == 0;
+        let is_rewritten = self.report.version.closed_until.is_some() && (untold > 0 || has_told);
+        let first = earliest.filter(|first| *first > Timestamp::MIN && self.left > 0);
+        let report = TakenList {
+            is_whole: self.left == 0,
+            left: first.map(|first| LeftEntries {
+                first,
+                count: self.left,
+            }),
+            taken: self.report.listed - self.left,
+            rewritten: is_rewritten.then_some(untold),
+            ..self.report.clone()
+        };
+        (self.report.told, self.report.untold) = (0, 0);
+        self.report.undated = Default::default();
+        report
+    }
+}
+
+/// Returns true if the datetime of an entry is too far ahead to be believed.
+fn is_far_ahead(entry: &ListedChange, at: Timestamp) -> bool {
+    entry.datetime.is_some() && believed(entry, at).is_none()
+}
+
+/// Returns the datetime of an entry that is not too far ahead.
+fn believed(entry: &ListedChange, at: Timestamp) -> Option<Timestamp> {
+    let time = entry.datetime?.at();
+    (time <= later(at, AHEAD)).then_some(time)
+}
+
+#[cfg(test)]
+pub(super) mod tests;

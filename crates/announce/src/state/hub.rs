@@ -139,10 +139,8 @@ impl SavedRelayReader {
     /// Reads with the open connection; if that fails or finds nothing, with a new one: the file may have been restored
     /// under its name.
     fn read<T>(&self, read: impl Fn(Db<'_>) -> Result<Option<T>>) -> Result<Option<T>> {
-        let mut open = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let locked = self.connection.lock();
+        let mut open = locked.unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = &*open
             && let Ok(Some(found)) = read(Db(connection))
         {

@@ -13,7 +13,6 @@ use rusqlite::types::{FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row, Statement};
 
 pub mod hub;
-pub mod lock;
 pub mod open;
 
 /// A failed statement: the step did not happen, and is tried again.
@@ -188,10 +187,8 @@ columns! {
 
 impl<const N: usize> FromColumn for [u8; N] {
     fn from_column(value: ValueRef<'_>) -> FromSqlResult<[u8; N]> {
-        value
-            .as_blob()?
-            .try_into()
-            .map_err(|_| FromSqlError::InvalidType)
+        let bytes = value.as_blob()?.try_into();
+        bytes.map_err(|_| FromSqlError::InvalidType)
     }
 }
 

@@ -1,11 +1,14 @@
 //! The state file, opened: created if it is missing, locked against a second daemon, checked while it is open, and shrunk.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{
+    DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown,
+};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
@@ -13,8 +16,9 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use rustix::fs::Access;
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
-use crate::state::{Db, Result, StateError, lock};
+use crate::state::{Db, Result, StateError};
 
 /// The schema of a new state file.
 const SCHEMA: &str = include_str!("schema.sql");
@@ -38,6 +42,11 @@ const PAGES_AT_ONCE: i64 = 256;
 /// Statements that a connection keeps prepared: those of a step, and more.
 const PREPARED_STATEMENTS: usize = 256;
 
+/// The lock against a second instance. It is private, so that other users cannot hold it.
+const LOCK: &str = "lock";
+/// The time to wait for the lock. Commands that only test for a daemon hold it for much less.
+const LOCK_WAIT: Duration = Duration::from_millis(100);
+
 /// The state file and its write-ahead log as a daemon has them open, beside the connection that writes them.
 #[derive(Debug)]
 pub struct StateFile {
@@ -59,7 +68,7 @@ pub struct StateFile {
 }
 
 /// Device and inode.
-pub type FileIdentity = (u64, u64);
+type FileIdentity = (u64, u64);
 
 /// An error of the state file, with its path.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +135,7 @@ impl StateFile {
     pub fn open(directory: &Path) -> Result<(StateFile, Connection), StateFileError> {
         create_directory(directory)
             .map_err(|source| StateFileError::Directory(directory.to_owned(), source))?;
-        let lock = lock::take(directory)?;
+        let lock = take_lock(directory)?;
         if !exists(&directory.join(DATABASE))? {
             create(directory, |new| create_tables(&Connection::open(new)?))?;
         }
@@ -256,7 +265,7 @@ impl StateFile {
             .map_err(|source| StateFileError::Directory(directory.clone(), source))?;
         // It may have been deleted with the directory.
         let _ = self.lock.unlock();
-        let lock = lock::take(&directory)?;
+        let lock = take_lock(&directory)?;
         create(&directory, |new| copy_into(connection, new))?;
         let (file, reopened) = StateFile::open_locked(&directory, lock)?;
         *connection = reopened;
@@ -486,7 +495,7 @@ fn check_schema(connection: &Connection, path: &Path) -> Result<(), StateFileErr
 }
 
 /// Returns what tells a file from all others.
-pub fn identity(metadata: &Metadata) -> FileIdentity {
+fn identity(metadata: &Metadata) -> FileIdentity {
     (metadata.dev(), metadata.ino())
 }
 
@@ -516,4 +525,55 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
+}
+
+// The lock against a second instance.
+
+/// Takes the lock of the state directory, held while the file is open.
+fn take_lock(directory: &Path) -> Result<File, StateFileError> {
+    let until = Instant::now() + LOCK_WAIT;
+    loop {
+        match try_lock(directory) {
+            Ok(Some(file)) => return Ok(file),
+            Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+            Ok(None) => return Err(StateFileError::InUse(directory.to_owned())),
+            Err(source) => return Err(StateFileError::Lock(directory.join(LOCK), source)),
+        }
+    }
+}
+
+/// Returns true if a daemon uses the state directory. Tests the lock for a moment, which keeps no other out.
+pub fn is_in_use(directory: &Path) -> std::io::Result<bool> {
+    let file = match File::open(directory.join(LOCK)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Tries to take the lock. Returns none while it is held elsewhere.
+fn try_lock(directory: &Path) -> std::io::Result<Option<File>> {
+    let path = directory.join(LOCK);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let file = options.mode(0o600).open(&path)?;
+    // A command that root runs must not keep the daemon's user out.
+    let owner = std::fs::metadata(directory)?.uid();
+    if geteuid().is_root() && owner != 0 && file.metadata()?.uid() == 0 {
+        fchown(&file, Some(owner), None)?;
+    }
+    match file.try_lock() {
+        // It may have been deleted meanwhile.
+        Ok(()) => {
+            let named = std::fs::metadata(&path).ok().as_ref().map(identity);
+            Ok((named == Some(identity(&file.metadata()?))).then_some(file))
+        }
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
 }

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::changes::interval::{Interval, NotificationLimits, intervals};
 use crate::changes::round::{AHEAD, Taken, UndatedCounts};
+use crate::changes::round::{Interval, NotificationLimits, intervals};
 use crate::event::{DropCause, Fact};
 use crate::time::{earlier, later};
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use resourcesync::change_payload::{ChangePayload, merge, part};
 use resourcesync::datetime::Datetime;
 use serde::{Deserialize, Serialize};
 
-use crate::state::{AccountId, ChannelId, Db, HubId, Result, from_row};
+use crate::state::{AccountId, ChannelId, Db, Result, from_row};
 use crate::steps::change_sets::TrackedSet;
 use crate::steps::channels::{Channel, active_hubs, live_of_set};
 use crate::steps::delivery::{self, Flight};
@@ -126,12 +126,10 @@ fn next(db: Db<'_>, position: &LogPosition) -> Result<Option<NotificationSummary
 fn first_untold(db: Db<'_>, position: &LogPosition) -> Result<Option<NotificationSummary>> {
     match next(db, position)? {
         Some(next) => Ok(Some(next)),
-        None => first(
-            db,
-            position.account.0,
-            position.first_after_next(),
-            position.end(),
-        ),
+        None => {
+            let (from, to) = (position.first_after_next(), position.end());
+            first(db, position.account.0, from, to)
+        }
     }
 }
 
@@ -163,10 +161,8 @@ pub fn backlog_view(db: Db<'_>, account: AccountId) -> Result<Option<BacklogView
         return Ok(None);
     };
     let sql = "SELECT count(*) FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3";
-    let later: usize = db.value(
-        sql,
-        (account.0, position.first_after_next(), position.end()),
-    )?;
+    let values = (account.0, position.first_after_next(), position.end());
+    let later: usize = db.value(sql, values)?;
     let newest = match later {
         0 => None,
         _ => last(db, account.0, position.end())?,
@@ -350,11 +346,8 @@ fn append_or_extend(
         for (position, _) in &mut left_out {
             *position += last.entries;
         }
-        left_out.extend(omitted_datetimes(
-            step.db,
-            channel.id,
-            last.seq.cast_unsigned(),
-        )?);
+        let before = omitted_datetimes(step.db, channel.id, last.seq.cast_unsigned())?;
+        left_out.extend(before);
         (since, entries, number) = (last.since, last.entries + entries, 0);
         let sql = "DELETE FROM change_log WHERE channel = ?1 AND seq = ?2";
         step.db.run(sql, (channel.id, last.seq))?;
@@ -557,20 +550,15 @@ pub fn omitted_datetimes(db: Db<'_>, id: ChannelId, seq: u64) -> Result<Vec<(usi
 }
 
 /// Notes that a hub accepted entries of a notification. Returns true if it has the whole of it now.
-pub fn record_accepted(
-    step: &Step<'_>,
-    channel: &Channel,
-    hub: HubId,
-    flight: &Flight,
-) -> Result<bool> {
-    let Some(mut position) = position(step.db, (channel.id, hub))? else {
+pub fn record_accepted(step: &Step<'_>, account: AccountId, flight: &Flight) -> Result<bool> {
+    let Some(mut position) = position(step.db, account)? else {
         return Ok(true);
     };
     let seq = flight.seq.cast_signed();
     if seq == position.heard + 1 {
         position.entries += flight.entries;
     }
-    let of = first(step.db, channel.id, seq, seq)?.map_or(0, |logged| logged.entries);
+    let of = first(step.db, account.0, seq, seq)?.map_or(0, |logged| logged.entries);
     let is_whole = seq <= position.heard || position.entries >= of;
     if is_whole {
         position.skip(seq.max(position.skipped_to.unwrap_or_default()));

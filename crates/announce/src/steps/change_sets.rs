@@ -303,19 +303,12 @@ pub fn start_watching(step: &Step<'_>, source: i64) -> Result<()> {
     )
 }
 
-/// Notes that lists of a source may not be seen now: a mount is away.
-pub fn stop_watching(step: &Step<'_>, source: i64) -> Result<()> {
+/// Notes that there may be lists of a source that are not seen now: of any kind where a mount is away, or else Change Lists
+/// (C7). Each round sees all Resource Lists of its set.
+pub fn stop_watching(step: &Step<'_>, source: i64, is_mount_away: bool) -> Result<()> {
     step.db.run(
-        "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL",
-        source,
-    )
-}
-
-/// Notes that there may be a Change List of a source that is not seen now (C7). Each round sees all Resource Lists of its set.
-pub fn unwatch_change_lists(step: &Step<'_>, source: i64) -> Result<()> {
-    step.db.run(
-        "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL AND learned <> 2",
-        source,
+        "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL AND (?2 OR learned <> 2)",
+        (source, is_mount_away),
     )
 }
 

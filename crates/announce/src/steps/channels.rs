@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use crate::event::{DropCause, Fact};
 use crate::plan::{Plan, PublishMode};
+use crate::steps::routing::default_topics;
 use crate::time::later;
-use crate::topic::default_topics;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Parameters, Result, from_row};
 use crate::steps::cut::CHANNELS_PER_STEP;
 use crate::steps::live::LiveState;
-use crate::steps::{Step, change_log, change_sets, delivery, documents, owed};
+use crate::steps::{Step, change_log, change_sets, deletions, delivery, owed};
 
 /// A channel of a set.
 #[derive(Debug, Clone)]
@@ -382,7 +382,7 @@ fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let sql = "DELETE FROM account WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, account)?;
     for document in gone {
-        documents::forget_if_done(step, document)?;
+        deletions::forget_if_done(step, document)?;
     }
     Ok(())
 }
@@ -456,7 +456,7 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
         withdraw(step, account)?;
         change_log::trim(step, account.0)?;
         for document in gone {
-            documents::forget_if_done(step, document)?;
+            deletions::forget_if_done(step, document)?;
         }
         end_left_accounts(step, account.0)?;
     }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::difference::{Version, is_deletion_announced};
+use crate::delivery::SizeLimit;
 use crate::event::Fact;
 use crate::plan::PublishMode;
+use crate::steps::owed::{Version, is_deletion_announced};
 use crate::time::{NotificationSpan, later, span};
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -18,7 +19,7 @@ use crate::steps::channels::{Channel, channel};
 use crate::steps::delivery::{self, Flight};
 use crate::steps::documents::{COLUMNS, SeenDocument};
 use crate::steps::owed::{self, DueDecision};
-use crate::steps::{Step, change_log, fetches, served};
+use crate::steps::{Step, change_log, served};
 
 /// Number of `until` values remembered per topic, so that none is repeated (R20).
 const UNTILS: usize = 64;
@@ -123,7 +124,7 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
 }
 
 /// The hub of an account, whether it left, the most entries that it may be sent, and the `until` of the notification before.
-pub type FreeAccount = (HubId, bool, usize, Option<Timestamp>);
+type FreeAccount = (HubId, bool, usize, Option<Timestamp>);
 
 /// Returns the accounts of a channel whose next notification may be cut now (R22, R24), of documents those that are due one.
 pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccount>> {
@@ -136,18 +137,23 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
     let mut free = Vec::new();
     for (hub, has_left, own, until, pinged, fetched) in accounts {
         let pinged = pinged.filter(|_| step.mode(hub) == Some(PublishMode::Ping));
-        if pinged.is_none_or(|at| fetches::next_ping(at, fetched) <= step.now) {
+        if pinged.is_none_or(|at| served::next_ping(at, fetched) <= step.now) {
             free.push((hub, has_left, entry_limit(step, hub, own), until));
         }
     }
     Ok(free)
 }
 
+/// Returns the size that a hub refused, while that is remembered (R23).
+pub fn size_limit(step: &Step<'_>, hub: HubId) -> Option<SizeLimit> {
+    let live = step.live.hubs.get(&hub)?;
+    live.queue.size_limit(step.now)
+}
+
 /// Returns the most entries that the next notification to a hub may have: no more than its account may have, and than the hub
 /// refused (R23).
 pub fn entry_limit(step: &Step<'_>, hub: HubId, own: Option<usize>) -> usize {
-    let size = step.live.hubs.get(&hub);
-    let size = size.and_then(|hub| hub.queue.size_limit(step.now));
+    let size = size_limit(step, hub);
     let limits = own.into_iter().chain(size.map(|size| size.entries));
     limits.min().unwrap_or(usize::MAX)
 }
@@ -159,9 +165,7 @@ fn next(
     hub: HubId,
     max: usize,
 ) -> Result<Option<AnnouncedEntries>> {
-    let size = step.live.hubs.get(&hub);
-    let size = size.and_then(|hub| hub.queue.size_limit(step.now));
-    let window = &step.plan.window;
+    let (window, size) = (&step.plan.window, size_limit(step, hub));
     let max_bytes = size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes));
     let max = max.min(window.max_entries);
     let (announced, beyond) = due_entries(step, channel, hub, Some(max))?;

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::event::{Fact, SuspendedDeletions};
+use jiff::Timestamp;
+
+use crate::event::{DropCause, Fact, SuspendedDeletions};
 use crate::observation::MountId;
 use crate::plan::{MassDeletionLimit, SourcePlan};
-use crate::time::later;
-
-use crate::state::{Db, Result};
-use crate::steps::Step;
+use crate::state::{AccountId, Db, DocId, Result};
 use crate::steps::documents::{self, COLUMNS, Presence, SeenDocument};
 use crate::steps::live::LiveSource;
+use crate::steps::{Step, channels, owed, relations};
+use crate::time::later;
 
 /// The wait for the answer to a look at a missing document, before another look.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -99,7 +100,7 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
         if !may_be_deleted(step, &document) {
             continue;
         }
-        documents::delete(step, &document)?;
+        delete(step, &document)?;
         if let Some(mut successor) = successor {
             let before = successor.known;
             successor.known = (step.db).candidate(before.position, before.uri, before.path)?;
@@ -194,7 +195,7 @@ pub fn judge(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<(
 }
 
 /// Suspends deletions if too many documents are missing, or some are with the file system that held them.
-pub fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
+fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
     let plan = &step.plan.sources[position];
     let source = &mut step.live.sources[position];
     let (were_suspended, was_mass) = (source.is_suspended(), source.is_mass);
@@ -216,4 +217,130 @@ pub fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
     } else {
         Ok(())
     }
+}
+
+/// R15: takes a document that a look did not find to be missing, and begins its grace, unless it has begun.
+pub fn mark_missing(
+    step: &mut Step<'_>,
+    position: usize,
+    before: &SeenDocument,
+    at: Timestamp,
+    is_replaced: bool,
+) -> Result<()> {
+    if before.is_gone() {
+        return Ok(());
+    }
+    if is_awaiting_look(before) {
+        relations::touch_dependents(step, "d.id = ?1", before.id.0)?;
+        if before.version.is_set() {
+            step.sets.entry(position).or_default().insert(before.id);
+        }
+        return forget_and_report(step, &[before.id]);
+    }
+    let grace = step.plan.sources[position].deletion_grace;
+    step.db.set_document(
+        before.id,
+        "presence = max(presence, 2), absent_since = CASE WHEN presence = 1 THEN ?4 ELSE absent_since END, \
+         touched = CASE WHEN presence = 1 THEN max(touched, 2) ELSE touched END, is_replaced = max(is_replaced, ?2), \
+         grace_ends = coalesce(grace_ends, ?3), look_at = CASE WHEN grace_ends IS NULL THEN ?3 ELSE look_at END",
+        (is_replaced, later(step.now, grace), at),
+    )?;
+    step.successors.insert(before.id, None);
+    Ok(())
+}
+
+/// Takes a document to be deleted.
+fn delete(step: &mut Step<'_>, before: &SeenDocument) -> Result<()> {
+    owed::see(step.db, before.source, before, None)?;
+    step.db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
+    step.db.set_document(
+        before.id,
+        "presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
+         was_capability = ?2, was_form = ?3, was_fingerprint = ?4",
+        before.settled(),
+    )?;
+    step.db.run("DELETE FROM seeing", ())?;
+    documents::set_mentions(step, before.id, std::iter::empty())?;
+    step.db
+        .run("DELETE FROM advertised WHERE document = ?1", before.id)?;
+    documents::touch_elsewhere(step, before.id)
+}
+
+/// Forgets a deleted document of which nothing is owed to any hub; nor, where each deletion is announced, may be once its
+/// set or the hub returns.
+pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
+    let Some(document) = step.db.document(id)? else {
+        return Ok(());
+    };
+    let conditions = step.conditions(document.source, document.archived);
+    let is_told_later = !document.version.is_set() && conditions.all_deletions;
+    let is_done = step.db.exists(
+        "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
+         AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND (o.dormant = 0 OR ?2)) \
+         AND NOT EXISTS (SELECT 1 FROM flight_entry f WHERE f.document = d.id)",
+        (id, is_told_later),
+    )?;
+    if is_done {
+        reduce_to_mention(step.db, id)?;
+    }
+    Ok(())
+}
+
+/// R13: returns true if a change of the configuration says that a document lies where nobody has looked for it yet. If it
+/// does not, it is no longer configured, unless it was missing before.
+pub fn is_awaiting_look(document: &SeenDocument) -> bool {
+    !document.is_missing() && document.looked == Timestamp::UNIX_EPOCH
+}
+
+/// Forgets documents that are no longer configured, and reports the changes of them that were due; what is in flight is
+/// still sent, unless its channel goes with its source.
+pub fn forget_and_report(step: &mut Step<'_>, documents: &[DocId]) -> Result<()> {
+    let mut dropped: BTreeMap<AccountId, usize> = BTreeMap::new();
+    for id in documents {
+        let due = step.db.all::<Vec<(AccountId, i64, bool)>>(
+            "SELECT o.channel, o.hub, c.source, EXISTS (SELECT 1 FROM flight_entry f \
+             WHERE f.channel = o.channel AND f.hub = o.hub AND f.document = d.id AND \
+             CASE WHEN f.capability IS NULL THEN d.presence = 4 ELSE f.capability = d.capability AND f.form = d.form \
+             AND f.fingerprint IS NOT DISTINCT FROM d.fingerprint END) FROM owed o \
+             CROSS JOIN document d ON d.id = o.document CROSS JOIN channel c ON c.id = o.channel \
+             WHERE o.document = ?1 AND o.due IS NOT NULL",
+            *id,
+        )?;
+        for (account, source, is_flown) in due {
+            if !is_flown || step.live.position(source).is_none() {
+                *dropped.entry(account).or_insert(0) += 1;
+            }
+        }
+        reduce_to_mention(step.db, *id)?;
+    }
+    for ((channel, hub), changes) in dropped {
+        if let Some(channel) = channels::channel(step, channel)? {
+            step.report_dropped(&channel.topic, hub, changes, DropCause::DocumentsRemoved)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a document one that is only mentioned.
+pub fn reduce_to_mention(db: Db<'_>, id: DocId) -> Result<()> {
+    // What flies is told to nobody as its own any more: the next document with this URI is another one.
+    for rows in [
+        "owed WHERE document",
+        "flight_entry WHERE document",
+        "member WHERE document",
+        "mention WHERE list",
+        "advertised WHERE document",
+    ] {
+        db.run(&format!("DELETE FROM {rows} = ?1"), id)?;
+    }
+    db.run(
+        "DELETE FROM finding WHERE about = (SELECT uri FROM document WHERE id = ?1) AND part <> 2",
+        id,
+    )?;
+    db.run("INSERT INTO seeing VALUES (?1)", id)?;
+    db.set_document(id, "source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, fingerprint = NULL, \
+         up = NULL, names_index = NULL, presence = 0, absent_since = NULL, grace_ends = NULL, look_at = NULL, hold = 0, \
+         held_until = NULL, index_parent = NULL, archived = 0, orphan = 0, is_new_set = 0, baseline = 0, touched = 0, \
+         newly_indexed = 0, was_capability = NULL, was_form = NULL, was_fingerprint = NULL", ())?;
+    db.run("DELETE FROM seeing", ())
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::delivery::Attempt;
 use crate::delivery::Submission;
-use crate::delivery::attempt::Attempt;
-use crate::delivery::hub_queue::{HubFailure, HubQueue, Outage, SIZE_REMEMBERED};
-use crate::difference::Version;
+use crate::delivery::{HubFailure, HubQueue, Outage, SIZE_REMEMBERED};
 use crate::event::{DropCause, Fact};
 use crate::plan::PublishMode;
+use crate::steps::owed::Version;
 use crate::time::{earlier, elapsed, later};
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
@@ -22,9 +22,9 @@ use websub::publisher::verdict::{Verdict, verdict};
 use crate::history::{NotificationState, OutcomeView};
 use crate::state::{AccountId, ChannelId, DocId, HubId, Result, from_row};
 use crate::steps::channels::{self, Channel, channel};
-use crate::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit};
+use crate::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit, size_limit};
 use crate::steps::documents::Presence;
-use crate::steps::fetches::{PING_APART, forget_unfetched};
+use crate::steps::served::{PING_APART, forget_unfetched};
 use crate::steps::{Step, change_log, owed};
 
 /// The wait of a notification that cannot be made smaller (R23).
@@ -61,18 +61,6 @@ pub fn launch(
         forget_unfetched(step, account)?;
     }
     enqueue(step, account, 0, false)
-}
-
-/// Notes what came of an attempt.
-fn note_attempt(
-    step: &Step<'_>,
-    answered: &AnsweredFlight<'_>,
-    refusal: Option<Refusal>,
-) -> Result<Attempt> {
-    let attempt = Attempt::new(answered.flight.seq, answered.answer, refusal, step.now);
-    step.db
-        .set_account(answered.account, "last = ?3", attempt.to_json())?;
-    Ok(attempt)
 }
 
 // Submissions.
@@ -154,8 +142,7 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
             let Some((flight, submission)) = next.filter(|(flight, _)| !flight.is_sending) else {
                 continue;
             };
-            let live = step.live.hubs.get(&hub);
-            let size = live.and_then(|live| live.queue.size_limit(now));
+            let size = size_limit(step, hub);
             // One that was cut since may be indivisible.
             let is_too_large = flight.attempts == 0
                 && !flight.is_logged
@@ -286,6 +273,16 @@ struct AnsweredFlight<'a> {
     jitter: f64,
 }
 
+impl AnsweredFlight<'_> {
+    /// Notes that the attempt was refused.
+    fn note_refusal(&self, step: &Step<'_>, refusal: Refusal) -> Result<Attempt> {
+        let attempt = Attempt::new(self.flight.seq, self.answer, Some(refusal), step.now);
+        let db = step.db;
+        db.set_account(self.account, "last = ?3", attempt.to_json())?;
+        Ok(attempt)
+    }
+}
+
 /// Handles the answer to a submission.
 pub fn answered(
     step: &mut Step<'_>,
@@ -329,14 +326,12 @@ pub fn answered(
     };
     match verdict(answer, attempts, step.now, jitter) {
         Verdict::Accepted => accepted(step, &answered),
-        Verdict::TooLarge => match half(step, &answered)? {
-            Some(limit) => halve(step, &answered, limit),
-            None => {
-                let reason = "a notification of one document is too large for it";
-                let refusal = Refusal::new(RefusalKind::TooLarge, reason, true);
-                refused(step, &answered, later(step.now, TOO_LARGE_WAIT), refusal)
-            }
-        },
+        Verdict::TooLarge if halve(step, &answered)? => Ok(()),
+        Verdict::TooLarge => {
+            let reason = "a notification of one document is too large for it";
+            let refusal = Refusal::new(RefusalKind::TooLarge, reason, true);
+            refused(step, &answered, later(step.now, TOO_LARGE_WAIT), refusal)
+        }
         Verdict::Refused { at, refusal } => refused(step, &answered, at, refusal),
     }
 }
@@ -377,8 +372,8 @@ fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     }
     let sql = "DELETE FROM flight_entry WHERE channel = ?1 AND hub = ?2 RETURNING document";
     let told = step.db.all::<Vec<DocId>>(sql, account)?;
-    let is_whole = !answered.flight.is_logged
-        || change_log::record_accepted(step, &answered.channel, hub, &answered.flight)?;
+    let is_whole =
+        !answered.flight.is_logged || change_log::record_accepted(step, account, &answered.flight)?;
     // Of a hub that is pinged, what it fetches counts.
     let columns = format!(
         "until = CASE WHEN ?7 THEN until ELSE flight_until END, pinged = CASE WHEN ?7 THEN ?3 ELSE pinged END, \
@@ -398,30 +393,27 @@ fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     release(step, hub, ended)
 }
 
-/// Returns half the number of entries of what is in flight, which is too large; nothing if it cannot be made smaller.
-fn half(step: &Step<'_>, answered: &AnsweredFlight<'_>) -> Result<Option<usize>> {
-    let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
-    let own: Option<usize> = step.db.value(sql, answered.account)?;
-    let limit = entry_limit(step, answered.account.1, own);
-    let entries = answered.flight.entries;
-    // One document may have two entries, which no limit parts.
-    let is_divisible = entries > 2 || (entries == 2 && (limit > 1 || answered.flight.is_logged));
-    Ok(is_divisible.then(|| limit.min(entries / 2)))
-}
-
-/// Withdraws a notification that is too large, so that half of it is cut.
-fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>, limit: usize) -> Result<()> {
+/// Withdraws a notification that is too large, so that half of it is cut. Returns false if it cannot be made smaller.
+fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<bool> {
     let (account, now) = (answered.account, step.now);
+    let (hub, entries) = (account.1, answered.flight.entries);
+    let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
+    let own: Option<usize> = step.db.value(sql, account)?;
+    let limit = entry_limit(step, hub, own);
+    // One document may have two entries, which no limit parts.
+    if entries < 2 || entries == 2 && limit <= 1 && !answered.flight.is_logged {
+        return Ok(false);
+    }
+    let limit = limit.min(entries / 2);
     let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
-    note_attempt(step, answered, Some(refusal))?;
+    answered.note_refusal(step, refusal)?;
     withdraw(step, account)?;
     step.db.set_account(account, "max_entries = ?3", limit)?;
     if !answered.flight.is_logged {
         step.note_outcome(account, answered.flight.seq, NotificationState::Withdrawn)?;
     }
-    let hub = account.1;
     let Some(queue) = step.live.queue_mut(hub) else {
-        return Ok(());
+        return Ok(true);
     };
     let is_news = queue.too_large(limit, answered.flight.bytes.div_ceil(2) + 512, now);
     let ended = queue.end_outage();
@@ -433,7 +425,8 @@ fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>, limit: usize) -> Re
         limit,
         is_news,
     });
-    release(step, hub, ended)
+    release(step, hub, ended)?;
+    Ok(true)
 }
 
 /// Plans the retry of a notification that was not accepted: by whether the hub fails as a whole or the notification does.
@@ -445,7 +438,7 @@ fn refused(
 ) -> Result<()> {
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
-    let attempt = note_attempt(step, answered, Some(refusal.clone()))?;
+    let attempt = answered.note_refusal(step, refusal.clone())?;
     let retries = step.db.first::<(bool, Option<i64>, bool)>(
         "SELECT is_answer_old, acceptances, is_at_fault FROM account WHERE channel = ?1 AND hub = ?2",
         account,

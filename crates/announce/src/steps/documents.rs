@@ -1,24 +1,21 @@
 //! Documents as last seen complete: looks at them, their versions, and what is owed of a version before it changes
-//! (R3, R4, R13, R14, R19).
+//! (R4, R13, R14, R19); and candidates that cannot be read (R3), or are no documents (R2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::difference::{Version, is_deletion_announced};
-use crate::event::{DropCause, Fact};
-use crate::observation::{DocumentPath, Incomplete, Look, Observation, RACY, Stat};
-use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::document::{Form, ParsedDocument, is_structural};
 use resourcesync::uri::Uri;
 
-use crate::state::{
-    AccountId, Columns, Db, DocId, FromRow, Parameters, Result, from_row, integers, nth,
-};
+use crate::event::Fact;
+use crate::observation::{DocumentPath, Incomplete, Look, Observation, RACY, Stat};
+use crate::state::{Columns, Db, DocId, FromRow, Parameters, Result, from_row, integers, nth};
 use crate::steps::findings::{self, FindingSubject};
-use crate::steps::troubles::KnownCandidate;
-use crate::steps::{Step, channels, mounts, owed, relations, troubles};
+use crate::steps::owed::{Version, is_deletion_announced};
+use crate::steps::{Step, change_sets, deletions, mounts, owed, relations};
+use crate::time::later;
 
 /// The presence of a document in the tree (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +109,7 @@ impl SeenDocument {
     }
 
     /// Returns the version that was seen when its source last settled.
-    fn settled(&self) -> Option<Version> {
+    pub fn settled(&self) -> Option<Version> {
         if self.touched == ChangedPart::Version {
             self.was
         } else {
@@ -127,9 +124,8 @@ impl SeenDocument {
 
     /// R19: the time of its last change; of a deletion, that of the look that found the file gone.
     pub fn change_time(&self) -> Timestamp {
-        self.absent_since
-            .filter(|_| self.is_gone())
-            .unwrap_or(self.dated)
+        let absent_since = self.absent_since.filter(|_| self.is_gone());
+        absent_since.unwrap_or(self.dated)
     }
 }
 
@@ -154,6 +150,36 @@ impl<'a> Db<'a> {
         self.first(&sql, uri)
     }
 
+    /// Returns all that is known of a candidate.
+    pub fn candidate(
+        self,
+        position: usize,
+        uri: Uri,
+        path: DocumentPath,
+    ) -> Result<KnownCandidate> {
+        let sql = format!(
+            "SELECT EXISTS (SELECT 1 FROM finding WHERE about = ?1 AND part = 2), \
+             EXISTS (SELECT 1 FROM other_file WHERE mount = ?2 AND path = ?3), \
+             t.predates, t.reported, t.report_at, d.id, d.presence > 0, {COLUMNS} FROM (SELECT 1) \
+             LEFT JOIN trouble t ON t.uri = ?1 LEFT JOIN document d ON d.uri = ?1"
+        );
+        let known = self.first(&sql, (&uri, &path))?;
+        let (has_findings, is_other_file, predates, is_reported, report_at, id, document) =
+            known.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+        Ok(KnownCandidate {
+            position,
+            uri,
+            path,
+            has_findings,
+            is_other_file,
+            predates,
+            is_reported,
+            report_at,
+            id,
+            document,
+        })
+    }
+
     /// Sets columns of a document to values, which are the parameters after its own.
     pub fn set_document(self, id: DocId, columns: &str, values: impl Parameters) -> Result<()> {
         let sql = format!("UPDATE document SET {columns} WHERE id = ?1");
@@ -162,10 +188,8 @@ impl<'a> Db<'a> {
 
     /// Returns the row of a URI, which is added unless it is there.
     pub fn row_of(self, uri: &Uri) -> Result<DocId> {
-        match self.id_of(uri)? {
-            Some(id) => Ok(id),
-            None => self.add_row(uri),
-        }
+        let known = self.id_of(uri)?;
+        known.map_or_else(|| self.add_row(uri), Ok)
     }
 
     fn add_row(self, uri: &Uri) -> Result<DocId> {
@@ -181,6 +205,24 @@ impl<'a> Db<'a> {
         let uri = self.first("SELECT uri FROM document WHERE id = ?1", id)?;
         Ok(uri.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
     }
+}
+
+/// A candidate, and all that is known of it: a document that was seen, or a file that is none, or cannot be read.
+#[derive(Debug)]
+pub struct KnownCandidate {
+    /// Position of its source.
+    pub position: usize,
+    pub uri: Uri,
+    pub path: DocumentPath,
+    pub has_findings: bool,
+    pub is_other_file: bool,
+    /// If it could not be read: whether it predates its baseline, whether it was reported, and when it is to be.
+    pub predates: Option<bool>,
+    pub is_reported: Option<bool>,
+    pub report_at: Option<Timestamp>,
+    /// Its row, if its URI was ever mentioned.
+    pub id: Option<DocId>,
+    pub document: Option<SeenDocument>,
 }
 
 /// A complete document, as a look found it.
@@ -211,11 +253,10 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     let Some((position, uri)) = place else {
         return Ok(());
     };
-    let is_nothing = matches!(
+    if !matches!(
         look,
         Look::Missing | Look::Incomplete(Incomplete::Denied(_))
-    );
-    if !is_nothing {
+    ) {
         let mount = step.live.sources[position].mounts.get(&path.mount);
         if mount.is_some_and(|mount| mount.has_empty_root()) {
             mounts::accept_root(step, path.mount, at)?;
@@ -237,11 +278,12 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
                 at,
             };
             let is_another = |before: &&SeenDocument| {
-                !is_awaiting_look(before) && replaces_announced(step, before, &read.version())
+                !deletions::is_awaiting_look(before)
+                    && replaces_announced(step, before, &read.version())
             };
             match read.known.document.as_ref().filter(is_another) {
                 Some(before) => {
-                    mark_missing(step, position, before, at, true)?;
+                    deletions::mark_missing(step, position, before, at, true)?;
                     step.successors.insert(read.id, Some(read));
                 }
                 None => seen(step, read)?,
@@ -254,9 +296,9 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
                 *first = Some((known.path.clone(), reason));
             }
             if let Some(before) = &known.document {
-                mark_missing(step, position, before, at, true)?;
+                deletions::mark_missing(step, position, before, at, true)?;
             }
-            troubles::forget(step, &known)?;
+            forget_trouble(step, &known)?;
             explain_if_named(step, &known)?;
             step.db.run(
                 "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (mount, path) DO UPDATE SET \
@@ -270,19 +312,16 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
             if step.live.sources[position].is_absent(known.path.mount) => {}
         Look::Incomplete(reason) => {
             explain_if_named(step, &known)?;
-            troubles::note(step, &known, &reason, at)?;
+            note_unreadable(step, &known, &reason, at)?;
         }
         Look::Missing => {
-            troubles::forget(step, &known)?;
+            forget_trouble(step, &known)?;
             explain_if_named(step, &known)?;
-            troubles::forget_other_file(step, &known)?;
-            if !step.live.sources[position].record_doubtful_look(
-                known.path.mount,
-                &known.uri,
-                false,
-            ) && let Some(before) = &known.document
-            {
-                mark_missing(step, position, before, at, false)?;
+            forget_other_file(step, &known)?;
+            let source = &mut step.live.sources[position];
+            let is_doubtful = source.record_doubtful_look(known.path.mount, &known.uri, false);
+            if !is_doubtful && let Some(before) = &known.document {
+                deletions::mark_missing(step, position, before, at, false)?;
             }
         }
     }
@@ -307,8 +346,8 @@ fn replaces_announced(step: &Step<'_>, before: &SeenDocument, found: &Version) -
 /// Takes in a complete document.
 pub fn seen(step: &mut Step<'_>, read: ReadDocument) -> Result<()> {
     let known = &read.known;
-    troubles::forget(step, known)?;
-    troubles::forget_other_file(step, known)?;
+    forget_trouble(step, known)?;
+    forget_other_file(step, known)?;
     if known.is_reported == Some(true) {
         let (path, uri) = (known.path.clone(), known.uri.clone());
         step.facts.push(Fact::Mended { path, uri });
@@ -458,7 +497,7 @@ fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Re
 }
 
 /// Touches the documents of other sources that depend on one, which may settle before its own does.
-fn touch_elsewhere(step: &Step<'_>, id: DocId) -> Result<()> {
+pub fn touch_elsewhere(step: &Step<'_>, id: DocId) -> Result<()> {
     if step.plan.sources.len() > 1 {
         relations::touch_dependents(step, "d.id = ?1", id.0)?;
     }
@@ -466,7 +505,11 @@ fn touch_elsewhere(step: &Step<'_>, id: DocId) -> Result<()> {
 }
 
 /// Replaces the entries of a structural document, and touches the documents that only one of the old and the new name.
-fn set_mentions(step: &mut Step<'_>, list: DocId, named: impl Iterator<Item = Uri>) -> Result<()> {
+pub fn set_mentions(
+    step: &mut Step<'_>,
+    list: DocId,
+    named: impl Iterator<Item = Uri>,
+) -> Result<()> {
     let db = step.db;
     let sql = "SELECT d.uri, d.id FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1";
     let mut gone: BTreeMap<Uri, DocId> = db.all(sql, list)?;
@@ -500,134 +543,6 @@ pub fn touch(step: &Step<'_>, id: DocId) -> Result<()> {
     step.db.run(sql, id)
 }
 
-// Missing documents.
-
-/// R15: takes a document that a look did not find to be missing, and begins its grace, unless it has begun.
-pub fn mark_missing(
-    step: &mut Step<'_>,
-    position: usize,
-    before: &SeenDocument,
-    at: Timestamp,
-    is_replaced: bool,
-) -> Result<()> {
-    if before.is_gone() {
-        return Ok(());
-    }
-    if is_awaiting_look(before) {
-        relations::touch_dependents(step, "d.id = ?1", before.id.0)?;
-        if before.version.is_set() {
-            step.sets.entry(position).or_default().insert(before.id);
-        }
-        return forget_and_report(step, &[before.id]);
-    }
-    let grace = step.plan.sources[position].deletion_grace;
-    step.db.set_document(
-        before.id,
-        "presence = max(presence, 2), absent_since = CASE WHEN presence = 1 THEN ?4 ELSE absent_since END, \
-         touched = CASE WHEN presence = 1 THEN max(touched, 2) ELSE touched END, is_replaced = max(is_replaced, ?2), \
-         grace_ends = coalesce(grace_ends, ?3), look_at = CASE WHEN grace_ends IS NULL THEN ?3 ELSE look_at END",
-        (is_replaced, later(step.now, grace), at),
-    )?;
-    step.successors.insert(before.id, None);
-    Ok(())
-}
-
-/// Takes a document to be deleted.
-pub fn delete(step: &mut Step<'_>, before: &SeenDocument) -> Result<()> {
-    owed::see(step.db, before.source, before, None)?;
-    step.db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
-    step.db.set_document(
-        before.id,
-        "presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
-         was_capability = ?2, was_form = ?3, was_fingerprint = ?4",
-        before.settled(),
-    )?;
-    step.db.run("DELETE FROM seeing", ())?;
-    set_mentions(step, before.id, std::iter::empty())?;
-    step.db
-        .run("DELETE FROM advertised WHERE document = ?1", before.id)?;
-    touch_elsewhere(step, before.id)
-}
-
-/// Forgets a deleted document of which nothing is owed to any hub; nor, where each deletion is announced, may be once its
-/// set or the hub returns.
-pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
-    let Some(document) = step.db.document(id)? else {
-        return Ok(());
-    };
-    let conditions = step.conditions(document.source, document.archived);
-    let is_told_later = !document.version.is_set() && conditions.all_deletions;
-    let is_done = step.db.exists(
-        "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
-         AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND (o.dormant = 0 OR ?2)) \
-         AND NOT EXISTS (SELECT 1 FROM flight_entry f WHERE f.document = d.id)",
-        (id, is_told_later),
-    )?;
-    if is_done {
-        reduce_to_mention(step.db, id)?;
-    }
-    Ok(())
-}
-
-/// R13: returns true if a change of the configuration says that a document lies where nobody has looked for it yet. If it
-/// does not, it is no longer configured, unless it was missing before.
-fn is_awaiting_look(document: &SeenDocument) -> bool {
-    !document.is_missing() && document.looked == Timestamp::UNIX_EPOCH
-}
-
-/// Forgets documents that are no longer configured, and reports the changes of them that were due; what is in flight is
-/// still sent, unless its channel goes with its source.
-pub fn forget_and_report(step: &mut Step<'_>, documents: &[DocId]) -> Result<()> {
-    let mut dropped: BTreeMap<AccountId, usize> = BTreeMap::new();
-    for id in documents {
-        let due = step.db.all::<Vec<(AccountId, i64, bool)>>(
-            "SELECT o.channel, o.hub, c.source, EXISTS (SELECT 1 FROM flight_entry f \
-             WHERE f.channel = o.channel AND f.hub = o.hub AND f.document = d.id AND \
-             CASE WHEN f.capability IS NULL THEN d.presence = 4 ELSE f.capability = d.capability AND f.form = d.form \
-             AND f.fingerprint IS NOT DISTINCT FROM d.fingerprint END) FROM owed o \
-             CROSS JOIN document d ON d.id = o.document CROSS JOIN channel c ON c.id = o.channel \
-             WHERE o.document = ?1 AND o.due IS NOT NULL",
-            *id,
-        )?;
-        for (account, source, is_flown) in due {
-            if !is_flown || step.live.position(source).is_none() {
-                *dropped.entry(account).or_insert(0) += 1;
-            }
-        }
-        reduce_to_mention(step.db, *id)?;
-    }
-    for ((channel, hub), changes) in dropped {
-        if let Some(channel) = channels::channel(step, channel)? {
-            step.report_dropped(&channel.topic, hub, changes, DropCause::DocumentsRemoved)?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes a document one that is only mentioned.
-pub fn reduce_to_mention(db: Db<'_>, id: DocId) -> Result<()> {
-    // What flies is told to nobody as its own any more: the next document with this URI is another one.
-    for rows in [
-        "owed WHERE document",
-        "flight_entry WHERE document",
-        "member WHERE document",
-        "mention WHERE list",
-        "advertised WHERE document",
-    ] {
-        db.run(&format!("DELETE FROM {rows} = ?1"), id)?;
-    }
-    db.run(
-        "DELETE FROM finding WHERE about = (SELECT uri FROM document WHERE id = ?1) AND part <> 2",
-        id,
-    )?;
-    db.run("INSERT INTO seeing VALUES (?1)", id)?;
-    db.set_document(id, "source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, fingerprint = NULL, \
-         up = NULL, names_index = NULL, presence = 0, absent_since = NULL, grace_ends = NULL, look_at = NULL, hold = 0, \
-         held_until = NULL, index_parent = NULL, archived = 0, orphan = 0, is_new_set = 0, baseline = 0, touched = 0, \
-         newly_indexed = 0, was_capability = NULL, was_form = NULL, was_fingerprint = NULL", ())?;
-    db.run("DELETE FROM seeing", ())
-}
-
 /// Asks again what lies at a path that holds no document, where a Capability List names it.
 fn explain_if_named(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()> {
     let source = &step.live.sources[known.position];
@@ -639,6 +554,98 @@ fn explain_if_named(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()> {
         )?;
     if is_named {
         step.explain.insert(known.path.clone());
+    }
+    Ok(())
+}
+
+/// Forgets that a candidate was no document.
+fn forget_other_file(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
+    if known.is_other_file {
+        let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
+        step.db.run(sql, &known.path)?;
+    }
+    Ok(())
+}
+
+/// Notes that a document cannot be read; it keeps its last good state.
+fn note_unreadable(
+    step: &Step<'_>,
+    known: &KnownCandidate,
+    reason: &Incomplete,
+    at: Timestamp,
+) -> Result<()> {
+    let (uri, path, document) = (&known.uri, &known.path, &known.document);
+    let is_reachable = !matches!(reason, Incomplete::Denied(_));
+    if is_reachable {
+        // It is there, whether or not another mount had it before (R13).
+        let sql = "UPDATE document SET looked = ?2 WHERE uri = ?1 AND looked = 0";
+        step.db.run(sql, (uri, at))?;
+    }
+    if let Some(document) = document.as_ref().filter(|document| document.is_missing()) {
+        // A file that cannot be reached may be there or not; one that can be is there, unless something else was.
+        if is_reachable && !document.is_replaced {
+            let columns = "presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, \
+                       touched = max(touched, 2)";
+            step.db.set_document(document.id, columns, ())?;
+        } else {
+            let columns = "grace_ends = NULL, look_at = NULL";
+            step.db.set_document(document.id, columns, ())?;
+        }
+    }
+    let (source, plan) = step.source(known.position);
+    let predates = document.is_none() && source.is_new_ground(path);
+    let report_at = later(step.now, plan.broken_after);
+    step.db.run(
+        "INSERT INTO trouble VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8) \
+         ON CONFLICT (uri) DO UPDATE SET reason = excluded.reason",
+        (
+            uri,
+            source.id,
+            path,
+            at,
+            reason.to_string(),
+            predates,
+            report_at,
+        ),
+    )
+}
+
+/// Forgets that a candidate could not be read. If that lasted, entries that it has or had count as seen from now on (C7).
+fn forget_trouble(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
+    let Some(is_reported) = known.is_reported else {
+        return Ok(());
+    };
+    let sql = "DELETE FROM trouble WHERE uri = ?1";
+    step.db.run(sql, &known.uri)?;
+    let (source, plan) = step.source(known.position);
+    let graced = later(step.now, plan.broken_after);
+    let is_graced = |at| later(at, plan.deletion_grace) <= graced;
+    if is_reported || known.report_at.is_some_and(is_graced) {
+        change_sets::stop_watching(step, source.id, false)?;
+    }
+    Ok(())
+}
+
+/// Reports the candidates that could not be read for long, once each.
+pub fn report_unreadable(step: &mut Step<'_>) -> Result<()> {
+    let lasting = step.db.all::<Vec<(Uri, i64, DocumentPath, String)>>(
+        "UPDATE trouble SET reported = 1, report_at = NULL WHERE report_at <= ?1 RETURNING uri, source, mount, path, reason",
+        step.now,
+    )?;
+    for (uri, source, path, reason) in lasting {
+        let document = step.db.document_at(&uri)?;
+        let is_known = document.is_some_and(|document| !document.is_gone());
+        if let Some(position) = step.live.position(source) {
+            step.broken.push((
+                position,
+                Fact::Broken {
+                    path,
+                    uri,
+                    reason,
+                    is_known,
+                },
+            ));
+        }
     }
     Ok(())
 }

@@ -14,9 +14,9 @@ use rusqlite::Connection;
 use websub::retry::end_after_restart;
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
-use crate::steps::live::{LiveHub, LiveSource, LiveState};
+use crate::steps::live::{LiveSource, LiveState};
 use crate::steps::{
-    Step, change_sets, channels, cut, deletions, delivery, documents, mounts, relations, served,
+    Step, change_sets, channels, cut, deletions, delivery, mounts, relations, served,
 };
 
 /// What reports are made from: the database, and what is in memory alone. Where no daemon runs, that is
@@ -85,7 +85,7 @@ impl Engine {
     pub fn read(connection: Connection, mut plan: Plan, now: ClockReadings) -> Result<Engine> {
         let db = Db(&connection);
         mounts::number(db, &mut plan)?;
-        let mut live = load(db, &plan, now.wall)?;
+        let mut live = LiveState::load(db, &plan, now.wall)?;
         live.is_at_rest = true;
         for (source, plan) in live.sources.iter_mut().zip(&plan.sources) {
             deletions::judge(db, plan, source)?;
@@ -184,44 +184,6 @@ fn put_into_effect(
     Ok((live, effects, wake))
 }
 
-/// Returns what is kept in memory under a plan, as the state leaves it.
-fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<LiveState> {
-    let text = format!("{} {plan:?}", env!("CARGO_PKG_VERSION"));
-    let plan_hash = blake3::hash(text.as_bytes()).to_hex().to_string();
-    let mut live = LiveState::default();
-    for source in &plan.sources {
-        let sql = "SELECT id, coalesce(routed = ?2, FALSE) FROM source WHERE name = ?1";
-        let (id, was_routed) = db.value::<(i64, bool)>(sql, (&source.name, &plan_hash))?;
-        let mut configured = BTreeSet::new();
-        for channel in &plan.channels {
-            if plan.may_hold(source, &channel.capability_list) {
-                configured.extend(db.id_of(&channel.capability_list)?);
-            }
-        }
-        live.sources.push(LiveSource {
-            id,
-            was_routed,
-            mounts: mounts::load(db, source, id, wall)?,
-            configured: configured.into(),
-            ..LiveSource::default()
-        });
-    }
-    for (hub, mode) in plan.destinations() {
-        if let Some(id) = db.first("SELECT id FROM hub WHERE uri = ?1", hub)? {
-            let live_hub = LiveHub {
-                hub: hub.clone(),
-                mode,
-                queue: Default::default(),
-                is_added: false,
-                is_inherited: false,
-            };
-            live.hubs.insert(id, live_hub);
-        }
-    }
-    live.plan_hash = plan_hash.into();
-    Ok(live)
-}
-
 /// Puts the plan of a step into effect: rows of what is not configured any more go, and nothing is announced (R13).
 fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     let db = step.db;
@@ -235,7 +197,7 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         }
     }
     let (added, inherited) = apply_configured_hubs(step)?;
-    *step.live = load(db, step.plan, step.wall)?;
+    *step.live = LiveState::load(db, step.plan, step.wall)?;
     // What this plan decides is to be decided again, should the plan before it return.
     let sql = "UPDATE source SET routed = NULL WHERE routed <> ?1";
     db.run(sql, &*step.live.plan_hash)?;
@@ -454,7 +416,7 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
             None => forgotten.push(id),
         }
     }
-    documents::forget_and_report(step, &forgotten)?;
+    deletions::forget_and_report(step, &forgotten)?;
     for table in ["other_file", "trouble"] {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {

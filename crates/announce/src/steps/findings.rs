@@ -1,23 +1,23 @@
 //! Findings: problems of trees that can be read, reported once they have lasted (R8). They are rows, made anew for the
-//! documents that a step touched.
+//! documents that a step touched; but for a wrong `url` of a mount, the most common mistake, which is found when asked for.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::time::Duration;
 
-use crate::event::Fact;
-use crate::finding::Finding;
-use crate::observation::{Look, NoDocument};
-use crate::plan::SourcePlan;
-use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::document::{Form, NotADocument};
 use resourcesync::uri::{Topic, Uri};
 
-use crate::state::{Db, Result};
+use crate::event::Fact;
+use crate::finding::Finding;
+use crate::observation::{Look, MountId, NoDocument};
+use crate::plan::{MountPlan, SourcePlan};
+use crate::state::{Db, DocId, Result};
+use crate::steps::Step;
 use crate::steps::documents::{ChangedPart, SeenDocument};
 use crate::steps::relations::{self, Lister};
-use crate::steps::{Step, naming};
+use crate::time::later;
 
 /// Number of findings of one kind that are told each; the others are counted.
 pub const EXAMPLES: usize = 3;
@@ -27,6 +27,10 @@ const COUNTED_FOR: Duration = Duration::from_secs(60);
 const MAX_WITHOUT_FILE: usize = 100;
 /// Findings that are told in one step.
 const AT_ONCE: i64 = 1_000;
+
+/// Lists and entries that are looked at for a wrong `url`: enough to know, and quickly done.
+const MAX_LISTS: usize = 2_000;
+const MAX_MEMBERS: usize = 2_000;
 
 /// The part of a document or set that findings are about: those of one part are replaced together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,13 +242,8 @@ pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocume
                 "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3",
                 (&lister.uri, named, json(&found.identity())),
             )?;
-            note(
-                step,
-                position,
-                &lister.uri,
-                FindingSubject::Document,
-                &found,
-            )?;
+            let part = FindingSubject::Document;
+            note(step, position, &lister.uri, part, &found)?;
         }
     }
     Ok(())
@@ -288,7 +287,7 @@ pub fn report_lasting(step: &mut Step<'_>) -> Result<()> {
         }
         if finding.is_wrong_url_symptom() {
             if let btree_map::Entry::Vacant(unknown) = wrong.entry(position) {
-                unknown.insert(naming::wrong_urls(step.db, plan)?);
+                unknown.insert(wrong_urls(step.db, plan)?);
             }
             let mount = plan.mount_of(&about);
             if let Some(cause) = mount.and_then(|mount| wrong[&position].get(&mount.id)) {
@@ -350,7 +349,7 @@ pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
     if rows.is_empty() {
         return Ok(all);
     }
-    let wrong = naming::wrong_urls(db, plan)?;
+    let wrong = wrong_urls(db, plan)?;
     for (about, said) in rows {
         let mount = plan.mount_of(&about);
         let is_cause_known = mount.is_some_and(|mount| wrong.contains_key(&mount.id));
@@ -358,4 +357,94 @@ pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
     }
     all.extend(wrong.into_values());
     Ok(all)
+}
+
+// A wrong `url` of a mount.
+
+/// The numbers of entries of Capability Lists and Source Descriptions that name a document of one mount, by the prefix
+/// that they name it by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PrefixCounts {
+    /// Entries that name one as the mount is configured.
+    pub as_configured: usize,
+    /// Entries whose end is the path of one, by what comes before that.
+    pub otherwise: BTreeMap<Uri, usize>,
+}
+
+/// Returns a finding for each mount of a source whose documents are named otherwise than it says.
+pub fn wrong_urls(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeMap<MountId, Finding>> {
+    let mut wrong = BTreeMap::new();
+    for mount in &plan.mounts {
+        if let Some(named) = PrefixCounts::of(db, plan, mount)?.contradiction() {
+            let (url, named) = (mount.prefix.clone(), named.clone());
+            wrong.insert(mount.id, Finding::WrongUrl { url, named });
+        }
+    }
+    Ok(wrong)
+}
+
+impl PrefixCounts {
+    /// Counts the entries of the lists of a mount.
+    pub fn of(db: Db<'_>, plan: &SourcePlan, mount: &MountPlan) -> Result<PrefixCounts> {
+        let lists = db.all::<Vec<(DocId, Uri)>>(
+            "SELECT d.id, d.uri FROM source s CROSS JOIN document d ON d.source = s.id WHERE s.name = ?1 \
+             AND d.capability IN (0, 1) AND d.presence BETWEEN 1 AND 3 LIMIT ?2",
+            (&plan.name, MAX_LISTS),
+        )?;
+        let mut naming = PrefixCounts::default();
+        let mut members = 0;
+        let lists = lists.into_iter();
+        for (list, _) in lists.filter(|(_, uri)| uri.is_below(&mount.prefix)) {
+            let some = db.all::<Vec<(Uri, bool)>>(
+                "SELECT d.uri, d.presence BETWEEN 1 AND 3 FROM mention m CROSS JOIN document d ON d.id = m.document \
+                 WHERE m.list = ?1 LIMIT 50",
+                list,
+            )?;
+            members += some.len();
+            for (member, is_there) in some {
+                if is_there {
+                    naming.as_configured += usize::from(member.is_below(&mount.prefix));
+                } else if let Some(prefix) = other_prefix(db, mount, &member)? {
+                    *naming.otherwise.entry(prefix).or_default() += 1;
+                }
+            }
+            if members >= MAX_MEMBERS {
+                break;
+            }
+        }
+        Ok(naming)
+    }
+
+    /// Returns a prefix that more entries go by than by the one that is configured.
+    fn contradiction(&self) -> Option<&Uri> {
+        let (prefix, count) = self.otherwise.iter().max_by_key(|(_, count)| **count)?;
+        (*count > self.as_configured).then_some(prefix)
+    }
+
+    /// Returns the prefix that most entries go by, where none is configured.
+    pub fn majority(&self) -> Option<&Uri> {
+        let all: usize = self.otherwise.values().sum();
+        let (prefix, count) = self.otherwise.iter().max_by_key(|(_, count)| **count)?;
+        (count * 2 > all).then_some(prefix)
+    }
+}
+
+/// Returns the part of `uri` before the path of a document of the mount, for the longest such path.
+fn other_prefix(db: Db<'_>, mount: &MountPlan, uri: &Uri) -> Result<Option<Uri>> {
+    let text = uri.as_str();
+    let Some(authority) = text.find("://").map(|at| at + 3) else {
+        return Ok(None);
+    };
+    for (at, _) in text[authority..].match_indices('/') {
+        let Ok(prefix) = Uri::parse(&text[..=authority + at]) else {
+            continue;
+        };
+        if let Some(configured) = uri.moved(&prefix, &mount.prefix)
+            && let Some(document) = db.document_at(&configured)?
+            && !document.is_gone()
+        {
+            return Ok(Some(prefix));
+        }
+    }
+    Ok(None)
 }

@@ -159,7 +159,10 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLi
 /// that are not read may have earlier ones.
 fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
     // A silent entry is compared with all that may tell it (C1, C7).
-    if lists.iter().any(|listed| listed.may_need_other_list()) {
+    if lists
+        .iter()
+        .any(|it| it.is_archived || it.closed_until.is_some())
+    {
         return None;
     }
     let left = |listed: &ListToRead| listed.left.filter(|_| !listed.is_learned);

@@ -1,104 +1,19 @@
-//! Mounts as they were found: present, swept, or absent (R13, R15).
+//! Mounts as they were found: present, swept, or absent (R13); and the file systems below their roots: what is missing with
+//! one that is not mounted was not deleted (R15).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use crate::candidates::CandidateGlobs;
-use crate::event::Fact;
-use crate::observation::{
-    DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, UnreadableDirectory,
-};
-use crate::plan::{MountPlan, Plan, SourcePlan};
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
-use crate::state::{Db, DocId, Result};
-use crate::steps::baseline::{Baseline, SweepScope};
-use crate::steps::live::LiveSource;
-use crate::steps::nested::{DocumentsBelow, NestedFileSystems, tops_of};
-use crate::steps::{Step, change_sets, deletions, documents};
-
-/// A mount, with what this run knows of it.
-///
-/// Once its root held documents, another directory in its place is taken for the mount only if it holds something.
-#[derive(Debug, Clone)]
-pub struct LiveMount {
-    pub plan: MountPlan,
-    /// The number of its source's row.
-    source: i64,
-    /// The root that held documents, once one did; until then the last one that was found.
-    identity: Option<Identity>,
-    held_document: bool,
-    pub state: MountState,
-    /// Another directory that is there than the one that held documents, with the documents that were not found below it.
-    doubt: Option<(Identity, BTreeSet<Uri>)>,
-    /// The reason why the mount is absent.
-    pub reason: Option<String>,
-    pub baseline: Baseline,
-    pub nested: NestedFileSystems,
-    /// The first directories that may not be read, and how many more.
-    pub unreadable: (Vec<UnreadableDirectory>, usize),
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum MountState {
-    /// Neither found nor lost since the start.
-    #[default]
-    Unknown,
-    Sweeping,
-    Ready,
-    /// It is not there, could not be swept to the end, or is an empty directory where another one held documents.
-    Absent,
-}
-
-impl LiveMount {
-    /// Returns true if a directory is there in its place, but is empty, so that the mount is absent.
-    pub fn has_empty_root(&self) -> bool {
-        self.doubt.is_some() && self.state == MountState::Absent
-    }
-
-    /// Returns the path of something below its root in the file system, as text.
-    pub fn text_of(&self, below: &[u8]) -> String {
-        let path = self.plan.directory.join(OsStr::from_bytes(below));
-        path.to_string_lossy().into_owned()
-    }
-
-    pub fn save(&self, db: Db<'_>) -> Result<()> {
-        let globs = self.baseline.candidates.as_ref().map(|swept| {
-            let json = |texts: &[String]| serde_json::json!(texts).to_string();
-            let candidates = &swept.candidates;
-            let globs = (json(&candidates.include), json(&candidates.exclude));
-            (
-                globs,
-                serde_json::json!((&swept.inside, &swept.unread)).to_string(),
-            )
-        });
-        let (globs, unseen) = globs.unzip();
-        db.run(
-            "INSERT INTO mount VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (id) DO UPDATE SET \
-             source = excluded.source, directory = excluded.directory, prefix = excluded.prefix, device = excluded.device, \
-             inode = excluded.inode, baselined = excluded.baselined, held_document = excluded.held_document, \
-             swept = excluded.swept, include = excluded.include, exclude = excluded.exclude, unseen = excluded.unseen",
-            (
-                (self.plan.id, self.source, self.plan.directory.as_os_str().as_bytes(), &self.plan.prefix),
-                self.identity.map(|identity| (identity.device, identity.inode)),
-                (self.baseline.is_complete, self.held_document, self.baseline.swept),
-                (globs, unseen),
-            ),
-        )?;
-        let sql = "DELETE FROM nested_file_system WHERE mount = ?1";
-        db.run(sql, self.plan.id)?;
-        for (below, row) in &self.nested.rows {
-            db.run(
-                "INSERT INTO nested_file_system VALUES (?1, ?2, ?3, ?4, ?5)",
-                (self.plan.id, below, row.device, row.is_link, row.is_away),
-            )?;
-        }
-        Ok(())
-    }
-}
+use crate::event::Fact;
+use crate::observation::{DocumentPath, Identity, MountId, NestedFileSystem, NoDocument};
+use crate::plan::Plan;
+use crate::state::{Db, DocId, Result, from_row};
+use crate::steps::live::{LiveSource, MountState, SweepScope};
+use crate::steps::{Step, change_sets, deletions};
 
 /// Gives each mount of a plan the number that it has in the state, or a new one.
 pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
@@ -128,141 +43,6 @@ pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// Takes up what is stored of a source's mounts.
-pub fn load(
-    db: Db<'_>,
-    source: &SourcePlan,
-    source_id: i64,
-    wall: Timestamp,
-) -> Result<BTreeMap<MountId, Arc<LiveMount>>> {
-    let mut mounts = BTreeMap::new();
-    for plan in &source.mounts {
-        let (identity, (baselined, held_document, swept), globs, unseen) =
-            db.value::<(Option<(u64, u64)>, (bool, bool, Option<_>), _, _)>(
-                "SELECT device, inode, baselined, held_document, swept, include, exclude, unseen FROM mount WHERE id = ?1",
-                plan.id,
-            )?;
-        let identity = identity.map(|(device, inode)| Identity { device, inode });
-        let configured = (&source.candidates, &source.prefixes_inside(plan));
-        let candidates = swept_candidates(globs, unseen, configured);
-        let nested = db.all(
-            "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1",
-            plan.id,
-        )?;
-        let mount = LiveMount {
-            plan: plan.clone(),
-            source: source_id,
-            identity,
-            held_document,
-            state: MountState::Unknown,
-            doubt: None,
-            reason: None,
-            baseline: Baseline {
-                is_complete: baselined,
-                swept,
-                candidates,
-                started: wall,
-                ..Baseline::default()
-            },
-            nested: NestedFileSystems {
-                rows: nested,
-                are_noted: baselined,
-                ..NestedFileSystems::default()
-            },
-            unreadable: Default::default(),
-        };
-        mounts.insert(plan.id, Arc::new(mount));
-    }
-    Ok(mounts)
-}
-
-/// Reads the candidates of a sweep, and where it saw nothing.
-fn swept_candidates(
-    globs: Option<(String, String)>,
-    unseen: Option<String>,
-    configured: (&CandidateGlobs, &Vec<Uri>),
-) -> Option<SweepScope> {
-    let (include, exclude) = globs?;
-    let include = serde_json::from_str(&include).ok()?;
-    let exclude = serde_json::from_str(&exclude).ok()?;
-    let candidates = CandidateGlobs::new(include, exclude).ok()?;
-    let (inside, unread) = serde_json::from_str(&unseen?).ok()?;
-    Some(SweepScope {
-        are_configured: (&candidates, &inside) == configured,
-        candidates,
-        inside,
-        unread,
-    })
-}
-
-impl LiveSource {
-    /// Returns true if every present mount was swept to its end in this run.
-    pub fn is_swept(&self) -> bool {
-        let is_settled = |state| matches!(state, MountState::Ready | MountState::Absent);
-        let mut mounts = self.mounts.values();
-        mounts.all(|mount| is_settled(mount.state))
-    }
-
-    /// Returns true if every mount is there, was swept in this run, and has no directory that cannot be read.
-    pub fn is_whole(&self) -> bool {
-        let mut mounts = self.mounts.values();
-        mounts.all(|it| it.state == MountState::Ready && it.unreadable.0.is_empty())
-    }
-
-    /// Returns why the first file that is no document is none, if it was read in this run.
-    pub fn explain_other(&self, path: &DocumentPath) -> Option<NoDocument> {
-        let (first, reason) = self.other_file.as_ref()?;
-        (first == path).then(|| NoDocument::Other(reason.clone()))
-    }
-
-    pub fn is_absent(&self, id: MountId) -> bool {
-        let mount = self.mounts.get(&id);
-        mount.is_none_or(|mount| mount.state == MountState::Absent)
-    }
-
-    /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
-    pub fn is_new_ground(&self, path: &DocumentPath) -> bool {
-        let mount = self.mounts.get(&path.mount);
-        mount.is_some_and(|it| it.baseline.is_new_ground(&it.plan.prefix, &path.below))
-    }
-
-    /// Returns true if the deletions of some documents are suspended.
-    pub fn is_suspended(&self) -> bool {
-        self.is_mass || self.away_count > 0
-    }
-
-    /// Returns true if a path lies where another file system was when documents were last seen there (R15).
-    pub fn is_away(&self, path: &DocumentPath) -> bool {
-        let mount = self.mounts.get(&path.mount);
-        mount.is_some_and(|mount| mount.nested.is_away(&path.below))
-    }
-
-    /// Notes whether a document was found in a mount whose root is in doubt. Returns false if it is not.
-    pub fn record_doubtful_look(&mut self, id: MountId, uri: &Uri, is_found: bool) -> bool {
-        let mount = self.mounts.get_mut(&id);
-        let doubtful = mount.filter(|mount| mount.doubt.is_some());
-        let Some((_, unfound)) = doubtful.and_then(|it| Arc::make_mut(it).doubt.as_mut()) else {
-            return false;
-        };
-        if is_found {
-            unfound.remove(uri);
-        } else {
-            unfound.insert(uri.clone());
-        }
-        true
-    }
-
-    pub fn hold_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
-        let mount = self.mounts.get_mut(&id);
-        if let Some(mount) = mount.filter(|mount| !mount.held_document) {
-            let mount = Arc::make_mut(mount);
-            mount.held_document = true;
-            mount.save(db)?;
-        }
-        Ok(())
-    }
-}
-
 /// Begins the sweep of a mount that was found.
 pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timestamp) -> Result<()> {
     let Some((position, mount)) = step.live.mount_mut(id) else {
@@ -279,7 +59,8 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timest
         mount.baseline.is_complete = false;
         (mount.nested.are_noted, mount.nested.rows) = (false, BTreeMap::new());
     }
-    mount.baseline.begin_sweep(start);
+    (mount.baseline.started, mount.baseline.fresh) = (start, Some(Vec::new()));
+    mount.baseline.has_other_clock = false;
     mount.save(step.db)?;
     if is_again {
         reset_graces(step, position, id)?;
@@ -289,7 +70,7 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timest
 
 /// Stops the graces of a mount that is away: its documents are not seen to be absent, and each grace begins anew.
 fn reset_graces(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
-    change_sets::stop_watching(step, step.live.sources[position].id)?;
+    change_sets::stop_watching(step, step.live.sources[position].id, true)?;
     step.db.run(
         "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)",
         id,
@@ -430,7 +211,7 @@ pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()
     mount.save(step.db)?;
     for uri in unfound {
         if let Some(document) = step.db.document_at(&uri)? {
-            documents::mark_missing(step, position, &document, at, false)?;
+            deletions::mark_missing(step, position, &document, at, false)?;
         }
     }
     if was_absent {
@@ -467,7 +248,7 @@ pub fn mark_absent(step: &mut Step<'_>, id: MountId) -> Result<()> {
     if !mount.baseline.is_complete {
         let sql = "SELECT id FROM document WHERE mount = ?1 AND baseline > 0";
         for document in step.db.all::<Vec<DocId>>(sql, id)? {
-            documents::reduce_to_mention(step.db, document)?;
+            deletions::reduce_to_mention(step.db, document)?;
         }
         step.db.run("DELETE FROM trouble WHERE mount = ?1", id)?;
     }
@@ -498,4 +279,174 @@ pub fn set_nested(step: &mut Step<'_>, id: MountId, found: Vec<NestedFileSystem>
     } else {
         Ok(())
     }
+}
+
+// File systems below a root.
+
+/// A directory below the root of a mount where another file system begins, or began when its documents were last seen
+/// (R15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NestedRow {
+    /// The file system that the documents were last seen on; nothing for that of the directory above, which another one
+    /// hides now.
+    pub device: Option<u64>,
+    /// True if a link leads there.
+    pub is_link: bool,
+    /// True while another file system is there, or none, and documents are missing with it.
+    pub is_away: bool,
+}
+
+from_row! { NestedRow { device, is_link, is_away } }
+
+/// The stored rows of one mount.
+pub type NestedRows = BTreeMap<Arc<[u8]>, NestedRow>;
+/// The file systems below the root of one mount, by their paths from there.
+pub type FoundFileSystems = BTreeMap<Arc<[u8]>, NestedFileSystem>;
+
+/// The file systems below the root of one mount: those that held documents, and those that this run found.
+#[derive(Debug, Clone, Default)]
+pub struct NestedFileSystems {
+    /// File systems that held documents.
+    pub rows: NestedRows,
+    /// True if a sweep noted them: those that are not among them came later.
+    pub are_noted: bool,
+    /// Nothing until the tree has told of them.
+    pub found: Option<FoundFileSystems>,
+    /// Paths of file systems that differ from their rows since the last sweep. Until the next one has ended, they count
+    /// as away.
+    pub undecided: BTreeSet<Arc<[u8]>>,
+}
+
+/// State of the documents below one directory.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DocumentsBelow {
+    pub is_any_known: bool,
+    /// True if one of them is there, and can be read.
+    pub is_any_seen: bool,
+    /// True if some are missing, and not accepted as deleted.
+    pub are_missing: bool,
+}
+
+impl NestedFileSystems {
+    /// Takes the file systems that there are now. Returns the paths of those that went or came. Until a sweep noted them,
+    /// none came.
+    fn find(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
+        let found = found.into_iter().map(|it| (Arc::clone(&it.below), it));
+        let found: FoundFileSystems = found.collect();
+        let mut undecided: BTreeSet<Arc<[u8]>> = differing(&self.rows, &found).collect();
+        if self.are_noted {
+            // A link may lead elsewhere at any time: it hides nothing.
+            let is_new =
+                |found: &&NestedFileSystem| !found.is_link && !self.rows.contains_key(&found.below);
+            let new = found.values().filter(is_new);
+            undecided.extend(new.map(|found| Arc::clone(&found.below)));
+        }
+        let mut changed = &undecided ^ &self.undecided;
+        for (top, row) in &mut self.rows {
+            // One that was known to be away, and still is, did not change.
+            if row.is_away && undecided.contains(top) {
+                changed.remove(top);
+            } else if std::mem::take(&mut row.is_away) {
+                changed.insert(Arc::clone(top));
+            }
+        }
+        self.found = Some(found);
+        self.undecided = undecided;
+        changed
+    }
+
+    /// Decides which are away, once everything below the root was looked at: `below` says what lies below a directory.
+    /// Before the first time, the rows are not complete: nobody noted where file systems begin.
+    fn decide<E>(&mut self, below: impl Fn(&[u8]) -> Result<DocumentsBelow, E>) -> Result<(), E> {
+        let is_first = !std::mem::replace(&mut self.are_noted, true);
+        let Some(found) = &self.found else {
+            return Ok(());
+        };
+        for (top, there) in found {
+            // Documents that are missing below a new one lay on the file system that it hides.
+            if let btree_map::Entry::Vacant(new) = self.rows.entry(Arc::clone(top)) {
+                let hides = !there.is_link && !is_first && below(top)?.are_missing;
+                new.insert(NestedRow {
+                    device: (!hides).then_some(there.device),
+                    is_link: there.is_link,
+                    is_away: false,
+                });
+            }
+        }
+        for (top, row) in std::mem::take(&mut self.rows) {
+            let there = found.get(&top);
+            let below = if row.device == there.map(|there| there.device) {
+                DocumentsBelow::default()
+            } else {
+                below(&top)?
+            };
+            let decided = decided(row, there, below);
+            self.rows.extend(decided.map(|decided| (top, decided)));
+        }
+        self.undecided.clear();
+        Ok(())
+    }
+
+    /// Returns true if a path lies where another file system was, or may have been, when documents were last seen there.
+    pub fn is_away(&self, below: &[u8]) -> bool {
+        let is_undecided = || tops_of(below).any(|top| self.undecided.contains(top));
+        self.known_away(below).is_some() || !self.undecided.is_empty() && is_undecided()
+    }
+
+    /// Returns the path of a file system above a path that is known to be away.
+    pub fn known_away<'a>(&self, below: &'a [u8]) -> Option<&'a [u8]> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        tops_of(below).find(|top| self.rows.get(*top).is_some_and(|row| row.is_away))
+    }
+}
+
+/// Returns the directories where another file system is than the one of their row, or none.
+fn differing(rows: &NestedRows, found: &FoundFileSystems) -> impl Iterator<Item = Arc<[u8]>> {
+    let device = |top: &[u8]| found.get(top).map(|found| found.device);
+    let differs = move |top: &&Arc<[u8]>| rows[*top].device != device(top);
+    rows.keys().filter(differs).cloned()
+}
+
+/// Returns the row of a directory after a sweep; nothing if there is nothing to keep of it.
+fn decided(
+    row: NestedRow,
+    found: Option<&NestedFileSystem>,
+    below: DocumentsBelow,
+) -> Option<NestedRow> {
+    let away = NestedRow {
+        is_away: true,
+        ..row
+    };
+    let there = found.map(|found| NestedRow {
+        device: Some(found.device),
+        is_link: found.is_link,
+        is_away: false,
+    });
+    match (row.device, there) {
+        (None, None) => None,
+        (before, Some(there)) if before == there.device => Some(there),
+        (None, Some(_)) if below.are_missing => Some(away),
+        (None, Some(there)) => Some(there),
+        // The numbers of devices may differ each time that a file system is mounted: one that holds some of the documents
+        // is the same, or took its place.
+        (Some(_), Some(there)) if below.is_any_seen => Some(there),
+        (Some(_), Some(_)) if below.are_missing => Some(away),
+        // A link that leads to some of the documents was made to lead there.
+        (Some(_), None) if row.is_link && below.is_any_seen => None,
+        (Some(_), None) if below.are_missing => Some(away),
+        (Some(_), None) if below.is_any_seen || !below.is_any_known => None,
+        // Nobody can see its documents, nor that they are missing.
+        (Some(_), _) => Some(NestedRow {
+            is_away: false,
+            ..row
+        }),
+    }
+}
+
+/// Returns the directories above a path, from the root down.
+fn tops_of(below: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = (0..below.len()).filter(|&end| below[end] == b'/');
+    ends.map(|end| &below[..end])
 }

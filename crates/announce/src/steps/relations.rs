@@ -36,13 +36,8 @@ pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
             let is_in_set = !document.is_gone() && resolve_one(step, document, touched.was_member)?;
             let found = findings::of_document(step, position, document, is_in_set)?;
             if touched.has_findings || !found.is_empty() {
-                findings::replace(
-                    step,
-                    position,
-                    &document.uri,
-                    FindingSubject::Document,
-                    found,
-                )?;
+                let part = FindingSubject::Document;
+                findings::replace(step, position, &document.uri, part, found)?;
             }
             Ok(())
         })?;

@@ -1,18 +1,29 @@
 //! Rounds: the lists of a set are compared with what was taken, and what is fresh goes to the log of its channel (C6 to C8,
-//! C11, C20, C27).
+//! C11, C20, C27). The reader of lists has what was taken from the database, on a connection of its own, while a step writes.
 
-use crate::changes::inventory::DeletionRules;
-use crate::changes::round::{ROUND, RoundAnswer, RoundOutcome, RoundRequest, Taken};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use resourcesync::capability::Capability;
+use resourcesync::resource_list::{ResourceKey, ResourceState};
+use resourcesync::uri::Uri;
+
+use crate::changes::inventory::{DeletionRules, InventoryRow};
+use crate::changes::round::{AbsenceGrace, ROUND, RoundAnswer, RoundOutcome, RoundRequest, Taken};
+use crate::changes::taken_keys::KeyRow;
 use crate::event::Fact;
 use crate::finding::Finding;
-use jiff::Timestamp;
-
-use crate::state::{DocId, Result};
+use crate::observation::MountId;
+use crate::state::{Db, DocId, FromColumn, Result, StateError, columns, from_row, read};
 use crate::steps::change_sets::{self, ListKind, TrackedSet};
 use crate::steps::channels::Channel;
 use crate::steps::findings::{self, FindingSubject};
 use crate::steps::lists::{self, NextLists};
-use crate::steps::{Step, change_log, ended_lists};
+use crate::steps::{Step, change_log};
+
+/// Time for which entries that vanished are remembered while there is something that cannot be read (C7).
+const UNSEEN_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Begins the rounds that are due, of the sets of sources that are settled.
 pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
@@ -27,7 +38,7 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
             let Some(mut set) = change_sets::load(step, id)? else {
                 continue;
             };
-            let next_forgotten = ended_lists::forget_ended(step, position, &mut set)?;
+            let next_forgotten = forget_ended(step, position, &mut set)?;
             // C7: entries that no other list had in time wait no more.
             let sql =
                 "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
@@ -108,7 +119,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
         after: set.last_round,
         at: step.wall,
         lists,
-        watch: ended_lists::watched_time(step, position, set, kind)?,
+        watch: watched_time(step, position, set, kind)?,
         limit: ROUND,
         beyond,
         told_until: change_log::told_until(step, channel.id)?,
@@ -278,4 +289,136 @@ fn save_keys(step: &Step<'_>, set: DocId, taken: &Taken) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+// Lists that ended, and entries that wait for another list to have them (C7).
+
+/// Forgets what was taken of the lists of a set that ended a grace ago. Returns when the next one is forgotten.
+fn forget_ended(
+    step: &Step<'_>,
+    position: usize,
+    set: &mut TrackedSet,
+) -> Result<Option<Timestamp>> {
+    let sql = "SELECT list, ended FROM change_list WHERE set_id = ?1 AND ended IS NOT NULL";
+    let ended = step.db.all::<Vec<(DocId, Timestamp)>>(sql, set.id)?;
+    if ended.is_empty() {
+        return Ok(None);
+    }
+    let watch = watched_time(step, position, set, ListKind::ChangeLists)?;
+    let mut next = None;
+    for (list, ended) in ended {
+        let ends = watch.grace_end(ended);
+        if ends > step.now {
+            next = next.into_iter().chain([ends]).min();
+            continue;
+        }
+        let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
+        step.db.run(sql, (set.id, list))?;
+        lists::forget_stale(step, set.id, list)?;
+        // A round under way compares with keys that are gone: another one follows.
+        set.last_round = None;
+        if set.round.take().is_some() {
+            set.triggers = Some((step.now, step.now));
+        }
+    }
+    Ok(next)
+}
+
+/// Returns the time for which the lists of a set were watched, with the grace of what they lost. C7: for entries of Change
+/// Lists, none passes while one of these cannot be read, and the grace is longer while there may be an unknown one: a mount is
+/// away, or a directory or a file cannot be read.
+fn watched_time(
+    step: &Step<'_>,
+    position: usize,
+    set: &mut TrackedSet,
+    kind: ListKind,
+) -> Result<AbsenceGrace> {
+    let source = &step.live.sources[position];
+    let is_entries = kind == ListKind::ChangeLists;
+    if is_entries {
+        let lists = step.db.all::<Vec<(MountId, bool)>>(
+            "SELECT DISTINCT d.mount, d.presence <> 1 OR EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) \
+             FROM member m CROSS JOIN document d ON d.id = m.document \
+             WHERE m.set_id = ?1 AND d.capability = ?2 AND d.form = 0 AND d.presence BETWEEN 1 AND 3",
+            (set.id, Capability::ChangeList),
+        )?;
+        let is_unread = |(mount, it): &(MountId, bool)| *it || source.is_absent(*mount);
+        set.watched_since.take_if(|_| lists.iter().any(is_unread));
+    }
+    let is_seen = !is_entries
+        || source.is_whole()
+            && !step.db.exists(
+                "SELECT 1 FROM trouble t WHERE t.source = ?1 AND NOT EXISTS (SELECT 1 FROM document d WHERE d.uri = t.uri \
+                 AND d.presence BETWEEN 1 AND 3 AND (d.capability <> ?2 OR d.form <> 0))",
+                (source.id, Capability::ChangeList),
+            )?;
+    let grace = step.plan.sources[position].deletion_grace;
+    Ok(AbsenceGrace {
+        since: *set.watched_since.get_or_insert(step.now),
+        now: step.now,
+        grace: if is_seen {
+            grace
+        } else {
+            grace.max(UNSEEN_GRACE)
+        },
+    })
+}
+
+// What was taken, for the reader of lists.
+
+/// Rows of keys of a list of a set.
+const KEYS: &str = "SELECT k.first, k.keys, k.vanished FROM document s CROSS JOIN document l ON l.uri = ?2 \
+     CROSS JOIN change_key k ON k.set_id = s.id AND k.list = l.id WHERE s.uri = ?1";
+
+impl Db<'_> {
+    /// Returns the rows of keys of a list.
+    pub fn keys_of_list(self, set: &Uri, list: &Uri) -> Result<BTreeMap<u32, KeyRow>> {
+        self.all(KEYS, (set, list))
+    }
+
+    /// Returns the last row of keys of a list that have not vanished.
+    pub fn last_keys_of_list(self, set: &Uri, list: &Uri) -> Result<Option<(u32, KeyRow)>> {
+        let sql = format!("{KEYS} AND k.vanished IS NULL ORDER BY k.first DESC LIMIT 1");
+        self.first(&sql, (set, list))
+    }
+
+    /// Hands the rows of keys of all lists of a set to `pass`, list after list.
+    pub fn each_key_row(self, set: &Uri, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<()> {
+        let mut statement = self.statement(
+            "SELECT l.uri, k.first, k.keys, k.vanished FROM document s CROSS JOIN change_key k ON k.set_id = s.id \
+             CROSS JOIN document l ON l.id = k.list WHERE s.uri = ?1 ORDER BY k.list, k.first",
+            set,
+        )?;
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            let (list, first, row) = read(row)?;
+            pass(list, first, row);
+        }
+        Ok(())
+    }
+
+    /// Hands the resources of a set to `compare`, in order of their keys.
+    pub fn read_inventory<T, E: From<StateError>>(
+        self,
+        set: &Uri,
+        compare: impl FnOnce(
+            &mut dyn Iterator<Item = Result<(ResourceKey, InventoryRow), E>>,
+        ) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut statement = self.statement(
+            "SELECT i.resource, i.state, i.uri, i.missing FROM document s CROSS JOIN inventory i ON i.set_id = s.id \
+             WHERE s.uri = ?1 ORDER BY i.resource",
+            set,
+        )?;
+        let rows = statement.raw_query().mapped(read);
+        compare(&mut rows.map(|row| row.map_err(|error| StateError::from(error).into())))
+    }
+}
+
+from_row! { KeyRow { bytes, vanished } }
+from_row! { InventoryRow { state, uri, missing } }
+
+columns! {
+    ResourceKey: |value| FromColumn::from_column(value).map(ResourceKey);
+    ResourceState: |value| FromColumn::from_column(value).map(ResourceState);
 }

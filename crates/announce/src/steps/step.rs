@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::changes::round::RoundRequest;
 use crate::delivery::Submission;
-use crate::difference::AnnounceConditions;
 use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use crate::history::{NotificationState, NotificationView, OutcomeView, SharedPayload};
 use crate::observation::DocumentPath;
 use crate::plan::{Plan, PublishMode, SourcePlan};
+use crate::steps::owed::AnnounceConditions;
 use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Topic, Uri};
@@ -22,8 +22,8 @@ use crate::steps::documents::{COLUMNS, ChangedPart, ReadDocument, SeenDocument};
 use crate::steps::findings::FindingLogLimit;
 use crate::steps::live::{LiveSource, LiveState};
 use crate::steps::{
-    change_sets, channels, cut, deletions, delivery, documents, fetches, findings, lists, mounts,
-    owed, relations, rounds, routing, served, troubles,
+    change_sets, channels, cut, deletions, delivery, documents, findings, lists, mounts, owed,
+    relations, rounds, routing, served,
 };
 
 /// Documents that settle by one statement.
@@ -269,7 +269,7 @@ impl<'a> Step<'a> {
             } => {
                 if let Some((position, known)) = self.live.mount_mut(mount) {
                     known.unreadable = (directories, more);
-                    change_sets::unwatch_change_lists(self, self.live.sources[position].id)?;
+                    change_sets::stop_watching(self, self.live.sources[position].id, false)?;
                 }
             }
             Event::Nested {
@@ -288,7 +288,7 @@ impl<'a> Step<'a> {
                 }
             }
             Event::Taken(round) => rounds::end(self, *round)?,
-            Event::Fetched(topic) => fetches::fetched(self, &topic)?,
+            Event::Fetched(topic) => served::fetched(self, &topic)?,
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
                     let documents = deletions::accept(self, position)?;
@@ -329,10 +329,10 @@ impl<'a> Step<'a> {
         cut::close_windows(self)?;
         delivery::retry_due(self)?;
         delivery::sum_up_refusals(self);
-        fetches::end_ping_waits(self)?;
+        served::end_ping_waits(self)?;
         channels::expire(self)?;
         self.end_holds()?;
-        troubles::report_unreadable(self)?;
+        documents::report_unreadable(self)?;
         deletions::request_due_looks(self)
     }
 
@@ -357,10 +357,8 @@ impl<'a> Step<'a> {
 
     /// Settles what changed in a source, in the order in which one follows from the other.
     fn settle(&mut self, position: usize) -> Result<()> {
-        let (id, is_first) = {
-            let source = &self.live.sources[position];
-            (source.id, !source.has_settled)
-        };
+        let source = &self.live.sources[position];
+        let (id, is_first) = (source.id, !source.has_settled);
         let freed = self.sets.remove(&position);
         let sql = "SELECT 1 FROM document WHERE source = ?1 AND touched > 0";
         let is_touched = self.db.exists(sql, id)?;

@@ -1,507 +1,159 @@
-//! Rounds over lists of words: a letter is an entry, its place in the alphabet its second; one in upper case has no
-//! datetime (C7, C13).
+//! Times are milliseconds since the `from` of the first interval (C14, C15, C18).
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::ops::Range;
-use std::time::Duration;
-
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
-use resourcesync::change::{Change, ChangeKey};
-use resourcesync::change_list::{EntryPlace, ListedChange, ListedChanges};
+use resourcesync::change::Change;
+use resourcesync::change_payload::entry_len;
 use resourcesync::datetime::Datetime;
-use resourcesync::fingerprint::Fingerprint;
 use resourcesync::payload::ChangeKind;
-use resourcesync::uri::Uri;
 use rstest::rstest;
 
-use super::{AbsenceGrace, ListToRead, RoundFiles, RoundRequest, Rounds, Taken};
-use crate::changes::taken_keys::{KEYS_PER_ROW, KeyRow};
-use crate::observation::{DocumentPath, MountId, Stat};
-use crate::state::DocId;
+use super::{FreshChange, Interval, NotificationLimits, intervals};
 
-fn uri(text: &str) -> Uri {
-    Uri::parse(&format!("https://e.org/{text}")).unwrap()
+const ANY: NotificationLimits = NotificationLimits {
+    entries: 1_000,
+    bytes: 1 << 20,
+};
+
+fn start() -> Timestamp {
+    "2026-11-20T10:00:00Z".parse().unwrap()
 }
 
-/// So many seconds after the first entry.
-fn at(seconds: u64) -> Timestamp {
-    let start: Timestamp = "2026-11-20T10:00:00Z".parse().unwrap();
-    start + Duration::from_secs(seconds)
+fn at(millis: i64) -> Timestamp {
+    start() + SignedDuration::from_millis(millis)
 }
 
-fn datetime(letter: char) -> Option<Datetime> {
-    let second = u32::from(letter).wrapping_sub(u32::from('a'));
-    letter
-        .is_ascii_lowercase()
-        .then(|| Datetime::parse(&format!("2026-11-20T10:00:{second:02}Z")))?
-}
-
-/// Entries of a list, each of so many MiB.
-fn listed(word: &str, size: u32) -> ListedChanges {
-    let entries = word
-        .chars()
-        .zip(0..)
-        .map(|(letter, position)| ListedChange {
-            place: EntryPlace {
-                position,
-                key: ChangeKey([letter as u8; 16]),
-                offset: position * (size << 20),
-                end: (position + 1) * (size << 20),
-            },
-            datetime: datetime(letter),
-        });
-    ListedChanges {
-        entries: entries.collect(),
-        ..ListedChanges::default()
-    }
-}
-
-/// A channel with the keys that were taken on it.
-#[derive(Default)]
-struct TakingChannel {
-    keys: BTreeMap<(Uri, u32), KeyRow>,
-    rounds: Rounds,
-    /// The last round.
-    last: Option<u64>,
-    /// Lists that it compared.
-    compared: usize,
-    /// The time from which on entries wait.
-    beyond: Option<Timestamp>,
-}
-
-/// Lists, each with its word, and the keys that were taken.
-struct Words<'a> {
-    words: BTreeMap<Uri, &'a str>,
-    keys: &'a BTreeMap<(Uri, u32), KeyRow>,
-    /// Lists that were read for their keys.
-    read: usize,
-}
-
-impl RoundFiles for Words<'_> {
-    type Error = Infallible;
-
-    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Infallible> {
-        self.read += 1;
-        let size = match list.path.below.first() {
-            Some(b'+') => 7,
-            Some(b'#') => 20,
-            _ => 0,
-        };
-        Ok(listed(self.words[&list.list], size))
-    }
-
-    fn changes(
-        &mut self,
-        list: &ListToRead,
-        _: &Range<u64>,
-        places: &[EntryPlace],
-    ) -> Result<Vec<Change>, Infallible> {
-        let letters: Vec<char> = self.words[&list.list].chars().collect();
-        let changes = places.iter().map(|place| {
-            let letter = letters[place.position as usize];
-            Change {
-                datetime: datetime(letter),
-                ..Change::new(
-                    format!("https://e.org/{letter}").into(),
-                    ChangeKind::Updated,
-                )
-            }
-        });
-        Ok(changes.collect())
-    }
-
-    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Infallible> {
-        let rows = self.keys.iter().filter(|((of, _), _)| of == list);
-        let rows = rows.map(|((_, first), row)| (*first, row.clone()));
-        Ok(rows.collect())
-    }
-
-    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, Infallible> {
-        let mut rows = self.taken(list)?.into_iter();
-        Ok(rows.rfind(|(_, row)| row.vanished.is_none()))
-    }
-
-    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), Infallible> {
-        for ((list, first), row) in self.keys {
-            pass(list.clone(), *first, row.clone());
-        }
-        Ok(())
-    }
-}
-
-impl TakingChannel {
-    /// Takes at most `limit` entries of lists, so many seconds after the first. Returns the letters that were told.
-    fn take(&mut self, lists: &[(&str, &str)], limit: usize, seconds: u64) -> (String, Taken) {
-        let round = self.last.map_or(1, |last| last + 1);
-        let versions = lists.iter().map(|(name, word)| version(name, word));
-        let request = RoundRequest {
-            round,
-            after: self.last,
-            beyond: self.beyond,
-            ..request(versions.collect(), at(seconds), limit)
-        };
-        let words = lists.iter();
-        let words = words.map(|(name, word)| (version(name, word).list, *word));
-        let mut files = Words {
-            words: words.collect(),
-            keys: &self.keys,
-            read: 0,
-        };
-        let Ok(taken) = self.rounds.take(&request, &mut files);
-        (self.compared, self.last) = (files.read, Some(round));
-        for (key, row) in &taken.keys {
-            match row {
-                Some(row) => self.keys.insert(key.clone(), row.clone()),
-                None => self.keys.remove(key),
-            };
-        }
-        let told = taken.changes.iter();
-        let told = told.filter_map(|fresh| fresh.change.loc.chars().next_back());
-        (told.collect(), taken)
-    }
-
-    /// Returns the letters that were told, and the number of lists that were compared.
-    fn told(&mut self, lists: &[(&str, &str)], limit: usize, seconds: u64) -> (String, usize) {
-        let (told, _) = self.take(lists, limit, seconds);
-        (told, self.compared)
-    }
-
-    /// Begins anew, as after a crash.
-    fn restart(&mut self) {
-        self.rounds = Rounds::default();
-        self.last = None;
-    }
-
-    /// Returns the letters that were taken of a list, and those that vanished from it.
-    fn letters(&self, name: &str) -> (String, String) {
-        let rows = self.keys.iter().filter(|((list, _), _)| *list == uri(name));
-        let (vanished, there): (Vec<_>, Vec<_>) = rows
-            .map(|(_, row)| row)
-            .partition(|row| row.vanished.is_some());
-        let letters = |rows: Vec<&KeyRow>| {
-            let keys = rows.into_iter().flat_map(KeyRow::keys);
-            let mut letters: Vec<char> = keys.map(|key| char::from(key.0[0])).collect();
-            letters.sort_unstable();
-            letters.into_iter().collect()
-        };
-        (letters(there), letters(vanished))
-    }
-}
-
-/// A request to take at most `limit` changes of some lists.
-pub fn request(lists: Vec<ListToRead>, at: Timestamp, limit: usize) -> RoundRequest {
-    RoundRequest {
-        set: uri("set"),
-        round: 1,
-        after: None,
-        at,
-        lists,
-        watch: AbsenceGrace {
-            since: at.min(self::at(0)),
-            now: at,
-            grace: Duration::from_secs(300),
+/// A change of that effective time, which its datetime names if it has one.
+fn fresh(number: usize, millis: i64, is_dated: bool) -> FreshChange {
+    let datetime = Datetime::parse(&format!("{:.3}", at(millis)));
+    FreshChange {
+        change: Change {
+            datetime: datetime.filter(|_| is_dated),
+            ..Change::new(
+                format!("https://e.org/{number}").into(),
+                ChangeKind::Updated,
+            )
         },
-        limit,
-        beyond: None,
-        told_until: None,
-        inventory: None,
+        time: at(millis),
+        list: number % 2,
     }
 }
 
-/// A list that is learned if its name begins with `=`, and archived if with `-`; its entries are large with `+`, and larger
-/// with `#`.
-pub fn version(name: &str, word: &str) -> ListToRead {
-    let letter = |at| word.as_bytes().get(at).copied().unwrap_or_default();
-    ListToRead {
-        id: DocId(1),
-        list: uri(name.trim_start_matches(['=', '-', '+', '#'])),
-        path: DocumentPath {
-            mount: MountId(1),
-            below: name.as_bytes().into(),
-        },
-        stat: Stat {
-            size: 1,
-            modified: at(0),
-            changed: at(0),
-            inode: 1,
-        },
-        fingerprint: Fingerprint(std::array::from_fn(letter)),
-        is_learned: name.starts_with('='),
-        is_archived: name.starts_with('-'),
-        closed_until: None,
-        waits: false,
-        left: None,
-    }
-}
-
-#[test]
-fn what_a_list_gains_is_taken_in_order_of_time() {
-    let mut channel = TakingChannel::default();
-    assert_eq!(channel.take(&[("=1", "ab")], 9, 60).0, "");
-    let (told, taken) = channel.take(&[("1", "dcab"), ("2", "e")], 9, 60);
-    assert_eq!(told, "cde");
-    assert!(!taken.has_more);
-    assert_eq!(channel.letters("1"), ("abcd".into(), "".into()));
-    assert_eq!(channel.take(&[("1", "dcab"), ("2", "e")], 9, 60).0, "");
-}
-
-#[test]
-fn an_undated_entry_follows_the_one_before_it_or_is_of_now() {
-    let mut channel = TakingChannel::default();
-    let (told, taken) = channel.take(&[("1", "XcY"), ("2", "d")], 9, 60);
-    assert_eq!(told, "cYdX");
-    let times: Vec<Timestamp> = taken.changes.iter().map(|fresh| fresh.time).collect();
-    assert_eq!(times, [at(2), at(2), at(3), at(60)]);
-    let list = &taken.lists[0];
-    assert_eq!((list.told, list.undated.missing), (3, 2));
-}
-
-#[test]
-fn an_entry_that_lies_ahead_counts_as_undated() {
-    // 5 minutes before its time, and a second more.
-    let earlier = at(1) - Duration::from_secs(300);
-    for (now, is_ahead) in [(earlier - Duration::from_secs(1), true), (earlier, false)] {
-        let mut files = Words {
-            words: [(uri("1"), "b")].into(),
-            keys: &BTreeMap::new(),
-            read: 0,
-        };
-        let request = request(vec![version("1", "b")], now, 9);
-        let Ok(taken) = Rounds::default().take(&request, &mut files);
-        let (fresh, list) = (&taken.changes[0], &taken.lists[0]);
-        assert_eq!(fresh.change.datetime.unwrap().at() > fresh.time, is_ahead);
-        assert_eq!(list.undated.ahead, usize::from(is_ahead));
-        assert_eq!(list.latest, (!is_ahead).then_some(at(1)));
-    }
+/// Returns the number of entries and the `until` of each interval, in microseconds.
+fn summary(intervals: &[Interval]) -> Vec<(usize, i64)> {
+    let summary = intervals.iter().map(|interval| {
+        let until = interval.until.duration_since(start());
+        (interval.entries.len(), until.as_micros() as i64)
+    });
+    summary.collect()
 }
 
 #[rstest]
-#[case::than_its_limit(&[("1", "aceg"), ("2", "bdf")], 2, &["ab", "cd", "ef", "g"])]
-#[case::than_fits_into_memory(&[("+1", "abcde")], 9, &["ab", "cd", "e"])]
-#[case::than_one_that_is_large(&[("#1", "abcde")], 9, &["a", "b", "c", "d", "e"])]
-fn a_round_takes_no_more(
-    #[case] lists: &[(&str, &str)],
-    #[case] limit: usize,
-    #[case] words: &[&str],
-) {
-    let mut channel = TakingChannel::default();
-    for (word, number) in words.iter().zip(1..) {
-        let (told, taken) = channel.take(lists, limit, 60);
-        assert_eq!(
-            (told.as_str(), taken.has_more),
-            (*word, number < words.len())
-        );
-        let is_whole = taken.lists.iter().all(|list| list.is_whole);
-        assert_eq!(is_whole, !taken.has_more);
-    }
-}
-
-#[test]
-fn what_vanished_is_forgotten_after_the_grace() {
-    let mut channel = TakingChannel::default();
-    channel.take(&[("1", "abc")], 9, 0);
-    channel.take(&[("1", "c")], 9, 10);
-    assert_eq!(channel.letters("1"), ("c".into(), "ab".into()));
-    assert_eq!(channel.take(&[("1", "cb")], 9, 310).0, "");
-    channel.take(&[("1", "c")], 9, 310);
-    // One vanished again, and later.
-    assert_eq!(channel.take(&[("1", "c")], 9, 311).0, "");
-    assert_eq!(channel.letters("1").1, "b");
-    assert_eq!(channel.take(&[("1", "cab")], 9, 312).0, "a");
-}
-
-#[test]
-fn what_vanished_from_one_list_is_not_fresh_in_another() {
-    let mut channel = TakingChannel::default();
-    channel.take(&[("1", "abc")], 9, 0);
-    channel.take(&[("1", "")], 9, 10);
-    assert_eq!(channel.take(&[("1", ""), ("2", "abcd")], 9, 20).0, "d");
-}
-
-#[test]
-fn rows_that_did_not_change_are_not_written() {
-    let mut channel = TakingChannel::default();
-    let word: String = std::iter::repeat_n('a', KEYS_PER_ROW).collect();
-    channel.take(&[("1", &word)], 9_999, 0);
-    let rows = |taken: Taken| -> Vec<u32> { taken.keys.keys().map(|(_, first)| *first).collect() };
-    let (_, taken) = channel.take(&[("1", &format!("{word}b"))], 9_999, 1);
-    assert_eq!(rows(taken), [1]);
-    for (word, seconds) in [("b", 2), ("c", 3)] {
-        channel.take(&[("2", word)], 9_999, seconds);
-    }
-    let (_, taken) = channel.take(&[("2", "cd")], 9_999, 4);
-    assert_eq!(rows(taken), [0], "what vanished stays where it is");
-}
-
-#[test]
-fn lists_are_not_compared_again_while_only_rounds_take_of_them() {
-    let mut channel = TakingChannel::default();
-    let lists = [("1", "abefY"), ("2", "bcd")];
-    assert_eq!(channel.told(&lists, 2, 60), ("ab".into(), 2));
-    assert_eq!(channel.letters("2").0, "b", "taken with its copy");
-    assert_eq!(channel.told(&lists, 2, 60), ("cd".into(), 0));
-    let is_complete = channel.told(&lists[..1], 2, 60);
-    assert_eq!(is_complete, ("ef".into(), 0), "2 is complete");
-    assert_eq!(channel.told(&lists[..1], 2, 60), ("Y".into(), 0));
-}
-
-const BEFORE: [(&str, &str); 2] = [("1", "abcd"), ("2", "e")];
-
-#[rstest]
-#[case::a_list_is_rewritten(&[("1", "abcde"), ("2", "e")], false)]
-#[case::a_list_joins(&[("1", "abcd"), ("2", "e"), ("3", "")], false)]
-#[case::a_list_ends(&[("1", "abcd")], false)]
-#[case::the_daemon_restarts(&BEFORE, true)]
-fn a_comparison_is_thrown_away_when(#[case] lists: &[(&str, &str)], #[case] restarts: bool) {
-    let mut channel = TakingChannel::default();
-    assert_eq!(channel.told(&BEFORE, 2, 60), ("ab".into(), 2));
-    if restarts {
-        channel.restart();
-    }
-    assert_eq!(channel.told(lists, 2, 60), ("cd".into(), lists.len()));
-}
-
-#[test]
-fn a_comparison_is_thrown_away_when_a_round_was_not_saved() {
-    let mut channel = TakingChannel::default();
-    channel.take(&BEFORE, 2, 60);
-    let before = std::mem::take(&mut channel.keys);
-    channel.last = None;
-    assert_eq!(channel.told(&BEFORE, 2, 60), ("ab".into(), 2));
-    assert_eq!(channel.keys, before);
-}
-
-#[test]
-fn times_of_a_comparison_do_not_count_for_long_if_they_depend_on_it() {
-    let is_compared = |word: &str, at: &[u64]| -> Vec<usize> {
-        let mut channel = TakingChannel::default();
-        let read = |at: &u64| channel.told(&[("1", word)], 1, *at).1;
-        at.iter().map(read).collect()
+#[case::none(&[], 3, &[])]
+#[case::one_notification(&[1, 2, 2], 3, &[(3, 2_000)])]
+#[case::between_two_times(&[1, 2, 3, 4], 3, &[(3, 3_000), (1, 4_000)])]
+#[case::before_a_time_that_would_be_divided(&[1, 2, 2, 2], 3, &[(1, 1_000), (3, 2_000)])]
+#[case::of_one_time(&[1, 1, 1, 1, 1], 2, &[(2, 1_000), (2, 1_002), (1, 1_003)])]
+#[case::a_divided_time_leaves_room(&[1, 1, 1, 2], 2, &[(2, 1_000), (2, 2_000)])]
+#[case::back_dated(&[-5, -5], 3, &[(2, 2)])]
+fn changes_are_cut(#[case] times: &[i64], #[case] max: usize, #[case] want: &[(usize, i64)]) {
+    let times = times.iter().enumerate();
+    let changes = times.map(|(number, time)| fresh(number, *time, true));
+    let limits = NotificationLimits {
+        entries: max,
+        ..ANY
     };
-    assert_eq!(is_compared("XYZ", &[0, 300, 301]), [1, 0, 1]);
-    let own = is_compared("abc", &[60, 6_000]);
-    assert_eq!(own, [1, 0], "these have their own");
+    let cut = intervals(changes.collect(), start(), limits);
+    assert_eq!(summary(&cut), want);
 }
 
 #[test]
-fn a_round_writes_no_more_than_it_takes() {
-    let mut channel = TakingChannel::default();
-    let word: String = std::iter::repeat_n('a', 3 * KEYS_PER_ROW).collect();
-    channel.take(&[("1", &word)], 1, 60);
-    for taken in 2..9 {
-        let (_, round) = channel.take(&[("1", &word)], KEYS_PER_ROW / 2, 60);
-        let rows: Vec<usize> = round.keys.values().flatten().map(KeyRow::count).collect();
-        assert!(
-            rows.iter().sum::<usize>() <= 2 * KEYS_PER_ROW,
-            "{taken}: {rows:?}"
-        );
+fn a_notification_has_so_many_bytes() {
+    let changes: Vec<FreshChange> = (0..4).map(|at| fresh(at, at as i64 + 1, true)).collect();
+    let bytes = entry_len(&changes[0].change);
+    let limits = NotificationLimits {
+        bytes: 2 * bytes,
+        ..ANY
+    };
+    let cut = intervals(changes.clone(), start(), limits);
+    assert_eq!(summary(&cut), [(2, 2_000), (2, 4_000)]);
+    // One that is too large by itself is told by itself.
+    let limits = NotificationLimits { bytes: 1, ..ANY };
+    assert_eq!(intervals(changes, start(), limits).len(), 4);
+}
+
+#[rstest]
+#[case("2026-11-20T09:59:59Z", false)]
+#[case("2026-11-20T09:59:59.999Z", false)]
+// It names the whole second in which the interval begins.
+#[case("2026-11-20T10:00:00Z", true)]
+#[case("2026-11-20T10:00:00.5Z", true)]
+#[case("2026-11-20T10:00:00.400Z", false)]
+fn a_datetime_before_the_interval_is_left_out(#[case] datetime: &str, #[case] is_kept: bool) {
+    let mut change = fresh(1, 0, true);
+    let datetime = Datetime::parse(datetime).unwrap();
+    (change.change.datetime, change.time) = (Some(datetime), datetime.at());
+    let cut = intervals(vec![change], at(500), ANY);
+    assert_eq!(cut[0].entries[0].datetime, is_kept.then_some(datetime));
+    let (mut outside, mut back_dated) = (vec![(0, datetime)], [(1, 1)].into());
+    if is_kept {
+        (outside, back_dated) = Default::default();
     }
-    assert!(channel.keys.values().all(|row| row.count() <= KEYS_PER_ROW));
-    assert_eq!(channel.keys.len(), 3);
+    assert_eq!(
+        (&cut[0].outside, &cut[0].back_dated),
+        (&outside, &back_dated)
+    );
 }
 
 #[test]
-fn an_archived_list_hides_no_entry_of_another() {
-    let mut channel = TakingChannel::default();
-    let lists = [("-1", "abc"), ("2", "bcd")];
-    assert_eq!(channel.take(&lists, 1, 60).0, "b");
-    let taken = channel.letters("1").0;
-    assert_eq!(taken, "ab", "the others wait for their copies");
-    assert_eq!(channel.take(&lists, 9, 60).0, "cd");
-    assert_eq!(channel.letters("1").0, "abc");
-    let told = channel.take(&[("3", "abcd")], 9, 60).0;
-    assert_eq!(told, "", "it was learned");
-}
-
-#[test]
-fn of_equal_entries_that_wait_the_earliest_are_taken_first() {
-    let mut channel = TakingChannel::default();
-    channel.rounds.max = 1;
-    channel.take(&[("1", ""), ("2", "Z")], 1, 60);
-    let mut told = String::new();
-    loop {
-        // The first stands for what was taken from the other list, and has the time of the round.
-        let (word, taken) = channel.take(&[("1", "ZaZ"), ("2", "")], 1, 60);
-        told.push_str(&word);
-        if !taken.has_more {
-            break;
-        }
-    }
-    assert_eq!(told, "aZ");
-}
-
-#[test]
-fn a_list_that_keeps_losing_entries_has_few_rows() {
-    let mut channel = TakingChannel::default();
-    let word: String = std::iter::repeat_n('a', 5 * KEYS_PER_ROW).collect();
-    channel.take(&[("1", &word)], usize::MAX, 60);
-    channel.take(&[("1", &format!("{}b", &word[..KEYS_PER_ROW]))], 9, 60);
-    channel.take(&[("1", "b")], 9, 400);
-    channel.take(&[("1", "bc")], 9, 800);
-    assert_eq!(channel.keys.len(), 1);
+fn a_datetime_that_is_ahead_of_the_effective_time_is_left_out() {
+    let mut change = fresh(1, 600, true);
+    let ahead = Datetime::parse("2026-11-20T11:00:00Z");
+    change.change.datetime = ahead;
+    let cut = intervals(vec![fresh(0, 600, true), change], at(500), ANY);
+    assert!(cut[0].entries[0].datetime.is_some());
+    assert_eq!(cut[0].entries[1].datetime, None);
+    assert_eq!(cut[0].outside, [(1, ahead.unwrap())]);
+    assert!(cut[0].back_dated.is_empty());
 }
 
 proptest! {
-    /// However lists grow, are rewritten and divided into rounds, each key is told as often as it was fresh.
     #[test]
-    fn every_fresh_entry_is_taken_once(
-        versions in prop::collection::vec(("[a-eX-Z]{0,8}", "[a-eX-Z]{0,8}"), 1..8),
-        limit in 1..5_usize,
-        room in 1..9_usize,
-        crashes: u64,
+    fn intervals_are_consecutive_and_have_every_change_once(
+        times in prop::collection::vec((-5_000..5_000_i64, any::<bool>()), 0..60),
+        entries in 1..8_usize,
+        lengths in 1..4_usize,
     ) {
-        let mut channel = TakingChannel::default();
-        let mut rounds = 0;
-        let mut told: BTreeMap<char, usize> = BTreeMap::new();
-        let mut max: BTreeMap<char, usize> = BTreeMap::new();
-        for (one, other) in &versions {
-            for word in [one, other] {
-                for letter in word.chars() {
-                    let count = max.entry(letter).or_default();
-                    *count = word.matches(letter).count().max(*count);
-                }
+        let mut times = times;
+        times.sort();
+        let changes: Vec<FreshChange> = times
+            .iter()
+            .enumerate()
+            .map(|(number, (millis, is_dated))| fresh(number, *millis, *is_dated))
+            .collect();
+        let bytes = 150 * lengths;
+        let cut = intervals(changes.clone(), start(), NotificationLimits { entries, bytes });
+        let mut from = start();
+        for interval in &cut {
+            prop_assert_eq!(interval.from, from);
+            prop_assert!(interval.until > from);
+            prop_assert!((1..=entries).contains(&interval.entries.len()));
+            let len: usize = interval.entries.iter().map(entry_len).sum();
+            // Datetimes that were left out made it shorter.
+            prop_assert!(len <= bytes || interval.entries.len() == 1);
+            for datetime in interval.entries.iter().filter_map(|entry| entry.datetime) {
+                prop_assert!(datetime.end() > from && datetime.at() <= interval.until);
             }
-            loop {
-                if crashes & (1 << rounds) != 0 {
-                    channel.restart();
-                }
-                channel.rounds.max = room;
-                rounds = (rounds + 1) % 64;
-                let (word, taken) = channel.take(&[("1", one), ("2", other)], limit, 60);
-                prop_assert!(word.len() <= limit);
-                prop_assert!(taken.changes.is_sorted_by_key(|fresh| fresh.time));
-                for letter in word.chars() {
-                    *told.entry(letter).or_default() += 1;
-                }
-                if !taken.has_more {
-                    break;
-                }
-                let has_taken = taken.lists.iter().any(|list| list.taken > 0);
-                prop_assert!(has_taken);
-            }
-            let letters = |name, word: &str| {
-                let mut wanted: Vec<char> = word.chars().collect();
-                wanted.sort_unstable();
-                channel.letters(name).0.chars().eq(wanted)
-            };
-            prop_assert!(letters("1", one) && letters("2", other));
+            from = interval.until;
         }
-        prop_assert_eq!(told, max);
+        let told = cut.iter().flat_map(|interval| &interval.entries);
+        let told: Vec<_> = told.map(|entry| &entry.loc).collect();
+        let want: Vec<_> = changes.iter().map(|fresh| &fresh.change.loc).collect();
+        prop_assert_eq!(told, want);
+        let left_out: usize = cut.iter().flat_map(|interval| interval.back_dated.values()).sum();
+        let dated = |changes: Vec<&Change>| changes.iter().filter(|entry| entry.datetime.is_some()).count();
+        let before = dated(changes.iter().map(|fresh| &fresh.change).collect());
+        let after = dated(cut.iter().flat_map(|interval| &interval.entries).collect());
+        prop_assert_eq!(before, after + left_out);
     }
-}
-
-#[test]
-fn an_entry_that_another_list_tells_later_is_told_by_the_list_that_is_read_alone() {
-    let mut channel = TakingChannel::default();
-    let (first, second) = (("1", "dX"), ("2", "aX"));
-    let (told, taken) = channel.take(&[first, second], 1, 60);
-    assert_eq!((told.as_str(), taken.has_more), ("a", true));
-    // The first entry of the other list waits, and so does its copy.
-    channel.beyond = Some(at(3));
-    assert_eq!(channel.take(&[second], 1, 60).0, "X");
-    channel.beyond = None;
-    let (told, _) = channel.take(&[first, second], 9, 60);
-    assert_eq!(told, "d");
 }
