@@ -18,7 +18,7 @@ use crate::config::file::{DaemonOptions, Overrides, SourceOptions, StateOptions,
 use crate::control::SubscriptionName;
 use crate::report::documents::DocumentState;
 use crate::report::status::HubCondition;
-use resourcesync::duration;
+use resourcesync::datetime::parse_duration;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
 #[derive(Debug, Parser)]
@@ -407,7 +407,7 @@ pub struct HealthOptions {
         long,
         value_name = "DURATION",
         default_value = "2s",
-        value_parser = duration::parse
+        value_parser = parse_duration
     )]
     pub timeout: Duration,
 }
@@ -565,7 +565,7 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 
 /// Parses a duration that is not 0.
 fn positive_duration(text: &str) -> Result<Duration, String> {
-    match duration::parse(text) {
+    match parse_duration(text) {
         Ok(Duration::ZERO) => Err("it must be longer than 0s".to_owned()),
         Ok(duration) => Ok(duration),
         Err(error) => Err(error.to_string()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use announce::finding::AcknowledgedPattern;
 use announce::plan::{MassDeletionLimit, ReplacedHub};
 use ipnet::IpNet;
-use resourcesync::duration;
+use resourcesync::datetime::{display_duration, parse_duration};
 use resourcesync::uri::{Hub, Uri, is_clean};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
@@ -71,11 +71,11 @@ impl TextValue for Duration {
     const NUMBER: &'static str = "{}s";
 
     fn read(text: &str) -> Result<Duration, String> {
-        duration::parse(text)
+        parse_duration(text)
     }
 
     fn write(&self) -> String {
-        duration::display(*self)
+        display_duration(*self)
     }
 }
 

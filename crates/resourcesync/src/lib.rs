@@ -54,7 +54,6 @@ pub mod change_payload;
 pub mod channel_kind;
 pub mod datetime;
 pub mod document;
-pub mod duration;
 pub mod escape;
 pub mod feed;
 pub mod fingerprint;
