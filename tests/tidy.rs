@@ -114,8 +114,8 @@ const TOUCHING: [&str; 18] = [
 const BUDGETS: [(&str, usize); 15] = [
     ("admin", 1_130),
     ("announce", 10_780),
-    ("cli", 5_070),
-    ("config", 2_880),
+    ("cli", 4_860),
+    ("config", 2_710),
     ("control", 290),
     ("daemon", 3_530),
     ("destination", 2_810),
@@ -126,7 +126,7 @@ const BUDGETS: [(&str, usize); 15] = [
     ("report", 2_220),
     ("resourcesync", 4_690),
     ("tree", 4_030),
-    ("websub", 7_950),
+    ("websub", 7_970),
 ];
 
 /// Lines by which a part may stay below its budget.
