@@ -128,30 +128,6 @@ impl BrokerSettings {
     }
 }
 
-#[cfg(test)]
-impl BrokerSettings {
-    /// Returns the settings of a broker of a test on loopback.
-    pub(crate) fn on_port(port: u16) -> BrokerSettings {
-        BrokerSettings {
-            name: Hub::new("repository"),
-            address: BrokerAddress {
-                host: "127.0.0.1".to_owned(),
-                port,
-                is_tls: false,
-            },
-            ca_pem: None,
-            identity: None,
-            vhost: "/".to_owned(),
-            login: None,
-            destination: "/topic/t".to_owned(),
-            form: None,
-            headers: Vec::new(),
-            timeout: Duration::from_secs(60),
-            heart_beat: HEART_BEAT,
-        }
-    }
-}
-
 /// Returns a TLS connector.
 ///
 /// # Errors
@@ -223,5 +199,29 @@ fn certificates(pem: &Secret, key: &str) -> Result<Vec<CertificateDer<'static>>,
         Ok(certificates) if certificates.is_empty() => Err(format!("{key}: no certificate in it")),
         Ok(certificates) => Ok(certificates),
         Err(error) => Err(format!("{key}: {error}")),
+    }
+}
+
+#[cfg(test)]
+impl BrokerSettings {
+    /// Returns the settings of a broker of a test on loopback.
+    pub(crate) fn on_port(port: u16) -> BrokerSettings {
+        BrokerSettings {
+            name: Hub::new("repository"),
+            address: BrokerAddress {
+                host: "127.0.0.1".to_owned(),
+                port,
+                is_tls: false,
+            },
+            ca_pem: None,
+            identity: None,
+            vhost: "/".to_owned(),
+            login: None,
+            destination: "/topic/t".to_owned(),
+            form: None,
+            headers: Vec::new(),
+            timeout: Duration::from_secs(60),
+            heart_beat: HEART_BEAT,
+        }
     }
 }

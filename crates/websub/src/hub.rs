@@ -4,7 +4,7 @@
 //! [`client_address`] determines the client's address, [`admission`] enforces the limits, `verification` builds and judges
 //! verification requests.
 //! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`delivery`] builds the request and
-//! judges the answer, `fair_queue` schedules requests fairly over callback hosts, which `callback` calls.
+//! judges the answer, [`fair_queue`] schedules requests fairly over callback hosts, which `callback` calls.
 //! In a hub for many Sources, [`publication`] decides who may publish what, and [`published_topics`] knows repeats. `http`
 //! joins the parts; the example `hub` has them all in memory.
 
@@ -28,8 +28,7 @@ pub mod admission;
 pub(crate) mod callback;
 pub mod client_address;
 pub mod delivery;
-#[cfg(feature = "hub")]
-pub(crate) mod fair_queue;
+pub mod fair_queue;
 #[cfg(feature = "hub")]
 pub mod http;
 pub mod publication;

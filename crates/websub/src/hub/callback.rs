@@ -18,10 +18,10 @@ use url::Url;
 use crate::http::{BoxedFn, client, lock};
 use crate::hub::Callback;
 use crate::hub::address::{around, routed_address};
-use crate::hub::fair_queue::{FairSlot, FairSlots};
+use crate::hub::fair_queue::Priority;
+use crate::hub::fair_queue::slots::{FairSlot, FairSlots};
 use crate::hub::http::{EmbeddedHubSettings, LogLimit};
 use crate::hub::request::{CallbackPolicy, Rejection, literal_address};
-use crate::hub::subscriptions::Priority;
 
 /// Log lines per interval about forbidden addresses.
 const FORBIDDEN_LINES: u64 = 10;

@@ -7,29 +7,36 @@
 //! the host with most of them is cut off.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
-
-use crate::http::lock;
-use crate::hub::subscriptions::Priority;
+#[cfg(feature = "hub")]
+pub(crate) mod slots;
 
 /// The window of a host that was not called yet.
 const INITIAL_WINDOW: usize = 8;
 /// The duration from which a request counts as slow instead of busy.
-const SLOW: Duration = Duration::from_millis(500);
+pub const SLOW: Duration = Duration::from_millis(500);
 /// Hosts remembered before idle ones are forgotten.
 const MAX_IDLE_HOSTS: usize = 10_000;
 
 /// A request that waits for a slot or has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct RequestNumber(u64);
+pub struct RequestNumber(u64);
+
+/// The priority of a request among those of all hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Priority {
+    /// The subscriber accepted its last delivery, or changes or renews its subscription.
+    Known,
+    /// The first delivery or verification of a subscriber.
+    First,
+    /// Another attempt after a failure.
+    Retry,
+}
 
 /// The slots and the requests waiting for one. Times count from any one start.
 #[derive(Debug, Default)]
-struct FairQueue {
+pub struct FairQueue {
     /// Maximum busy requests, and maximum slow ones.
     capacity: usize,
     hosts: HashMap<String, HostState>,
@@ -108,7 +115,7 @@ impl HostState {
 
 impl FairQueue {
     /// Returns an empty queue with so many slots, and as many for slow requests.
-    fn new(capacity: usize) -> FairQueue {
+    pub fn new(capacity: usize) -> FairQueue {
         FairQueue {
             capacity: capacity.max(1),
             next_prune: MAX_IDLE_HOSTS,
@@ -117,7 +124,7 @@ impl FairQueue {
     }
 
     /// Queues a request to a host.
-    fn enqueue(&mut self, host: &str, priority: Priority) -> RequestNumber {
+    pub fn enqueue(&mut self, host: &str, priority: Priority) -> RequestNumber {
         self.last += 1;
         let ticket = RequestNumber(self.last);
         if self.hosts.len() >= self.next_prune && !self.hosts.contains_key(host) {
@@ -149,7 +156,7 @@ impl FairQueue {
     }
 
     /// Gives the free slots to waiting requests and returns those.
-    fn admit(&mut self, now: Duration) -> Vec<RequestNumber> {
+    pub fn admit(&mut self, now: Duration) -> Vec<RequestNumber> {
         self.reclassify_slow(now);
         let mut admitted = Vec::new();
         while let Some((host, priority)) = self.next_host() {
@@ -239,7 +246,7 @@ impl FairQueue {
 
     /// Returns the requests to cut off because others wait and the limit of slow requests is reached: of the hosts with
     /// most slow requests, the longest. Each still has to [leave](FairQueue::leave).
-    fn to_cut_off(&self, now: Duration) -> Vec<RequestNumber> {
+    pub fn to_cut_off(&self, now: Duration) -> Vec<RequestNumber> {
         let is_stuck = |(since, _): &&(Duration, RequestNumber)| now.saturating_sub(*since) >= SLOW;
         let stuck = self.busy.iter().take_while(|key| is_stuck(key)).count();
         if self.waiting == 0 || self.slow.len() < self.capacity || stuck == 0 {
@@ -263,7 +270,7 @@ impl FairQueue {
     }
 
     /// Ends a request that has a slot. `was_answered` is true if anything came back.
-    fn leave(&mut self, ticket: RequestNumber, was_answered: bool, now: Duration) {
+    pub fn leave(&mut self, ticket: RequestNumber, was_answered: bool, now: Duration) {
         let Some(ended) = self.running.remove(&ticket) else {
             return;
         };
@@ -291,7 +298,7 @@ impl FairQueue {
     }
 
     /// Removes a waiting request.
-    fn cancel(&mut self, host: &str, priority: Priority, ticket: RequestNumber) {
+    pub fn cancel(&mut self, host: &str, priority: Priority, ticket: RequestNumber) {
         let state = self.hosts.get_mut(host);
         let Some(queue) = state.and_then(|state| state.waiting.get_mut(&priority)) else {
             return;
@@ -303,159 +310,6 @@ impl FairQueue {
             let entry = queue.entry.take();
             self.remove_entry(entry);
         }
-    }
-}
-
-/// Slots of one kind.
-#[derive(Debug)]
-pub struct FairSlots {
-    state: Mutex<SlotState>,
-    started: Instant,
-    /// Notified whenever a slot is released.
-    released: Notify,
-}
-
-#[derive(Debug, Default)]
-struct SlotState {
-    queue: FairQueue,
-    /// Signals that a slot was granted.
-    waiting: HashMap<RequestNumber, oneshot::Sender<()>>,
-    /// Signals that a slot must be released.
-    holders: HashMap<RequestNumber, oneshot::Sender<()>>,
-    is_draining: bool,
-    /// True while a task looks for slow requests.
-    is_watched: bool,
-}
-
-/// A slot, or the wait for one; released when dropped.
-pub struct FairSlot {
-    slots: Arc<FairSlots>,
-    ticket: RequestNumber,
-    host: String,
-    priority: Priority,
-    /// True if the host has answered, which raises its number of slots.
-    pub was_answered: bool,
-    must_release: oneshot::Receiver<()>,
-}
-
-impl FairSlots {
-    pub fn new(count: usize) -> Arc<FairSlots> {
-        Arc::new(FairSlots {
-            state: Mutex::new(SlotState {
-                queue: FairQueue::new(count),
-                ..SlotState::default()
-            }),
-            started: Instant::now(),
-            released: Notify::new(),
-        })
-    }
-
-    /// Waits for a slot for a request to a host. After [`drain`](FairSlots::drain) none is given out.
-    pub async fn acquire(self: &Arc<Self>, host: &str, priority: Priority) -> FairSlot {
-        let (sender, granted) = oneshot::channel();
-        let (revoke, must_release) = oneshot::channel();
-        let slot = {
-            let mut state = lock(&self.state);
-            let ticket = state.queue.enqueue(host, priority);
-            state.waiting.insert(ticket, sender);
-            state.holders.insert(ticket, revoke);
-            FairSlot {
-                slots: Arc::clone(self),
-                ticket,
-                host: host.to_owned(),
-                priority,
-                was_answered: false,
-                must_release,
-            }
-        };
-        self.grant();
-        // The sender lives as long as the request waits.
-        let _ = granted.await;
-        slot
-    }
-
-    /// Stops giving out slots and waits until all are released.
-    pub async fn drain(&self) {
-        lock(&self.state).is_draining = true;
-        loop {
-            let released = self.released.notified();
-            if lock(&self.state).queue.running.is_empty() {
-                return;
-            }
-            released.await;
-        }
-    }
-
-    /// Returns true after [`drain`](FairSlots::drain).
-    pub fn is_draining(&self) -> bool {
-        lock(&self.state).is_draining
-    }
-
-    /// Gives free slots to waiting requests.
-    fn grant(self: &Arc<Self>) {
-        let mut state = lock(&self.state);
-        if state.is_draining {
-            return;
-        }
-        for ticket in state.queue.admit(self.started.elapsed()) {
-            if let Some(sender) = state.waiting.remove(&ticket) {
-                // A request that no longer waits releases the slot when dropped.
-                let _ = sender.send(());
-            }
-        }
-        if state.queue.waiting > 0 && !state.is_watched {
-            // Without a runtime all waiting requests are about to be dropped.
-            if let Ok(runtime) = Handle::try_current() {
-                state.is_watched = true;
-                runtime.spawn(Arc::clone(self).cut_off_slow());
-            }
-        }
-    }
-
-    /// Cuts off slow requests while others wait.
-    async fn cut_off_slow(self: Arc<Self>) {
-        loop {
-            tokio::time::sleep(SLOW / 5).await;
-            {
-                let mut state = lock(&self.state);
-                if state.queue.waiting == 0 || state.is_draining {
-                    state.is_watched = false;
-                    return;
-                }
-                for ticket in state.queue.to_cut_off(self.started.elapsed()) {
-                    if let Some(revoke) = state.holders.remove(&ticket) {
-                        let _ = revoke.send(());
-                    }
-                }
-            }
-            self.grant();
-        }
-    }
-}
-
-impl FairSlot {
-    /// Awaits the outcome of a request. Returns none if the slot has to be released first.
-    pub async fn unless_cut_off<T>(&mut self, outcome: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            biased;
-            outcome = outcome => Some(outcome),
-            Ok(()) = &mut self.must_release => None,
-        }
-    }
-}
-
-impl Drop for FairSlot {
-    fn drop(&mut self) {
-        let now = self.slots.started.elapsed();
-        let mut state = lock(&self.slots.state);
-        state.holders.remove(&self.ticket);
-        match state.waiting.remove(&self.ticket) {
-            Some(_) => state.queue.cancel(&self.host, self.priority, self.ticket),
-            None => state.queue.leave(self.ticket, self.was_answered, now),
-        }
-        drop(state);
-        self.slots.released.notify_waiters();
-        self.slots.grant();
     }
 }
 

@@ -19,7 +19,7 @@ use crate::http::{BoxedFn, Clock, Replaceable, lock};
 use crate::hub::admission::{Admission, HubLimits};
 use crate::hub::callback::{CallbackClient, Resolver};
 use crate::hub::delivery::http::{RelayReader, RelayStore};
-use crate::hub::fair_queue::FairSlots;
+use crate::hub::fair_queue::slots::FairSlots;
 use crate::hub::published_topics::http::HubTopics;
 use crate::hub::request::{CallbackPolicy, SubscriptionRequest};
 use crate::hub::subscriptions::Subscriptions;
@@ -49,7 +49,7 @@ pub struct EmbeddedHub {
     pub(crate) clock: Clock,
     /// Locked only to count.
     pub(crate) counts: Mutex<EmbeddedHubCounts>,
-    /// Changed by [`EmbeddedHub::change`] alone, but for what is not saved.
+    /// Changed by [`EmbeddedHub::change`] alone, but for relays, which the caller saves, and for what is not saved.
     pub(crate) subscriptions: Mutex<Subscriptions>,
     /// Locked after the subscriptions where both are. Its times are those since the clock's start.
     pub(crate) admission: Mutex<Admission>,
@@ -385,7 +385,7 @@ impl EmbeddedHubSettings {
     }
 }
 
-/// Checked settings with the client built from them.
+/// Checked settings with the client built from them: a reload replaces both at once.
 #[derive(Debug)]
 pub struct PreparedHub {
     /// The settings.

@@ -12,6 +12,7 @@ use resourcesync::uri::Topic;
 use crate::hub::admission::{QuotaKey, Usage};
 use crate::hub::client_address::Requester;
 use crate::hub::delivery::DeliveryOutcome;
+use crate::hub::fair_queue::Priority;
 use crate::hub::published_topics::BodyDigest;
 use crate::hub::subscriptions::backlog::{BacklogCounts, BacklogSize};
 use crate::hub::subscriptions::view::LastAttempt;
@@ -87,17 +88,6 @@ pub struct Delivery {
     pub progress: DeliveryProgress,
     /// Its priority.
     pub priority: Priority,
-}
-
-/// The priority of a request among those of all hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Priority {
-    /// The subscriber accepted its last delivery, or changes or renews its subscription.
-    Known,
-    /// The first delivery or verification of a subscriber.
-    First,
-    /// Another attempt after a failure.
-    Retry,
 }
 
 impl Subscriptions {

@@ -17,10 +17,10 @@ use crate::hub::admission::{LimitExceeded, QuotaKey, VerificationKind, address_b
 use crate::hub::callback::CallbackLocation;
 use crate::hub::client_address::Requester;
 use crate::hub::delivery::http::CUT_OFF;
-use crate::hub::fair_queue::FairSlot;
+use crate::hub::fair_queue::Priority;
+use crate::hub::fair_queue::slots::FairSlot;
 use crate::hub::http::{EmbeddedHub, PreparedHub};
 use crate::hub::request::{RequestedAction, SubscriptionRequest};
-use crate::hub::subscriptions::Priority;
 use crate::hub::{Subscription, SubscriptionKey};
 use crate::retry::{after, backoff};
 

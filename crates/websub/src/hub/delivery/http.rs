@@ -24,7 +24,7 @@ use crate::answer::Answer;
 use crate::http::{BoxedFn, client, lock};
 use crate::hub::callback::CallbackLocation;
 use crate::hub::delivery::{DeliveryOutcome, headers, mac, outcome, signed, timeout};
-use crate::hub::fair_queue::FairSlot;
+use crate::hub::fair_queue::slots::FairSlot;
 use crate::hub::http::{EmbeddedHub, PreparedHub};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::subscriptions::{Delivery, DeliveryTask};

@@ -101,8 +101,9 @@ impl EmbeddedHub {
         lock(&self.counts).requests.answered(status);
     }
 
-    /// Returns the answer to a form, with what the subscriber should know. The answer depends only on the request, the configuration and the
-    /// remaining quotas. The addresses behind a callback are found out later and never revealed (WebSub section 5.1.2).
+    /// Returns the answer to a form, with what the subscriber should know. The answer depends only on the request, the
+    /// configuration and the remaining quotas. The addresses behind a callback are found out later and never revealed
+    /// (WebSub section 5.1.2).
     fn accept(
         self: &Arc<Self>,
         form: &[u8],
