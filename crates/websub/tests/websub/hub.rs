@@ -2,6 +2,7 @@
 //! clauses of the WebSub Recommendation of 2018-01-23 that they try.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use resourcesync::uri::{Hub, Topic};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use websub::http::BoxedFn;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::delivery::bodies::RelayStore;
 use websub::hub::http::EmbeddedHub;
@@ -192,14 +194,12 @@ async fn subscriber(delivered: impl Fn() -> Say + Send + Sync + 'static) -> Peer
     .await
 }
 
-/// Starts a subscriber that is busy at its first delivery, and takes it a second later.
-async fn busy_once(then: &'static str) -> Peer {
-    let tried = AtomicUsize::new(0);
-    subscriber(move || match tried.fetch_add(1, Ordering::SeqCst) {
-        0 => say("503 Busy", "Retry-After: 1\r\n", ""),
-        _ => say(then, "", ""),
-    })
-    .await
+/// Looks names up with this.
+fn look_up(
+    settings: &mut EmbeddedHubSettings,
+    addresses: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static,
+) {
+    settings.resolver = Some(Arc::new(BoxedFn(Box::new(addresses))));
 }
 
 /// A subscription that an earlier run saved, with the seconds that are left of its lease.

@@ -91,19 +91,19 @@ async fn what_is_no_topic_says_why() {
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
-/// A subscriber with a callback, and a hub that answers each request so.
+/// A subscriber with a callback.
 struct Subscribing {
     destination: Destination,
     subscription: CallbackSubscription,
     received: tokio::sync::mpsc::Receiver<DistributionRequest>,
-    peer: Peer,
     hub: Hub,
     topic: Topic,
 }
 
 impl Subscribing {
-    async fn new(answer: impl Fn() -> Say + Send + Sync + 'static) -> Subscribing {
-        let peer = Peer::start(move |_| answer()).await;
+    /// With a hub that answers each request so.
+    async fn new(answer: Say) -> (Subscribing, Peer) {
+        let peer = Peer::start(move |_| answer.clone()).await;
         let hub = Hub::new(peer.url("/hub"));
         let address = "127.0.0.1:0".parse().unwrap();
         let destination = Destination::bind(address, None).await.unwrap();
@@ -114,14 +114,14 @@ impl Subscribing {
         };
         let (subscription, received) = destination.open(&key, &topic);
         destination.serve();
-        Subscribing {
+        let subscribing = Subscribing {
             destination,
             subscription,
             received,
-            peer,
             hub,
             topic,
-        }
+        };
+        (subscribing, peer)
     }
 
     fn callback(&self) -> String {
@@ -170,9 +170,8 @@ const TOPIC: &str = "hub.topic=http%3A%2F%2Fe.org%2Ft";
 
 #[tokio::test]
 async fn only_what_was_asked_for_is_confirmed() {
-    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
+    let (mut this, mut requests) = Subscribing::new(say("202 Accepted", "", "")).await;
     let callback = this.callback();
-    let mut requests = std::mem::replace(&mut this.peer, Peer::start(|_| say("", "", "")).await);
     let as_a_hub = async {
         let form = requests.next().await.body;
         let value = |name| parameter(&form, name);
@@ -206,8 +205,8 @@ async fn only_what_was_asked_for_is_confirmed() {
 }
 
 #[tokio::test]
-async fn only_signed_notifications_are_accepted() {
-    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
+async fn only_signed_notifications_are_accepted_and_acknowledged_only_by_their_receiver() {
+    let (mut this, _) = Subscribing::new(say("202 Accepted", "", "")).await;
     let callback = this.callback();
     let signed = signature(&Secret::new("shared"), b"<urlset/>");
     for (signature, want) in [
@@ -236,16 +235,10 @@ async fn only_signed_notifications_are_accepted() {
     };
     let (answered, ()) = soon(async { tokio::join!(delivering, receiving) }).await;
     assert_eq!(answered.0, 200);
-    let unknown = call(&(callback + "x"), "POST", "", &header, "<urlset/>").await;
+    let unknown = callback.clone() + "x";
+    let unknown = call(&unknown, "POST", "", &header, "<urlset/>").await;
     assert_eq!(unknown.0, 410);
-}
 
-#[tokio::test]
-async fn a_delivery_is_acknowledged_only_by_its_receiver() {
-    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
-    let callback = this.callback();
-    let signed = signature(&Secret::new("shared"), b"<urlset/>");
-    let header = format!("X-Hub-Signature: {signed}\r\n");
     let delivering = call(&callback, "POST", "", &header, "<urlset/>");
     let dropping = async { drop(this.received.recv().await) };
     let (answered, ()) = soon(async { tokio::join!(delivering, dropping) }).await;
@@ -257,7 +250,7 @@ async fn a_delivery_is_acknowledged_only_by_its_receiver() {
 
 #[tokio::test]
 async fn a_hub_that_refuses_or_denies_is_reported() {
-    let mut this = Subscribing::new(|| say("400 Bad Request", "", "no such shared topic")).await;
+    let (mut this, _) = Subscribing::new(say("400 Bad Request", "", "no such shared topic")).await;
     let error = this.subscribe().await.unwrap_err();
     let SubscribeError::Refused {
         status, excerpt, ..
@@ -268,10 +261,9 @@ async fn a_hub_that_refuses_or_denies_is_reported() {
     // The secret is masked.
     assert_eq!((status, &*excerpt), (400, "no such *** topic"));
 
-    let mut this = Subscribing::new(|| say("204 No Content", "", "")).await;
+    let (mut this, mut requests) = Subscribing::new(say("204 No Content", "", "")).await;
     let callback = this.callback();
     let query = format!("?hub.mode=denied&{TOPIC}&hub.reason=too+many");
-    let mut requests = std::mem::replace(&mut this.peer, Peer::start(|_| say("", "", "")).await);
     let as_a_hub = async {
         requests.next().await;
         assert_eq!(call(&callback, "GET", &query, "", "").await.0, 200);

@@ -117,21 +117,6 @@ impl Peer {
         Peer { address, seen }
     }
 
-    /// A peer that answers anything with this.
-    pub async fn start_with_greeting(greeting: &'static str) -> Peer {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move {
-            loop {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let _ = stream.read(&mut [0; 4096]).await;
-                let _ = stream.write_all(greeting.as_bytes()).await;
-            }
-        });
-        let (_, seen) = mpsc::unbounded_channel();
-        Peer { address, seen }
-    }
-
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }

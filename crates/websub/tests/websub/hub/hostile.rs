@@ -1,17 +1,15 @@
 //! Malicious subscribers and name servers.
 
-use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::net::ToSocketAddrs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use websub::http::BoxedFn;
 use websub::hub::HubRecord;
 use websub::hub::address::parse_network;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::http::settings::EmbeddedHubSettings;
 
-use crate::hub::{Restored, heard, start_with, willing};
+use crate::hub::{Restored, heard, look_up, start_with, willing};
 use crate::support::{Peer, Say, Seen, say};
 
 /// Answers of hostile subscribers to a challenge. `elsewhere` is the callback of another.
@@ -147,12 +145,11 @@ fn moving(settings: &mut EmbeddedHubSettings, steps: &'static [&'static [&'stati
     };
     settings.verification_attempts = 1;
     let asked = AtomicUsize::new(0);
-    settings.resolver = Some(Arc::new(BoxedFn(Box::new(move |_: &str| {
+    look_up(settings, move |_| {
         let step = asked.fetch_add(1, Ordering::SeqCst).min(steps.len() - 1);
         let addresses = steps[step].iter();
-        let addresses = addresses.map(|address| address.parse::<IpAddr>().unwrap());
-        addresses.collect()
-    }))));
+        addresses.map(|address| address.parse().unwrap()).collect()
+    });
 }
 
 /// A peer that lets each connection be made anew, and another one at an address that is not permitted.

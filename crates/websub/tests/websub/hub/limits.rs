@@ -1,28 +1,21 @@
 //! The hub's limits, over the real listener.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
-use websub::http::BoxedFn;
 use websub::http::server::{Listener, ServerLimits};
 use websub::hub::DeliveryProgress;
 use websub::hub::address::parse_network;
 use websub::hub::http::public::serve_public;
-use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::topics::http::Topics;
 
-use crate::hub::{Restored, Running, form, start_with, subscription, unsubscribed, willing};
+use crate::hub::{
+    Restored, Running, form, look_up, start_with, subscription, unsubscribed, willing,
+};
 use crate::support::{Peer, exchange, exchange_on, form_request, status};
 
-/// A name for each test callback's host, all of them here.
-fn names_are_here(settings: &mut EmbeddedHubSettings) {
-    settings.resolver = Some(Arc::new(BoxedFn(Box::new(|_| {
-        vec![IpAddr::from([127, 0, 0, 1])]
-    }))));
-}
-
+/// A callback at a host of its own.
 fn callback(peer: &Peer, host: &str, path: &str) -> String {
     format!("http://{host}.example:{}{path}", peer.address.port())
 }
@@ -54,7 +47,7 @@ async fn subscriptions_of_a_host_those_of_an_earlier_run_too_are_bounded_and_may
         relays: Vec::new(),
     };
     let mut running = start_with(restored, |settings| {
-        names_are_here(settings);
+        look_up(settings, |_| vec![IpAddr::from([127, 0, 0, 1])]);
         settings.limits.subscriptions.per_host = 2;
     })
     .await;

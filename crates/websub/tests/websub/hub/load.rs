@@ -6,15 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpListener;
-use websub::http::BoxedFn;
 use websub::hub::address::parse_network;
-use websub::hub::http::settings::EmbeddedHubSettings;
 use websub::hub::{DeliveryProgress, HubRecord, RelayId, Subscription};
 
 use crate::hub::{
-    Restored, Running, form, saved_relay, start_with, subscriber, subscription, willing,
+    Restored, Running, form, look_up, saved_relay, start_with, subscriber, subscription, willing,
 };
 use crate::support::{Peer, Say, exchange, form_request, free_address, say, status};
 
@@ -23,31 +19,12 @@ const SOON: Duration = Duration::from_secs(10);
 /// Far longer than that: whatever waits for one that hangs is late.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Takes what it is sent and answers nothing.
-async fn hanging(address: &str) -> u16 {
-    let listener = TcpListener::bind(address).await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            tokio::spawn(async move {
-                let mut scratch = [0; 1_024];
-                while stream.read(&mut scratch).await.is_ok_and(|read| read > 0) {}
-            });
-        }
-    });
-    port
+async fn hanging(address: &str) -> Peer {
+    Peer::start_at(address, |_| Say::Hang(String::new())).await
 }
 
 fn subscribed(callback: String) -> (Subscription, DeliveryProgress) {
     (subscription(callback, 3_600), DeliveryProgress::default())
-}
-
-fn restored(subscriptions: Vec<(Subscription, DeliveryProgress)>) -> Restored {
-    Restored {
-        subscriptions,
-        relays: Vec::new(),
-    }
 }
 
 /// A state in which one notification is pending, and was tried so often.
@@ -85,20 +62,26 @@ async fn a_name_server_that_does_not_answer_delays_no_others() {
     subscriptions.extend(peers.iter().enumerate().map(callback).map(subscribed));
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    let running = start_with(restored(subscriptions), move |settings| {
-        let asked = Arc::clone(&counted);
-        settings.resolver = Some(Arc::new(BoxedFn(Box::new(move |name: &str| {
-            if name.ends_with(".silent.example") {
-                asked.fetch_add(1, Ordering::SeqCst);
-                std::thread::sleep(Duration::from_secs(5)); // as a resolver does that hears nothing
-                return Vec::new();
-            }
-            let number: u8 = name["honest".len()..name.len() - ".example".len()]
-                .parse()
-                .unwrap();
-            vec![IpAddr::from([127, 0, 1, number + 1])]
-        }))));
-    })
+    let running = start_with(
+        Restored {
+            subscriptions,
+            ..Restored::default()
+        },
+        move |settings| {
+            let asked = Arc::clone(&counted);
+            look_up(settings, move |name| {
+                if name.ends_with(".silent.example") {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_secs(5)); // as a resolver does that hears nothing
+                    return Vec::new();
+                }
+                let number: u8 = name["honest".len()..name.len() - ".example".len()]
+                    .parse()
+                    .unwrap();
+                vec![IpAddr::from([127, 0, 1, number + 1])]
+            });
+        },
+    )
     .await;
     for seq in 1..=2 {
         let begun = Instant::now();
@@ -113,16 +96,22 @@ async fn a_name_server_that_does_not_answer_delays_no_others() {
 async fn hosts_with_hanging_callbacks_delay_no_others() {
     let mut subscriptions = Vec::new();
     for host in 1..=2 {
-        let port = hanging(&format!("127.0.2.{host}:0")).await;
-        let of_host = (0..50).map(|n| format!("http://127.0.2.{host}:{port}/{n}"));
+        let hanging = hanging(&format!("127.0.2.{host}:0")).await;
+        let of_host = (0..50).map(|n| hanging.url(&format!("/{n}")));
         subscriptions.extend(of_host.map(subscribed));
     }
     let mut peers = honest(5).await;
     subscriptions.extend(peers.iter().map(|peer| subscribed(peer.url("/c"))));
-    let running = start_with(restored(subscriptions), |settings| {
-        settings.timeout = TIMEOUT;
-        settings.concurrent_deliveries = 4;
-    })
+    let running = start_with(
+        Restored {
+            subscriptions,
+            ..Restored::default()
+        },
+        |settings| {
+            settings.timeout = TIMEOUT;
+            settings.concurrent_deliveries = 4;
+        },
+    )
     .await;
     // The first, and one after it while the others are tried again.
     for seq in 1..=2 {
@@ -130,11 +119,6 @@ async fn hosts_with_hanging_callbacks_delay_no_others() {
         running.send(running.notification(seq)).unwrap();
         heard(&mut peers, begun).await;
     }
-}
-
-/// Behind a proxy that says who asks.
-fn behind_a_proxy(settings: &mut EmbeddedHubSettings) {
-    settings.trusted_proxies = vec![parse_network("127.0.0.0/8").unwrap()];
 }
 
 impl Running {
@@ -162,12 +146,11 @@ async fn what_waits_for_the_limit_of_one_address_closes_the_queue_to_nobody() {
     let mut victim = Peer::start(|_| say("404 Not Found", "", "")).await;
     let mut peers = honest(1).await;
     let mut running = start_with(Restored::default(), |settings| {
-        behind_a_proxy(settings);
+        // Behind a proxy that says who asks.
+        settings.trusted_proxies = vec![parse_network("127.0.0.0/8").unwrap()];
         settings.limits.set_requests_per_minute(10);
         settings.limits.verifications.in_all = 40;
-        settings.resolver = Some(Arc::new(BoxedFn(Box::new(|_| {
-            vec![IpAddr::from([127, 0, 0, 1])]
-        }))));
+        look_up(settings, |_| vec![IpAddr::from([127, 0, 0, 1])]);
     })
     .await;
     let begun = Instant::now();
@@ -211,10 +194,10 @@ async fn while_the_queue_is_full_a_verification_is_tried_once() {
         let running = start_with(Restored::default(), |settings| {
             let counted = Arc::clone(&counted);
             settings.limits.verifications.in_all = in_all;
-            settings.resolver = Some(Arc::new(BoxedFn(Box::new(move |_| {
+            look_up(settings, move |_| {
                 counted.fetch_add(1, Ordering::SeqCst);
                 vec![IpAddr::from([127, 0, 0, 1])]
-            }))));
+            });
         })
         .await;
         let callback = format!("http://nobody.example:{port}/c");
@@ -301,8 +284,8 @@ async fn an_attempt_that_hangs_during_a_renewal_is_not_judged_with_the_failures_
 async fn what_the_hub_itself_cuts_off_is_not_given_up() {
     let mut subscriptions = Vec::new();
     for host in 1..=3 {
-        let port = hanging(&format!("127.0.4.{host}:0")).await;
-        let (subscription, mut progress) = subscribed(format!("http://127.0.4.{host}:{port}/c"));
+        let hanging = hanging(&format!("127.0.4.{host}:0")).await;
+        let (subscription, mut progress) = subscribed(hanging.url("/c"));
         progress.attempts = 99;
         subscriptions.push((subscription, progress));
     }

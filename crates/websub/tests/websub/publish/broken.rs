@@ -63,7 +63,7 @@ async fn a_name_that_does_not_resolve_is_no_answer_and_delays_no_other_hub() {
 }
 
 /// A listener that treats the first connection so.
-async fn listen<F>(treat: impl FnOnce(TcpStream) -> F + Send + 'static) -> String
+pub async fn listen<F>(treat: impl FnOnce(TcpStream) -> F + Send + 'static) -> String
 where
     F: Future<Output = ()> + Send,
 {

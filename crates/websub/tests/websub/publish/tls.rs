@@ -6,7 +6,7 @@ use h2::server::handshake;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
@@ -19,6 +19,7 @@ use websub::publisher::http::Submitter;
 use websub::publisher::settings::PublishSettings;
 use websub::secret::Secret;
 
+use crate::publish::broken::listen;
 use crate::publish::{judged, settings};
 use crate::support::{BODY, Peer, Seen, notification, say, talk};
 
@@ -298,8 +299,13 @@ async fn a_mismatch_of_tls_and_plain_text_is_reported() {
     let plain = Peer::start(|_| say("200 OK", "", "")).await;
     let want = "in 8 s: no answer: it does not answer in TLS; is its address http?";
     // It never sees the end of a request, and says nothing.
-    let rude = Peer::start_with_greeting("HTTP/1.1 400 Bad Request\r\n\r\n").await;
-    assert_eq!(submit(trusting(&rude, &authority)).await, want);
+    let rude = listen(|mut stream| async move {
+        let _ = stream.read(&mut [0; 4096]).await;
+        let answer = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+        stream.write_all(answer).await.unwrap();
+    });
+    let rude = settings(&rude.await.replace("http:", "https:"));
+    assert_eq!(submit(rude).await, want);
     let mut patient = trusting(&plain, &authority);
     patient.timeout = std::time::Duration::from_millis(800);
     assert_eq!(submit(patient).await, "in 8 s: no answer: timed out");
