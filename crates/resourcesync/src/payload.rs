@@ -211,18 +211,6 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_notification_is_one() {
-        let payload = Payload::default();
-        assert_snapshot!(text(&payload), @r#"
-        <?xml version="1.0" encoding="UTF-8"?>
-        <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
-          <rs:md capability="framework-notification"/>
-        </urlset>
-        "#);
-        assert_eq!(Payload::parse(&payload.render()).unwrap(), payload);
-    }
-
-    #[test]
     fn what_would_be_markup_is_escaped() {
         let payload = Payload {
             up: Some(uri("https://e.org/?a=\"1\"&b=<2>")),
