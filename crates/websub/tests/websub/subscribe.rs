@@ -13,7 +13,9 @@ use websub::subscriber::{
 };
 use websub::topics::http::Topics;
 
-use crate::support::{BODY, Peer, Say, exchange, free_address, page, public, say, soon, status};
+use crate::support::{
+    BODY, Peer, Say, exchange, free_address, page, parameter, public, say, soon, status,
+};
 
 #[tokio::test]
 async fn our_own_topics_are_discovered() {
@@ -139,12 +141,6 @@ impl Subscribing {
         } = self;
         destination.subscribe(subscription, hub, topic, lease).await
     }
-}
-
-fn parameter(form: &[u8], wanted: &str) -> Option<String> {
-    url::form_urlencoded::parse(form)
-        .find(|(name, _)| name == wanted)
-        .map(|(_, value)| value.into_owned())
 }
 
 /// Sends what a hub would to a callback.

@@ -4,7 +4,6 @@ use std::net::ToSocketAddrs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use websub::hub::HubRecord;
 use websub::hub::address::parse_network;
 use websub::hub::callback::CallbackPolicy;
 use websub::hub::http::settings::EmbeddedHubSettings;
@@ -89,9 +88,7 @@ async fn a_callback_that_does_not_repeat_the_challenge_is_not_subscribed() {
     }
     // Questions to one callback are asked in order: subscribers that were verified first are reported first.
     for _ in 0..MANNERS {
-        let HubRecord::Subscribed(subscription, _) = running.record().await else {
-            panic!("only that")
-        };
+        let subscription = running.subscribed().await;
         let callback = subscription.callback.as_str();
         assert!(subscription.secret.is_some(), "{callback} was believed");
     }
@@ -207,10 +204,8 @@ async fn a_name_of_the_inside_is_answered_like_any_other_and_never_called() {
         let answer = running.ask("subscribe", &callback, more).await;
         assert_eq!(answer, (202, String::new()));
     }
-    let HubRecord::Subscribed(subscription, _) = running.record().await else {
-        panic!("the last is verified")
-    };
-    assert!(subscription.secret.is_some());
+    let verified = running.subscribed().await;
+    assert!(verified.secret.is_some(), "the last is verified");
     assert!(victim.unseen().is_none());
 }
 

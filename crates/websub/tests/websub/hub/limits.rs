@@ -3,17 +3,15 @@
 use std::net::IpAddr;
 
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
-use websub::http::server::{Listener, ServerLimits};
+use websub::http::server::Listener;
 use websub::hub::DeliveryProgress;
 use websub::hub::address::parse_network;
-use websub::hub::http::public::serve_public;
 use websub::topics::http::Topics;
 
 use crate::hub::{
     Restored, Running, form, look_up, start_with, subscription, unsubscribed, willing,
 };
-use crate::support::{Peer, exchange, exchange_on, form_request, status};
+use crate::support::{Peer, exchange, exchange_on, form_request, serve_at, status};
 
 /// A callback at a host of its own.
 fn callback(peer: &Peer, host: &str, path: &str) -> String {
@@ -110,15 +108,7 @@ async fn behind_a_unix_socket_the_proxy_names_the_client() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("http.sock");
     let listener = Listener::Unix(UnixListener::bind(&path).unwrap());
-    let (_, hub) = watch::channel(Some(running.hub.clone()));
-    let (topics, limits) = (Topics::new(|_| {}), ServerLimits::default());
-    tokio::spawn(serve_public(
-        listener,
-        topics,
-        hub,
-        limits,
-        std::future::pending(),
-    ));
+    serve_at(listener, &Topics::new(|_| {}), Some(running.hub.clone()));
     for (header, want) in [
         ("X-Forwarded-For: 9.9.9.9\r\n", 403),
         ("X-Forwarded-For: 9.9.9.9\r\n", 429),

@@ -19,7 +19,7 @@ use websub::publisher::http::Submitter;
 use websub::publisher::settings::PublishSettings;
 use websub::secret::Secret;
 
-use crate::publish::broken::listen;
+use crate::publish::answers::listen;
 use crate::publish::{judged, settings};
 use crate::support::{BODY, Peer, Seen, notification, say, talk};
 
