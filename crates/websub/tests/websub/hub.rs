@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::uri::{Hub, Topic};
@@ -19,6 +19,7 @@ use websub::hub::http::EmbeddedHub;
 use websub::hub::http::settings::{EmbeddedHubSettings, PreparedHub};
 use websub::hub::publication::BodyDigest;
 use websub::hub::published_topics::directory::HubTopics;
+use websub::hub::subscriptions::view::HubStatus;
 use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedHub,
     SavedTopicRelays, Subscription, SubscriptionKey,
@@ -36,7 +37,6 @@ const TOPIC_IN_FORM: &str = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
 
 mod delivery;
 mod hostile;
-mod limits;
 mod load;
 mod watching;
 
@@ -149,6 +149,19 @@ impl Running {
         match self.record().await {
             HubRecord::Progressed(_, progress) => progress,
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits until the hub stands as wanted.
+    async fn until(&self, is_wanted: impl Fn(&HubStatus) -> bool) -> HubStatus {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let status = self.hub.status(Timestamp::now());
+            if is_wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{status:#?}");
+            tokio::time::sleep(Duration::from_millis(5)).await; // poll: how the hub stands is told to who asks
         }
     }
 

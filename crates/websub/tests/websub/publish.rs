@@ -13,7 +13,6 @@ use websub::secret::Secret;
 use crate::support::{BODY, Peer, Say, notification, ping, say, soon, topic};
 
 mod answers;
-mod proxy;
 mod secrets;
 mod tls;
 

@@ -59,13 +59,14 @@ async fn documents_are_retrieved_whole_and_only_from_permitted_origins() {
 }
 
 #[tokio::test]
-async fn a_server_that_dislikes_head_is_asked_by_get_and_need_not_name_a_hub() {
+async fn a_server_that_dislikes_head_is_asked_by_get_and_what_is_no_topic_says_why() {
     let mut peer = Peer::start(|seen| match seen.line() {
         "GET /t HTTP/1.1" => say(
             "200 OK",
             "Link: </hub> ; rel=hub\r\nLink: <https://E.org/%7et>;rel=\"self up\"\r\n",
             "",
         ),
+        "HEAD /none HTTP/1.1" | "GET /none HTTP/1.1" => say("404 Not Found", "", ""),
         "HEAD /t HTTP/1.1" | "GET /head-only HTTP/1.1" => say("405 Method Not Allowed", "", ""),
         _ => say("200 OK", "Link: <http://e.org/t>; rel=self\r\n", ""),
     })
@@ -81,11 +82,6 @@ async fn a_server_that_dislikes_head_is_asked_by_get_and_need_not_name_a_hub() {
         assert_eq!(found.hubs, hubs, "{path}");
     }
     assert_eq!(peer.next().await.line(), "HEAD /t HTTP/1.1");
-}
-
-#[tokio::test]
-async fn what_is_no_topic_says_why() {
-    let peer = Peer::start(|_| say("404 Not Found", "", "")).await;
     let error = discover(&Topic::new(peer.url("/none"))).await.unwrap_err();
     assert!(matches!(error, RetrieveError::Status { .. }), "{error}");
     let nobody = Topic::new(format!("http://{}/", free_address().await));

@@ -11,13 +11,14 @@ use websub::hub::http::settings::EmbeddedHubSettings;
 use crate::hub::{Restored, heard, look_up, start_with, willing};
 use crate::support::{Peer, Say, Seen, say};
 
-/// Answers of hostile subscribers to a challenge. `elsewhere` is the callback of another.
-fn evil(manner: usize, seen: &Seen, elsewhere: &str) -> Option<Say> {
+/// Answers of hostile subscribers to a challenge, each in the manner of its path. `elsewhere` is the callback of another.
+fn evil(seen: &Seen, elsewhere: &str) -> Say {
     let challenge = seen.parameter("hub.challenge").unwrap_or_default();
     let target = seen.line().split(' ').nth(1).unwrap_or_default().to_owned();
     let endless = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
     let redirect = |to: &str| say("302 Found", &format!("Location: {to}\r\n"), &challenge);
-    Some(match manner {
+    let path = seen.line().split(['/', '?', ' ']).nth(2);
+    match path.unwrap().parse().unwrap() {
         0 => Say::Hang(String::new()),
         1 => Say::Hang(format!("{endless}{challenge}")),
         2 => drip("HTTP/1.1 200 OK\r\nX: "),
@@ -37,8 +38,8 @@ fn evil(manner: usize, seen: &Seen, elsewhere: &str) -> Option<Say> {
         14 => say("200 OK", "", &challenge.to_uppercase()),
         15 => say("404 Not Found", "", &challenge),
         16 => Say::Last("SSH-2.0-OpenSSH_9.2\r\n".to_owned()),
-        _ => return None,
-    })
+        manner => panic!("{manner}"),
+    }
 }
 
 /// A byte now and then, for longer than anybody waits.
@@ -54,11 +55,6 @@ fn flood(head: &str) -> Say {
 
 const MANNERS: usize = 17;
 
-fn asked_in(seen: &Seen) -> usize {
-    let path = seen.line().split(['/', '?', ' ']).nth(2);
-    path.unwrap().parse().unwrap()
-}
-
 /// WebSub 5.3.1.
 #[tokio::test]
 async fn a_callback_that_does_not_repeat_the_challenge_is_not_subscribed() {
@@ -66,7 +62,7 @@ async fn a_callback_that_does_not_repeat_the_challenge_is_not_subscribed() {
     let other = elsewhere.url("/stolen");
     // The first question to each path is answered badly, the one after it well.
     let peer = Peer::start(move |seen| match seen.parameter("hub.lease_seconds") {
-        Some(lease) if lease == "400" => evil(asked_in(seen), seen, &other).unwrap(),
+        Some(lease) if lease == "400" => evil(seen, &other),
         _ => willing(seen),
     })
     .await;
@@ -102,7 +98,7 @@ async fn bad_subscribers_delay_no_others() {
     let other = elsewhere.url("/stolen");
     let bad = Peer::start(move |seen| match seen.parameter("hub.challenge") {
         Some(_) => willing(seen),
-        None => evil(asked_in(seen), seen, &other).unwrap(),
+        None => evil(seen, &other),
     })
     .await;
     // Far longer than anything here may take: whatever waits for one that hangs, misses its deadline.

@@ -1,4 +1,4 @@
-//! Many strangers: whatever they do, others are served.
+//! Many strangers: limits hold, and whatever they do, others are served.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,13 +6,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use tokio::net::{UnixListener, UnixStream};
+use websub::http::server::Listener;
 use websub::hub::address::parse_network;
+use websub::hub::subscriptions::view::HubStatus;
 use websub::hub::{DeliveryProgress, HubRecord, RelayId, Subscription};
+use websub::topics::http::Topics;
 
 use crate::hub::{
-    Restored, Running, form, look_up, saved_relay, start_with, subscriber, subscription, willing,
+    Restored, Running, form, look_up, saved_relay, start_with, subscriber, subscription,
+    unsubscribed, willing,
 };
-use crate::support::{Peer, Say, exchange, form_request, free_address, say, status};
+use crate::support::{
+    Peer, Say, exchange, exchange_on, form_request, free_address, say, serve_at, status,
+};
 
 /// The deadline for serving the others, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
@@ -122,13 +129,6 @@ async fn hosts_with_hanging_callbacks_delay_no_others() {
 }
 
 impl Running {
-    async fn subscribe_as(&self, callback: &str, address: &str) -> u16 {
-        let header = format!("X-Forwarded-For: {address}\r\n");
-        let request = form_request("/hub", &form("subscribe", callback, ""), &header);
-        let (head, _) = exchange(self.address, &request).await;
-        status(&head)
-    }
-
     /// Waits until a callback is subscribed, or its subscription renewed.
     async fn until_subscribed(&mut self, callback: &str) {
         loop {
@@ -157,8 +157,12 @@ async fn what_waits_for_the_limit_of_one_address_closes_the_queue_to_nobody() {
     // Ten are verified at once, and more wait than the queue holds: one is refused, or some gave up waiting.
     let mut was_full = false;
     for n in 0..60 {
-        let callback = format!("http://n{n}.example:{}/c", victim.address.port());
-        match running.subscribe_as(&callback, &format!("9.9.{n}.1")).await {
+        let callback = callback(&victim, &format!("n{n}"), "/c");
+        match running
+            .ask_as(&callback, &by(&format!("9.9.{n}.1")))
+            .await
+            .0
+        {
             503 => {
                 was_full = true;
                 break;
@@ -171,7 +175,7 @@ async fn what_waits_for_the_limit_of_one_address_closes_the_queue_to_nobody() {
     assert!(was_full, "the queue never was full");
     let late = Instant::now();
     let callback = peers[0].url("/c");
-    while running.subscribe_as(&callback, "8.8.8.8").await != 202 {
+    while running.ask_as(&callback, &by("8.8.8.8")).await.0 != 202 {
         assert!(late.elapsed() < Duration::from_secs(3), "still full");
         tokio::time::sleep(Duration::from_millis(400)).await; // poll: fewer than the requester may
     }
@@ -202,12 +206,8 @@ async fn while_the_queue_is_full_a_verification_is_tried_once() {
         .await;
         let callback = format!("http://nobody.example:{port}/c");
         assert_eq!(running.ask("subscribe", &callback, "").await.0, 202);
-        let deadline = Instant::now() + Duration::from_secs(30);
-        let counts = || running.hub.status(Timestamp::now()).counts;
-        while counts().verifications.failed == 0 {
-            assert!(Instant::now() < deadline, "it never was given up");
-            tokio::time::sleep(Duration::from_millis(5)).await; // poll: the hub counts
-        }
+        let is_given_up = |status: &HubStatus| status.counts.verifications.failed > 0;
+        running.until(is_given_up).await;
         assert_eq!(tried.load(Ordering::SeqCst), most, "of {in_all}");
     }
 }
@@ -299,4 +299,119 @@ async fn what_the_hub_itself_cuts_off_is_not_given_up() {
     .await;
     let cut_off = running.progress().await;
     assert_eq!((cut_off.heard, cut_off.attempts), (RelayId(0), 100));
+}
+
+/// A callback at a host of its own.
+fn callback(peer: &Peer, host: &str, path: &str) -> String {
+    format!("http://{host}.example:{}{path}", peer.address.port())
+}
+
+/// The header of a proxy that names the client.
+fn by(address: &str) -> String {
+    format!("X-Forwarded-For: {address}\r\n")
+}
+
+impl Running {
+    /// The status, what follows `Retry-After`, and the body.
+    async fn ask_as(&self, callback: &str, header: &str) -> (u16, Option<u64>, String) {
+        let request = form_request("/hub", &form("subscribe", callback, ""), header);
+        read(exchange(self.address, &request).await)
+    }
+}
+
+fn read((head, body): (String, Vec<u8>)) -> (u16, Option<u64>, String) {
+    let retry_after = head.to_lowercase();
+    let retry_after = retry_after
+        .lines()
+        .find_map(|line| line.strip_prefix("retry-after: "));
+    let retry_after = retry_after.map(|seconds| seconds.parse().unwrap());
+    (status(&head), retry_after, String::from_utf8(body).unwrap())
+}
+
+#[tokio::test]
+async fn subscriptions_of_a_host_those_of_an_earlier_run_too_are_bounded_and_may_be_renewed_and_ended()
+ {
+    let peer = Peer::start(willing).await;
+    let earlier = callback(&peer, "a", "/1");
+    let restored = Restored {
+        subscriptions: vec![(subscription(&earlier, 300), DeliveryProgress::default())],
+        relays: Vec::new(),
+    };
+    let mut running = start_with(restored, |settings| {
+        look_up(settings, |_| vec![IpAddr::from([127, 0, 0, 1])]);
+        settings.limits.subscriptions.per_host = 2;
+    })
+    .await;
+    let second = callback(&peer, "a", "/2");
+    running.subscribe(&second).await;
+    let third = callback(&peer, "A", "/3");
+    let words = "too many subscriptions for callbacks on this host\n".to_owned();
+    assert_eq!(running.ask_as(&third, "").await, (429, Some(3_600), words));
+    running.subscribe(&callback(&peer, "b", "/1")).await;
+    // Those there are may be renewed, and ended; that makes room.
+    running.subscribe(&earlier).await;
+    assert_eq!(running.ask("unsubscribe", &second, "").await.0, 202);
+    assert_eq!(running.record().await, unsubscribed(&second));
+    running.subscribe(&third).await;
+}
+
+#[tokio::test]
+async fn a_client_that_asks_too_often_must_wait_and_a_trusted_proxy_names_it() {
+    let bad = "http://10.0.0.1/";
+    let running = start_with(Restored::default(), |settings| {
+        settings.trusted_proxies = vec![parse_network("127.0.0.0/8").unwrap()];
+        settings.limits.requests_per_minute = 2;
+    })
+    .await;
+    // What a stranger writes before the proxy does makes it no other stranger.
+    for (header, want) in [
+        (by("9.9.9.9"), 403),
+        (by("8.8.8.8, 9.9.9.9"), 403),
+        (by("7.7.7.7, 9.9.9.9"), 429),
+        (by("8.8.8.8"), 403),
+        ("Forwarded: for=9.9.9.9\r\n".to_owned(), 429),
+    ] {
+        let (status, retry_after, words) = running.ask_as(bad, &header).await;
+        assert_eq!(status, want, "{header}");
+        let is_told = words == "too many requests from your address\n";
+        assert_eq!(
+            [is_told, retry_after.is_some()],
+            [want == 429; 2],
+            "{words}"
+        );
+    }
+    // What a proxy says that is not trusted is not believed: all are one client.
+    let running = start_with(Restored::default(), |settings| {
+        settings.trusted_proxies = vec![parse_network("10.0.0.0/8").unwrap()];
+        settings.limits.requests_per_minute = 2;
+    })
+    .await;
+    for (address, want) in [("9.9.9.9", 403), ("8.8.8.8", 403), ("7.7.7.7", 429)] {
+        assert_eq!(running.ask_as(bad, &by(address)).await.0, want);
+    }
+}
+
+#[tokio::test]
+async fn behind_a_unix_socket_the_proxy_names_the_client() {
+    let running = start_with(Restored::default(), |settings| {
+        settings.limits.requests_per_minute = 1;
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("http.sock");
+    let listener = Listener::Unix(UnixListener::bind(&path).unwrap());
+    serve_at(listener, &Topics::new(|_| {}), Some(running.hub.clone()));
+    for (header, want) in [
+        (by("9.9.9.9"), 403),
+        (by("9.9.9.9"), 429),
+        (by("8.8.8.8"), 403),
+        // One that does not say holds nobody back.
+        (String::new(), 403),
+        (String::new(), 403),
+    ] {
+        let stream = UnixStream::connect(&path).await.unwrap();
+        let request = form_request("/hub", &form("subscribe", "http://10.0.0.1/", ""), &header);
+        let (status, _, _) = read(exchange_on(stream, &request).await);
+        assert_eq!(status, want, "{header}");
+    }
 }
