@@ -230,28 +230,19 @@ mod others {
         let terms = "write rs:md, and xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
         let https =
             list("<rs:md capability='changelist'/>").replace("http://www.open", "https://www.open");
-        for (text, which, remedy) in [
-            (
-                "<urlset>",
-                "root element urlset is in no namespace",
-                sitemap,
-            ),
-            (
-                "<a:urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:a='a:'>",
-                "root element urlset is in the namespace \"a:\"",
-                sitemap,
-            ),
-            (
-                "<sitemapindex xmlns='https://e.org/'>",
-                "root element sitemapindex is in the namespace \"https://e.org/\"",
-                sitemap,
-            ),
-            (
-                &https,
-                "root-level md is in the namespace \"https://www.openarchives.org/rs/terms/\"",
-                terms,
-            ),
-        ] {
+        let table = "
+            <urlset> | root element urlset is in no namespace
+            <a:urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:a='a:'> | \
+                root element urlset is in the namespace \"a:\"
+            <sitemapindex xmlns='https://e.org/'> | root element sitemapindex is in the namespace \"https://e.org/\"
+        ";
+        let rows = table
+            .trim()
+            .lines()
+            .map(|row| row.trim().split_once(" | ").unwrap());
+        let rows = rows.map(|(text, which)| (text, which, sitemap));
+        let md = "root-level md is in the namespace \"https://www.openarchives.org/rs/terms/\"";
+        for (text, which, remedy) in rows.chain([(&*https, md, terms)]) {
             let CandidateContent::Other(other) = content(text) else {
                 panic!("{text}");
             };
@@ -323,11 +314,8 @@ mod broken {
             let mut cells = row.split('|').map(str::trim);
             let refusal = syntax(line, cells.next().unwrap());
             for text in cells {
-                assert_eq!(
-                    malformed(whole(&text.replace('~', "\n"))),
-                    refusal,
-                    "{text}"
-                );
+                let told = malformed(whole(&text.replace('~', "\n")));
+                assert_eq!(told, refusal, "{text}");
             }
         }
     }

@@ -128,14 +128,11 @@ impl Subscribing {
 
     async fn subscribe(&mut self) -> Result<Option<Duration>, SubscribeError> {
         let lease = Duration::from_secs(3600);
-        let Subscribing {
-            destination,
-            subscription,
-            hub,
-            topic,
-            ..
-        } = self;
-        destination.subscribe(subscription, hub, topic, lease).await
+        let (hub, topic) = (&self.hub, &self.topic);
+        let subscribing = self
+            .destination
+            .subscribe(&mut self.subscription, hub, topic, lease);
+        subscribing.await
     }
 }
 

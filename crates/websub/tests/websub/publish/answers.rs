@@ -140,54 +140,49 @@ async fn every_redirection_leads_to_a_hub_or_nowhere() {
         ("302 Found", "/b", 1, "redirects (302) to /b, where"),
         (TEMPORARY, "NONE", 1, "redirects (307) to nowhere"),
     ] {
-        redirected(status, location, requests, want).await;
-    }
-}
+        let mut other = Peer::start(|_| say("200 OK", "", "")).await;
+        let other_at = other.url("");
+        let to_other = format!("Location: {other_at}/publish\r\n");
+        let place = Arc::new(OnceLock::new());
+        let told = Arc::clone(&place);
+        let mut hub = Peer::start(move |seen| match (seen.line(), told.get()) {
+            ("POST /b HTTP/1.1" | "POST /b?x=1 HTTP/1.1", _) => say("200 OK", "", ""),
+            ("POST /c HTTP/1.1", _) => say("308 Permanent Redirect", &to_other, ""),
+            (_, Some(location)) => say(status, &format!("Location: {location}\r\n"), ""),
+            (_, None) => say(status, "", ""),
+        })
+        .await;
+        let hub_at = hub.url("");
+        let filled = |text: &str| text.replace("HUB", &hub_at).replace("OTHER", &other_at);
+        if location != "NONE" {
+            place.set(filled(location)).unwrap();
+        }
+        let url = hub.url("/a");
+        let hubs = vec![
+            with_token(&url, "own"),
+            with_token(&format!("{other_at}/publish"), "other's"),
+        ];
+        let publisher = Submitter::new(hubs).unwrap();
 
-/// Submits once to a hub that redirects so.
-async fn redirected(status: &'static str, location: &str, requests: usize, want: &str) {
-    let mut other = Peer::start(|_| say("200 OK", "", "")).await;
-    let other_at = other.url("");
-    let to_other = format!("Location: {other_at}/publish\r\n");
-    let place = Arc::new(OnceLock::new());
-    let told = Arc::clone(&place);
-    let mut hub = Peer::start(move |seen| match (seen.line(), told.get()) {
-        ("POST /b HTTP/1.1" | "POST /b?x=1 HTTP/1.1", _) => say("200 OK", "", ""),
-        ("POST /c HTTP/1.1", _) => say("308 Permanent Redirect", &to_other, ""),
-        (_, Some(location)) => say(status, &format!("Location: {location}\r\n"), ""),
-        (_, None) => say(status, "", ""),
-    })
-    .await;
-    let hub_at = hub.url("");
-    let filled = |text: &str| text.replace("HUB", &hub_at).replace("OTHER", &other_at);
-    if location != "NONE" {
-        place.set(filled(location)).unwrap();
+        let answer = publisher.submit(&notification(&url)).await;
+        let judged = judged(&answer);
+        assert!(judged.contains(&filled(want)), "{judged}");
+        let is_last = judged.starts_with("in 900 s, by an operator: it redirects");
+        assert_eq!(is_last, want != "accepted", "{judged}");
+        for _ in 0..requests {
+            let seen = hub.next().await;
+            assert_eq!(seen.header("Authorization"), ["Bearer own"]);
+            assert_eq!(seen.body, BODY);
+            assert!(seen.line().starts_with("POST "), "{}", seen.line());
+        }
+        if location == "/c" || location.starts_with("OTHER/publish") {
+            let seen = other.next().await;
+            assert_eq!(seen.header("Authorization"), ["Bearer other's"]);
+            assert_eq!(seen.header("Content-Type"), ["application/xml"]);
+            assert_eq!(seen.body, BODY);
+        }
+        assert!(hub.seen.try_recv().is_err() && other.seen.try_recv().is_err());
     }
-    let url = hub.url("/a");
-    let hubs = vec![
-        with_token(&url, "own"),
-        with_token(&format!("{other_at}/publish"), "other's"),
-    ];
-    let publisher = Submitter::new(hubs).unwrap();
-
-    let answer = publisher.submit(&notification(&url)).await;
-    let judged = judged(&answer);
-    assert!(judged.contains(&filled(want)), "{judged}");
-    let is_last = judged.starts_with("in 900 s, by an operator: it redirects");
-    assert_eq!(is_last, want != "accepted", "{judged}");
-    for _ in 0..requests {
-        let seen = hub.next().await;
-        assert_eq!(seen.header("Authorization"), ["Bearer own"]);
-        assert_eq!(seen.body, BODY);
-        assert!(seen.line().starts_with("POST "), "{}", seen.line());
-    }
-    if location == "/c" || location.starts_with("OTHER/publish") {
-        let seen = other.next().await;
-        assert_eq!(seen.header("Authorization"), ["Bearer other's"]);
-        assert_eq!(seen.header("Content-Type"), ["application/xml"]);
-        assert_eq!(seen.body, BODY);
-    }
-    assert!(hub.seen.try_recv().is_err() && other.seen.try_recv().is_err());
 }
 
 #[tokio::test]
@@ -281,12 +276,17 @@ async fn an_answer_that_breaks_off_or_never_ends_counts_if_its_status_came_and_n
     const TIMED_OUT: &str = "in 8 s: no answer: timed out";
     const NO_HTTP: &str = "in 8 s: no answer: it does not answer in HTTP";
     let head = "HTTP/1.1 200 OK\r\n";
-    let second = Duration::from_secs(1);
+    let drops = |head: &str, rest: &str| {
+        Say::Drip(head.to_owned(), rest.to_owned(), Duration::from_secs(1))
+    };
     let long_body = format!("{head}Content-Length: 100000\r\n\r\nabc");
     let form = format!(
         "{head}Content-Length: 15\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\n"
     );
-    let chunked = "Transfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n";
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n");
+    let endless = |head: &str, rest: &str| Say::Endless(head.to_owned(), rest.to_owned());
+    let [empty, hundred] = [0, 100].map(|n| format!("{head}Content-Length: {n}\r\n\r\n"));
+    let xs = "x".repeat(100);
     let begun_form = format!("{form}hub.mo");
     let refusal = begun_form.replace("200 OK", "503 No");
     for (case, said, want) in [
@@ -307,35 +307,19 @@ async fn an_answer_that_breaks_off_or_never_ends_counts_if_its_status_came_and_n
         ),
         (
             "a header without end",
-            Say::Endless(head.into(), format!("X-A: {}\r\n", "a".repeat(40))),
+            endless(head, "X-A: aaaaaaaaaa\r\n"),
             NO_HTTP,
         ),
         (
             "a body without end",
-            Say::Endless(format!("{head}{chunked}"), "4\r\nabcd\r\n".into()),
+            endless(&chunked, "4\r\nabcd\r\n"),
             "accepted",
         ),
-        (
-            "a header in drops",
-            Say::Drip(
-                String::new(),
-                format!("{head}Content-Length: 0\r\n\r\n"),
-                second,
-            ),
-            TIMED_OUT,
-        ),
-        (
-            "a body in drops",
-            Say::Drip(
-                format!("{head}Content-Length: 100\r\n\r\n"),
-                "x".repeat(100),
-                second,
-            ),
-            "accepted",
-        ),
+        ("a header in drops", drops("", &empty), TIMED_OUT),
+        ("a body in drops", drops(&hundred, &xs), "accepted"),
         (
             "a form in drops",
-            Say::Drip(form, "hub.mode=denied".into(), second),
+            drops(&form, "hub.mode=denied"),
             TIMED_OUT,
         ),
     ] {
