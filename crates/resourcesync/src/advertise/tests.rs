@@ -101,24 +101,18 @@ fn an_entry_is_added_as_the_last_one_is_indented() {
         ("    ", "\r\n"),
         (" ", "\r"),
     ] {
-        let lines = |lines: &[(usize, &str)]| -> String {
-            let line =
-                |(depth, text): &(usize, &str)| line_end.to_owned() + &indent.repeat(*depth) + text;
-            lines.iter().map(line).collect()
+        // Of `~` each stands for a depth of indentation on a line of its own.
+        let written = |text: &str| {
+            let depth = |depth| line_end.to_owned() + &indent.repeat(depth);
+            text.replace("~~", &depth(2)).replace('~', &depth(1))
         };
-        let entry = lines(&[
-            (1, "<url>"),
-            (2, "<loc>http://e.org/rl.xml</loc>"),
-            (2, "<rs:md capability=\"resourcelist\"/>"),
-            (1, "</url>"),
-        ]);
-        let new = lines(&[
-            (1, "<url>"),
-            (2, "<loc>http://e.org/t/</loc>"),
-            (2, "<rs:ln rel=\"hub\" href=\"http://h.example/\"/>"),
-            (2, "<rs:md capability=\"framework-notification\"/>"),
-            (1, "</url>"),
-        ]);
+        let entry = written(
+            "~<url>~~<loc>http://e.org/rl.xml</loc>~~<rs:md capability=\"resourcelist\"/>~</url>",
+        );
+        let new = written(
+            "~<url>~~<loc>http://e.org/t/</loc>~~<rs:ln rel=\"hub\" href=\"http://h.example/\"/>\
+             ~~<rs:md capability=\"framework-notification\"/>~</url>",
+        );
         for end in ["", line_end] {
             adds(&(list(&format!("{entry}@{line_end}")) + end), &new);
         }

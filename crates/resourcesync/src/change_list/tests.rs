@@ -141,13 +141,13 @@ fn form_and_additions_make_no_other_key() {
     for same in [
         "<url>\n  <loc>\n HTTPS://E.ORG:443/%31.txt#a </loc>\n\
          <rs:md\n change=' UPDATED ' datetime='2026-11-20T11:05:00.00+01:00'/>\n</url>",
-        "<url><r:md xmlns:r='http://www.openarchives.org/rs/terms/' datetime='2026-11-20T10:05Z'\
+        "<url><r:md xmlns:r='http://www.openarchives.org/rs/terms/' datetime='2026-11-20T10:05Z' \
          change='updated'/><!-- one --><loc>https://e.org/1.txt</loc></url>",
         "<url><loc><![CDATA[https://e.org/1.txt]]></loc><lastmod>2026-11-20</lastmod>\
          <rs:md change='updated' datetime='2026-11-20T10:05:00' hash='md5:1' length='3' type='text/html'/>\
          <rs:ln rel='describedby' href='https://e.org/x'/></url>",
     ] {
-        assert_eq!(key(&same.replace("Z'change", "Z' change")), dated, "{same}");
+        assert_eq!(key(same), dated, "{same}");
     }
     let undated = key(UNDATED);
     for same in [
@@ -198,20 +198,16 @@ fn values_that_a_reader_could_refuse_are_left_out() {
     };
     let bare = change(&entry("", ""));
     let long = "x".repeat(2000);
+    let long = format!("hash='md5:{long}' type='text/{long}' encoding='{long}'");
     for (lastmod, attributes) in [
         ("soon", "hash='1' length='many' type='text' encoding=''"),
         (
             "2026-11-20T10:00:00",
             "hash='' length='' type='' datetime=''",
         ),
-        (
-            "2026-02-30",
-            "length='-1' encoding='a b' datetime='2026-02-30' path='/a'",
-        ),
-        (
-            "",
-            &format!("hash='md5:{long}' type='text/{long}' encoding='{long}'"),
-        ),
+        ("2026-02-30", "length='-1' datetime='2026-02-30' path='/a'"),
+        ("", "encoding='a b'"),
+        ("", &long),
     ] {
         let entry = entry(lastmod, attributes);
         assert_eq!(change(&entry), bare, "{entry}");
@@ -235,12 +231,9 @@ fn known_attributes_of_links_are_passed_on() {
         ],
     };
     let links = with(
-        "<rs:ln rel=' http://www.openarchives.org/rs/terms/patch' href='https://e.org/1.patch?a&amp;b '\
-         hash='md5:1' length='73' modified='2026-11-20T10:05:00+01:00' pri='1' path='/a' x='y'\
-         type='application/json-patch+json' encoding='gzip' profile='urn:profile'/>"
-            .replace("'hash", "' hash")
-            .replace("'type", "' type")
-            .as_str(),
+        "<rs:ln rel=' http://www.openarchives.org/rs/terms/patch' href='https://e.org/1.patch?a&amp;b ' \
+         hash='md5:1' length='73' modified='2026-11-20T10:05:00+01:00' pri='1' path='/a' x='y' \
+         type='application/json-patch+json' encoding='gzip' profile='urn:profile'/>",
     );
     assert_eq!(links, [full]);
     for without in [

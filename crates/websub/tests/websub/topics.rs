@@ -67,24 +67,6 @@ async fn only_the_exact_raw_target_is_the_topic() {
 }
 
 #[tokio::test]
-async fn an_etag_is_strong_and_known_until_body_or_links_change() {
-    let topics = unreported();
-    topics.serve(page(TOPIC, BODY));
-    let address = public(&topics, None).await;
-    let (head, _) = ask(address, "GET", TARGET, "").await;
-    let etag = header(&head, "ETag").unwrap();
-    assert!(etag.starts_with('"') && etag.ends_with('"'), "{etag}");
-    let asked = format!("If-None-Match: {etag}\r\n");
-    assert_eq!(status(&ask(address, "GET", TARGET, &asked).await.0), 304);
-    let mut changed = page(TOPIC, BODY);
-    changed.hubs.pop();
-    for other in [page(TOPIC, b"<urlset/>"), changed] {
-        topics.serve(other);
-        assert_eq!(status(&ask(address, "GET", TARGET, &asked).await.0), 200);
-    }
-}
-
-#[tokio::test]
 async fn the_host_decides_only_between_topics_of_one_path() {
     let topics = unreported();
     topics.serve(page("https://one.org/t", b"one"));
@@ -200,11 +182,12 @@ async fn an_answer_is_this_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn only_if_none_match_changes_an_answer() {
-    let address = public(&one_topic(), None).await;
+async fn only_if_none_match_changes_an_answer_until_body_or_links_change() {
+    let topics = one_topic();
+    let address = public(&topics, None).await;
     let (head, _) = ask(address, "HEAD", "/t", "").await;
-    let (_, etag) = head.split_once("etag: ").unwrap();
-    let etag = etag.lines().next().unwrap();
+    let etag = header(&head, "ETag").unwrap();
+    assert!(etag.starts_with('"') && etag.ends_with('"'), "{etag}");
     for (header, is_known) in [
         ("If-None-Match: ETAG", true),
         (
@@ -244,6 +227,13 @@ async fn only_if_none_match_changes_an_answer() {
             assert_eq!(transcript(address, &asked).await, wanted, "{header}");
         }
     }
+    let asked = format!("If-None-Match: {etag}\r\n");
+    let mut changed = page("https://e.org/t", BODY);
+    changed.hubs.pop();
+    for other in [page("https://e.org/t", b"<urlset/>"), changed] {
+        topics.serve(other);
+        assert_eq!(status(&ask(address, "GET", "/t", &asked).await.0), 200);
+    }
 }
 
 #[tokio::test]
@@ -258,72 +248,49 @@ async fn a_topic_without_content_says_so() {
 }
 
 #[tokio::test]
-async fn pipelined_requests_are_answered_in_order() {
+async fn requests_are_answered_in_order_and_in_kind_however_they_are_sent() {
     let address = public(&one_topic(), None).await;
-    let asked = "GET /t HTTP/1.1\r\nHost: e.org\r\n\r\n\
-        HEAD /t HTTP/1.1\r\nHost: e.org\r\n\r\n\
-        GET /t HTTP/1.1\r\nHost: e.org\r\nIf-None-Match: *\r\n\r\n\
-        \r\nGET /u HTTP/1.1\r\nHost: e.org\r\n\r\n\
-        PUT /t HTTP/1.1\r\nHost: e.org\r\nContent-Length: 0\r\n\r\n";
-    let rounds = 300;
-    let asked = asked.repeat(rounds) + &closing("GET /t", "");
     let page = [PAGE, BODY_TEXT].concat();
-    let others = [
-        PAGE,
-        UNCHANGED,
-        UNKNOWN,
-        UNKNOWN_TEXT,
-        READ_ONLY,
-        READ_ONLY_TEXT,
-    ]
-    .concat();
-    let wanted = format!("{page}{others}").repeat(rounds) + &page;
-    assert_eq!(transcript(address, &asked).await, wanted);
-}
-
-#[tokio::test]
-async fn a_body_is_never_taken_for_a_request() {
-    let address = public(&one_topic(), None).await;
-    let within = "GET /u HTTP/1.1\r\nHost: e.org\r\n\r\n";
+    let read_only = [READ_ONLY, READ_ONLY_TEXT].concat();
+    let asked =
+        |line: &str, header: &str| format!("{line} HTTP/1.1\r\nHost: e.org\r\n{header}\r\n");
+    let rounds = 300;
+    let round = [
+        asked("GET /t", ""),
+        asked("HEAD /t", ""),
+        asked("GET /t", "If-None-Match: *\r\n"),
+        "\r\n".to_owned() + &asked("GET /u", ""),
+        asked("PUT /t", "Content-Length: 0\r\n"),
+    ];
+    let answers = [&page, PAGE, UNCHANGED, UNKNOWN, UNKNOWN_TEXT, &read_only].concat();
+    // A body is never taken for a request.
+    let within = asked("GET /u", "");
     let length = within.len();
-    let chunks = format!("{length:x}\r\n{within}\r\n0\r\n\r\n");
-    for (header, body) in [
-        (format!("Content-Length: {length}"), within),
-        ("Transfer-Encoding: chunked".to_owned(), &chunks),
-    ] {
-        let asked = format!("GET /t HTTP/1.1\r\nHost: e.org\r\n{header}\r\n\r\n{body}");
-        let said = transcript(address, &(asked.repeat(2) + &closing("HEAD /t", ""))).await;
-        let wanted = [PAGE, BODY_TEXT, PAGE, BODY_TEXT, PAGE].concat();
-        assert_eq!(said, wanted, "{header}");
-    }
-}
-
-#[tokio::test]
-async fn a_body_that_is_only_offered_is_not_asked_for() {
-    let address = public(&one_topic(), None).await;
+    let plain = asked("GET /t", &format!("Content-Length: {length}\r\n")) + &within;
+    let chunked = asked("GET /t", "Transfer-Encoding: chunked\r\n");
+    let chunked = format!("{chunked}{length:x}\r\n{within}\r\n0\r\n\r\n");
+    // One that is only offered is not asked for.
     let offered = "Content-Length: 5\r\nExpect: 100-continue\r\n";
-    for (line, wanted) in [
-        ("GET /t", [PAGE, BODY_TEXT]),
-        ("PUT /t", [READ_ONLY, READ_ONLY_TEXT]),
-    ] {
-        let asked = format!("{line} HTTP/1.1\r\nHost: e.org\r\n{offered}\r\n");
-        assert_eq!(transcript(address, &asked).await, wanted.concat());
-    }
-    let nothing = closing("GET /t", "Expect: 100-continue\r\n");
-    let said = transcript(address, &nothing).await;
-    assert_eq!(said, [PAGE, BODY_TEXT].concat());
-}
-
-#[tokio::test]
-async fn http_1_0_is_answered_in_kind() {
-    let address = public(&one_topic(), None).await;
-    let ten = |answer: &str| answer.replace("HTTP/1.1", "HTTP/1.0");
-    let page = ten(PAGE) + BODY_TEXT;
     // Without any header, and closed afterwards.
-    assert_eq!(transcript(address, "GET /t HTTP/1.0\r\n\r\n").await, page);
-    let kept = "HEAD /t HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
-    let asked = kept.to_owned() + "GET /t HTTP/1.0\r\n\r\n";
-    assert_eq!(transcript(address, &asked).await, ten(PAGE) + &page);
+    let old = "GET /t HTTP/1.0\r\n\r\n".to_owned();
+    let kept = "HEAD /t HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".to_owned();
+    let ten = |answer: &str| answer.replace("HTTP/1.1", "HTTP/1.0");
+    let last = closing("GET /t", "");
+    for (sent, wanted) in [
+        (
+            round.concat().repeat(rounds) + &last,
+            answers.repeat(rounds) + &page,
+        ),
+        (plain.repeat(2) + &last, page.repeat(3)),
+        (chunked.repeat(2) + &last, page.repeat(3)),
+        (asked("GET /t", offered), page.clone()),
+        (asked("PUT /t", offered), read_only),
+        (closing("GET /t", "Expect: 100-continue\r\n"), page.clone()),
+        (old.clone(), ten(&page)),
+        (kept + &old, ten(PAGE) + &ten(&page)),
+    ] {
+        assert_eq!(transcript(address, &sent).await, wanted, "{sent}");
+    }
 }
 
 #[tokio::test]
