@@ -309,17 +309,11 @@ mod tests {
         let read = Notification::parse(&framework).unwrap();
         assert_eq!(read, Notification::Framework(Payload::default()));
         let text = String::from_utf8(framework).unwrap();
+        let capability = "it has no root-level rs:md with capability \"framework-notification\" or \"change-notification\"";
+        let root = "its root element is not urlset of the sitemap namespace";
         for (from, to, message) in [
-            (
-                "framework-notification",
-                "changelist",
-                "it has no root-level rs:md with capability \"framework-notification\" or \"change-notification\"",
-            ),
-            (
-                "urlset",
-                "sitemapindex",
-                "its root element is not urlset of the sitemap namespace",
-            ),
+            ("framework-notification", "changelist", capability),
+            ("urlset", "sitemapindex", root),
         ] {
             let text = text.replace(from, to);
             let error = Notification::parse(text.as_bytes()).unwrap_err();

@@ -21,7 +21,7 @@ use websub::hub::publication::BodyDigest;
 use websub::hub::published_topics::directory::HubTopics;
 use websub::hub::subscriptions::view::HubStatus;
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId, SavedHub,
+    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayId, SavedHub,
     SavedTopicRelays, Subscription, SubscriptionKey,
 };
 use websub::subscriber::{CallbackKey, Destination, DistributionRequest};
@@ -228,10 +228,8 @@ fn subscription(callback: impl AsRef<str>, seconds: i64) -> Subscription {
 fn saved_relay(id: u64) -> Relay {
     Relay {
         id: RelayId(id),
-        topic: Topic::new(TOPIC),
-        seq: id,
         body: id.to_string().into_bytes().into(),
-        headers: RelayHeaders::default(),
+        ..to_relay(id)
     }
 }
 
@@ -343,31 +341,23 @@ async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
     let running = start(Restored::default()).await;
     let unknown =
         "hub.mode=subscribe&hub.topic=http%3A%2F%2Fx&hub.callback=http%3A%2F%2F127.0.0.1%2F";
-    let inside = "hub.callback is at an address that this hub does not deliver to\n";
-    let published =
-        "this hub relays the notifications of its own Source only; it takes none from others\n";
+    let inside = &form("subscribe", "http://10.0.0.1/", "");
+    let (ping, long) = ("hub.mode=publish&hub.topic=t", &*"x".repeat(20_000));
+    let not_there = "hub.callback is at an address that this hub does not deliver to";
+    let own_only =
+        "this hub relays the notifications of its own Source only; it takes none from others";
     for (form, want, words) in [
-        (
-            unknown.to_owned(),
-            404,
-            "hub.topic is not a topic of this hub\n",
-        ),
-        (
-            "hub.mode=subscribe".to_owned(),
-            400,
-            "hub.topic is missing\n",
-        ),
-        (form("subscribe", "http://10.0.0.1/", ""), 403, inside),
-        ("hub.mode=publish&hub.topic=t".to_owned(), 403, published),
-        ("x".repeat(20_000), 413, "the body is too large\n"),
+        (unknown, 404, "hub.topic is not a topic of this hub"),
+        ("hub.mode=subscribe", 400, "hub.topic is missing"),
+        (inside, 403, not_there),
+        (ping, 403, own_only),
+        (long, 413, "the body is too large"),
     ] {
-        let request = form_request("/hub", &form, "");
-        let (head, body) = exchange(running.address, &request).await;
+        let (head, body) = exchange(running.address, &form_request("/hub", form, "")).await;
+        let words = format!("{words}\n");
         assert_eq!((status(&head), &*body), (want, words.as_bytes()));
-        assert!(
-            head.to_lowercase().contains("content-type: text/plain"),
-            "{head}"
-        );
+        let is_plain = head.to_lowercase().contains("content-type: text/plain");
+        assert!(is_plain, "{head}");
     }
     let (head, _) = ask(running.address, "GET", "/hub", "").await;
     assert_eq!(status(&head), 405);

@@ -129,8 +129,9 @@ async fn bad_subscribers_delay_no_others() {
     assert!(elsewhere.unseen().is_none(), "a redirection was followed");
 }
 
-/// A policy for one address, and names that stand for what the steps say, the last of them from then on.
-fn moving(settings: &mut EmbeddedHubSettings, steps: &'static [&'static [&'static str]]) {
+/// A policy for one address, and names that stand for what the steps say, such as `127.0.0.1+127.0.0.2, nowhere`, the last
+/// of them from then on.
+fn moving(settings: &mut EmbeddedHubSettings, steps: &'static str) {
     settings.policy = CallbackPolicy {
         ports: vec![1..=u16::MAX],
         allowed: vec![parse_network("127.0.0.1").unwrap()],
@@ -139,9 +140,14 @@ fn moving(settings: &mut EmbeddedHubSettings, steps: &'static [&'static [&'stati
     settings.verification_attempts = 1;
     let asked = AtomicUsize::new(0);
     look_up(settings, move |_| {
-        let step = asked.fetch_add(1, Ordering::SeqCst).min(steps.len() - 1);
-        let addresses = steps[step].iter();
-        addresses.map(|address| address.parse().unwrap()).collect()
+        let steps = steps
+            .split(", ")
+            .take(asked.fetch_add(1, Ordering::SeqCst) + 1);
+        let addresses = steps.last().unwrap().split('+');
+        addresses
+            .filter(|address| *address != "nowhere")
+            .map(|address| address.parse().unwrap())
+            .collect()
     });
 }
 
@@ -163,16 +169,9 @@ async fn peer_and_victim() -> (Peer, Peer) {
 async fn a_name_that_moves_inside_is_followed_nowhere() {
     let (mut peer, mut victim) = peer_and_victim().await;
     let mut running = start_with(Restored::default(), |settings| {
-        moving(
-            settings,
-            &[
-                &["127.0.0.1"],
-                &["127.0.0.2"],
-                // One that is permitted excuses none that is not.
-                &["127.0.0.1", "127.0.0.2"],
-                &["127.0.0.1"],
-            ],
-        );
+        // One that is permitted excuses none that is not.
+        let steps = "127.0.0.1, 127.0.0.2, 127.0.0.1+127.0.0.2, 127.0.0.1";
+        moving(settings, steps);
     })
     .await;
     let callback = format!("http://moving.example:{}/c", peer.address.port());
@@ -191,7 +190,7 @@ async fn a_name_that_moves_inside_is_followed_nowhere() {
 async fn a_name_of_the_inside_is_answered_like_any_other_and_never_called() {
     let (peer, mut victim) = peer_and_victim().await;
     let mut running = start_with(Restored::default(), |settings| {
-        moving(settings, &[&["127.0.0.2"], &[], &["127.0.0.1"]]);
+        moving(settings, "127.0.0.2, nowhere, 127.0.0.1");
     })
     .await;
     let callback = format!("http://inside.example:{}/c", peer.address.port());
