@@ -657,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_subscription_counts_until_there_is_a_notification() {
+    fn the_first_subscription_counts_until_there_is_a_notification_and_never_becomes_until() {
         let mut memory = Memory::new(None, None);
         memory.since = Some("2026-11-20T10:00:00Z".to_owned());
         let before = notification("08:00:00Z", "09:00:00Z", "before");
@@ -669,8 +669,16 @@ mod tests {
         assert!(!is_missed(&memory, &at("2026-11-20T09:00:00Z")));
         assert!(is_missed(&memory, &at("2026-11-20T10:00:00Z")));
         // The Source's time may be behind ours.
-        let memory = memory.after(&before);
-        assert_eq!(memory.until.as_deref(), Some("2026-11-20T09:00:00Z"));
+        let told = memory.clone().after(&before);
+        assert_eq!(told.until.as_deref(), Some("2026-11-20T09:00:00Z"));
+        let memory = memory.after_listed(&missed("a 10:00:00, b"));
+        for listed in changes("a 10:00:00, b") {
+            assert!(!is_missed(&memory, &listed), "{listed:?}");
+        }
+        assert!(is_missed(&memory, &changes("c")[0]));
+        let memory = memory.after_missed(&missed("c"));
+        assert_eq!(memory.until, None);
+        assert_eq!(memory.relation(&before), Continuity::Next);
     }
 
     #[test]
@@ -732,36 +740,18 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_caught_up_change_of_the_same_key_is_kept() {
-        let mut memory = memory().after_missed(&missed("x"));
-        let mut told = changes("x, y, x");
-        memory.remove_caught_up(&mut told);
-        assert_eq!(told, changes("y, x"));
-    }
-
-    #[test]
-    fn a_notification_forgets_the_caught_up_changes_that_it_covers() {
-        let memory = memory().after_missed(&missed("b 10:04:00, c 10:06:00, d"));
+    fn a_caught_up_change_is_removed_once_unless_a_notification_covered_it() {
+        let all = "b 10:04:00, c 10:06:00, d";
         let next = notification("10:00:00Z", "10:05:00Z", "next");
-        let mut memory = memory.after(&next);
-        let mut told = changes("b 10:04:00, c 10:06:00, d");
-        memory.remove_caught_up(&mut told);
-        assert_eq!(told, changes("b 10:04:00, d"));
-    }
-
-    #[test]
-    fn our_own_time_never_becomes_the_last_until() {
-        let mut memory = Memory::new(None, None);
-        memory.since = Some("2026-11-20T10:00:00Z".to_owned());
-        let memory = memory.after_listed(&missed("a 10:00:00, b"));
-        for listed in changes("a 10:00:00, b") {
-            assert!(!is_missed(&memory, &listed), "{listed:?}");
+        let covered = memory().after_missed(&missed(all)).after(&next);
+        for (mut memory, told, left) in [
+            (memory().after_missed(&missed("x")), "x, y, x", "y, x"),
+            (covered, all, "b 10:04:00, d"),
+        ] {
+            let mut told = changes(told);
+            memory.remove_caught_up(&mut told);
+            assert_eq!(told, changes(left));
         }
-        assert!(is_missed(&memory, &changes("c")[0]));
-        let memory = memory.after_missed(&missed("c"));
-        assert_eq!(memory.until, None);
-        let first = notification("09:00:00Z", "10:00:00Z", "first");
-        assert_eq!(memory.relation(&first), Continuity::Next);
     }
 
     #[test]

@@ -246,22 +246,16 @@ mod tests {
         (0..4_102_444_800_000_i64).prop_map(|time| Timestamp::from_millisecond(time).unwrap())
     }
 
-    fn any_entry() -> impl Strategy<Value = Entry> {
-        let capabilities: Vec<_> = Capability::all().collect();
-        (
-            any_uri(),
-            prop::sample::select(ChangeKind::ALL.to_vec()),
-            prop::sample::select(capabilities),
-            prop::option::of(any_time()),
-            prop::option::of(any_uri()),
-        )
-            .prop_map(|(uri, change, capability, datetime, index)| Entry {
-                uri,
-                change,
-                capability,
-                datetime,
-                index,
-            })
+    prop_compose! {
+        fn any_entry()(
+            uri in any_uri(),
+            change in prop::sample::select(ChangeKind::ALL.to_vec()),
+            capability in prop::sample::select(Vec::from_iter(Capability::all())),
+            datetime in prop::option::of(any_time()),
+            index in prop::option::of(any_uri()),
+        ) -> Entry {
+            Entry { uri, change, capability, datetime, index }
+        }
     }
 
     proptest! {

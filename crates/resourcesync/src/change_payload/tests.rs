@@ -1,5 +1,7 @@
 //! Payloads as they are sent, and their parts and unions.
 
+use std::ops::RangeInclusive;
+
 use insta::assert_snapshot;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
@@ -215,59 +217,42 @@ const HASH: &str = "md5:[!-~]{1,20}";
 const TYPE: &str = "[a-z]{1,9}/[a-z+]{1,9}(;[ -~]{0,9}[!-~])?";
 const ENCODING: &str = "gzip(, br)?";
 
-fn any_link() -> impl Strategy<Value = RelatedLink> {
-    let number = |number: u64| number.to_string().into();
-    let attributes = (
-        any_value(HASH),
-        prop::option::of(any::<u64>().prop_map(number)),
-        prop::option::of(any_datetime().prop_map(|time| time.to_string().into())),
-        prop::option::of((1..=999_999_u64).prop_map(number)),
-        any_value(TYPE),
-        any_value(ENCODING),
-        prop::option::of(any_uri()),
-    );
-    (any_text(), any_uri(), attributes).prop_map(
-        |(rel, href, (hash, length, modified, pri, mime_type, encoding, profile))| {
-            let values = [hash, length, modified, pri, mime_type, encoding, profile];
-            let names = [
-                "hash", "length", "modified", "pri", "type", "encoding", "profile",
-            ];
-            let attributes = names.into_iter().zip(values);
-            let attributes = attributes.filter_map(|(name, value)| Some((name, value?)));
-            RelatedLink {
-                rel,
-                href,
-                attributes: attributes.collect(),
-            }
-        },
-    )
+fn any_number(range: RangeInclusive<u64>) -> impl Strategy<Value = Option<Box<str>>> {
+    prop::option::of(range.prop_map(|number| number.to_string().into()))
 }
 
-fn any_change() -> impl Strategy<Value = Change> {
-    (
-        any_uri(),
-        prop::option::of(any_datetime().prop_map(|time| time.to_string().into())),
-        prop::sample::select(ChangeKind::ALL.to_vec()),
-        prop::option::of(any_datetime()),
-        any_value(HASH),
-        prop::option::of(any::<u64>()),
-        any_value(TYPE),
-        any_value(ENCODING),
-        prop::collection::vec(any_link(), 0..3),
-    )
-        .prop_map(
-            |(loc, lastmod, kind, datetime, hash, length, mime_type, encoding, links)| Change {
-                loc,
-                lastmod,
-                kind,
-                datetime,
-                hash,
-                length,
-                mime_type,
-                encoding,
-                links,
-            },
-        )
+fn any_time() -> impl Strategy<Value = Option<Box<str>>> {
+    prop::option::of(any_datetime().prop_map(|time| time.to_string().into()))
+}
+
+prop_compose! {
+    fn any_link()(
+        rel in any_text(),
+        href in any_uri(),
+        (hash, length, modified) in (any_value(HASH), any_number(0..=u64::MAX), any_time()),
+        (pri, media, encoding) in (any_number(1..=999_999), any_value(TYPE), any_value(ENCODING)),
+        profile in prop::option::of(any_uri()),
+    ) -> RelatedLink {
+        let names = ["hash", "length", "modified", "pri", "type", "encoding", "profile"];
+        let values = [hash, length, modified, pri, media, encoding, profile];
+        let attributes = names.into_iter().zip(values);
+        let attributes = attributes.filter_map(|(name, value)| Some((name, value?))).collect();
+        RelatedLink { rel, href, attributes }
+    }
+}
+
+prop_compose! {
+    fn any_change()(
+        loc in any_uri(),
+        lastmod in any_time(),
+        kind in prop::sample::select(ChangeKind::ALL.to_vec()),
+        datetime in prop::option::of(any_datetime()),
+        (hash, length) in (any_value(HASH), any::<Option<u64>>()),
+        (mime_type, encoding) in (any_value(TYPE), any_value(ENCODING)),
+        links in prop::collection::vec(any_link(), 0..3),
+    ) -> Change {
+        Change { loc, lastmod, kind, datetime, hash, length, mime_type, encoding, links }
+    }
 }
 
 proptest! {
