@@ -217,10 +217,8 @@ mod tests {
             9999-12-30T22:00:00.999999999Z | 9999-12-30T22:00:00.999999999Z | 9999-12-30T22:00:00.999999999Z
         ";
         for row in table.trim().lines() {
-            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-            let [text, shown, end] = cells[..] else {
-                panic!("{row}");
-            };
+            let mut cells = row.split('|').map(str::trim);
+            let [text, shown, end] = [(); 3].map(|()| cells.next().unwrap());
             let datetime = datetime(text);
             assert_eq!(datetime.to_string(), shown, "{text}");
             assert_eq!(datetime.end(), end.parse().unwrap(), "{text}");

@@ -381,28 +381,27 @@ fn any_entry() -> impl Strategy<Value = String> {
     })
 }
 
-/// A Capability List such as any generator might write.
-fn any_list() -> impl Strategy<Value = String> {
-    let prefixes = prop::sample::select(vec![("", "rs:"), ("", "r:"), ("sm:", "rs:"), ("sm:", "")]);
-    let entries = prop::collection::vec(any_entry(), 0..5);
-    let description =
-        any_space().prop_map(|space| space.to_owned() + "<Rmd capability=\"capabilitylist\"/>");
-    (prefixes, entries, description, any_space(), any::<bool>()).prop_map(
-        |((sitemap, rs), entries, description, end, is_described_first)| {
-            let mut content = entries.concat();
-            content.insert_str(if is_described_first { 0 } else { content.len() }, &description);
-            for (letter, prefix) in [('S', sitemap), ('R', rs)] {
-                content = content.replace(&format!("<{letter}"), &format!("<{prefix}"));
-                content = content.replace(&format!("</{letter}"), &format!("</{prefix}"));
-            }
-            let declared = |prefix: &str, uri| match prefix.strip_suffix(':') {
-                Some(prefix) => format!("xmlns:{prefix}=\"{uri}\""),
-                None => format!("xmlns='{uri}'"),
-            };
-            let (sitemaps, terms) = (declared(sitemap, SITEMAP), declared(rs, RS));
-            format!("<?xml version=\"1.0\"?>\n<{sitemap}urlset {sitemaps} {terms}>{content}{end}</{sitemap}urlset>\n")
-        },
-    )
+prop_compose! {
+    /// A Capability List such as any generator might write.
+    fn any_list()(
+        (sitemap, rs) in prop::sample::select(vec![("", "rs:"), ("", "r:"), ("sm:", "rs:"), ("sm:", "")]),
+        entries in prop::collection::vec(any_entry(), 0..5),
+        (space, end, is_described_first) in (any_space(), any_space(), any::<bool>()),
+    ) -> String {
+        let mut content = entries.concat();
+        let description = format!("{space}<Rmd capability=\"capabilitylist\"/>");
+        content.insert_str(if is_described_first { 0 } else { content.len() }, &description);
+        for (letter, prefix) in [('S', sitemap), ('R', rs)] {
+            content = content.replace(&format!("<{letter}"), &format!("<{prefix}"));
+            content = content.replace(&format!("</{letter}"), &format!("</{prefix}"));
+        }
+        let declared = |prefix: &str, uri| match prefix.strip_suffix(':') {
+            Some(prefix) => format!("xmlns:{prefix}=\"{uri}\""),
+            None => format!("xmlns='{uri}'"),
+        };
+        let (sitemaps, terms) = (declared(sitemap, SITEMAP), declared(rs, RS));
+        format!("<?xml version=\"1.0\"?>\n<{sitemap}urlset {sitemaps} {terms}>{content}{end}</{sitemap}urlset>\n")
+    }
 }
 
 proptest! {

@@ -253,14 +253,12 @@ mod others {
     #[test]
     fn little_is_read_of_a_file_that_is_not_ours() {
         let long = "<!-- long -->".repeat(50_000);
+        let latin1 = "<?xml version='1.0' encoding='latin1'?>";
         for (text, limit) in [
             (format!("<feed>{long}"), 8 << 10),
             (format!("{long}<urlset/>"), 64 << 10),
             (format!("<!--{}--><urlset/>", " ".repeat(500_000)), 64 << 10),
-            (
-                format!("<?xml version='1.0' encoding='latin1'?>{long}"),
-                64 << 10,
-            ),
+            (format!("{latin1}{long}"), 64 << 10),
         ] {
             let mut rest = text.as_bytes();
             let other = parse(&mut rest).unwrap();
@@ -493,31 +491,25 @@ mod broken {
 
     #[test]
     fn beyond_the_protocol_entries_are_counted_and_not_kept() {
-        let entries = "<url><loc>http://e.org/</loc></url>".repeat(60_000);
-        for capability in ["description", "resourcelist"] {
-            let md = format!("<rs:md capability='{capability}'/>");
-            for children in [format!("{md}{entries}"), format!("{entries}{md}")] {
-                let text = list(&children);
-                let size = text.len() as u64;
-                let document = document(text);
-                let kept = usize::from(capability == "description") * 50_000;
-                assert_eq!(document.members.len(), kept);
-                let entries = 60_000;
-                assert_eq!(document.oversize, Some(Oversize { entries, size }));
-            }
+        let sets = "<rs:md capability='description'/>";
+        let resources = "<rs:md capability='resourcelist'/>";
+        let entry = "<url><loc>http://e.org/</loc></url>";
+        let long = "<url><lastmod>x</lastmod></url><!-- long -->";
+        for (before, entry, entries, after, kept) in [
+            (sets, entry, 60_000, "", 50_000),
+            ("", entry, 60_000, sets, 50_000),
+            (resources, entry, 60_000, "", 0),
+            ("", entry, 60_000, resources, 0),
+            (sets, long, 1_200_000, "", 0),
+            (sets, "<url/>", 50_000, "", 0),
+        ] {
+            let text = list(&format!("{before}{}{after}", entry.repeat(entries)));
+            let size = text.len() as u64;
+            let document = document(text);
+            assert_eq!(document.members.len(), kept, "{before}{entry}");
+            let oversize = (entries > 50_000).then_some(Oversize { entries, size });
+            assert_eq!(document.oversize, oversize, "{before}{entry}");
         }
-        let long = list(&format!(
-            "<rs:md capability='description'/>{}",
-            "<url><lastmod>x</lastmod></url><!-- long -->".repeat(1_200_000)
-        ));
-        let size = long.len() as u64;
-        let entries = 1_200_000;
-        assert_eq!(document(long).oversize, Some(Oversize { entries, size }));
-        let within = list(&format!(
-            "<rs:md capability='description'/>{}",
-            "<url/>".repeat(50_000)
-        ));
-        assert_eq!(document(within).oversize, None);
     }
 
     #[test]

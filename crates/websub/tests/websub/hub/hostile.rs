@@ -155,10 +155,7 @@ fn moving(settings: &mut EmbeddedHubSettings, steps: &'static str) {
 async fn peer_and_victim() -> (Peer, Peer) {
     let closing = |seen: &Seen| {
         let challenge = seen.parameter("hub.challenge").unwrap_or_default();
-        let length = challenge.len();
-        Say::Last(format!(
-            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{challenge}"
-        ))
+        say("200 OK", "Connection: close\r\n", &challenge)
     };
     let peer = Peer::start(closing).await;
     let address = format!("127.0.0.2:{}", peer.address.port());

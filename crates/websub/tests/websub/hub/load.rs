@@ -69,26 +69,24 @@ async fn a_name_server_that_does_not_answer_delays_no_others() {
     subscriptions.extend(peers.iter().enumerate().map(callback).map(subscribed));
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    let running = start_with(
-        Restored {
-            subscriptions,
-            ..Restored::default()
-        },
-        move |settings| {
-            let asked = Arc::clone(&counted);
-            look_up(settings, move |name| {
-                if name.ends_with(".silent.example") {
-                    asked.fetch_add(1, Ordering::SeqCst);
-                    std::thread::sleep(Duration::from_secs(5)); // as a resolver does that hears nothing
-                    return Vec::new();
-                }
-                let number: u8 = name["honest".len()..name.len() - ".example".len()]
-                    .parse()
-                    .unwrap();
-                vec![IpAddr::from([127, 0, 1, number + 1])]
-            });
-        },
-    )
+    let restored = Restored {
+        subscriptions,
+        ..Restored::default()
+    };
+    let running = start_with(restored, move |settings| {
+        let asked = Arc::clone(&counted);
+        look_up(settings, move |name| {
+            if name.ends_with(".silent.example") {
+                asked.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_secs(5)); // as a resolver does that hears nothing
+                return Vec::new();
+            }
+            let number: u8 = name["honest".len()..name.len() - ".example".len()]
+                .parse()
+                .unwrap();
+            vec![IpAddr::from([127, 0, 1, number + 1])]
+        });
+    })
     .await;
     for seq in 1..=2 {
         let begun = Instant::now();
@@ -109,16 +107,14 @@ async fn hosts_with_hanging_callbacks_delay_no_others() {
     }
     let mut peers = honest(5).await;
     subscriptions.extend(peers.iter().map(|peer| subscribed(peer.url("/c"))));
-    let running = start_with(
-        Restored {
-            subscriptions,
-            ..Restored::default()
-        },
-        |settings| {
-            settings.timeout = TIMEOUT;
-            settings.concurrent_deliveries = 4;
-        },
-    )
+    let restored = Restored {
+        subscriptions,
+        ..Restored::default()
+    };
+    let running = start_with(restored, |settings| {
+        settings.timeout = TIMEOUT;
+        settings.concurrent_deliveries = 4;
+    })
     .await;
     // The first, and one after it while the others are tried again.
     for seq in 1..=2 {
