@@ -62,14 +62,12 @@ fn other_entries_do_not_count() {
     let loc = "<loc>https://e.org/</loc>";
     let no_loc = || SkipReason::NoLoc;
     let no_change = || SkipReason::NoChange;
+    let relative = SkipReason::RelativeLoc("1.txt".to_owned());
     for (entry, reason) in [
         ("<rs:md change='updated'/>", no_loc()),
         ("<loc> </loc><rs:md change='updated'/>", no_loc()),
         ("<x>LOC</x><rs:md change='updated'/>", no_loc()),
-        (
-            "<loc>1.txt</loc><rs:md change='updated'/>",
-            SkipReason::RelativeLoc("1.txt".to_owned()),
-        ),
+        ("<loc>1.txt</loc><rs:md change='updated'/>", relative),
         ("LOC", no_change()),
         ("LOC<rs:md/>", no_change()),
         ("LOC<rs:md change=' '/>", no_change()),

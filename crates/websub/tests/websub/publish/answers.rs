@@ -86,18 +86,14 @@ async fn a_form_denies_however_it_is_sent() {
 
 #[tokio::test]
 async fn what_comes_before_an_answer_is_not_the_answer() {
-    let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n";
+    let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n\
+                 HTTP/1.1 204 No Content\r\n\r\n";
     let upgrade = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: ws\r\n\r\n";
+    let refused = "in 900 s, by an operator: it refuses (101)";
     let forever = Say::Endless(String::new(), "HTTP/1.1 100 Continue\r\n\r\n".into());
     for (said, want) in [
-        (
-            Say::Last(format!("{early}HTTP/1.1 204 No Content\r\n\r\n")),
-            "accepted",
-        ),
-        (
-            Say::Last(upgrade.to_owned()),
-            "in 900 s, by an operator: it refuses (101)",
-        ),
+        (Say::Last(early.to_owned()), "accepted"),
+        (Say::Last(upgrade.to_owned()), refused),
         (forever, "in 8 s: no answer: timed out"),
     ] {
         let judged = judged(&submit_to(said).await);
@@ -122,6 +118,7 @@ async fn the_excerpt_is_short_and_printable() {
 async fn every_redirection_leads_to_a_hub_or_nowhere() {
     const TEMPORARY: &str = "307 Temporary Redirect";
     const PERMANENT: &str = "308 Permanent Redirect";
+    let unreadable = "redirects (307) to http://[, where";
     let elsewhere = "redirects (308) to OTHER/elsewhere, where nothing is sent";
     for (status, location, requests, want) in [
         (TEMPORARY, "HUB/b", 2, "accepted"),
@@ -130,12 +127,7 @@ async fn every_redirection_leads_to_a_hub_or_nowhere() {
         // By way of the first hub.
         (TEMPORARY, "/c", 2, "accepted"),
         (PERMANENT, "OTHER/elsewhere", 1, elsewhere),
-        (
-            TEMPORARY,
-            "http://[",
-            1,
-            "redirects (307) to http://[, where",
-        ),
+        (TEMPORARY, "http://[", 1, unreadable),
         (TEMPORARY, "", 4, "redirects (307) to nowhere"),
         ("302 Found", "/b", 1, "redirects (302) to /b, where"),
         (TEMPORARY, "NONE", 1, "redirects (307) to nowhere"),

@@ -233,6 +233,8 @@ async fn a_certificate_that_proves_nothing_is_refused_with_the_reason_unless_all
     };
     let untrusted = "its certificate is self-signed, or signed by an authority that is not trusted: name it, or its \
                      authority's certificate, in ca_file";
+    let expired = "its certificate has expired, or this machine's clock is wrong";
+    let too_new = "its certificate is not valid yet, or this machine's clock is wrong";
     for (hub, want) in [
         (other.hub(&["127.0.0.1"]), untrusted),
         (double.hub(&["127.0.0.1"]), untrusted),
@@ -248,14 +250,8 @@ async fn a_certificate_that_proves_nothing_is_refused_with_the_reason_unless_all
             "its certificate is self-signed as an authority's own (CA:TRUE), which no server may show, named in ca_file or \
              not: make one with basicConstraints=CA:FALSE and name that in ca_file",
         ),
-        (
-            ours.hub_with(&["127.0.0.1"], year(2020)),
-            "its certificate has expired, or this machine's clock is wrong",
-        ),
-        (
-            ours.hub_with(&["127.0.0.1"], year(3020)),
-            "its certificate is not valid yet, or this machine's clock is wrong",
-        ),
+        (ours.hub_with(&["127.0.0.1"], year(2020)), expired),
+        (ours.hub_with(&["127.0.0.1"], year(3020)), too_new),
     ] {
         let mut peer = hub.start().await;
         let mut settings = trusting(&peer, &ours);
@@ -406,32 +402,21 @@ async fn a_proxy_that_fails_is_no_answer_and_one_that_refuses_is_named() {
     let gone = HubProxy::Through(gone.parse().unwrap());
     let strict = Peer::start(|_| say("407 HubProxy Authentication Required", "", "")).await;
     let strict = HubProxy::Through(strict.url("").parse().unwrap());
+    let (plain, tls) = ("http://hub.invalid/", "https://hub.invalid/");
+    let unconnected = |why: &str| format!("in 8 s: no answer: cannot connect{why}");
+    let no_tunnel = " through the proxy: failed to create underlying connection: ";
+    let no_permission = " through the proxy: proxy authorization required";
+    let wants = "in 900 s, by an operator: the proxy wants credentials (407)";
     for (proxy, url, want) in [
-        (
-            &gone,
-            "http://hub.invalid/",
-            "in 8 s: no answer: cannot connect: ",
-        ),
-        (
-            &gone,
-            "https://hub.invalid/",
-            "in 8 s: no answer: cannot connect through the proxy: failed to create underlying connection: ",
-        ),
-        (
-            &strict,
-            "http://hub.invalid/",
-            "in 900 s, by an operator: the proxy wants credentials (407)",
-        ),
-        (
-            &strict,
-            "https://hub.invalid/",
-            "in 8 s: no answer: cannot connect through the proxy: proxy authorization required",
-        ),
+        (&gone, plain, unconnected(": ")),
+        (&gone, tls, unconnected(no_tunnel)),
+        (&strict, plain, wants.to_owned()),
+        (&strict, tls, unconnected(no_permission)),
     ] {
         let mut settings = through(proxy.clone(), url);
         // No system's certificates are needed to find that out.
         settings.ca_pem = Some(Authority::new("Us").pem.into_bytes());
         let judged = submit(settings).await;
-        assert!(judged.starts_with(want), "{url}: {judged}");
+        assert!(judged.starts_with(&want), "{url}: {judged}");
     }
 }
