@@ -356,13 +356,6 @@ mod tests {
         ("/a.xml", document("changelist", entries))
     }
 
-    async fn read(
-        base: &str,
-        patience: &mut FailingDocuments,
-    ) -> Result<CatchUpResult, CatchUpError> {
-        read_before(base, None, patience).await
-    }
-
     fn reasons(read: &CatchUpResult) -> Vec<String> {
         read.unreadable
             .iter()
@@ -370,7 +363,7 @@ mod tests {
             .collect()
     }
 
-    async fn read_before(
+    async fn read(
         base: &str,
         following: Option<&NextNotification>,
         patience: &mut FailingDocuments,
@@ -399,7 +392,7 @@ mod tests {
     ) {
         let base = serve(documents);
         let mut patience = FailingDocuments::default();
-        let error = read(&base, &mut patience).await.unwrap_err();
+        let error = read(&base, None, &mut patience).await.unwrap_err();
         assert!(error_chain(&error).contains(name), "{error:?}");
 
         let url = format!("{base}/{name}");
@@ -408,7 +401,7 @@ mod tests {
         for _ in 0..10 {
             patience.failed(&url, long_ago.unwrap());
         }
-        let read = read(&base, &mut patience).await.unwrap();
+        let read = read(&base, None, &mut patience).await.unwrap();
         assert_eq!(read.missed.len(), readable);
         let reasons = reasons(&read);
         assert_eq!(reasons.len(), 1, "{reasons:?}");
@@ -421,7 +414,9 @@ mod tests {
     async fn a_capability_list_with_other_lists_only_is_not_waited_for() {
         let entry = "<url><loc>BASE/r.xml</loc><rs:md capability=\"resourcelist\"/></url>";
         let base = serve(vec![("/cl.xml", document("capabilitylist", entry))]);
-        let read = read(&base, &mut FailingDocuments::default()).await.unwrap();
+        let read = read(&base, None, &mut FailingDocuments::default())
+            .await
+            .unwrap();
         assert_eq!(
             reasons(&read),
             [format!("{base}/cl.xml names no Change List")]
@@ -454,7 +449,7 @@ mod tests {
             from: "2026-11-20T10:05:00Z".parse().unwrap(),
             keys: HashSet::new(),
         });
-        let read = read_before(&base, following.as_ref(), &mut FailingDocuments::default()).await;
+        let read = read(&base, following.as_ref(), &mut FailingDocuments::default()).await;
         let reasons = reasons(&read.unwrap());
         assert_eq!(!reasons.is_empty(), is_reported, "{reasons:?}");
     }
@@ -466,7 +461,7 @@ mod tests {
             change_list(),
         ]);
         let mut patience = FailingDocuments::default();
-        assert!(read(&base, &mut patience).await.is_err());
+        assert!(read(&base, None, &mut patience).await.is_err());
         let now = Instant::now();
         let many: Vec<_> = ["b.xml", "c.xml"]
             .map(|name| {
@@ -495,18 +490,13 @@ mod tests {
         }
     }
 
-    fn all(unread: DocumentQueue) -> (Vec<String>, bool) {
-        (unread.urls.into(), unread.is_cut)
-    }
-
     #[test]
     fn lists_that_ended_before_are_not_read_and_none_is_read_twice() {
         let mut unread = waiting();
         unread.add(entries(&[(1, ""), (2, "09:00:00"), (3, "11:00:00")]));
         unread.add(entries(&[(4, "09:00:00"), (3, ""), (5, "")]));
-        let (urls, is_cut) = all(unread);
-        assert_eq!(urls, ["1", "3", "5"]);
-        assert!(!is_cut);
+        assert_eq!(unread.urls, ["1", "3", "5"]);
+        assert!(!unread.is_cut);
     }
 
     #[test]
@@ -515,17 +505,16 @@ mod tests {
         closed.extend((2..MAX_DOCUMENTS + 1).map(|name| (name, "12:00:00")));
         let mut some = waiting();
         some.add(entries(&closed));
-        let (urls, is_cut) = all(some);
-        assert!(is_cut);
-        assert_eq!(urls.len(), MAX_DOCUMENTS);
-        assert_eq!(urls[..2], ["0", "2"], "the oldest is left out");
+        assert!(some.is_cut);
+        assert_eq!(some.urls.len(), MAX_DOCUMENTS);
+        let first = [&*some.urls[0], &*some.urls[1]];
+        assert_eq!(first, ["0", "2"], "the oldest is left out");
 
         // Without times, those named last are the newest.
         let open: Vec<(usize, &str)> = (0..MAX_DOCUMENTS + 2).map(|name| (name, "")).collect();
         let mut some = waiting();
         some.add(entries(&open));
-        let (urls, _) = all(some);
-        assert_eq!((urls.len(), urls[0].as_str()), (MAX_DOCUMENTS, "2"));
+        assert_eq!((some.urls.len(), &*some.urls[0]), (MAX_DOCUMENTS, "2"));
     }
 
     #[test]
@@ -545,16 +534,11 @@ mod tests {
         }
         let last = patience.failed("b", late + PATIENCE * ATTEMPTS);
         assert_eq!(last, Some(ATTEMPTS));
-    }
-
-    #[test]
-    fn a_document_that_was_back_meanwhile_has_all_its_time_again() {
-        let start = Instant::now();
-        let mut patience = FailingDocuments::default();
+        // One that was back meanwhile has all its time again.
         for _ in 1..ATTEMPTS {
-            assert_eq!(patience.failed("a", start), None);
+            assert_eq!(patience.failed("c", start), None);
         }
-        patience.succeeded("a");
-        assert_eq!(patience.failed("a", start + PATIENCE), None);
+        patience.succeeded("c");
+        assert_eq!(patience.failed("c", late), None);
     }
 }

@@ -104,18 +104,9 @@ mod tests {
     #[case(refused(403, ""), FailureKind::Refused)]
     #[case(refused(429, ""), FailureKind::Temporary)]
     #[case(refused(503, ""), FailureKind::Temporary)]
-    #[case(
-        SubscribeError::NoAnswer { hub: Hub::new("h"), reason: String::new() },
-        FailureKind::Temporary
-    )]
-    #[case(
-        SubscribeError::Denied { hub: Hub::new("h"), reason: String::new() },
-        FailureKind::Denied
-    )]
-    #[case(
-        SubscribeError::NotVerified { hub: Hub::new("h"), callback: String::new() },
-        FailureKind::NotVerified
-    )]
+    #[case(SubscribeError::NoAnswer { hub: Hub::new("h"), reason: String::new() }, FailureKind::Temporary)]
+    #[case(SubscribeError::Denied { hub: Hub::new("h"), reason: String::new() }, FailureKind::Denied)]
+    #[case(SubscribeError::NotVerified { hub: Hub::new("h"), callback: String::new() }, FailureKind::NotVerified)]
     fn each_failure_has_its_kind(#[case] error: SubscribeError, #[case] want: FailureKind) {
         assert_eq!(Failure::from(error).kind, want);
     }

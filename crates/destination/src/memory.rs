@@ -491,7 +491,6 @@ impl<'a> MissedSelection<'a> {
 #[cfg(test)]
 mod tests {
     use resourcesync::listing::ListedEntry;
-    use rstest::rstest;
 
     use super::{
         ChannelKind, Continuity, EDGE_KEYS, Handed, KeySet, Memory, MissedChange, MissedSelection,
@@ -620,21 +619,28 @@ mod tests {
         changes(text).into_iter().map(listed).collect()
     }
 
-    #[rstest]
-    #[case::the_next("10:00:00Z", "10:05:00Z", Continuity::Next)]
-    #[case::as_an_equal_time("11:00:00+01:00", "10:05:00Z", Continuity::Next)]
-    #[case::later("10:00:00.000001Z", "10:05:00Z", Continuity::Gap)]
-    #[case::overlapping("09:00:00Z", "10:05:00Z", Continuity::Overlap)]
-    #[case::before("08:00:00Z", "09:00:00Z", Continuity::Overlap)]
-    #[case::the_same_end("09:30:00Z", "10:00:00Z", Continuity::Repeat)]
-    #[case::without_times("", "", Continuity::Next)]
-    #[case::no_time("soon", "later", Continuity::Next)]
-    fn an_interval_has_a_relation_to_the_last(
-        #[case] from: &str,
-        #[case] until: &str,
-        #[case] want: Continuity,
-    ) {
-        assert_eq!(memory().relation(&notification(from, until, "new")), want);
+    #[test]
+    fn an_interval_has_a_relation_to_the_last_until_which_moves_only_forward() {
+        for (from, until, want, last) in [
+            ("10:00:00Z", "10:05:00Z", Continuity::Next, "10:05:00Z"),
+            ("11:00:00+01:00", "10:05:00Z", Continuity::Next, "10:05:00Z"),
+            (
+                "10:00:00.000001Z",
+                "10:05:00Z",
+                Continuity::Gap,
+                "10:05:00Z",
+            ),
+            ("09:00:00Z", "10:05:00Z", Continuity::Overlap, "10:05:00Z"),
+            ("08:00:00Z", "09:00:00Z", Continuity::Overlap, "10:00:00Z"),
+            ("09:30:00Z", "10:00:00Z", Continuity::Repeat, "10:00:00Z"),
+            ("", "", Continuity::Next, "10:00:00Z"),
+            ("soon", "later", Continuity::Next, "10:00:00Z"),
+        ] {
+            let new = notification(from, until, "new");
+            assert_eq!(memory().relation(&new), want, "{from} {until}");
+            let kept = memory().after(&new).until.unwrap();
+            assert_eq!(kept, format!("2026-11-20T{last}"), "{from} {until}");
+        }
     }
 
     #[test]
@@ -651,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_subscription_counts_until_there_is_a_notification() {
+    fn the_first_subscription_counts_until_there_is_a_notification_and_never_becomes_until() {
         let mut memory = Memory::new(None, None);
         memory.since = Some("2026-11-20T10:00:00Z".to_owned());
         let before = notification("08:00:00Z", "09:00:00Z", "before");
@@ -663,30 +669,32 @@ mod tests {
         assert!(!is_missed(&memory, &at("2026-11-20T09:00:00Z")));
         assert!(is_missed(&memory, &at("2026-11-20T10:00:00Z")));
         // The Source's time may be behind ours.
-        let memory = memory.after(&before);
-        assert_eq!(memory.until.as_deref(), Some("2026-11-20T09:00:00Z"));
+        let told = memory.clone().after(&before);
+        assert_eq!(told.until.as_deref(), Some("2026-11-20T09:00:00Z"));
+        let memory = memory.after_listed(&missed("a 10:00:00, b"));
+        for listed in changes("a 10:00:00, b") {
+            assert!(!is_missed(&memory, &listed), "{listed:?}");
+        }
+        assert!(is_missed(&memory, &changes("c")[0]));
+        let memory = memory.after_missed(&missed("c"));
+        assert_eq!(memory.until, None);
+        assert_eq!(memory.relation(&before), Continuity::Next);
     }
 
     #[test]
-    fn an_earlier_notification_does_not_move_the_last_until_back() {
-        let late = notification("08:00:00Z", "09:00:00Z", "late");
-        let after = memory().after(&late);
-        assert_eq!(after.until.as_deref(), Some("2026-11-20T10:00:00Z"));
-    }
-
-    #[rstest]
-    #[case::of_that_second_and_handed_over("a", "2026-11-20T10:00:00Z", false)]
-    #[case::of_that_second_and_new("b", "2026-11-20T10:00:00Z", true)]
-    #[case::a_second_before("b", "2026-11-20T09:59:59Z", false)]
-    #[case::later("a", "2026-11-20T10:00:01Z", true)]
-    #[case::on_that_day("b", "2026-11-20", true)]
-    #[case::on_the_day_before("b", "2026-11-19", false)]
-    fn a_listed_change_is_missed_if_it_is_later(
-        #[case] loc: &str,
-        #[case] datetime: &str,
-        #[case] want: bool,
-    ) {
-        assert_eq!(is_missed(&memory(), &change(loc, Some(datetime))), want);
+    fn a_listed_change_is_missed_if_it_is_later() {
+        for (loc, datetime, want) in [
+            // The second of the last: handed over, and new.
+            ("a", "2026-11-20T10:00:00Z", false),
+            ("b", "2026-11-20T10:00:00Z", true),
+            ("b", "2026-11-20T09:59:59Z", false),
+            ("a", "2026-11-20T10:00:01Z", true),
+            ("b", "2026-11-20", true),
+            ("b", "2026-11-19", false),
+        ] {
+            let change = change(loc, Some(datetime));
+            assert_eq!(is_missed(&memory(), &change), want, "{loc} {datetime}");
+        }
     }
 
     #[test]
@@ -732,36 +740,18 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_caught_up_change_of_the_same_key_is_kept() {
-        let mut memory = memory().after_missed(&missed("x"));
-        let mut told = changes("x, y, x");
-        memory.remove_caught_up(&mut told);
-        assert_eq!(told, changes("y, x"));
-    }
-
-    #[test]
-    fn a_notification_forgets_the_caught_up_changes_that_it_covers() {
-        let memory = memory().after_missed(&missed("b 10:04:00, c 10:06:00, d"));
+    fn a_caught_up_change_is_removed_once_unless_a_notification_covered_it() {
+        let all = "b 10:04:00, c 10:06:00, d";
         let next = notification("10:00:00Z", "10:05:00Z", "next");
-        let mut memory = memory.after(&next);
-        let mut told = changes("b 10:04:00, c 10:06:00, d");
-        memory.remove_caught_up(&mut told);
-        assert_eq!(told, changes("b 10:04:00, d"));
-    }
-
-    #[test]
-    fn our_own_time_never_becomes_the_last_until() {
-        let mut memory = Memory::new(None, None);
-        memory.since = Some("2026-11-20T10:00:00Z".to_owned());
-        let memory = memory.after_listed(&missed("a 10:00:00, b"));
-        for listed in changes("a 10:00:00, b") {
-            assert!(!is_missed(&memory, &listed), "{listed:?}");
+        let covered = memory().after_missed(&missed(all)).after(&next);
+        for (mut memory, told, left) in [
+            (memory().after_missed(&missed("x")), "x, y, x", "y, x"),
+            (covered, all, "b 10:04:00, d"),
+        ] {
+            let mut told = changes(told);
+            memory.remove_caught_up(&mut told);
+            assert_eq!(told, changes(left));
         }
-        assert!(is_missed(&memory, &changes("c")[0]));
-        let memory = memory.after_missed(&missed("c"));
-        assert_eq!(memory.until, None);
-        let first = notification("09:00:00Z", "10:00:00Z", "first");
-        assert_eq!(memory.relation(&first), Continuity::Next);
     }
 
     #[test]
@@ -801,17 +791,8 @@ mod tests {
         following: Option<(&str, &str)>,
         lists: &[&str],
     ) -> Vec<(String, bool)> {
-        let told = Handed {
-            topic: String::new(),
-            kind: ChannelKind::Change,
-            from: None,
-            until: Some("2026-11-20T10:00:00Z".to_owned()),
-            up: None,
-            caught_up: false,
-            entries: HandedEntries::Change(changes(told)),
-            digest: String::new(),
-        };
-        let memory = Memory::default().after(&told);
+        let last = notification("", "10:00:00Z", "");
+        let memory = after(&Memory::default(), &last, &changes(told));
         let following = following.map(|(from, later)| NextNotification {
             from: time(from),
             keys: changes(later).iter().map(ReceivedKey::of).collect(),
@@ -829,50 +810,68 @@ mod tests {
 
     fn missed_before(before: Option<&str>, lists: &[&str]) -> Vec<String> {
         let following = before.map(|before| (before, "other"));
-        let missed = missed_after("other", following, lists).into_iter();
-        missed.map(|(loc, _)| loc).collect()
+        locs(missed_after("other", following, lists))
     }
 
-    #[rstest]
-    #[case::in_order_of_time(None, &["a 09:00:00, d 10:04:00, b 10:02:00", "c 10:03:00, a 10:01:00"], "a b c d")]
-    #[case::without_what_the_next_has(NEXT, &["a 10:01:00, b 10:02:00, c 10:02:01"], "a b")]
-    #[case::copied_to_another_list(None, &["a 10:01:00, a 10:01:00", "a 10:01:00, b 10:02:00"], "a a b")]
-    #[case::without_a_time_in_place_or_last(None, &["x, a 10:01:00, b, c 10:03:00", "d 10:02:00"], "a b d c x")]
-    #[case::a_time_in_the_future_says_nothing(NEXT, &["a 2027-01-01T00:00:00, b 10:01:00"], "b a")]
-    fn missed_changes_are_in_order(
-        #[case] before: Option<&str>,
-        #[case] lists: &[&str],
-        #[case] want: &str,
-    ) {
-        assert_eq!(missed_before(before, lists).join(" "), want);
+    fn locs(missed: Vec<(String, bool)>) -> Vec<String> {
+        missed.into_iter().map(|(loc, _)| loc).collect()
     }
 
     /// The beginning of the notification that follows.
     const NEXT: Option<&str> = Some("2026-11-20T10:02:00Z");
 
     #[test]
-    fn a_change_without_a_time_is_missed_wherever_it_stands() {
+    fn missed_changes_are_in_order_without_those_that_the_next_has() {
+        for (before, lists, want) in [
+            (
+                None,
+                [
+                    "a 09:00:00, d 10:04:00, b 10:02:00",
+                    "c 10:03:00, a 10:01:00",
+                ],
+                "a b c d",
+            ),
+            (NEXT, ["a 10:01:00, b 10:02:00", "c 10:02:01"], "a b"),
+            // One was copied to another list.
+            (
+                None,
+                ["a 10:01:00, a 10:01:00", "a 10:01:00, b 10:02:00"],
+                "a a b",
+            ),
+            // Without a time: in its place, or last.
+            (
+                None,
+                ["x, a 10:01:00, b, c 10:03:00", "d 10:02:00"],
+                "a b d c x",
+            ),
+            // A time in the future says nothing.
+            (
+                NEXT,
+                ["a 2027-01-01T00:00:00, b 10:01:00", "d 10:02:01"],
+                "b a",
+            ),
+        ] {
+            assert_eq!(missed_before(before, &lists).join(" "), want, "{lists:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_without_a_time_is_missed_unless_it_was_told_or_the_next_has_it() {
         for list in ["a 09:00:00, b", "a 10:00:00, b", "b, a 09:00:00"] {
             let missed = missed_before(NEXT, &[list]);
             assert!(missed.contains(&"b".to_owned()), "{list}");
         }
-        let after = |told: &str, list: &str| {
-            let missed = missed_after(told, None, &[list]).into_iter();
-            missed.map(|(loc, _)| loc).collect::<Vec<String>>()
-        };
+        let after = |told: &str, list: &str| locs(missed_after(told, None, &[list]));
         assert_eq!(after("b", "a 09:00:00, b, c"), ["c"]);
         assert_eq!(after("b", "b, b"), ["b"], "the second is another one");
         // The list was rewritten: something else has happened to it since.
         assert_eq!(after("b", "b 10:01:00, b"), ["b", "b"]);
-    }
-
-    #[test]
-    fn a_change_without_a_time_is_left_only_to_a_notification_that_has_it() {
-        let lists = ["a 10:01:00, c 10:03:00, b"];
-        let missed =
-            |changes| missed_after("other", Some(("2026-11-20T10:02:00Z", changes)), &lists);
+        let before = |changes| {
+            let following = NEXT.map(|next| (next, changes));
+            missed_after("other", following, &["a 10:01:00, c 10:03:00, b"])
+        };
         let a = || ("a".to_owned(), false);
-        assert_eq!(missed("c 10:03:00, b"), [a()]);
-        assert_eq!(missed("c 10:03:00"), [a(), ("b".to_owned(), true)]);
+        assert_eq!(before("c 10:03:00, b"), [a()]);
+        assert_eq!(before("c 10:03:00"), [a(), ("b".to_owned(), true)]);
     }
 }

@@ -442,13 +442,11 @@ mod tests {
                 " md5:15\n  sha-256:y66dER_t= ",
                 Some("md5:15 sha-256:y66dER_t="),
             ),
-            ("", None),
-            ("1584", None),
-            ("md5:", None),
-            (":15", None),
-            ("md5:15 16", None),
         ] {
             assert_eq!(fixity(value).as_deref(), want, "{value}");
+        }
+        for value in "|1584|md5:|:15|md5:15 16".split('|') {
+            assert_eq!(fixity(value), None, "{value}");
         }
         for (value, want) in [
             ("text/html", Some("text/html")),
@@ -457,14 +455,11 @@ mod tests {
                 "text/html; charset=\"utf-8\"",
                 Some("text/html; charset=\"utf-8\""),
             ),
-            ("", None),
-            ("text", None),
-            ("text/", None),
-            ("/html", None),
-            ("text/x html", None),
-            ("text/html/5", None),
         ] {
             assert_eq!(media_type(value).as_deref(), want, "{value}");
+        }
+        for value in "|text|text/|/html|text/x html|text/html/5".split('|') {
+            assert_eq!(media_type(value), None, "{value}");
         }
         for (value, want) in [("8876", Some(8876)), (" 0 ", Some(0)), ("", None)] {
             assert_eq!(number(value), want, "{value}");
@@ -482,16 +477,9 @@ mod tests {
 
     #[test]
     fn a_scheme_makes_a_reference_absolute() {
-        for (text, want) in [
-            ("https://e.org/", true),
-            ("urn:nbn:x", true),
-            ("a.xml", false),
-            ("/a:b", false),
-            ("a/b:c", false),
-            (":a", false),
-            ("1a:b", false),
-        ] {
-            assert_eq!(has_scheme(text), want, "{text}");
+        assert!(has_scheme("https://e.org/") && has_scheme("urn:nbn:x"));
+        for text in ["a.xml", "/a:b", "a/b:c", ":a", "1a:b"] {
+            assert!(!has_scheme(text), "{text}");
         }
     }
 
@@ -503,22 +491,12 @@ mod tests {
     #[test]
     fn state_files_can_rely_on_keys() {
         let at = Datetime::parse("2026-11-20T11:05:00.0+01:00");
-        let key = |number: u8, kind, at| {
-            let uri = format!("https://e.org/{number}.txt");
-            ChangeKey::of(&uri, kind, at, [""; 3], &mut vec![7; 9])
-        };
-        let dated = key(1, ChangeKind::Updated, at);
+        assert!(at.is_some());
+        let (uri, kind) = ("https://e.org/1.txt", ChangeKind::Updated);
+        let dated = ChangeKey::of(uri, kind, at, [""; 3], &mut vec![7; 9]);
         assert_eq!(format!("{dated:?}"), "65032d55cdd8");
         let undated = undated("2026", "md5:1", "1");
         assert_eq!(format!("{undated:?}"), "9249cfc41b24");
-        let later = Datetime::parse("2026-11-20T10:05:00.1Z");
-        assert!(at.is_some() && later.is_some());
-        let others = [
-            key(2, ChangeKind::Updated, at),
-            key(1, ChangeKind::Deleted, at),
-            key(1, ChangeKind::Updated, later),
-        ];
-        assert!(!others.contains(&dated));
     }
 
     proptest! {

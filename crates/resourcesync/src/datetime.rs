@@ -260,12 +260,12 @@ mod tests {
             2026-12-31T20:00:00-05:00 | 2027-01-01T01:00:00Z | 2027-01-01T01:00:01Z
             1969-12-31T23:59:59.25Z | 1969-12-31T23:59:59.25Z | 1969-12-31T23:59:59.26Z
             0001-01-01 | 0001-01-01T00:00:00Z | 0001-01-01T00:00:01Z
+            9999-12-30T21:59:59.999999999Z | 9999-12-30T21:59:59.999999999Z | 9999-12-30T22:00:00Z
+            9999-12-30T22:00:00.999999999Z | 9999-12-30T22:00:00.999999999Z | 9999-12-30T22:00:00.999999999Z
         ";
         for row in table.trim().lines() {
-            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-            let [text, shown, end] = cells[..] else {
-                panic!("{row}");
-            };
+            let mut cells = row.split('|').map(str::trim);
+            let [text, shown, end] = [(); 3].map(|()| cells.next().unwrap());
             let datetime = datetime(text);
             assert_eq!(datetime.to_string(), shown, "{text}");
             assert_eq!(datetime.end(), end.parse().unwrap(), "{text}");
@@ -287,14 +287,6 @@ mod tests {
         for text in others.split('|').chain([&*endless]) {
             assert!(Datetime::parse(text).is_none(), "{text}");
         }
-    }
-
-    #[test]
-    fn the_end_of_the_range_is_no_edge() {
-        let last = datetime("9999-12-30T21:59:59.999999999Z");
-        assert!(last.end() >= last.at());
-        let beyond = datetime("9999-12-30T22:00:00.999999999Z");
-        assert_eq!(beyond.end(), Timestamp::MAX);
     }
 
     #[test]

@@ -561,36 +561,28 @@ mod tests {
         })
     }
 
-    fn any_item() -> impl Strategy<Value = ItemChange> {
-        let content = (any_attribute(), prop::option::of(any_attribute()))
-            .prop_map(|(src, media_type)| ContentLocation { src, media_type });
-        (
-            (any_text(), any_text(), any_text(), any_datetime()),
-            (any_attribute(), prop::option::of(content), any_text()),
-            prop::option::of(any_attribute()),
-            prop::option::of(any_attribute()),
-            prop::option::of(prop::sample::select(ChangeKind::ALL.to_vec())),
-        )
-            .prop_map(
-                |(
-                    (id, author, title, updated),
-                    (item, content, summary),
-                    state_before,
-                    state_after,
-                    change,
-                )| ItemChange {
-                    id,
-                    author,
-                    title,
-                    updated,
-                    item,
-                    content,
-                    summary,
-                    state_before,
-                    state_after,
-                    change,
-                },
-            )
+    prop_compose! {
+        fn any_content()(
+            src in any_attribute(),
+            media_type in prop::option::of(any_attribute()),
+        ) -> ContentLocation {
+            ContentLocation { src, media_type }
+        }
+    }
+
+    prop_compose! {
+        fn any_item()(
+            (id, author, title, updated) in (any_text(), any_text(), any_text(), any_datetime()),
+            (item, summary) in (any_attribute(), any_text()),
+            content in prop::option::of(any_content()),
+            state_before in prop::option::of(any_attribute()),
+            state_after in prop::option::of(any_attribute()),
+            change in prop::option::of(prop::sample::select(ChangeKind::ALL.to_vec())),
+        ) -> ItemChange {
+            ItemChange {
+                id, author, title, updated, item, content, summary, state_before, state_after, change,
+            }
+        }
     }
 
     proptest! {

@@ -309,17 +309,11 @@ mod tests {
         let read = Notification::parse(&framework).unwrap();
         assert_eq!(read, Notification::Framework(Payload::default()));
         let text = String::from_utf8(framework).unwrap();
+        let capability = "it has no root-level rs:md with capability \"framework-notification\" or \"change-notification\"";
+        let root = "its root element is not urlset of the sitemap namespace";
         for (from, to, message) in [
-            (
-                "framework-notification",
-                "changelist",
-                "it has no root-level rs:md with capability \"framework-notification\" or \"change-notification\"",
-            ),
-            (
-                "urlset",
-                "sitemapindex",
-                "its root element is not urlset of the sitemap namespace",
-            ),
+            ("framework-notification", "changelist", capability),
+            ("urlset", "sitemapindex", root),
         ] {
             let text = text.replace(from, to);
             let error = Notification::parse(text.as_bytes()).unwrap_err();
@@ -340,10 +334,8 @@ mod tests {
             2026-11-20T10:05:07.5-01:00 | 2026-11-20T11:05:07.5Z | 2026-11-20T11:05:07.6Z
         ";
         for row in table.trim().lines() {
-            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-            let [text, start, end] = cells[..] else {
-                panic!("{row}");
-            };
+            let mut cells = row.split('|').map(str::trim);
+            let [text, start, end] = [(); 3].map(|()| cells.next().unwrap());
             assert_eq!(time_span(text), Some((time(start), time(end))), "{text}");
         }
         for text in ["", "soon", "2026-13", "99999-01-01", "10:05:07", "äöüß"] {
@@ -419,10 +411,8 @@ mod tests {
             Payload::parse(other.as_bytes()).unwrap_err()
         };
         for row in table.trim().lines() {
-            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-            let [from, to, message] = cells[..] else {
-                panic!("{row}");
-            };
+            let mut cells = row.split('|').map(str::trim);
+            let [from, to, message] = [(); 3].map(|()| cells.next().unwrap());
             assert_eq!(refused(from, to).to_string(), message, "{row}");
         }
         let unknown = refused("resourcelist", "warpdrive");

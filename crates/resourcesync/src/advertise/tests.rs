@@ -1,14 +1,11 @@
 //! Capability Lists as generators write them, and the additions to each.
 
-mod generator;
-
 use std::collections::BTreeSet;
 
 use encoding_rs::{Encoding, UTF_16LE};
 use proptest::prelude::*;
 use rstest::rstest;
 
-use crate::advertise::tests::generator::any_list;
 use crate::advertise::{self, Unpatchable, entry};
 use crate::channel_kind::ChannelKind;
 use crate::document::{Advertisement, CandidateContent, Document};
@@ -104,24 +101,18 @@ fn an_entry_is_added_as_the_last_one_is_indented() {
         ("    ", "\r\n"),
         (" ", "\r"),
     ] {
-        let lines = |lines: &[(usize, &str)]| -> String {
-            let line =
-                |(depth, text): &(usize, &str)| line_end.to_owned() + &indent.repeat(*depth) + text;
-            lines.iter().map(line).collect()
+        // Of `~` each stands for a depth of indentation on a line of its own.
+        let written = |text: &str| {
+            let depth = |depth| line_end.to_owned() + &indent.repeat(depth);
+            text.replace("~~", &depth(2)).replace('~', &depth(1))
         };
-        let entry = lines(&[
-            (1, "<url>"),
-            (2, "<loc>http://e.org/rl.xml</loc>"),
-            (2, "<rs:md capability=\"resourcelist\"/>"),
-            (1, "</url>"),
-        ]);
-        let new = lines(&[
-            (1, "<url>"),
-            (2, "<loc>http://e.org/t/</loc>"),
-            (2, "<rs:ln rel=\"hub\" href=\"http://h.example/\"/>"),
-            (2, "<rs:md capability=\"framework-notification\"/>"),
-            (1, "</url>"),
-        ]);
+        let entry = written(
+            "~<url>~~<loc>http://e.org/rl.xml</loc>~~<rs:md capability=\"resourcelist\"/>~</url>",
+        );
+        let new = written(
+            "~<url>~~<loc>http://e.org/t/</loc>~~<rs:ln rel=\"hub\" href=\"http://h.example/\"/>\
+             ~~<rs:md capability=\"framework-notification\"/>~</url>",
+        );
         for end in ["", line_end] {
             adds(&(list(&format!("{entry}@{line_end}")) + end), &new);
         }
@@ -213,24 +204,25 @@ fn an_entry_gets_what_it_lacks(#[case] entry: &str, #[case] added: &str) {
     adds(&list(&format!("{other}{entry}{other}")), added);
 }
 
-#[rstest]
-#[case::another_topic("<loc>http://e.org/old/?a&amp;b</loc>", "<loc>http://e.org/t/</loc>")]
-#[case::space_around_it("<loc>\r\n\t http://e.org/old/ \n</loc>", "<loc>http://e.org/t/</loc>")]
-#[case::cdata(
-    "<loc> <![CDATA[http://e.org/]]>old </loc>",
-    "<loc>http://e.org/t/</loc>"
-)]
-#[case::a_mistake("<loc>/t/</loc>", "<loc>http://e.org/t/</loc>")]
-#[case::an_empty_element("<loc/>", "<loc>http://e.org/t/</loc>")]
-#[case::no_text("<loc><!-- later --></loc>", "<loc>http://e.org/t/</loc>")]
-fn another_topic_is_corrected(#[case] before: &str, #[case] after: &str) {
+#[test]
+fn another_topic_is_corrected() {
     let with = |loc: &str| {
         list(&format!(
             "<url>{loc}<rs:ln rel=\"hub\" href=\"http://h.example/\"/><rs:md capability=\"framework-notification\"/></url>"
         ))
     };
-    let corrected = completed(with(before).as_bytes(), &usual());
-    assert_eq!(String::from_utf8(corrected).unwrap(), with(after));
+    for before in [
+        "<loc>http://e.org/old/?a&amp;b</loc>",
+        "<loc>\r\n\t http://e.org/old/ \n</loc>",
+        "<loc> <![CDATA[http://e.org/]]>old </loc>",
+        "<loc>/t/</loc>",
+        "<loc/>",
+        "<loc><!-- later --></loc>",
+    ] {
+        let corrected = completed(with(before).as_bytes(), &usual());
+        let corrected = String::from_utf8(corrected).unwrap();
+        assert_eq!(corrected, with("<loc>http://e.org/t/</loc>"), "{before}");
+    }
 }
 
 #[test]
@@ -258,6 +250,9 @@ fn uris_are_escaped_and_read_back_the_same() {
         let before = list("<url><loc>http://e.org/a</loc></url>").replace('"', &quote.to_string());
         completed(before.as_bytes(), &odd);
     }
+    // A namespace may be escaped too.
+    let escaped = list("").replace("rs/terms/\"", "rs&#47;terms/\"");
+    completed(escaped.as_bytes(), &odd);
 }
 
 #[rstest]
@@ -302,6 +297,9 @@ fn what_cannot_be_patched_says_why() {
     let encoding = refusal(&utf16(&list("")));
     let is_named = matches!(encoding, Unpatchable::Encoding(name) if name == UTF_16LE.name());
     assert!(is_named, "{encoding}");
+    // One that lacks nothing needs no patch.
+    let complete = utf16(&list(COMPACT));
+    assert_eq!(advertise(&complete, &usual()).unwrap(), None);
     let cut = refusal(list("").strip_suffix('>').unwrap().as_bytes());
     assert!(matches!(cut, Unpatchable::Unreadable(_)), "{cut}");
     let other = list("").replace("capabilitylist", "changelist");
@@ -311,20 +309,6 @@ fn what_cannot_be_patched_says_why() {
     let recoded = refusal(&[twice, list("").as_bytes()].concat());
     let is_named = matches!(recoded, Unpatchable::Recoded("Shift_JIS"));
     assert!(is_named, "{recoded}");
-}
-
-#[test]
-fn a_namespace_is_taken_as_xml_has_it() {
-    let escaped = list(COMPACT)
-        .replace("rs/terms/\"", "rs&#47;terms/\"")
-        .replace("/t/", "/u/");
-    completed(escaped.as_bytes(), &usual());
-}
-
-#[test]
-fn a_utf16_list_that_advertises_its_channel_lacks_nothing() {
-    let bytes = utf16(&list(COMPACT));
-    assert_eq!(advertise(&bytes, &usual()).unwrap(), None);
 }
 
 /// Returns true if `before` is `after` without some of its parts, white space aside.
@@ -359,6 +343,64 @@ fn a_hub_that_was_ours_makes_room() {
         let after = list(after);
         assert_eq!(advertise(&list(before)).as_ref(), Some(&after));
         assert_eq!(advertise(&after), None);
+    }
+}
+
+/// White space and comments as generators put them between elements.
+fn any_space() -> impl Strategy<Value = &'static str> {
+    let comment = "\n<!-- </url> <url> -->\n ";
+    prop::sample::select(vec![
+        "", "", "\n", "\n  ", "\r\n\t", " ", "\n\n    ", comment,
+    ])
+}
+
+/// An entry, with `S` and `R` for the two prefixes: of a document, or one that advertises a channel more or less.
+fn any_entry() -> impl Strategy<Value = String> {
+    let notification = "<Rmd capability='framework-notification'/>";
+    let contents = vec![
+        format!("<Sloc>http://e.org/t/</Sloc>~{notification}"),
+        format!(
+            "<Sloc>http://e.org/o/</Sloc>~<Rln href=\"http://h.example/\" rel=\"hub\"></Rln>~{notification}"
+        ),
+        format!("<Sloc> </Sloc>~<Rln rel='up hub' href='http://g.example/'/>~{notification}"),
+        format!("{notification}~<Sloc>http&#58;//e.org/o/</Sloc>"),
+        notification.to_owned(),
+        "<Rmd capability=\"\"/>~<Sloc><![CDATA[http://e.org/t/]]></Sloc>".to_owned(),
+        "<Sloc>http://e.org/t/</Sloc>".to_owned(),
+        "<Sloc>\n http://e.org/cl?a&amp;b</Sloc>~<Rmd capability=\"changelist\"></Rmd>".to_owned(),
+        "<Sloc>http://e.org/rl</Sloc>~<Slastmod>2026</Slastmod>~<Rmd capability='resourcelist'/>"
+            .to_owned(),
+        String::new(),
+    ];
+    let spaces = (any_space(), any_space(), any_space());
+    (spaces, prop::sample::select(contents)).prop_map(|((before, child, close), content)| {
+        format!(
+            "{before}<Surl>{child}{}{close}</Surl>",
+            content.replace('~', child)
+        )
+    })
+}
+
+prop_compose! {
+    /// A Capability List such as any generator might write.
+    fn any_list()(
+        (sitemap, rs) in prop::sample::select(vec![("", "rs:"), ("", "r:"), ("sm:", "rs:"), ("sm:", "")]),
+        entries in prop::collection::vec(any_entry(), 0..5),
+        (space, end, is_described_first) in (any_space(), any_space(), any::<bool>()),
+    ) -> String {
+        let mut content = entries.concat();
+        let description = format!("{space}<Rmd capability=\"capabilitylist\"/>");
+        content.insert_str(if is_described_first { 0 } else { content.len() }, &description);
+        for (letter, prefix) in [('S', sitemap), ('R', rs)] {
+            content = content.replace(&format!("<{letter}"), &format!("<{prefix}"));
+            content = content.replace(&format!("</{letter}"), &format!("</{prefix}"));
+        }
+        let declared = |prefix: &str, uri| match prefix.strip_suffix(':') {
+            Some(prefix) => format!("xmlns:{prefix}=\"{uri}\""),
+            None => format!("xmlns='{uri}'"),
+        };
+        let (sitemaps, terms) = (declared(sitemap, SITEMAP), declared(rs, RS));
+        format!("<?xml version=\"1.0\"?>\n<{sitemap}urlset {sitemaps} {terms}>{content}{end}</{sitemap}urlset>\n")
     }
 }
 

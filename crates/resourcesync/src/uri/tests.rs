@@ -53,18 +53,14 @@ fn other_texts_are_no_uris() {
 #[test]
 fn resources_may_have_uris_without_an_authority() {
     for (written, expected) in [
-        ("HTTP://E.org", Some("http://e.org/")),
-        (" URN:isbn:0-12 ", Some("urn:isbn:0-12")),
-        ("info:doi/10.1%2f2#part", Some("info:doi/10.1%2F2")),
-        ("urn:", None),
-        ("C:\\a.txt", None),
-        ("http:a", None),
-        ("ftp://", None),
-        ("a/b:c", None),
-        ("1.txt", None),
+        ("HTTP://E.org", "http://e.org/"),
+        (" URN:isbn:0-12 ", "urn:isbn:0-12"),
+        ("info:doi/10.1%2f2#part", "info:doi/10.1%2F2"),
     ] {
-        let uri = normal_resource(written).ok();
-        assert_eq!(uri.as_deref(), expected, "{written}");
+        assert_eq!(normal_resource(written).unwrap(), expected);
+    }
+    for other in ["urn:", "C:\\a.txt", "http:a", "ftp://", "a/b:c", "1.txt"] {
+        assert!(normal_resource(other).is_err(), "{other}");
     }
 }
 
@@ -82,14 +78,14 @@ fn a_path_of_any_bytes_has_a_uri_that_is_normal() {
 
 #[test]
 fn a_uri_that_would_break_a_header_is_not_clean() {
-    for (text, is_clean) in [
-        ("http://e.org/a?b=c&d", true),
-        ("http://e.org/a b", false),
-        ("http://e.org/a\u{7}", false),
-        ("http://e.org/a>", false),
-        ("http://e.org/a?\"", false),
-    ] {
-        assert_eq!(Uri::parse(text).unwrap().is_clean(), is_clean, "{text}");
+    let is_clean = |rest| {
+        Uri::parse(&format!("http://e.org/{rest}"))
+            .unwrap()
+            .is_clean()
+    };
+    assert!(is_clean("a?b=c&d"));
+    for rest in ["a b", "a\u{7}", "a>", "a?\""] {
+        assert!(!is_clean(rest), "{rest}");
     }
 }
 

@@ -1,4 +1,6 @@
-//! Each input of the fuzz targets' corpus passes their checks (`fuzz/corpus`, `fuzz/checks/resourcesync.rs`).
+//! Each input of the fuzz targets' corpus passes their checks (`fuzz/corpus`, `fuzz/checks/resourcesync.rs`); and documents
+//! of each kind as `resync` 2.0.1 writes them (`resync/`): what is read of them is all they have, and what is written is
+//! read the same.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
@@ -6,12 +8,17 @@
 mod checks;
 #[path = "../../../../tests/support/needs.rs"]
 mod needs;
-mod round_trip;
 mod well_formed;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use resourcesync::capability::Capability;
+use resourcesync::document::{CandidateContent, Document, Form};
+use resourcesync::fingerprint::Fingerprint;
+use resourcesync::listing::Listing;
+use resourcesync::parse::parse;
 use rstest::rstest;
 
 #[rstest]
@@ -31,4 +38,32 @@ fn what_was_fuzzed_holds(#[case] target: &str, #[case] check: fn(&[u8])) {
         tried += 1;
     }
     assert!(tried > 0, "{} is empty", directory.display());
+}
+
+fn parsed(bytes: &[u8]) -> (Document, Fingerprint) {
+    match parse(bytes).unwrap() {
+        CandidateContent::Document(parsed) => (parsed.document, parsed.fingerprint),
+        CandidateContent::Other(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn documents_of_another_library_are_written_as_they_were() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/resync");
+    let mut kinds = BTreeSet::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        let listing = Listing::parse(&bytes).unwrap().unwrap();
+        let written = listing.render();
+        assert_eq!(Listing::parse(&written).unwrap().as_ref(), Some(&listing));
+        // The fingerprint is that of every element, attribute and text.
+        let path = path.display();
+        assert_eq!(parsed(&written), parsed(&bytes), "{path}");
+        kinds.insert((listing.known_capability().unwrap(), listing.form));
+    }
+    let lists = Capability::all().map(|capability| (capability, Form::List));
+    let indexes = [Capability::ResourceList, Capability::ChangeList];
+    let indexes = indexes.map(|capability| (capability, Form::Index));
+    assert_eq!(kinds, lists.chain(indexes).collect());
 }

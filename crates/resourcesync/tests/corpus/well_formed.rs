@@ -92,15 +92,21 @@ fn verdict(bytes: &[u8]) -> Option<Result<(), Malformed>> {
     }
 }
 
-/// The files that libxml2 finds ill-formed, with its words.
-fn refused_by_libxml2(directory: &Path, count: usize) -> BTreeMap<usize, String> {
+/// The documents that libxml2 finds ill-formed, with its words.
+fn refused_by_libxml2<'a>(documents: impl Iterator<Item = &'a Vec<u8>>) -> BTreeMap<usize, String> {
+    let directory = TempDir::new().unwrap();
+    let write = |(number, bytes): (usize, &Vec<u8>)| {
+        let name = format!("{number}.xml");
+        fs::write(directory.path().join(&name), bytes).unwrap();
+        name
+    };
+    let names: Vec<String> = documents.enumerate().map(write).collect();
     let mut refused = BTreeMap::new();
-    let names: Vec<String> = (0..count).map(|number| format!("{number}.xml")).collect();
     for names in names.chunks(1_000) {
         let output = Command::new("xmllint")
             .args(["--noout", "--nonet"])
             .args(names)
-            .current_dir(directory)
+            .current_dir(&directory)
             .output()
             .unwrap();
         for line in String::from_utf8_lossy(&output.stderr).lines() {
@@ -182,11 +188,7 @@ fn each_difference_is_one() {
         ),
         (latin1.collect(), true, Difference::Encoding),
     ];
-    let directory = TempDir::new().unwrap();
-    for (number, (bytes, ..)) in cases.iter().enumerate() {
-        fs::write(directory.path().join(format!("{number}.xml")), bytes).unwrap();
-    }
-    let refused = refused_by_libxml2(directory.path(), cases.len());
+    let refused = refused_by_libxml2(cases.iter().map(|(bytes, ..)| bytes));
     for (number, (bytes, is_taken, difference)) in cases.iter().enumerate() {
         let text = bytes.escape_ascii();
         let theirs = refused.get(&number);
@@ -229,11 +231,7 @@ fn what_is_taken_for_well_formed_is_so_to_libxml2() {
             mutant(&seeds[seed], &mut random)
         })
         .collect();
-    let directory = TempDir::new().unwrap();
-    for (number, mutant) in mutants.iter().enumerate() {
-        fs::write(directory.path().join(format!("{number}.xml")), mutant).unwrap();
-    }
-    let refused = refused_by_libxml2(directory.path(), mutants.len());
+    let refused = refused_by_libxml2(mutants.iter());
     let mut agreed = [0, 0];
     let mut differ: BTreeMap<Difference, usize> = BTreeMap::new();
     let mut unexplained = BTreeSet::new();

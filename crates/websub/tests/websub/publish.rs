@@ -13,9 +13,6 @@ use websub::secret::Secret;
 use crate::support::{BODY, Peer, Say, notification, ping, say, soon, topic};
 
 mod answers;
-mod broken;
-mod proxy;
-mod redirects;
 mod secrets;
 mod tls;
 

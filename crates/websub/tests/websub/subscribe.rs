@@ -12,7 +12,9 @@ use websub::subscriber::{
 };
 use websub::topics::http::Topics;
 
-use crate::support::{BODY, Peer, Say, exchange, free_address, page, public, say, soon, status};
+use crate::support::{
+    BODY, Peer, Say, exchange, free_address, page, parameter, public, say, soon, status,
+};
 
 #[tokio::test]
 async fn our_own_topics_are_discovered() {
@@ -56,13 +58,14 @@ async fn documents_are_retrieved_whole_and_only_from_permitted_origins() {
 }
 
 #[tokio::test]
-async fn a_server_that_dislikes_head_is_asked_by_get_and_need_not_name_a_hub() {
+async fn a_server_that_dislikes_head_is_asked_by_get_and_what_is_no_topic_says_why() {
     let mut peer = Peer::start(|seen| match seen.line() {
         "GET /t HTTP/1.1" => say(
             "200 OK",
             "Link: </hub> ; rel=hub\r\nLink: <https://E.org/%7et>;rel=\"self up\"\r\n",
             "",
         ),
+        "HEAD /none HTTP/1.1" | "GET /none HTTP/1.1" => say("404 Not Found", "", ""),
         "HEAD /t HTTP/1.1" | "GET /head-only HTTP/1.1" => say("405 Method Not Allowed", "", ""),
         _ => say("200 OK", "Link: <http://e.org/t>; rel=self\r\n", ""),
     })
@@ -78,11 +81,6 @@ async fn a_server_that_dislikes_head_is_asked_by_get_and_need_not_name_a_hub() {
         assert_eq!(found.hubs, hubs, "{path}");
     }
     assert_eq!(peer.next().await.line(), "HEAD /t HTTP/1.1");
-}
-
-#[tokio::test]
-async fn what_is_no_topic_says_why() {
-    let peer = Peer::start(|_| say("404 Not Found", "", "")).await;
     let error = discover(&Topic::new(peer.url("/none"))).await.unwrap_err();
     assert!(matches!(error, RetrieveError::Status { .. }), "{error}");
     let nobody = Topic::new(format!("http://{}/", free_address().await));
@@ -90,19 +88,19 @@ async fn what_is_no_topic_says_why() {
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
-/// A subscriber with a callback, and a hub that answers each request so.
+/// A subscriber with a callback.
 struct Subscribing {
     destination: Destination,
     subscription: CallbackSubscription,
     received: tokio::sync::mpsc::Receiver<DistributionRequest>,
-    peer: Peer,
     hub: Hub,
     topic: Topic,
 }
 
 impl Subscribing {
-    async fn new(answer: impl Fn() -> Say + Send + Sync + 'static) -> Subscribing {
-        let peer = Peer::start(move |_| answer()).await;
+    /// With a hub that answers each request so.
+    async fn new(answer: Say) -> (Subscribing, Peer) {
+        let peer = Peer::start(move |_| answer.clone()).await;
         let hub = Hub::new(peer.url("/hub"));
         let address = "127.0.0.1:0".parse().unwrap();
         let destination = Destination::bind(address, None).await.unwrap();
@@ -113,14 +111,14 @@ impl Subscribing {
         };
         let (subscription, received) = destination.open(&key, &topic);
         destination.serve();
-        Subscribing {
+        let subscribing = Subscribing {
             destination,
             subscription,
             received,
-            peer,
             hub,
             topic,
-        }
+        };
+        (subscribing, peer)
     }
 
     fn callback(&self) -> String {
@@ -129,21 +127,12 @@ impl Subscribing {
 
     async fn subscribe(&mut self) -> Result<Option<Duration>, SubscribeError> {
         let lease = Duration::from_secs(3600);
-        let Subscribing {
-            destination,
-            subscription,
-            hub,
-            topic,
-            ..
-        } = self;
-        destination.subscribe(subscription, hub, topic, lease).await
+        let (hub, topic) = (&self.hub, &self.topic);
+        let subscribing = self
+            .destination
+            .subscribe(&mut self.subscription, hub, topic, lease);
+        subscribing.await
     }
-}
-
-fn parameter(form: &[u8], wanted: &str) -> Option<String> {
-    url::form_urlencoded::parse(form)
-        .find(|(name, _)| name == wanted)
-        .map(|(_, value)| value.into_owned())
 }
 
 /// Sends what a hub would to a callback.
@@ -169,9 +158,8 @@ const TOPIC: &str = "hub.topic=http%3A%2F%2Fe.org%2Ft";
 
 #[tokio::test]
 async fn only_what_was_asked_for_is_confirmed() {
-    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
+    let (mut this, mut requests) = Subscribing::new(say("202 Accepted", "", "")).await;
     let callback = this.callback();
-    let mut requests = std::mem::replace(&mut this.peer, Peer::start(|_| say("", "", "")).await);
     let as_a_hub = async {
         let form = requests.next().await.body;
         let value = |name| parameter(&form, name);
@@ -205,8 +193,8 @@ async fn only_what_was_asked_for_is_confirmed() {
 }
 
 #[tokio::test]
-async fn only_signed_notifications_are_accepted() {
-    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
+async fn only_signed_notifications_are_accepted_and_acknowledged_only_by_their_receiver() {
+    let (mut this, _) = Subscribing::new(say("202 Accepted", "", "")).await;
     let callback = this.callback();
     let signed = signature(&Secret::new("shared"), b"<urlset/>");
     for (signature, want) in [
@@ -235,16 +223,10 @@ async fn only_signed_notifications_are_accepted() {
     };
     let (answered, ()) = soon(async { tokio::join!(delivering, receiving) }).await;
     assert_eq!(answered.0, 200);
-    let unknown = call(&(callback + "x"), "POST", "", &header, "<urlset/>").await;
+    let unknown = callback.clone() + "x";
+    let unknown = call(&unknown, "POST", "", &header, "<urlset/>").await;
     assert_eq!(unknown.0, 410);
-}
 
-#[tokio::test]
-async fn a_delivery_is_acknowledged_only_by_its_receiver() {
-    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
-    let callback = this.callback();
-    let signed = signature(&Secret::new("shared"), b"<urlset/>");
-    let header = format!("X-Hub-Signature: {signed}\r\n");
     let delivering = call(&callback, "POST", "", &header, "<urlset/>");
     let dropping = async { drop(this.received.recv().await) };
     let (answered, ()) = soon(async { tokio::join!(delivering, dropping) }).await;
@@ -256,7 +238,7 @@ async fn a_delivery_is_acknowledged_only_by_its_receiver() {
 
 #[tokio::test]
 async fn a_hub_that_refuses_or_denies_is_reported() {
-    let mut this = Subscribing::new(|| say("400 Bad Request", "", "no such shared topic")).await;
+    let (mut this, _) = Subscribing::new(say("400 Bad Request", "", "no such shared topic")).await;
     let error = this.subscribe().await.unwrap_err();
     let SubscribeError::Refused {
         status, excerpt, ..
@@ -267,10 +249,9 @@ async fn a_hub_that_refuses_or_denies_is_reported() {
     // The secret is masked.
     assert_eq!((status, &*excerpt), (400, "no such *** topic"));
 
-    let mut this = Subscribing::new(|| say("204 No Content", "", "")).await;
+    let (mut this, mut requests) = Subscribing::new(say("204 No Content", "", "")).await;
     let callback = this.callback();
     let query = format!("?hub.mode=denied&{TOPIC}&hub.reason=too+many");
-    let mut requests = std::mem::replace(&mut this.peer, Peer::start(|_| say("", "", "")).await);
     let as_a_hub = async {
         requests.next().await;
         assert_eq!(call(&callback, "GET", &query, "", "").await.0, 200);

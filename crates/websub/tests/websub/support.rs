@@ -52,10 +52,15 @@ impl Seen {
     pub fn parameter(&self, wanted: &str) -> Option<String> {
         let target = self.line().split(' ').nth(1)?;
         let (_, query) = target.split_once('?')?;
-        url::form_urlencoded::parse(query.as_bytes())
-            .find(|(name, _)| name == wanted)
-            .map(|(_, value)| value.into_owned())
+        parameter(query.as_bytes(), wanted)
     }
+}
+
+/// A parameter of a form, decoded.
+pub fn parameter(form: &[u8], wanted: &str) -> Option<String> {
+    url::form_urlencoded::parse(form)
+        .find(|(name, _)| name == wanted)
+        .map(|(_, value)| value.into_owned())
 }
 
 /// The answer of a peer to a request.
@@ -104,31 +109,15 @@ impl Peer {
         let answer = Arc::new(answer);
         tokio::spawn(async move {
             for connection in 0.. {
-                let (stream, _) = listener.accept().await.unwrap();
+                let (mut stream, _) = listener.accept().await.unwrap();
                 let (answer, sender) = (Arc::clone(&answer), sender.clone());
                 tokio::spawn(async move {
-                    let mut stream = stream;
-                    if talk(&mut stream, connection, &*answer, &sender).await == End::Reset {
+                    if talk(&mut stream, connection, &*answer, &sender).await {
                         stream.set_zero_linger().unwrap();
                     }
                 });
             }
         });
-        Peer { address, seen }
-    }
-
-    /// A peer that answers anything with this.
-    pub async fn start_with_greeting(greeting: &'static str) -> Peer {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move {
-            loop {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let _ = stream.read(&mut [0; 4096]).await;
-                let _ = stream.write_all(greeting.as_bytes()).await;
-            }
-        });
-        let (_, seen) = mpsc::unbounded_channel();
         Peer { address, seen }
     }
 
@@ -146,24 +135,17 @@ impl Peer {
     }
 }
 
-/// The end of a connection.
-#[derive(Debug, PartialEq, Eq)]
-pub enum End {
-    Close,
-    Reset,
-}
-
-/// Answers the requests on one connection.
+/// Answers the requests on one connection; true if it is to be reset.
 pub async fn talk(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     connection: usize,
     answer: &(impl Fn(&Seen) -> Say + Send + Sync),
     sender: &mpsc::UnboundedSender<Seen>,
-) -> End {
+) -> bool {
     let mut bytes = Vec::new();
     loop {
         let Some(seen) = read(stream, &mut bytes, connection).await else {
-            return End::Close;
+            return false;
         };
         let said = answer(&seen);
         let _ = sender.send(seen);
@@ -177,9 +159,9 @@ pub async fn talk(
         written = written.and(stream.flush().await);
         match said {
             Say::Raw(_) => {}
-            Say::Last(_) => return End::Close,
+            Say::Last(_) => return false,
             Say::Hang(_) => std::future::pending().await,
-            Say::Reset(_) => return End::Reset,
+            Say::Reset(_) => return true,
             Say::Drip(_, text, pause) => {
                 for byte in text.bytes() {
                     tokio::time::sleep(pause).await; // stall: a slow hub is what is tried
@@ -193,7 +175,7 @@ pub async fn talk(
             }
         }
         if written.is_err() {
-            return End::Close;
+            return false;
         }
     }
 }
@@ -292,25 +274,21 @@ pub fn status(head: &str) -> u16 {
 /// The public listener on a free port, until the test ends.
 pub async fn public(topics: &Arc<Topics>, hub: Option<Arc<EmbeddedHub>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    serve_at(listener, topics, hub)
+    let address = listener.local_addr().unwrap();
+    serve_at(Listener::Tcp(listener), topics, hub);
+    address
 }
 
-pub fn serve_at(
-    listener: TcpListener,
-    topics: &Arc<Topics>,
-    hub: Option<Arc<EmbeddedHub>>,
-) -> SocketAddr {
-    let address = listener.local_addr().unwrap();
-    let listener = Listener::Tcp(listener);
+pub fn serve_at(listener: Listener, topics: &Arc<Topics>, hub: Option<Arc<EmbeddedHub>>) {
+    let (topics, hub) = (topics.clone(), watch::channel(hub).1);
     let limits = ServerLimits::default();
     tokio::spawn(serve_public(
         listener,
-        topics.clone(),
-        watch::channel(hub).1,
+        topics,
+        hub,
         limits,
         std::future::pending(),
     ));
-    address
 }
 
 pub const BODY: &[u8] = "<urlset>\n  \u{e9}\r\n</urlset>\n".as_bytes();

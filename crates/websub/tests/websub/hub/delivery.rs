@@ -1,6 +1,6 @@
 //! Deliveries: form, order and end (S2, S4).
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use websub::hub::{DeliveryProgress, HubRecord, Relay, RelayId};
 use websub::secret::Secret;
 
 use crate::hub::{
-    Restored, TOPIC, TOPIC_IN_FORM, busy_once, heard, saved_relay, start, start_with, subscriber,
+    Restored, TOPIC, TOPIC_IN_FORM, heard, saved_relay, start, start_with, subscriber,
     subscription, unsubscribed, willing,
 };
 use crate::support::{BODY, Peer, say, to_relay};
@@ -39,48 +39,39 @@ async fn a_delivery_arrives_as_the_specification_says() {
     assert_ne!(another, Some(challenge));
     running.record().await;
 
-    running.send(to_relay(1));
-    let seen = peer.next().await;
-    assert_eq!(seen.line(), "POST /c%41?k=%20x HTTP/1.1");
-    assert_eq!(seen.header("Content-Type"), ["application/xml"]);
-    assert_eq!(seen.header("Content-Length"), [BODY.len().to_string()]);
     let hub = &running.url;
     let links = format!(
         "<{TOPIC}>; rel=\"self\", <{hub}>; rel=\"hub\", <https://e.org/set1/cl.xml>; rel=\"resourcesync\""
     );
-    assert_eq!(seen.header("Link"), [links]);
-    let signed = signature(&Secret::new("s"), BODY);
-    assert_eq!(seen.header("X-Hub-Signature"), [signed]);
-    assert_eq!(seen.body, BODY);
+    // The second is sent and signed part by part.
+    let large = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+    for (seq, body) in [(1, BODY.to_vec()), (2, large)] {
+        running.send(Relay {
+            body: body.clone().into(),
+            ..to_relay(seq)
+        });
+        let seen = peer.next().await;
+        assert_eq!(seen.line(), "POST /c%41?k=%20x HTTP/1.1");
+        assert_eq!(seen.header("Content-Type"), ["application/xml"]);
+        assert_eq!(seen.header("Content-Length"), [body.len().to_string()]);
+        assert_eq!(seen.header("Link"), [&*links]);
+        let signed = signature(&Secret::new("s"), &body);
+        assert_eq!(seen.header("X-Hub-Signature"), [signed]);
+        assert!(seen.body == body, "{seq}");
+    }
 }
 
 /// WebSub 7; Framework Notification 4.3.
 #[tokio::test]
-async fn order_is_kept_across_failures() {
-    let mut peer = busy_once("204 No Content").await;
+async fn order_is_kept_across_failures_and_nothing_accepted_is_dropped() {
+    let tried = AtomicUsize::new(0);
+    let mut peer = subscriber(move || match tried.fetch_add(1, Ordering::SeqCst) {
+        0 => say("503 Busy", "Retry-After: 1\r\n", ""),
+        _ => say("204 No Content", "", ""),
+    })
+    .await;
     let mut running = start(Restored::default()).await;
     let subscription = running.subscribe(&peer.url("/c")).await;
-    peer.next().await;
-    let ids = [1, 2, 3, 4, 5].map(|seq| running.send(running.notification(seq)).unwrap().id);
-    for seq in [1, 1, 2, 3, 4, 5] {
-        let seen = peer.next().await;
-        assert_eq!(seen.body, &*running.notification(seq).body);
-    }
-    let tried = running.progress().await;
-    assert_eq!((tried.heard < ids[0], tried.attempts), (true, 1));
-    assert!(tried.next_try.unwrap() <= Timestamp::now());
-    for id in ids {
-        assert_eq!(running.record().await, heard(&subscription, id));
-        let ended = HubRecord::Ended(Topic::new(TOPIC), id);
-        assert_eq!(running.record().await, ended);
-    }
-}
-
-#[tokio::test]
-async fn nothing_accepted_is_dropped_for_a_subscriber_that_takes_it() {
-    let mut peer = busy_once("200 OK").await;
-    let mut running = start(Restored::default()).await;
-    running.subscribe(&peer.url("/c")).await;
     peer.next().await;
     // More than a thousand, and more than 16 MiB.
     let notification = |seq: u64| {
@@ -91,34 +82,22 @@ async fn nothing_accepted_is_dropped_for_a_subscriber_that_takes_it() {
             ..to_relay(seq)
         }
     };
-    for seq in 1..=1_100 {
-        running.send(notification(seq)).unwrap();
-    }
+    // From a thread that is not of the runtime.
+    let send =
+        || Vec::from_iter((1..=1_100).map(|seq| running.send(notification(seq)).unwrap().id));
+    let ids = std::thread::scope(|scope| scope.spawn(send).join()).unwrap();
     assert_eq!(peer.next().await.body, &*notification(1).body);
     for seq in 1..=1_100 {
         assert_eq!(peer.next().await.body, &*notification(seq).body);
     }
-}
-
-#[tokio::test]
-async fn a_large_body_is_sent_and_signed_part_by_part() {
-    let mut peer = Peer::start(willing).await;
-    let mut running = start(Restored::default()).await;
-    let callback = peer.url("/c");
-    running.ask("subscribe", &callback, "&hub.secret=s").await;
-    peer.next().await;
-    running.record().await;
-    let body: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
-    let notification = Relay {
-        body: body.clone().into(),
-        ..to_relay(1)
-    };
-    running.send(notification).unwrap();
-    let seen = peer.next().await;
-    assert_eq!(seen.header("Content-Length"), ["1000000"]);
-    let want = signature(&Secret::new("s"), &body);
-    assert_eq!(seen.header("X-Hub-Signature"), [want]);
-    assert!(seen.body == body);
+    let tried = running.progress().await;
+    assert_eq!((tried.heard < ids[0], tried.attempts), (true, 1));
+    assert!(tried.next_try.unwrap() <= Timestamp::now());
+    for id in ids {
+        assert_eq!(running.record().await, heard(&subscription, id));
+        let ended = HubRecord::Ended(Topic::new(TOPIC), id);
+        assert_eq!(running.record().await, ended);
+    }
 }
 
 #[tokio::test]
@@ -212,19 +191,6 @@ async fn what_was_owed_before_a_restart_is_sent_although_a_lease_ended_meanwhile
     }
     let next = running.hub.relay(running.notification(10)).unwrap();
     assert_eq!(next.id, RelayId(9), "a number of its own");
-}
-
-#[tokio::test]
-async fn relay_and_dispatch_need_no_runtime() {
-    let mut peer = Peer::start(willing).await;
-    let mut running = start(Restored::default()).await;
-    running.subscribe(&peer.url("/c")).await;
-    peer.next().await;
-    let running = Arc::new(running);
-    let other = Arc::clone(&running);
-    let thread = std::thread::spawn(move || other.send(other.notification(1)));
-    thread.join().unwrap();
-    assert_eq!(peer.next().await.body, &*running.notification(1).body);
 }
 
 /// A subscriber that confirms, and then takes 256 KiB of a body every 100 ms until it has so many bytes.

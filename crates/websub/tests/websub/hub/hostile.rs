@@ -1,26 +1,24 @@
 //! Malicious subscribers and name servers.
 
-use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::net::ToSocketAddrs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use websub::http::BoxedFn;
-use websub::hub::HubRecord;
 use websub::hub::address::parse_network;
 use websub::hub::http::EmbeddedHubSettings;
 use websub::hub::request::CallbackPolicy;
 
-use crate::hub::{Restored, heard, start_with, willing};
+use crate::hub::{Restored, heard, look_up, start_with, willing};
 use crate::support::{Peer, Say, Seen, say};
 
-/// Answers of hostile subscribers to a challenge. `elsewhere` is the callback of another.
-fn evil(manner: usize, seen: &Seen, elsewhere: &str) -> Option<Say> {
+/// Answers of hostile subscribers to a challenge, each in the manner of its path. `elsewhere` is the callback of another.
+fn evil(seen: &Seen, elsewhere: &str) -> Say {
     let challenge = seen.parameter("hub.challenge").unwrap_or_default();
     let target = seen.line().split(' ').nth(1).unwrap_or_default().to_owned();
     let endless = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
     let redirect = |to: &str| say("302 Found", &format!("Location: {to}\r\n"), &challenge);
-    Some(match manner {
+    let path = seen.line().split(['/', '?', ' ']).nth(2);
+    match path.unwrap().parse().unwrap() {
         0 => Say::Hang(String::new()),
         1 => Say::Hang(format!("{endless}{challenge}")),
         2 => drip("HTTP/1.1 200 OK\r\nX: "),
@@ -40,8 +38,8 @@ fn evil(manner: usize, seen: &Seen, elsewhere: &str) -> Option<Say> {
         14 => say("200 OK", "", &challenge.to_uppercase()),
         15 => say("404 Not Found", "", &challenge),
         16 => Say::Last("SSH-2.0-OpenSSH_9.2\r\n".to_owned()),
-        _ => return None,
-    })
+        manner => panic!("{manner}"),
+    }
 }
 
 /// A byte now and then, for longer than anybody waits.
@@ -57,11 +55,6 @@ fn flood(head: &str) -> Say {
 
 const MANNERS: usize = 17;
 
-fn asked_in(seen: &Seen) -> usize {
-    let path = seen.line().split(['/', '?', ' ']).nth(2);
-    path.unwrap().parse().unwrap()
-}
-
 /// WebSub 5.3.1.
 #[tokio::test]
 async fn a_callback_that_does_not_repeat_the_challenge_is_not_subscribed() {
@@ -69,7 +62,7 @@ async fn a_callback_that_does_not_repeat_the_challenge_is_not_subscribed() {
     let other = elsewhere.url("/stolen");
     // The first question to each path is answered badly, the one after it well.
     let peer = Peer::start(move |seen| match seen.parameter("hub.lease_seconds") {
-        Some(lease) if lease == "400" => evil(asked_in(seen), seen, &other).unwrap(),
+        Some(lease) if lease == "400" => evil(seen, &other),
         _ => willing(seen),
     })
     .await;
@@ -91,9 +84,7 @@ async fn a_callback_that_does_not_repeat_the_challenge_is_not_subscribed() {
     }
     // Questions to one callback are asked in order: subscribers that were verified first are reported first.
     for _ in 0..MANNERS {
-        let HubRecord::Subscribed(subscription, _) = running.record().await else {
-            panic!("only that")
-        };
+        let subscription = running.subscribed().await;
         let callback = subscription.callback.as_str();
         assert!(subscription.secret.is_some(), "{callback} was believed");
     }
@@ -107,7 +98,7 @@ async fn bad_subscribers_delay_no_others() {
     let other = elsewhere.url("/stolen");
     let bad = Peer::start(move |seen| match seen.parameter("hub.challenge") {
         Some(_) => willing(seen),
-        None => evil(asked_in(seen), seen, &other).unwrap(),
+        None => evil(seen, &other),
     })
     .await;
     // Far longer than anything here may take: whatever waits for one that hangs, misses its deadline.
@@ -138,8 +129,9 @@ async fn bad_subscribers_delay_no_others() {
     assert!(elsewhere.unseen().is_none(), "a redirection was followed");
 }
 
-/// A policy for one address, and names that stand for what the steps say, the last of them from then on.
-fn moving(settings: &mut EmbeddedHubSettings, steps: &'static [&'static [&'static str]]) {
+/// A policy for one address, and names that stand for what the steps say, such as `127.0.0.1+127.0.0.2, nowhere`, the last
+/// of them from then on.
+fn moving(settings: &mut EmbeddedHubSettings, steps: &'static str) {
     settings.policy = CallbackPolicy {
         ports: vec![1..=u16::MAX],
         allowed: vec![parse_network("127.0.0.1").unwrap()],
@@ -147,22 +139,23 @@ fn moving(settings: &mut EmbeddedHubSettings, steps: &'static [&'static [&'stati
     };
     settings.verification_attempts = 1;
     let asked = AtomicUsize::new(0);
-    settings.resolver = Some(Arc::new(BoxedFn(Box::new(move |_: &str| {
-        let step = asked.fetch_add(1, Ordering::SeqCst).min(steps.len() - 1);
-        let addresses = steps[step].iter();
-        let addresses = addresses.map(|address| address.parse::<IpAddr>().unwrap());
-        addresses.collect()
-    }))));
+    look_up(settings, move |_| {
+        let steps = steps
+            .split(", ")
+            .take(asked.fetch_add(1, Ordering::SeqCst) + 1);
+        let addresses = steps.last().unwrap().split('+');
+        addresses
+            .filter(|address| *address != "nowhere")
+            .map(|address| address.parse().unwrap())
+            .collect()
+    });
 }
 
 /// A peer that lets each connection be made anew, and another one at an address that is not permitted.
 async fn peer_and_victim() -> (Peer, Peer) {
     let closing = |seen: &Seen| {
         let challenge = seen.parameter("hub.challenge").unwrap_or_default();
-        let length = challenge.len();
-        Say::Last(format!(
-            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{challenge}"
-        ))
+        say("200 OK", "Connection: close\r\n", &challenge)
     };
     let peer = Peer::start(closing).await;
     let address = format!("127.0.0.2:{}", peer.address.port());
@@ -173,16 +166,9 @@ async fn peer_and_victim() -> (Peer, Peer) {
 async fn a_name_that_moves_inside_is_followed_nowhere() {
     let (mut peer, mut victim) = peer_and_victim().await;
     let mut running = start_with(Restored::default(), |settings| {
-        moving(
-            settings,
-            &[
-                &["127.0.0.1"],
-                &["127.0.0.2"],
-                // One that is permitted excuses none that is not.
-                &["127.0.0.1", "127.0.0.2"],
-                &["127.0.0.1"],
-            ],
-        );
+        // One that is permitted excuses none that is not.
+        let steps = "127.0.0.1, 127.0.0.2, 127.0.0.1+127.0.0.2, 127.0.0.1";
+        moving(settings, steps);
     })
     .await;
     let callback = format!("http://moving.example:{}/c", peer.address.port());
@@ -201,7 +187,7 @@ async fn a_name_that_moves_inside_is_followed_nowhere() {
 async fn a_name_of_the_inside_is_answered_like_any_other_and_never_called() {
     let (peer, mut victim) = peer_and_victim().await;
     let mut running = start_with(Restored::default(), |settings| {
-        moving(settings, &[&["127.0.0.2"], &[], &["127.0.0.1"]]);
+        moving(settings, "127.0.0.2, nowhere, 127.0.0.1");
     })
     .await;
     let callback = format!("http://inside.example:{}/c", peer.address.port());
@@ -210,10 +196,8 @@ async fn a_name_of_the_inside_is_answered_like_any_other_and_never_called() {
         let answer = running.ask("subscribe", &callback, more).await;
         assert_eq!(answer, (202, String::new()));
     }
-    let HubRecord::Subscribed(subscription, _) = running.record().await else {
-        panic!("the last is verified")
-    };
-    assert!(subscription.secret.is_some());
+    let verified = running.subscribed().await;
+    assert!(verified.secret.is_some(), "the last is verified");
     assert!(victim.unseen().is_none());
 }
 

@@ -1,4 +1,4 @@
-//! Many strangers: whatever they do, others are served.
+//! Many strangers: limits hold, and whatever they do, others are served.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,48 +6,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpListener;
-use websub::http::BoxedFn;
+use tokio::net::{UnixListener, UnixStream};
+use websub::http::server::Listener;
 use websub::hub::address::parse_network;
-use websub::hub::http::EmbeddedHubSettings;
+use websub::hub::subscriptions::view::HubStatus;
 use websub::hub::{DeliveryProgress, HubRecord, RelayId, Subscription};
+use websub::topics::http::Topics;
 
 use crate::hub::{
-    Restored, Running, form, saved_relay, start_with, subscriber, subscription, willing,
+    Restored, Running, form, look_up, saved_relay, start_with, subscriber, subscription,
+    unsubscribed, willing,
 };
-use crate::support::{Peer, Say, exchange, form_request, free_address, say, status};
+use crate::support::{
+    Peer, Say, exchange, exchange_on, form_request, free_address, say, serve_at, status,
+};
 
 /// The deadline for serving the others, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 /// Far longer than that: whatever waits for one that hangs is late.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Takes what it is sent and answers nothing.
-async fn hanging(address: &str) -> u16 {
-    let listener = TcpListener::bind(address).await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            tokio::spawn(async move {
-                let mut scratch = [0; 1_024];
-                while stream.read(&mut scratch).await.is_ok_and(|read| read > 0) {}
-            });
-        }
-    });
-    port
+async fn hanging(address: &str) -> Peer {
+    Peer::start_at(address, |_| Say::Hang(String::new())).await
 }
 
 fn subscribed(callback: String) -> (Subscription, DeliveryProgress) {
     (subscription(callback, 3_600), DeliveryProgress::default())
-}
-
-fn restored(subscriptions: Vec<(Subscription, DeliveryProgress)>) -> Restored {
-    Restored {
-        subscriptions,
-        relays: Vec::new(),
-    }
 }
 
 /// A state in which one notification is pending, and was tried so often.
@@ -85,9 +69,13 @@ async fn a_name_server_that_does_not_answer_delays_no_others() {
     subscriptions.extend(peers.iter().enumerate().map(callback).map(subscribed));
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    let running = start_with(restored(subscriptions), move |settings| {
+    let restored = Restored {
+        subscriptions,
+        ..Restored::default()
+    };
+    let running = start_with(restored, move |settings| {
         let asked = Arc::clone(&counted);
-        settings.resolver = Some(Arc::new(BoxedFn(Box::new(move |name: &str| {
+        look_up(settings, move |name| {
             if name.ends_with(".silent.example") {
                 asked.fetch_add(1, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_secs(5)); // as a resolver does that hears nothing
@@ -97,7 +85,7 @@ async fn a_name_server_that_does_not_answer_delays_no_others() {
                 .parse()
                 .unwrap();
             vec![IpAddr::from([127, 0, 1, number + 1])]
-        }))));
+        });
     })
     .await;
     for seq in 1..=2 {
@@ -113,13 +101,17 @@ async fn a_name_server_that_does_not_answer_delays_no_others() {
 async fn hosts_with_hanging_callbacks_delay_no_others() {
     let mut subscriptions = Vec::new();
     for host in 1..=2 {
-        let port = hanging(&format!("127.0.2.{host}:0")).await;
-        let of_host = (0..50).map(|n| format!("http://127.0.2.{host}:{port}/{n}"));
+        let hanging = hanging(&format!("127.0.2.{host}:0")).await;
+        let of_host = (0..50).map(|n| hanging.url(&format!("/{n}")));
         subscriptions.extend(of_host.map(subscribed));
     }
     let mut peers = honest(5).await;
     subscriptions.extend(peers.iter().map(|peer| subscribed(peer.url("/c"))));
-    let running = start_with(restored(subscriptions), |settings| {
+    let restored = Restored {
+        subscriptions,
+        ..Restored::default()
+    };
+    let running = start_with(restored, |settings| {
         settings.timeout = TIMEOUT;
         settings.concurrent_deliveries = 4;
     })
@@ -132,19 +124,7 @@ async fn hosts_with_hanging_callbacks_delay_no_others() {
     }
 }
 
-/// Behind a proxy that says who asks.
-fn behind_a_proxy(settings: &mut EmbeddedHubSettings) {
-    settings.trusted_proxies = vec![parse_network("127.0.0.0/8").unwrap()];
-}
-
 impl Running {
-    async fn subscribe_as(&self, callback: &str, address: &str) -> u16 {
-        let header = format!("X-Forwarded-For: {address}\r\n");
-        let request = form_request("/hub", &form("subscribe", callback, ""), &header);
-        let (head, _) = exchange(self.address, &request).await;
-        status(&head)
-    }
-
     /// Waits until a callback is subscribed, or its subscription renewed.
     async fn until_subscribed(&mut self, callback: &str) {
         loop {
@@ -162,20 +142,23 @@ async fn what_waits_for_the_limit_of_one_address_closes_the_queue_to_nobody() {
     let mut victim = Peer::start(|_| say("404 Not Found", "", "")).await;
     let mut peers = honest(1).await;
     let mut running = start_with(Restored::default(), |settings| {
-        behind_a_proxy(settings);
+        // Behind a proxy that says who asks.
+        settings.trusted_proxies = vec![parse_network("127.0.0.0/8").unwrap()];
         settings.limits.set_requests_per_minute(10);
         settings.limits.verifications.in_all = 40;
-        settings.resolver = Some(Arc::new(BoxedFn(Box::new(|_| {
-            vec![IpAddr::from([127, 0, 0, 1])]
-        }))));
+        look_up(settings, |_| vec![IpAddr::from([127, 0, 0, 1])]);
     })
     .await;
     let begun = Instant::now();
     // Ten are verified at once, and more wait than the queue holds: one is refused, or some gave up waiting.
     let mut was_full = false;
     for n in 0..60 {
-        let callback = format!("http://n{n}.example:{}/c", victim.address.port());
-        match running.subscribe_as(&callback, &format!("9.9.{n}.1")).await {
+        let callback = callback(&victim, &format!("n{n}"), "/c");
+        match running
+            .ask_as(&callback, &by(&format!("9.9.{n}.1")))
+            .await
+            .0
+        {
             503 => {
                 was_full = true;
                 break;
@@ -188,7 +171,7 @@ async fn what_waits_for_the_limit_of_one_address_closes_the_queue_to_nobody() {
     assert!(was_full, "the queue never was full");
     let late = Instant::now();
     let callback = peers[0].url("/c");
-    while running.subscribe_as(&callback, "8.8.8.8").await != 202 {
+    while running.ask_as(&callback, &by("8.8.8.8")).await.0 != 202 {
         assert!(late.elapsed() < Duration::from_secs(3), "still full");
         tokio::time::sleep(Duration::from_millis(400)).await; // poll: fewer than the requester may
     }
@@ -211,20 +194,16 @@ async fn while_the_queue_is_full_a_verification_is_tried_once() {
         let running = start_with(Restored::default(), |settings| {
             let counted = Arc::clone(&counted);
             settings.limits.verifications.in_all = in_all;
-            settings.resolver = Some(Arc::new(BoxedFn(Box::new(move |_| {
+            look_up(settings, move |_| {
                 counted.fetch_add(1, Ordering::SeqCst);
                 vec![IpAddr::from([127, 0, 0, 1])]
-            }))));
+            });
         })
         .await;
         let callback = format!("http://nobody.example:{port}/c");
         assert_eq!(running.ask("subscribe", &callback, "").await.0, 202);
-        let deadline = Instant::now() + Duration::from_secs(30);
-        let counts = || running.hub.status(Timestamp::now()).counts;
-        while counts().verifications.failed == 0 {
-            assert!(Instant::now() < deadline, "it never was given up");
-            tokio::time::sleep(Duration::from_millis(5)).await; // poll: the hub counts
-        }
+        let is_given_up = |status: &HubStatus| status.counts.verifications.failed > 0;
+        running.until(is_given_up).await;
         assert_eq!(tried.load(Ordering::SeqCst), most, "of {in_all}");
     }
 }
@@ -240,8 +219,7 @@ async fn three_hundred_subscriptions_may_come_at_once() {
         assert_eq!(status, 202, "{n}: {words}");
     }
     for _ in 0..300 {
-        let record = running.record().await;
-        assert!(matches!(record, HubRecord::Subscribed(..)), "{record:?}");
+        running.subscribed().await;
     }
 }
 
@@ -301,8 +279,8 @@ async fn an_attempt_that_hangs_during_a_renewal_is_not_judged_with_the_failures_
 async fn what_the_hub_itself_cuts_off_is_not_given_up() {
     let mut subscriptions = Vec::new();
     for host in 1..=3 {
-        let port = hanging(&format!("127.0.4.{host}:0")).await;
-        let (subscription, mut progress) = subscribed(format!("http://127.0.4.{host}:{port}/c"));
+        let hanging = hanging(&format!("127.0.4.{host}:0")).await;
+        let (subscription, mut progress) = subscribed(hanging.url("/c"));
         progress.attempts = 99;
         subscriptions.push((subscription, progress));
     }
@@ -317,4 +295,119 @@ async fn what_the_hub_itself_cuts_off_is_not_given_up() {
     .await;
     let cut_off = running.progress().await;
     assert_eq!((cut_off.heard, cut_off.attempts), (RelayId(0), 100));
+}
+
+/// A callback at a host of its own.
+fn callback(peer: &Peer, host: &str, path: &str) -> String {
+    format!("http://{host}.example:{}{path}", peer.address.port())
+}
+
+/// The header of a proxy that names the client.
+fn by(address: &str) -> String {
+    format!("X-Forwarded-For: {address}\r\n")
+}
+
+impl Running {
+    /// The status, what follows `Retry-After`, and the body.
+    async fn ask_as(&self, callback: &str, header: &str) -> (u16, Option<u64>, String) {
+        let request = form_request("/hub", &form("subscribe", callback, ""), header);
+        read(exchange(self.address, &request).await)
+    }
+}
+
+fn read((head, body): (String, Vec<u8>)) -> (u16, Option<u64>, String) {
+    let retry_after = head.to_lowercase();
+    let retry_after = retry_after
+        .lines()
+        .find_map(|line| line.strip_prefix("retry-after: "));
+    let retry_after = retry_after.map(|seconds| seconds.parse().unwrap());
+    (status(&head), retry_after, String::from_utf8(body).unwrap())
+}
+
+#[tokio::test]
+async fn subscriptions_of_a_host_those_of_an_earlier_run_too_are_bounded_and_may_be_renewed_and_ended()
+ {
+    let peer = Peer::start(willing).await;
+    let earlier = callback(&peer, "a", "/1");
+    let restored = Restored {
+        subscriptions: vec![(subscription(&earlier, 300), DeliveryProgress::default())],
+        relays: Vec::new(),
+    };
+    let mut running = start_with(restored, |settings| {
+        look_up(settings, |_| vec![IpAddr::from([127, 0, 0, 1])]);
+        settings.limits.subscriptions.per_host = 2;
+    })
+    .await;
+    let second = callback(&peer, "a", "/2");
+    running.subscribe(&second).await;
+    let third = callback(&peer, "A", "/3");
+    let words = "too many subscriptions for callbacks on this host\n".to_owned();
+    assert_eq!(running.ask_as(&third, "").await, (429, Some(3_600), words));
+    running.subscribe(&callback(&peer, "b", "/1")).await;
+    // Those there are may be renewed, and ended; that makes room.
+    running.subscribe(&earlier).await;
+    assert_eq!(running.ask("unsubscribe", &second, "").await.0, 202);
+    assert_eq!(running.record().await, unsubscribed(&second));
+    running.subscribe(&third).await;
+}
+
+#[tokio::test]
+async fn a_client_that_asks_too_often_must_wait_and_a_trusted_proxy_names_it() {
+    let bad = "http://10.0.0.1/";
+    let running = start_with(Restored::default(), |settings| {
+        settings.trusted_proxies = vec![parse_network("127.0.0.0/8").unwrap()];
+        settings.limits.requests_per_minute = 2;
+    })
+    .await;
+    // What a stranger writes before the proxy does makes it no other stranger.
+    for (header, want) in [
+        (by("9.9.9.9"), 403),
+        (by("8.8.8.8, 9.9.9.9"), 403),
+        (by("7.7.7.7, 9.9.9.9"), 429),
+        (by("8.8.8.8"), 403),
+        ("Forwarded: for=9.9.9.9\r\n".to_owned(), 429),
+    ] {
+        let (status, retry_after, words) = running.ask_as(bad, &header).await;
+        assert_eq!(status, want, "{header}");
+        let is_told = words == "too many requests from your address\n";
+        assert_eq!(
+            [is_told, retry_after.is_some()],
+            [want == 429; 2],
+            "{words}"
+        );
+    }
+    // What a proxy says that is not trusted is not believed: all are one client.
+    let running = start_with(Restored::default(), |settings| {
+        settings.trusted_proxies = vec![parse_network("10.0.0.0/8").unwrap()];
+        settings.limits.requests_per_minute = 2;
+    })
+    .await;
+    for (address, want) in [("9.9.9.9", 403), ("8.8.8.8", 403), ("7.7.7.7", 429)] {
+        assert_eq!(running.ask_as(bad, &by(address)).await.0, want);
+    }
+}
+
+#[tokio::test]
+async fn behind_a_unix_socket_the_proxy_names_the_client() {
+    let running = start_with(Restored::default(), |settings| {
+        settings.limits.requests_per_minute = 1;
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("http.sock");
+    let listener = Listener::Unix(UnixListener::bind(&path).unwrap());
+    serve_at(listener, &Topics::new(|_| {}), Some(running.hub.clone()));
+    for (header, want) in [
+        (by("9.9.9.9"), 403),
+        (by("9.9.9.9"), 429),
+        (by("8.8.8.8"), 403),
+        // One that does not say holds nobody back.
+        (String::new(), 403),
+        (String::new(), 403),
+    ] {
+        let stream = UnixStream::connect(&path).await.unwrap();
+        let request = form_request("/hub", &form("subscribe", "http://10.0.0.1/", ""), &header);
+        let (status, _, _) = read(exchange_on(stream, &request).await);
+        assert_eq!(status, want, "{header}");
+    }
 }

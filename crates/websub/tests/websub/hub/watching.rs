@@ -1,7 +1,5 @@
 //! The hub's status and counters: each request, verification and attempt counts once, by its outcome.
 
-use std::time::{Duration, Instant};
-
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use websub::counts::{DeliveryCounts, SubscriptionRequestCounts, VerificationCounts};
@@ -9,25 +7,9 @@ use websub::hub::subscriptions::view::HubStatus;
 use websub::hub::{Callback, DeliveryProgress};
 
 use crate::hub::{
-    Restored, Running, TOPIC, key, saved_relay, start, start_with, subscription, unsubscribed,
-    willing,
+    Restored, TOPIC, key, saved_relay, start, start_with, subscription, unsubscribed, willing,
 };
 use crate::support::{Peer, Say, Seen, ask, post_form, say};
-
-impl Running {
-    /// Waits until the hub stands as wanted.
-    async fn until(&self, is_wanted: impl Fn(&HubStatus) -> bool) -> HubStatus {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            let status = self.hub.status(Timestamp::now());
-            if is_wanted(&status) {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "{status:#?}");
-            tokio::time::sleep(Duration::from_millis(5)).await; // poll: how the hub stands is told to who asks
-        }
-    }
-}
 
 #[tokio::test]
 async fn requests_and_verifications_count_by_what_comes_of_them() {

@@ -1,13 +1,14 @@
-//! Hubs with TLS: verification of certificates in both directions.
+//! Hubs with TLS: verification of certificates in both directions; and hubs behind a proxy.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use h2::server::handshake;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
@@ -16,20 +17,21 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use websub::publisher::http::Submitter;
-use websub::publisher::settings::PublishSettings;
+use websub::publisher::settings::{HubProxy, PublishSettings};
 use websub::secret::Secret;
 
-use crate::publish::{judged, settings};
-use crate::support::{BODY, Peer, Seen, notification, say, talk};
+use crate::publish::answers::listen;
+use crate::publish::{judged, settings, with_token};
+use crate::support::{BODY, Peer, Seen, free_address, notification, say, soon, talk};
 
 /// A certificate authority.
-pub struct Authority {
+struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
 }
 
 /// A hub that speaks TLS, to be started.
-pub struct TlsHub {
+struct TlsHub {
     certificate: String,
     key: String,
     clients_of: Option<String>,
@@ -37,7 +39,7 @@ pub struct TlsHub {
 }
 
 impl Authority {
-    pub fn new(name: &str) -> Authority {
+    fn new(name: &str) -> Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
@@ -47,10 +49,6 @@ impl Authority {
             issuer: Issuer::new(params, key),
             pem,
         }
-    }
-
-    pub fn pem(&self) -> &str {
-        &self.pem
     }
 
     /// A certificate and its key.
@@ -64,7 +62,7 @@ impl Authority {
     }
 
     /// A hub of these names.
-    pub fn hub(&self, names: &[&str]) -> TlsHub {
+    fn hub(&self, names: &[&str]) -> TlsHub {
         self.hub_with(names, |_| {})
     }
 
@@ -119,7 +117,7 @@ impl TlsHub {
     }
 
     /// Takes every notification.
-    pub async fn start(self) -> Peer {
+    async fn start(self) -> Peer {
         let acceptor = TlsAcceptor::from(Arc::new(self.config()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -235,6 +233,8 @@ async fn a_certificate_that_proves_nothing_is_refused_with_the_reason_unless_all
     };
     let untrusted = "its certificate is self-signed, or signed by an authority that is not trusted: name it, or its \
                      authority's certificate, in ca_file";
+    let expired = "its certificate has expired, or this machine's clock is wrong";
+    let too_new = "its certificate is not valid yet, or this machine's clock is wrong";
     for (hub, want) in [
         (other.hub(&["127.0.0.1"]), untrusted),
         (double.hub(&["127.0.0.1"]), untrusted),
@@ -250,14 +250,8 @@ async fn a_certificate_that_proves_nothing_is_refused_with_the_reason_unless_all
             "its certificate is self-signed as an authority's own (CA:TRUE), which no server may show, named in ca_file or \
              not: make one with basicConstraints=CA:FALSE and name that in ca_file",
         ),
-        (
-            ours.hub_with(&["127.0.0.1"], year(2020)),
-            "its certificate has expired, or this machine's clock is wrong",
-        ),
-        (
-            ours.hub_with(&["127.0.0.1"], year(3020)),
-            "its certificate is not valid yet, or this machine's clock is wrong",
-        ),
+        (ours.hub_with(&["127.0.0.1"], year(2020)), expired),
+        (ours.hub_with(&["127.0.0.1"], year(3020)), too_new),
     ] {
         let mut peer = hub.start().await;
         let mut settings = trusting(&peer, &ours);
@@ -298,8 +292,13 @@ async fn a_mismatch_of_tls_and_plain_text_is_reported() {
     let plain = Peer::start(|_| say("200 OK", "", "")).await;
     let want = "in 8 s: no answer: it does not answer in TLS; is its address http?";
     // It never sees the end of a request, and says nothing.
-    let rude = Peer::start_with_greeting("HTTP/1.1 400 Bad Request\r\n\r\n").await;
-    assert_eq!(submit(trusting(&rude, &authority)).await, want);
+    let rude = listen(|mut stream| async move {
+        let _ = stream.read(&mut [0; 4096]).await;
+        let answer = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+        stream.write_all(answer).await.unwrap();
+    });
+    let rude = settings(&rude.await.replace("http:", "https:"));
+    assert_eq!(submit(rude).await, want);
     let mut patient = trusting(&plain, &authority);
     patient.timeout = std::time::Duration::from_millis(800);
     assert_eq!(submit(patient).await, "in 8 s: no answer: timed out");
@@ -330,5 +329,94 @@ async fn a_self_signed_certificate_is_trusted_if_it_is_named_unless_it_is_an_aut
         let told = submit(settings).await;
         let want = if is_authority { "CA:FALSE" } else { "accepted" };
         assert!(told.contains(want), "{told}");
+    }
+}
+
+/// A tunnel to `target`, whatever it is asked to connect to; tells the heads of the requests.
+async fn tunnel(target: SocketAddr) -> (HubProxy, mpsc::UnboundedReceiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, asked) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                sender.send(String::from_utf8(head).unwrap()).unwrap();
+                let mut target = TcpStream::connect(target).await.unwrap();
+                let connected = b"HTTP/1.1 200 Connected\r\n\r\n";
+                stream.write_all(connected).await.unwrap();
+                let _ = copy_bidirectional(&mut stream, &mut target).await;
+            });
+        }
+    });
+    (HubProxy::Through(url.parse().unwrap()), asked)
+}
+
+fn through(proxy: HubProxy, url: &str) -> PublishSettings {
+    let mut settings = with_token(url, "hidden");
+    settings.proxy = proxy;
+    settings
+}
+
+#[tokio::test]
+async fn a_plain_hub_is_asked_for_by_its_whole_address() {
+    // What the proxy answers is what the hub did.
+    let mut proxy = Peer::start(|_| say("200 OK", "", "")).await;
+    let url = "http://hub.invalid/publish?k=1";
+    let address = HubProxy::Through(proxy.url("").parse().unwrap());
+    assert_eq!(submit(through(address, url)).await, "accepted");
+    let seen = proxy.next().await;
+    assert_eq!(seen.line(), "POST http://hub.invalid/publish?k=1 HTTP/1.1");
+    assert_eq!(seen.header("Host"), ["hub.invalid"]);
+    assert_eq!(seen.header("Authorization"), ["Bearer hidden"]);
+    assert_eq!(seen.header("Content-Length"), [BODY.len().to_string()]);
+    assert_eq!(seen.body, BODY);
+}
+
+#[tokio::test]
+async fn a_hub_with_tls_is_asked_for_by_its_name_and_trusts_nobody_between() {
+    let authority = Authority::new("Us");
+    let mut hub = authority.hub(&["hub.invalid"]).start().await;
+    let (proxy, mut asked) = tunnel(hub.address).await;
+    let url = "https://hub.invalid/publish";
+    let mut settings = through(proxy, url);
+    settings.ca_pem = Some(authority.pem.clone().into_bytes());
+    assert_eq!(submit(settings).await, "accepted");
+    let head = soon(asked.recv()).await.unwrap();
+    let is_by_name = head.starts_with("CONNECT hub.invalid:443 HTTP/1.1\r\n");
+    let is_silent = !head.contains("Authorization") && !head.contains("hidden");
+    assert!(is_by_name && is_silent, "{head}");
+    let seen = hub.next().await;
+    assert_eq!(seen.header("Authorization"), ["Bearer hidden"]);
+    assert_eq!(seen.body, BODY);
+}
+
+#[tokio::test]
+async fn a_proxy_that_fails_is_no_answer_and_one_that_refuses_is_named() {
+    let gone = format!("http://{}", free_address().await);
+    let gone = HubProxy::Through(gone.parse().unwrap());
+    let strict = Peer::start(|_| say("407 HubProxy Authentication Required", "", "")).await;
+    let strict = HubProxy::Through(strict.url("").parse().unwrap());
+    let (plain, tls) = ("http://hub.invalid/", "https://hub.invalid/");
+    let unconnected = |why: &str| format!("in 8 s: no answer: cannot connect{why}");
+    let no_tunnel = " through the proxy: failed to create underlying connection: ";
+    let no_permission = " through the proxy: proxy authorization required";
+    let wants = "in 900 s, by an operator: the proxy wants credentials (407)";
+    for (proxy, url, want) in [
+        (&gone, plain, unconnected(": ")),
+        (&gone, tls, unconnected(no_tunnel)),
+        (&strict, plain, wants.to_owned()),
+        (&strict, tls, unconnected(no_permission)),
+    ] {
+        let mut settings = through(proxy.clone(), url);
+        // No system's certificates are needed to find that out.
+        settings.ca_pem = Some(Authority::new("Us").pem.into_bytes());
+        let judged = submit(settings).await;
+        assert!(judged.starts_with(&want), "{url}: {judged}");
     }
 }

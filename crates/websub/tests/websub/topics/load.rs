@@ -13,7 +13,7 @@ use websub::hub::request::http::serve_public;
 use websub::topics::http::Topics;
 
 use crate::support::{BODY, ask, page, soon, status};
-use crate::topics::unreported;
+use crate::topics::{one_topic, unreported};
 
 const REQUEST: &str = "GET /t HTTP/1.1\r\nHost: e.org\r\n\r\n";
 /// A size that exceeds the buffers of a connection.
@@ -48,12 +48,6 @@ async fn places(connections: usize, topics: Arc<Topics>) -> SocketAddr {
         ..ServerLimits::default()
     };
     serve(topics, limits, std::future::pending()).await.0
-}
-
-fn one_topic() -> Arc<Topics> {
-    let topics = unreported();
-    topics.serve(page("https://e.org/t", BODY));
-    topics
 }
 
 async fn connect(address: SocketAddr, sent: &str) -> TcpStream {
@@ -154,8 +148,7 @@ async fn a_client_accepted_before_the_stop_is_answered() {
 
 #[tokio::test]
 async fn a_header_without_end_is_cut_off() {
-    let topics = one_topic();
-    let address = places(10, topics).await;
+    let address = places(10, one_topic()).await;
     for (begun, line) in [
         ("GET /", "x".repeat(1_000)),
         (REQUEST.trim_end(), "\r\nX: x".repeat(200)),
@@ -172,27 +165,10 @@ async fn a_header_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn the_client_that_was_idle_longest_makes_room_for_a_new_one() {
-    let topics = one_topic();
-    let address = places(3, topics).await;
-    let mut first = connect(address, "").await;
-    let mut idle = connect(address, "").await;
-    let mut third = connect(address, "").await;
-    is_answered(&mut third, REQUEST).await;
-    is_answered(&mut first, REQUEST).await;
-    let mut newcomer = connect(address, "").await;
-    is_answered(&mut newcomer, REQUEST).await;
-    is_closed(&mut idle).await;
-    is_answered(&mut first, REQUEST).await;
-    is_answered(&mut third, REQUEST).await;
-}
-
-#[tokio::test]
-async fn sending_a_little_now_and_then_keeps_no_place() {
-    let topics = one_topic();
-    let address = places(2, topics).await;
-    let mut dripping = connect(address, "GET /t HTTP/1.1\r\n").await;
+async fn sending_a_little_now_and_then_keeps_no_place_and_an_answer_does() {
+    let address = places(2, one_topic()).await;
     let mut kept = connect(address, "").await;
+    let mut dripping = connect(address, "GET /t HTTP/1.1\r\n").await;
     is_answered(&mut kept, REQUEST).await;
     dripping.write_all(b"X-Drip: 1\r\n").await.unwrap();
     let mut newcomer = connect(address, "").await;
