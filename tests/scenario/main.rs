@@ -15,7 +15,6 @@ mod clock;
 mod configuration;
 mod crash;
 mod deletion;
-mod delivery;
 mod documents;
 mod figures;
 mod findings;

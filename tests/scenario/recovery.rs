@@ -1,4 +1,5 @@
-//! A hub that fails and recovers: the failure concerns the hub, and not each channel (R23).
+//! A hub that fails and recovers: the failure concerns the hub, and not each channel; answers that are no acceptance: a
+//! denial, and 413 to what cannot be halved (R23).
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use announce::plan::Plan;
 use jiff::Timestamp;
 use rstest::rstest;
 
-use crate::world::{HUB, Heard, NOTHING, Reply, World, index, list, ping_hub, plan};
+use crate::world::{HUB, Heard, NOTHING, Reply, World, all_deletions, index, list, ping_hub, plan};
 
 const SETS: usize = 40;
 
@@ -498,4 +499,51 @@ fn a_notification_that_was_never_sent_is_not_in_doubt() {
             assert_eq!(news.get(&topic(set)), None, "{is_reload}");
         }
     }
+}
+
+#[test]
+fn a_denial_is_not_an_acceptance() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Deny);
+    world.update("/a/changelist.xml").wait(10);
+    world.script(HUB, Reply::Accept).expect_nothing(800);
+    world.expect(200, ["u /a/changelist.xml"]);
+}
+
+#[test]
+fn a_document_that_ended_and_began_is_too_large_without_haste() {
+    let mut world = World::with_two_sets(all_deletions());
+    world.script(HUB, Reply::AtMost(1));
+    world.write_list("/a/changelist.xml", "resourcedump");
+    world.wait(400);
+    assert_eq!(world.attempts_at(HUB).len(), 2, "two changes, halved once");
+    assert!(matches!(
+        world.facts().last(),
+        Some(Fact::Refused {
+            needs_operator: true,
+            ..
+        })
+    ));
+    world.script(HUB, Reply::Accept);
+    let want = ["d /a/changelist.xml", "c resourcedump /a/changelist.xml"];
+    world.expect(1_000, want);
+}
+
+#[test]
+fn a_single_change_that_is_too_large_needs_an_operator() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::AtMost(0));
+    world.update("/a/changelist.xml").wait(10);
+    assert!(matches!(
+        world.facts()[..],
+        [
+            Fact::Cut { .. },
+            Fact::Refused {
+                needs_operator: true,
+                ..
+            }
+        ]
+    ));
+    world.script(HUB, Reply::Accept);
+    world.expect(1_000, ["u /a/changelist.xml"]);
 }

@@ -29,8 +29,8 @@ fn no_deletion_scans_what_may_refer_to_the_row() {
 #[test]
 fn sets_that_are_not_watched_are_not_passed_over() {
     let connection = announce::state::open::in_memory().unwrap();
-    let sql =
-        "UPDATE change_set SET watched_since = NULL WHERE source = 1 AND watched_since IS NOT NULL";
+    let sql = "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL \
+               AND (?2 OR learned <> 2)";
     let plan = plan_of(&connection, sql);
     assert_eq!(
         plan,
