@@ -273,6 +273,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("listen.json");
         let state = ListenState::load(Some(&path)).unwrap();
+        // Also before there is a file.
+        assert!(ListenState::load(Some(&path)).is_err());
         let topic = Topic::new("https://e.org/t");
         state.add(8500, vec![(topic, subscription())]).unwrap();
         let saved = state.saved().clone();

@@ -411,6 +411,15 @@ fn entries_are_small_and_handed_over_as_a_whole_reading_returns_them() {
     each_entry(list.as_bytes(), Capability::ChangeList, &mut take).unwrap();
     assert_eq!(positions, [0, 2]);
     assert_eq!(taken, changes(&list));
+    for (positions, wanted) in [
+        (&[][..], &taken[2..]),
+        (&[2], &taken[1..]),
+        (&[0], &taken[..1]),
+    ] {
+        let read = read_changes(list.as_bytes(), positions).unwrap();
+        let read: Vec<_> = read.into_iter().map(|(_, change)| change).collect();
+        assert_eq!(read, wanted);
+    }
     let mut nothing = |_, change| panic!("{change:?}");
     let error = each_entry(list.as_bytes(), Capability::ResourceList, &mut nothing).unwrap_err();
     assert!(matches!(error, ChangeListError::NotAChangeList));

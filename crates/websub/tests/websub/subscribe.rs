@@ -227,8 +227,14 @@ async fn only_signed_notifications_are_accepted_and_acknowledged_only_by_their_r
     let unknown = call(&unknown, "POST", "", &header, "<urlset/>").await;
     assert_eq!(unknown.0, 410);
 
+    let header = format!("X-Hub-Signature: {signed}\r\n");
     let delivering = call(&callback, "POST", "", &header, "<urlset/>");
-    let dropping = async { drop(this.received.recv().await) };
+    let dropping = async {
+        let Some(DistributionRequest::Notification(bare)) = this.received.recv().await else {
+            panic!("it is signed, and needs no links")
+        };
+        assert_eq!(bare.self_uri, None);
+    };
     let (answered, ()) = soon(async { tokio::join!(delivering, dropping) }).await;
     assert_eq!(answered.0, 503);
     drop(this.received);

@@ -297,7 +297,9 @@ async fn a_mismatch_of_tls_and_plain_text_is_reported() {
         let answer = b"HTTP/1.1 400 Bad Request\r\n\r\n";
         stream.write_all(answer).await.unwrap();
     });
-    let rude = settings(&rude.await.replace("http:", "https:"));
+    let mut rude = settings(&rude.await.replace("http:", "https:"));
+    // No authority of the system is needed.
+    rude.ca_pem = Some(authority.pem.clone().into_bytes());
     assert_eq!(submit(rude).await, want);
     let mut patient = trusting(&plain, &authority);
     patient.timeout = std::time::Duration::from_millis(800);
