@@ -876,6 +876,32 @@ fn a_channel_that_is_advertised_later_is_subscribed_to() {
 }
 
 #[test]
+fn a_channel_that_cannot_be_saved_is_found_again_later() {
+    let source = FakeSource::start();
+    publish_two_sets(&source);
+    publish_at(&source, "/b.xml", "capabilitylist", "");
+    let directory = TempDir::new().unwrap();
+    let listener = with_state(&source.url(DESCRIPTION), &directory);
+    listener.event("subscribed");
+    let subscription = source.request();
+    notify_first(&subscription);
+    // Nothing can be written beside the file.
+    let obstacle = directory.path().join("state.json.new");
+    fs::create_dir(&obstacle).unwrap();
+    publish_set(&source, "b");
+    let deliver = |datetime: &str| {
+        let datetime = format!(" datetime=\"{datetime}\"");
+        let told = update_of(&source.url("/b.xml"), &datetime);
+        assert_eq!(subscription.deliver(&told), Some(200));
+    };
+    deliver("2026-11-20T10:00:00Z");
+    while listener.event("not_saved")["topic"] != source.url("/b") {}
+    fs::remove_dir(&obstacle).unwrap();
+    deliver("2026-11-20T10:01:00Z");
+    assert_eq!(listener.event("subscribed")["topic"], source.url("/b"));
+}
+
+#[test]
 fn what_was_listed_before_the_first_start_was_not_missed() {
     let source = FakeSource::start();
     source.publish_topic("/topic", "");
