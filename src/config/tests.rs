@@ -21,7 +21,7 @@ use crate::config::file::{Checked, ConfigFile, Environment, Overrides};
 use announce::candidates::CandidateGlobs;
 use announce::finding::AcknowledgedPattern;
 use announce::observation::MountId;
-use announce::plan::{MassDeletionLimit, PublishMode, ReplacedHub, SourcePlan};
+use announce::plan::{MassDeletionLimit, PublishMode, ReplacedHub, SourcePlan, WindowPlan};
 
 const SOURCE: &str = r#"
 [[source]]
@@ -183,6 +183,40 @@ fn each_key_of_a_source_and_what_a_hub_replaces_are_in_the_plan() {
         acknowledged: vec![AcknowledgedPattern::parse("unrouted").unwrap()],
     };
     assert_eq!(plan.sources[0], want);
+}
+
+#[test]
+fn what_a_hub_replaces_is_one_or_nothing_or_found_out() {
+    for (key, want) in [
+        ("", ReplacedHub::Automatic),
+        ("replaces = \"auto\"", ReplacedHub::Automatic),
+        ("replaces = \"nothing\"", ReplacedHub::Nothing),
+    ] {
+        let config = read(&format!("{SOURCE}{HUB}{key}"), &Overrides::default()).unwrap();
+        let plan = config.plan(&Uri::parse("https://push.example/").unwrap());
+        assert_eq!(plan.hubs[0].replaces, want, "{key}");
+    }
+}
+
+#[test]
+fn each_key_of_the_window_is_in_the_plan() {
+    let text = format!(
+        "{SOURCE}[window]\nquiet = \"1s\"\nmax_wait = \"2s\"\nhold = \"3s\"\nmax_entries = 4\n\
+         change_quiet = \"5s\"\nchange_max_wait = \"6s\"\nchange_backlog = 7\n"
+    );
+    let config = read(&text, &Overrides::default()).unwrap();
+    let plan = config.plan(&Uri::parse("https://push.example/").unwrap());
+    let want = WindowPlan {
+        quiet: Duration::from_secs(1),
+        max_wait: Duration::from_secs(2),
+        hold: Duration::from_secs(3),
+        max_entries: 4,
+        max_bytes: 1_048_576,
+        change_quiet: Duration::from_secs(5),
+        change_max_wait: Duration::from_secs(6),
+        change_backlog: 7,
+    };
+    assert_eq!(plan.window, want);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The protocol, line by line.
 
+use jiff::Timestamp;
+use serde_json::json;
 use websub::publisher::reason::RefusalKind;
 
 use super::*;
@@ -103,5 +105,30 @@ fn what_is_not_understood_is_refused() {
     ] {
         let read: Result<ControlRequest, String> = from_line(line.as_bytes());
         assert!(read.is_err(), "{line}");
+    }
+}
+
+/// What has changed something is reported only once it is saved.
+#[test]
+fn replies_to_changes_are_known() {
+    let subscription = json!({
+        "topic": "https://e.org/t", "callback": "https://e.org/…(c)", "digest": "c", "expires": Timestamp::UNIX_EPOCH,
+        "signed": false, "owed": 0, "next": null, "attempts": 0, "next_try": null, "last": null,
+    });
+    for (reply, is_change) in [
+        (
+            json!({"accepted": {"source": "main", "documents": 1}}),
+            true,
+        ),
+        (json!({"retried": {"notifications": 1}}), true),
+        (json!({"dropped": {"changes": 1}}), true),
+        (json!({"removed": subscription}), true),
+        (json!({"subscription": subscription}), false),
+        (json!({"outbox": []}), false),
+        (json!({"reloaded": {"changes": "window changed"}}), false),
+        (json!({"error": "no"}), false),
+    ] {
+        let read: ControlReply = serde_json::from_value(reply.clone()).unwrap();
+        assert_eq!(read.is_change(), is_change, "{reply}");
     }
 }

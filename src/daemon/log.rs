@@ -331,3 +331,51 @@ fn log_changes(topic: &Topic, seq: u64, body: &[u8]) {
         debug!(%topic, seq, uri, "notification {seq}: {kind} {uri}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use announce::event::DropCause::{FellBehind, HubRemoved};
+    use resourcesync::uri::Hub;
+
+    #[test]
+    fn what_becomes_of_pending_changes_is_logged_with_its_hub() {
+        const BY: &str = r#""by":"urn:n""#;
+        const TOPIC: &str = r#""topic":"urn:t""#;
+        let (topic, hub) = (Topic::new("urn:t"), Hub::new("urn:h"));
+        let dropped = |cause| Fact::Dropped {
+            topic: topic.clone(),
+            hub: hub.clone(),
+            changes: 2,
+            cause,
+        };
+        let halved = Fact::Halved {
+            topic: topic.clone(),
+            hub: hub.clone(),
+            seq: 1,
+            attempts: 2,
+            limit: 1,
+            is_news: true,
+        };
+        let replaced = Fact::HubReplaced {
+            hub: hub.clone(),
+            by: Hub::new("urn:n"),
+            channels: 1,
+        };
+        for (fact, of, words) in [
+            (dropped(FellBehind), TOPIC, "ERROR|fell behind on urn:t"),
+            (dropped(HubRemoved), TOPIC, "WARN|no longer|`replaces`"),
+            (halved, TOPIC, "WARN|; sending 1 change at a time"),
+            (replaced, BY, "INFO|takes over its pending"),
+        ] {
+            let (line, writer) = std::io::pipe().unwrap();
+            let json = tracing_subscriber::fmt().json();
+            let json = json.with_writer(std::sync::Arc::new(writer)).finish();
+            tracing::subscriber::with_default(json, || log_fact(&fact));
+            let line = std::io::read_to_string(line).unwrap();
+            for words in words.split('|').chain([of, r#""hub":"urn:h""#]) {
+                assert!(line.contains(words), "{words}: {line}");
+            }
+        }
+    }
+}

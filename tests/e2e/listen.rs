@@ -758,7 +758,12 @@ fn one_refused_topic_does_not_stop_the_others_and_a_busy_hub_is_waited_for() {
     let listener = Listener::with(&[&source.url("/topic"), &refusing.url("/topic"), "--json"]);
     let wait = listener.event("not_subscribed")["retry_seconds"].as_u64();
     assert!((3_000..=3_600).contains(&wait.unwrap()), "{wait:?}");
-    assert_ends(&[&refusing.url("/topic")], 75, "503");
+    let alone = Listener::with(&[&refusing.url("/topic"), "--json"]);
+    let failed = alone.event("not_subscribed");
+    assert!(failed["retry_seconds"].is_null(), "{failed}");
+    let (code, said) = alone.ended();
+    assert_eq!(code, Some(75));
+    assert_contains(&said, "503");
 }
 
 /// A listener that was told up to 10:05:00, and a notification that leaves a gap up to 10:10:00.
@@ -873,6 +878,32 @@ fn a_channel_that_is_advertised_later_is_subscribed_to() {
     let subscription = source.request();
     notify_first(&subscription);
     assert_eq!(listener.event("notification")["kind"], "change");
+}
+
+#[test]
+fn a_channel_that_cannot_be_saved_is_found_again_later() {
+    let source = FakeSource::start();
+    publish_two_sets(&source);
+    publish_at(&source, "/b.xml", "capabilitylist", "");
+    let directory = TempDir::new().unwrap();
+    let listener = with_state(&source.url(DESCRIPTION), &directory);
+    listener.event("subscribed");
+    let subscription = source.request();
+    notify_first(&subscription);
+    // Nothing can be written beside the file.
+    let obstacle = directory.path().join("state.json.new");
+    fs::create_dir(&obstacle).unwrap();
+    publish_set(&source, "b");
+    let deliver = |datetime: &str| {
+        let datetime = format!(" datetime=\"{datetime}\"");
+        let told = update_of(&source.url("/b.xml"), &datetime);
+        assert_eq!(subscription.deliver(&told), Some(200));
+    };
+    deliver("2026-11-20T10:00:00Z");
+    while listener.event("not_saved")["topic"] != source.url("/b") {}
+    fs::remove_dir(&obstacle).unwrap();
+    deliver("2026-11-20T10:01:00Z");
+    assert_eq!(listener.event("subscribed")["topic"], source.url("/b"));
 }
 
 #[test]

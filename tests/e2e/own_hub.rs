@@ -368,20 +368,29 @@ fn a_proxy_that_is_not_trusted_is_named() {
 }
 
 #[test]
-fn a_publication_in_progress_is_answered_when_the_hub_stops() {
+fn publications_in_progress_leave_those_with_a_token_alone_and_are_answered_when_the_hub_stops() {
     let mut setup = HubSetup::library();
     let site = served_topic(&setup.url(), &Arc::new(Mutex::new("<a/>".to_owned())));
     setup.publishers += &open_publisher("open", &site.url("/"));
     let hub = setup.start();
-    let mut publishing = TcpStream::connect(setup.address).unwrap();
-    publishing.set_read_timeout(Some(DEADLINE)).unwrap();
-    let (address, topic) = (setup.address, site.url("/t"));
-    let head = format!(
-        "POST /hub HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/xml\r\n\
-         Link: <{topic}>; rel=\"self\"\r\nContent-Length: 10\r\n\r\n<a"
-    );
-    publishing.write_all(head.as_bytes()).unwrap();
-    site.next("HEAD");
+    let mut begun = Vec::from([1, 2, 3, 4].map(|number| {
+        let mut publishing = TcpStream::connect(setup.address).unwrap();
+        publishing.set_read_timeout(Some(DEADLINE)).unwrap();
+        let (address, topic) = (setup.address, site.url(&format!("/{number}")));
+        let head = format!(
+            "POST /hub HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/xml\r\n\
+             Link: <{topic}>; rel=\"self\"\r\nContent-Length: 10\r\n\r\n<a"
+        );
+        publishing.write_all(head.as_bytes()).unwrap();
+        site.next("HEAD");
+        publishing
+    }));
+    // An address without a token has four slots, and no others than its own.
+    let refused = setup.ping(&site.url("/5"), None);
+    refused.assert_refused(429);
+    assert_contains(&refused.head, "retry-after: 1\r\n");
+    assert_eq!(setup.publish(TOPIC, TOKEN, "<a/>").status, 200);
+    let mut publishing = begun.remove(0);
     let began = Instant::now();
     hub.signal(rustix::process::Signal::TERM);
     let mut answer = String::new();
@@ -395,7 +404,7 @@ fn a_publication_in_progress_is_answered_when_the_hub_stops() {
 }
 
 #[test]
-fn a_ping_ends_with_its_publisher() {
+fn a_ping_shortens_a_retry_and_ends_with_its_publisher() {
     let mut setup = HubSetup::library();
     let (sender, gets) = std::sync::mpsc::channel();
     let url = setup.url();
@@ -412,6 +421,12 @@ fn a_ping_ends_with_its_publisher() {
     let hub = setup.start();
     assert_eq!(setup.ping(&site.url("/t"), None).status, 202);
     gets.recv_timeout(DEADLINE).unwrap();
+    for _ in 0..6 {
+        while gets.try_recv().is_ok() {}
+        assert_eq!(setup.ping(&site.url("/t"), None).status, 202);
+        // The wait between retries soon exceeds this by far.
+        gets.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
     hub.kill();
     setup.publishers = publisher("library", LIBRARY, TOKEN);
     let hub = setup.start();

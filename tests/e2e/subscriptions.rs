@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -232,6 +233,24 @@ fn a_subscription_is_removed_from_the_state_that_a_daemon_left() {
     let daemon = setup.start();
     until(&daemon, 1, 0, 0);
     assert!(one.heard().is_empty());
+}
+
+#[test]
+fn what_cannot_be_saved_is_not_reported_as_removed() {
+    let (_site, setup, daemon) = Setup::start_embedding("");
+    let digest = join(&daemon, &FakeHub::start(), "a");
+    // The subscription is saved before this can be answered.
+    said(&mut subscriptions(&setup, &["list"]), 0);
+    let path = setup.state.path().join("state/state.sqlite");
+    let database = Connection::open(path).unwrap();
+    database.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let told = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 1);
+    assert_contains(&told, "takes effect once the state can be saved");
+    database.execute_batch("ROLLBACK").unwrap();
+    daemon.await_log("the state can be saved again");
+    daemon.kill();
+    let listed = said(&mut subscriptions(&setup, &["list"]), 0);
+    assert_eq!(listed, "nobody has subscribed\n");
 }
 
 #[test]

@@ -91,3 +91,31 @@ fn a_file_that_is_written_by_a_name_outside_of_the_tree(
     fs::write(&other, list("b", "changelist", "4")).unwrap();
     story.ends_hearing(&[UPDATED]);
 }
+
+/// No file system in which an ordinary user can write is unknown to be local; but one can be mounted over a directory of
+/// such a system, which makes no promise for it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_directory_that_is_not_known_to_be_local_makes_its_mount_polled() {
+    if was_run_again("unshare --map-root-user --mount") {
+        return;
+    }
+    let (site, volume) = (Site::empty(), Site::empty());
+    volume.add_set("x/epoll");
+    let place = site.path("x");
+    fs::create_dir(&place).unwrap();
+    run("mount --rbind /proc/sys/fs $1", &[&place]);
+    let mounted = volume.path("x/epoll");
+    run("mount --bind $1 $2", &[&mounted, &place.join("epoll")]);
+    let mut story = Story::over(Inotify, site, "");
+    let auto = "watch = \"auto\"\npoll_interval = \"100ms\"";
+    story.edit("watch = \"inotify\"", auto);
+    story.resume();
+    for version in ["2", "3"] {
+        let text = list("x/epoll", "changelist", version);
+        volume.write("x/epoll/changelist.xml", &text);
+        story.hears(&["updated changelist x/epoll/changelist.xml"]);
+    }
+    let words = "lies on a file system that is not known to be local";
+    assert_eq!(story.stop_and_count(words), 1, "said once");
+}

@@ -9,7 +9,7 @@ use rstest::rstest;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::support::daemon::{assert_contains, count_of, exit_with, output};
-use crate::support::documents::{Site, component, list};
+use crate::support::documents::{Site, capability_list, component, list};
 use crate::support::needs;
 
 const PATH: &str = "a/changelist.xml";
@@ -25,10 +25,11 @@ fn write_oddities(site: &Site, content: &str) {
     site.write("a/foreign.xml", &foreign);
 }
 
-const SAID: [&str; 3] = [
+const SAID: [&str; 4] = [
     "orphan.xml (changelist) belongs to no set of resources",
     "a/misled.xml names https://source.example/a/resourcelist.xml as its index, which is not an index",
     "a/foreign.xml has the capability \\\"change-notification\\\", which is none that is announced",
+    "names https://source.example/a/plain.xml, and the file there is no document: ",
 ];
 
 #[test]
@@ -36,6 +37,13 @@ fn findings_are_logged_once_and_checked() {
     let mut story = Story::over(Inotify, Site::new(), "broken_after = \"100ms\"");
     story.edit("[window]\n", "[window]\nhold = \"0s\"\n");
     story.resume();
+    // And one that is no document, although its Capability List names it.
+    story.site.write("a/plain.xml", "<html/>\n");
+    let names = ["resourcelist", "changelist", "plain"];
+    let listed =
+        capability_list("a", &names).replace("capability=\"plain\"", "capability=\"changedump\"");
+    story.site.write("a/capabilitylist.xml", &listed);
+    story.hears(&["updated capabilitylist a/capabilitylist.xml"]);
     for (content, change) in [("1", "created"), ("2", "updated")] {
         write_oddities(&story.site, content);
         story.hears(&[format!("{change} changelist a/misled.xml")]);

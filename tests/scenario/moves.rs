@@ -269,13 +269,29 @@ fn a_source_that_is_published_elsewhere_keeps_its_topic_and_says_nothing_twice()
 }
 
 #[test]
-fn a_hub_that_replaces_one_other_takes_over_what_that_was_due() {
-    let mut world = World::with_two_sets(plan()).with_down(HUB);
-    world.update("/a/changelist.xml").wait(10);
-    world.update("/a/resourcelist.xml").wait(10);
-    set_hubs(&mut world.plan, &[(OTHER_HUB, PublishMode::Content)]);
-    let due = ["u /a/changelist.xml", "u /a/resourcelist.xml"];
-    world.reload().expect_sorted(OTHER_HUB, 10, due);
+fn a_hub_that_replaces_one_other_takes_over_what_that_was_due_unless_told_not_to() {
+    for (replaces, due, dropped) in [
+        (
+            ReplacedHub::Automatic,
+            &["u /a/changelist.xml", "u /a/resourcelist.xml"][..],
+            vec![],
+        ),
+        (
+            ReplacedHub::Nothing,
+            &NOTHING,
+            vec![format!("{HUB} /a/framework/ 2")],
+        ),
+    ] {
+        let mut world = World::with_two_sets(plan()).with_down(HUB);
+        world.update("/a/changelist.xml").wait(10);
+        world.update("/a/resourcelist.xml").wait(10);
+        set_hubs(&mut world.plan, &[(OTHER_HUB, PublishMode::Content)]);
+        world.plan.hubs[0].replaces = replaces;
+        world.facts();
+        world.reload();
+        assert_eq!(world.dropped(DropCause::HubRemoved), dropped);
+        world.expect_sorted(OTHER_HUB, 10, due.to_vec());
+    }
 }
 
 /// R11, R13.

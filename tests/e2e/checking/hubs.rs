@@ -33,6 +33,15 @@ fn a_wrong_url_of_a_hub_is_found_before_what_follows_from_it() {
 }
 
 #[test]
+fn a_hub_with_another_clock_is_found() {
+    let hub = Callback::that(|_| Say {
+        headers: "Date: Fri, 20 Nov 2020 10:00:00 GMT\r\n".to_owned(),
+        ..say("200 OK", "")
+    });
+    check(&setup(&Site::new(), &hub.url("/"), "")).found(&["behind this machine's: one of both"]);
+}
+
+#[test]
 fn a_hub_that_nothing_answers_for_is_found() {
     let site = Site::new();
     // Bound, so that nobody else listens there either.

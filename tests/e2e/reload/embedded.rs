@@ -2,6 +2,7 @@
 
 use rustix::process::Signal;
 
+use crate::embedded::subscribe;
 use crate::own_hub::setup::ask_to_subscribe;
 use crate::reload::{CHANGE, assert_reloaded, change, change_window, reload};
 use crate::subscriptions::{delivering, join, topic};
@@ -67,6 +68,29 @@ fn subscribers_stay_while_the_hub_is_away_and_it_takes_others_when_it_is_back() 
     join(&daemon, &FakeHub::start(), "a");
     assert!(daemon.stop().success());
     assert!(subscriber.heard().is_empty() && hub.heard().is_empty());
+}
+
+#[test]
+fn a_hub_that_is_new_takes_subscriptions_to_the_topics_of_a_new_public_url() {
+    let (site, hub, mut setup, daemon) = Setup::start_announcing("");
+    setup.config = setup
+        .config
+        .replace("[embedded_hub]", "[embedded_hub]\nenabled = true")
+        .replace("topics.example", "topics.example:8443");
+    reload(&daemon, &setup);
+    daemon.await_log("opened channel https://topics.example:8443/");
+    let subscriber = FakeHub::start();
+    let topic = "https://topics.example:8443/topics/main/a/capabilitylist/";
+    subscribe(
+        daemon.public,
+        topic,
+        &format!("http://{}/c", subscriber.address),
+    );
+    daemon.await_log(" subscribed to ");
+    assert!(subscriber.request().challenge().is_some());
+    change(&site, "2");
+    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    hub.assert_told([CHANGE]);
 }
 
 #[test]
