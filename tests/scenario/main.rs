@@ -16,7 +16,6 @@ mod configuration;
 mod crash;
 mod deletion;
 mod documents;
-mod figures;
 mod findings;
 mod hold;
 mod moves;
