@@ -114,8 +114,8 @@ const TOUCHING: [&str; 18] = [
 const BUDGETS: [(&str, usize); 15] = [
     ("admin", 1_130),
     ("announce", 10_780),
-    ("cli", 4_860),
-    ("config", 2_710),
+    ("cli", 4_870),
+    ("config", 2_720),
     ("control", 290),
     ("daemon", 3_530),
     ("destination", 2_810),

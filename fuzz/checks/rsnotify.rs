@@ -7,7 +7,8 @@ use messaging::objects::{AtomForm, atom_messages};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::feed::ContentChangeMessage;
 use rsnotify::config::Config;
-use rsnotify::config::file::{ConfigError, Overrides};
+use rsnotify::config::environment::Overrides;
+use rsnotify::config::file::ConfigError;
 use url::form_urlencoded;
 use websub::hub::request::{self, CallbackPolicy, RequestedAction, SubscriptionRequest};
 

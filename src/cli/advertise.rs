@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cli::Exit;
 use crate::cli::advertise::sets::{AdvertiseOutcome, AdvertisedSet, sets};
 use crate::cli::daemon_client;
-use crate::cli::one_shot_scan::with_url;
+use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::AdvertiseOptions;
 use crate::cli::output::{EscapedStdout, print, say};

@@ -21,12 +21,13 @@ use rustix::process::{Resource, geteuid, getrlimit};
 use serde_json::json;
 use websub::probe::http as probe;
 
-use crate::cli::one_shot_scan::{OneShotScan, scan_beside, with_url};
+use crate::cli::inference::with_url;
+use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::CheckOptions;
 use crate::cli::output::{counted, grouped, print};
 use crate::cli::{Exit, block_on};
 use crate::config::Config;
-use crate::config::file::Overrides;
+use crate::config::environment::Overrides;
 use crate::config::hub_config::HubConfig;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::machine::{self, StateDirectory, Users};

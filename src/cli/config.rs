@@ -13,7 +13,7 @@ use clap::{ArgMatches, CommandFactory};
 use crate::cli::Exit;
 use crate::cli::options::CommandLine;
 use crate::cli::output::print;
-use crate::config::file::Overrides;
+use crate::config::environment::Overrides;
 use crate::config::schema::nearest;
 use crate::config::{describe, schema};
 

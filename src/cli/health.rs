@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::cli::options::HealthOptions;
 use crate::cli::output::print;
 use crate::cli::{Exit, block_on};
-use crate::config::file::Environment;
+use crate::config::environment::Environment;
 use crate::config::text::Address;
 use resourcesync::datetime::display_duration;
 

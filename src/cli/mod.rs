@@ -7,6 +7,7 @@ mod config;
 mod daemon_client;
 mod dry_run;
 mod health;
+mod inference;
 mod listen;
 mod logging;
 mod man;
@@ -31,7 +32,7 @@ use messaging::settings::BrokerSettingsError;
 use resourcesync::escape::escaped_lines;
 use websub::publisher::settings::PublishSettingsError;
 
-use crate::cli::one_shot_scan::UrlInferenceError;
+use crate::cli::inference::UrlInferenceError;
 use crate::cli::options::{Command, CommandLine};
 use crate::config::Config;
 use crate::config::file::ConfigError;

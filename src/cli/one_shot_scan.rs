@@ -1,10 +1,8 @@
 //! One-shot scan of the trees, compared with the state, for `scan`, `check` and dry runs: nothing is saved or sent. Its
-//! progress is shown on a terminal only. Without `--url`, it says what `--root` is published as.
+//! progress is shown on a terminal only.
 
 use std::collections::HashSet;
-use std::fs;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use announce::event::{Effect, Event};
 use announce::observation::{DocumentPath, Incomplete, Look, Observation};
@@ -12,16 +10,13 @@ use announce::plan::Plan;
 use announce::state::open::{copy_to_memory, in_memory};
 use announce::state::{self, last_time_saved};
 use announce::steps::engine::{Engine, Reader};
-use announce::steps::findings::PrefixCounts;
 use announce::steps::mounts;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use jiff::Timestamp;
 use rusqlite::Connection;
 use websub::http::Clock;
 
-use crate::cli::output::say;
 use crate::config::Config;
-use crate::config::file::Overrides;
 use crate::config::text::Address;
 use crate::report::status::alerts::missing;
 use crate::report::{self, sources};
@@ -33,10 +28,6 @@ const MAX_DIRECTORIES: usize = 20;
 const OF_KNOWN: &str = "reading the tree [{bar:24}] {human_pos} of about {human_len} files";
 /// Template if the number of files is unknown.
 const OF_FOUND: &str = "reading the tree: {human_pos} of {human_len} files found so far";
-/// The prefix of a tree while it is unknown. No document is named by it (RFC 2606 section 2).
-const UNKNOWN: &str = "http://url.invalid/";
-/// The maximum number of prefixes that are suggested.
-const MAX_OFFERED: usize = 5;
 
 /// A one-shot scan, and what it found.
 pub struct OneShotScan {
@@ -298,64 +289,4 @@ fn bar(is_length_known: bool) -> ProgressBar {
     ProgressBar::no_length()
         .with_style(style.progress_chars("=> "))
         .with_finish(ProgressFinish::AndClear)
-}
-
-/// The error if the prefix of the tree cannot be inferred.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct UrlInferenceError(String);
-
-/// Returns the flags with the missing `--url`, and prints the prefix that was inferred.
-pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Overrides> {
-    let tree = &overrides.source.tree;
-    let (Some(root), None) = (&tree.root, &tree.url) else {
-        return Ok(overrides);
-    };
-    let with = |url: &str| {
-        let mut with = overrides.clone();
-        with.source.tree.url = Some(url.to_owned());
-        with
-    };
-    let config = Config::load(file, &with(UNKNOWN))?;
-    if let Err(reason) = fs::read_dir(root) {
-        let root = root.display();
-        let error = format!("cannot read the directory {root}: {reason}; correct --root");
-        return Err(UrlInferenceError(error).into());
-    }
-    let scan = scan_beside(&config, None, false)?;
-    let source = &scan.engine.plan.sources[0];
-    let mut mounts = source.mounts.iter();
-    let naming = mounts
-        .next()
-        .map(|mount| PrefixCounts::of(scan.engine.db(), source, mount));
-    let naming = naming.transpose()?.unwrap_or_default();
-    let Some(prefix) = naming.majority() else {
-        let (root, reason) = (root.display(), reason(&naming, &scan.notices));
-        let error = format!("cannot tell what {root} is published as: {reason}; give --url URI");
-        return Err(UrlInferenceError(error).into());
-    };
-    say(format_args!(
-        "without --url, {} is taken to be published as {prefix}: below that its Capability Lists name documents",
-        root.display()
-    ));
-    Ok(with(prefix.as_str()))
-}
-
-fn reason(naming: &PrefixCounts, notices: &[String]) -> String {
-    if naming.otherwise.is_empty() {
-        return match notices.first() {
-            Some(notice) => notice.clone(),
-            None => "no Capability List in it names a document that is there".to_owned(),
-        };
-    }
-    let mut candidates: Vec<_> = naming.otherwise.iter().collect();
-    candidates.sort_by_key(|(prefix, count)| (std::cmp::Reverse(**count), (*prefix).clone()));
-    let first = candidates.iter().take(MAX_OFFERED);
-    let offered: Vec<String> = first
-        .map(|(prefix, count)| format!("{prefix} ({count})"))
-        .collect();
-    format!(
-        "its Capability Lists name documents below {}",
-        offered.join(", ")
-    )
 }

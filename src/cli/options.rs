@@ -14,7 +14,9 @@ use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Hub;
 use url::Url;
 
-use crate::config::file::{DaemonOptions, Overrides, SourceOptions, StateOptions, TreeOptions};
+use crate::config::environment::{
+    DaemonOptions, Overrides, SourceOptions, StateOptions, TreeOptions,
+};
 use crate::control::SubscriptionName;
 use crate::report::documents::DocumentState;
 use crate::report::status::HubCondition;

@@ -8,12 +8,12 @@ use resourcesync::escape::{escaped, escaped_lines};
 
 use crate::cli::daemon_client::unexpected_answer;
 use crate::cli::dry_run::dry_run;
-use crate::cli::one_shot_scan::with_url;
+use crate::cli::inference::with_url;
 use crate::cli::options::{HubOptions, RunOptions};
 use crate::cli::output::print;
 use crate::cli::{Exit, logging};
 use crate::config::Config;
-use crate::config::file::{Environment, StateOptions};
+use crate::config::environment::{Environment, StateOptions};
 use crate::config::hub_config::HubConfig;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon;

@@ -12,7 +12,7 @@ use resourcesync::escape::escaped;
 use serde_json::{Value, json};
 
 use crate::cli::Exit;
-use crate::cli::one_shot_scan::with_url;
+use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_once};
 use crate::cli::options::ScanOptions;
 use crate::cli::output::{grouped, print, say};

@@ -14,11 +14,12 @@ use url::Url;
 
 use crate::cli::Exit;
 use crate::cli::health::reached;
-use crate::cli::one_shot_scan::{scan_once, with_url};
+use crate::cli::inference::with_url;
+use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::WebServer;
 use crate::cli::output::{print, say};
 use crate::config::Config;
-use crate::config::file::SourceOptions;
+use crate::config::environment::SourceOptions;
 use crate::config::hub_config::HubConfig;
 use crate::config::text::{Address, ParsedText};
 use crate::report;

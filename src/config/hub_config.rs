@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use websub::hub::publication::{Publisher, Publishers};
 
-use crate::config::file::{Checked, ConfigError, ConfigFile, Environment, Overrides};
+use crate::config::environment::{Environment, Overrides};
+use crate::config::file::{Checked, ConfigError, ConfigFile};
 use crate::config::schema::{Comment, DaemonKind, page};
 use crate::config::secret::{ConfiguredSecret, content_of, read_secret};
 use crate::config::served_hub::ServedHub;

@@ -7,6 +7,7 @@
 //! told as the difference between two configurations, and what only a restart puts into effect is refused.
 
 pub(crate) mod broker;
+pub mod environment;
 pub mod file;
 pub(crate) mod hub;
 pub mod hub_config;
@@ -32,7 +33,8 @@ use websub::hub::address::LOOPBACK;
 use websub::publisher::settings::{PublishSettings, PublishSettingsError};
 
 use crate::config::broker::Broker;
-use crate::config::file::{Checked, ConfigError, ConfigFile, Environment, Overrides};
+use crate::config::environment::{Environment, Overrides};
+use crate::config::file::{Checked, ConfigError, ConfigFile};
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::{HubConfig, is_of_hub, verify_daemon};
 use crate::config::schema::{Comment, DaemonKind, page, suggested};

@@ -17,7 +17,8 @@ use std::time::Duration;
 use resourcesync::uri::{Hub, Uri};
 
 use crate::config::Config;
-use crate::config::file::{Checked, ConfigFile, Environment, Overrides};
+use crate::config::environment::{Environment, Overrides};
+use crate::config::file::{Checked, ConfigFile};
 use announce::candidates::CandidateGlobs;
 use announce::finding::AcknowledgedPattern;
 use announce::observation::MountId;

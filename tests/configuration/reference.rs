@@ -3,7 +3,7 @@
 use std::{env, fs};
 
 use rsnotify::config::Config;
-use rsnotify::config::file::Overrides;
+use rsnotify::config::environment::Overrides;
 use rsnotify::config::hub_config::HubConfig;
 
 use crate::generated::{example, hub_example, tables};

@@ -9,7 +9,8 @@ use rstest::rstest;
 use super::HubConfig;
 use crate::config::Config;
 use crate::config::DaemonConfig;
-use crate::config::file::{ConfigError, ConfigFile, Environment, Overrides};
+use crate::config::environment::{Environment, Overrides};
+use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::hub_config::Verify;
 use crate::config::tests::{self, assert_refused, variables};
 

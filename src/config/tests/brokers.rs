@@ -9,7 +9,7 @@ use messaging::settings::BrokerAddress;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::Uri;
 
-use crate::config::file::Overrides;
+use crate::config::environment::Overrides;
 use crate::config::tests::{SOURCE, assert_refused, message, read};
 use announce::plan::PublishMode;
 

@@ -6,7 +6,8 @@ use proptest::prelude::{Strategy, prop_assert_eq, proptest};
 
 use crate::config::Config;
 use crate::config::DaemonConfig;
-use crate::config::file::{ConfigError, Environment, Overrides};
+use crate::config::environment::{Environment, Overrides};
+use crate::config::file::ConfigError;
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 
 fn effective(config: &Config) -> String {

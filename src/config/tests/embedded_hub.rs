@@ -5,7 +5,7 @@ use websub::hub::admission::{HubLimits, Quota};
 use websub::hub::request::CallbackPolicy;
 
 use crate::config::Config;
-use crate::config::file::Overrides;
+use crate::config::environment::Overrides;
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 
 #[test]

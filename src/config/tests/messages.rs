@@ -1,6 +1,6 @@
 //! Every message about a configuration that is refused.
 
-use crate::config::file::Overrides;
+use crate::config::environment::Overrides;
 use crate::config::tests::{
     HUB, SOURCE, assert_refused, environment, flags, load_in, message, read, said,
 };

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::config::file::Overrides;
+use crate::config::environment::Overrides;
 use crate::config::tests::HUB;
 use crate::config::{Config, DaemonConfig};
 

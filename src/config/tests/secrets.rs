@@ -7,7 +7,8 @@ use std::time::Duration;
 use websub::publisher::settings::HubProxy;
 
 use crate::config::Config;
-use crate::config::file::{ConfigError, Environment, Overrides};
+use crate::config::environment::{Environment, Overrides};
+use crate::config::file::ConfigError;
 use crate::config::tests::{
     HUB, SOURCE, assert_refused, environment, load_in, message, publish_url,
 };

@@ -5,7 +5,7 @@ use std::fs;
 use websub::publisher::settings::PublishSettingsError;
 
 use crate::config::Config;
-use crate::config::file::Overrides;
+use crate::config::environment::Overrides;
 
 /// A configuration of one hub, with these keys.
 fn configured(directory: &tempfile::TempDir, keys: &str) -> Config {

@@ -1,0 +1,76 @@
+//! The prefix that `--root` is published as, without `--url`: the Capability Lists in it name their documents.
+
+use std::fs;
+use std::path::Path;
+
+use announce::steps::findings::PrefixCounts;
+
+use crate::cli::one_shot_scan::scan_beside;
+use crate::cli::output::say;
+use crate::config::Config;
+use crate::config::environment::Overrides;
+
+/// The prefix of a tree while it is unknown. No document is named by it (RFC 2606 section 2).
+const UNKNOWN: &str = "http://url.invalid/";
+/// The maximum number of prefixes that are suggested.
+const MAX_OFFERED: usize = 5;
+
+/// The error if the prefix of the tree cannot be inferred.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UrlInferenceError(String);
+
+/// Returns the flags with the missing `--url`, and prints the prefix that was inferred.
+pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Overrides> {
+    let tree = &overrides.source.tree;
+    let (Some(root), None) = (&tree.root, &tree.url) else {
+        return Ok(overrides);
+    };
+    let with = |url: &str| {
+        let mut with = overrides.clone();
+        with.source.tree.url = Some(url.to_owned());
+        with
+    };
+    let config = Config::load(file, &with(UNKNOWN))?;
+    if let Err(reason) = fs::read_dir(root) {
+        let root = root.display();
+        let error = format!("cannot read the directory {root}: {reason}; correct --root");
+        return Err(UrlInferenceError(error).into());
+    }
+    let scan = scan_beside(&config, None, false)?;
+    let source = &scan.engine.plan.sources[0];
+    let mut mounts = source.mounts.iter();
+    let naming = mounts
+        .next()
+        .map(|mount| PrefixCounts::of(scan.engine.db(), source, mount));
+    let naming = naming.transpose()?.unwrap_or_default();
+    let Some(prefix) = naming.majority() else {
+        let (root, reason) = (root.display(), reason(&naming, &scan.notices));
+        let error = format!("cannot tell what {root} is published as: {reason}; give --url URI");
+        return Err(UrlInferenceError(error).into());
+    };
+    say(format_args!(
+        "without --url, {} is taken to be published as {prefix}: below that its Capability Lists name documents",
+        root.display()
+    ));
+    Ok(with(prefix.as_str()))
+}
+
+fn reason(naming: &PrefixCounts, notices: &[String]) -> String {
+    if naming.otherwise.is_empty() {
+        return match notices.first() {
+            Some(notice) => notice.clone(),
+            None => "no Capability List in it names a document that is there".to_owned(),
+        };
+    }
+    let mut candidates: Vec<_> = naming.otherwise.iter().collect();
+    candidates.sort_by_key(|(prefix, count)| (std::cmp::Reverse(**count), (*prefix).clone()));
+    let first = candidates.iter().take(MAX_OFFERED);
+    let offered: Vec<String> = first
+        .map(|(prefix, count)| format!("{prefix} ({count})"))
+        .collect();
+    format!(
+        "its Capability Lists name documents below {}",
+        offered.join(", ")
+    )
+}
