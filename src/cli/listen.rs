@@ -62,7 +62,7 @@ fn broker(
     options: &ListenOptions,
 ) -> Result<(BrokerSettings, MessageSelection), (Exit, String)> {
     let wrong = |reason| (Exit::Configuration, reason);
-    let config = Config::load_brokers(file).map_err(|error| wrong(error_chain(&error)))?;
+    let config = Config::load_for_consumer(file).map_err(|error| wrong(error_chain(&error)))?;
     let all = config.broker_settings();
     let all = all.map_err(|error| wrong(error_chain(&error)))?;
     let mut all = config.brokers.iter().zip(all);

@@ -110,7 +110,7 @@ impl Config {
 
     /// Loads a configuration as far as consumers of its brokers need it, on whose host there may be no source. The sources
     /// that brokers name need not be among them.
-    pub fn load_brokers(path: Option<&Path>) -> Checked<Config> {
+    pub fn load_for_consumer(path: Option<&Path>) -> Checked<Config> {
         let environment = Environment::of_this_process();
         let (path, text) = environment.read(path, &Overrides::default())?;
         let file = ConfigFile::parse(path, &text, &environment)?;

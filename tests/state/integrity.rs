@@ -104,7 +104,7 @@ fn a_state_that_is_moved_away_is_noticed_until_it_is_back() {
     fs::rename(&there, &here).unwrap();
     file.probe(&connection).unwrap();
     write(&connection, 2).unwrap();
-    assert!(!file.recreate(&mut connection).unwrap());
+    assert!(!file.restore_if_deleted(&mut connection).unwrap());
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_state_that_is_deleted_can_be_written_anew() {
     is_unusable(&mut file, &connection, |error| {
         matches!(error, StateFileError::Gone { .. })
     });
-    assert!(file.recreate(&mut connection).unwrap());
+    assert!(file.restore_if_deleted(&mut connection).unwrap());
     file.probe(&connection).unwrap();
     assert_eq!(contents(&connection), saved);
     assert_eq!(mode(&directory), 0o700);
@@ -136,7 +136,7 @@ fn another_state_in_its_place_is_noticed_and_left_alone() {
     is_unusable(&mut file, &connection, |error| {
         matches!(error, StateFileError::Replaced { .. })
     });
-    assert!(!file.recreate(&mut connection).unwrap());
+    assert!(!file.restore_if_deleted(&mut connection).unwrap());
     drop((connection, file));
     other.probe(&empty).unwrap();
     assert!(is_empty(&empty));
@@ -152,7 +152,7 @@ fn a_state_file_that_is_cut_is_noticed_and_not_filled_again() {
         is_unusable(&mut file, &connection, |error| {
             matches!(error, StateFileError::Cut { .. })
         });
-        assert!(!file.recreate(&mut connection).unwrap());
+        assert!(!file.restore_if_deleted(&mut connection).unwrap());
         drop((connection, file));
         assert_eq!(fs::metadata(&path).unwrap().len(), length);
     }
@@ -226,7 +226,7 @@ fn a_write_ahead_log_that_is_deleted_is_noticed() {
     is_unusable(&mut file, &connection, |error| {
         matches!(error, StateFileError::Gone { .. })
     });
-    assert!(!file.recreate(&mut connection).unwrap());
+    assert!(!file.restore_if_deleted(&mut connection).unwrap());
     // Closing the file saves what was in it.
     drop((connection, file));
     assert_eq!(contents(&open(&above.path().join("state")).1), saved);

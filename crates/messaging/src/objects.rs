@@ -177,7 +177,7 @@ fn feed(
         server: Some(SERVER_VERSION.to_owned()),
         format: Some(FORMAT.to_owned()),
         author: object.author.unwrap_or(SERVER).to_owned(),
-        title: title(object),
+        title: change_summary(object),
         updated: until,
         object: form.identifiers.of(object.uri),
         parent: object.parent().map(|parent| form.identifiers.of(parent)),
@@ -218,7 +218,7 @@ fn item(id: String, change: &Change, feed: &ContentChangeMessage, form: &AtomFor
 }
 
 /// Returns the description of an object's changes: `2 added, 1 deleted`.
-fn title(object: &ObjectChanges<'_>) -> String {
+fn change_summary(object: &ObjectChanges<'_>) -> String {
     // In the order of the words.
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, change) in &object.changes {

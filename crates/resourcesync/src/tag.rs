@@ -111,7 +111,7 @@ impl<'a> UnresolvedTag<'a> {
             } else {
                 namespaces.uri(a.namespace).cmp(namespaces.uri(b.namespace))
             };
-            by_namespace.then_with(|| in_order(&text[a.local.clone()], &text[b.local.clone()]))
+            by_namespace.then_with(|| compare_names(&text[a.local.clone()], &text[b.local.clone()]))
         };
         if !attributes.is_sorted_by(|a, b| order(a, b).is_lt()) {
             attributes.sort_unstable_by(order);
@@ -179,7 +179,7 @@ pub(crate) fn undeclared(prefix: &str) -> String {
 }
 
 /// Compares as `cmp`, and faster where names differ in their first byte, as most do.
-fn in_order(a: &str, b: &str) -> Ordering {
+fn compare_names(a: &str, b: &str) -> Ordering {
     let first = a.as_bytes().first().cmp(&b.as_bytes().first());
     first.then_with(|| a.cmp(b))
 }

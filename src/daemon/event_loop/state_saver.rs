@@ -129,7 +129,7 @@ impl StateSaver {
 
     /// Restores the state file from the one that is still open if it was deleted.
     pub fn restore_file(&mut self, connection: &mut Connection) {
-        match self.file.recreate(connection) {
+        match self.file.restore_if_deleted(connection) {
             Ok(true) => warn!("the state file was missing and has been restored"),
             Ok(false) => {}
             Err(error) => {

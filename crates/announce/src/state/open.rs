@@ -255,7 +255,10 @@ impl StateFile {
     }
 
     /// Recreates the state file if it was deleted, from the one that is still open. Returns true if it was.
-    pub fn recreate(&mut self, connection: &mut Connection) -> Result<bool, StateFileError> {
+    pub fn restore_if_deleted(
+        &mut self,
+        connection: &mut Connection,
+    ) -> Result<bool, StateFileError> {
         match self.check(connection) {
             Err(StateFileError::Gone(path)) if path == self.path => {}
             _ => return Ok(false),

@@ -472,7 +472,7 @@ fn note_seen_version(step: &Step<'_>, position: usize, list: DocId) -> Result<()
         let sql = "UPDATE change_list SET ended = NULL WHERE list = ?1 AND ended IS NOT NULL";
         step.db.run(sql, list)?;
         for id in knowing.difference(&having).filter(|_| compares) {
-            look_at_inventory(step, *id)?;
+            schedule_comparison(step, *id)?;
         }
         for id in having {
             note_change(step, id, document, false)?;
@@ -480,7 +480,7 @@ fn note_seen_version(step: &Step<'_>, position: usize, list: DocId) -> Result<()
     } else {
         for id in knowing {
             if compares {
-                look_at_inventory(step, id)?;
+                schedule_comparison(step, id)?;
             }
             // Its entries may stand in other lists now, as in the components of an index; a deletion had its grace.
             let ended = if is_there {
@@ -536,7 +536,7 @@ fn note_change(step: &Step<'_>, id: DocId, list: &SeenDocument, is_unseen: bool)
 }
 
 /// Notes that a set lost a list: its Resource Lists may be compared from now on (C27), or lack what the list had (C29).
-fn look_at_inventory(step: &Step<'_>, id: DocId) -> Result<()> {
+fn schedule_comparison(step: &Step<'_>, id: DocId) -> Result<()> {
     if let Some(mut set) = change_sets::load(step, id)? {
         set.look_for_missing(step.now);
         set.trigger(step.now);

@@ -149,7 +149,7 @@ impl PublishSettings {
     /// If the settings cannot be used.
     pub fn client(&self) -> Result<Client, PublishSettingsError> {
         let mut built = self.builder()?.build();
-        if built.is_err() && is_http(&self.publish_url) {
+        if built.is_err() && is_plain_http(&self.publish_url) {
             // Plain HTTP works without the system's certificates.
             built = self.builder()?.tls_certs_only([]).build();
         }
@@ -213,7 +213,8 @@ impl PublishSettings {
     /// Returns true if TLS is never used for this hub: a redirection may lead to the advertised URL (R23).
     fn is_plain_http(&self) -> bool {
         let advertised = Url::parse(self.hub.as_str());
-        is_http(&self.publish_url) && advertised.is_ok_and(|advertised| is_http(&advertised))
+        is_plain_http(&self.publish_url)
+            && advertised.is_ok_and(|advertised| is_plain_http(&advertised))
     }
 
     fn default_headers(&self) -> Result<HeaderMap, PublishSettingsError> {
@@ -328,7 +329,7 @@ fn keys_in_address(settings: &PublishSettings) -> Vec<Secret> {
     written.chain(decoded).map(Secret::new).collect()
 }
 
-fn is_http(url: &Url) -> bool {
+fn is_plain_http(url: &Url) -> bool {
     url.scheme() == "http"
 }
 

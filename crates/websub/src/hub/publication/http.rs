@@ -148,12 +148,12 @@ struct PublicationSender {
 }
 
 /// A publication under way, counted until this is dropped.
-struct PublicationGuard {
+struct PublicationInProgress {
     hub: Arc<PublicHub>,
     slots: Vec<(SlotOwner, u32)>,
 }
 
-impl Drop for PublicationGuard {
+impl Drop for PublicationInProgress {
     fn drop(&mut self) {
         free(&mut lock(&self.hub.under_way), &self.slots);
     }
@@ -488,13 +488,13 @@ impl PublicHub {
     fn begin(
         self: &Arc<Self>,
         sender: &PublicationSender,
-    ) -> Result<PublicationGuard, PublicationRefusal> {
+    ) -> Result<PublicationInProgress, PublicationRefusal> {
         let slots = slots(sender.payer.as_ref(), sender.requester);
         if !occupy(&mut lock(&self.under_way), &slots) {
             return Err(PublicationRefusal::Busy);
         }
         let hub = Arc::clone(self);
-        Ok(PublicationGuard { hub, slots })
+        Ok(PublicationInProgress { hub, slots })
     }
 
     /// Counts and logs a refusal, unless it is for a limit on strangers or a body that broke off. Returns the answer.
