@@ -1,6 +1,6 @@
-//! What counts beside the file: the flags, which count before it, and the environment of the process, which says what file is
-//! read. Single values are found although the rest need not be right: a command reaches a running daemon while a secret is
-//! being replaced, or another key is being edited.
+//! Flags, which count before the file, and the environment of the process, which says what file is read. Single values
+//! are found although the rest need not be right: a command reaches a running daemon while a secret is being replaced,
+//! or another key is being edited.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};

@@ -339,7 +339,7 @@ const MAX_NAMES: usize = 3;
 
 /// A configuration that a running daemon may exchange for another one.
 pub trait DaemonConfig {
-    /// Whether the listeners may move while the daemon runs. Topics keep their names then.
+    /// True if the listeners may move while the daemon runs. Topics keep their names then.
     const MOVES: bool;
 
     /// Returns what both daemons have: the state directory, and two tables.

@@ -108,7 +108,7 @@ fn what_is_not_understood_is_refused() {
     }
 }
 
-/// What has changed something is reported only once it is saved.
+/// A change is reported only once it is saved.
 #[test]
 fn replies_to_changes_are_known() {
     let subscription = json!({

@@ -132,7 +132,7 @@ pub struct PendingBatch {
     /// True if the observer waits, and must be woken.
     is_awaited: bool,
     watched: HashMap<WatchKey, WatchPurpose>,
-    /// What names may matter wherever they are.
+    /// Globs of the names that may matter wherever they are.
     candidates: CandidateGlobs,
     counted: figures::HintCounts,
 }

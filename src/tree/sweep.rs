@@ -1,6 +1,6 @@
-//! What is looked at next. Hints and timers ask for directories to list, files to read now or later, and paths to explain; each
-//! directory and each file waits at most once. A sweep lists every directory of a mount and looks at every candidate that
-//! changed: hints only make its results known earlier.
+//! Queue of what is looked at next. Hints and timers ask for directories to list, files to read now or later, and paths
+//! to explain; each directory and each file waits at most once. A sweep lists every directory of a mount and looks at
+//! every candidate that changed: hints only make its results known earlier.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};

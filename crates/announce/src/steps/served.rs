@@ -1,4 +1,4 @@
-//! What topics serve: to hubs that fetch, all that they may lack (R25); and their fetches by hubs that are pinged (R24, R26).
+//! Contents of topics: for hubs that fetch, all that they may lack (R25); and the fetches of hubs that are pinged (R24, R26).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -331,7 +331,7 @@ const MAX_CACHED: usize = 10_000;
 pub struct TopicClient {
     client: Client,
     hosts: TopicHosts,
-    /// Whether topics name this hub, and the time until which that is not asked again.
+    /// Topics that were asked if they name this hub: the answer, and the time until which it holds.
     verified: Mutex<HashMap<Topic, (bool, Instant)>>,
 }
 

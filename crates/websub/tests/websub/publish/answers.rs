@@ -1,4 +1,4 @@
-//! What an answer says reaches the verdict, however it is sent; redirections are followed to hubs only, each with its own
+//! Answers of hubs: their content reaches the verdict, however it is sent; redirections are followed to hubs only, each with its own
 //! credentials; hubs may disconnect, be slow, never end an answer, or be down (R23).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
