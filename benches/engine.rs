@@ -60,7 +60,7 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
         };
         step(
             Event::MountFound {
-                mount: MountId(1),
+                mount: MountId(0),
                 identity,
                 started: now,
             },
@@ -72,7 +72,7 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
         }
         effects.extend(step(
             Event::Swept {
-                mount: MountId(1),
+                mount: MountId(0),
                 complete: true,
                 candidates: (sets * documents_per_set) as u64,
             },
@@ -117,7 +117,7 @@ fn plan() -> Plan {
         sources: vec![SourcePlan {
             name: "main".to_owned(),
             mounts: vec![MountPlan {
-                id: MountId(1),
+                id: MountId(0),
                 directory: "/srv".into(),
                 prefix: Uri::parse(URL).expect("a URI"),
                 aliases: Vec::new(),
@@ -206,7 +206,7 @@ fn observation(name: &str, content: &str, at: Timestamp) -> Observation {
     };
     Observation {
         path: DocumentPath {
-            mount: MountId(1),
+            mount: MountId(0),
             below: Arc::from(name.as_bytes()),
         },
         at,

@@ -704,6 +704,9 @@ impl World {
                 effects = try_step(engine, event, now, None);
             }
             self.statements.check(&mut engine.connection, false);
+            if self.failing.is_some() {
+                assert_documents_counted(engine.db());
+            }
             let effects = effects.unwrap();
             self.perform(effects);
         }
@@ -1140,4 +1143,15 @@ fn try_step(
     let none: Option<fn() -> bool> = None;
     engine.connection.progress_handler(0, none).unwrap();
     effects
+}
+
+/// Checks that the census has each document that is there or missing.
+fn assert_documents_counted(db: Db<'_>) {
+    let counted = "SELECT mount, capability, form, presence, held, archived, orphan, count FROM census WHERE count <> 0";
+    let there = "SELECT mount, capability, form, presence, hold = 1, archived, orphan, count(*) FROM document \
+                 WHERE presence BETWEEN 1 AND 3 GROUP BY 1, 2, 3, 4, 5, 6, 7";
+    for (one, other) in [(counted, there), (there, counted)] {
+        let difference = format!("{one} EXCEPT {other}");
+        assert!(!db.exists(&difference, ()).unwrap(), "{difference}");
+    }
 }

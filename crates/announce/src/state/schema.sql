@@ -57,8 +57,8 @@ CREATE INDEX document_look ON document (look_at) WHERE look_at IS NOT NULL;
 CREATE INDEX document_held ON document (held_until) WHERE held_until IS NOT NULL;
 CREATE INDEX document_special ON document (source, capability) WHERE capability IN (0, 1);
 
--- Documents of each mount by all that their state depends on, so that neither a step (R15) nor a report counts them. A row
--- is only mentioned when it is inserted.
+-- Documents of each mount by all that their state depends on, so that neither a step (R15) nor a report counts them. Who
+-- inserts a row that is more than mentioned counts it.
 CREATE TABLE census (mount INTEGER NOT NULL, capability INTEGER NOT NULL, form INTEGER NOT NULL, presence INTEGER NOT NULL,
   held INTEGER NOT NULL, archived INTEGER NOT NULL, orphan INTEGER NOT NULL, count INTEGER NOT NULL,
   PRIMARY KEY (mount, capability, form, presence, held, archived, orphan)) STRICT, WITHOUT ROWID;

@@ -100,7 +100,7 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
         if !may_be_deleted(step, &document) {
             continue;
         }
-        delete(step, &document)?;
+        delete(step, position, &document)?;
         if let Some(mut successor) = successor {
             let before = successor.known;
             successor.known = (step.db).candidate(before.position, before.uri, before.path)?;
@@ -250,7 +250,7 @@ pub fn mark_missing(
 }
 
 /// Takes a document to be deleted.
-fn delete(step: &mut Step<'_>, before: &SeenDocument) -> Result<()> {
+fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Result<()> {
     owed::see(step.db, before.source, before, None)?;
     step.db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
     step.db.set_document(
@@ -260,7 +260,7 @@ fn delete(step: &mut Step<'_>, before: &SeenDocument) -> Result<()> {
         before.settled(),
     )?;
     step.db.run("DELETE FROM seeing", ())?;
-    documents::set_mentions(step, before.id, std::iter::empty())?;
+    step.entries.push((position, before.id, None));
     step.db
         .run("DELETE FROM advertised WHERE document = ?1", before.id)?;
     documents::touch_elsewhere(step, before.id)

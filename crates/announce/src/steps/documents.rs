@@ -2,6 +2,7 @@
 //! (R4, R13, R14, R19); and candidates that cannot be read (R3), or are no documents (R2).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -228,7 +229,6 @@ pub struct KnownCandidate {
 /// A complete document, as a look found it.
 #[derive(Debug)]
 pub struct ReadDocument {
-    pub id: DocId,
     pub known: KnownCandidate,
     pub parsed: Arc<ParsedDocument>,
     pub stat: Stat,
@@ -271,7 +271,6 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     match look {
         Look::Document { parsed, stat } => {
             let read = ReadDocument {
-                id: known.id.map_or_else(|| step.db.add_row(&known.uri), Ok)?,
                 known,
                 parsed,
                 stat,
@@ -283,8 +282,9 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
             };
             match read.known.document.as_ref().filter(is_another) {
                 Some(before) => {
+                    let id = before.id;
                     deletions::mark_missing(step, position, before, at, true)?;
-                    step.successors.insert(read.id, Some(read));
+                    step.successors.insert(id, Some(read));
                 }
                 None => seen(step, read)?,
             }
@@ -396,16 +396,16 @@ fn confirm_version(step: &Step<'_>, before: &SeenDocument, read: &ReadDocument) 
 fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Result<()> {
     let db = step.db;
     let version = read.version();
-    let (id, stat, at) = (read.id, read.stat, read.at);
-    let (path, before) = (read.known.path, read.known.document);
+    let (stat, at) = (read.stat, read.at);
+    let (uri, path, before) = (&read.known.uri, read.known.path, read.known.document);
     let previous = before.as_ref().filter(|before| !before.is_gone());
     let (live, plan) = step.source(read.known.position);
     let (source, document) = (live.id, &read.parsed.document);
-    let row_of = |uri: &Option<Uri>| {
-        let uri = uri.as_ref().map(|uri| plan.canonical(uri));
-        uri.map(|uri| db.row_of(&uri)).transpose()
-    };
-    let (up, index) = (row_of(&document.up)?, row_of(&document.index)?);
+    let named = [&document.up, &document.index].map(|named| named.as_ref());
+    let named = named.map(|named| named.map(|named| plan.canonical(named)));
+    let row_of = |named: &Option<Uri>| named.as_ref().map(|named| db.row_of(named)).transpose();
+    let (up, index) = (row_of(&named[0])?, row_of(&named[1])?);
+    let names_itself = named.iter().flatten().any(|named| named == uri);
     let named = index.map(|index| db.document(index)).transpose()?;
     let named = named.flatten().and_then(|index| index.seen());
     let named_form = named.map(|index| index.form);
@@ -454,30 +454,50 @@ fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Re
         }
         _ => "source = ?2, mount = ?3, path = ?4, up = ?12, names_index = ?13, capability = ?9,",
     };
-    let sql = format!(
-        "UPDATE document SET {place} size = ?5, modified = ?6, changed = ?7, inode = ?8, form = ?10, fingerprint = ?11, \
-         named_form = ?14, newly_indexed = ?15, dated = ?16, looked = ?17, presence = 1, absent_since = NULL, \
-         grace_ends = NULL, look_at = NULL, is_replaced = 0, hold = ?18, \
-         held_until = CASE WHEN ?18 = 1 THEN held_until END, is_new_set = ?19, baseline = max(baseline, ?20), touched = 3, \
-         was_capability = ?21, was_form = ?22, was_fingerprint = ?23 WHERE id = ?1"
+    let values = (
+        (source, &path, &stat, &version),
+        (up, index, named_form, newly_indexed, dated, at),
+        (hold, is_new_set, baseline, was),
     );
-    db.run(
-        &sql,
-        (
-            (id, source, &path, &stat, &version),
-            (up, index, named_form, newly_indexed, dated, at),
-            (hold, is_new_set, baseline, was),
-        ),
-    )?;
+    let known = match read.known.id {
+        None if names_itself => db.id_of(uri)?,
+        known => known,
+    };
+    let id = if let Some(id) = known {
+        let sql = format!(
+            "UPDATE document SET {place} size = ?5, modified = ?6, changed = ?7, inode = ?8, form = ?10, fingerprint = ?11, \
+             named_form = ?14, newly_indexed = ?15, dated = ?16, looked = ?17, presence = 1, absent_since = NULL, \
+             grace_ends = NULL, look_at = NULL, is_replaced = 0, hold = ?18, \
+             held_until = CASE WHEN ?18 = 1 THEN held_until END, is_new_set = ?19, baseline = max(baseline, ?20), touched = 3, \
+             was_capability = ?21, was_form = ?22, was_fingerprint = ?23 WHERE id = ?1"
+        );
+        db.run(&sql, (id, values))?;
+        id
+    } else {
+        db.run(
+            "INSERT INTO document (uri, source, mount, path, size, modified, changed, inode, capability, form, fingerprint, \
+             up, names_index, named_form, newly_indexed, dated, looked, hold, is_new_set, baseline, \
+             was_capability, was_form, was_fingerprint, presence, touched) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, \
+             ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, 1, 3)",
+            (uri, values),
+        )?;
+        let id = DocId(db.0.last_insert_rowid());
+        // Not by a trigger: for each insertion with one, SQLite keeps a journal to take it back.
+        db.run(
+            "INSERT INTO census VALUES (?1, ?2, ?3, 1, 0, 0, 0, 1) \
+             ON CONFLICT (mount, capability, form, presence, held, archived, orphan) DO UPDATE SET count = count + 1",
+            (path.mount, version.capability, version.form),
+        )?;
+        id
+    };
     if before.is_some() {
         db.run("DELETE FROM seeing", ())?;
     }
     let is_structural = |version: &Version| is_structural(version.capability, version.form);
     let was = before.as_ref().map(|before| &before.version);
     if is_structural(&version) || was.is_some_and(is_structural) {
-        let members = document.members.iter();
-        let members = members.filter(|_| is_structural(&version));
-        set_mentions(step, id, members.map(|uri| plan.canonical(uri)))?;
+        let parsed = is_structural(&version).then(|| Arc::clone(&read.parsed));
+        step.entries.push((read.known.position, id, parsed));
     }
     if was.is_some_and(Version::is_set) {
         db.run("DELETE FROM advertised WHERE document = ?1", id)?;
@@ -504,36 +524,33 @@ pub fn touch_elsewhere(step: &Step<'_>, id: DocId) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the entries of a structural document, and touches the documents that only one of the old and the new name.
-pub fn set_mentions(
-    step: &mut Step<'_>,
-    list: DocId,
-    named: impl Iterator<Item = Uri>,
-) -> Result<()> {
-    let db = step.db;
-    let sql = "SELECT d.uri, d.id FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1";
-    let mut gone: BTreeMap<Uri, DocId> = db.all(sql, list)?;
-    let mut seen = BTreeSet::new();
-    for member in named {
-        if !seen.insert(member.clone()) || gone.remove(&member).is_some() {
-            continue;
+/// Replaces the entries of structural documents, and touches the documents that only one of the old and the new name. It
+/// comes after the looks of a step: a row that is added with all that is seen need not grow.
+pub fn note_entries(step: &mut Step<'_>) -> Result<()> {
+    for (position, list, parsed) in take(&mut step.entries) {
+        let plan = &step.plan.sources[position];
+        let named = parsed.iter().flat_map(|parsed| &parsed.document.members);
+        let sql = "SELECT d.uri, d.id FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1";
+        let mut gone: BTreeMap<Uri, DocId> = step.db.all(sql, list)?;
+        let mut seen = BTreeSet::new();
+        for member in named.map(|uri| plan.canonical(uri)) {
+            if !seen.insert(member.clone()) || gone.remove(&member).is_some() {
+                continue;
+            }
+            let sql = "SELECT id, presence > 0 AND touched = 0 FROM document WHERE uri = ?1";
+            let known: Option<(DocId, bool)> = step.db.first(sql, &member)?;
+            let id = known.map_or_else(|| step.db.add_row(&member), |(id, _)| Ok(id))?;
+            let sql = "INSERT INTO mention VALUES (?1, ?2)";
+            step.db.run(sql, (list, id))?;
+            if known.is_some_and(|(_, is_untouched)| is_untouched) {
+                touch(step, id)?;
+            }
         }
-        let added = "INSERT INTO document (uri) VALUES (?1) ON CONFLICT (uri) DO NOTHING";
-        let is_added = db.change(added, &member)? > 0;
-        let id = if is_added {
-            DocId(db.0.last_insert_rowid())
-        } else {
-            db.row_of(&member)?
-        };
-        db.run("INSERT INTO mention VALUES (?1, ?2)", (list, id))?;
-        if !is_added {
+        for id in gone.into_values() {
+            let sql = "DELETE FROM mention WHERE list = ?1 AND document = ?2";
+            step.db.run(sql, (list, id))?;
             touch(step, id)?;
         }
-    }
-    for id in gone.into_values() {
-        let sql = "DELETE FROM mention WHERE list = ?1 AND document = ?2";
-        db.run(sql, (list, id))?;
-        touch(step, id)?;
     }
     Ok(())
 }

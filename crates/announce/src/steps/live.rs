@@ -24,6 +24,8 @@ use crate::steps::owed::Version;
 
 #[derive(Debug, Clone, Default)]
 pub struct LiveState {
+    /// True if no document was there when this plan came into effect: until a source settles, all of its documents are touched.
+    pub is_new: bool,
     /// The hash of the plan.
     pub plan_hash: Arc<str>,
     /// In the order of the plan.
@@ -201,6 +203,7 @@ impl LiveState {
             }
         }
         live.plan_hash = plan_hash.into();
+        live.is_new = !db.exists("SELECT 1 FROM census WHERE count > 0", ())?;
         Ok(live)
     }
 

@@ -172,11 +172,13 @@ fn rejoin(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
 
 /// Returns the documents of a source that list one.
 pub fn listers(step: &Step<'_>, document: DocId, source: i64) -> Result<Vec<Lister>> {
-    step.db.all(
+    let mut listers: Vec<Lister> = step.db.all(
         "SELECT l.id, l.uri, l.capability, l.form FROM mention m CROSS JOIN document l ON l.id = m.list \
-         WHERE m.document = ?1 AND l.source = ?2 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri",
+         WHERE m.document = ?1 AND l.source = ?2 AND l.presence BETWEEN 1 AND 3",
         (document, source),
-    )
+    )?;
+    listers.sort_unstable_by(|one, other| one.uri.cmp(&other.uri));
+    Ok(listers)
 }
 
 /// Resolves one document, which may have been a member of sets before. Returns true if it is in a set of resources.

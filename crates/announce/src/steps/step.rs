@@ -14,6 +14,7 @@ use crate::plan::{Plan, PublishMode, SourcePlan};
 use crate::steps::owed::AnnounceConditions;
 use crate::time::later;
 use jiff::Timestamp;
+use resourcesync::document::ParsedDocument;
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, save_time};
@@ -39,6 +40,8 @@ pub struct Step<'a> {
     pub wall: Timestamp,
     /// Documents that looks did not find, with those that were found at their paths (R14).
     pub successors: BTreeMap<DocId, Option<ReadDocument>>,
+    /// Structural documents whose entries are to be noted, with their sources; without a document, they have none.
+    pub entries: Vec<(usize, DocId, Option<Arc<ParsedDocument>>)>,
     /// Documents to weigh at the end of the settling, besides those that are touched.
     pub weigh: BTreeSet<DocId>,
     /// Sets that lacked a topic which is free now, or are no longer configured.
@@ -80,6 +83,7 @@ impl<'a> Step<'a> {
             now: now.now,
             wall: now.wall,
             successors: BTreeMap::new(),
+            entries: Vec::new(),
             weigh: BTreeSet::new(),
             sets: BTreeMap::new(),
             broken: Vec::new(),
@@ -204,6 +208,7 @@ impl<'a> Step<'a> {
         for position in 0..self.plan.sources.len() {
             deletions::judge_deletions(self, position)?;
         }
+        documents::note_entries(self)?;
         // A channel that retires may leave its topic to a set of another source, and that is all.
         for _ in 0..2 {
             for position in 0..self.plan.sources.len() {
@@ -365,7 +370,10 @@ impl<'a> Step<'a> {
         if !is_first && !is_touched && freed.is_none() && self.weigh.is_empty() {
             return Ok(());
         }
-        relations::touch_dependents(self, relations::OF_ANOTHER_KIND, id)?;
+        // Of a new state, all are touched.
+        if !is_first || !self.live.is_new {
+            relations::touch_dependents(self, relations::OF_ANOTHER_KIND, id)?;
+        }
         let mut sets = self.sets_to_route(position)?;
         sets.extend(freed.into_iter().flatten());
         // What is due on the channel of a set that ended stays due; then its documents leave it.
