@@ -58,7 +58,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     for notice in scan.notices.iter().chain(&broken) {
         say(notice);
     }
-    let mut sets = sets(&scan.reader(), options.kind)?;
+    let mut sets = sets(&scan.engine.reader(scan.now), options.kind)?;
     if options.write {
         sets.iter_mut().for_each(AdvertisedSet::write);
     }
@@ -91,7 +91,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
 
 /// Returns the files that could not be read as documents, with the reasons: each may be a Capability List.
 fn broken(scan: &OneShotScan) -> state::Result<Vec<String>> {
-    let reader = &scan.reader();
+    let reader = &scan.engine.reader(scan.now);
     let mut files = report::documents::all(reader)?;
     files.retain(|file| file.kind.is_none() && file.state == DocumentState::Broken);
     let broken = files.into_iter().map(|file| {

@@ -23,8 +23,10 @@ use crate::config::environment::{Environment, Overrides};
 use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
+use crate::daemon::NO_SOURCES;
+use crate::daemon::commands::{NO_EMBEDDED_HUB, answer, ask_subscriptions, event_of, outcome};
 use crate::daemon::log::error_chain;
-use crate::daemon::{answer, ask_subscriptions, event_of, no_embedded_hub, no_sources, outcome};
+use crate::report::status::Status;
 use crate::report::{self, JSON_VERSION};
 use announce::state::open::{StateFile, StateFileError, in_memory, is_in_use, open_to_read};
 use announce::state::{self, Db, hub, last_time_saved};
@@ -84,7 +86,7 @@ impl<'a> DaemonClient<'a> {
             Err(error) => return Err(error.into()),
         };
         match answer {
-            ControlReply::Error(error) => anyhow::bail!("{}", escaped(&error)),
+            ControlReply::Error(reason) => Err(refused(reason)),
             answer => Ok(answer),
         }
     }
@@ -124,17 +126,16 @@ impl<'a> DaemonClient<'a> {
 
     /// Warns if the configuration file is invalid: the daemon then runs with an earlier one.
     fn warn_invalid_config(&self) {
-        let loaded = if HubConfig::is_at(self.file, &self.overrides) {
-            HubConfig::load(self.file, &self.overrides).map(|_| ())
+        let invalid = if HubConfig::is_at(self.file, &self.overrides) {
+            HubConfig::load(self.file, &self.overrides).err()
         } else {
-            Config::load(self.file, &self.overrides).map(|_| ())
+            Config::load(self.file, &self.overrides).err()
         };
-        match loaded {
-            Ok(()) | Err(ConfigError::Nothing { .. }) => {}
-            Err(error) => eprintln!(
+        if let Some(error) = invalid.filter(|error| !matches!(error, ConfigError::Nothing { .. })) {
+            eprintln!(
                 "rsnotify: the configuration is invalid, and the daemon runs with an earlier one: {}",
                 escaped_lines(&error_chain(&error))
-            ),
+            );
         }
     }
 }
@@ -148,6 +149,11 @@ pub fn public_url(config: &Config) -> Option<Uri> {
         Ok(ControlReply::PublicUrl(url)) => Uri::parse(&url).ok(),
         _ => None,
     }
+}
+
+/// Returns the error for a request that was refused.
+fn refused(reason: impl AsRef<str>) -> anyhow::Error {
+    anyhow::anyhow!("{}", escaped(reason.as_ref()))
 }
 
 /// Returns the error for an answer to another request.
@@ -180,25 +186,20 @@ fn answer_from(
     let state = state.map_or_else(in_memory, Ok)?;
     let now = Clock::start(last_time_saved(&state)?).now();
     if let ControlRequest::Subscriptions(about) = request {
-        let subscriptions = saved_subscriptions(config, Db(&state))?;
-        return match subscriptions {
-            Some(mut saved) => about_subscriptions(&mut saved, about, now, Db(&state)),
-            None => Ok(no_embedded_hub()),
-        };
+        let saved = saved_subscriptions(config, Db(&state))?;
+        let mut saved = saved.ok_or_else(|| refused(NO_EMBEDDED_HUB))?;
+        return about_subscriptions(&mut saved, about, now, Db(&state));
     }
     let mut engine = Engine::read(state, plan(config)?, now.into())?;
     if request.is_query() {
-        let mut answer = answer(&engine.reader(now), request);
+        let mut answer = answer(&engine.reader(now), request).map_err(refused)?;
         if let ControlReply::Status(status) = &mut answer {
             let subscriptions = saved_subscriptions(config, engine.db())?;
             status.embedded_hub = subscriptions.map(|subscriptions| subscriptions.status(now));
         }
         return Ok(answer);
     }
-    let event = match event_of(&engine.reader(now), &request) {
-        Ok(event) => event,
-        Err(refusal) => return Ok(ControlReply::Error(refusal)),
-    };
+    let event = event_of(&engine.reader(now), &request).map_err(refused)?;
     let amended = engine.execute_offline(event, now.into());
     let effects = match (amended, &lock) {
         (Err(error), Some(file)) => Err(file.save_error(error)).context("nothing was done")?,
@@ -214,7 +215,8 @@ fn about_subscriptions(
     now: Timestamp,
     db: Db<'_>,
 ) -> anyhow::Result<ControlReply> {
-    let (answer, ended) = ask_subscriptions(subscriptions, about, now, Some(db));
+    let asked = ask_subscriptions(subscriptions, about, now, db);
+    let (answer, ended) = asked.map_err(refused)?;
     if let Some(key) = ended {
         hub::write(db, &subscriptions.unsubscribe(&key), &[]).context("nothing was done")?;
     }
@@ -245,18 +247,17 @@ fn answer_of_hub(
         ControlRequest::Status => {
             let topics = PublishedTopics::restore(hub::load_published_topics(db)?);
             let publishers = config.publisher_plan();
-            let uncounted = publishers
-                .0
-                .iter()
-                .map(|publisher| (publisher, PublisherCounts::default()));
-            let mut status = report::of_hub(now);
-            status.embedded_hub = Some(subscriptions.status(now));
-            status.publishers = views(uncounted, &topics);
-            Ok(ControlReply::Status(Box::new(status)))
+            let publishers = publishers.0.iter();
+            let uncounted = publishers.map(|publisher| (publisher, PublisherCounts::default()));
+            Ok(ControlReply::Status(Box::new(Status {
+                embedded_hub: Some(subscriptions.status(now)),
+                publishers: views(uncounted, &topics),
+                ..report::of_hub(now)
+            })))
         }
         ControlRequest::Subscriptions(about) => {
             about_subscriptions(&mut subscriptions, about, now, db)
         }
-        _ => Ok(no_sources()),
+        _ => Err(refused(NO_SOURCES)),
     }
 }

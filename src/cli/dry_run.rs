@@ -31,7 +31,7 @@ use crate::cli::output::{counted, print, say};
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::tree::ListKeyCache;
-use announce::changes::round::RoundAnswer;
+use announce::changes::round::{RoundAnswer, RoundRequest};
 use announce::changes::selection::Rounds;
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
@@ -199,11 +199,14 @@ fn play_forward(
                         let keys = state_file(&config.state_dir);
                         let cache = ListKeyCache::default();
                         let job = ReadJob::new(*request, &engine.plan, keys, cache);
-                        vec![Event::Taken(Box::new(RoundAnswer {
-                            outcome: take(&job, &Rounds::default()),
-                            set: job.request.set,
-                            round: job.request.round,
-                        }))]
+                        let outcome = take(&job, &Rounds::default());
+                        let RoundRequest { set, round, .. } = job.request;
+                        let answer = RoundAnswer {
+                            set,
+                            round,
+                            outcome,
+                        };
+                        vec![Event::Taken(Box::new(answer))]
                     } else {
                         Vec::new()
                     }

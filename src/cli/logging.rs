@@ -211,7 +211,12 @@ where
         self.format
             .format_event(context, Writer::new(&mut line), event)?;
         if self.is_journal {
-            writer.write_str(priority(event.metadata().level()))?;
+            writer.write_str(match *event.metadata().level() {
+                Level::ERROR => "<3>",
+                Level::WARN => "<4>",
+                Level::INFO => "<6>",
+                Level::DEBUG | Level::TRACE => "<7>",
+            })?;
         }
         let line = line.strip_suffix('\n').unwrap_or(&line);
         // The colours are ours, and the fields are escaped.
@@ -221,15 +226,6 @@ where
             writer.write_str(&escaped(line))?
         }
         writer.write_char('\n')
-    }
-}
-
-fn priority(level: &Level) -> &'static str {
-    match *level {
-        Level::ERROR => "<3>",
-        Level::WARN => "<4>",
-        Level::INFO => "<6>",
-        Level::DEBUG | Level::TRACE => "<7>",
     }
 }
 

@@ -1,7 +1,7 @@
 //! `man` and `completions`: the manual pages, and completions for shells, generated from the command line.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context;
@@ -79,7 +79,7 @@ pub fn man(directory: Option<&Path>) -> anyhow::Result<Exit> {
         }
         None => {
             let page = page(&command, None)?;
-            print(|out| out.exact(&page))?;
+            print(|out| out.0.write_all(&page))?;
         }
     }
     Ok(Exit::Fine)
@@ -88,7 +88,7 @@ pub fn man(directory: Option<&Path>) -> anyhow::Result<Exit> {
 pub fn completions(shell: Shell) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut CommandLine::command(), "rsnotify", &mut script);
-    print(|out| out.exact(&script))?;
+    print(|out| out.0.write_all(&script))?;
     Ok(Exit::Fine)
 }
 

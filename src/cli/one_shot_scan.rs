@@ -9,7 +9,7 @@ use announce::observation::{DocumentPath, Incomplete, Look, Observation};
 use announce::plan::Plan;
 use announce::state::open::{copy_to_memory, in_memory};
 use announce::state::{self, last_time_saved};
-use announce::steps::engine::{Engine, Reader};
+use announce::steps::engine::Engine;
 use announce::steps::mounts;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use jiff::Timestamp;
@@ -53,17 +53,12 @@ pub struct OneShotScan {
 }
 
 impl OneShotScan {
-    /// Returns what reports are made from.
-    pub fn reader(&self) -> Reader<'_> {
-        self.engine.reader(self.now)
-    }
-
     /// Returns what was read instead, if there is no document, with the reason why the first file is none.
     pub fn without_document(&self, config: &Config) -> state::Result<Option<String>> {
         let trees = self.trees(config);
         let explain = |path: &DocumentPath| trees.iter().find_map(|tree| tree::explain(tree, path));
         let db = self.engine.db();
-        for (_, live) in self.reader().sources() {
+        for live in &self.engine.live.sources {
             let nothing = mounts::no_document_reason(db, live, explain)?;
             if nothing.is_some() {
                 return Ok(nothing);
@@ -78,7 +73,7 @@ impl OneShotScan {
     /// Returns the sources whose deletions are suspended, with the remedy (R15) and the directories of the missing
     /// documents.
     pub fn suspensions(&self) -> state::Result<Vec<(String, String)>> {
-        let reader = &self.reader();
+        let reader = &self.engine.reader(self.now);
         let mut suspensions = Vec::new();
         let sources = report::outline(reader)?.sources;
         for (source, (_, live)) in sources.iter().zip(reader.sources()) {

@@ -13,14 +13,12 @@ pub const MAX_CHARACTERS: usize = 500;
 
 /// Standard output. File names and contents cannot control a terminal through it, and JSON stays as it is. Line ends
 /// inside such a text are left to the caller to escape.
-pub struct EscapedStdout(StdoutLock<'static>);
+pub struct EscapedStdout(
+    /// The stream itself, for our own text that programs read: byte for byte.
+    pub StdoutLock<'static>,
+);
 
 impl EscapedStdout {
-    /// Writes our own text, for programs: byte for byte.
-    pub fn exact(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
-    }
-
     /// Writes text of others, for programs: byte for byte, unless a terminal shows it.
     pub fn write_verbatim(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.0.is_terminal() {

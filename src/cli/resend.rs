@@ -75,7 +75,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
     for notice in &scan.notices {
         say(notice);
     }
-    let sets = sets(&scan.reader(), broker)?;
+    let sets = sets(&scan.engine.reader(scan.now), broker)?;
     if sets.is_empty() {
         bail!(
             "no set has a channel for changes of resources that broker {} is told of",

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::config::environment::{Environment, StateOptions};
 use crate::config::hub_config::HubConfig;
 use crate::control::{self, ControlReply, ControlRequest};
-use crate::daemon;
+use crate::daemon::Daemon;
 use announce::state::open::{back_up, is_in_use};
 
 pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
@@ -27,7 +27,7 @@ pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
     if options.dry_run {
         return dry_run(&config);
     }
-    daemon::run(config, load, logging::set_level)?;
+    Daemon::announcing(config)?.run(load, logging::set_level)?;
     Ok(Exit::Fine)
 }
 
@@ -36,7 +36,7 @@ pub fn hub(file: Option<&Path>, options: &HubOptions) -> anyhow::Result<Exit> {
     let load = || HubConfig::load(file, &overrides);
     let config = load()?;
     let _logging = logging::start(config.log);
-    daemon::run_hub(config, load, logging::set_level)?;
+    Daemon::relaying(config)?.run(load, logging::set_level)?;
     Ok(Exit::Fine)
 }
 

@@ -30,29 +30,22 @@ use announce::state::open::open_to_read;
 pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &with_url(file, options.tree.overrides())?)?;
     let scan = scan_once(&config)?;
-    let mut documents = report::documents::all(&scan.reader())?;
-    if !scan.has_state {
-        for document in &mut documents {
-            if matches!(
-                document.state,
-                DocumentState::Announced | DocumentState::Pending
-            ) {
-                document.state = DocumentState::New;
-                document.reason =
-                    Some("no state file yet: the first run takes it as known".to_owned());
-            }
-        }
-    }
-    let plan = &scan.engine.plan;
+    let mut documents = report::documents::all(&scan.engine.reader(scan.now))?;
+    let is_unannounced = [DocumentState::Announced, DocumentState::Pending];
     for document in &mut documents {
-        recount_changes(plan, document);
+        if !scan.has_state && is_unannounced.contains(&document.state) {
+            document.state = DocumentState::New;
+            let reason = "no state file yet: the first run takes it as known";
+            document.reason = Some(reason.to_owned());
+        }
+        recount_changes(&scan.engine.plan, document);
     }
     if let Some(path) = &options.file {
         return explain_file(&config, &scan, &documents, path, options.json);
     }
     documents
         .retain(|document| options.state.is_empty() || options.state.contains(&document.state));
-    for finding in report::findings::all(&scan.reader())? {
+    for finding in report::findings::all(&scan.engine.reader(scan.now))? {
         if let Finding::WrongUrl { .. } = finding {
             say(finding);
         }
@@ -79,15 +72,11 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
 
 /// Counts the entries of a Change List again if another version than this was taken as a whole.
 fn recount_changes(plan: &Plan, document: &mut DocumentView) {
-    let Some(changes) = &mut document.changes else {
-        return;
-    };
-    let Some(stat) = changes.unread else {
-        return;
-    };
-    let path = file_path(plan, &document.path);
-    let opened = path.and_then(|path| ChangeListFile::open(&path, stat).ok());
-    if let Some(listed) = opened.and_then(|mut list| list.keys().ok()) {
+    if let Some(changes) = &mut document.changes
+        && let Some(stat) = changes.unread
+        && let Some(path) = file_path(plan, &document.path)
+        && let Ok(listed) = ChangeListFile::open(&path, stat).and_then(|mut list| list.keys())
+    {
         changes.listed = listed.entries.len();
         changes.taken = changes.taken.min(changes.listed);
     }
@@ -148,8 +137,8 @@ fn explain_file(
     let (source, place) = place(plan, &file)?;
     let settings = &plan.sources[source];
     let uri = settings.uri_of(&place);
-    let published = settings.mount(place.mount).map(|mount| mount.published());
-    let published = published.unwrap_or_default();
+    let mount = settings.mount(place.mount);
+    let published = mount.map(|mount| mount.published()).unwrap_or_default();
     let glob = matching(&settings.candidates, &published, &place);
     let looked = match open_to_read(&config.state_dir)? {
         Some(state) => Db(&state).first::<Timestamp>(
@@ -241,11 +230,9 @@ fn matching(
     published: &MountUrlPath,
     place: &DocumentPath,
 ) -> Option<String> {
-    let mut globs = candidates.include.iter();
-    let matches = |glob: &&String| {
-        let exclude = candidates.exclude.clone();
-        let alone = CandidateGlobs::new(vec![(*glob).clone()], exclude);
+    let mut globs = candidates.include.iter().cloned();
+    globs.find(|glob| {
+        let alone = CandidateGlobs::new(vec![glob.clone()], candidates.exclude.clone());
         alone.is_ok_and(|alone| alone.accepts(published, &place.below))
-    };
-    globs.find(matches).cloned()
+    })
 }

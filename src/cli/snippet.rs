@@ -43,7 +43,7 @@ pub fn snippet(
     for notice in &scan.notices {
         say(notice);
     }
-    let reader = &scan.reader();
+    let reader = &scan.engine.reader(scan.now);
     // A topic that only names notifications for brokers is not served.
     let channels = report::channels::with_topics(reader)?.into_iter();
     let topics: BTreeSet<Topic> = channels.map(|channel| channel.topic).collect();
@@ -78,11 +78,13 @@ fn write(
     for (address, reason) in &passing.refused {
         say(format_args!("{address} cannot be passed on: {reason}"));
     }
-    let gives_its_root = |(_, site): &(_, &Site)| site.gives_its_root();
-    for (origin, _) in passing.sites.iter().filter(gives_its_root) {
-        say(format_args!(
-            "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
-        ));
+    for (origin, site) in &passing.sites {
+        // A web server tells topics by their paths alone, and one may differ from the front page in the query only.
+        if site.exactly.iter().any(|path| path.raw == "/") {
+            say(format_args!(
+                "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
+            ));
+        }
     }
     print(|out| {
         for (origin, site) in &passing.sites {
@@ -267,25 +269,13 @@ fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> P
     }
     for topic in topics {
         pass(topic.to_string(), |site, path| {
-            if !site.passes(&path) {
+            let is_below = |below: &RequestPath| path.raw.starts_with(&below.raw);
+            if !site.below.iter().any(is_below) && !site.exactly.contains(&path) {
                 site.exactly.push(path);
             }
         });
     }
     passed
-}
-
-impl Site {
-    /// Returns true if the front page is passed on. A web server tells topics by their paths alone, and one may differ
-    /// from the front page in the query only.
-    fn gives_its_root(&self) -> bool {
-        self.exactly.iter().any(|path| path.raw == "/")
-    }
-
-    fn passes(&self, path: &RequestPath) -> bool {
-        let is_below = |below: &RequestPath| path.raw.starts_with(&below.raw);
-        self.below.iter().any(is_below) || self.exactly.contains(path)
-    }
 }
 
 /// Returns the site and the path that a request for this address goes to.

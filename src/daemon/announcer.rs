@@ -34,7 +34,7 @@ use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{DaemonActivity, Summary};
 use crate::tree::TreeReport;
-use announce::changes::round::{RoundAnswer, RoundRequest};
+use announce::changes::round::{RoundAnswer, RoundOutcome, RoundRequest};
 use announce::event::{ClockReadings, Effect, Event};
 use announce::observation::Observation;
 use announce::plan::PublishMode;
@@ -54,7 +54,7 @@ const FELL_BEHIND_FOR: Duration = Duration::from_secs(24 * 3600);
 pub enum AnnouncerInput {
     Event(Event),
     /// Change Lists were read, as was requested, in so much time.
-    Read(Box<RoundAnswer>, RoundRequest, Duration),
+    Read(RoundRequest, RoundOutcome, Duration),
     /// A report of a tree, with the number of its generation: one of an earlier generation is ignored.
     Tree(u64, TreeReport),
 }
@@ -150,7 +150,7 @@ impl Announcer {
                 }
             }
             // It was cut just before the stop: it is sent at the next start.
-            Effect::Submit(_) if parts.is_stopping() => {}
+            Effect::Submit(_) if parts.stop_by.is_some() => {}
             // The embedded hub accepts by owing each subscriber a delivery, which is saved with the acceptance: a crash
             // before that repeats it.
             Effect::Submit(submission) if submission.mode == PublishMode::Embedded => {
@@ -167,7 +167,7 @@ impl Announcer {
                     jitter: 0.0,
                 });
             }
-            Effect::Submit(submission) => self.submissions.submit(submission),
+            Effect::Submit(submission) => self.submissions.submit(submission, parts),
             Effect::Take(request) => {
                 parts.failpoints.pass(Failpoint::Reading);
                 let keys = parts.saver.file.path.clone();
@@ -244,16 +244,21 @@ impl DaemonRole for Announcer {
                 self.submissions.note_answer(&event);
                 self.keep(event, is_failing);
             }
-            AnnouncerInput::Read(round, request, took) => {
+            AnnouncerInput::Read(request, outcome, took) => {
                 let source = self.engine.db().first::<String>(
                     "SELECT s.name FROM document d CROSS JOIN source s ON s.id = d.source WHERE d.uri = ?1",
                     &request.set,
                 );
                 if let Ok(Some(source)) = source {
-                    let outcome = &round.outcome;
-                    parts.counts.count_round(&source, &request, outcome, took);
+                    parts.counts.count_round(&source, &request, &outcome, took);
                 }
-                self.keep(Event::Taken(round), is_failing);
+                let RoundRequest { set, round, .. } = request;
+                let answer = RoundAnswer {
+                    set,
+                    round,
+                    outcome,
+                };
+                self.keep(Event::Taken(Box::new(answer)), is_failing);
             }
             AnnouncerInput::Tree(generation, mut report) => {
                 if !self.trees.note_report(generation, &mut report) {
@@ -291,9 +296,7 @@ impl DaemonRole for Announcer {
         is_awaited: bool,
     ) -> Result<(), StateFileError> {
         let now = moment(parts.clock);
-        let RunParts {
-            saver, failpoints, ..
-        } = parts;
+        let (saver, failpoints) = (&mut parts.saver, &parts.failpoints);
         let changes = &saver.unsaved;
         let batch = self.batch();
         // Of a backlog, the last step waits for the disk on behalf of all; what was seen is seen again otherwise.
@@ -360,13 +363,11 @@ impl DaemonRole for Announcer {
 
     fn answer(&mut self, request: ControlRequest, now: Timestamp) -> ControlReply {
         if !request.is_action() {
-            return answer(&self.engine.reader(now), request);
+            let answer = answer(&self.engine.reader(now), request);
+            return answer.unwrap_or_else(ControlReply::Error);
         }
-        let executed = self.commanded.take();
-        executed.map_or_else(
-            || ControlReply::Error("nothing was done".to_owned()),
-            |(_, answer)| answer,
-        )
+        let executed = self.commanded.take().map(|(_, answer)| answer);
+        executed.unwrap_or_else(|| ControlReply::Error("nothing was done".to_owned()))
     }
 
     fn status(
@@ -414,20 +415,18 @@ impl DaemonRole for Announcer {
     }
 
     fn activity(&self, refused: Option<&str>, parts: &RunParts) -> DaemonActivity {
-        if self.is_settled() {
-            match report::summary(&self.engine.reader(parts.clock.now())) {
-                Ok(summary) => DaemonActivity::Watching(Summary {
-                    refused: refused.map(str::to_owned),
-                    ..summary
-                }),
-                Err(error) => DaemonActivity::Waiting {
-                    trouble: error_chain(&error),
-                },
-            }
-        } else {
-            DaemonActivity::Sweeping {
-                files: self.trees.progress.values().sum(),
-            }
+        if !self.is_settled() {
+            let files = self.trees.progress.values().sum();
+            return DaemonActivity::Sweeping { files };
+        }
+        match report::summary(&self.engine.reader(parts.clock.now())) {
+            Ok(summary) => DaemonActivity::Watching(Summary {
+                refused: refused.map(str::to_owned),
+                ..summary
+            }),
+            Err(error) => DaemonActivity::Waiting {
+                trouble: error_chain(&error),
+            },
         }
     }
 

@@ -16,9 +16,7 @@ use tracing::{error, warn};
 use crate::daemon::log::error_chain;
 use crate::tree::{ChangeListFile, ChangeListFileError, ListKeyCache, file_path};
 use announce::changes::inventory::take_inventory;
-use announce::changes::round::{
-    ListToRead, RoundAnswer, RoundFiles, RoundOutcome, RoundRequest, Taken,
-};
+use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Taken};
 use announce::changes::selection::Rounds;
 use announce::changes::taken_keys::KeyRow;
 use announce::observation::Stat;
@@ -63,8 +61,8 @@ impl ReadJob {
     }
 }
 
-/// Callback for an answer: the round, its request, and the time that it took.
-type TakenCallback = dyn Fn(RoundAnswer, RoundRequest, Duration) + Send + Sync;
+/// Callback for the outcome of a round, with its request and the time that it took.
+type TakenCallback = dyn Fn(RoundRequest, RoundOutcome, Duration) + Send + Sync;
 
 /// The time after which a job no longer keeps the others waiting: a file may hang, as on a dead network file system.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,7 +77,7 @@ impl ChangeReader {
     /// Starts the thread, which ends with this value. It hands its answers to `answer`, with the request and the time that
     /// it took.
     pub fn start(
-        answer: impl Fn(RoundAnswer, RoundRequest, Duration) + Send + Sync + 'static,
+        answer: impl Fn(RoundRequest, RoundOutcome, Duration) + Send + Sync + 'static,
     ) -> ChangeReader {
         let answer: Arc<TakenCallback> = Arc::new(answer);
         let answer_of_thread = Arc::clone(&answer);
@@ -87,8 +85,8 @@ impl ChangeReader {
         let rounds = Rounds::default();
         let read = move |job: ReadJob| {
             let began = Instant::now();
-            let round = answered(&job.request, or_failed(|| take(&job, &rounds)));
-            answer_of_thread(round, job.request, began.elapsed());
+            let outcome = or_failed(|| take(&job, &rounds));
+            answer_of_thread(job.request, outcome, began.elapsed());
         };
         let thread = std::thread::Builder::new().name("change-lists".into());
         let started = thread
@@ -110,8 +108,7 @@ impl ChangeReader {
         };
         if let Some(job) = refused {
             let reason = "the thread that reads Change Lists does not run".to_owned();
-            let round = answered(&job.request, RoundOutcome::Failed(reason));
-            (self.answer)(round, job.request, Duration::ZERO);
+            (self.answer)(job.request, RoundOutcome::Failed(reason), Duration::ZERO);
         }
     }
 }
@@ -146,14 +143,6 @@ fn read_each<J: Send>(
             }
         }
     });
-}
-
-fn answered(request: &RoundRequest, outcome: RoundOutcome) -> RoundAnswer {
-    RoundAnswer {
-        set: request.set.clone(),
-        round: request.round,
-        outcome,
-    }
 }
 
 /// Returns what `take` does, or that it failed if it panics: the round is repeated, and other sets are served.

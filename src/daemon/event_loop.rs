@@ -25,7 +25,7 @@ use crate::admin::Readiness;
 use crate::config::DaemonConfig;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
-use crate::daemon::event_loop::commands::{ask_subscriptions, no_embedded_hub};
+use crate::daemon::event_loop::commands::{NO_EMBEDDED_HUB, ask_subscriptions};
 use crate::daemon::event_loop::counting::LastDay;
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::state_saver::StateSaver;
@@ -179,15 +179,8 @@ pub struct LoopParts<I> {
     pub failpoints: Failpoints,
     pub inputs: Sender<Input<I>>,
     pub runtime: Handle,
-    /// Once it was told to stop: the end of the wait for work that is under way.
+    /// Once it was told to stop, so that nothing new begins: the end of the wait for work that is under way.
     pub stop_by: Option<Instant>,
-}
-
-impl<I: Send + 'static> LoopParts<I> {
-    /// Returns true once nothing new is to begin.
-    pub fn is_stopping(&self) -> bool {
-        self.stop_by.is_some()
-    }
 }
 
 /// A role, the parts that act for it, and what probes, the service manager and the status are told.
@@ -259,9 +252,8 @@ impl<R: DaemonRole> EventLoop<R> {
                 }
                 // Each command has a step to itself, which counts what it did.
                 let last = self.replies.last();
-                let is_action =
-                    |(_, it): &PendingReply| it.as_ref().is_ok_and(ControlRequest::is_action);
-                if self.role.is_full() || last.is_some_and(is_action) {
+                let is_action = matches!(last, Some((_, Ok(request))) if request.is_action());
+                if is_action || self.role.is_full() {
                     break;
                 }
             }
@@ -340,9 +332,7 @@ impl<R: DaemonRole> EventLoop<R> {
             Input::Ask(_, answer) if answer.is_closed() => {}
             Input::Ask(detail, answer) => self.asks.push((detail, answer)),
             Input::Command(request, reply) => self.command(request, reply),
-            Input::CommandDone(reply, answer) => {
-                self.replies.push((reply, Err(answer)));
-            }
+            Input::CommandDone(reply, answer) => self.replies.push((reply, Err(answer))),
             Input::HubDrained => self.parts.hub.is_draining = false,
             // The loop has taken note of it, or has ended.
             Input::Stop => {}
@@ -386,30 +376,25 @@ impl<R: DaemonRole> EventLoop<R> {
 
     /// Executes a command; [`EventLoop::send_replies`] answers it.
     fn command(&mut self, request: ControlRequest, reply: oneshot::Sender<ControlReply>) {
-        let answer = match request {
-            ControlRequest::Status => Ok(request),
-            ControlRequest::Subscriptions(about) => {
-                let now = self.parts.clock.now();
-                let db = Db(self.role.connection());
-                let answer = self.parts.hub.open().map(|hub| {
-                    let asked = |all: &_| ask_subscriptions(all, about, now, Some(db));
-                    let (answer, ended) = hub.inspect(asked);
-                    if let Some(key) = ended {
-                        hub.end(key, "removed by the hub's operator");
-                    }
-                    answer
-                });
-                let answer = answer.unwrap_or_else(no_embedded_hub);
-                // The records of the hub wait before it in the queue, and so are saved before it is answered.
-                let _ = self.parts.inputs.send(Input::CommandDone(reply, answer));
-                return;
-            }
-            request => {
-                let begun = self.role.command(&request, self.parts.clock.now());
-                begun.map(|()| request)
-            }
+        let now = self.parts.clock.now();
+        let ControlRequest::Subscriptions(about) = request else {
+            let begun = self.role.command(&request, now);
+            self.replies.push((reply, begun.map(|()| request)));
+            return;
         };
-        self.replies.push((reply, answer));
+        let db = Db(self.role.connection());
+        let open = self.parts.hub.open.borrow().clone();
+        let asked = open.ok_or_else(|| NO_EMBEDDED_HUB.to_owned());
+        let asked = asked.and_then(|hub| {
+            let (answer, ended) = hub.inspect(|all| ask_subscriptions(all, about, now, db))?;
+            if let Some(key) = ended {
+                hub.end(key, "removed by the hub's operator");
+            }
+            Ok(answer)
+        });
+        let answer = asked.unwrap_or_else(ControlReply::Error);
+        // The records of the hub wait before it in the queue, and so are saved before it is answered.
+        let _ = self.parts.inputs.send(Input::CommandDone(reply, answer));
     }
 
     /// Answers commands, and requests for the status. None is reported as done while a crash could undo it.
@@ -451,7 +436,7 @@ impl<R: DaemonRole> EventLoop<R> {
             }
         };
         status.unsaved = trouble;
-        let hub = parts.hub.open();
+        let hub = parts.hub.open.borrow().clone();
         status.embedded_hub = hub.as_ref().map(|hub| hub.status(now));
         if let (Detail::Subscriptions, Some(hub)) = (detail, hub) {
             // The page does not show the numbers that the state file has.
@@ -477,7 +462,7 @@ impl<R: DaemonRole> EventLoop<R> {
             self.service_manager.ready();
             self.parts.failpoints.ready();
         }
-        if self.parts.is_stopping() {
+        if self.parts.stop_by.is_some() {
             return;
         }
         if self.noted.is_none_or(|noted| noted.elapsed() >= NOTED_EACH) {
@@ -500,7 +485,7 @@ impl<R: DaemonRole> EventLoop<R> {
     /// Begins to shut down: begins no work and no delivery. A second call ends the wait.
     fn stop(&mut self) {
         let parts = &mut self.parts;
-        if parts.is_stopping() {
+        if parts.stop_by.is_some() {
             parts.stop_by = Some(Instant::now());
             return;
         }

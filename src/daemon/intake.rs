@@ -39,6 +39,10 @@ use announce::time::later;
 /// Time between two searches for topics to forget.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);
 
+/// The answer to a command about sources or hubs, where there are none.
+pub const NO_SOURCES: &str = "this is `rsnotify hub`, which has no sources and no outbox: `rsnotify status` and \
+                              `rsnotify subscriptions` tell of it";
+
 /// The answer to a publication or a ping.
 pub type PublicationReply = oneshot::Sender<Result<(), PublicationRefusal>>;
 
@@ -73,7 +77,7 @@ pub struct Intake {
 impl Intake {
     fn accept(&mut self, request: AcceptedRequest, reply: PublicationReply, parts: &mut HubParts) {
         // While nothing can be saved, nothing is queued.
-        if parts.saver.trouble.is_some() || parts.is_stopping() {
+        if parts.saver.trouble.is_some() || parts.stop_by.is_some() {
             let _ = reply.send(Err(PublicationRefusal::Unsaved));
             return;
         }
@@ -264,7 +268,7 @@ impl DaemonRole for Intake {
             let _ = reply.send(Ok(()));
         }
         parts.dispatch(owed);
-        if parts.is_stopping() {
+        if parts.stop_by.is_some() {
             // They are saved, and fetched at the next start.
             self.pings.clear();
         }
@@ -289,7 +293,7 @@ impl DaemonRole for Intake {
     }
 
     fn answer(&mut self, _: ControlRequest, _: Timestamp) -> ControlReply {
-        no_sources()
+        ControlReply::Error(NO_SOURCES.to_owned())
     }
 
     fn status(&self, _: Detail, now: Timestamp, _: &HubParts) -> Result<Status, StateError> {
@@ -418,11 +422,4 @@ fn end_foreign_topics(hub: &PublicHub, directory: &TopicRegistry) {
     for topic in foreign {
         hub.embedded.end_topic(&topic);
     }
-}
-
-/// Returns the answer to a command about sources or hubs, where there are none.
-pub fn no_sources() -> ControlReply {
-    let words = "this is `rsnotify hub`, which has no sources and no outbox: `rsnotify status` and `rsnotify \
-                 subscriptions` tell of it";
-    ControlReply::Error(words.to_owned())
 }

@@ -35,7 +35,7 @@ pub(super) fn sections(
     brokers: Vec<BrokerSettings>,
     unverified: Vec<Diagnostic>,
 ) -> anyhow::Result<[CheckSection; 4]> {
-    let (plan, reader) = (&scan.engine.plan, &scan.reader());
+    let (plan, reader) = (&scan.engine.plan, &scan.engine.reader(scan.now));
     let mut channels = report::channels::with_topics(reader)?;
     channels.retain(|channel| channel.retired.is_none());
     let mounts = plan.sources.iter().flat_map(|source| &source.mounts);

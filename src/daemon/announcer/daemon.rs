@@ -71,17 +71,15 @@ impl Daemon<Announcer> {
             submitter,
             brokers,
             runtime: submission_runtime,
-            inputs: parts.inputs.clone(),
-            failpoints: parts.failpoints.clone(),
             under_way: BTreeSet::new(),
             unreached: Arc::default(),
             probes: JoinSet::new(),
         };
         let (inputs, failpoints) = (parts.inputs.clone(), parts.failpoints.clone());
-        let taken = move |round, request, took| {
+        let taken = move |request, outcome, took| {
             failpoints.pass(Failpoint::Taken);
             // If the loop has stopped, the next start reads again.
-            let input = AnnouncerInput::Read(Box::new(round), request, took);
+            let input = AnnouncerInput::Read(request, outcome, took);
             let _ = inputs.send(Input::Work(input));
         };
         let announcer = Announcer {

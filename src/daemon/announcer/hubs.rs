@@ -2,7 +2,6 @@
 //! loop; attempts to reach each at the start, before there is anything to tell it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,9 +20,9 @@ use websub::probe::http as probe;
 use websub::publisher::http::Submitter;
 use websub::publisher::settings::PublishSettings;
 
-use crate::daemon::announcer::{AnnouncerInput, RunInput};
+use crate::daemon::announcer::{AnnouncerInput, RunParts};
 use crate::daemon::event_loop::Input;
-use crate::daemon::failpoints::{Failpoint, Failpoints};
+use crate::daemon::failpoints::Failpoint;
 use crate::report::status::NeverReachedHub;
 
 /// Time until one that could not be reached is tried again.
@@ -35,8 +34,6 @@ pub struct Submissions {
     pub brokers: Arc<Brokers>,
     /// Runtime that the submissions run on: they are kept off the threads that serve.
     pub runtime: Handle,
-    pub inputs: Sender<RunInput>,
-    pub failpoints: Failpoints,
     /// Those that have no answer yet.
     pub under_way: BTreeSet<SubmissionId>,
     pub unreached: Unreached,
@@ -48,15 +45,14 @@ type Unreached = Arc<Mutex<BTreeMap<Hub, NeverReachedHub>>>;
 
 impl Submissions {
     /// Starts a submission.
-    pub fn submit(&mut self, submission: Submission) {
+    pub fn submit(&mut self, submission: Submission, parts: &RunParts) {
         let (topic, hub, seq) = (&submission.topic, &submission.hub, submission.seq);
         debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
         self.under_way
             .insert((submission.channel, hub.clone(), seq));
         let submitter = Arc::clone(&self.submitter);
         let brokers = Arc::clone(&self.brokers);
-        let inputs = self.inputs.clone();
-        let failpoints = self.failpoints.clone();
+        let (inputs, failpoints) = (parts.inputs.clone(), parts.failpoints.clone());
         self.runtime.spawn(async move {
             failpoints.pass(Failpoint::Submitting);
             let answer = match submission.mode {

@@ -35,11 +35,6 @@ impl HubLink {
         }
         self.open.send_replace(open);
     }
-
-    /// Returns the hub if it takes subscriptions.
-    pub fn open(&self) -> Option<Arc<EmbeddedHub>> {
-        self.open.borrow().clone()
-    }
 }
 
 impl<I: Send + 'static> LoopParts<I> {
@@ -93,10 +88,9 @@ impl<I: Send + 'static> LoopParts<I> {
     ) -> Arc<EmbeddedHub> {
         let (inputs, failpoints) = (self.inputs.clone(), self.failpoints.clone());
         let records = move |changed: Vec<HubRecord>| {
-            for record in &changed {
-                if matches!(record, HubRecord::Progressed(..)) {
-                    failpoints.pass(Failpoint::Relayed);
-                }
+            let is_relayed = |record: &&HubRecord| matches!(record, HubRecord::Progressed(..));
+            for _ in changed.iter().filter(is_relayed) {
+                failpoints.pass(Failpoint::Relayed);
             }
             let _ = inputs.send(Input::HubRecords(changed));
         };
