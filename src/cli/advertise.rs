@@ -55,16 +55,13 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     };
     let scan = scan_beside(&config, copy, false)?;
     let broken = broken(&scan)?;
-    for notice in scan.notices.iter().chain(&broken) {
-        say(notice);
-    }
+    scan.notices.iter().chain(&broken).for_each(say);
     let mut sets = sets(&scan.engine.reader(scan.now), options.kind)?;
     if options.write {
         sets.iter_mut().for_each(AdvertisedSet::write);
     }
-    for reservation in local_url_warnings(&config, &sets) {
-        say(reservation);
-    }
+    let warnings = local_url_warnings(&config, &sets);
+    warnings.into_iter().for_each(say);
     // If only entries are requested, the content of the list does not matter.
     let failures = sets.iter().filter_map(|set| {
         let is_asked_for = !options.entry || set.channels.is_empty();
@@ -195,8 +192,10 @@ fn write_outcome(out: &mut EscapedStdout, set: &AdvertisedSet) -> io::Result<()>
 fn write_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<()> {
     let is_patched = |set: &AdvertisedSet| matches!(set.outcome, AdvertiseOutcome::Lacks { .. });
     if sets.iter().any(is_patched) {
-        let how = "To apply the patches, pipe this into: patch -d / -p0\n";
-        write_comment(out, how)?;
+        write_comment(
+            out,
+            "To apply the patches, pipe this into: patch -d / -p0\n",
+        )?;
     }
     for set in sets {
         let state = match &set.outcome {

@@ -104,11 +104,10 @@ impl<'a> DaemonClient<'a> {
                 answer,
             };
             let json = serde_json::to_string_pretty(&printed)?;
-            print(|out| writeln!(out, "{json}"))?;
+            print(|out| writeln!(out, "{json}"))
         } else {
-            print(text)?;
+            print(text)
         }
-        Ok(Exit::Fine)
     }
 
     /// Loads the configuration, without which the state cannot be understood.
@@ -225,11 +224,9 @@ fn about_subscriptions(
 
 /// Loads the embedded hub's subscriptions, if one is configured.
 fn saved_subscriptions(config: &Config, db: Db<'_>) -> state::Result<Option<Subscriptions>> {
-    if config.embedded_hub.is_none() {
-        return Ok(None);
-    }
-    let (subscriptions, _) = Subscriptions::restore(hub::load(db)?);
-    Ok(Some(subscriptions))
+    let embedded = config.embedded_hub.as_ref();
+    let saved = embedded.map(|_| hub::load(db)).transpose()?;
+    Ok(saved.map(|saved| Subscriptions::restore(saved).0))
 }
 
 /// Answers a request from the state of `rsnotify hub`, if there is one. A subscription that ends is removed from it.

@@ -80,9 +80,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
             }
         }
     }
-    for notice in scan.notices {
-        say(notice);
-    }
+    scan.notices.into_iter().for_each(say);
     print(|out| shown.iter().try_for_each(|shown| writeln!(out, "{shown}")))?;
     let count = shown.len();
     say(format_args!(
@@ -194,26 +192,20 @@ fn play_forward(
                     });
                     vec![Event::Observed(looked.collect())]
                 }
-                Effect::Take(request) => {
-                    if scan.has_state && taken.insert(request.set.clone()) {
-                        let keys = state_file(&config.state_dir);
-                        let cache = ListKeyCache::default();
-                        let job = ReadJob::new(*request, &engine.plan, keys, cache);
-                        let outcome = take(&job, &Rounds::default());
-                        let RoundRequest { set, round, .. } = job.request;
-                        let answer = RoundAnswer {
-                            set,
-                            round,
-                            outcome,
-                        };
-                        vec![Event::Taken(Box::new(answer))]
-                    } else {
-                        Vec::new()
-                    }
+                Effect::Take(request) if scan.has_state && taken.insert(request.set.clone()) => {
+                    let keys = state_file(&config.state_dir);
+                    let cache = ListKeyCache::default();
+                    let job = ReadJob::new(*request, &engine.plan, keys, cache);
+                    let outcome = take(&job, &Rounds::default());
+                    let RoundRequest { set, round, .. } = job.request;
+                    let answer = RoundAnswer {
+                        set,
+                        round,
+                        outcome,
+                    };
+                    vec![Event::Taken(Box::new(answer))]
                 }
-                Effect::Serve(_) | Effect::Withdraw(_) | Effect::Explain(_) | Effect::Tell(_) => {
-                    Vec::new()
-                }
+                _ => Vec::new(),
             };
             if !events.is_empty() {
                 effects.extend(engine.step(events, now.into())?);

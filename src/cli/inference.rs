@@ -39,11 +39,7 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
     }
     let scan = scan_beside(&config, None, false)?;
     let source = &scan.engine.plan.sources[0];
-    let mut mounts = source.mounts.iter();
-    let naming = mounts
-        .next()
-        .map(|mount| PrefixCounts::of(scan.engine.db(), source, mount));
-    let naming = naming.transpose()?.unwrap_or_default();
+    let naming = PrefixCounts::of(scan.engine.db(), source, &source.mounts[0])?;
     let Some(prefix) = naming.majority() else {
         let (root, reason) = (root.display(), reason(&naming, &scan.notices));
         let error = format!("cannot tell what {root} is published as: {reason}; give --url URI");

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use resourcesync::escape::escaped;
 use tracing::field::{Field, Visit};
@@ -241,6 +241,12 @@ struct WaitingLines {
     is_writing: bool,
 }
 
+impl WaitingLines {
+    fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.dropped == 0
+    }
+}
+
 impl LineQueue {
     /// Writes to `target`. `tell_dropped` logs how many lines were dropped, once there is room for that.
     fn start(
@@ -257,16 +263,9 @@ impl LineQueue {
 
     /// Waits until everything is written, but no longer than this.
     fn flush(&self, patience: Duration) {
-        let end = Instant::now() + patience;
-        let mut waiting = self.waiting();
-        while waiting.is_writing || !waiting.lines.is_empty() || waiting.dropped > 0 {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let woken = self.0.1.wait_timeout(waiting, left);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let is_behind = |waiting: &mut WaitingLines| waiting.is_writing || !waiting.is_empty();
+        let (waiting, changed) = (self.waiting(), &self.0.1);
+        drop(changed.wait_timeout_while(waiting, patience, is_behind));
     }
 
     fn waiting(&self) -> MutexGuard<'_, WaitingLines> {
@@ -279,10 +278,8 @@ impl LineQueue {
             let mut waiting = self.waiting();
             waiting.is_writing = false;
             self.0.1.notify_all();
-            while waiting.lines.is_empty() && waiting.dropped == 0 {
-                let woken = self.0.1.wait(waiting);
-                waiting = woken.unwrap_or_else(PoisonError::into_inner);
-            }
+            let woken = self.0.1.wait_while(waiting, |waiting| waiting.is_empty());
+            let mut waiting = woken.unwrap_or_else(PoisonError::into_inner);
             waiting.is_writing = true;
             let lines = std::mem::take(&mut waiting.lines);
             let dropped = std::mem::take(&mut waiting.dropped);

@@ -76,20 +76,19 @@ pub fn man(directory: Option<&Path>) -> anyhow::Result<Exit> {
             fs::create_dir_all(directory)
                 .with_context(|| format!("cannot create {}", directory.display()))?;
             write_all(&command, None, directory)?;
+            Ok(Exit::Fine)
         }
         None => {
             let page = page(&command, None)?;
-            print(|out| out.0.write_all(&page))?;
+            print(|out| out.0.write_all(&page))
         }
     }
-    Ok(Exit::Fine)
 }
 
 pub fn completions(shell: Shell) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut CommandLine::command(), "rsnotify", &mut script);
-    print(|out| out.0.write_all(&script))?;
-    Ok(Exit::Fine)
+    print(|out| out.0.write_all(&script))
 }
 
 /// Writes the page of a command, and those of its subcommands.

@@ -209,13 +209,12 @@ impl OneShotScan {
         self.seen.insert(path.clone());
         match &observation.look {
             Look::Incomplete(Incomplete::Denied(_)) => self.unreadable += 1,
-            Look::Document { stat, .. } | Look::Other { stat, .. } => {
-                let is_later = |(latest, _): &(Timestamp, _)| stat.changed > *latest;
-                if self.latest.as_ref().is_none_or(is_later) {
-                    self.latest = Some((stat.changed, path.clone()));
-                }
+            Look::Document { stat, .. } | Look::Other { stat, .. }
+                if (self.latest.as_ref()).is_none_or(|(latest, _)| stat.changed > *latest) =>
+            {
+                self.latest = Some((stat.changed, path.clone()));
             }
-            Look::Incomplete(_) | Look::Missing => {}
+            _ => {}
         }
     }
 
@@ -264,7 +263,14 @@ impl SweepProgress {
                 self.read += observations.len() as u64
             }
             TreeReport::Sweeping { files, .. } => {
-                let bar = self.bar.get_or_insert_with(|| bar(self.known > 0));
+                let bar = self.bar.get_or_insert_with(|| {
+                    let template = if self.known > 0 { OF_KNOWN } else { OF_FOUND };
+                    let style = ProgressStyle::with_template(template);
+                    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+                    // It draws itself on standard error if that is a terminal, and clears itself when it is dropped.
+                    let bar = ProgressBar::no_length().with_finish(ProgressFinish::AndClear);
+                    bar.with_style(style.progress_chars("=> "))
+                });
                 bar.update(|state| {
                     state.set_len(self.known.max(self.swept + files));
                     state.set_pos(self.read);
@@ -274,14 +280,4 @@ impl SweepProgress {
             TreeReport::Event(_) | TreeReport::Notice(_) => {}
         }
     }
-}
-
-/// Makes a progress bar. It draws itself on standard error if that is a terminal, and clears itself when it is dropped.
-fn bar(is_length_known: bool) -> ProgressBar {
-    let template = if is_length_known { OF_KNOWN } else { OF_FOUND };
-    let style =
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::no_length()
-        .with_style(style.progress_chars("=> "))
-        .with_finish(ProgressFinish::AndClear)
 }

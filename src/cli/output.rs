@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, StdoutLock, Write};
 
 use resourcesync::escape::escaped_lines;
 
+use crate::cli::Exit;
 pub use crate::report::status::words::{counted, grouped, next_try, relative, when};
 pub use resourcesync::escape::{escaped, excerpt};
 
@@ -46,12 +47,12 @@ pub fn say(words: impl Display) {
     eprintln!("rsnotify: {}", escaped(&words.to_string()));
 }
 
-/// Writes to standard output.
-pub fn print(write: impl FnOnce(&mut EscapedStdout) -> io::Result<()>) -> io::Result<()> {
+/// Writes to standard output. Returns the exit code of a command that has nothing else to do.
+pub fn print(write: impl FnOnce(&mut EscapedStdout) -> io::Result<()>) -> anyhow::Result<Exit> {
     let mut out = EscapedStdout(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(Exit::Fine),
     }
 }
 

@@ -33,7 +33,6 @@ use crate::cli::resend::resources::{
 };
 use crate::cli::{Exit, no_broker};
 use crate::config::Config;
-use crate::config::broker::Broker;
 
 /// Maximum resources of one transaction.
 const BATCH: usize = 50;
@@ -53,7 +52,16 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
             broker.name
         );
     }
-    let settings = settings_for(broker, options)?;
+    let mut settings = broker.settings()?;
+    if let Some(destination) = &options.destination {
+        settings.destination.clone_from(destination);
+    }
+    // What distinguishes these messages from others.
+    settings.headers.push(BrokerHeader {
+        name: INITIAL.to_owned(),
+        value: Secret::new("true"),
+        is_public: true,
+    });
     let under = options.under.as_deref().map(Uri::parse).transpose()?;
     let request = ResendRequest {
         broker: options.broker.clone(),
@@ -72,9 +80,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         ));
     }
     let scan = scan_once(&config)?;
-    for notice in &scan.notices {
-        say(notice);
-    }
+    scan.notices.iter().for_each(say);
     let sets = sets(&scan.engine.reader(scan.now), broker)?;
     if sets.is_empty() {
         bail!(
@@ -118,20 +124,6 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         "broker {name} at {address} did not take the messages after {sent}: {reason}; the same command continues there"
     ));
     Ok(exit)
-}
-
-/// Returns the settings of a broker, with what distinguishes these messages from others.
-fn settings_for(broker: &Broker, options: &ResendOptions) -> anyhow::Result<BrokerSettings> {
-    let mut settings = broker.settings()?;
-    if let Some(destination) = &options.destination {
-        settings.destination = destination.clone();
-    }
-    settings.headers.push(BrokerHeader {
-        name: INITIAL.to_owned(),
-        value: Secret::new("true"),
-        is_public: true,
-    });
-    Ok(settings)
 }
 
 /// The error if the broker did not take a transaction.

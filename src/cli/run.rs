@@ -45,8 +45,7 @@ pub fn backup(file: Option<&Path>, to: &Path, options: &StateOptions) -> anyhow:
     let state_dir = Environment::of_this_process().state_dir(file, &options.overrides())?;
     let from = state_dir.display();
     ensure!(back_up(&state_dir, to)?, "there is no state in {from}");
-    print(|out| writeln!(out, "copied the state in {from} to {}", to.display()))?;
-    Ok(Exit::Fine)
+    print(|out| writeln!(out, "copied the state in {from} to {}", to.display()))
 }
 
 /// Has the running daemon put its configuration into effect as it is now, or say why not.
@@ -55,8 +54,7 @@ pub fn reload(file: Option<&Path>, options: &StateOptions) -> anyhow::Result<Exi
     let Some(changes) = reloaded(&state_dir)? else {
         bail!("no rsnotify is running with {}", state_dir.display());
     };
-    print(|out| writeln!(out, "reloaded the configuration: {}", escaped(&changes)))?;
-    Ok(Exit::Fine)
+    print(|out| writeln!(out, "reloaded the configuration: {}", escaped(&changes)))
 }
 
 /// Has the daemon reload its configuration. Returns what that changed, or nothing if no daemon runs.

@@ -45,18 +45,15 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     }
     documents
         .retain(|document| options.state.is_empty() || options.state.contains(&document.state));
-    for finding in report::findings::all(&scan.engine.reader(scan.now))? {
-        if let Finding::WrongUrl { .. } = finding {
-            say(finding);
-        }
-    }
+    let findings = report::findings::all(&scan.engine.reader(scan.now))?.into_iter();
+    let wrong_urls = findings.filter(|finding| matches!(finding, Finding::WrongUrl { .. }));
+    wrong_urls.for_each(say);
     let suspensions = scan.suspensions()?.into_iter();
     let suspensions = suspensions.flat_map(|(suspension, missing)| [suspension, missing]);
     let suspensions: Vec<String> = suspensions.collect();
     let nothing = scan.without_document(&config)?;
-    for notice in scan.notices.iter().chain(&suspensions).chain(&nothing) {
-        say(notice);
-    }
+    let notices = scan.notices.iter().chain(&suspensions).chain(&nothing);
+    notices.for_each(say);
     print(|out| {
         if options.json {
             let documents: Vec<Value> = documents.iter().map(to_json).collect();
@@ -66,8 +63,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         documents
             .iter()
             .try_for_each(|document| write_row(out, document))
-    })?;
-    Ok(Exit::Fine)
+    })
 }
 
 /// Counts the entries of a Change List again if another version than this was taken as a whole.

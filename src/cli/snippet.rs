@@ -40,9 +40,7 @@ pub fn snippet(
     )?;
     let behind = upstream_address(&config.server.listen.0)?;
     let scan = scan_once(&config)?;
-    for notice in &scan.notices {
-        say(notice);
-    }
+    scan.notices.iter().for_each(say);
     let reader = &scan.engine.reader(scan.now);
     // A topic that only names notifications for brokers is not served.
     let channels = report::channels::with_topics(reader)?.into_iter();

@@ -22,7 +22,7 @@ use websub::topics::http::Topics;
 use crate::config::Config;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
-use crate::daemon::announcer::hubs::Submissions;
+use crate::daemon::announcer::hubs::{Submissions, lock};
 use crate::daemon::announcer::watched_trees::WatchedTrees;
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
 use crate::daemon::event_loop::LoopParts;
@@ -385,16 +385,15 @@ impl DaemonRole for Announcer {
         let fell_behind = parts.counts.fell_behind.values();
         let fell_behind = fell_behind.filter(|behind| behind.last > lately);
         status.fell_behind = fell_behind.cloned().collect();
-        status.unreached = self.submissions.unreached();
+        let submissions = &self.submissions;
+        let unreached = lock(&submissions.unreached);
+        status.unreached = unreached.values().cloned().collect();
         let figures = &mut status.figures;
         figures.hints = self.trees.hints(&self.engine.plan, &parts.counts.hints);
-        figures.attempts = self.submissions.durations();
+        figures.attempts = submissions.submitter.durations();
+        figures.attempts.extend(submissions.brokers.durations());
         figures.topics = self.topics.requests();
         Ok(status)
-    }
-
-    fn pending(&mut self) -> usize {
-        report::pending(self.engine.db()).unwrap_or_default()
     }
 
     fn step_ended(&mut self) -> SweepCompleteness {

@@ -137,11 +137,6 @@ pub trait DaemonRole: Sized {
         parts: &LoopParts<Self::Input>,
     ) -> Result<Status, StateError>;
 
-    /// Returns the number of changes that are pending, counted for each hub but an embedded one, which counts its own.
-    fn pending(&mut self) -> usize {
-        0
-    }
-
     /// Ends a step, and returns whether every present mount was swept.
     fn step_ended(&mut self) -> SweepCompleteness;
 
@@ -506,12 +501,14 @@ impl<R: DaemonRole> EventLoop<R> {
         let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
         let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
         let retries: u64 = hubs().map(|counts| counts.retries).sum();
+        // Counted for each hub but an embedded one, which counts its own.
+        let pending = report::pending(Db(self.role.connection())).unwrap_or_default();
         IntervalDeliveries {
             from: now,
             delivered: accepted + deliveries.delivered,
             failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
             retries: retries + deliveries.retries,
-            pending: (self.role.pending() + hub.owed) as u64,
+            pending: (pending + hub.owed) as u64,
             starts: 0,
         }
     }

@@ -45,9 +45,7 @@ pub enum Failpoint {
 
 /// The failpoint at which this process dies, if any. Clones count together.
 #[derive(Debug, Clone)]
-pub struct Failpoints {
-    end: Option<Arc<ArmedFailpoint>>,
-}
+pub struct Failpoints(Option<Arc<ArmedFailpoint>>);
 
 #[derive(Debug)]
 struct ArmedFailpoint {
@@ -67,12 +65,12 @@ impl Failpoints {
                 is_ready: AtomicBool::new(false),
             }))
         });
-        Failpoints { end }
+        Failpoints(end)
     }
 
     /// Counts from here on.
     pub fn ready(&self) {
-        if let Some(end) = &self.end {
+        if let Some(end) = &self.0 {
             end.is_ready.store(true, Ordering::Relaxed);
         }
     }
@@ -86,7 +84,7 @@ impl Failpoints {
         // Change Lists are learned while the daemon becomes ready.
         let counts_from_start = matches!(failpoint, Failpoint::Reading | Failpoint::Taken);
         if cfg!(debug_assertions)
-            && let Some(end) = &self.end
+            && let Some(end) = &self.0
             && (end.is_ready.load(Ordering::Relaxed) || counts_from_start)
             && end.failpoint == format!("{failpoint:?}{suffix}")
             && end.passings_left.fetch_sub(1, Ordering::Relaxed) == 1

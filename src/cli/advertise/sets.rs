@@ -256,7 +256,7 @@ fn lines(bytes: &[u8]) -> Vec<&[u8]> {
 /// Returns a file's name as GNU diff writes it: one with special characters is quoted.
 fn quoted(name: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
-    let is_quoted = !name.iter().all(is_plain);
+    let mark = if name.iter().all(is_plain) { "" } else { "\"" };
     let mut quoted = String::new();
     for &byte in name {
         match byte {
@@ -265,11 +265,7 @@ fn quoted(name: &[u8]) -> String {
             byte => quoted.push_str(&format!("\\{byte:03o}")),
         }
     }
-    if is_quoted {
-        format!("\"{quoted}\"")
-    } else {
-        quoted
-    }
+    format!("{mark}{quoted}{mark}")
 }
 
 #[cfg(test)]

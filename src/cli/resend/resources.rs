@@ -253,11 +253,8 @@ fn is_needed(capability: Capability) -> bool {
 }
 
 fn is_readable(document: &DocumentView) -> bool {
-    let is_lost = matches!(
-        document.state,
-        DocumentState::Broken | DocumentState::Missing
-    );
-    document.kind.is_some() && !is_lost
+    let lost = [DocumentState::Broken, DocumentState::Missing];
+    document.kind.is_some() && !lost.contains(&document.state)
 }
 
 /// Returns the needed documents that a structural one lists.

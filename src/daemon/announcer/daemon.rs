@@ -264,10 +264,8 @@ fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigE
 
 /// Loads what an embedded hub starts with, if one `is_wanted`.
 fn saved_subscriptions(file: &StateFile, is_wanted: bool) -> state::Result<SavedHub> {
-    if !is_wanted {
-        return Ok(SavedHub::default());
-    }
-    state::hub::load_from(&file.path)
+    let saved = is_wanted.then(|| state::hub::load_from(&file.path));
+    Ok(saved.transpose()?.unwrap_or_default())
 }
 
 fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>, HubStartError> {

@@ -15,7 +15,6 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 use websub::answer::Answer;
-use websub::counts::DurationHistogram;
 use websub::probe::http as probe;
 use websub::publisher::http::Submitter;
 use websub::publisher::settings::PublishSettings;
@@ -91,13 +90,6 @@ impl Submissions {
         }
     }
 
-    /// Returns the durations of submissions, by hub or broker.
-    pub fn durations(&self) -> BTreeMap<Hub, DurationHistogram> {
-        let mut durations = self.submitter.durations();
-        durations.extend(self.brokers.durations());
-        durations
-    }
-
     /// Tries to reach all brokers and these hubs, each until it was reached once. Must be called within a tokio runtime.
     pub fn probe(&mut self, hubs: Vec<PublishSettings>) {
         let brokers: Vec<Hub> = self.brokers.durations().into_keys().collect();
@@ -112,11 +104,6 @@ impl Submissions {
             let probes = probe_until_reached(name, settings, brokers, unreached);
             self.probes.spawn(probes);
         }
-    }
-
-    /// Returns those that could not be reached yet.
-    pub fn unreached(&self) -> Vec<NeverReachedHub> {
-        lock(&self.unreached).values().cloned().collect()
     }
 }
 
@@ -174,6 +161,7 @@ fn reached(hub: &Hub, unreached: &Unreached) {
     }
 }
 
-fn lock(unreached: &Unreached) -> MutexGuard<'_, BTreeMap<Hub, NeverReachedHub>> {
+/// Returns those that could not be reached yet.
+pub fn lock(unreached: &Unreached) -> MutexGuard<'_, BTreeMap<Hub, NeverReachedHub>> {
     unreached.lock().unwrap_or_else(PoisonError::into_inner)
 }
