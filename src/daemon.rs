@@ -33,10 +33,9 @@ use crate::config::DaemonConfig;
 use crate::config::file::Checked;
 use crate::config::server::{LogLevel, ServerSettings};
 use crate::control::{self, ControlReply, ControlRequest, SocketFile};
-use crate::daemon::event_loop::LoopParts;
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::state_saver::StateSaver;
-use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
+use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts};
 use crate::daemon::failpoints::Failpoints;
 use crate::daemon::listen::{
     BoundListener, ListenerRole, ServedListener, bind, passed_listeners, until_dropped,

@@ -12,13 +12,12 @@ use resourcesync::escape::escaped;
 use resourcesync::uri::Hub;
 use serde_json::{Value, json};
 
-use crate::cli::Exit;
 use crate::cli::advertise::sets::{AdvertiseOutcome, AdvertisedSet, sets};
-use crate::cli::daemon_client;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::AdvertiseOptions;
 use crate::cli::output::{EscapedStdout, print, say};
+use crate::cli::{Exit, daemon_client};
 use crate::config::Config;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::{is_local, origin};

@@ -208,13 +208,11 @@ impl ResendRun<'_> {
                 failure = self.take(set, at, change).err();
             }
         });
-        match failure {
-            Some(failure) => Err(failure),
-            None => {
-                read?;
-                self.flush(set, u32::MAX)
-            }
+        if let Some(failure) = failure {
+            return Err(failure);
         }
+        read?;
+        self.flush(set, u32::MAX)
     }
 
     /// Takes the resource at a position of the list.

@@ -93,10 +93,7 @@ fn write(
             };
             writeln!(out, "# In the {part} of {origin}:\n{lines}")?;
         }
-        match trust {
-            Some(trust) => writeln!(out, "{trust}"),
-            None => Ok(()),
-        }
+        trust.map_or(Ok(()), |trust| writeln!(out, "{trust}"))
     })?;
     Ok(Exit::fine_if(passing.refused.is_empty()))
 }

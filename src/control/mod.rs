@@ -120,33 +120,25 @@ pub enum ControlReply {
 impl ControlRequest {
     /// Returns true if it is executed by a step of the engine.
     pub fn is_action(&self) -> bool {
-        matches!(
-            self,
-            ControlRequest::Accept { .. }
-                | ControlRequest::Retry { .. }
-                | ControlRequest::Drop { .. }
-        )
+        use ControlRequest::{Accept, Drop, Retry};
+        matches!(self, Accept { .. } | Retry { .. } | Drop { .. })
     }
 
     /// Returns true if it changes nothing.
     pub fn is_query(&self) -> bool {
-        let is_remove = matches!(
-            self,
-            ControlRequest::Subscriptions(SubscriptionsAction::Remove(_))
-        );
-        !self.is_action() && !is_remove && *self != ControlRequest::Reload
+        use ControlRequest::{Reload, Subscriptions};
+        let is_change = matches!(self, Reload | Subscriptions(SubscriptionsAction::Remove(_)));
+        !is_change && !self.is_action()
     }
 }
 
 impl ControlReply {
     /// Returns true if it reports a change.
     pub fn is_change(&self) -> bool {
+        use ControlReply::{Accepted, Dropped, Removed, Retried};
         matches!(
             self,
-            ControlReply::Accepted { .. }
-                | ControlReply::Retried { .. }
-                | ControlReply::Dropped { .. }
-                | ControlReply::Removed(_)
+            Accepted { .. } | Retried { .. } | Dropped { .. } | Removed(_)
         )
     }
 }

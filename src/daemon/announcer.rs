@@ -25,9 +25,8 @@ use crate::daemon::Daemon;
 use crate::daemon::announcer::hubs::{Submissions, lock};
 use crate::daemon::announcer::watched_trees::WatchedTrees;
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
-use crate::daemon::event_loop::LoopParts;
 use crate::daemon::event_loop::commands::{answer, event_of, outcome};
-use crate::daemon::event_loop::{DaemonRole, Input, SweepCompleteness};
+use crate::daemon::event_loop::{DaemonRole, Input, LoopParts, SweepCompleteness};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
@@ -113,27 +112,6 @@ impl Announcer {
             batch.push(event);
         }
         batch
-    }
-
-    /// Counts a sweep, if the report is the end of one.
-    fn count_sweep(&self, report: &TreeReport, parts: &mut RunParts) {
-        if let TreeReport::Swept {
-            mount,
-            complete: true,
-            files,
-            took,
-            unwatched,
-        } = report
-            && let Some((_, source)) = self.engine.plan.source_of(*mount)
-            && let Some(mount) = source.mount(*mount)
-        {
-            let directory = mount.directory.to_string_lossy().into_owned();
-            let sweeps = parts.counts.mounts.entry((source.name.clone(), directory));
-            let now = Timestamp::now();
-            let sweeps = sweeps.or_default();
-            sweeps.took.observe(*took);
-            (sweeps.last, sweeps.files, sweeps.unwatched) = (now, *files, *unwatched);
-        }
     }
 
     fn perform_effect(&mut self, effect: Effect, parts: &mut RunParts) {
@@ -272,7 +250,27 @@ impl DaemonRole for Announcer {
                         }
                         self.keep(event, is_failing);
                     }
-                    report => self.count_sweep(&report, parts),
+                    TreeReport::Swept {
+                        mount,
+                        complete: true,
+                        files,
+                        took,
+                        unwatched,
+                    } => {
+                        let plan = &self.engine.plan;
+                        if let Some((_, source)) = plan.source_of(mount)
+                            && let Some(mount) = source.mount(mount)
+                        {
+                            let directory = mount.directory.to_string_lossy().into_owned();
+                            let sweeps =
+                                parts.counts.mounts.entry((source.name.clone(), directory));
+                            let sweeps = sweeps.or_default();
+                            sweeps.took.observe(took);
+                            sweeps.last = Timestamp::now();
+                            (sweeps.files, sweeps.unwatched) = (files, unwatched);
+                        }
+                    }
+                    _ => {}
                 }
             }
         }

@@ -26,8 +26,7 @@ use websub::retry::end_after_restart;
 
 use crate::config::hub_config::HubConfig;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::event_loop::LoopParts;
-use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, SweepCompleteness};
+use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts, SweepCompleteness};
 use crate::daemon::{Daemon, StartingDaemon, configuration_status};
 use crate::report;
 use crate::report::status::{Detail, Status};
