@@ -69,23 +69,20 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
             shown.push(format!("# {wait}: {}", sent(submission, broker)));
             continue;
         }
-        match hubs.iter().find(|hub| hub.hub == submission.hub) {
-            Some(hub) => shown.push(format!("# {wait}: {}", submitted(submission, hub))),
-            None => {
-                let relay = submission.relayed();
-                let subscriptions = saved.subscriptions.iter();
-                shown.extend(subscriptions.filter_map(|(subscription, _)| {
-                    delivery(embedded, &relay, subscription, (*at, now))
-                }));
-            }
+        if let Some(hub) = hubs.iter().find(|hub| hub.hub == submission.hub) {
+            shown.push(format!("# {wait}: {}", submitted(submission, hub)));
+            continue;
+        }
+        let relay = submission.relayed();
+        for (subscription, _) in &saved.subscriptions {
+            shown.extend(delivery(embedded, &relay, subscription, (*at, now)));
         }
     }
     scan.notices.into_iter().for_each(say);
     print(|out| shown.iter().try_for_each(|shown| writeln!(out, "{shown}")))?;
-    let count = shown.len();
+    let requests = counted(shown.len(), "request");
     say(format_args!(
-        "{} would be sent; none was, and nothing was saved",
-        counted(count, "request")
+        "{requests} would be sent; none was, and nothing was saved"
     ));
     if !scan.has_state {
         say("there is no state yet: the first run takes what is there as known");

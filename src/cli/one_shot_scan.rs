@@ -155,7 +155,15 @@ pub fn scan_beside(
     let mounts = sources.into_iter().flat_map(|source| source.mounts);
     scan.notices.extend(mounts.filter_map(|mount| mount.reason));
     scan.step(Event::Tick)?;
-    scan.explain(config)?;
+    // The questions that the steps left are answered. The effects of that are not performed.
+    let trees = scan.trees(config);
+    let questions = std::mem::take(&mut scan.questions).into_iter();
+    let explained = questions.filter_map(|path| {
+        let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
+        Some((path, explained))
+    });
+    let event = Event::Explained(explained.collect());
+    scan.engine.step(vec![event], scan.clock.now().into())?;
     scan.now = scan.clock.now();
     Ok(scan)
 }
@@ -216,19 +224,6 @@ impl OneShotScan {
             }
             _ => {}
         }
-    }
-
-    /// Answers the questions that the steps left. The effects of this step are not performed.
-    fn explain(&mut self, config: &Config) -> state::Result<()> {
-        let trees = self.trees(config);
-        let questions = std::mem::take(&mut self.questions).into_iter();
-        let explained = questions.filter_map(|path| {
-            let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
-            Some((path, explained))
-        });
-        let event = Event::Explained(explained.collect());
-        let now = self.clock.now().into();
-        self.engine.step(vec![event], now).map(|_| ())
     }
 
     fn trees(&self, config: &Config) -> Vec<TreeSettings> {

@@ -101,13 +101,8 @@ fn write_row(out: &mut impl Write, document: &DocumentView) -> io::Result<()> {
         Some((capability, form)) => format!("{capability} {}", form.as_str()),
         None => "-".to_owned(),
     };
-    write!(
-        out,
-        "{:<10} {:<26} {}",
-        document.state.as_str(),
-        kind,
-        document.uri
-    )?;
+    let (state, uri) = (document.state.as_str(), &document.uri);
+    write!(out, "{state:<10} {kind:<26} {uri}")?;
     let changes = document.changes.map(|changes| {
         let (listed, taken) = (grouped(changes.listed), grouped(changes.taken));
         format!("{taken} of {listed} changes taken")

@@ -37,8 +37,8 @@ use announce::changes::round::{RoundAnswer, RoundOutcome, RoundRequest};
 use announce::event::{ClockReadings, Effect, Event};
 use announce::observation::Observation;
 use announce::plan::PublishMode;
+use announce::state;
 use announce::state::open::StateFileError;
-use announce::state::{self, StateError};
 use announce::steps::change_sets;
 use announce::steps::engine::Engine;
 use announce::time::earlier;
@@ -104,10 +104,9 @@ impl Announcer {
     fn batch(&mut self) -> Vec<Event> {
         let (mut batch, mut seen) = (Vec::new(), 0);
         // A command is answered by this step.
-        while seen < MAX_OBSERVATIONS || self.commanded.is_some() {
-            let Some(event) = self.inputs.pop_front() else {
-                break;
-            };
+        while (seen < MAX_OBSERVATIONS || self.commanded.is_some())
+            && let Some(event) = self.inputs.pop_front()
+        {
             seen += observations(&event);
             batch.push(event);
         }
@@ -368,12 +367,7 @@ impl DaemonRole for Announcer {
         executed.unwrap_or_else(|| ControlReply::Error("nothing was done".to_owned()))
     }
 
-    fn status(
-        &self,
-        detail: Detail,
-        now: Timestamp,
-        parts: &RunParts,
-    ) -> Result<Status, StateError> {
+    fn status(&self, detail: Detail, now: Timestamp, parts: &RunParts) -> state::Result<Status> {
         let reader = self.engine.reader(now);
         let mut status = match detail {
             Detail::Everything => report::status(&reader)?,

@@ -19,16 +19,15 @@ use announce::changes::inventory::take_inventory;
 use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Taken};
 use announce::changes::selection::Rounds;
 use announce::changes::taken_keys::KeyRow;
-use announce::observation::Stat;
 use announce::plan::Plan;
 use announce::state::Db;
 use announce::state::open::read_only;
 
-/// A request with the files of its lists, in order.
+/// A request with the files of its lists, by their URIs.
 #[derive(Debug)]
 pub struct ReadJob {
     pub request: RoundRequest,
-    pub paths: Vec<PathBuf>,
+    pub paths: BTreeMap<Uri, PathBuf>,
     /// The state file.
     pub keys: PathBuf,
     pub recent_keys: ListKeyCache,
@@ -43,7 +42,8 @@ impl ReadJob {
         recent_keys: ListKeyCache,
     ) -> ReadJob {
         let lists = request.lists.iter();
-        let paths = lists.filter_map(|list| file_path(plan, &list.path));
+        let paths =
+            lists.filter_map(|list| Some((list.list.clone(), file_path(plan, &list.path)?)));
         ReadJob {
             paths: paths.collect(),
             request,
@@ -54,9 +54,7 @@ impl ReadJob {
 
     /// Opens a list of the request.
     fn open(&self, list: &ListToRead) -> Result<ChangeListFile, RoundOutcome> {
-        let number = self.request.number(&list.list);
-        let path = number.and_then(|number| self.paths.get(number));
-        let path = path.ok_or_else(|| stale(list))?;
+        let path = self.paths.get(&list.list).ok_or_else(|| stale(list))?;
         ChangeListFile::open(path, list.stat).map_err(refused(list))
     }
 }
@@ -157,7 +155,15 @@ fn or_failed(take: impl FnOnce() -> RoundOutcome) -> RoundOutcome {
 pub fn take(job: &ReadJob, rounds: &Rounds) -> RoundOutcome {
     match try_take(job, rounds) {
         Ok(taken) => RoundOutcome::Taken(Box::new(taken)),
-        Err(RoundOutcome::Stale(found)) => RoundOutcome::Stale(stale_lists(job, &found)),
+        // One was found to be another version now: all that are, are named.
+        Err(RoundOutcome::Stale(found)) => {
+            let is_stale = |list: &&ListToRead| {
+                let is_found = found.contains_key(&list.list);
+                is_found || matches!(job.open(list), Err(RoundOutcome::Stale(_)))
+            };
+            let stale = job.request.lists.iter().filter(is_stale);
+            RoundOutcome::Stale(stale.map(|list| (list.list.clone(), list.stat)).collect())
+        }
         Err(outcome) => outcome,
     }
 }
@@ -176,15 +182,6 @@ fn refused(list: &ListToRead) -> impl Fn(ChangeListFileError) -> RoundOutcome + 
             RoundOutcome::Unreadable(BTreeMap::from([(list.list.clone(), list.stat)]), reason)
         }
     }
-}
-
-/// Returns the lists of a job that are other versions now, of which one was found to be.
-fn stale_lists(job: &ReadJob, found: &BTreeMap<Uri, Stat>) -> BTreeMap<Uri, Stat> {
-    let is_stale = |list: &ListToRead| {
-        found.contains_key(&list.list) || matches!(job.open(list), Err(RoundOutcome::Stale(_)))
-    };
-    let stale = job.request.lists.iter().filter(|list| is_stale(list));
-    stale.map(|list| (list.list.clone(), list.stat)).collect()
 }
 
 /// The files of a job.

@@ -37,7 +37,7 @@ use crate::report::figures::DaemonCounts;
 use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalDeliveries, Status};
 use crate::report::summary::DaemonActivity;
 use announce::state::open::StateFileError;
-use announce::state::{self, Db, StateError};
+use announce::state::{self, Db};
 use announce::time::elapsed;
 
 /// Time that requests in flight may take to end when rsnotify stops. Service managers kill it after 30 s or more.
@@ -135,7 +135,7 @@ pub trait DaemonRole: Sized {
         detail: Detail,
         now: Timestamp,
         parts: &LoopParts<Self::Input>,
-    ) -> Result<Status, StateError>;
+    ) -> state::Result<Status>;
 
     /// Ends a step, and returns whether every present mount was swept.
     fn step_ended(&mut self) -> SweepCompleteness;
@@ -294,10 +294,7 @@ impl<R: DaemonRole> EventLoop<R> {
         if saver.trouble.take().is_some() {
             saver.request_probe();
         }
-        let mut is_saved = self.save_and_perform();
-        while is_saved && self.role.has_inputs() {
-            is_saved = self.save_and_perform();
-        }
+        while self.save_and_perform() && self.role.has_inputs() {}
         self.send_replies();
         self.parts.saver.trouble.take().map_or(Ok(()), Err)
     }

@@ -32,7 +32,7 @@ use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::DaemonActivity;
 use announce::state::open::{StateFile, StateFileError};
-use announce::state::{self, Db, StateError, hub, last_time_saved};
+use announce::state::{self, Db, hub, last_time_saved};
 use announce::time::later;
 
 /// Time between two searches for topics to forget.
@@ -86,9 +86,7 @@ impl Intake {
             }
             AcceptedRequest::Pings { topics, publisher } => (&topics[..], publisher),
         };
-        let directory = self.directory.read();
-        let room = directory.verify_room(publisher, topics, MAX_TOPICS);
-        drop(directory);
+        let room = (self.directory.read()).verify_room(publisher, topics, MAX_TOPICS);
         if let Err(refusal) = room {
             let _ = reply.send(Err(refusal));
             return;
@@ -295,7 +293,7 @@ impl DaemonRole for Intake {
         ControlReply::Error(NO_SOURCES.to_owned())
     }
 
-    fn status(&self, _: Detail, now: Timestamp, _: &HubParts) -> Result<Status, StateError> {
+    fn status(&self, _: Detail, now: Timestamp, _: &HubParts) -> state::Result<Status> {
         let publishers = self.directory.publishers.get();
         let counts = |publisher: &Publisher| self.hub.counts(&publisher.name);
         let counted = publishers.0.iter().map(|one| (one, counts(one)));

@@ -226,7 +226,11 @@ fn compared(
 
 /// Returns a unified diff. The path is absolute and leads through no link, or `patch` refuses it.
 pub fn unified(path: &Path, before: &[u8], after: &[u8]) -> Vec<u8> {
-    let (old, new) = (lines(before), lines(after));
+    // Lines end in LF for `patch`, whatever is before it.
+    let [old, new] = [before, after].map(|text| {
+        let lines = text.split_inclusive(|&byte| byte == b'\n');
+        lines.collect::<Vec<&[u8]>>()
+    });
     let changes = capture_diff_slices(Algorithm::Myers, &old, &new);
     let name = quoted(path.as_os_str().as_bytes());
     let mut patch = format!("--- {name}\n+++ {name}\n").into_bytes();
@@ -246,11 +250,6 @@ pub fn unified(path: &Path, before: &[u8], after: &[u8]) -> Vec<u8> {
         }
     }
     patch
-}
-
-/// Splits a text into lines as `patch` does: they end in LF, whatever is before it.
-fn lines(bytes: &[u8]) -> Vec<&[u8]> {
-    bytes.split_inclusive(|&byte| byte == b'\n').collect()
 }
 
 /// Returns a file's name as GNU diff writes it: one with special characters is quoted.
