@@ -91,10 +91,8 @@ impl<R: DaemonRole> Daemon<R> {
     fn reload(&mut self, reread: Checked<R::Config>, set_level: fn(LogLevel)) -> ControlReply {
         let (.., log) = self.config.shared();
         let before = log.level;
-        let changed = match reread {
-            Ok(config) => self.change_configuration(config),
-            Err(error) => Err(error.into()),
-        };
+        let read = reread.map_err(anyhow::Error::from);
+        let changed = read.and_then(|config| self.change_configuration(config));
         self.event_loop.service_manager.status_may_differ();
         match changed {
             Ok(changes) => {
@@ -212,10 +210,8 @@ impl<I: Send + 'static> StartingDaemon<I> {
     fn listeners(&self, server: &ServerSettings) -> anyhow::Result<(BoundListener, BoundListener)> {
         let [public, admin] = passed_listeners()?;
         let bound = |activated: Option<BoundListener>, address, role| {
-            let listener = match activated {
-                Some(listener) => listener,
-                None => self.runtime.block_on(bind(address, role))?,
-            };
+            let bound = || self.runtime.block_on(bind(address, role));
+            let listener = activated.map_or_else(bound, Ok)?;
             listener.log_address();
             anyhow::Ok(listener)
         };

@@ -71,7 +71,10 @@ impl<'a> DaemonClient<'a> {
 
     /// Returns the answer of the daemon, or of its state.
     pub fn ask(&mut self, request: ControlRequest) -> anyhow::Result<ControlReply> {
-        let state = open(&self.state_dir);
+        // A new state would belong to the operator, and the daemon may be another user.
+        let read = open_to_read(&self.state_dir);
+        let state =
+            read.and_then(|read| read.map(|_| StateFile::open(&self.state_dir)).transpose());
         self.is_running = matches!(state, Err(StateFileError::InUse(_)));
         let answer = match state {
             Ok(state) if HubConfig::is_at(self.file, &self.overrides) => {
@@ -162,12 +165,6 @@ pub fn unexpected_answer() -> anyhow::Error {
 
 /// A state that no daemon uses, kept so.
 type OpenState = (StateFile, Connection);
-
-/// Opens the state, if there is one: a new one would belong to the operator, and the daemon may be another user.
-fn open(state_dir: &Path) -> Result<Option<OpenState>, StateFileError> {
-    let read = open_to_read(state_dir)?;
-    read.map(|_| StateFile::open(state_dir)).transpose()
-}
 
 /// Answers from the state. Saves only the requested change; the next daemon does and announces the rest.
 fn answer_from(

@@ -106,11 +106,9 @@ fn filter(level: LogLevel) -> EnvFilter {
 
 /// Returns true if standard error leads to the journal, as systemd says and the file confirms (systemd.exec(5)).
 fn is_journal() -> bool {
-    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
-        return false;
-    };
+    let stream = std::env::var("JOURNAL_STREAM");
     rustix::fs::fstat(std::io::stderr())
-        .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+        .is_ok_and(|stat| stream == Ok(format!("{}:{}", stat.st_dev, stat.st_ino)))
 }
 
 /// The message of an event, and those of its fields that it does not say, escaped for a terminal.

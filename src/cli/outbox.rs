@@ -27,10 +27,7 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
             kind, payload, ask, ..
         } => {
             let daemon = &mut daemon(ask)?;
-            let name = match named {
-                Some(name) => name,
-                None => only_account(daemon, *kind)?,
-            };
+            let name = named.map_or_else(|| only_account(daemon, *kind), Ok)?;
             let account = &*account(daemon, name, *payload)?;
             let mode = json!(account.hub.mode);
             let mode = mode.as_str().unwrap_or_default();

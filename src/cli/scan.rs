@@ -96,11 +96,13 @@ fn to_json(document: &DocumentView) -> Value {
     })
 }
 
+fn kind_in_words(document: &DocumentView) -> Option<String> {
+    let (capability, form) = document.kind?;
+    Some(format!("{capability} {}", form.as_str()))
+}
+
 fn write_row(out: &mut impl Write, document: &DocumentView) -> io::Result<()> {
-    let kind = match document.kind {
-        Some((capability, form)) => format!("{capability} {}", form.as_str()),
-        None => "-".to_owned(),
-    };
+    let kind = kind_in_words(document).unwrap_or_else(|| "-".to_owned());
     let (state, uri) = (document.state.as_str(), &document.uri);
     write!(out, "{state:<10} {kind:<26} {uri}")?;
     let changes = document.changes.map(|changes| {
@@ -131,13 +133,10 @@ fn explain_file(
     let mount = settings.mount(place.mount);
     let published = mount.map(|mount| mount.published()).unwrap_or_default();
     let glob = matching(&settings.candidates, &published, &place);
-    let looked = match open_to_read(&config.state_dir)? {
-        Some(state) => Db(&state).first::<Timestamp>(
-            "SELECT looked FROM document WHERE mount = ?1 AND path = ?2 AND presence > 0 AND looked > 0",
-            &place,
-        )?,
-        None => None,
-    };
+    let sql = "SELECT looked FROM document WHERE mount = ?1 AND path = ?2 AND presence > 0 AND looked > 0";
+    let state = open_to_read(&config.state_dir)?;
+    let looked = state.map(|state| Db(&state).first::<Timestamp>(sql, &place));
+    let looked = looked.transpose()?.flatten();
     let document = documents.iter().find(|document| document.path == place);
     let reason = match document {
         Some(document) => document.reason.clone(),
@@ -175,9 +174,7 @@ fn explain_file(
             row("state", Some("no document".to_owned()))?;
             return row("reason", reason.clone());
         };
-        let kind = document.kind;
-        let kind = kind.map(|(capability, form)| format!("{capability} {}", form.as_str()));
-        row("kind", kind)?;
+        row("kind", kind_in_words(document))?;
         row("index", document.index.as_ref().map(ToString::to_string))?;
         for set in &document.sets {
             row("set", Some(set.to_string()))?;

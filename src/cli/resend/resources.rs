@@ -132,10 +132,7 @@ impl LastEntries {
                 at = at.max(until.map_or(datetime, |until| datetime.min(until)));
             }
             // What is not dated may be of any time until the end of the list.
-            let latest = match entry.datetime {
-                Some(_) => at,
-                None => at.max(end),
-            };
+            let latest = entry.datetime.map_or(at.max(end), |_| at);
             if self.since.is_some_and(|since| latest < since) {
                 continue;
             }
