@@ -181,10 +181,7 @@ impl<I: Send + 'static> StartingDaemon<I> {
     fn begin() -> anyhow::Result<StartingDaemon<I>> {
         let began = Timestamp::now();
         raise_descriptor_limit();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .context("cannot start the network threads")?;
+        let runtime = Runtime::new().context("cannot start the network threads")?;
         let context = runtime.enter();
         // Before anything that takes time or is logged: signals may come as soon as the process is known, and unhandled, each
         // would end it.

@@ -407,13 +407,6 @@ impl PositionFile {
     ) -> anyhow::Result<PositionFile> {
         let shown = path.display().to_string();
         let cannot_read = || format!("cannot read {shown}");
-        let saved: Option<PositionFile> = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            text => {
-                let text = text.with_context(cannot_read)?;
-                Some(serde_json::from_slice(&text).with_context(cannot_read)?)
-            }
-        };
         let new = PositionFile {
             path,
             version: VERSION,
@@ -423,9 +416,11 @@ impl PositionFile {
                 ..ResendPosition::default()
             },
         };
-        let Some(saved) = saved else {
-            return Ok(new);
+        let text = match fs::read(&new.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(new),
+            text => text.with_context(cannot_read)?,
         };
+        let saved: PositionFile = serde_json::from_slice(&text).with_context(cannot_read)?;
         ensure!(
             saved.version == VERSION,
             "{shown} was written by another version of rsnotify"

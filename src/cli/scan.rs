@@ -60,9 +60,8 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
             let answer = json!({ "version": JSON_VERSION, "documents": documents });
             return writeln!(out, "{answer:#}");
         }
-        documents
-            .iter()
-            .try_for_each(|document| write_row(out, document))
+        let mut all = documents.iter();
+        all.try_for_each(|document| write_row(out, document))
     })
 }
 

@@ -308,8 +308,7 @@ fn pattern(text: &str) -> String {
     for c in text.chars() {
         match c {
             '.' => pattern.push_str("[.]"),
-            '/' | '-' | '_' | '~' | '%' => pattern.push(c),
-            c if c.is_alphanumeric() => pattern.push(c),
+            c if c.is_alphanumeric() || "/-_~%".contains(c) => pattern.push(c),
             c if c.is_ascii() => pattern.push_str(&format!("\\x{:02x}", u32::from(c))),
             c => pattern.push_str(&format!("\\x{{{:x}}}", u32::from(c))),
         }

@@ -47,8 +47,8 @@ impl Submissions {
     pub fn submit(&mut self, submission: Submission, parts: &RunParts) {
         let (topic, hub, seq) = (&submission.topic, &submission.hub, submission.seq);
         debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
-        self.under_way
-            .insert((submission.channel, hub.clone(), seq));
+        let id = (submission.channel, hub.clone(), seq);
+        self.under_way.insert(id);
         let submitter = Arc::clone(&self.submitter);
         let brokers = Arc::clone(&self.brokers);
         let (inputs, failpoints) = (parts.inputs.clone(), parts.failpoints.clone());
