@@ -3,7 +3,7 @@
 mod sets;
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use resourcesync::advertise::entry;
@@ -62,9 +62,11 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     let warnings = local_url_warnings(&config, &sets);
     warnings.into_iter().for_each(say);
     // If only entries are requested, the content of the list does not matter.
-    let failures = sets.iter().filter_map(|set| {
-        let is_asked_for = !options.entry || set.channels.is_empty();
-        Some((set, set.failure().filter(|_| is_asked_for)?))
+    let failures = sets.iter().filter_map(|set| match &set.outcome {
+        AdvertiseOutcome::Failed { reason } if !options.entry || set.channels.is_empty() => {
+            Some((set, reason))
+        }
+        _ => None,
     });
     for (set, reason) in failures.clone() {
         say(format_args!("{} {reason}", set.name()));
@@ -212,7 +214,12 @@ fn write_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<
             write_comment(out, &recipe(channel))?;
         }
         if let AdvertiseOutcome::Lacks { patch, .. } = &set.outcome {
-            out.write_verbatim(patch)?;
+            // Byte for byte, unless a terminal shows it.
+            if out.0.is_terminal() {
+                out.write_all(patch)?;
+            } else {
+                out.0.write_all(patch)?;
+            }
         }
         writeln!(out)?;
     }

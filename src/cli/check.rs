@@ -178,21 +178,17 @@ fn report_sections(
 
 fn tree(
     scan: &OneShotScan,
-    documents: Vec<DocumentView>,
+    mut documents: Vec<DocumentView>,
     all: bool,
 ) -> state::Result<Vec<Diagnostic>> {
     let reader = &scan.engine.reader(scan.now);
     let finding = |words: String| Diagnostic::finding(words, "");
     let mut diagnostics: Vec<_> = scan.notices.iter().cloned().map(finding).collect();
-    let mut broken = documents;
-    broken.retain(|document| document.state == DocumentState::Broken);
+    documents.retain(|document| document.state == DocumentState::Broken);
     // To say that there is one more takes as much room as that one.
-    let max = if all || broken.len() <= EXAMPLES + 1 {
-        broken.len()
-    } else {
-        EXAMPLES
-    };
-    let (first, more) = limited(broken, max);
+    let are_few = all || documents.len() <= EXAMPLES + 1;
+    let max = if are_few { documents.len() } else { EXAMPLES };
+    let (first, more) = limited(documents, max);
     diagnostics.extend(first.into_iter().map(|document| {
         let reason = document.reason.unwrap_or_default();
         finding(format!("{}: {reason}", document.path))
@@ -270,9 +266,8 @@ fn limits(scan: &OneShotScan) -> Vec<Diagnostic> {
         let events = SystemLimit::events();
         diagnostics.extend(machine::event_queue(events.allowed, events.to_string()));
     }
-    diagnostics.extend(machine::file_descriptors(
-        getrlimit(Resource::Nofile).current,
-    ));
+    let descriptors = getrlimit(Resource::Nofile).current;
+    diagnostics.extend(machine::file_descriptors(descriptors));
     diagnostics
 }
 

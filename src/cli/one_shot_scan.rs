@@ -19,7 +19,7 @@ use websub::http::Clock;
 use crate::config::Config;
 use crate::config::text::Address;
 use crate::report::status::alerts::missing;
-use crate::report::{self, sources};
+use crate::report::{self, limited, sources};
 use crate::tree::{self, TreeNotice, TreeReport, TreeSettings};
 
 /// The maximum number of directories of missing documents that are named.
@@ -77,13 +77,11 @@ impl OneShotScan {
         let mut suspensions = Vec::new();
         let sources = report::outline(reader)?.sources;
         for (source, (_, live)) in sources.iter().zip(reader.sources()) {
-            let Some(suspension) = &source.suspension else {
-                continue;
-            };
-            let directories = sources::suspended(reader, live)?;
-            let named = &directories[..directories.len().min(MAX_DIRECTORIES)];
-            let missing = missing(named, directories.len() - named.len());
-            suspensions.push((suspension.to_string(), missing));
+            if let Some(suspension) = &source.suspension {
+                let directories = sources::suspended(reader, live)?;
+                let (named, more) = limited(directories, MAX_DIRECTORIES);
+                suspensions.push((suspension.to_string(), missing(&named, more)));
+            }
         }
         Ok(suspensions)
     }
@@ -136,8 +134,7 @@ pub fn scan_beside(
         known: scan.remembered()?.len() as u64,
         ..SweepProgress::default()
     };
-    for source in 0..config.sources.len() {
-        let tree = config.sources[source].tree(&scan.engine.plan.sources[source]);
+    for tree in scan.trees(config) {
         let mut observed = Ok(());
         let directories = tree::scan_once(tree, |reported| {
             progress.note(&reported);

@@ -41,7 +41,7 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
             if *yes {
                 drop(daemon, name)
             } else {
-                say_what_would_be_dropped(daemon, name)
+                print_due(daemon, name)
             }
         }
     }
@@ -174,10 +174,7 @@ fn drop(daemon: &mut DaemonClient<'_>, account: AccountName) -> anyhow::Result<E
     })
 }
 
-fn say_what_would_be_dropped(
-    daemon: &mut DaemonClient<'_>,
-    name: AccountName,
-) -> anyhow::Result<Exit> {
+fn print_due(daemon: &mut DaemonClient<'_>, name: AccountName) -> anyhow::Result<Exit> {
     let AccountName { channel, hub, .. } = name.clone();
     let account = &*account(daemon, name, false)?;
     let due = account.hub.due;

@@ -1,7 +1,7 @@
 //! Output of commands; a closed pipe is no error.
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::io::{self, StdoutLock, Write};
 
 use resourcesync::escape::escaped_lines;
 
@@ -15,20 +15,9 @@ pub const MAX_CHARACTERS: usize = 500;
 /// Standard output. File names and contents cannot control a terminal through it, and JSON stays as it is. Line ends
 /// inside such a text are left to the caller to escape.
 pub struct EscapedStdout(
-    /// The stream itself, for our own text that programs read: byte for byte.
+    /// The stream itself, for what programs read byte for byte.
     pub StdoutLock<'static>,
 );
-
-impl EscapedStdout {
-    /// Writes text of others, for programs: byte for byte, unless a terminal shows it.
-    pub fn write_verbatim(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.0.is_terminal() {
-            self.write_all(bytes)
-        } else {
-            self.0.write_all(bytes)
-        }
-    }
-}
 
 impl Write for EscapedStdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -53,8 +53,7 @@ pub fn snippet(
         makes_topics.then_some(public_url),
         embedded.map(|embedded| embedded.hub(public_url)).as_ref(),
     );
-    let trust = embedded
-        .and_then(|hub| untrusted_proxy_note("embedded_hub", &hub.trusted_proxies, &behind));
+    let trust = embedded.and_then(|hub| trust_note("embedded_hub", &hub.trusted_proxies, &behind));
     write(&passing, server, &behind, trust)
 }
 
@@ -62,7 +61,7 @@ pub fn snippet(
 fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
     let behind = upstream_address(&config.server.listen.0)?;
     let passing = passing(&BTreeSet::new(), None, Some(&config.hub.url));
-    let trust = untrusted_proxy_note("hub", &config.hub.trusted_proxies, &behind);
+    let trust = trust_note("hub", &config.hub.trusted_proxies, &behind);
     write(&passing, server, &behind, trust)
 }
 
@@ -119,11 +118,7 @@ fn upstream_address(listen: &Address) -> anyhow::Result<Address> {
 }
 
 /// Returns a note if rsnotify's configuration does not trust the web server's headers about subscribers' addresses.
-fn untrusted_proxy_note(
-    table: &str,
-    trusted: &[ParsedText<IpNet>],
-    behind: &Address,
-) -> Option<String> {
+fn trust_note(table: &str, trusted: &[ParsedText<IpNet>], behind: &Address) -> Option<String> {
     let Address::Tcp(address) = behind else {
         return None;
     };

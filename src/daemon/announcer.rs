@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
 use crate::daemon::announcer::hubs::{Submissions, lock};
-use crate::daemon::announcer::watched_trees::WatchedTrees;
+use crate::daemon::announcer::watched_trees::{WatchedTrees, drop_elsewhere};
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
 use crate::daemon::event_loop::commands::{answer, event_of, outcome};
 use crate::daemon::event_loop::{DaemonRole, Input, LoopParts, SweepCompleteness};
@@ -378,8 +378,7 @@ impl DaemonRole for Announcer {
         let fell_behind = fell_behind.filter(|behind| behind.last > lately);
         status.fell_behind = fell_behind.cloned().collect();
         let submissions = &self.submissions;
-        let unreached = lock(&submissions.unreached);
-        status.unreached = unreached.values().cloned().collect();
+        status.unreached = lock(&submissions.unreached).values().cloned().collect();
         let figures = &mut status.figures;
         figures.hints = self.trees.hints(&self.engine.plan, &parts.counts.hints);
         figures.attempts = submissions.submitter.durations();
@@ -421,9 +420,9 @@ impl DaemonRole for Announcer {
         }
     }
 
-    /// Takes no more reports of the trees. The answers to submissions are awaited.
+    /// Stops watching: reports of the trees that are still queued count no more. The answers to submissions are awaited.
     fn stop(&mut self) {
-        self.trees.stop();
+        drop_elsewhere(self.trees.current.take());
     }
 
     fn is_done(&self) -> bool {

@@ -67,7 +67,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A queue of requests to the thread that reads Change Lists.
 pub(super) struct ChangeReader {
-    jobs: Option<Sender<ReadJob>>,
+    jobs: Sender<ReadJob>,
     answer: Arc<TakenCallback>,
 }
 
@@ -92,19 +92,12 @@ impl ChangeReader {
         if let Err(error) = &started {
             error!(%error, "cannot start the thread that reads Change Lists: {error}");
         }
-        ChangeReader {
-            jobs: started.is_ok().then_some(jobs),
-            answer,
-        }
+        ChangeReader { jobs, answer }
     }
 
     /// Passes a request to the thread. Without the thread, answers that it failed, so that the round ends.
     pub fn read(&self, job: ReadJob) {
-        let refused = match &self.jobs {
-            Some(jobs) => jobs.send(job).err().map(|refused| refused.0),
-            None => Some(job),
-        };
-        if let Some(job) = refused {
+        if let Err(SendError(job)) = self.jobs.send(job) {
             let reason = "the thread that reads Change Lists does not run".to_owned();
             (self.answer)(job.request, RoundOutcome::Failed(reason), Duration::ZERO);
         }

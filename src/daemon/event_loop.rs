@@ -485,7 +485,14 @@ impl<R: DaemonRole> EventLoop<R> {
         self.service_manager.stopping();
         parts.stop_by = Some(Instant::now() + SHUTDOWN_GRACE);
         self.role.stop();
-        parts.drain_hub();
+        if let Some(hub) = parts.hub.linked.clone() {
+            parts.hub.is_draining = true;
+            let inputs = parts.inputs.clone();
+            parts.runtime.spawn(async move {
+                hub.drain().await;
+                let _ = inputs.send(Input::HubDrained);
+            });
+        }
     }
 
     /// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.

@@ -175,10 +175,9 @@ impl Intake {
 
     /// Takes note that a ping needs no fetch any more.
     fn end_ping(&self, topic: &Topic, began: Timestamp, parts: &mut HubParts) {
-        if let Some(saved) = self.directory.write().end_ping(topic, began) {
-            let record = HubRecord::Published(Box::new(saved));
-            parts.saver.unsaved.records.push(record);
-        }
+        let saved = self.directory.write().end_ping(topic, began);
+        let record = saved.map(|saved| HubRecord::Published(Box::new(saved)));
+        parts.saver.unsaved.records.extend(record);
     }
 
     /// Forgets topics (S3), at intervals.

@@ -51,14 +51,6 @@ pub enum AdvertiseOutcome {
 }
 
 impl AdvertisedSet {
-    /// Returns the reason why the list cannot be patched.
-    pub fn failure(&self) -> Option<&str> {
-        match &self.outcome {
-            AdvertiseOutcome::Failed { reason } => Some(reason),
-            _ => None,
-        }
-    }
-
     /// Returns the list as operators know it: its file, or else its URI.
     pub fn name(&self) -> String {
         let path = self.path.as_ref().map(|path| path.display().to_string());

@@ -48,19 +48,6 @@ impl<I: Send + 'static> LoopParts<I> {
         }
     }
 
-    /// Has the hub drain: no delivery is begun any more. [`Input::HubDrained`] follows.
-    pub fn drain_hub(&mut self) {
-        let Some(hub) = self.hub.linked.clone() else {
-            return;
-        };
-        self.hub.is_draining = true;
-        let inputs = self.inputs.clone();
-        self.runtime.spawn(async move {
-            hub.drain().await;
-            let _ = inputs.send(Input::HubDrained);
-        });
-    }
-
     /// Changes the settings of the hub, or starts it with what is `saved`; without settings, it takes no more
     /// subscriptions.
     pub fn change_hub(
