@@ -29,16 +29,13 @@ use tracing::{error, info, warn};
 use websub::http::Clock;
 
 use crate::admin::{Admin, Readiness};
-use crate::config::Config;
 use crate::config::DaemonConfig;
 use crate::config::file::Checked;
-use crate::config::hub_config::HubConfig;
 use crate::config::server::{LogLevel, ServerSettings};
 use crate::control::{self, ControlReply, ControlRequest, SocketFile};
-use crate::daemon::event_loop::LoopParts;
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::state_saver::StateSaver;
-use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
+use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts};
 use crate::daemon::failpoints::Failpoints;
 use crate::daemon::listen::{
     BoundListener, ListenerRole, ServedListener, bind, passed_listeners, until_dropped,
@@ -47,35 +44,14 @@ use crate::daemon::log::error_chain;
 use crate::report::figures::DaemonCounts;
 use crate::report::status::{ConfigurationStatus, RefusedConfiguration};
 
-pub use crate::daemon::event_loop::commands::{
-    answer, ask_subscriptions, event_of, no_embedded_hub, outcome,
-};
-pub use crate::daemon::intake::no_sources;
-
-/// Runs `rsnotify run` until SIGTERM or SIGINT. At SIGHUP the configuration that `reread` returns takes effect, if it can;
-/// `set_level` changes the level of the log.
-pub fn run(
-    config: Config,
-    reread: impl Fn() -> Checked<Config>,
-    set_level: fn(LogLevel),
-) -> anyhow::Result<()> {
-    Daemon::announcing(config)?.run(reread, set_level)
-}
-
-/// Runs `rsnotify hub`, as [`run`] does `rsnotify run`.
-pub fn run_hub(
-    config: HubConfig,
-    reread: impl Fn() -> Checked<HubConfig>,
-    set_level: fn(LogLevel),
-) -> anyhow::Result<()> {
-    Daemon::relaying(config)?.run(reread, set_level)
-}
+pub use crate::daemon::event_loop::commands;
+pub use crate::daemon::intake::NO_SOURCES;
 
 /// Minimum time that listeners get to send the answers that are ready when the daemon stops.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// An event loop, and what runs beside it.
-struct Daemon<R: DaemonRole> {
+pub(crate) struct Daemon<R: DaemonRole> {
     runtime: Runtime,
     config: R::Config,
     event_loop: EventLoop<R>,
@@ -90,8 +66,9 @@ struct Daemon<R: DaemonRole> {
 }
 
 impl<R: DaemonRole> Daemon<R> {
-    /// Runs until it is told to stop.
-    fn run(
+    /// Runs until SIGTERM or SIGINT. At SIGHUP the configuration that `reread` returns takes effect, if it can; `set_level`
+    /// changes the level of the log.
+    pub fn run(
         mut self,
         reread: impl Fn() -> Checked<R::Config>,
         set_level: fn(LogLevel),
@@ -112,19 +89,18 @@ impl<R: DaemonRole> Daemon<R> {
 
     /// Puts the configuration into effect as it was read again, or keeps the previous one if that fails.
     fn reload(&mut self, reread: Checked<R::Config>, set_level: fn(LogLevel)) -> ControlReply {
-        let before = log_level(&self.config);
-        let changed = match reread {
-            Ok(config) => self.change_configuration(config),
-            Err(error) => Err(error.into()),
-        };
+        let (.., log) = self.config.shared();
+        let before = log.level;
+        let read = reread.map_err(anyhow::Error::from);
+        let changed = read.and_then(|config| self.change_configuration(config));
         self.event_loop.service_manager.status_may_differ();
         match changed {
             Ok(changes) => {
-                let level = log_level(&self.config);
+                let (.., log) = self.config.shared();
                 // Readers of the log at either level see that it changed.
-                set_level(level.max(before));
+                set_level(log.level.max(before));
                 info!(changes, "reloaded the configuration: {changes}");
-                set_level(level);
+                set_level(log.level);
                 ControlReply::Reloaded { changes }
             }
             Err(error) => {
@@ -133,11 +109,11 @@ impl<R: DaemonRole> Daemon<R> {
                     error,
                     "configuration not reloaded, keeping the previous one: {error}"
                 );
-                let at = Timestamp::now();
-                let reply = ControlReply::Error(error.clone());
-                let refused = RefusedConfiguration { at, error };
-                self.event_loop.configuration.refused = Some(refused);
-                reply
+                self.event_loop.configuration.refused = Some(RefusedConfiguration {
+                    at: Timestamp::now(),
+                    error: error.clone(),
+                });
+                ControlReply::Error(error)
             }
         }
     }
@@ -181,11 +157,6 @@ impl<R: DaemonRole> Daemon<R> {
     }
 }
 
-fn log_level(config: &impl DaemonConfig) -> LogLevel {
-    let (.., log) = config.shared();
-    log.level
-}
-
 /// Returns the status of a configuration that has just been loaded.
 fn configuration_status(config: &impl DaemonConfig) -> ConfigurationStatus {
     ConfigurationStatus {
@@ -210,10 +181,7 @@ impl<I: Send + 'static> StartingDaemon<I> {
     fn begin() -> anyhow::Result<StartingDaemon<I>> {
         let began = Timestamp::now();
         raise_descriptor_limit();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .context("cannot start the network threads")?;
+        let runtime = Runtime::new().context("cannot start the network threads")?;
         let context = runtime.enter();
         // Before anything that takes time or is logged: signals may come as soon as the process is known, and unhandled, each
         // would end it.
@@ -239,10 +207,8 @@ impl<I: Send + 'static> StartingDaemon<I> {
     fn listeners(&self, server: &ServerSettings) -> anyhow::Result<(BoundListener, BoundListener)> {
         let [public, admin] = passed_listeners()?;
         let bound = |activated: Option<BoundListener>, address, role| {
-            let listener = match activated {
-                Some(listener) => listener,
-                None => self.runtime.block_on(bind(address, role))?,
-            };
+            let bound = || self.runtime.block_on(bind(address, role));
+            let listener = activated.map_or_else(bound, Ok)?;
             listener.log_address();
             anyhow::Ok(listener)
         };
@@ -253,7 +219,6 @@ impl<I: Send + 'static> StartingDaemon<I> {
 
     /// Returns the parts of the event loop. Must be called within a tokio runtime.
     fn loop_parts(&self, file: StateFile, clock: Clock) -> LoopParts<I> {
-        let failpoints = Failpoints::from_environment();
         LoopParts {
             clock,
             saver: StateSaver::new(file),
@@ -262,7 +227,7 @@ impl<I: Send + 'static> StartingDaemon<I> {
                 began: self.began,
                 ..DaemonCounts::default()
             },
-            failpoints,
+            failpoints: Failpoints::from_environment(),
             inputs: self.inputs.clone(),
             runtime: self.runtime.handle().clone(),
             stop_by: None,

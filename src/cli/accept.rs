@@ -108,10 +108,10 @@ fn write_nothing(out: &mut impl Write, source: &str, is_running: bool) -> io::Re
 
 fn write_absent_directories(out: &mut impl Write, absent: &[String]) -> io::Result<()> {
     for directory in absent {
+        let directory = escaped(directory);
         writeln!(
             out,
-            "{} is not there: nothing below it can be accepted",
-            escaped(directory)
+            "{directory} is not there: nothing below it can be accepted"
         )?;
     }
     Ok(())

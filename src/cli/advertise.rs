@@ -3,7 +3,7 @@
 mod sets;
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use resourcesync::advertise::entry;
@@ -12,13 +12,12 @@ use resourcesync::escape::escaped;
 use resourcesync::uri::Hub;
 use serde_json::{Value, json};
 
-use crate::cli::Exit;
 use crate::cli::advertise::sets::{AdvertiseOutcome, AdvertisedSet, sets};
-use crate::cli::daemon_client;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
 use crate::cli::options::AdvertiseOptions;
 use crate::cli::output::{EscapedStdout, print, say};
+use crate::cli::{Exit, daemon_client};
 use crate::config::Config;
 use crate::daemon::log::error_chain;
 use crate::diagnostics::{is_local, origin};
@@ -55,20 +54,19 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     };
     let scan = scan_beside(&config, copy, false)?;
     let broken = broken(&scan)?;
-    for notice in scan.notices.iter().chain(&broken) {
-        say(notice);
-    }
-    let mut sets = sets(&scan.reader(), options.kind)?;
+    scan.notices.iter().chain(&broken).for_each(say);
+    let mut sets = sets(&scan.engine.reader(scan.now), options.kind)?;
     if options.write {
         sets.iter_mut().for_each(AdvertisedSet::write);
     }
-    for reservation in local_url_warnings(&config, &sets) {
-        say(reservation);
-    }
+    let warnings = local_url_warnings(&config, &sets);
+    warnings.into_iter().for_each(say);
     // If only entries are requested, the content of the list does not matter.
-    let failures = sets.iter().filter_map(|set| {
-        let is_asked_for = !options.entry || set.channels.is_empty();
-        Some((set, set.failure().filter(|_| is_asked_for)?))
+    let failures = sets.iter().filter_map(|set| match &set.outcome {
+        AdvertiseOutcome::Failed { reason } if !options.entry || set.channels.is_empty() => {
+            Some((set, reason))
+        }
+        _ => None,
     });
     for (set, reason) in failures.clone() {
         say(format_args!("{} {reason}", set.name()));
@@ -91,7 +89,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
 
 /// Returns the files that could not be read as documents, with the reasons: each may be a Capability List.
 fn broken(scan: &OneShotScan) -> state::Result<Vec<String>> {
-    let reader = &scan.reader();
+    let reader = &scan.engine.reader(scan.now);
     let mut files = report::documents::all(reader)?;
     files.retain(|file| file.kind.is_none() && file.state == DocumentState::Broken);
     let broken = files.into_iter().map(|file| {
@@ -195,8 +193,10 @@ fn write_outcome(out: &mut EscapedStdout, set: &AdvertisedSet) -> io::Result<()>
 fn write_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<()> {
     let is_patched = |set: &AdvertisedSet| matches!(set.outcome, AdvertiseOutcome::Lacks { .. });
     if sets.iter().any(is_patched) {
-        let how = "To apply the patches, pipe this into: patch -d / -p0\n";
-        write_comment(out, how)?;
+        write_comment(
+            out,
+            "To apply the patches, pipe this into: patch -d / -p0\n",
+        )?;
     }
     for set in sets {
         let state = match &set.outcome {
@@ -214,7 +214,12 @@ fn write_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<
             write_comment(out, &recipe(channel))?;
         }
         if let AdvertiseOutcome::Lacks { patch, .. } = &set.outcome {
-            out.write_verbatim(patch)?;
+            // Byte for byte, unless a terminal shows it.
+            if out.0.is_terminal() {
+                out.write_all(patch)?;
+            } else {
+                out.0.write_all(patch)?;
+            }
         }
         writeln!(out)?;
     }

@@ -9,7 +9,6 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use announce::finding::Finding;
 use announce::state;
 use announce::state::open::{StateFileError, copy_to_memory};
 use announce::steps::findings::EXAMPLES;
@@ -39,22 +38,13 @@ use crate::tree::SystemLimit;
 /// The title of a subject, and its diagnostics.
 type CheckSection = (&'static str, Vec<Diagnostic>);
 
-/// Adds findings of one kind: the first ones, and the number of others.
-fn add(
-    diagnostics: &mut Vec<Diagnostic>,
-    kind: &str,
-    first: impl IntoIterator<Item = String>,
-    more: usize,
-) {
-    let first = first.into_iter();
-    diagnostics.extend(first.map(|words| Diagnostic::finding(words, "")));
-    if more > 0 {
-        let message = format!("and {} more of the kind {kind}", grouped(more));
-        diagnostics.push(Diagnostic {
-            count: more,
-            ..Diagnostic::finding(message, "`rsnotify check --all` prints each")
-        });
-    }
+/// Returns the finding that stands for more findings of a kind than are printed, if there are any.
+fn unprinted(kind: &str, more: usize) -> Option<Diagnostic> {
+    let message = format!("and {} more of the kind {kind}", grouped(more));
+    (more > 0).then(|| Diagnostic {
+        count: more,
+        ..Diagnostic::finding(message, "`rsnotify check --all` prints each")
+    })
 }
 
 pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit> {
@@ -85,7 +75,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
             Err(error) => (None, Some(Diagnostic::finding(error_chain(&error), ""))),
         };
         let scan = scan_beside(&config, copy, options.all)?;
-        let views = report::documents::all(&scan.reader())?;
+        let views = report::documents::all(&scan.engine.reader(scan.now))?;
         documents = views.len();
         let mut tree = tree(&scan, views, options.all)?;
         tree.extend(
@@ -114,14 +104,13 @@ fn hub_sections(
 ) -> anyhow::Result<Vec<CheckSection>> {
     let config = HubConfig::load(file, overrides)?;
     let mut of_publishers = Vec::new();
-    for publisher in &config.publishers {
-        if publisher.bearer_token_file.is_none() {
-            let name = &publisher.name;
-            of_publishers.push(Diagnostic::note(
-                format!("publisher {name}: it has no token, so anybody can publish on its topics that name this hub"),
-                "set bearer_token_file, unless it pings only",
-            ));
-        }
+    let publishers = config.publishers.iter();
+    for publisher in publishers.filter(|publisher| publisher.bearer_token_file.is_none()) {
+        let name = &publisher.name;
+        of_publishers.push(Diagnostic::note(
+            format!("publisher {name}: it has no token, so anybody can publish on its topics that name this hub"),
+            "set bearer_token_file, unless it pings only",
+        ));
     }
     if config.publishers.is_empty() {
         of_publishers.push(Diagnostic::note(
@@ -189,53 +178,38 @@ fn report_sections(
 
 fn tree(
     scan: &OneShotScan,
-    documents: Vec<DocumentView>,
+    mut documents: Vec<DocumentView>,
     all: bool,
 ) -> state::Result<Vec<Diagnostic>> {
-    let reader = &scan.reader();
-    let mut diagnostics = Vec::new();
-    add(&mut diagnostics, "", scan.notices.iter().cloned(), 0);
-    let mut broken = documents;
-    broken.retain(|document| document.state == DocumentState::Broken);
+    let reader = &scan.engine.reader(scan.now);
+    let finding = |words: String| Diagnostic::finding(words, "");
+    let mut diagnostics: Vec<_> = scan.notices.iter().cloned().map(finding).collect();
+    documents.retain(|document| document.state == DocumentState::Broken);
     // To say that there is one more takes as much room as that one.
-    let max = if all || broken.len() <= EXAMPLES + 1 {
-        broken.len()
-    } else {
-        EXAMPLES
-    };
-    let (first, more) = limited(broken, max);
-    let first = first.into_iter().map(|document| {
+    let are_few = all || documents.len() <= EXAMPLES + 1;
+    let max = if are_few { documents.len() } else { EXAMPLES };
+    let (first, more) = limited(documents, max);
+    diagnostics.extend(first.into_iter().map(|document| {
         let reason = document.reason.unwrap_or_default();
-        format!("{}: {reason}", document.path)
-    });
-    add(&mut diagnostics, "broken", first, more);
+        finding(format!("{}: {reason}", document.path))
+    }));
+    diagnostics.extend(unprinted("broken", more));
     let groups = report::findings::groups(reader)?;
     if all {
         let mut findings = report::findings::all(reader)?;
-        let is_known = |finding: &Finding| {
-            let mut sources = reader.plan.sources.iter();
-            sources.any(|source| source.is_acknowledged(finding))
-        };
-        findings.retain(|finding| !is_known(finding));
-        add(
-            &mut diagnostics,
-            "",
-            findings.iter().map(Finding::to_string),
-            0,
-        );
+        let sources = &reader.plan.sources;
+        findings.retain(|one| !sources.iter().any(|source| source.is_acknowledged(one)));
+        diagnostics.extend(findings.iter().map(|one| finding(one.to_string())));
     } else {
         for group in groups.iter().filter(|group| !group.acknowledged) {
-            add(
-                &mut diagnostics,
-                &group.kind,
-                group.examples.iter().cloned(),
-                group.more(),
-            );
+            diagnostics.extend(group.examples.iter().cloned().map(finding));
+            diagnostics.extend(unprinted(&group.kind, group.more()));
         }
     }
     let suspensions = scan.suspensions()?.into_iter();
     diagnostics.extend(suspensions.map(|(message, missing)| Diagnostic::finding(message, missing)));
-    diagnostics.extend(unreadable(scan));
+    let user = geteuid().as_raw();
+    diagnostics.extend(machine::unreadable(scan.unreadable, user, &users()));
     if let Some((changed, path)) = &scan.latest {
         let path = path.to_string();
         diagnostics.extend(clock::file_system(&path, *changed, Timestamp::now()));
@@ -271,11 +245,6 @@ fn write_section(out: &mut impl Write, (title, diagnostics): &CheckSection) -> i
     writeln!(out)
 }
 
-/// Reports the unreadable files of the trees.
-fn unreadable(scan: &OneShotScan) -> Option<Diagnostic> {
-    machine::unreadable(scan.unreadable, geteuid().as_raw(), &users())
-}
-
 fn state_directory(directory: &Path) -> Vec<Diagnostic> {
     let place = inspect_directory(directory);
     let user = geteuid().as_raw();
@@ -297,9 +266,8 @@ fn limits(scan: &OneShotScan) -> Vec<Diagnostic> {
         let events = SystemLimit::events();
         diagnostics.extend(machine::event_queue(events.allowed, events.to_string()));
     }
-    diagnostics.extend(machine::file_descriptors(
-        getrlimit(Resource::Nofile).current,
-    ));
+    let descriptors = getrlimit(Resource::Nofile).current;
+    diagnostics.extend(machine::file_descriptors(descriptors));
     diagnostics
 }
 

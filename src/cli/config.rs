@@ -33,14 +33,12 @@ pub fn config(file: Option<&Path>, options: &Overrides) -> anyhow::Result<Exit> 
             .filter_map(|flag| flag_or_variable(given, flag));
         flags.collect::<Vec<_>>().join(" ")
     })?;
-    print(|out| out.write_all(page.as_bytes()))?;
-    Ok(Exit::Fine)
+    print(|out| out.write_all(page.as_bytes()))
 }
 
 pub fn schema() -> anyhow::Result<Exit> {
     let schema = schema::schema();
-    print(|out| writeln!(out, "{schema:#}"))?;
-    Ok(Exit::Fine)
+    print(|out| writeln!(out, "{schema:#}"))
 }
 
 /// Returns the flag, or else the variable that sets it, if there is one; or another origin as it is.

@@ -23,8 +23,10 @@ use crate::config::environment::{Environment, Overrides};
 use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
+use crate::daemon::NO_SOURCES;
+use crate::daemon::commands::{NO_EMBEDDED_HUB, answer, ask_subscriptions, event_of, outcome};
 use crate::daemon::log::error_chain;
-use crate::daemon::{answer, ask_subscriptions, event_of, no_embedded_hub, no_sources, outcome};
+use crate::report::status::Status;
 use crate::report::{self, JSON_VERSION};
 use announce::state::open::{StateFile, StateFileError, in_memory, is_in_use, open_to_read};
 use announce::state::{self, Db, hub, last_time_saved};
@@ -69,7 +71,10 @@ impl<'a> DaemonClient<'a> {
 
     /// Returns the answer of the daemon, or of its state.
     pub fn ask(&mut self, request: ControlRequest) -> anyhow::Result<ControlReply> {
-        let state = open(&self.state_dir);
+        // A new state would belong to the operator, and the daemon may be another user.
+        let read = open_to_read(&self.state_dir);
+        let state =
+            read.and_then(|read| read.map(|_| StateFile::open(&self.state_dir)).transpose());
         self.is_running = matches!(state, Err(StateFileError::InUse(_)));
         let answer = match state {
             Ok(state) if HubConfig::is_at(self.file, &self.overrides) => {
@@ -84,7 +89,7 @@ impl<'a> DaemonClient<'a> {
             Err(error) => return Err(error.into()),
         };
         match answer {
-            ControlReply::Error(error) => anyhow::bail!("{}", escaped(&error)),
+            ControlReply::Error(reason) => Err(refused(reason)),
             answer => Ok(answer),
         }
     }
@@ -102,11 +107,10 @@ impl<'a> DaemonClient<'a> {
                 answer,
             };
             let json = serde_json::to_string_pretty(&printed)?;
-            print(|out| writeln!(out, "{json}"))?;
+            print(|out| writeln!(out, "{json}"))
         } else {
-            print(text)?;
+            print(text)
         }
-        Ok(Exit::Fine)
     }
 
     /// Loads the configuration, without which the state cannot be understood.
@@ -124,17 +128,16 @@ impl<'a> DaemonClient<'a> {
 
     /// Warns if the configuration file is invalid: the daemon then runs with an earlier one.
     fn warn_invalid_config(&self) {
-        let loaded = if HubConfig::is_at(self.file, &self.overrides) {
-            HubConfig::load(self.file, &self.overrides).map(|_| ())
+        let invalid = if HubConfig::is_at(self.file, &self.overrides) {
+            HubConfig::load(self.file, &self.overrides).err()
         } else {
-            Config::load(self.file, &self.overrides).map(|_| ())
+            Config::load(self.file, &self.overrides).err()
         };
-        match loaded {
-            Ok(()) | Err(ConfigError::Nothing { .. }) => {}
-            Err(error) => eprintln!(
+        if let Some(error) = invalid.filter(|error| !matches!(error, ConfigError::Nothing { .. })) {
+            eprintln!(
                 "rsnotify: the configuration is invalid, and the daemon runs with an earlier one: {}",
                 escaped_lines(&error_chain(&error))
-            ),
+            );
         }
     }
 }
@@ -150,6 +153,11 @@ pub fn public_url(config: &Config) -> Option<Uri> {
     }
 }
 
+/// Returns the error for a request that was refused.
+fn refused(reason: impl AsRef<str>) -> anyhow::Error {
+    anyhow::anyhow!("{}", escaped(reason.as_ref()))
+}
+
 /// Returns the error for an answer to another request.
 pub fn unexpected_answer() -> anyhow::Error {
     anyhow::anyhow!("unexpected answer of the daemon: is it of another version?")
@@ -157,12 +165,6 @@ pub fn unexpected_answer() -> anyhow::Error {
 
 /// A state that no daemon uses, kept so.
 type OpenState = (StateFile, Connection);
-
-/// Opens the state, if there is one: a new one would belong to the operator, and the daemon may be another user.
-fn open(state_dir: &Path) -> Result<Option<OpenState>, StateFileError> {
-    let read = open_to_read(state_dir)?;
-    read.map(|_| StateFile::open(state_dir)).transpose()
-}
 
 /// Answers from the state. Saves only the requested change; the next daemon does and announces the rest.
 fn answer_from(
@@ -180,25 +182,20 @@ fn answer_from(
     let state = state.map_or_else(in_memory, Ok)?;
     let now = Clock::start(last_time_saved(&state)?).now();
     if let ControlRequest::Subscriptions(about) = request {
-        let subscriptions = saved_subscriptions(config, Db(&state))?;
-        return match subscriptions {
-            Some(mut saved) => about_subscriptions(&mut saved, about, now, Db(&state)),
-            None => Ok(no_embedded_hub()),
-        };
+        let saved = saved_subscriptions(config, Db(&state))?;
+        let mut saved = saved.ok_or_else(|| refused(NO_EMBEDDED_HUB))?;
+        return about_subscriptions(&mut saved, about, now, Db(&state));
     }
     let mut engine = Engine::read(state, plan(config)?, now.into())?;
     if request.is_query() {
-        let mut answer = answer(&engine.reader(now), request);
+        let mut answer = answer(&engine.reader(now), request).map_err(refused)?;
         if let ControlReply::Status(status) = &mut answer {
             let subscriptions = saved_subscriptions(config, engine.db())?;
             status.embedded_hub = subscriptions.map(|subscriptions| subscriptions.status(now));
         }
         return Ok(answer);
     }
-    let event = match event_of(&engine.reader(now), &request) {
-        Ok(event) => event,
-        Err(refusal) => return Ok(ControlReply::Error(refusal)),
-    };
+    let event = event_of(&engine.reader(now), &request).map_err(refused)?;
     let amended = engine.execute_offline(event, now.into());
     let effects = match (amended, &lock) {
         (Err(error), Some(file)) => Err(file.save_error(error)).context("nothing was done")?,
@@ -214,7 +211,8 @@ fn about_subscriptions(
     now: Timestamp,
     db: Db<'_>,
 ) -> anyhow::Result<ControlReply> {
-    let (answer, ended) = ask_subscriptions(subscriptions, about, now, Some(db));
+    let asked = ask_subscriptions(subscriptions, about, now, db);
+    let (answer, ended) = asked.map_err(refused)?;
     if let Some(key) = ended {
         hub::write(db, &subscriptions.unsubscribe(&key), &[]).context("nothing was done")?;
     }
@@ -223,11 +221,9 @@ fn about_subscriptions(
 
 /// Loads the embedded hub's subscriptions, if one is configured.
 fn saved_subscriptions(config: &Config, db: Db<'_>) -> state::Result<Option<Subscriptions>> {
-    if config.embedded_hub.is_none() {
-        return Ok(None);
-    }
-    let (subscriptions, _) = Subscriptions::restore(hub::load(db)?);
-    Ok(Some(subscriptions))
+    let embedded = config.embedded_hub.as_ref();
+    let saved = embedded.map(|_| hub::load(db)).transpose()?;
+    Ok(saved.map(|saved| Subscriptions::restore(saved).0))
 }
 
 /// Answers a request from the state of `rsnotify hub`, if there is one. A subscription that ends is removed from it.
@@ -245,18 +241,17 @@ fn answer_of_hub(
         ControlRequest::Status => {
             let topics = PublishedTopics::restore(hub::load_published_topics(db)?);
             let publishers = config.publisher_plan();
-            let uncounted = publishers
-                .0
-                .iter()
-                .map(|publisher| (publisher, PublisherCounts::default()));
-            let mut status = report::of_hub(now);
-            status.embedded_hub = Some(subscriptions.status(now));
-            status.publishers = views(uncounted, &topics);
-            Ok(ControlReply::Status(Box::new(status)))
+            let publishers = publishers.0.iter();
+            let uncounted = publishers.map(|publisher| (publisher, PublisherCounts::default()));
+            Ok(ControlReply::Status(Box::new(Status {
+                embedded_hub: Some(subscriptions.status(now)),
+                publishers: views(uncounted, &topics),
+                ..report::of_hub(now)
+            })))
         }
         ControlRequest::Subscriptions(about) => {
             about_subscriptions(&mut subscriptions, about, now, db)
         }
-        _ => Ok(no_sources()),
+        _ => Err(refused(NO_SOURCES)),
     }
 }

@@ -31,7 +31,7 @@ use crate::cli::output::{counted, print, say};
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::tree::ListKeyCache;
-use announce::changes::round::RoundAnswer;
+use announce::changes::round::{RoundAnswer, RoundRequest};
 use announce::changes::selection::Rounds;
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
@@ -69,25 +69,20 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
             shown.push(format!("# {wait}: {}", sent(submission, broker)));
             continue;
         }
-        match hubs.iter().find(|hub| hub.hub == submission.hub) {
-            Some(hub) => shown.push(format!("# {wait}: {}", submitted(submission, hub))),
-            None => {
-                let relay = submission.relayed();
-                let subscriptions = saved.subscriptions.iter();
-                shown.extend(subscriptions.filter_map(|(subscription, _)| {
-                    delivery(embedded, &relay, subscription, (*at, now))
-                }));
-            }
+        if let Some(hub) = hubs.iter().find(|hub| hub.hub == submission.hub) {
+            shown.push(format!("# {wait}: {}", submitted(submission, hub)));
+            continue;
+        }
+        let relay = submission.relayed();
+        for (subscription, _) in &saved.subscriptions {
+            shown.extend(delivery(embedded, &relay, subscription, (*at, now)));
         }
     }
-    for notice in scan.notices {
-        say(notice);
-    }
+    scan.notices.into_iter().for_each(say);
     print(|out| shown.iter().try_for_each(|shown| writeln!(out, "{shown}")))?;
-    let count = shown.len();
+    let requests = counted(shown.len(), "request");
     say(format_args!(
-        "{} would be sent; none was, and nothing was saved",
-        counted(count, "request")
+        "{requests} would be sent; none was, and nothing was saved"
     ));
     if !scan.has_state {
         say("there is no state yet: the first run takes what is there as known");
@@ -194,23 +189,20 @@ fn play_forward(
                     });
                     vec![Event::Observed(looked.collect())]
                 }
-                Effect::Take(request) => {
-                    if scan.has_state && taken.insert(request.set.clone()) {
-                        let keys = state_file(&config.state_dir);
-                        let cache = ListKeyCache::default();
-                        let job = ReadJob::new(*request, &engine.plan, keys, cache);
-                        vec![Event::Taken(Box::new(RoundAnswer {
-                            outcome: take(&job, &Rounds::default()),
-                            set: job.request.set,
-                            round: job.request.round,
-                        }))]
-                    } else {
-                        Vec::new()
-                    }
+                Effect::Take(request) if scan.has_state && taken.insert(request.set.clone()) => {
+                    let keys = state_file(&config.state_dir);
+                    let cache = ListKeyCache::default();
+                    let job = ReadJob::new(*request, &engine.plan, keys, cache);
+                    let outcome = take(&job, &Rounds::default());
+                    let RoundRequest { set, round, .. } = job.request;
+                    let answer = RoundAnswer {
+                        set,
+                        round,
+                        outcome,
+                    };
+                    vec![Event::Taken(Box::new(answer))]
                 }
-                Effect::Serve(_) | Effect::Withdraw(_) | Effect::Explain(_) | Effect::Tell(_) => {
-                    Vec::new()
-                }
+                _ => Vec::new(),
             };
             if !events.is_empty() {
                 effects.extend(engine.step(events, now.into())?);

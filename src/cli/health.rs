@@ -31,10 +31,8 @@ const LONGEST_ANSWER: usize = 4 * 1024;
 
 pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Exit> {
     let mut overrides = options.tree.overrides();
-    overrides
-        .daemon
-        .admin_listen
-        .clone_from(&options.admin_listen);
+    let listen = &options.admin_listen;
+    overrides.daemon.admin_listen.clone_from(listen);
     let address = Environment::of_this_process().admin_address(file, &overrides)?;
     if matches!(address, Address::Tcp(tcp) if tcp.port() == 0) {
         bail!(
@@ -58,8 +56,7 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
     if head.status != StatusCode::OK {
         bail!("{address} answers {page} with {}: {line}", head.status);
     }
-    print(|out| writeln!(out, "{line}"))?;
-    Ok(Exit::Fine)
+    print(|out| writeln!(out, "{line}"))
 }
 
 /// Returns the address at which this machine reaches a listener.

@@ -39,11 +39,7 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
     }
     let scan = scan_beside(&config, None, false)?;
     let source = &scan.engine.plan.sources[0];
-    let mut mounts = source.mounts.iter();
-    let naming = mounts
-        .next()
-        .map(|mount| PrefixCounts::of(scan.engine.db(), source, mount));
-    let naming = naming.transpose()?.unwrap_or_default();
+    let naming = PrefixCounts::of(scan.engine.db(), source, &source.mounts[0])?;
     let Some(prefix) = naming.majority() else {
         let (root, reason) = (root.display(), reason(&naming, &scan.notices));
         let error = format!("cannot tell what {root} is published as: {reason}; give --url URI");
@@ -58,19 +54,13 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
 
 fn reason(naming: &PrefixCounts, notices: &[String]) -> String {
     if naming.otherwise.is_empty() {
-        return match notices.first() {
-            Some(notice) => notice.clone(),
-            None => "no Capability List in it names a document that is there".to_owned(),
-        };
+        let unnamed = || "no Capability List in it names a document that is there".to_owned();
+        return notices.first().cloned().unwrap_or_else(unnamed);
     }
     let mut candidates: Vec<_> = naming.otherwise.iter().collect();
     candidates.sort_by_key(|(prefix, count)| (std::cmp::Reverse(**count), (*prefix).clone()));
     let first = candidates.iter().take(MAX_OFFERED);
-    let offered: Vec<String> = first
-        .map(|(prefix, count)| format!("{prefix} ({count})"))
-        .collect();
-    format!(
-        "its Capability Lists name documents below {}",
-        offered.join(", ")
-    )
+    let offered = first.map(|(prefix, count)| format!("{prefix} ({count})"));
+    let offered = offered.collect::<Vec<_>>().join(", ");
+    format!("its Capability Lists name documents below {offered}")
 }

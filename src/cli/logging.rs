@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use resourcesync::escape::escaped;
 use tracing::field::{Field, Visit};
@@ -106,11 +106,9 @@ fn filter(level: LogLevel) -> EnvFilter {
 
 /// Returns true if standard error leads to the journal, as systemd says and the file confirms (systemd.exec(5)).
 fn is_journal() -> bool {
-    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
-        return false;
-    };
+    let stream = std::env::var("JOURNAL_STREAM");
     rustix::fs::fstat(std::io::stderr())
-        .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+        .is_ok_and(|stat| stream == Ok(format!("{}:{}", stat.st_dev, stat.st_ino)))
 }
 
 /// The message of an event, and those of its fields that it does not say, escaped for a terminal.
@@ -211,7 +209,12 @@ where
         self.format
             .format_event(context, Writer::new(&mut line), event)?;
         if self.is_journal {
-            writer.write_str(priority(event.metadata().level()))?;
+            writer.write_str(match *event.metadata().level() {
+                Level::ERROR => "<3>",
+                Level::WARN => "<4>",
+                Level::INFO => "<6>",
+                Level::DEBUG | Level::TRACE => "<7>",
+            })?;
         }
         let line = line.strip_suffix('\n').unwrap_or(&line);
         // The colours are ours, and the fields are escaped.
@@ -221,15 +224,6 @@ where
             writer.write_str(&escaped(line))?
         }
         writer.write_char('\n')
-    }
-}
-
-fn priority(level: &Level) -> &'static str {
-    match *level {
-        Level::ERROR => "<3>",
-        Level::WARN => "<4>",
-        Level::INFO => "<6>",
-        Level::DEBUG | Level::TRACE => "<7>",
     }
 }
 
@@ -243,6 +237,12 @@ struct WaitingLines {
     bytes: usize,
     dropped: u64,
     is_writing: bool,
+}
+
+impl WaitingLines {
+    fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.dropped == 0
+    }
 }
 
 impl LineQueue {
@@ -261,16 +261,9 @@ impl LineQueue {
 
     /// Waits until everything is written, but no longer than this.
     fn flush(&self, patience: Duration) {
-        let end = Instant::now() + patience;
-        let mut waiting = self.waiting();
-        while waiting.is_writing || !waiting.lines.is_empty() || waiting.dropped > 0 {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let woken = self.0.1.wait_timeout(waiting, left);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let is_behind = |waiting: &mut WaitingLines| waiting.is_writing || !waiting.is_empty();
+        let (waiting, changed) = (self.waiting(), &self.0.1);
+        drop(changed.wait_timeout_while(waiting, patience, is_behind));
     }
 
     fn waiting(&self) -> MutexGuard<'_, WaitingLines> {
@@ -283,10 +276,8 @@ impl LineQueue {
             let mut waiting = self.waiting();
             waiting.is_writing = false;
             self.0.1.notify_all();
-            while waiting.lines.is_empty() && waiting.dropped == 0 {
-                let woken = self.0.1.wait(waiting);
-                waiting = woken.unwrap_or_else(PoisonError::into_inner);
-            }
+            let woken = self.0.1.wait_while(waiting, |waiting| waiting.is_empty());
+            let mut waiting = woken.unwrap_or_else(PoisonError::into_inner);
             waiting.is_writing = true;
             let lines = std::mem::take(&mut waiting.lines);
             let dropped = std::mem::take(&mut waiting.dropped);

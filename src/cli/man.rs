@@ -1,7 +1,7 @@
 //! `man` and `completions`: the manual pages, and completions for shells, generated from the command line.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context;
@@ -76,20 +76,19 @@ pub fn man(directory: Option<&Path>) -> anyhow::Result<Exit> {
             fs::create_dir_all(directory)
                 .with_context(|| format!("cannot create {}", directory.display()))?;
             write_all(&command, None, directory)?;
+            Ok(Exit::Fine)
         }
         None => {
             let page = page(&command, None)?;
-            print(|out| out.exact(&page))?;
+            print(|out| out.0.write_all(&page))
         }
     }
-    Ok(Exit::Fine)
 }
 
 pub fn completions(shell: Shell) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut CommandLine::command(), "rsnotify", &mut script);
-    print(|out| out.exact(&script))?;
-    Ok(Exit::Fine)
+    print(|out| out.0.write_all(&script))
 }
 
 /// Writes the page of a command, and those of its subcommands.

@@ -24,8 +24,6 @@ mod status;
 mod subscriptions;
 mod token;
 
-use std::process::ExitCode;
-
 use anyhow::Context;
 use clap::Parser;
 use messaging::settings::BrokerSettingsError;
@@ -69,12 +67,6 @@ impl Exit {
     /// Returns the code, from 69 on as `sysexits.h` has them.
     pub fn code(self) -> u8 {
         self as u8
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit.code())
     }
 }
 

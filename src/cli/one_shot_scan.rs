@@ -9,7 +9,7 @@ use announce::observation::{DocumentPath, Incomplete, Look, Observation};
 use announce::plan::Plan;
 use announce::state::open::{copy_to_memory, in_memory};
 use announce::state::{self, last_time_saved};
-use announce::steps::engine::{Engine, Reader};
+use announce::steps::engine::Engine;
 use announce::steps::mounts;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ use websub::http::Clock;
 use crate::config::Config;
 use crate::config::text::Address;
 use crate::report::status::alerts::missing;
-use crate::report::{self, sources};
+use crate::report::{self, limited, sources};
 use crate::tree::{self, TreeNotice, TreeReport, TreeSettings};
 
 /// The maximum number of directories of missing documents that are named.
@@ -53,17 +53,12 @@ pub struct OneShotScan {
 }
 
 impl OneShotScan {
-    /// Returns what reports are made from.
-    pub fn reader(&self) -> Reader<'_> {
-        self.engine.reader(self.now)
-    }
-
     /// Returns what was read instead, if there is no document, with the reason why the first file is none.
     pub fn without_document(&self, config: &Config) -> state::Result<Option<String>> {
         let trees = self.trees(config);
         let explain = |path: &DocumentPath| trees.iter().find_map(|tree| tree::explain(tree, path));
         let db = self.engine.db();
-        for (_, live) in self.reader().sources() {
+        for live in &self.engine.live.sources {
             let nothing = mounts::no_document_reason(db, live, explain)?;
             if nothing.is_some() {
                 return Ok(nothing);
@@ -78,17 +73,15 @@ impl OneShotScan {
     /// Returns the sources whose deletions are suspended, with the remedy (R15) and the directories of the missing
     /// documents.
     pub fn suspensions(&self) -> state::Result<Vec<(String, String)>> {
-        let reader = &self.reader();
+        let reader = &self.engine.reader(self.now);
         let mut suspensions = Vec::new();
         let sources = report::outline(reader)?.sources;
         for (source, (_, live)) in sources.iter().zip(reader.sources()) {
-            let Some(suspension) = &source.suspension else {
-                continue;
-            };
-            let directories = sources::suspended(reader, live)?;
-            let named = &directories[..directories.len().min(MAX_DIRECTORIES)];
-            let missing = missing(named, directories.len() - named.len());
-            suspensions.push((suspension.to_string(), missing));
+            if let Some(suspension) = &source.suspension {
+                let directories = sources::suspended(reader, live)?;
+                let (named, more) = limited(directories, MAX_DIRECTORIES);
+                suspensions.push((suspension.to_string(), missing(&named, more)));
+            }
         }
         Ok(suspensions)
     }
@@ -141,8 +134,7 @@ pub fn scan_beside(
         known: scan.remembered()?.len() as u64,
         ..SweepProgress::default()
     };
-    for source in 0..config.sources.len() {
-        let tree = config.sources[source].tree(&scan.engine.plan.sources[source]);
+    for tree in scan.trees(config) {
         let mut observed = Ok(());
         let directories = tree::scan_once(tree, |reported| {
             progress.note(&reported);
@@ -160,7 +152,15 @@ pub fn scan_beside(
     let mounts = sources.into_iter().flat_map(|source| source.mounts);
     scan.notices.extend(mounts.filter_map(|mount| mount.reason));
     scan.step(Event::Tick)?;
-    scan.explain(config)?;
+    // The questions that the steps left are answered. The effects of that are not performed.
+    let trees = scan.trees(config);
+    let questions = std::mem::take(&mut scan.questions).into_iter();
+    let explained = questions.filter_map(|path| {
+        let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
+        Some((path, explained))
+    });
+    let event = Event::Explained(explained.collect());
+    scan.engine.step(vec![event], scan.clock.now().into())?;
     scan.now = scan.clock.now();
     Ok(scan)
 }
@@ -214,27 +214,13 @@ impl OneShotScan {
         self.seen.insert(path.clone());
         match &observation.look {
             Look::Incomplete(Incomplete::Denied(_)) => self.unreadable += 1,
-            Look::Document { stat, .. } | Look::Other { stat, .. } => {
-                let is_later = |(latest, _): &(Timestamp, _)| stat.changed > *latest;
-                if self.latest.as_ref().is_none_or(is_later) {
-                    self.latest = Some((stat.changed, path.clone()));
-                }
+            Look::Document { stat, .. } | Look::Other { stat, .. }
+                if (self.latest.as_ref()).is_none_or(|(latest, _)| stat.changed > *latest) =>
+            {
+                self.latest = Some((stat.changed, path.clone()));
             }
-            Look::Incomplete(_) | Look::Missing => {}
+            _ => {}
         }
-    }
-
-    /// Answers the questions that the steps left. The effects of this step are not performed.
-    fn explain(&mut self, config: &Config) -> state::Result<()> {
-        let trees = self.trees(config);
-        let questions = std::mem::take(&mut self.questions).into_iter();
-        let explained = questions.filter_map(|path| {
-            let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
-            Some((path, explained))
-        });
-        let event = Event::Explained(explained.collect());
-        let now = self.clock.now().into();
-        self.engine.step(vec![event], now).map(|_| ())
     }
 
     fn trees(&self, config: &Config) -> Vec<TreeSettings> {
@@ -269,7 +255,14 @@ impl SweepProgress {
                 self.read += observations.len() as u64
             }
             TreeReport::Sweeping { files, .. } => {
-                let bar = self.bar.get_or_insert_with(|| bar(self.known > 0));
+                let bar = self.bar.get_or_insert_with(|| {
+                    let template = if self.known > 0 { OF_KNOWN } else { OF_FOUND };
+                    let style = ProgressStyle::with_template(template);
+                    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+                    // It draws itself on standard error if that is a terminal, and clears itself when it is dropped.
+                    let bar = ProgressBar::no_length().with_finish(ProgressFinish::AndClear);
+                    bar.with_style(style.progress_chars("=> "))
+                });
                 bar.update(|state| {
                     state.set_len(self.known.max(self.swept + files));
                     state.set_pos(self.read);
@@ -279,14 +272,4 @@ impl SweepProgress {
             TreeReport::Event(_) | TreeReport::Notice(_) => {}
         }
     }
-}
-
-/// Makes a progress bar. It draws itself on standard error if that is a terminal, and clears itself when it is dropped.
-fn bar(is_length_known: bool) -> ProgressBar {
-    let template = if is_length_known { OF_KNOWN } else { OF_FOUND };
-    let style =
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::no_length()
-        .with_style(style.progress_chars("=> "))
-        .with_finish(ProgressFinish::AndClear)
 }

@@ -27,10 +27,7 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
             kind, payload, ask, ..
         } => {
             let daemon = &mut daemon(ask)?;
-            let name = match named {
-                Some(name) => name,
-                None => only_account(daemon, *kind)?,
-            };
+            let name = named.map_or_else(|| only_account(daemon, *kind), Ok)?;
             let account = &*account(daemon, name, *payload)?;
             let mode = json!(account.hub.mode);
             let mode = mode.as_str().unwrap_or_default();
@@ -44,7 +41,7 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
             if *yes {
                 drop(daemon, name)
             } else {
-                say_what_would_be_dropped(daemon, name)
+                print_due(daemon, name)
             }
         }
     }
@@ -177,10 +174,7 @@ fn drop(daemon: &mut DaemonClient<'_>, account: AccountName) -> anyhow::Result<E
     })
 }
 
-fn say_what_would_be_dropped(
-    daemon: &mut DaemonClient<'_>,
-    name: AccountName,
-) -> anyhow::Result<Exit> {
+fn print_due(daemon: &mut DaemonClient<'_>, name: AccountName) -> anyhow::Result<Exit> {
     let AccountName { channel, hub, .. } = name.clone();
     let account = &*account(daemon, name, false)?;
     let due = account.hub.due;

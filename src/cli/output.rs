@@ -1,10 +1,11 @@
 //! Output of commands; a closed pipe is no error.
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::io::{self, StdoutLock, Write};
 
 use resourcesync::escape::escaped_lines;
 
+use crate::cli::Exit;
 pub use crate::report::status::words::{counted, grouped, next_try, relative, when};
 pub use resourcesync::escape::{escaped, excerpt};
 
@@ -13,23 +14,10 @@ pub const MAX_CHARACTERS: usize = 500;
 
 /// Standard output. File names and contents cannot control a terminal through it, and JSON stays as it is. Line ends
 /// inside such a text are left to the caller to escape.
-pub struct EscapedStdout(StdoutLock<'static>);
-
-impl EscapedStdout {
-    /// Writes our own text, for programs: byte for byte.
-    pub fn exact(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
-    }
-
-    /// Writes text of others, for programs: byte for byte, unless a terminal shows it.
-    pub fn write_verbatim(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.0.is_terminal() {
-            self.write_all(bytes)
-        } else {
-            self.0.write_all(bytes)
-        }
-    }
-}
+pub struct EscapedStdout(
+    /// The stream itself, for what programs read byte for byte.
+    pub StdoutLock<'static>,
+);
 
 impl Write for EscapedStdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -48,12 +36,12 @@ pub fn say(words: impl Display) {
     eprintln!("rsnotify: {}", escaped(&words.to_string()));
 }
 
-/// Writes to standard output.
-pub fn print(write: impl FnOnce(&mut EscapedStdout) -> io::Result<()>) -> io::Result<()> {
+/// Writes to standard output. Returns the exit code of a command that has nothing else to do.
+pub fn print(write: impl FnOnce(&mut EscapedStdout) -> io::Result<()>) -> anyhow::Result<Exit> {
     let mut out = EscapedStdout(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(Exit::Fine),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A file replaced as a whole: its readers see the old content or the new one.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
@@ -39,8 +39,15 @@ pub fn create(path: &Path, content: &[u8], model: &Metadata, mode: u32) -> anyho
     options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(path).with_context(failed)?;
     let written = file.write_all(content).with_context(failed);
+    let copy_owner = || -> io::Result<()> {
+        let present = file.metadata()?;
+        if (present.uid(), present.gid()) != (model.uid(), model.gid()) {
+            fchown(&file, Some(model.uid()), Some(model.gid()))?;
+        }
+        file.set_permissions(Permissions::from_mode(mode))
+    };
     let written = written.and_then(|()| {
-        copy_owner(&file, model, mode).map_err(|error| {
+        copy_owner().map_err(|error| {
             anyhow!(
                 "cannot give {shown} its owner and mode: {error}; run this as its owner, or as root"
             )
@@ -50,14 +57,6 @@ pub fn create(path: &Path, content: &[u8], model: &Metadata, mode: u32) -> anyho
     written.inspect_err(|_| {
         let _ = fs::remove_file(path);
     })
-}
-
-fn copy_owner(file: &File, model: &Metadata, mode: u32) -> io::Result<()> {
-    let present = file.metadata()?;
-    if (present.uid(), present.gid()) != (model.uid(), model.gid()) {
-        fchown(file, Some(model.uid()), Some(model.gid()))?;
-    }
-    file.set_permissions(Permissions::from_mode(mode))
 }
 
 #[cfg(test)]

@@ -33,7 +33,6 @@ use crate::cli::resend::resources::{
 };
 use crate::cli::{Exit, no_broker};
 use crate::config::Config;
-use crate::config::broker::Broker;
 
 /// Maximum resources of one transaction.
 const BATCH: usize = 50;
@@ -53,7 +52,16 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
             broker.name
         );
     }
-    let settings = settings_for(broker, options)?;
+    let mut settings = broker.settings()?;
+    if let Some(destination) = &options.destination {
+        settings.destination.clone_from(destination);
+    }
+    // What distinguishes these messages from others.
+    settings.headers.push(BrokerHeader {
+        name: INITIAL.to_owned(),
+        value: Secret::new("true"),
+        is_public: true,
+    });
     let under = options.under.as_deref().map(Uri::parse).transpose()?;
     let request = ResendRequest {
         broker: options.broker.clone(),
@@ -72,10 +80,8 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         ));
     }
     let scan = scan_once(&config)?;
-    for notice in &scan.notices {
-        say(notice);
-    }
-    let sets = sets(&scan.reader(), broker)?;
+    scan.notices.iter().for_each(say);
+    let sets = sets(&scan.engine.reader(scan.now), broker)?;
     if sets.is_empty() {
         bail!(
             "no set has a channel for changes of resources that broker {} is told of",
@@ -118,20 +124,6 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         "broker {name} at {address} did not take the messages after {sent}: {reason}; the same command continues there"
     ));
     Ok(exit)
-}
-
-/// Returns the settings of a broker, with what distinguishes these messages from others.
-fn settings_for(broker: &Broker, options: &ResendOptions) -> anyhow::Result<BrokerSettings> {
-    let mut settings = broker.settings()?;
-    if let Some(destination) = &options.destination {
-        settings.destination = destination.clone();
-    }
-    settings.headers.push(BrokerHeader {
-        name: INITIAL.to_owned(),
-        value: Secret::new("true"),
-        is_public: true,
-    });
-    Ok(settings)
 }
 
 /// The error if the broker did not take a transaction.
@@ -216,13 +208,11 @@ impl ResendRun<'_> {
                 failure = self.take(set, at, change).err();
             }
         });
-        match failure {
-            Some(failure) => Err(failure),
-            None => {
-                read?;
-                self.flush(set, u32::MAX)
-            }
+        if let Some(failure) = failure {
+            return Err(failure);
         }
+        read?;
+        self.flush(set, u32::MAX)
     }
 
     /// Takes the resource at a position of the list.
@@ -417,13 +407,6 @@ impl PositionFile {
     ) -> anyhow::Result<PositionFile> {
         let shown = path.display().to_string();
         let cannot_read = || format!("cannot read {shown}");
-        let saved: Option<PositionFile> = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            text => {
-                let text = text.with_context(cannot_read)?;
-                Some(serde_json::from_slice(&text).with_context(cannot_read)?)
-            }
-        };
         let new = PositionFile {
             path,
             version: VERSION,
@@ -433,9 +416,11 @@ impl PositionFile {
                 ..ResendPosition::default()
             },
         };
-        let Some(saved) = saved else {
-            return Ok(new);
+        let text = match fs::read(&new.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(new),
+            text => text.with_context(cannot_read)?,
         };
+        let saved: PositionFile = serde_json::from_slice(&text).with_context(cannot_read)?;
         ensure!(
             saved.version == VERSION,
             "{shown} was written by another version of rsnotify"

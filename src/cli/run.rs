@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::config::environment::{Environment, StateOptions};
 use crate::config::hub_config::HubConfig;
 use crate::control::{self, ControlReply, ControlRequest};
-use crate::daemon;
+use crate::daemon::Daemon;
 use announce::state::open::{back_up, is_in_use};
 
 pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
@@ -27,7 +27,7 @@ pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
     if options.dry_run {
         return dry_run(&config);
     }
-    daemon::run(config, load, logging::set_level)?;
+    Daemon::announcing(config)?.run(load, logging::set_level)?;
     Ok(Exit::Fine)
 }
 
@@ -36,7 +36,7 @@ pub fn hub(file: Option<&Path>, options: &HubOptions) -> anyhow::Result<Exit> {
     let load = || HubConfig::load(file, &overrides);
     let config = load()?;
     let _logging = logging::start(config.log);
-    daemon::run_hub(config, load, logging::set_level)?;
+    Daemon::relaying(config)?.run(load, logging::set_level)?;
     Ok(Exit::Fine)
 }
 
@@ -45,8 +45,7 @@ pub fn backup(file: Option<&Path>, to: &Path, options: &StateOptions) -> anyhow:
     let state_dir = Environment::of_this_process().state_dir(file, &options.overrides())?;
     let from = state_dir.display();
     ensure!(back_up(&state_dir, to)?, "there is no state in {from}");
-    print(|out| writeln!(out, "copied the state in {from} to {}", to.display()))?;
-    Ok(Exit::Fine)
+    print(|out| writeln!(out, "copied the state in {from} to {}", to.display()))
 }
 
 /// Has the running daemon put its configuration into effect as it is now, or say why not.
@@ -55,8 +54,7 @@ pub fn reload(file: Option<&Path>, options: &StateOptions) -> anyhow::Result<Exi
     let Some(changes) = reloaded(&state_dir)? else {
         bail!("no rsnotify is running with {}", state_dir.display());
     };
-    print(|out| writeln!(out, "reloaded the configuration: {}", escaped(&changes)))?;
-    Ok(Exit::Fine)
+    print(|out| writeln!(out, "reloaded the configuration: {}", escaped(&changes)))
 }
 
 /// Has the daemon reload its configuration. Returns what that changed, or nothing if no daemon runs.

@@ -30,64 +30,48 @@ use announce::state::open::open_to_read;
 pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &with_url(file, options.tree.overrides())?)?;
     let scan = scan_once(&config)?;
-    let mut documents = report::documents::all(&scan.reader())?;
-    if !scan.has_state {
-        for document in &mut documents {
-            if matches!(
-                document.state,
-                DocumentState::Announced | DocumentState::Pending
-            ) {
-                document.state = DocumentState::New;
-                document.reason =
-                    Some("no state file yet: the first run takes it as known".to_owned());
-            }
-        }
-    }
-    let plan = &scan.engine.plan;
+    let mut documents = report::documents::all(&scan.engine.reader(scan.now))?;
+    let is_unannounced = [DocumentState::Announced, DocumentState::Pending];
     for document in &mut documents {
-        recount_changes(plan, document);
+        if !scan.has_state && is_unannounced.contains(&document.state) {
+            document.state = DocumentState::New;
+            let reason = "no state file yet: the first run takes it as known";
+            document.reason = Some(reason.to_owned());
+        }
+        recount_changes(&scan.engine.plan, document);
     }
     if let Some(path) = &options.file {
         return explain_file(&config, &scan, &documents, path, options.json);
     }
     documents
         .retain(|document| options.state.is_empty() || options.state.contains(&document.state));
-    for finding in report::findings::all(&scan.reader())? {
-        if let Finding::WrongUrl { .. } = finding {
-            say(finding);
-        }
-    }
+    let findings = report::findings::all(&scan.engine.reader(scan.now))?.into_iter();
+    let wrong_urls = findings.filter(|finding| matches!(finding, Finding::WrongUrl { .. }));
+    wrong_urls.for_each(say);
     let suspensions = scan.suspensions()?.into_iter();
     let suspensions = suspensions.flat_map(|(suspension, missing)| [suspension, missing]);
     let suspensions: Vec<String> = suspensions.collect();
     let nothing = scan.without_document(&config)?;
-    for notice in scan.notices.iter().chain(&suspensions).chain(&nothing) {
-        say(notice);
-    }
+    let notices = scan.notices.iter().chain(&suspensions).chain(&nothing);
+    notices.for_each(say);
     print(|out| {
         if options.json {
             let documents: Vec<Value> = documents.iter().map(to_json).collect();
             let answer = json!({ "version": JSON_VERSION, "documents": documents });
             return writeln!(out, "{answer:#}");
         }
-        documents
-            .iter()
-            .try_for_each(|document| write_row(out, document))
-    })?;
-    Ok(Exit::Fine)
+        let mut all = documents.iter();
+        all.try_for_each(|document| write_row(out, document))
+    })
 }
 
 /// Counts the entries of a Change List again if another version than this was taken as a whole.
 fn recount_changes(plan: &Plan, document: &mut DocumentView) {
-    let Some(changes) = &mut document.changes else {
-        return;
-    };
-    let Some(stat) = changes.unread else {
-        return;
-    };
-    let path = file_path(plan, &document.path);
-    let opened = path.and_then(|path| ChangeListFile::open(&path, stat).ok());
-    if let Some(listed) = opened.and_then(|mut list| list.keys().ok()) {
+    if let Some(changes) = &mut document.changes
+        && let Some(stat) = changes.unread
+        && let Some(path) = file_path(plan, &document.path)
+        && let Ok(listed) = ChangeListFile::open(&path, stat).and_then(|mut list| list.keys())
+    {
         changes.listed = listed.entries.len();
         changes.taken = changes.taken.min(changes.listed);
     }
@@ -111,18 +95,15 @@ fn to_json(document: &DocumentView) -> Value {
     })
 }
 
+fn kind_in_words(document: &DocumentView) -> Option<String> {
+    let (capability, form) = document.kind?;
+    Some(format!("{capability} {}", form.as_str()))
+}
+
 fn write_row(out: &mut impl Write, document: &DocumentView) -> io::Result<()> {
-    let kind = match document.kind {
-        Some((capability, form)) => format!("{capability} {}", form.as_str()),
-        None => "-".to_owned(),
-    };
-    write!(
-        out,
-        "{:<10} {:<26} {}",
-        document.state.as_str(),
-        kind,
-        document.uri
-    )?;
+    let kind = kind_in_words(document).unwrap_or_else(|| "-".to_owned());
+    let (state, uri) = (document.state.as_str(), &document.uri);
+    write!(out, "{state:<10} {kind:<26} {uri}")?;
     let changes = document.changes.map(|changes| {
         let (listed, taken) = (grouped(changes.listed), grouped(changes.taken));
         format!("{taken} of {listed} changes taken")
@@ -148,16 +129,13 @@ fn explain_file(
     let (source, place) = place(plan, &file)?;
     let settings = &plan.sources[source];
     let uri = settings.uri_of(&place);
-    let published = settings.mount(place.mount).map(|mount| mount.published());
-    let published = published.unwrap_or_default();
+    let mount = settings.mount(place.mount);
+    let published = mount.map(|mount| mount.published()).unwrap_or_default();
     let glob = matching(&settings.candidates, &published, &place);
-    let looked = match open_to_read(&config.state_dir)? {
-        Some(state) => Db(&state).first::<Timestamp>(
-            "SELECT looked FROM document WHERE mount = ?1 AND path = ?2 AND presence > 0 AND looked > 0",
-            &place,
-        )?,
-        None => None,
-    };
+    let sql = "SELECT looked FROM document WHERE mount = ?1 AND path = ?2 AND presence > 0 AND looked > 0";
+    let state = open_to_read(&config.state_dir)?;
+    let looked = state.map(|state| Db(&state).first::<Timestamp>(sql, &place));
+    let looked = looked.transpose()?.flatten();
     let document = documents.iter().find(|document| document.path == place);
     let reason = match document {
         Some(document) => document.reason.clone(),
@@ -195,9 +173,7 @@ fn explain_file(
             row("state", Some("no document".to_owned()))?;
             return row("reason", reason.clone());
         };
-        let kind = document.kind;
-        let kind = kind.map(|(capability, form)| format!("{capability} {}", form.as_str()));
-        row("kind", kind)?;
+        row("kind", kind_in_words(document))?;
         row("index", document.index.as_ref().map(ToString::to_string))?;
         for set in &document.sets {
             row("set", Some(set.to_string()))?;
@@ -241,11 +217,9 @@ fn matching(
     published: &MountUrlPath,
     place: &DocumentPath,
 ) -> Option<String> {
-    let mut globs = candidates.include.iter();
-    let matches = |glob: &&String| {
-        let exclude = candidates.exclude.clone();
-        let alone = CandidateGlobs::new(vec![(*glob).clone()], exclude);
+    let mut globs = candidates.include.iter().cloned();
+    globs.find(|glob| {
+        let alone = CandidateGlobs::new(vec![glob.clone()], candidates.exclude.clone());
         alone.is_ok_and(|alone| alone.accepts(published, &place.below))
-    };
-    globs.find(matches).cloned()
+    })
 }

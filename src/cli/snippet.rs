@@ -40,10 +40,8 @@ pub fn snippet(
     )?;
     let behind = upstream_address(&config.server.listen.0)?;
     let scan = scan_once(&config)?;
-    for notice in &scan.notices {
-        say(notice);
-    }
-    let reader = &scan.reader();
+    scan.notices.iter().for_each(say);
+    let reader = &scan.engine.reader(scan.now);
     // A topic that only names notifications for brokers is not served.
     let channels = report::channels::with_topics(reader)?.into_iter();
     let topics: BTreeSet<Topic> = channels.map(|channel| channel.topic).collect();
@@ -55,8 +53,7 @@ pub fn snippet(
         makes_topics.then_some(public_url),
         embedded.map(|embedded| embedded.hub(public_url)).as_ref(),
     );
-    let trust = embedded
-        .and_then(|hub| untrusted_proxy_note("embedded_hub", &hub.trusted_proxies, &behind));
+    let trust = embedded.and_then(|hub| trust_note("embedded_hub", &hub.trusted_proxies, &behind));
     write(&passing, server, &behind, trust)
 }
 
@@ -64,7 +61,7 @@ pub fn snippet(
 fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
     let behind = upstream_address(&config.server.listen.0)?;
     let passing = passing(&BTreeSet::new(), None, Some(&config.hub.url));
-    let trust = untrusted_proxy_note("hub", &config.hub.trusted_proxies, &behind);
+    let trust = trust_note("hub", &config.hub.trusted_proxies, &behind);
     write(&passing, server, &behind, trust)
 }
 
@@ -78,11 +75,13 @@ fn write(
     for (address, reason) in &passing.refused {
         say(format_args!("{address} cannot be passed on: {reason}"));
     }
-    let gives_its_root = |(_, site): &(_, &Site)| site.gives_its_root();
-    for (origin, _) in passing.sites.iter().filter(gives_its_root) {
-        say(format_args!(
-            "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
-        ));
+    for (origin, site) in &passing.sites {
+        // A web server tells topics by their paths alone, and one may differ from the front page in the query only.
+        if site.exactly.iter().any(|path| path.raw == "/") {
+            say(format_args!(
+                "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
+            ));
+        }
     }
     print(|out| {
         for (origin, site) in &passing.sites {
@@ -93,10 +92,7 @@ fn write(
             };
             writeln!(out, "# In the {part} of {origin}:\n{lines}")?;
         }
-        match trust {
-            Some(trust) => writeln!(out, "{trust}"),
-            None => Ok(()),
-        }
+        trust.map_or(Ok(()), |trust| writeln!(out, "{trust}"))
     })?;
     Ok(Exit::fine_if(passing.refused.is_empty()))
 }
@@ -122,11 +118,7 @@ fn upstream_address(listen: &Address) -> anyhow::Result<Address> {
 }
 
 /// Returns a note if rsnotify's configuration does not trust the web server's headers about subscribers' addresses.
-fn untrusted_proxy_note(
-    table: &str,
-    trusted: &[ParsedText<IpNet>],
-    behind: &Address,
-) -> Option<String> {
+fn trust_note(table: &str, trusted: &[ParsedText<IpNet>], behind: &Address) -> Option<String> {
     let Address::Tcp(address) = behind else {
         return None;
     };
@@ -267,25 +259,13 @@ fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> P
     }
     for topic in topics {
         pass(topic.to_string(), |site, path| {
-            if !site.passes(&path) {
+            let is_below = |below: &RequestPath| path.raw.starts_with(&below.raw);
+            if !site.below.iter().any(is_below) && !site.exactly.contains(&path) {
                 site.exactly.push(path);
             }
         });
     }
     passed
-}
-
-impl Site {
-    /// Returns true if the front page is passed on. A web server tells topics by their paths alone, and one may differ
-    /// from the front page in the query only.
-    fn gives_its_root(&self) -> bool {
-        self.exactly.iter().any(|path| path.raw == "/")
-    }
-
-    fn passes(&self, path: &RequestPath) -> bool {
-        let is_below = |below: &RequestPath| path.raw.starts_with(&below.raw);
-        self.below.iter().any(is_below) || self.exactly.contains(path)
-    }
 }
 
 /// Returns the site and the path that a request for this address goes to.
@@ -323,8 +303,7 @@ fn pattern(text: &str) -> String {
     for c in text.chars() {
         match c {
             '.' => pattern.push_str("[.]"),
-            '/' | '-' | '_' | '~' | '%' => pattern.push(c),
-            c if c.is_alphanumeric() => pattern.push(c),
+            c if c.is_alphanumeric() || "/-_~%".contains(c) => pattern.push(c),
             c if c.is_ascii() => pattern.push_str(&format!("\\x{:02x}", u32::from(c))),
             c => pattern.push_str(&format!("\\x{{{:x}}}", u32::from(c))),
         }

@@ -7,11 +7,10 @@ use std::path::Path;
 use askama::Template;
 use resourcesync::channel_kind::ChannelKind;
 
-use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::DaemonQueryOptions;
 use crate::cli::outbox::{rows, table};
-use crate::cli::output;
+use crate::cli::{Exit, output};
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::alerts::{self, Alert, Health};
 use crate::report::status::{

@@ -92,12 +92,11 @@ fn remove(daemon: &mut DaemonClient<'_>, name: SubscriptionName) -> anyhow::Resu
         "rsnotify is not running, so its subscriber is not notified"
     };
     daemon.print(&json!({ "removed": removed }), |out| {
+        let (callback, topic) = (&removed.callback, &removed.topic);
+        let owed = counted(removed.owed, "notification");
         writeln!(
             out,
-            "removed: the subscription of {} to {}, with {} owed; {told}",
-            removed.callback,
-            removed.topic,
-            counted(removed.owed, "notification")
+            "removed: the subscription of {callback} to {topic}, with {owed} owed; {told}"
         )
     })
 }

@@ -4,7 +4,7 @@
 //! A connection carries one request and one reply. Only users who may write the state may connect. Slow clients delay nothing.
 
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net;
@@ -120,33 +120,25 @@ pub enum ControlReply {
 impl ControlRequest {
     /// Returns true if it is executed by a step of the engine.
     pub fn is_action(&self) -> bool {
-        matches!(
-            self,
-            ControlRequest::Accept { .. }
-                | ControlRequest::Retry { .. }
-                | ControlRequest::Drop { .. }
-        )
+        use ControlRequest::{Accept, Drop, Retry};
+        matches!(self, Accept { .. } | Retry { .. } | Drop { .. })
     }
 
     /// Returns true if it changes nothing.
     pub fn is_query(&self) -> bool {
-        let is_remove = matches!(
-            self,
-            ControlRequest::Subscriptions(SubscriptionsAction::Remove(_))
-        );
-        !self.is_action() && !is_remove && *self != ControlRequest::Reload
+        use ControlRequest::{Reload, Subscriptions};
+        let is_change = matches!(self, Reload | Subscriptions(SubscriptionsAction::Remove(_)));
+        !is_change && !self.is_action()
     }
 }
 
 impl ControlReply {
     /// Returns true if it reports a change.
     pub fn is_change(&self) -> bool {
+        use ControlReply::{Accepted, Dropped, Removed, Retried};
         matches!(
             self,
-            ControlReply::Accepted { .. }
-                | ControlReply::Retried { .. }
-                | ControlReply::Dropped { .. }
-                | ControlReply::Removed(_)
+            Accepted { .. } | Retried { .. } | Dropped { .. } | Removed(_)
         )
     }
 }
@@ -224,11 +216,11 @@ pub fn ask(state_dir: &Path, request: &ControlRequest) -> Result<ControlReply, C
     let stream = match reach(state_dir, |path| net::UnixStream::connect(path)) {
         Ok(stream) => stream,
         Err(source) => {
-            let not_listening = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
-            return Err(if not_listening.contains(&source.kind()) {
-                ClientError::NotListening { path }
-            } else {
-                ClientError::Connect { path, source }
+            return Err(match source.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                    ClientError::NotListening { path }
+                }
+                _ => ClientError::Connect { path, source },
             });
         }
     };
@@ -276,7 +268,7 @@ impl Drop for SocketFile {
 pub fn bind(state_dir: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let private = state_dir.join(PRIVATE);
     match fs::remove_dir_all(&private) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => DirBuilder::new().mode(0o700).create(&private)?,
     }
     let listener = reach(&private, |path| UnixListener::bind(path))?;

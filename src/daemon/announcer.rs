@@ -22,24 +22,23 @@ use websub::topics::http::Topics;
 use crate::config::Config;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
-use crate::daemon::announcer::hubs::Submissions;
-use crate::daemon::announcer::watched_trees::WatchedTrees;
+use crate::daemon::announcer::hubs::{Submissions, lock};
+use crate::daemon::announcer::watched_trees::{WatchedTrees, drop_elsewhere};
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
-use crate::daemon::event_loop::LoopParts;
 use crate::daemon::event_loop::commands::{answer, event_of, outcome};
-use crate::daemon::event_loop::{DaemonRole, Input, SweepCompleteness};
+use crate::daemon::event_loop::{DaemonRole, Input, LoopParts, SweepCompleteness};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{DaemonActivity, Summary};
 use crate::tree::TreeReport;
-use announce::changes::round::{RoundAnswer, RoundRequest};
+use announce::changes::round::{RoundAnswer, RoundOutcome, RoundRequest};
 use announce::event::{ClockReadings, Effect, Event};
 use announce::observation::Observation;
 use announce::plan::PublishMode;
+use announce::state;
 use announce::state::open::StateFileError;
-use announce::state::{self, StateError};
 use announce::steps::change_sets;
 use announce::steps::engine::Engine;
 use announce::time::earlier;
@@ -54,7 +53,7 @@ const FELL_BEHIND_FOR: Duration = Duration::from_secs(24 * 3600);
 pub enum AnnouncerInput {
     Event(Event),
     /// Change Lists were read, as was requested, in so much time.
-    Read(Box<RoundAnswer>, RoundRequest, Duration),
+    Read(RoundRequest, RoundOutcome, Duration),
     /// A report of a tree, with the number of its generation: one of an earlier generation is ignored.
     Tree(u64, TreeReport),
 }
@@ -105,35 +104,13 @@ impl Announcer {
     fn batch(&mut self) -> Vec<Event> {
         let (mut batch, mut seen) = (Vec::new(), 0);
         // A command is answered by this step.
-        while seen < MAX_OBSERVATIONS || self.commanded.is_some() {
-            let Some(event) = self.inputs.pop_front() else {
-                break;
-            };
+        while (seen < MAX_OBSERVATIONS || self.commanded.is_some())
+            && let Some(event) = self.inputs.pop_front()
+        {
             seen += observations(&event);
             batch.push(event);
         }
         batch
-    }
-
-    /// Counts a sweep, if the report is the end of one.
-    fn count_sweep(&self, report: &TreeReport, parts: &mut RunParts) {
-        if let TreeReport::Swept {
-            mount,
-            complete: true,
-            files,
-            took,
-            unwatched,
-        } = report
-            && let Some((_, source)) = self.engine.plan.source_of(*mount)
-            && let Some(mount) = source.mount(*mount)
-        {
-            let directory = mount.directory.to_string_lossy().into_owned();
-            let sweeps = parts.counts.mounts.entry((source.name.clone(), directory));
-            let now = Timestamp::now();
-            let sweeps = sweeps.or_default();
-            sweeps.took.observe(*took);
-            (sweeps.last, sweeps.files, sweeps.unwatched) = (now, *files, *unwatched);
-        }
     }
 
     fn perform_effect(&mut self, effect: Effect, parts: &mut RunParts) {
@@ -150,7 +127,7 @@ impl Announcer {
                 }
             }
             // It was cut just before the stop: it is sent at the next start.
-            Effect::Submit(_) if parts.is_stopping() => {}
+            Effect::Submit(_) if parts.stop_by.is_some() => {}
             // The embedded hub accepts by owing each subscriber a delivery, which is saved with the acceptance: a crash
             // before that repeats it.
             Effect::Submit(submission) if submission.mode == PublishMode::Embedded => {
@@ -167,7 +144,7 @@ impl Announcer {
                     jitter: 0.0,
                 });
             }
-            Effect::Submit(submission) => self.submissions.submit(submission),
+            Effect::Submit(submission) => self.submissions.submit(submission, parts),
             Effect::Take(request) => {
                 parts.failpoints.pass(Failpoint::Reading);
                 let keys = parts.saver.file.path.clone();
@@ -244,16 +221,21 @@ impl DaemonRole for Announcer {
                 self.submissions.note_answer(&event);
                 self.keep(event, is_failing);
             }
-            AnnouncerInput::Read(round, request, took) => {
+            AnnouncerInput::Read(request, outcome, took) => {
                 let source = self.engine.db().first::<String>(
                     "SELECT s.name FROM document d CROSS JOIN source s ON s.id = d.source WHERE d.uri = ?1",
                     &request.set,
                 );
                 if let Ok(Some(source)) = source {
-                    let outcome = &round.outcome;
-                    parts.counts.count_round(&source, &request, outcome, took);
+                    parts.counts.count_round(&source, &request, &outcome, took);
                 }
-                self.keep(Event::Taken(round), is_failing);
+                let RoundRequest { set, round, .. } = request;
+                let answer = RoundAnswer {
+                    set,
+                    round,
+                    outcome,
+                };
+                self.keep(Event::Taken(Box::new(answer)), is_failing);
             }
             AnnouncerInput::Tree(generation, mut report) => {
                 if !self.trees.note_report(generation, &mut report) {
@@ -267,7 +249,27 @@ impl DaemonRole for Announcer {
                         }
                         self.keep(event, is_failing);
                     }
-                    report => self.count_sweep(&report, parts),
+                    TreeReport::Swept {
+                        mount,
+                        complete: true,
+                        files,
+                        took,
+                        unwatched,
+                    } => {
+                        let plan = &self.engine.plan;
+                        if let Some((_, source)) = plan.source_of(mount)
+                            && let Some(mount) = source.mount(mount)
+                        {
+                            let directory = mount.directory.to_string_lossy().into_owned();
+                            let sweeps =
+                                parts.counts.mounts.entry((source.name.clone(), directory));
+                            let sweeps = sweeps.or_default();
+                            sweeps.took.observe(took);
+                            sweeps.last = Timestamp::now();
+                            (sweeps.files, sweeps.unwatched) = (files, unwatched);
+                        }
+                    }
+                    _ => {}
                 }
             }
         }
@@ -291,9 +293,7 @@ impl DaemonRole for Announcer {
         is_awaited: bool,
     ) -> Result<(), StateFileError> {
         let now = moment(parts.clock);
-        let RunParts {
-            saver, failpoints, ..
-        } = parts;
+        let (saver, failpoints) = (&mut parts.saver, &parts.failpoints);
         let changes = &saver.unsaved;
         let batch = self.batch();
         // Of a backlog, the last step waits for the disk on behalf of all; what was seen is seen again otherwise.
@@ -360,21 +360,14 @@ impl DaemonRole for Announcer {
 
     fn answer(&mut self, request: ControlRequest, now: Timestamp) -> ControlReply {
         if !request.is_action() {
-            return answer(&self.engine.reader(now), request);
+            let answer = answer(&self.engine.reader(now), request);
+            return answer.unwrap_or_else(ControlReply::Error);
         }
-        let executed = self.commanded.take();
-        executed.map_or_else(
-            || ControlReply::Error("nothing was done".to_owned()),
-            |(_, answer)| answer,
-        )
+        let executed = self.commanded.take().map(|(_, answer)| answer);
+        executed.unwrap_or_else(|| ControlReply::Error("nothing was done".to_owned()))
     }
 
-    fn status(
-        &self,
-        detail: Detail,
-        now: Timestamp,
-        parts: &RunParts,
-    ) -> Result<Status, StateError> {
+    fn status(&self, detail: Detail, now: Timestamp, parts: &RunParts) -> state::Result<Status> {
         let reader = self.engine.reader(now);
         let mut status = match detail {
             Detail::Everything => report::status(&reader)?,
@@ -384,16 +377,14 @@ impl DaemonRole for Announcer {
         let fell_behind = parts.counts.fell_behind.values();
         let fell_behind = fell_behind.filter(|behind| behind.last > lately);
         status.fell_behind = fell_behind.cloned().collect();
-        status.unreached = self.submissions.unreached();
+        let submissions = &self.submissions;
+        status.unreached = lock(&submissions.unreached).values().cloned().collect();
         let figures = &mut status.figures;
         figures.hints = self.trees.hints(&self.engine.plan, &parts.counts.hints);
-        figures.attempts = self.submissions.durations();
+        figures.attempts = submissions.submitter.durations();
+        figures.attempts.extend(submissions.brokers.durations());
         figures.topics = self.topics.requests();
         Ok(status)
-    }
-
-    fn pending(&mut self) -> usize {
-        report::pending(self.engine.db()).unwrap_or_default()
     }
 
     fn step_ended(&mut self) -> SweepCompleteness {
@@ -414,26 +405,24 @@ impl DaemonRole for Announcer {
     }
 
     fn activity(&self, refused: Option<&str>, parts: &RunParts) -> DaemonActivity {
-        if self.is_settled() {
-            match report::summary(&self.engine.reader(parts.clock.now())) {
-                Ok(summary) => DaemonActivity::Watching(Summary {
-                    refused: refused.map(str::to_owned),
-                    ..summary
-                }),
-                Err(error) => DaemonActivity::Waiting {
-                    trouble: error_chain(&error),
-                },
-            }
-        } else {
-            DaemonActivity::Sweeping {
-                files: self.trees.progress.values().sum(),
-            }
+        if !self.is_settled() {
+            let files = self.trees.progress.values().sum();
+            return DaemonActivity::Sweeping { files };
+        }
+        match report::summary(&self.engine.reader(parts.clock.now())) {
+            Ok(summary) => DaemonActivity::Watching(Summary {
+                refused: refused.map(str::to_owned),
+                ..summary
+            }),
+            Err(error) => DaemonActivity::Waiting {
+                trouble: error_chain(&error),
+            },
         }
     }
 
-    /// Takes no more reports of the trees. The answers to submissions are awaited.
+    /// Stops watching: reports of the trees that are still queued count no more. The answers to submissions are awaited.
     fn stop(&mut self) {
-        self.trees.stop();
+        drop_elsewhere(self.trees.current.take());
     }
 
     fn is_done(&self) -> bool {

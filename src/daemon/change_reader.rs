@@ -16,21 +16,18 @@ use tracing::{error, warn};
 use crate::daemon::log::error_chain;
 use crate::tree::{ChangeListFile, ChangeListFileError, ListKeyCache, file_path};
 use announce::changes::inventory::take_inventory;
-use announce::changes::round::{
-    ListToRead, RoundAnswer, RoundFiles, RoundOutcome, RoundRequest, Taken,
-};
+use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Taken};
 use announce::changes::selection::Rounds;
 use announce::changes::taken_keys::KeyRow;
-use announce::observation::Stat;
 use announce::plan::Plan;
 use announce::state::Db;
 use announce::state::open::read_only;
 
-/// A request with the files of its lists, in order.
+/// A request with the files of its lists, by their URIs.
 #[derive(Debug)]
 pub struct ReadJob {
     pub request: RoundRequest,
-    pub paths: Vec<PathBuf>,
+    pub paths: BTreeMap<Uri, PathBuf>,
     /// The state file.
     pub keys: PathBuf,
     pub recent_keys: ListKeyCache,
@@ -45,7 +42,8 @@ impl ReadJob {
         recent_keys: ListKeyCache,
     ) -> ReadJob {
         let lists = request.lists.iter();
-        let paths = lists.filter_map(|list| file_path(plan, &list.path));
+        let paths =
+            lists.filter_map(|list| Some((list.list.clone(), file_path(plan, &list.path)?)));
         ReadJob {
             paths: paths.collect(),
             request,
@@ -56,22 +54,20 @@ impl ReadJob {
 
     /// Opens a list of the request.
     fn open(&self, list: &ListToRead) -> Result<ChangeListFile, RoundOutcome> {
-        let number = self.request.number(&list.list);
-        let path = number.and_then(|number| self.paths.get(number));
-        let path = path.ok_or_else(|| stale(list))?;
+        let path = self.paths.get(&list.list).ok_or_else(|| stale(list))?;
         ChangeListFile::open(path, list.stat).map_err(refused(list))
     }
 }
 
-/// Callback for an answer: the round, its request, and the time that it took.
-type TakenCallback = dyn Fn(RoundAnswer, RoundRequest, Duration) + Send + Sync;
+/// Callback for the outcome of a round, with its request and the time that it took.
+type TakenCallback = dyn Fn(RoundRequest, RoundOutcome, Duration) + Send + Sync;
 
 /// The time after which a job no longer keeps the others waiting: a file may hang, as on a dead network file system.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A queue of requests to the thread that reads Change Lists.
 pub(super) struct ChangeReader {
-    jobs: Option<Sender<ReadJob>>,
+    jobs: Sender<ReadJob>,
     answer: Arc<TakenCallback>,
 }
 
@@ -79,7 +75,7 @@ impl ChangeReader {
     /// Starts the thread, which ends with this value. It hands its answers to `answer`, with the request and the time that
     /// it took.
     pub fn start(
-        answer: impl Fn(RoundAnswer, RoundRequest, Duration) + Send + Sync + 'static,
+        answer: impl Fn(RoundRequest, RoundOutcome, Duration) + Send + Sync + 'static,
     ) -> ChangeReader {
         let answer: Arc<TakenCallback> = Arc::new(answer);
         let answer_of_thread = Arc::clone(&answer);
@@ -87,8 +83,8 @@ impl ChangeReader {
         let rounds = Rounds::default();
         let read = move |job: ReadJob| {
             let began = Instant::now();
-            let round = answered(&job.request, or_failed(|| take(&job, &rounds)));
-            answer_of_thread(round, job.request, began.elapsed());
+            let outcome = or_failed(|| take(&job, &rounds));
+            answer_of_thread(job.request, outcome, began.elapsed());
         };
         let thread = std::thread::Builder::new().name("change-lists".into());
         let started = thread
@@ -96,22 +92,14 @@ impl ChangeReader {
         if let Err(error) = &started {
             error!(%error, "cannot start the thread that reads Change Lists: {error}");
         }
-        ChangeReader {
-            jobs: started.is_ok().then_some(jobs),
-            answer,
-        }
+        ChangeReader { jobs, answer }
     }
 
     /// Passes a request to the thread. Without the thread, answers that it failed, so that the round ends.
     pub fn read(&self, job: ReadJob) {
-        let refused = match &self.jobs {
-            Some(jobs) => jobs.send(job).err().map(|refused| refused.0),
-            None => Some(job),
-        };
-        if let Some(job) = refused {
+        if let Err(SendError(job)) = self.jobs.send(job) {
             let reason = "the thread that reads Change Lists does not run".to_owned();
-            let round = answered(&job.request, RoundOutcome::Failed(reason));
-            (self.answer)(round, job.request, Duration::ZERO);
+            (self.answer)(job.request, RoundOutcome::Failed(reason), Duration::ZERO);
         }
     }
 }
@@ -148,14 +136,6 @@ fn read_each<J: Send>(
     });
 }
 
-fn answered(request: &RoundRequest, outcome: RoundOutcome) -> RoundAnswer {
-    RoundAnswer {
-        set: request.set.clone(),
-        round: request.round,
-        outcome,
-    }
-}
-
 /// Returns what `take` does, or that it failed if it panics: the round is repeated, and other sets are served.
 fn or_failed(take: impl FnOnce() -> RoundOutcome) -> RoundOutcome {
     let outcome = catch_unwind(AssertUnwindSafe(take));
@@ -168,7 +148,15 @@ fn or_failed(take: impl FnOnce() -> RoundOutcome) -> RoundOutcome {
 pub fn take(job: &ReadJob, rounds: &Rounds) -> RoundOutcome {
     match try_take(job, rounds) {
         Ok(taken) => RoundOutcome::Taken(Box::new(taken)),
-        Err(RoundOutcome::Stale(found)) => RoundOutcome::Stale(stale_lists(job, &found)),
+        // One was found to be another version now: all that are, are named.
+        Err(RoundOutcome::Stale(found)) => {
+            let is_stale = |list: &&ListToRead| {
+                let is_found = found.contains_key(&list.list);
+                is_found || matches!(job.open(list), Err(RoundOutcome::Stale(_)))
+            };
+            let stale = job.request.lists.iter().filter(is_stale);
+            RoundOutcome::Stale(stale.map(|list| (list.list.clone(), list.stat)).collect())
+        }
         Err(outcome) => outcome,
     }
 }
@@ -187,15 +175,6 @@ fn refused(list: &ListToRead) -> impl Fn(ChangeListFileError) -> RoundOutcome + 
             RoundOutcome::Unreadable(BTreeMap::from([(list.list.clone(), list.stat)]), reason)
         }
     }
-}
-
-/// Returns the lists of a job that are other versions now, of which one was found to be.
-fn stale_lists(job: &ReadJob, found: &BTreeMap<Uri, Stat>) -> BTreeMap<Uri, Stat> {
-    let is_stale = |list: &ListToRead| {
-        found.contains_key(&list.list) || matches!(job.open(list), Err(RoundOutcome::Stale(_)))
-    };
-    let stale = job.request.lists.iter().filter(|list| is_stale(list));
-    stale.map(|list| (list.list.clone(), list.stat)).collect()
 }
 
 /// The files of a job.

@@ -25,7 +25,7 @@ use crate::admin::Readiness;
 use crate::config::DaemonConfig;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
-use crate::daemon::event_loop::commands::{ask_subscriptions, no_embedded_hub};
+use crate::daemon::event_loop::commands::{NO_EMBEDDED_HUB, ask_subscriptions};
 use crate::daemon::event_loop::counting::LastDay;
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::state_saver::StateSaver;
@@ -37,7 +37,7 @@ use crate::report::figures::DaemonCounts;
 use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalDeliveries, Status};
 use crate::report::summary::DaemonActivity;
 use announce::state::open::StateFileError;
-use announce::state::{self, Db, StateError};
+use announce::state::{self, Db};
 use announce::time::elapsed;
 
 /// Time that requests in flight may take to end when rsnotify stops. Service managers kill it after 30 s or more.
@@ -135,12 +135,7 @@ pub trait DaemonRole: Sized {
         detail: Detail,
         now: Timestamp,
         parts: &LoopParts<Self::Input>,
-    ) -> Result<Status, StateError>;
-
-    /// Returns the number of changes that are pending, counted for each hub but an embedded one, which counts its own.
-    fn pending(&mut self) -> usize {
-        0
-    }
+    ) -> state::Result<Status>;
 
     /// Ends a step, and returns whether every present mount was swept.
     fn step_ended(&mut self) -> SweepCompleteness;
@@ -179,15 +174,8 @@ pub struct LoopParts<I> {
     pub failpoints: Failpoints,
     pub inputs: Sender<Input<I>>,
     pub runtime: Handle,
-    /// Once it was told to stop: the end of the wait for work that is under way.
+    /// Once it was told to stop, so that nothing new begins: the end of the wait for work that is under way.
     pub stop_by: Option<Instant>,
-}
-
-impl<I: Send + 'static> LoopParts<I> {
-    /// Returns true once nothing new is to begin.
-    pub fn is_stopping(&self) -> bool {
-        self.stop_by.is_some()
-    }
 }
 
 /// A role, the parts that act for it, and what probes, the service manager and the status are told.
@@ -259,9 +247,8 @@ impl<R: DaemonRole> EventLoop<R> {
                 }
                 // Each command has a step to itself, which counts what it did.
                 let last = self.replies.last();
-                let is_action =
-                    |(_, it): &PendingReply| it.as_ref().is_ok_and(ControlRequest::is_action);
-                if self.role.is_full() || last.is_some_and(is_action) {
+                let is_action = matches!(last, Some((_, Ok(request))) if request.is_action());
+                if is_action || self.role.is_full() {
                     break;
                 }
             }
@@ -307,10 +294,7 @@ impl<R: DaemonRole> EventLoop<R> {
         if saver.trouble.take().is_some() {
             saver.request_probe();
         }
-        let mut is_saved = self.save_and_perform();
-        while is_saved && self.role.has_inputs() {
-            is_saved = self.save_and_perform();
-        }
+        while self.save_and_perform() && self.role.has_inputs() {}
         self.send_replies();
         self.parts.saver.trouble.take().map_or(Ok(()), Err)
     }
@@ -340,9 +324,7 @@ impl<R: DaemonRole> EventLoop<R> {
             Input::Ask(_, answer) if answer.is_closed() => {}
             Input::Ask(detail, answer) => self.asks.push((detail, answer)),
             Input::Command(request, reply) => self.command(request, reply),
-            Input::CommandDone(reply, answer) => {
-                self.replies.push((reply, Err(answer)));
-            }
+            Input::CommandDone(reply, answer) => self.replies.push((reply, Err(answer))),
             Input::HubDrained => self.parts.hub.is_draining = false,
             // The loop has taken note of it, or has ended.
             Input::Stop => {}
@@ -386,30 +368,25 @@ impl<R: DaemonRole> EventLoop<R> {
 
     /// Executes a command; [`EventLoop::send_replies`] answers it.
     fn command(&mut self, request: ControlRequest, reply: oneshot::Sender<ControlReply>) {
-        let answer = match request {
-            ControlRequest::Status => Ok(request),
-            ControlRequest::Subscriptions(about) => {
-                let now = self.parts.clock.now();
-                let db = Db(self.role.connection());
-                let answer = self.parts.hub.open().map(|hub| {
-                    let asked = |all: &_| ask_subscriptions(all, about, now, Some(db));
-                    let (answer, ended) = hub.inspect(asked);
-                    if let Some(key) = ended {
-                        hub.end(key, "removed by the hub's operator");
-                    }
-                    answer
-                });
-                let answer = answer.unwrap_or_else(no_embedded_hub);
-                // The records of the hub wait before it in the queue, and so are saved before it is answered.
-                let _ = self.parts.inputs.send(Input::CommandDone(reply, answer));
-                return;
-            }
-            request => {
-                let begun = self.role.command(&request, self.parts.clock.now());
-                begun.map(|()| request)
-            }
+        let now = self.parts.clock.now();
+        let ControlRequest::Subscriptions(about) = request else {
+            let begun = self.role.command(&request, now);
+            self.replies.push((reply, begun.map(|()| request)));
+            return;
         };
-        self.replies.push((reply, answer));
+        let db = Db(self.role.connection());
+        let open = self.parts.hub.open.borrow().clone();
+        let asked = open.ok_or_else(|| NO_EMBEDDED_HUB.to_owned());
+        let asked = asked.and_then(|hub| {
+            let (answer, ended) = hub.inspect(|all| ask_subscriptions(all, about, now, db))?;
+            if let Some(key) = ended {
+                hub.end(key, "removed by the hub's operator");
+            }
+            Ok(answer)
+        });
+        let answer = asked.unwrap_or_else(ControlReply::Error);
+        // The records of the hub wait before it in the queue, and so are saved before it is answered.
+        let _ = self.parts.inputs.send(Input::CommandDone(reply, answer));
     }
 
     /// Answers commands, and requests for the status. None is reported as done while a crash could undo it.
@@ -451,7 +428,7 @@ impl<R: DaemonRole> EventLoop<R> {
             }
         };
         status.unsaved = trouble;
-        let hub = parts.hub.open();
+        let hub = parts.hub.open.borrow().clone();
         status.embedded_hub = hub.as_ref().map(|hub| hub.status(now));
         if let (Detail::Subscriptions, Some(hub)) = (detail, hub) {
             // The page does not show the numbers that the state file has.
@@ -477,7 +454,7 @@ impl<R: DaemonRole> EventLoop<R> {
             self.service_manager.ready();
             self.parts.failpoints.ready();
         }
-        if self.parts.is_stopping() {
+        if self.parts.stop_by.is_some() {
             return;
         }
         if self.noted.is_none_or(|noted| noted.elapsed() >= NOTED_EACH) {
@@ -500,7 +477,7 @@ impl<R: DaemonRole> EventLoop<R> {
     /// Begins to shut down: begins no work and no delivery. A second call ends the wait.
     fn stop(&mut self) {
         let parts = &mut self.parts;
-        if parts.is_stopping() {
+        if parts.stop_by.is_some() {
             parts.stop_by = Some(Instant::now());
             return;
         }
@@ -508,7 +485,14 @@ impl<R: DaemonRole> EventLoop<R> {
         self.service_manager.stopping();
         parts.stop_by = Some(Instant::now() + SHUTDOWN_GRACE);
         self.role.stop();
-        parts.drain_hub();
+        if let Some(hub) = parts.hub.linked.clone() {
+            parts.hub.is_draining = true;
+            let inputs = parts.inputs.clone();
+            parts.runtime.spawn(async move {
+                hub.drain().await;
+                let _ = inputs.send(Input::HubDrained);
+            });
+        }
     }
 
     /// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
@@ -521,12 +505,14 @@ impl<R: DaemonRole> EventLoop<R> {
         let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
         let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
         let retries: u64 = hubs().map(|counts| counts.retries).sum();
+        // Counted for each hub but an embedded one, which counts its own.
+        let pending = report::pending(Db(self.role.connection())).unwrap_or_default();
         IntervalDeliveries {
             from: now,
             delivered: accepted + deliveries.delivered,
             failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
             retries: retries + deliveries.retries,
-            pending: (self.role.pending() + hub.owed) as u64,
+            pending: (pending + hub.owed) as u64,
             starts: 0,
         }
     }

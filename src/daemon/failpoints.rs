@@ -5,6 +5,7 @@
 //! is unwound, flushed or answered. In a release build, the condition of each is constantly false, so that nothing of this
 //! is left.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -15,7 +16,7 @@ use announce::event::{Effect, Event, Fact};
 use announce::observation::{Look, Observation};
 
 /// A point in the life of a delivery. At some of them a change is about to be saved; once it is, `Saved` follows in the name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failpoint {
     /// The tree has reported a change, and the engine has not received it.
     Observed,
@@ -45,9 +46,7 @@ pub enum Failpoint {
 
 /// The failpoint at which this process dies, if any. Clones count together.
 #[derive(Debug, Clone)]
-pub struct Failpoints {
-    end: Option<Arc<ArmedFailpoint>>,
-}
+pub struct Failpoints(Option<Arc<ArmedFailpoint>>);
 
 #[derive(Debug)]
 struct ArmedFailpoint {
@@ -67,12 +66,12 @@ impl Failpoints {
                 is_ready: AtomicBool::new(false),
             }))
         });
-        Failpoints { end }
+        Failpoints(end)
     }
 
     /// Counts from here on.
     pub fn ready(&self) {
-        if let Some(end) = &self.end {
+        if let Some(end) = &self.0 {
             end.is_ready.store(true, Ordering::Relaxed);
         }
     }
@@ -86,7 +85,7 @@ impl Failpoints {
         // Change Lists are learned while the daemon becomes ready.
         let counts_from_start = matches!(failpoint, Failpoint::Reading | Failpoint::Taken);
         if cfg!(debug_assertions)
-            && let Some(end) = &self.end
+            && let Some(end) = &self.0
             && (end.is_ready.load(Ordering::Relaxed) || counts_from_start)
             && end.failpoint == format!("{failpoint:?}{suffix}")
             && end.passings_left.fetch_sub(1, Ordering::Relaxed) == 1
@@ -109,30 +108,26 @@ impl Failpoints {
         if !cfg!(debug_assertions) {
             return;
         }
-        let mut seen = events.iter().flat_map(|event| match event {
-            Event::Observed(seen) => &seen[..],
-            _ => &[],
-        });
         let is_document = |seen: &Observation| matches!(seen.look, Look::Document { .. });
-        let has_fact = |is_meant: fn(&Fact) -> bool| {
-            let mut facts = effects.iter();
-            facts.any(|effect| matches!(effect, Effect::Tell(fact) if is_meant(fact)))
-        };
-        let has_logged = |fact: &Fact| matches!(fact, Fact::Took { notifications, .. } if !notifications.is_empty());
-        let is_delivered = |record: &HubRecord| matches!(record, HubRecord::Progressed(..));
-        let is_cut = has_fact(|fact| matches!(fact, Fact::Cut { .. }));
-        let is_told = has_fact(|fact| matches!(fact, Fact::Delivered { .. }));
-        let suffix = if is_saved { "Saved" } else { "" };
-        for (is_crossed, failpoint) in [
-            (seen.any(is_document), Failpoint::Seen),
-            (is_cut, Failpoint::Cut),
-            (is_told, Failpoint::Told),
-            (has_fact(has_logged), Failpoint::Logged),
-            (records.iter().any(is_delivered), Failpoint::Recorded),
-        ] {
-            if is_crossed {
-                self.end_at(failpoint, suffix);
+        let seen = events.iter().filter_map(|event| match event {
+            Event::Observed(seen) if seen.iter().any(is_document) => Some(Failpoint::Seen),
+            _ => None,
+        });
+        let told = effects.iter().filter_map(|effect| match effect {
+            Effect::Tell(Fact::Cut { .. }) => Some(Failpoint::Cut),
+            Effect::Tell(Fact::Delivered { .. }) => Some(Failpoint::Told),
+            Effect::Tell(Fact::Took { notifications, .. }) if !notifications.is_empty() => {
+                Some(Failpoint::Logged)
             }
+            _ => None,
+        });
+        let is_delivered = |record: &&HubRecord| matches!(record, HubRecord::Progressed(..));
+        let recorded = records.iter().filter(is_delivered);
+        let recorded = recorded.map(|_| Failpoint::Recorded);
+        // Each counts once for a step.
+        let crossed: BTreeSet<Failpoint> = seen.chain(told).chain(recorded).collect();
+        for failpoint in crossed {
+            self.end_at(failpoint, if is_saved { "Saved" } else { "" });
         }
     }
 }

@@ -26,18 +26,21 @@ use websub::retry::end_after_restart;
 
 use crate::config::hub_config::HubConfig;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::event_loop::LoopParts;
-use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, SweepCompleteness};
+use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts, SweepCompleteness};
 use crate::daemon::{Daemon, StartingDaemon, configuration_status};
 use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::DaemonActivity;
 use announce::state::open::{StateFile, StateFileError};
-use announce::state::{self, Db, StateError, hub, last_time_saved};
+use announce::state::{self, Db, hub, last_time_saved};
 use announce::time::later;
 
 /// Time between two searches for topics to forget.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);
+
+/// The answer to a command about sources or hubs, where there are none.
+pub const NO_SOURCES: &str = "this is `rsnotify hub`, which has no sources and no outbox: `rsnotify status` and \
+                              `rsnotify subscriptions` tell of it";
 
 /// The answer to a publication or a ping.
 pub type PublicationReply = oneshot::Sender<Result<(), PublicationRefusal>>;
@@ -73,7 +76,7 @@ pub struct Intake {
 impl Intake {
     fn accept(&mut self, request: AcceptedRequest, reply: PublicationReply, parts: &mut HubParts) {
         // While nothing can be saved, nothing is queued.
-        if parts.saver.trouble.is_some() || parts.is_stopping() {
+        if parts.saver.trouble.is_some() || parts.stop_by.is_some() {
             let _ = reply.send(Err(PublicationRefusal::Unsaved));
             return;
         }
@@ -83,9 +86,7 @@ impl Intake {
             }
             AcceptedRequest::Pings { topics, publisher } => (&topics[..], publisher),
         };
-        let directory = self.directory.read();
-        let room = directory.verify_room(publisher, topics, MAX_TOPICS);
-        drop(directory);
+        let room = (self.directory.read()).verify_room(publisher, topics, MAX_TOPICS);
         if let Err(refusal) = room {
             let _ = reply.send(Err(refusal));
             return;
@@ -174,10 +175,9 @@ impl Intake {
 
     /// Takes note that a ping needs no fetch any more.
     fn end_ping(&self, topic: &Topic, began: Timestamp, parts: &mut HubParts) {
-        if let Some(saved) = self.directory.write().end_ping(topic, began) {
-            let record = HubRecord::Published(Box::new(saved));
-            parts.saver.unsaved.records.push(record);
-        }
+        let saved = self.directory.write().end_ping(topic, began);
+        let record = saved.map(|saved| HubRecord::Published(Box::new(saved)));
+        parts.saver.unsaved.records.extend(record);
     }
 
     /// Forgets topics (S3), at intervals.
@@ -264,7 +264,7 @@ impl DaemonRole for Intake {
             let _ = reply.send(Ok(()));
         }
         parts.dispatch(owed);
-        if parts.is_stopping() {
+        if parts.stop_by.is_some() {
             // They are saved, and fetched at the next start.
             self.pings.clear();
         }
@@ -289,10 +289,10 @@ impl DaemonRole for Intake {
     }
 
     fn answer(&mut self, _: ControlRequest, _: Timestamp) -> ControlReply {
-        no_sources()
+        ControlReply::Error(NO_SOURCES.to_owned())
     }
 
-    fn status(&self, _: Detail, now: Timestamp, _: &HubParts) -> Result<Status, StateError> {
+    fn status(&self, _: Detail, now: Timestamp, _: &HubParts) -> state::Result<Status> {
         let publishers = self.directory.publishers.get();
         let counts = |publisher: &Publisher| self.hub.counts(&publisher.name);
         let counted = publishers.0.iter().map(|one| (one, counts(one)));
@@ -418,11 +418,4 @@ fn end_foreign_topics(hub: &PublicHub, directory: &TopicRegistry) {
     for topic in foreign {
         hub.embedded.end_topic(&topic);
     }
-}
-
-/// Returns the answer to a command about sources or hubs, where there are none.
-pub fn no_sources() -> ControlReply {
-    let words = "this is `rsnotify hub`, which has no sources and no outbox: `rsnotify status` and `rsnotify \
-                 subscriptions` tell of it";
-    ControlReply::Error(words.to_owned())
 }

@@ -210,10 +210,7 @@ pub fn log_fact(fact: &Fact) {
                 0 => String::new(),
                 some => format!("; {} waited for it", counted(some, "notification")),
             };
-            info!(
-                %hub, attempts, seconds, notifications,
-                "{hub} recovered{waiting}"
-            );
+            info!(%hub, attempts, seconds, notifications, "{hub} recovered{waiting}");
         }
         Fact::Halved {
             topic,

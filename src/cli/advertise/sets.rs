@@ -51,14 +51,6 @@ pub enum AdvertiseOutcome {
 }
 
 impl AdvertisedSet {
-    /// Returns the reason why the list cannot be patched.
-    pub fn failure(&self) -> Option<&str> {
-        match &self.outcome {
-            AdvertiseOutcome::Failed { reason } => Some(reason),
-            _ => None,
-        }
-    }
-
     /// Returns the list as operators know it: its file, or else its URI.
     pub fn name(&self) -> String {
         let path = self.path.as_ref().map(|path| path.display().to_string());
@@ -226,7 +218,11 @@ fn compared(
 
 /// Returns a unified diff. The path is absolute and leads through no link, or `patch` refuses it.
 pub fn unified(path: &Path, before: &[u8], after: &[u8]) -> Vec<u8> {
-    let (old, new) = (lines(before), lines(after));
+    // Lines end in LF for `patch`, whatever is before it.
+    let [old, new] = [before, after].map(|text| {
+        let lines = text.split_inclusive(|&byte| byte == b'\n');
+        lines.collect::<Vec<&[u8]>>()
+    });
     let changes = capture_diff_slices(Algorithm::Myers, &old, &new);
     let name = quoted(path.as_os_str().as_bytes());
     let mut patch = format!("--- {name}\n+++ {name}\n").into_bytes();
@@ -248,15 +244,10 @@ pub fn unified(path: &Path, before: &[u8], after: &[u8]) -> Vec<u8> {
     patch
 }
 
-/// Splits a text into lines as `patch` does: they end in LF, whatever is before it.
-fn lines(bytes: &[u8]) -> Vec<&[u8]> {
-    bytes.split_inclusive(|&byte| byte == b'\n').collect()
-}
-
 /// Returns a file's name as GNU diff writes it: one with special characters is quoted.
 fn quoted(name: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
-    let is_quoted = !name.iter().all(is_plain);
+    let mark = if name.iter().all(is_plain) { "" } else { "\"" };
     let mut quoted = String::new();
     for &byte in name {
         match byte {
@@ -265,11 +256,7 @@ fn quoted(name: &[u8]) -> String {
             byte => quoted.push_str(&format!("\\{byte:03o}")),
         }
     }
-    if is_quoted {
-        format!("\"{quoted}\"")
-    } else {
-        quoted
-    }
+    format!("{mark}{quoted}{mark}")
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(super) fn sections(
     brokers: Vec<BrokerSettings>,
     unverified: Vec<Diagnostic>,
 ) -> anyhow::Result<[CheckSection; 4]> {
-    let (plan, reader) = (&scan.engine.plan, &scan.reader());
+    let (plan, reader) = (&scan.engine.plan, &scan.engine.reader(scan.now));
     let mut channels = report::channels::with_topics(reader)?;
     channels.retain(|channel| channel.retired.is_none());
     let mounts = plan.sources.iter().flat_map(|source| &source.mounts);
@@ -82,10 +82,8 @@ pub(super) fn sections(
         )
     })?;
     let prepared = "cannot prepare requests";
-    let topics: Vec<_> = expected
-        .into_iter()
-        .zip(replies.context(prepared)?)
-        .collect();
+    let replies = replies.context(prepared)?;
+    let topics: Vec<_> = expected.into_iter().zip(replies).collect();
     let probes = hubs.into_iter().zip(heads);
     let probes = probes.map(|(settings, head)| hub::HubProbe {
         accepts: has_accepted_all(&channels, &settings.hub),
@@ -216,9 +214,8 @@ fn clocks(
             .flatten()
             .map(move |answered| (peer.clone(), answered))
     });
-    let of_hubs = hubs
-        .iter()
-        .map(|asked| (origin(asked.hub.as_str()), &asked.head));
+    let of_hubs = hubs.iter();
+    let of_hubs = of_hubs.map(|asked| (origin(asked.hub.as_str()), &asked.head));
     let offsets: Vec<_> = of_topics
         .chain(of_hubs)
         .filter_map(|(peer, answered)| Some((peer, clock::offset(answered.as_ref().ok()?)?)))

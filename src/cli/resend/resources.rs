@@ -132,10 +132,7 @@ impl LastEntries {
                 at = at.max(until.map_or(datetime, |until| datetime.min(until)));
             }
             // What is not dated may be of any time until the end of the list.
-            let latest = match entry.datetime {
-                Some(_) => at,
-                None => at.max(end),
-            };
+            let latest = entry.datetime.map_or(at.max(end), |_| at);
             if self.since.is_some_and(|since| latest < since) {
                 continue;
             }
@@ -253,11 +250,8 @@ fn is_needed(capability: Capability) -> bool {
 }
 
 fn is_readable(document: &DocumentView) -> bool {
-    let is_lost = matches!(
-        document.state,
-        DocumentState::Broken | DocumentState::Missing
-    );
-    document.kind.is_some() && !is_lost
+    let lost = [DocumentState::Broken, DocumentState::Missing];
+    document.kind.is_some() && !lost.contains(&document.state)
 }
 
 /// Returns the needed documents that a structural one lists.

@@ -71,17 +71,15 @@ impl Daemon<Announcer> {
             submitter,
             brokers,
             runtime: submission_runtime,
-            inputs: parts.inputs.clone(),
-            failpoints: parts.failpoints.clone(),
             under_way: BTreeSet::new(),
             unreached: Arc::default(),
             probes: JoinSet::new(),
         };
         let (inputs, failpoints) = (parts.inputs.clone(), parts.failpoints.clone());
-        let taken = move |round, request, took| {
+        let taken = move |request, outcome, took| {
             failpoints.pass(Failpoint::Taken);
             // If the loop has stopped, the next start reads again.
-            let input = AnnouncerInput::Read(Box::new(round), request, took);
+            let input = AnnouncerInput::Read(request, outcome, took);
             let _ = inputs.send(Input::Work(input));
         };
         let announcer = Announcer {
@@ -266,10 +264,8 @@ fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigE
 
 /// Loads what an embedded hub starts with, if one `is_wanted`.
 fn saved_subscriptions(file: &StateFile, is_wanted: bool) -> state::Result<SavedHub> {
-    if !is_wanted {
-        return Ok(SavedHub::default());
-    }
-    state::hub::load_from(&file.path)
+    let saved = is_wanted.then(|| state::hub::load_from(&file.path));
+    Ok(saved.transpose()?.unwrap_or_default())
 }
 
 fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>, HubStartError> {

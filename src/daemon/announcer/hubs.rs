@@ -2,7 +2,6 @@
 //! loop; attempts to reach each at the start, before there is anything to tell it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,14 +15,13 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 use websub::answer::Answer;
-use websub::counts::DurationHistogram;
 use websub::probe::http as probe;
 use websub::publisher::http::Submitter;
 use websub::publisher::settings::PublishSettings;
 
-use crate::daemon::announcer::{AnnouncerInput, RunInput};
+use crate::daemon::announcer::{AnnouncerInput, RunParts};
 use crate::daemon::event_loop::Input;
-use crate::daemon::failpoints::{Failpoint, Failpoints};
+use crate::daemon::failpoints::Failpoint;
 use crate::report::status::NeverReachedHub;
 
 /// Time until one that could not be reached is tried again.
@@ -35,8 +33,6 @@ pub struct Submissions {
     pub brokers: Arc<Brokers>,
     /// Runtime that the submissions run on: they are kept off the threads that serve.
     pub runtime: Handle,
-    pub inputs: Sender<RunInput>,
-    pub failpoints: Failpoints,
     /// Those that have no answer yet.
     pub under_way: BTreeSet<SubmissionId>,
     pub unreached: Unreached,
@@ -48,15 +44,14 @@ type Unreached = Arc<Mutex<BTreeMap<Hub, NeverReachedHub>>>;
 
 impl Submissions {
     /// Starts a submission.
-    pub fn submit(&mut self, submission: Submission) {
+    pub fn submit(&mut self, submission: Submission, parts: &RunParts) {
         let (topic, hub, seq) = (&submission.topic, &submission.hub, submission.seq);
         debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
-        self.under_way
-            .insert((submission.channel, hub.clone(), seq));
+        let id = (submission.channel, hub.clone(), seq);
+        self.under_way.insert(id);
         let submitter = Arc::clone(&self.submitter);
         let brokers = Arc::clone(&self.brokers);
-        let inputs = self.inputs.clone();
-        let failpoints = self.failpoints.clone();
+        let (inputs, failpoints) = (parts.inputs.clone(), parts.failpoints.clone());
         self.runtime.spawn(async move {
             failpoints.pass(Failpoint::Submitting);
             let answer = match submission.mode {
@@ -95,13 +90,6 @@ impl Submissions {
         }
     }
 
-    /// Returns the durations of submissions, by hub or broker.
-    pub fn durations(&self) -> BTreeMap<Hub, DurationHistogram> {
-        let mut durations = self.submitter.durations();
-        durations.extend(self.brokers.durations());
-        durations
-    }
-
     /// Tries to reach all brokers and these hubs, each until it was reached once. Must be called within a tokio runtime.
     pub fn probe(&mut self, hubs: Vec<PublishSettings>) {
         let brokers: Vec<Hub> = self.brokers.durations().into_keys().collect();
@@ -116,11 +104,6 @@ impl Submissions {
             let probes = probe_until_reached(name, settings, brokers, unreached);
             self.probes.spawn(probes);
         }
-    }
-
-    /// Returns those that could not be reached yet.
-    pub fn unreached(&self) -> Vec<NeverReachedHub> {
-        lock(&self.unreached).values().cloned().collect()
     }
 }
 
@@ -178,6 +161,7 @@ fn reached(hub: &Hub, unreached: &Unreached) {
     }
 }
 
-fn lock(unreached: &Unreached) -> MutexGuard<'_, BTreeMap<Hub, NeverReachedHub>> {
+/// Returns those that could not be reached yet.
+pub fn lock(unreached: &Unreached) -> MutexGuard<'_, BTreeMap<Hub, NeverReachedHub>> {
     unreached.lock().unwrap_or_else(PoisonError::into_inner)
 }

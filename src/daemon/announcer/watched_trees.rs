@@ -103,11 +103,6 @@ impl WatchedTrees {
         self.began.get_or_insert(began);
     }
 
-    /// Stops watching; reports that are still queued count no more.
-    pub fn stop(&mut self) {
-        drop_elsewhere(self.current.take());
-    }
-
     /// Takes note of a report. Returns false if it does not count. R13: a change made while the daemon starts is one, although
     /// no tree is watched yet, so that a mount counts as found when the daemon began.
     pub fn note_report(&mut self, number: u64, report: &mut TreeReport) -> bool {
@@ -167,7 +162,7 @@ pub fn covers(effective: &Plan, plan: &Plan) -> bool {
 }
 
 /// Drops trees on a thread of its own: a thread of theirs on a dead mount may take long to end.
-fn drop_elsewhere(trees: Option<SourceTrees>) {
+pub fn drop_elsewhere(trees: Option<SourceTrees>) {
     // If no thread can be started, they are dropped here.
     let _ = std::thread::Builder::new().spawn(move || drop(trees));
 }

@@ -14,38 +14,34 @@ use announce::event::{DropCause, Effect, Event, Fact};
 use announce::state::{self, Db, StateError};
 use announce::steps::engine::Reader;
 
-/// Returns the answer to a question about subscriptions where no hub is embedded.
-pub fn no_embedded_hub() -> ControlReply {
-    let words = "no embedded hub is configured: the configured hubs keep the subscriptions";
-    ControlReply::Error(words.to_owned())
-}
+/// The answer to a question about subscriptions where no hub is embedded.
+pub const NO_EMBEDDED_HUB: &str =
+    "no embedded hub is configured: the configured hubs keep the subscriptions";
 
 /// Returns the answer to a question about subscriptions, and the subscription that is to end.
 pub fn ask_subscriptions(
     subscriptions: &Subscriptions,
     about: SubscriptionsAction,
     now: Timestamp,
-    db: Option<Db<'_>>,
-) -> (ControlReply, Option<SubscriptionKey>) {
+    db: Db<'_>,
+) -> Result<(ControlReply, Option<SubscriptionKey>), String> {
     // What cannot be read is not shown.
-    let seq_after = |topic: &Topic, heard| state::hub::seq_after(db?, topic, heard).ok().flatten();
-    let named = |name: &SubscriptionName| {
-        subscriptions.find(&name.callback, name.topic.as_deref(), now, &seq_after)
+    let seq_after = |topic: &Topic, heard| state::hub::seq_after(db, topic, heard).ok().flatten();
+    let named = |name: SubscriptionName| {
+        let found = subscriptions.find(&name.callback, name.topic.as_deref(), now, &seq_after);
+        found.map(|(key, view)| (key, Box::new(view)))
     };
-    let found = match &about {
+    Ok(match about {
         SubscriptionsAction::List => {
             let list = subscriptions.list(now, &seq_after);
-            return (ControlReply::Subscriptions(list), None);
+            (ControlReply::Subscriptions(list), None)
         }
-        SubscriptionsAction::Show(name) | SubscriptionsAction::Remove(name) => named(name),
-    };
-    match (about, found) {
-        (_, Err(error)) => (ControlReply::Error(error.to_string()), None),
-        (SubscriptionsAction::Remove(_), Ok((key, view))) => {
-            (ControlReply::Removed(Box::new(view)), Some(key))
+        SubscriptionsAction::Show(name) => (ControlReply::Subscription(named(name)?.1), None),
+        SubscriptionsAction::Remove(name) => {
+            let (key, view) = named(name)?;
+            (ControlReply::Removed(view), Some(key))
         }
-        (_, Ok((_, view))) => (ControlReply::Subscription(Box::new(view)), None),
-    }
+    })
 }
 
 /// Returns the event of a command that acts.
@@ -75,29 +71,27 @@ pub fn event_of(reader: &Reader<'_>, request: &ControlRequest) -> Result<Event, 
 /// Returns the answer to a command that acts: how much it concerned, by the effects of the step that executed it.
 pub fn outcome(request: &ControlRequest, effects: &[Effect]) -> ControlReply {
     use ControlRequest::{Accept, Drop, Retry};
-    let (mut concerned, mut resources) = (0, 0);
-    for effect in effects {
-        let Effect::Tell(fact) = effect else { continue };
-        match fact {
-            Fact::Accepted {
+    let told = effects.iter().map(|effect| match (request, effect) {
+        (
+            Accept { .. },
+            Effect::Tell(Fact::Accepted {
                 documents,
-                resources: accepted,
+                resources,
                 ..
-            } if matches!(request, Accept { .. }) => {
-                concerned += documents;
-                resources = *accepted;
-            }
-            Fact::Dropped {
+            }),
+        ) => (*documents, *resources),
+        (
+            Drop { .. },
+            Effect::Tell(Fact::Dropped {
                 changes,
                 cause: DropCause::Operator,
                 ..
-            } if matches!(request, Drop { .. }) => concerned += changes,
-            Fact::Retried { notifications } if matches!(request, Retry { .. }) => {
-                concerned += notifications
-            }
-            _ => {}
-        }
-    }
+            }),
+        ) => (*changes, 0),
+        (Retry { .. }, Effect::Tell(Fact::Retried { notifications })) => (*notifications, 0),
+        _ => (0, 0),
+    });
+    let (concerned, resources) = told.fold((0, 0), |sum, told| (sum.0 + told.0, sum.1 + told.1));
     match request {
         Accept { source } => ControlReply::Accepted {
             source: source.clone(),
@@ -112,11 +106,7 @@ pub fn outcome(request: &ControlRequest, effects: &[Effect]) -> ControlReply {
 }
 
 /// Answers a question about sources, channels or hubs.
-pub fn answer(reader: &Reader<'_>, request: ControlRequest) -> ControlReply {
-    answered(reader, request).unwrap_or_else(ControlReply::Error)
-}
-
-fn answered(reader: &Reader<'_>, request: ControlRequest) -> Result<ControlReply, String> {
+pub fn answer(reader: &Reader<'_>, request: ControlRequest) -> Result<ControlReply, String> {
     let failed = |error: StateError| error_chain(&error);
     Ok(match request {
         ControlRequest::Missing { source } => {

@@ -200,10 +200,8 @@ impl LastDay {
     /// Begins the intervals up to `now`; the first one with it.
     fn advance(&mut self, now: Timestamp) {
         let wanted = start_of_interval(now);
-        let mut next = match self.intervals.back() {
-            None => now,
-            Some(last) => later(start_of_interval(last.from), LENGTH),
-        };
+        let last = self.intervals.back();
+        let mut next = last.map_or(now, |last| later(start_of_interval(last.from), LENGTH));
         let day = LENGTH.saturating_mul(u32::try_from(INTERVALS).unwrap_or(u32::MAX));
         if later(next, day) < wanted {
             self.intervals.clear();

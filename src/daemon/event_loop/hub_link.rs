@@ -35,11 +35,6 @@ impl HubLink {
         }
         self.open.send_replace(open);
     }
-
-    /// Returns the hub if it takes subscriptions.
-    pub fn open(&self) -> Option<Arc<EmbeddedHub>> {
-        self.open.borrow().clone()
-    }
 }
 
 impl<I: Send + 'static> LoopParts<I> {
@@ -51,19 +46,6 @@ impl<I: Send + 'static> LoopParts<I> {
             hub.dispatch(owed);
             self.failpoints.pass(Failpoint::Dispatched);
         }
-    }
-
-    /// Has the hub drain: no delivery is begun any more. [`Input::HubDrained`] follows.
-    pub fn drain_hub(&mut self) {
-        let Some(hub) = self.hub.linked.clone() else {
-            return;
-        };
-        self.hub.is_draining = true;
-        let inputs = self.inputs.clone();
-        self.runtime.spawn(async move {
-            hub.drain().await;
-            let _ = inputs.send(Input::HubDrained);
-        });
     }
 
     /// Changes the settings of the hub, or starts it with what is `saved`; without settings, it takes no more
@@ -93,10 +75,9 @@ impl<I: Send + 'static> LoopParts<I> {
     ) -> Arc<EmbeddedHub> {
         let (inputs, failpoints) = (self.inputs.clone(), self.failpoints.clone());
         let records = move |changed: Vec<HubRecord>| {
-            for record in &changed {
-                if matches!(record, HubRecord::Progressed(..)) {
-                    failpoints.pass(Failpoint::Relayed);
-                }
+            let is_relayed = |record: &&HubRecord| matches!(record, HubRecord::Progressed(..));
+            for _ in changed.iter().filter(is_relayed) {
+                failpoints.pass(Failpoint::Relayed);
             }
             let _ = inputs.send(Input::HubRecords(changed));
         };
