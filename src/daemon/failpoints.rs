@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use rustix::process::{Signal, getpid, kill_process};
 use websub::hub::HubRecord;
 
-use announce::event::{Effect, Event, Fact};
+use announce::event::{AnswerOutcome, Effect, Event, Fact};
 use announce::observation::{Look, Observation};
 
 /// A point in the life of a delivery. At some of them a change is about to be saved; once it is, `Saved` follows in the name.
@@ -121,7 +121,8 @@ impl Failpoints {
         let has_logged = |fact: &Fact| matches!(fact, Fact::Took { notifications, .. } if !notifications.is_empty());
         let is_delivered = |record: &HubRecord| matches!(record, HubRecord::Progressed(..));
         let is_cut = has_fact(|fact| matches!(fact, Fact::Cut { .. }));
-        let is_told = has_fact(|fact| matches!(fact, Fact::Delivered { .. }));
+        let is_told =
+            has_fact(|fact| matches!(fact, Fact::Answered(_, AnswerOutcome::Delivered { .. })));
         let suffix = if is_saved { "Saved" } else { "" };
         for (is_crossed, failpoint) in [
             (seen.any(is_document), Failpoint::Seen),

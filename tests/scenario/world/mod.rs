@@ -770,9 +770,7 @@ impl World {
             return;
         };
         let event = Event::Answered {
-            channel: submission.channel,
-            hub: submission.hub,
-            seq: submission.seq,
+            id: (submission.channel, submission.hub, submission.seq),
             answer,
             jitter: self.chance.as_mut().map_or(1.0, fastrand::Rng::f64),
         };

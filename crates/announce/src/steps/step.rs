@@ -276,13 +276,8 @@ impl<'a> Step<'a> {
                 mount,
                 file_systems,
             } => mounts::set_nested(self, mount, file_systems)?,
-            Event::Answered {
-                channel,
-                hub,
-                seq,
-                answer,
-                jitter,
-            } => {
+            Event::Answered { id, answer, jitter } => {
+                let (channel, hub, seq) = id;
                 if let Some(hub) = self.live.hub_named(&hub) {
                     delivery::answered(self, (channel, hub), seq, &answer, jitter)?;
                 }
