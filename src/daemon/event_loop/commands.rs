@@ -28,7 +28,10 @@ pub fn ask_subscriptions(
     db: Option<Db<'_>>,
 ) -> (ControlReply, Option<SubscriptionKey>) {
     // What cannot be read is not shown.
-    let seq_after = |topic: &Topic, heard| state::hub::seq_after(db?, topic, heard).ok().flatten();
+    let seq_after = |topic: &Topic, heard| {
+        let next = state::hub::next_relay(db?, topic, heard);
+        Some(next.ok()??.seq)
+    };
     let named = |name: &SubscriptionName| {
         subscriptions.find(&name.callback, name.topic.as_deref(), now, &seq_after)
     };
