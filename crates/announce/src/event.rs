@@ -66,7 +66,7 @@ pub enum Event {
     /// before the end of the first sweep.
     Nested {
         mount: MountId,
-        file_systems: Vec<NestedFileSystem>,
+        nested: Vec<NestedFileSystem>,
     },
     /// A submission was answered. `jitter` is a random number between 0 and 1.
     Answered {
