@@ -98,9 +98,7 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
 
 fn accepted(submission: Submission) -> Event {
     Event::Answered {
-        channel: submission.channel,
-        hub: submission.hub,
-        seq: submission.seq,
+        id: (submission.channel, submission.hub, submission.seq),
         answer: Answer::Status {
             status: 204,
             content_type: None,

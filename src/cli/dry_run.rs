@@ -221,9 +221,7 @@ fn play_forward(
 /// Returns the events that would answer a submission.
 fn answers(submission: &Submission) -> Vec<Event> {
     let answered = Event::Answered {
-        channel: submission.channel,
-        hub: submission.hub.clone(),
-        seq: submission.seq,
+        id: (submission.channel, submission.hub.clone(), submission.seq),
         answer: Answer::ACCEPTED,
         jitter: 0.0,
     };

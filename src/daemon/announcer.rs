@@ -137,9 +137,7 @@ impl Announcer {
                 let relay = hub.relay(submission.relayed());
                 parts.saver.unsaved.owed.extend(relay);
                 self.inputs.push_back(Event::Answered {
-                    channel: submission.channel,
-                    hub: submission.hub,
-                    seq: submission.seq,
+                    id: (submission.channel, submission.hub, submission.seq),
                     answer: Answer::ACCEPTED,
                     jitter: 0.0,
                 });
@@ -455,9 +453,7 @@ mod tests {
         let (channel, hub) = (ChannelId(1), Hub::new("https://hub.example/"));
         let topic = Topic::new("https://e.org/t");
         let answered = Event::Answered {
-            channel,
-            hub: hub.clone(),
-            seq: 1,
+            id: (channel, hub.clone(), 1),
             answer: Answer::ACCEPTED,
             jitter: 0.0,
         };

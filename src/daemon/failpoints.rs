@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use rustix::process::{Signal, getpid, kill_process};
 use websub::hub::HubRecord;
 
-use announce::event::{Effect, Event, Fact};
+use announce::event::{AnswerOutcome, Effect, Event, Fact};
 use announce::observation::{Look, Observation};
 
 /// A point in the life of a delivery. At some of them a change is about to be saved; once it is, `Saved` follows in the name.
@@ -115,7 +115,9 @@ impl Failpoints {
         });
         let told = effects.iter().filter_map(|effect| match effect {
             Effect::Tell(Fact::Cut { .. }) => Some(Failpoint::Cut),
-            Effect::Tell(Fact::Delivered { .. }) => Some(Failpoint::Told),
+            Effect::Tell(Fact::Answered(_, AnswerOutcome::Delivered { .. })) => {
+                Some(Failpoint::Told)
+            }
             Effect::Tell(Fact::Took { notifications, .. }) if !notifications.is_empty() => {
                 Some(Failpoint::Logged)
             }

@@ -8,7 +8,7 @@ pub use websub::publisher::reason::error_chain;
 
 use crate::report::status::words::{counted, missing_in_words};
 use crate::tree::TreeReport;
-use announce::event::{DropCause, Fact};
+use announce::event::{AnswerOutcome, AnsweredNotification, DropCause, Fact};
 use announce::plan::{Plan, is_broker_name};
 
 /// Logs the reports of a tree that are no events.
@@ -36,9 +36,7 @@ pub fn log_report(report: &TreeReport, plan: &Plan) {
 /// Logs a fact of the engine.
 pub fn log_fact(fact: &Fact) {
     match fact {
-        Fact::Baselined {
-            source, documents, ..
-        } => {
+        Fact::Baselined { source, documents } => {
             let verb = if *documents == 1 { "is" } else { "are" };
             let existing = counted(*documents, "existing document");
             info!(
@@ -49,7 +47,7 @@ pub fn log_fact(fact: &Fact) {
         Fact::WithoutDocument { source, reason } => {
             warn!(source, reason, "nothing is announced of {source}: {reason}")
         }
-        Fact::MountLost { source, reason, .. } => warn!(
+        Fact::MountLost { source, reason } => warn!(
             source,
             reason, "a mount of {source} is missing: {reason}; nothing counts as deleted"
         ),
@@ -83,18 +81,15 @@ pub fn log_fact(fact: &Fact) {
         ),
         Fact::Took {
             topic,
-            seq,
-            created,
-            updated,
-            deleted,
+            changes,
             lists,
             notifications,
             undated,
-            back_dated,
             ..
         } => {
-            let changes = created + updated + deleted;
-            let undated = undated.missing + undated.invalid + undated.ahead + back_dated;
+            let seq = notifications.last().map_or(0, |(seq, _)| *seq);
+            let changes: usize = changes.iter().sum();
+            let undated = undated.missing + undated.invalid + undated.ahead + undated.back_dated;
             let (taken, from) = (counted(changes, "change"), counted(*lists, "Change List"));
             info!(
                 %topic, seq, changes, lists, notifications = notifications.len(), undated,
@@ -150,46 +145,7 @@ pub fn log_fact(fact: &Fact) {
                 ),
             }
         }
-        Fact::Delivered {
-            topic,
-            hub,
-            seq,
-            changes,
-            attempts,
-            took,
-        } => {
-            let seconds = took.as_secs_f64();
-            info!(%topic, %hub, seq, changes, attempts, seconds, "delivered notification {seq} to {hub}");
-        }
-        Fact::Refused {
-            topic,
-            hub,
-            seq,
-            attempts,
-            reason,
-            next_try,
-            kind,
-            needs_operator,
-            is_news,
-        } => {
-            let kind = kind.as_str();
-            if !is_news {
-                debug!(
-                    %topic, %hub, seq, attempts, kind, reason, %next_try,
-                    "{hub} did not accept notification {seq}: {reason}"
-                );
-            } else if *needs_operator {
-                error!(
-                    %topic, %hub, seq, attempts, kind, reason, %next_try,
-                    "{hub} did not accept notification {seq}: {reason}"
-                );
-            } else {
-                warn!(
-                    %topic, %hub, seq, attempts, kind, reason, %next_try,
-                    "{hub} did not accept notification {seq}: {reason}"
-                );
-            }
-        }
+        Fact::Answered(answered, outcome) => log_answer(answered, outcome),
         Fact::RefusedAlike {
             hub,
             kind,
@@ -211,27 +167,6 @@ pub fn log_fact(fact: &Fact) {
                 some => format!("; {} waited for it", counted(some, "notification")),
             };
             info!(%hub, attempts, seconds, notifications, "{hub} recovered{waiting}");
-        }
-        Fact::Halved {
-            topic,
-            hub,
-            seq,
-            attempts,
-            limit,
-            is_news,
-        } => {
-            let most = counted(*limit, "change");
-            if *is_news {
-                warn!(
-                    %topic, %hub, seq, attempts, limit,
-                    "notification {seq} is too large for {hub}; sending {most} at a time"
-                )
-            } else {
-                debug!(
-                    %topic, %hub, seq, attempts, limit,
-                    "notification {seq} is too large for {hub}; sending {most} at a time"
-                )
-            }
         }
         Fact::HubReplaced { hub, by, channels } => info!(
             %hub, %by, channels,
@@ -315,6 +250,58 @@ pub fn log_fact(fact: &Fact) {
     }
 }
 
+fn log_answer(answered: &AnsweredNotification, outcome: &AnswerOutcome) {
+    let AnsweredNotification {
+        topic,
+        hub,
+        seq,
+        attempts,
+    } = answered;
+    match outcome {
+        AnswerOutcome::Delivered { changes, took } => {
+            let seconds = took.as_secs_f64();
+            info!(%topic, %hub, seq, changes, attempts, seconds, "delivered notification {seq} to {hub}");
+        }
+        AnswerOutcome::Refused {
+            refusal,
+            next_try,
+            is_news,
+        } => {
+            let (kind, reason) = (refusal.kind.as_str(), &refusal.reason);
+            if !is_news {
+                debug!(
+                    %topic, %hub, seq, attempts, kind, reason, %next_try,
+                    "{hub} did not accept notification {seq}: {reason}"
+                );
+            } else if refusal.needs_operator {
+                error!(
+                    %topic, %hub, seq, attempts, kind, reason, %next_try,
+                    "{hub} did not accept notification {seq}: {reason}"
+                );
+            } else {
+                warn!(
+                    %topic, %hub, seq, attempts, kind, reason, %next_try,
+                    "{hub} did not accept notification {seq}: {reason}"
+                );
+            }
+        }
+        AnswerOutcome::Halved { limit, is_news } => {
+            let most = counted(*limit, "change");
+            if *is_news {
+                warn!(
+                    %topic, %hub, seq, attempts, limit,
+                    "notification {seq} is too large for {hub}; sending {most} at a time"
+                )
+            } else {
+                debug!(
+                    %topic, %hub, seq, attempts, limit,
+                    "notification {seq} is too large for {hub}; sending {most} at a time"
+                )
+            }
+        }
+    }
+}
+
 /// Names each change of a notification at the level `debug`.
 fn log_changes(topic: &Topic, seq: u64, body: &[u8]) {
     if !tracing::enabled!(Level::DEBUG) {
@@ -346,14 +333,17 @@ mod tests {
             changes: 2,
             cause,
         };
-        let halved = Fact::Halved {
+        let answered = AnsweredNotification {
             topic: topic.clone(),
             hub: hub.clone(),
             seq: 1,
             attempts: 2,
+        };
+        let halved = AnswerOutcome::Halved {
             limit: 1,
             is_news: true,
         };
+        let halved = Fact::Answered(answered, halved);
         let replaced = Fact::HubReplaced {
             hub: hub.clone(),
             by: Hub::new("urn:n"),

@@ -9,8 +9,8 @@ use rustix::fs::{CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::tree::TreeNotice;
-use crate::tree::file::CandidateFile;
-use crate::tree::file_status::{self, FileKind, file_system};
+use crate::tree::file::LastReport;
+use crate::tree::file_status::{self, file_system};
 use crate::tree::model::{DirectoryId, FileId, ListingOutcome, TreeEntry, join, push_name};
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
@@ -49,7 +49,7 @@ impl Observer<'_> {
             Err(error) if file_status::is_absence(error) => return self.recheck_directory(id),
             Err(error) => return self.deny(id, &path, error),
         };
-        if is_root && Some(identity) != self.mounts[mount].identity() {
+        if is_root && Some(identity) != self.mounts[mount].found {
             return self.check_mount(mount);
         }
         let mut listing = OpenDirectory {
@@ -112,10 +112,7 @@ impl Observer<'_> {
         for entry in Dir::new(fcntl_dupfd_cloexec(&listing.fd, 0)?)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            let kind = match entry.file_type() {
-                FileType::Unknown => None,
-                known => Some(FileKind::from(known)),
-            };
+            let kind = entry.file_type();
             let candidates = &self.settings.candidates;
             if !matches!(name, b"." | b"..")
                 && may_matter(candidates, published, &mut below, (name, kind))
@@ -144,10 +141,11 @@ impl Observer<'_> {
     }
 
     /// Updates the model for one name of a listing, and queues its file if that may have changed.
-    fn update_listed(&mut self, listing: &OpenDirectory, name: &[u8], kind: Option<FileKind>) {
+    fn update_listed(&mut self, listing: &OpenDirectory, name: &[u8], kind: FileType) {
         let (id, fd) = (listing.id, &listing.fd);
-        let found = || file_status::within(fd, name).map(|found| found.kind);
-        let kind = match kind.map_or_else(found, Ok) {
+        let known = Some(kind).filter(|kind| *kind != FileType::Unknown);
+        let found = || file_status::within(fd, name, false).map(|found| found.kind);
+        let kind = match known.map_or_else(found, Ok) {
             Ok(kind) => kind,
             Err(error) if file_status::is_absence(error) => return self.remove(id, name),
             // It may not be looked at by this user.
@@ -157,10 +155,7 @@ impl Observer<'_> {
         let Some(TreeEntry::File(file)) = self.update(id, name, kind, depth) else {
             return;
         };
-        let status = match kind {
-            FileKind::Link => file_status::follow_within(fd, name),
-            _ => file_status::within(fd, name),
-        };
+        let status = file_status::within(fd, name, kind == FileType::Symlink);
         let has_sharp_times = self.model.has_sharp_times(file);
         let needs_look = |stat: &Stat| {
             let file = self.model.file(file);
@@ -193,9 +188,9 @@ impl Observer<'_> {
     fn remove_unmet(&mut self, listing: &OpenDirectory, found: &[ListedName]) {
         let directory = self.model.directory(listing.id);
         for name in directory.map_or_else(Vec::new, |it| it.unmet(found)) {
-            match file_status::within(&listing.fd, &*name) {
-                Ok(status) if status.kind == FileKind::Link => {}
-                Ok(status) => self.update_listed(listing, &name, Some(status.kind)),
+            match file_status::within(&listing.fd, &*name, false) {
+                Ok(status) if status.kind == FileType::Symlink => {}
+                Ok(status) => self.update_listed(listing, &name, status.kind),
                 Err(error) if file_status::is_absence(error) => self.remove(listing.id, &name),
                 Err(_) => {}
             }
@@ -215,7 +210,7 @@ impl Observer<'_> {
         let Some(path) = self.path_of_name(id, name) else {
             return;
         };
-        match file_status::within(CWD, &path) {
+        match file_status::within(CWD, &path, false) {
             Ok(status) => {
                 let entry = self.update(id, name, status.kind, Some(depth));
                 if let Some(TreeEntry::File(file)) = entry {
@@ -236,7 +231,7 @@ impl Observer<'_> {
 
     /// Returns the path of a directory.
     pub fn path_of(&self, id: DirectoryId) -> Option<PathBuf> {
-        let mount = &self.mounts[self.model.mount_of(id)?];
+        let mount = &self.mounts[self.model.directory(id)?.mount];
         Some(join(&mount.directory, &self.model.below(id)))
     }
 
@@ -259,17 +254,17 @@ impl Observer<'_> {
         &mut self,
         id: DirectoryId,
         name: &[u8],
-        kind: FileKind,
+        kind: FileType,
         depth: Option<Depth>,
     ) -> Option<TreeEntry> {
         match kind {
-            FileKind::Directory => self.update_directory(id, name, depth),
-            FileKind::File | FileKind::Special => {
+            FileType::Directory => self.update_directory(id, name, depth),
+            FileType::Symlink => self.update_link(id, name, depth),
+            _ => {
                 let file = self.update_file(id, name)?;
                 self.forget_target(file);
                 Some(TreeEntry::File(file))
             }
-            FileKind::Link => self.update_link(id, name, depth),
         }
     }
 
@@ -279,7 +274,7 @@ impl Observer<'_> {
         name: &[u8],
         depth: Option<Depth>,
     ) -> Option<TreeEntry> {
-        let at = self.model.mount_of(id)?;
+        let at = self.model.directory(id)?.mount;
         let below = || self.model.below_name(id, name);
         let published = &self.mounts[at].published;
         if !self.settings.candidates.may_enter(published, name, below) {
@@ -288,10 +283,8 @@ impl Observer<'_> {
         }
         let (child, depth) = match self.model.entry(id, name) {
             Some(TreeEntry::Directory(child)) => (child, depth),
-            existing => {
-                if existing.is_some() {
-                    self.remove(id, name);
-                }
+            _ => {
+                self.remove(id, name);
                 let child = self.model.add_below(id, name)?;
                 let is_behind_link = self.model.directory(child)?.is_behind_link;
                 self.mounts[at].linked += usize::from(is_behind_link);
@@ -313,15 +306,13 @@ impl Observer<'_> {
 
     /// Returns the file of this name, if it is a candidate; new ones are adopted.
     pub fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
-        let existing = self.model.entry(id, name);
-        if let Some(TreeEntry::File(file)) = existing {
-            return Some(file);
-        }
-        if existing.is_some() {
-            self.remove(id, name);
+        match self.model.entry(id, name) {
+            Some(TreeEntry::File(file)) => return Some(file),
+            Some(_) => self.remove(id, name),
+            None => {}
         }
         let candidates = &self.settings.candidates;
-        let mount = &mut self.mounts[self.model.mount_of(id)?];
+        let mount = &mut self.mounts[self.model.directory(id)?.mount];
         let below = self.model.below_name(id, name);
         if !(candidates.may_be(name) && candidates.is_candidate(&mount.published, &below)) {
             return None;
@@ -361,7 +352,9 @@ impl Observer<'_> {
         self.silent.remove(&id);
         self.queue.forget_file(id);
         let removed = self.model.remove_file(id);
-        if let Some(file) = removed.filter(CandidateFile::is_reported_or_requested) {
+        if let Some(file) = removed
+            && (file.is_requested || file.reported != LastReport::Nothing)
+        {
             let path = self.mounts[at].path(&below);
             let unmet = file.last_read.map_or(UnmetFile::Unread, UnmetFile::Read);
             self.reports.observe_missing(path, unmet);
@@ -387,11 +380,11 @@ fn may_matter(
     candidates: &CandidateGlobs,
     published: &MountUrlPath,
     below: &mut Vec<u8>,
-    (name, kind): (&[u8], Option<FileKind>),
+    (name, kind): (&[u8], FileType),
 ) -> bool {
-    let is_file = !matches!(kind, Some(FileKind::Directory));
-    let may_lead_on = !matches!(kind, Some(FileKind::File | FileKind::Special));
-    let may_be = is_file && candidates.may_be(name);
+    use FileType::{Directory, Symlink, Unknown};
+    let may_lead_on = matches!(kind, Directory | Symlink | Unknown);
+    let may_be = kind != Directory && candidates.may_be(name);
     if !(may_be || may_lead_on) {
         return false;
     }
@@ -403,8 +396,8 @@ fn may_matter(
     may_matter
 }
 
-/// A name in a directory, and its kind if the directory itself states it.
-type ListedName = (Box<[u8]>, Option<FileKind>);
+/// A name in a directory, and its kind, which not every file system states there.
+type ListedName = (Box<[u8]>, FileType);
 
 /// Opens a directory, and identifies it.
 fn open(path: &Path, follow: bool) -> Result<(OwnedFd, Identity), Errno> {
@@ -424,10 +417,10 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use crate::tree::directory_listing::may_matter;
-    use crate::tree::file_status::FileKind;
     use crate::tree::model::TreeEntry;
     use crate::tree::tests::observer;
     use announce::candidates::{CandidateGlobs, MountUrlPath};
+    use rustix::fs::FileType;
 
     #[test]
     fn all_beneath_a_name_goes_with_it() {
@@ -485,18 +478,19 @@ mod tests {
             assert_eq!(below, directory.as_bytes());
             is_taken
         };
-        use FileKind::{Directory, File, Link, Special};
+        use FileType::{Directory, Fifo, RegularFile, Symlink, Unknown};
         for (below, name, kind, want) in [
-            ("", "a.xml", Some(File), true),
-            ("", "a.xml", Some(Special), true),
-            ("", "a.html", Some(File), false),
-            ("", "a.html", Some(Link), true),
-            ("", "a.html", None, true),
-            ("", "deep", Some(Directory), true),
-            ("", ".git", Some(Directory), false),
-            ("", "old", Some(Directory), false),
-            ("old", "a.xml", Some(File), false),
-            ("a.xml", "b.html", Some(File), false),
+            ("", "a.xml", RegularFile, true),
+            ("", "a.xml", Fifo, true),
+            ("", "a.html", RegularFile, false),
+            ("", "a.html", Fifo, false),
+            ("", "a.html", Symlink, true),
+            ("", "a.html", Unknown, true),
+            ("", "deep", Directory, true),
+            ("", ".git", Directory, false),
+            ("", "old", Directory, false),
+            ("old", "a.xml", RegularFile, false),
+            ("a.xml", "b.html", RegularFile, false),
         ] {
             assert_eq!(is_taken(below, name, kind), want, "{below} {name} {kind:?}");
         }

@@ -26,16 +26,16 @@ const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// One path that is a candidate file, possibly by a link.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CandidateFile {
     pub directory: DirectoryId,
     pub name: Arc<[u8]>,
     pub link: Option<Box<LinkTarget>>,
     pub last_read: Option<LastRead>,
-    reported: LastReport,
+    pub reported: LastReport,
     activity: Activity,
     /// True if somebody waits for a report.
-    is_requested: bool,
+    pub is_requested: bool,
     /// Reads in a row that found it incomplete.
     failures: u8,
 }
@@ -66,17 +66,19 @@ pub struct LinkTarget {
 }
 
 /// The last report about a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum LastReport {
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub enum LastReport {
+    #[default]
     Nothing,
     Whole,
     Incomplete(Box<Incomplete>),
 }
 
 /// Activity of a file's writers since it was read last, as far as it is known. It decides when the file is read next.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Activity {
     /// No event: it is read if its stat data has changed, once it has settled.
+    #[default]
     None,
     /// It is read even if its stat data is the same, once it has settled.
     Stale,
@@ -101,12 +103,7 @@ impl CandidateFile {
         CandidateFile {
             directory,
             name,
-            link: None,
-            last_read: None,
-            reported: LastReport::Nothing,
-            activity: Activity::None,
-            is_requested: false,
-            failures: 0,
+            ..CandidateFile::default()
         }
     }
 
@@ -189,17 +186,6 @@ impl CandidateFile {
             .is_some_and(|last_read| last_read.is_of(stat))
     }
 
-    /// Returns true if it was reported, or a report is awaited.
-    pub fn is_reported_or_requested(&self) -> bool {
-        self.is_requested || self.reported != LastReport::Nothing
-    }
-
-    /// Returns true if a report is due even though there is nothing to read: somebody waits for it, or the baseline of a
-    /// sweep does.
-    pub fn is_report_awaited(&self, is_in_sweep: bool) -> bool {
-        self.is_requested || is_in_sweep && self.reported == LastReport::Nothing
-    }
-
     /// Returns true if a listing that met it with this stat data must have it looked at.
     pub fn needs_look(&self, stat: &Stat, has_sharp_times: bool) -> bool {
         self.reported != LastReport::Whole || !self.is_unchanged(stat, has_sharp_times)
@@ -244,11 +230,6 @@ impl CandidateFile {
         was_read
             && matches!(self.activity, Activity::None | Activity::Writing(_))
             && self.is_unchanged(stat, has_sharp_times)
-    }
-
-    /// Returns true if the last report says that it is incomplete.
-    pub fn is_incomplete(&self) -> bool {
-        matches!(self.reported, LastReport::Incomplete(_))
     }
 
     /// Returns how long the file must still be left alone, and whether its times lie in the past, as they do by a clock that

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::tree::file::{CandidateFile, is_racy};
-use crate::tree::file_status::{self, FileKind, FileStatus};
+use crate::tree::file::{CandidateFile, LastReport, is_racy};
+use crate::tree::file_status::{self, FileStatus};
 use crate::tree::model::{FileId, join};
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::NameHints;
@@ -14,7 +14,7 @@ use crate::tree::read_file::ListKeyCache;
 use crate::tree::read_file::read;
 use announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
 use jiff::Timestamp;
-use rustix::fs::CWD;
+use rustix::fs::{CWD, FileType};
 
 /// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all
 /// are read.
@@ -83,18 +83,14 @@ impl Observer<'_> {
         let file = self.model.file(id)?;
         let (name, is_link) = (Arc::clone(&file.name), file.link.is_some());
         let (mount, below) = self.model.place_of(id)?;
-        self.mounts[mount].found.as_ref()?;
+        self.mounts[mount].found?;
         let path = join(&self.mounts[mount].directory, &below);
-        let found = if is_link {
-            file_status::follow(&path)
-        } else {
-            file_status::within(CWD, &path)
-        };
-        let status = match found {
-            Ok(status) if status.kind == FileKind::File => status,
+        let leads_on = |kind| matches!(kind, FileType::Directory | FileType::Symlink);
+        let status = match file_status::within(CWD, &path, is_link) {
+            Ok(status) if status.kind == FileType::RegularFile => status,
             found => {
                 match found {
-                    Ok(status) if status.kind == FileKind::Special => {
+                    Ok(status) if !leads_on(status.kind) => {
                         self.incomplete(id, Incomplete::NotAFile, None);
                     }
                     Err(error) if !file_status::is_absence(error) => {
@@ -165,10 +161,13 @@ impl Observer<'_> {
         let (after, reason) = if let Some((after, is_long)) =
             file.writer_wait(now, self.settings.open_writer)
         {
-            let is_reported = is_long || file.is_report_awaited(is_in_sweep);
+            // Somebody waits for a report, or the baseline of the sweep does.
+            let is_awaited =
+                file.is_requested || is_in_sweep && file.reported == LastReport::Nothing;
+            let is_reported = is_long || is_awaited;
             (after, is_reported.then_some(Incomplete::BeingWritten))
         } else if file.is_known(stat, wall, has_sharp_times) {
-            if !file.is_incomplete() {
+            if !matches!(file.reported, LastReport::Incomplete(_)) {
                 return true;
             }
             (file.retry_after(), None)
@@ -178,7 +177,7 @@ impl Observer<'_> {
             let mount = &mut self.mounts[at];
             // A file that was written since the mount was found is no part of its baseline: nothing else waits for it.
             let is_new = !self.is_one_shot && has_age && mount.is_changed_since_mount_found(stat);
-            let is_in_baseline = is_in_sweep && !mount.was_swept() && !is_new;
+            let is_in_baseline = is_in_sweep && !mount.was_swept && !is_new;
             if let Some(sweep) = mount.sweep.as_mut().filter(|_| is_in_baseline) {
                 sweep.unsettled.push_back((id, now + left));
                 return true;
@@ -238,11 +237,9 @@ fn read_all(jobs: &[FileReadJob], recent_keys: &ListKeyCache) -> Vec<(Look, Opti
             .collect();
         let mut all = read_share(first);
         for (jobs, reader) in others {
-            match reader.map(|reader| reader.join()) {
-                Ok(Ok(read)) => all.extend(read),
-                // Without a thread for it, or after a panic that has been printed.
-                _ => all.extend(read_share(jobs)),
-            }
+            // There may be no thread for it, or a panic that has been printed.
+            let read = reader.ok().and_then(|reader| reader.join().ok());
+            all.extend(read.unwrap_or_else(|| read_share(jobs)));
         }
         all
     })

@@ -14,20 +14,12 @@ use announce::observation::{Identity, Stat};
 /// Status of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStatus {
-    pub kind: FileKind,
+    /// Only regular files are opened: that alone can disturb a FIFO, a socket or a device.
+    pub kind: FileType,
     pub identity: Identity,
     pub stat: Stat,
     /// True if there is another name for it, by a hard link.
     pub has_other_names: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileKind {
-    File,
-    Directory,
-    Link,
-    /// A FIFO, socket or device. It is never opened, since that alone can disturb others.
-    Special,
 }
 
 /// Returns the status of a path, links followed.
@@ -40,14 +32,11 @@ pub fn is_at(path: &Path, identity: Identity) -> bool {
     follow(path).is_ok_and(|status| status.identity == identity)
 }
 
-/// Returns the status of a name in an open directory, or of a path in `CWD`; of a link, its own.
-pub fn within(directory: impl AsFd, name: impl Arg) -> Result<FileStatus, Errno> {
-    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(FileStatus::from)
-}
-
-/// Returns the status of a name in an open directory, links followed.
-pub fn follow_within(directory: impl AsFd, name: &[u8]) -> Result<FileStatus, Errno> {
-    rustix::fs::statat(directory, name, AtFlags::empty()).map(FileStatus::from)
+/// Returns the status of a name in an open directory, or of a path in `CWD`; of a link its own, unless it is followed.
+pub fn within(directory: impl AsFd, name: impl Arg, follow: bool) -> Result<FileStatus, Errno> {
+    let mut flags = AtFlags::empty();
+    flags.set(AtFlags::SYMLINK_NOFOLLOW, !follow);
+    rustix::fs::statat(directory, name, flags).map(FileStatus::from)
 }
 
 /// Returns the status of an open file.
@@ -83,10 +72,10 @@ pub fn reason(error: Errno) -> String {
 
 impl From<rustix::fs::Stat> for FileStatus {
     fn from(stat: rustix::fs::Stat) -> FileStatus {
-        let kind = FileKind::from(FileType::from_raw_mode(stat.st_mode));
+        let kind = FileType::from_raw_mode(stat.st_mode);
         FileStatus {
             kind,
-            has_other_names: kind == FileKind::File && stat.st_nlink > 1,
+            has_other_names: kind == FileType::RegularFile && stat.st_nlink > 1,
             identity: Identity {
                 device: unsigned(stat.st_dev),
                 inode: unsigned(stat.st_ino),
@@ -97,17 +86,6 @@ impl From<rustix::fs::Stat> for FileStatus {
                 changed: timestamp(unix(stat.st_ctime), unix(stat.st_ctime_nsec)),
                 inode: unsigned(stat.st_ino),
             },
-        }
-    }
-}
-
-impl From<FileType> for FileKind {
-    fn from(file_type: FileType) -> FileKind {
-        match file_type {
-            FileType::RegularFile => FileKind::File,
-            FileType::Directory => FileKind::Directory,
-            FileType::Symlink => FileKind::Link,
-            _ => FileKind::Special,
         }
     }
 }

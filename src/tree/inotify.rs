@@ -210,13 +210,7 @@ fn merge(pending: &mut PendingBatch, event: &inotify::Event<'_>) {
         return pending.overflow();
     }
     let Some(name) = event.file_name() else {
-        let is_touched = happened.contains(ReadFlags::ATTRIB);
-        let happened = if is_touched {
-            NameEvent::Touched
-        } else {
-            NameEvent::Gone
-        };
-        return pending.itself(key, happened);
+        return pending.itself(key, happened.contains(ReadFlags::ATTRIB));
     };
     let is_directory = happened.contains(ReadFlags::ISDIR);
     for (flag, event) in [

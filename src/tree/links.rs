@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use crate::tree::TreeNotice;
 use crate::tree::file::LinkTarget;
-use crate::tree::file_status::{self, FileKind};
+use crate::tree::file_status;
 use crate::tree::model::{DirectoryId, FileId, ListingOutcome, Name, TreeEntry};
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Depth;
 use crate::tree::watches::NameWatchReason;
 use announce::observation::Identity;
+use rustix::fs::FileType;
 
 /// Maximum links that are rechecked each second.
 const MAX_RECHECKED: usize = 4096;
@@ -35,7 +36,7 @@ impl Observer<'_> {
         let child = existing.and_then(TreeEntry::directory);
         let before = child.and_then(|child| self.model.directory(child)?.identity);
         let entry = match file_status::follow(&path) {
-            Ok(status) if status.kind == FileKind::Directory => {
+            Ok(status) if status.kind == FileType::Directory => {
                 if self.model.same_on_path(id, status.identity).is_some() {
                     if existing != Some(TreeEntry::Dangling) {
                         self.reports.notice(TreeNotice::Loop { link: path });
@@ -58,13 +59,10 @@ impl Observer<'_> {
                 }
                 entry
             }
-            Ok(status) => {
-                let file = self.update_file(id, name);
-                if let Some(file) = file {
-                    self.set_target(file, &path, status.identity);
-                }
-                file.map(TreeEntry::File)
-            }
+            Ok(status) => self.update_file(id, name).map(|file| {
+                self.set_target(file, &path, status.identity);
+                TreeEntry::File(file)
+            }),
             Err(error) if file_status::is_absence(error) => {
                 return Some(self.update_dead_link(id, name, TreeEntry::Dangling));
             }
@@ -89,10 +87,10 @@ impl Observer<'_> {
 
     /// Returns true if a new link in this directory is not followed. That is reported once for each mount and reason.
     fn is_refused(&mut self, id: DirectoryId, link: &Path) -> bool {
-        let Some(at) = self.model.mount_of(id) else {
+        let Some(directory) = self.model.directory(id) else {
             return true;
         };
-        let (mount, link) = (&mut self.mounts[at], link.to_owned());
+        let (mount, link) = (&mut self.mounts[directory.mount], link.to_owned());
         let refusal = if self.model.links_on_path(id) >= MAX_LINKS {
             TreeNotice::LinkTooDeep { link }
         } else if mount.linked >= MAX_LINKED {
@@ -110,8 +108,8 @@ impl Observer<'_> {
     /// Returns the paths in a mount of links that are not followed.
     pub fn unfollowed_links(&self, at: usize) -> Vec<Vec<u8>> {
         let is_refused = |(id, name): &&Name| {
-            let entry = self.model.entry(*id, name);
-            entry == Some(TreeEntry::Refused) && self.model.mount_of(*id) == Some(at)
+            let directory = self.model.directory(*id).filter(|it| it.mount == at);
+            directory.is_some_and(|it| it.entries.get(name) == Some(&TreeEntry::Refused))
         };
         let refused = self.model.links.iter().filter(is_refused);
         let below = refused.map(|(id, name)| self.model.below_name(*id, name));
@@ -155,13 +153,12 @@ impl Observer<'_> {
         if file.link.as_ref().is_some_and(|it| it.identity == identity) {
             return;
         }
-        let at = self.model.mount_of(file.directory);
+        let directory = self.model.directory(file.directory);
+        let gives_hints = directory.is_some_and(|it| self.gives_hints(it.mount));
         self.forget_target(id);
-        let watched = at.filter(|at| self.gives_hints(*at));
-        let watch = watched.and_then(|_| {
-            let target = std::fs::canonicalize(link).ok()?;
-            self.watches.add_name(&target, NameWatchReason::Link(id))
-        });
+        let target = gives_hints.then(|| std::fs::canonicalize(link).ok());
+        let named = NameWatchReason::Link(id);
+        let watch = target.and_then(|target| self.watches.add_name(&target?, named));
         if let Some(file) = self.model.file_mut(id) {
             file.link = Some(Box::new(LinkTarget { identity, watch }));
         }
@@ -180,13 +177,6 @@ impl Observer<'_> {
         }
     }
 
-    /// Rechecks all links in a directory, because an event says that one of them may lead elsewhere.
-    pub fn recheck_links(&mut self, id: DirectoryId) {
-        for name in self.model.links_in(id) {
-            self.recheck_link((id, name), true);
-        }
-    }
-
     /// Rechecks links that no event tells about, a bounded number each time.
     pub fn recheck_some_links(&mut self) {
         let last = self.rechecked_link.take();
@@ -197,10 +187,10 @@ impl Observer<'_> {
         }
     }
 
-    /// Updates a link, and queues its file if that has changed.
-    fn recheck_link(&mut self, link: Name, by_event: bool) {
-        let at = self.model.mount_of(link.0);
-        let is_there = at.is_some_and(|at| self.mounts[at].found.is_some());
+    /// Updates a link, perhaps because an event says that it may lead elsewhere, and queues its file if that has changed.
+    pub fn recheck_link(&mut self, link: Name, by_event: bool) {
+        let directory = self.model.directory(link.0);
+        let is_there = directory.is_some_and(|it| self.mounts[it.mount].found.is_some());
         if is_there
             // The recheck of another may have removed it.
             && self.model.links.contains(&link)

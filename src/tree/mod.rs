@@ -42,13 +42,12 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::report::figures;
 use crate::tree::file::LastRead;
 use crate::tree::file_status::FileSystemTraits;
 use crate::tree::model::join;
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
-use crate::tree::pending_hints::{PendingBatch, PendingHints};
+use crate::tree::pending_hints::PendingHints;
 use crate::tree::watches::Watches;
 use announce::candidates::CandidateGlobs;
 use announce::event::Event;
@@ -223,7 +222,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// A source's tree that is watched until this is dropped.
 #[derive(Debug)]
 pub struct TreeHandle {
-    hints: Arc<PendingHints>,
+    /// Hints for the observer, and their number.
+    pub hints: Arc<PendingHints>,
     observer: JoinHandle<()>,
 }
 
@@ -236,14 +236,8 @@ impl TreeHandle {
         report: impl FnMut(TreeReport) -> ControlFlow<()> + Send + 'static,
     ) -> Result<TreeHandle, TreeError> {
         let hints = Arc::new(PendingHints::new(settings.candidates.clone()));
-        let (watches, notice) = Watches::start(&settings, &hints)?;
-        let observe = move || {
-            let mut observer = Observer::new(settings, known, watches, report);
-            if let Some(notice) = notice {
-                observer.reports.notice(notice);
-            }
-            observer.run();
-        };
+        let watches = Watches::start(&settings, &hints)?;
+        let observe = move || Observer::new(settings, known, watches, report).run();
         let thread = std::thread::Builder::new().name("tree".into());
         let observer = thread
             .spawn(observe)
@@ -267,17 +261,6 @@ impl TreeHandle {
     /// Asks for a sweep of all mounts, now.
     pub fn sweep(&self) {
         self.hints.add_and_wake(|batch| batch.sweep = true);
-    }
-
-    /// Returns the hints of the kernel since the watching began.
-    pub fn hints(&self) -> figures::HintCounts {
-        self.hints.counted()
-    }
-
-    /// Acts as if the kernel had lost events.
-    #[doc(hidden)]
-    pub fn overflow(&self) {
-        self.hints.merge(PendingBatch::overflow);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::tree::watches::WatchKey;
 use announce::observation::{Identity, NestedFileSystem};
 
 /// Number of a directory: queues and timers refer to it, and may outlive what it stands for. It is given to another then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DirectoryId(pub u32);
 
 /// Number of a file, like that of a directory.
@@ -166,8 +166,8 @@ impl Model {
         if let Some(parent) = removed.parent {
             self.remove_entry(parent, &removed.name);
         }
-        for name in self.links_in(id) {
-            self.links.remove(&(id, name));
+        for link in self.links_in(id) {
+            self.links.remove(&link);
         }
         Some(removed)
     }
@@ -224,11 +224,11 @@ impl Model {
         found
     }
 
-    /// Returns the names of symbolic links in a directory.
-    pub fn links_in(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
+    /// Returns the symbolic links in a directory.
+    pub fn links_in(&self, id: DirectoryId) -> Vec<Name> {
         let links = self.links.range((id, Arc::default())..);
         let links = links.take_while(|(directory, _)| *directory == id);
-        links.map(|(_, name)| Arc::clone(name)).collect()
+        links.cloned().collect()
     }
 
     /// Returns the symbolic links after one, round after round, each once and no more than `most`.
@@ -257,21 +257,13 @@ impl Model {
 
     // Paths.
 
-    /// Returns the position of the mount that a directory lies in.
-    pub fn mount_of(&self, id: DirectoryId) -> Option<usize> {
-        self.directory(id).map(|directory| directory.mount)
-    }
-
     /// Returns the path of a directory below its mount, in bytes; empty for the mount itself.
     pub fn below(&self, id: DirectoryId) -> Vec<u8> {
         let path = self.self_and_ancestors(id).map(|(_, directory)| directory);
         let beneath_root = path.filter(|directory| directory.parent.is_some());
-        let names: Vec<&[u8]> = beneath_root.map(|it| &*it.name).collect();
-        let mut below = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
-        for name in names.into_iter().rev() {
-            push_name(&mut below, name);
-        }
-        below
+        let mut names: Vec<&[u8]> = beneath_root.map(|it| &*it.name).collect();
+        names.reverse();
+        names.join(&b'/')
     }
 
     /// Returns the path of a name in a directory, below the mount.
@@ -291,7 +283,7 @@ impl Model {
     pub fn place_of(&self, id: FileId) -> Option<(usize, Vec<u8>)> {
         let file = self.file(id)?;
         let below = self.below_name(file.directory, &file.name);
-        Some((self.mount_of(file.directory)?, below))
+        Some((self.directory(file.directory)?.mount, below))
     }
 
     /// Returns a directory and those above it, nearest first.
@@ -317,14 +309,10 @@ impl Model {
         same.map(|(id, _)| id)
     }
 
-    fn parent(&self, directory: &Directory) -> Option<&Directory> {
-        self.directory(directory.parent?)
-    }
-
     /// Returns true if a directory lies on another device than the one above it, and that one is not known to be local.
     pub fn is_on_remote_device(&self, id: DirectoryId) -> bool {
         self.directory(id).is_some_and(|directory| {
-            let parent = self.parent(directory);
+            let parent = directory.parent.and_then(|parent| self.directory(parent));
             let is_on_another = parent.is_some_and(|it| it.device() != directory.device());
             is_on_another && !directory.file_system.is_local
         })
@@ -332,14 +320,15 @@ impl Model {
 
     /// Returns the file system of the directory above, if this one lies on the same device.
     pub fn file_system_above(&self, id: DirectoryId, device: u64) -> Option<FileSystemTraits> {
-        let parent = self.parent(self.directory(id)?)?;
+        let parent = self.directory(self.directory(id)?.parent?)?;
         (parent.device() == Some(device)).then_some(parent.file_system)
     }
 
     /// Returns the file system that begins at a directory below a root, if one does.
     pub fn nested_at(&self, id: DirectoryId) -> Option<NestedFileSystem> {
         let directory = self.directory(id)?;
-        let (above, device) = (self.parent(directory)?.device(), directory.device()?);
+        let above = self.directory(directory.parent?)?.device();
+        let device = directory.device()?;
         let is_nested = directory.is_mount_point || above.is_some_and(|above| above != device);
         is_nested.then(|| NestedFileSystem {
             below: self.below(id).into(),
@@ -351,14 +340,12 @@ impl Model {
     /// Returns true if the next change of a file shows in its stat data, however soon it comes. A link's target may lie
     /// elsewhere than its directory.
     pub fn has_sharp_times(&self, id: FileId) -> bool {
-        let Some(file) = self.file(id) else {
-            return false;
-        };
-        let Some(directory) = self.directory(file.directory) else {
-            return false;
-        };
-        let is_here = |target: &LinkTarget| Some(target.identity.device) == directory.device();
-        directory.file_system.has_sharp_times && file.link.as_deref().is_none_or(is_here)
+        let file = self.file(id);
+        let known = file.and_then(|file| Some((file, self.directory(file.directory)?)));
+        known.is_some_and(|(file, directory)| {
+            let is_here = |target: &LinkTarget| Some(target.identity.device) == directory.device();
+            directory.file_system.has_sharp_times && file.link.as_deref().is_none_or(is_here)
+        })
     }
 }
 
@@ -477,10 +464,7 @@ mod tests {
         let links = [(root, "x"), (a, "x"), (a, "y"), (b, "x")];
         let links = links.map(|(id, name)| (id, name.as_bytes().into()));
         model.links.extend(links.clone());
-        assert_eq!(
-            model.links_in(a),
-            [b"x".as_slice().into(), b"y".as_slice().into()]
-        );
+        assert_eq!(model.links_in(a), links[1..3]);
         assert_eq!(model.links_after(None, 2), links[..2]);
         assert_eq!(model.links_after(Some(&links[1]), 2), links[2..]);
         let again = [&links[3..], &links[..3]].concat();

@@ -16,12 +16,13 @@ use announce::observation::{
 };
 use announce::plan::MountPlan;
 use jiff::{SignedDuration, Timestamp};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::diagnostics::machine::{AccessFailure, access_remedy};
 use crate::tree::file::LastRead;
-use crate::tree::file_status::{self, FileKind, FileSystemTraits, file_system};
-use crate::tree::model::{DirectoryId, ListingOutcome, Model, join};
+use crate::tree::file_status::{self, FileSystemTraits, file_system};
+use crate::tree::model::{DirectoryId, ListingOutcome};
 use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Sweep;
@@ -35,13 +36,18 @@ const TICK: SignedDuration = SignedDuration::from_millis(10);
 const SWAPPED_WITHIN: Duration = Duration::from_millis(500);
 
 /// A mount of the settings.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TreeMount {
     pub id: MountId,
     pub directory: PathBuf,
     pub published: MountUrlPath,
     pub root: DirectoryId,
-    pub found: Option<FoundRoot>,
+    /// Identity of the root while it is there.
+    pub found: Option<Identity>,
+    /// Time when it was found, by the exact clock.
+    found_at: Timestamp,
+    /// True if it was swept to its end since it was found.
+    pub was_swept: bool,
     /// While none is found.
     pub absence: RootAbsence,
     /// File system of the root that was found last.
@@ -53,7 +59,8 @@ pub struct TreeMount {
     /// True if a directory of it could not be watched in the sweep that goes on.
     has_unwatched: bool,
     pub sweep: Option<Sweep>,
-    next_sweep: Instant,
+    /// Nothing before the first one has ended.
+    next_sweep: Option<Instant>,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet, by their path below it.
     pub unmet: HashMap<Arc<[u8]>, UnmetFile>,
     /// Paths to report on that a sweep may still meet.
@@ -64,16 +71,6 @@ pub struct TreeMount {
     pub linked: usize,
     /// Kinds of refusals of links that were reported.
     pub refusals: HashSet<Discriminant<TreeNotice>>,
-}
-
-/// The root of a mount while it is there.
-#[derive(Debug)]
-pub struct FoundRoot {
-    identity: Identity,
-    /// Time when it was found, by the exact clock.
-    at: Timestamp,
-    /// True if it was swept to its end since.
-    was_swept: bool,
 }
 
 /// The absence of a mount's root.
@@ -107,26 +104,9 @@ impl TreeMount {
             directory: plan.directory.clone(),
             published: plan.published(),
             root,
-            found: None,
-            absence: RootAbsence::default(),
-            file_system: FileSystemTraits::default(),
-            parent_watch: None,
-            is_polled: true,
-            has_unwatched: false,
-            sweep: None,
-            next_sweep: Instant::now(),
             unmet,
-            requested: HashSet::new(),
-            unreadable: UnreadableDirectories::default(),
-            nested: NestedDirectories::default(),
-            linked: 0,
-            refusals: HashSet::new(),
+            ..TreeMount::default()
         }
-    }
-
-    /// Returns the identity of the root while it is present.
-    pub fn identity(&self) -> Option<Identity> {
-        self.found.as_ref().map(|found| found.identity)
     }
 
     /// Returns the identity of the root that is there now, or why there is none that can be listed.
@@ -134,11 +114,11 @@ impl TreeMount {
         let unreadable = |error| unreadable_root(&self.directory, &error);
         let status = file_status::follow(&self.directory);
         let status = status.map_err(|error| unreadable(error.into()))?;
-        if status.kind != FileKind::Directory {
+        if status.kind != FileType::Directory {
             return Err("it is not a directory".into());
         }
         // While it cannot be listed, it is not there.
-        if self.identity() != Some(status.identity) {
+        if self.found != Some(status.identity) {
             std::fs::read_dir(&self.directory).map_err(unreadable)?;
         }
         Ok(status.identity)
@@ -146,12 +126,7 @@ impl TreeMount {
 
     /// Takes note that its root is there.
     pub fn find(&mut self, identity: Identity, at: Timestamp, file_system: FileSystemTraits) {
-        let was_swept = false;
-        self.found = Some(FoundRoot {
-            identity,
-            at,
-            was_swept,
-        });
+        (self.found, self.found_at) = (Some(identity), at);
         self.absence = RootAbsence::default();
         self.file_system = file_system;
     }
@@ -175,30 +150,23 @@ impl TreeMount {
         since.is_some_and(|since| now.saturating_duration_since(since) < SWAPPED_WITHIN)
     }
 
-    /// Returns true if it was swept to its end since it was found.
-    pub fn was_swept(&self) -> bool {
-        self.found.as_ref().is_some_and(|found| found.was_swept)
-    }
-
     /// Takes note of the end of its sweep, and sets the time of the next one: `poll_interval` from now if some directory
     /// gives no hints, else `rescan_interval`.
     pub fn end_sweep(&mut self, complete: bool, gives_hints: bool, settings: &TreeSettings) {
-        if let Some(found) = &mut self.found {
-            found.was_swept |= complete;
-        }
+        self.was_swept |= complete;
         self.is_polled = !gives_hints || self.has_unwatched;
         let interval = if self.is_polled {
             settings.poll_interval
         } else {
             settings.rescan_interval
         };
-        self.next_sweep = Instant::now() + interval;
+        self.next_sweep = Some(Instant::now() + interval);
     }
 
     /// Returns true if a file changed after this mount was found, as far as its clock is ours and tells.
     pub fn is_changed_since_mount_found(&self, stat: &Stat) -> bool {
-        let found = self.found.as_ref().filter(|_| self.file_system.is_local);
-        found.is_some_and(|found| stat.changed.duration_since(found.at) > TICK)
+        let is_comparable = self.found.is_some() && self.file_system.is_local;
+        is_comparable && stat.changed.duration_since(self.found_at) > TICK
     }
 
     /// Takes note that a directory could not be watched. Returns true if it is the first one in this sweep.
@@ -232,18 +200,18 @@ impl TreeMount {
     pub fn wake(&self) -> Option<Instant> {
         match &self.sweep {
             Some(sweep) => sweep.goes_on_at(),
-            None => Some(self.next_sweep),
+            None => self.next_sweep,
         }
     }
 
     /// Returns true if the next sweep is to begin.
     pub fn is_sweep_due(&self, now: Instant) -> bool {
-        self.found.is_some() && self.sweep.is_none() && self.next_sweep <= now
+        self.found.is_some() && self.sweep.is_none() && self.next_sweep <= Some(now)
     }
 
     /// Makes the next sweep begin no later than this.
     pub fn sweep_by(&mut self, at: Instant) {
-        self.next_sweep = self.next_sweep.min(at);
+        self.next_sweep = self.next_sweep.min(Some(at));
     }
 }
 
@@ -264,7 +232,7 @@ impl Observer<'_> {
             self.watches.remove_name(&before, named);
         }
         match mount.found_root() {
-            Ok(identity) if mount.identity() == Some(identity) => {}
+            Ok(identity) if mount.found == Some(identity) => {}
             Ok(identity) => self.find_mount(at, identity),
             Err(reason) => self.lose_mount(at, &reason),
         }
@@ -286,9 +254,8 @@ impl Observer<'_> {
         if !is_to_be_reported {
             return;
         }
-        let mount = &mut self.mounts[at];
-        let requested = mem::take(&mut mount.requested);
-        let mount = mount.id;
+        let requested = mem::take(&mut self.mounts[at].requested);
+        let mount = self.mounts[at].id;
         self.send(TreeReport::Event(Event::MountLost { mount, reason }));
         for path in requested {
             self.answer_request(path, true);
@@ -300,6 +267,7 @@ impl Observer<'_> {
         if self.mounts[at].found.take().is_none() {
             return false;
         }
+        self.mounts[at].was_swept = false;
         // R15: what seemed to be missing there is withdrawn, before another root is found in its place.
         self.flush();
         self.end_sweep(at, false);
@@ -356,7 +324,7 @@ const MAX_NAMED: usize = 1_000;
 /// The directories of a mount that could not be read.
 #[derive(Debug, Default)]
 pub struct UnreadableDirectories {
-    denials: BTreeMap<DirectoryId, Denial>,
+    pub denials: BTreeMap<DirectoryId, Denial>,
     /// True if the last report is outdated.
     is_outdated: bool,
 }
@@ -366,26 +334,26 @@ pub struct UnreadableDirectories {
 pub struct Denial {
     retry_at: Instant,
     tries: u8,
-    reason: String,
-    remedy: Option<&'static str>,
-    since: Timestamp,
+    pub reported: UnreadableDirectory,
 }
 
 impl UnreadableDirectories {
     /// Takes note that a directory could not be read. Returns true unless that is so once more.
-    fn deny(&mut self, id: DirectoryId, reason: &str, remedy: Option<&'static str>) -> bool {
-        let before = self.denials.get(&id);
-        self.is_outdated |= before.is_none_or(|before| before.reason != reason);
-        let tries = before.map_or(0, |before| before.tries);
+    fn deny(&mut self, id: DirectoryId, mut reported: UnreadableDirectory) -> bool {
+        let mut tries = 0;
+        let before = self.denials.remove(&id);
+        if let Some(before) = &before {
+            (tries, reported.since) = (before.tries, before.reported.since);
+        }
+        self.is_outdated |= before.as_ref().map(|it| &it.reported.reason) != Some(&reported.reason);
         let after = FIRST_RETRY.saturating_mul(1 << tries.min(5));
         let denial = Denial {
             retry_at: Instant::now() + after.min(LAST_RETRY),
             tries: tries.saturating_add(1),
-            reason: reason.to_owned(),
-            remedy,
-            since: before.map_or_else(Timestamp::now, |before| before.since),
+            reported,
         };
-        self.denials.insert(id, denial).is_none()
+        self.denials.insert(id, denial);
+        before.is_none()
     }
 
     /// Takes note that a directory can be read, or is none any more. Returns true if it could not be read before.
@@ -399,12 +367,6 @@ impl UnreadableDirectories {
     pub fn due(&self, now: Instant) -> impl Iterator<Item = DirectoryId> {
         let is_due = move |(_, it): &(&DirectoryId, &Denial)| it.retry_at <= now;
         self.denials.iter().filter(is_due).map(|(id, _)| *id)
-    }
-
-    /// Returns the paths below the mount of the directories, in order, with what is known of each.
-    pub fn by_path(&self, model: &Model) -> BTreeMap<Vec<u8>, &Denial> {
-        let denials = self.denials.iter();
-        denials.map(|(id, it)| (model.below(*id), it)).collect()
     }
 }
 
@@ -431,7 +393,14 @@ impl Observer<'_> {
                 reason: remedy.map_or(reason.clone(), |remedy| format!("{reason}: {remedy}")),
             });
         }
-        if !self.mounts[at].unreadable.deny(id, &reason, remedy) {
+        let reported = UnreadableDirectory {
+            below: self.model.below(id),
+            directory: path.display().to_string(),
+            reason: reason.clone(),
+            remedy: remedy.map(str::to_owned),
+            since: Timestamp::now(),
+        };
+        if !self.mounts[at].unreadable.deny(id, reported) {
             return;
         }
         for id in self.model.beneath(id) {
@@ -456,20 +425,14 @@ impl Observer<'_> {
             if !std::mem::take(&mut mount.unreadable.is_outdated) {
                 continue;
             }
-            let denials = mount.unreadable.by_path(&self.model);
-            let more = denials.len().saturating_sub(MAX_NAMED);
-            let named = denials.into_iter().take(MAX_NAMED);
-            let named = named.map(|(below, denial)| UnreadableDirectory {
-                directory: join(&mount.directory, &below).display().to_string(),
-                below,
-                reason: denial.reason.clone(),
-                remedy: denial.remedy.map(str::to_owned),
-                since: denial.since,
-            });
+            let denials = mount.unreadable.denials.values();
+            let mut reports: Vec<_> = denials.map(|it| &it.reported).collect();
+            reports.sort_by(|one, other| one.below.cmp(&other.below));
+            let named = reports.iter().take(MAX_NAMED).copied();
             let event = Event::Unreadable {
                 mount: mount.id,
-                directories: named.collect(),
-                more,
+                directories: named.cloned().collect(),
+                more: reports.len().saturating_sub(MAX_NAMED),
             };
             self.send(TreeReport::Event(event));
         }

@@ -65,10 +65,6 @@ impl Observer<'_> {
     /// Rechecks the file systems above what seems to be missing: one may be gone although its directory was not listed
     /// since.
     pub fn recheck_nested(&mut self) {
-        let mut mounts = self.mounts.iter();
-        if mounts.all(|mount| mount.nested.known.is_empty()) {
-            return;
-        }
         let mut above: HashSet<(MountId, &[u8])> = HashSet::new();
         for path in self.reports.missing.keys() {
             let ends = (0..path.below.len()).filter(|&end| path.below[end] == b'/');
@@ -107,8 +103,7 @@ impl Observer<'_> {
     /// Reports the file systems below each root, where the last report is outdated.
     pub fn report_nested(&mut self) {
         for mount in &mut self.mounts {
-            let Some((file_systems, ends_sweep)) = mount.nested.take_report(mount.was_swept())
-            else {
+            let Some((nested, ends_sweep)) = mount.nested.take_report(mount.was_swept) else {
                 continue;
             };
             if !ends_sweep {
@@ -116,10 +111,8 @@ impl Observer<'_> {
                 mount.sweep_by(Instant::now() + SWEEP_DELAY);
             }
             let mount = mount.id;
-            self.reports.send(TreeReport::Event(Event::Nested {
-                mount,
-                file_systems,
-            }));
+            let event = Event::Nested { mount, nested };
+            self.reports.send(TreeReport::Event(event));
         }
     }
 }

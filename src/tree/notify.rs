@@ -101,7 +101,7 @@ fn merge(event: notify::Result<notify::Event>, hints: &PendingHints, keys: &Mute
             if let Some(key) = keys.get(path)
                 && is_about_itself
             {
-                pending.itself(*key, happened);
+                pending.itself(*key, happened == NameEvent::Touched);
             }
             if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
                 && let Some(key) = keys.get(parent)

@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 use announce::event::Event;
 use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Observation};
 use jiff::Timestamp;
+use rustix::fs::FileType;
 
-use crate::tree::file_status::{self, FileKind};
+use crate::tree::file_status;
 use crate::tree::model::{DirectoryId, FileId, Model, Name, TreeEntry, join};
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::nested_directories::MOUNT_TABLE;
 use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints};
 use crate::tree::read_file::explain;
 use crate::tree::sweep::{Depth, Sweep, Task, WorkQueue};
-use crate::tree::watches::{NameWatchReason, WatchKey, Watches};
-use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings};
+use crate::tree::watches::{NameWatchReason, SystemLimit, WatchKey, Watches};
+use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings, WatchMode};
 
 /// Maximum duration of one round, before the next hints are taken.
 const TIME_SLICE: Duration = Duration::from_millis(5);
@@ -74,12 +75,25 @@ impl<'a> Observer<'a> {
             heartbeat: Instant::now(),
             queue: WorkQueue::default(),
             mount_table: File::open(MOUNT_TABLE).ok(),
-            reports: ReportSender::new(report),
+            reports: ReportSender {
+                receiver: Box::new(report),
+                is_stopped: false,
+                observations: Vec::new(),
+                explained: Vec::new(),
+                missing: HashMap::new(),
+            },
         }
     }
 
     /// Observes until it is told to stop.
     pub fn run(&mut self) {
+        // Only `auto` goes on without a backend.
+        if self.settings.watch != WatchMode::Poll && self.watches.backend().is_none() {
+            self.reports.notice(TreeNotice::WatchesRanOut {
+                limit: SystemLimit::instances(),
+                interval: self.settings.poll_interval,
+            });
+        }
         while !self.reports.is_stopped {
             let deadline = (!self.has_work()).then(|| self.next_deadline());
             let batch = self.watches.take(deadline);
@@ -100,8 +114,8 @@ impl<'a> Observer<'a> {
         while !self.reports.is_stopped {
             self.work();
             self.flush();
-            let waits = self.sweeps().filter_map(Sweep::goes_on_at);
-            match waits.min() {
+            let sweeps = self.mounts.iter().filter_map(|mount| mount.sweep.as_ref());
+            match sweeps.filter_map(Sweep::goes_on_at).min() {
                 _ if self.has_work() => {}
                 Some(at) => std::thread::sleep(at.saturating_duration_since(Instant::now())),
                 None => return,
@@ -118,18 +132,15 @@ impl<'a> Observer<'a> {
     }
 
     fn has_work(&self) -> bool {
-        !self.queue.is_empty() || self.sweeps().any(Sweep::has_work)
-    }
-
-    /// Returns the sweeps that go on.
-    fn sweeps(&self) -> impl Iterator<Item = &Sweep> {
-        self.mounts.iter().filter_map(|mount| mount.sweep.as_ref())
+        let mut sweeps = self.mounts.iter().filter_map(|mount| mount.sweep.as_ref());
+        !self.queue.is_empty() || sweeps.any(Sweep::has_work)
     }
 
     /// Returns when a check, a sweep, a part of a sweep or a file is due next.
     fn next_deadline(&self) -> Instant {
         let present = self.mounts.iter().filter(|mount| mount.found.is_some());
-        let wakes = present.filter_map(TreeMount::wake).chain(self.queue.wake());
+        let timer = self.queue.times.first().map(|(at, _)| *at);
+        let wakes = present.filter_map(TreeMount::wake).chain(timer);
         wakes.fold(self.heartbeat, Instant::min)
     }
 
@@ -174,7 +185,9 @@ impl<'a> Observer<'a> {
             }
             // Any of these may be what a link leads through.
             if hints.other || hints.names.values().any(|hint| hint.renamed) {
-                self.recheck_links(id);
+                for link in self.model.links_in(id) {
+                    self.recheck_link(link, true);
+                }
             }
         }
         for (named, hint) in named {
@@ -315,7 +328,7 @@ impl<'a> Observer<'a> {
                 self.report_denied(path, file_status::reason(error));
             }
             // The sweep did not reach it, as behind a link that is not followed.
-            Ok(status) if status.kind == FileKind::File => {
+            Ok(status) if status.kind == FileType::RegularFile => {
                 self.report_denied(path, "it lies behind a link that is not followed".into());
             }
             // It is gone, or no file.
@@ -356,17 +369,7 @@ pub struct ReportSender<'a> {
     pub missing: HashMap<DocumentPath, UnmetFile>,
 }
 
-impl<'a> ReportSender<'a> {
-    pub fn new(receiver: impl FnMut(TreeReport) -> ControlFlow<()> + 'a) -> ReportSender<'a> {
-        ReportSender {
-            receiver: Box::new(receiver),
-            is_stopped: false,
-            observations: Vec::new(),
-            explained: Vec::new(),
-            missing: HashMap::new(),
-        }
-    }
-
+impl ReportSender<'_> {
     /// Returns true if there is enough to send.
     pub fn is_full(&self) -> bool {
         self.observations.len().max(self.explained.len()) >= BATCH
@@ -394,7 +397,7 @@ impl<'a> ReportSender<'a> {
         for mount in mounts.iter_mut() {
             let in_mount = |path: &DocumentPath| path.mount == mount.id;
             let is_at = |root| file_status::is_at(&mount.directory, root);
-            if !missing.keys().any(in_mount) || mount.identity().is_some_and(is_at) {
+            if !missing.keys().any(in_mount) || mount.found.is_some_and(is_at) {
                 continue;
             }
             for (path, unmet) in missing.iter().filter(|(path, _)| path.mount == mount.id) {

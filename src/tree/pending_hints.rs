@@ -207,6 +207,7 @@ impl PendingHints {
         batch
     }
 
+    /// Returns the hints of the kernel since the watching began.
     pub fn counted(&self) -> figures::HintCounts {
         self.pending().counted
     }
@@ -228,12 +229,12 @@ impl PendingBatch {
         self.is_news = true;
     }
 
-    /// Adds an event about a watched directory itself.
-    pub fn itself(&mut self, key: WatchKey, happened: NameEvent) {
+    /// Adds an event about a watched directory itself, which was touched or is another one.
+    pub fn itself(&mut self, key: WatchKey, is_touched: bool) {
         self.counted.taken += 1;
         let directory_hints = self.batch.directories.entry(key).or_default();
-        directory_hints.touched |= happened == NameEvent::Touched;
-        directory_hints.itself |= happened != NameEvent::Touched;
+        directory_hints.touched |= is_touched;
+        directory_hints.itself |= !is_touched;
         self.is_news = true;
     }
 

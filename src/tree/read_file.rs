@@ -24,11 +24,11 @@ use resourcesync::document::{CandidateContent, DeclaredSpan};
 use resourcesync::gzip::{parse_gzip, unpacked};
 use resourcesync::parse::{ReadError, parse, parse_with_keys};
 use resourcesync::resource_list::{ListedResources, read_resource_entries, read_resources};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::tree::TreeSettings;
-use crate::tree::file_status::{self, FileKind, FileStatus};
+use crate::tree::file_status::{self, FileStatus};
 use crate::tree::model::join;
 
 /// Entries that are kept at most, of 48 bytes each. A list of which none are kept is read again.
@@ -43,11 +43,6 @@ pub struct ListKeyCache(Arc<Mutex<Option<RecentLists>>>);
 type RecentLists = VecDeque<(FileStatus, ListedChanges)>;
 
 impl ListKeyCache {
-    /// Returns true if keys are to be read with the documents from now on.
-    pub fn are_wanted(&self) -> bool {
-        self.kept().is_some()
-    }
-
     /// Keeps the keys of a version of a file, and as many of others, the latest first, as there is room for.
     pub fn keep(&self, version: FileStatus, listed: ListedChanges) {
         let mut kept = self.kept();
@@ -78,7 +73,7 @@ impl ListKeyCache {
 /// Returns all bytes of the file at `path`, read with the same care as documents: anything but a regular file is not
 /// even opened, which may disturb others.
 pub fn content(path: &Path) -> io::Result<Vec<u8>> {
-    if file_status::follow(path)?.kind != FileKind::File {
+    if file_status::follow(path)?.kind != FileType::RegularFile {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut content = Vec::new();
@@ -103,10 +98,10 @@ pub fn read(path: &Path, recent_keys: &ListKeyCache) -> (Look, Option<FileStatus
 fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<FileStatus>), Errno> {
     let file = open(path)?;
     let before = file_status::of(&file)?;
-    if before.kind != FileKind::File {
+    if before.kind != FileType::RegularFile {
         return Ok((Look::Incomplete(Incomplete::NotAFile), Some(before)));
     }
-    let are_wanted = recent_keys.are_wanted();
+    let are_wanted = recent_keys.kept().is_some();
     let parse = |reader: &mut dyn Read| {
         if are_wanted {
             parse_with_keys(reader)
@@ -157,7 +152,7 @@ pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocumen
             return Some(other_case(&file).map_or(NoDocument::Nothing, NoDocument::OtherCase));
         }
         Err(error) => return Some(NoDocument::Denied(file_status::reason(error))),
-        Ok(status) if status.kind != FileKind::File => return Some(NoDocument::NotAFile),
+        Ok(status) if status.kind != FileType::RegularFile => return Some(NoDocument::NotAFile),
         Ok(_) => {}
     }
     let excluded = settings
@@ -246,7 +241,8 @@ impl ChangeListFile {
 
     /// Opens the file at `path`, if it still has this stat data.
     pub fn open(path: &Path, stat: Stat) -> ListResult<ChangeListFile> {
-        let is_version = |status: &FileStatus| status.kind == FileKind::File && status.stat == stat;
+        let is_version =
+            |status: &FileStatus| status.kind == FileType::RegularFile && status.stat == stat;
         let failed = |error: Errno| match error {
             Errno::NOENT => ChangeListFileError::Stale,
             error => ChangeListFileError::Io(error.into()),
@@ -275,7 +271,7 @@ impl ChangeListFile {
 
     /// Returns the keys of its entries.
     pub fn keys(&mut self) -> ListResult<ListedChanges> {
-        self.read(|reader| read_keys(reader))
+        self.read(FileStatus::eq, |reader| read_keys(reader))
     }
 
     /// Returns the entries at these places, which ascend. `span` is that of all its entries.
@@ -287,18 +283,20 @@ impl ChangeListFile {
             return Ok(changes);
         }
         let positions: Vec<u32> = places.iter().map(|place| place.position).collect();
-        let changes = self.read(|reader| read_changes(reader, &positions))?;
+        let read = |reader: &mut dyn Read| read_changes(reader, &positions);
+        let changes = self.read(FileStatus::eq, read)?;
         at_places(changes, places).ok_or(ChangeListFileError::Stale)
     }
 
     /// Returns the resources of a Resource List.
     pub fn resources(&mut self) -> ListResult<ListedResources> {
-        self.read(|reader| read_resources(reader))
+        self.read(FileStatus::eq, |reader| read_resources(reader))
     }
 
     /// Returns the entries of a Resource List at these positions, which ascend.
     pub fn resource_entries(&mut self, positions: &[u32]) -> ListResult<Vec<Change>> {
-        let changes = self.read(|reader| read_resource_entries(reader, positions))?;
+        let read = |reader: &mut dyn Read| read_resource_entries(reader, positions);
+        let changes = self.read(FileStatus::eq, read)?;
         let all = Some(changes).filter(|changes| changes.len() == positions.len());
         all.ok_or(ChangeListFileError::Stale)
     }
@@ -312,20 +310,14 @@ impl ChangeListFile {
     ) -> ListResult<DeclaredSpan> {
         // A file that was replaced by renaming is still the version that it was.
         let content = |status: &FileStatus| (status.stat.size, status.stat.modified);
-        self.read_if(
+        self.read(
             |before, after| content(before) == content(after),
             |reader| each_entry(reader, capability, take),
         )
     }
 
+    /// Reads all of it. The result counts if it is the same version after that.
     fn read<T>(
-        &mut self,
-        read: impl FnOnce(&mut dyn Read) -> Result<T, ChangeListError>,
-    ) -> ListResult<T> {
-        self.read_if(FileStatus::eq, read)
-    }
-
-    fn read_if<T>(
         &mut self,
         is_same: impl FnOnce(&FileStatus, &FileStatus) -> bool,
         read: impl FnOnce(&mut dyn Read) -> Result<T, ChangeListError>,
@@ -357,12 +349,14 @@ mod tests {
     use rstest::rstest;
 
     use super::{ListKeyCache, MAX_KEPT, read};
-    use crate::tree::file_status::{FileKind, FileStatus};
+    use rustix::fs::FileType;
+
+    use crate::tree::file_status::FileStatus;
     use announce::observation::{Identity, Stat};
 
     fn version(inode: u64, size: u64) -> FileStatus {
         FileStatus {
-            kind: FileKind::File,
+            kind: FileType::RegularFile,
             identity: Identity { device: 1, inode },
             stat: Stat {
                 size,
@@ -433,8 +427,8 @@ mod tests {
     #[test]
     fn nothing_is_wanted_before_somebody_asked() {
         let keys = ListKeyCache::default();
-        assert!(!keys.are_wanted());
+        assert!(keys.kept().is_none());
         assert_eq!(keys.take(&version(1, 10)), None);
-        assert!(keys.clone().are_wanted());
+        assert!(keys.clone().kept().is_some());
     }
 }

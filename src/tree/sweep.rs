@@ -99,7 +99,7 @@ impl Observer<'_> {
             return;
         };
         if complete {
-            if !self.mounts[at].was_swept() {
+            if !self.mounts[at].was_swept {
                 self.mounts[at].nested.ends_sweep = true;
             }
             let unseen = self.unseen(at);
@@ -131,8 +131,9 @@ impl Observer<'_> {
 
     /// Returns the paths in a mount beneath which nothing can be known, and why.
     fn unseen(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
-        let denied = self.mounts[at].unreadable.by_path(&self.model).into_keys();
-        let denied = denied.map(|below| (below, "its directory cannot be read"));
+        let denied = self.mounts[at].unreadable.denials.values();
+        let denied = denied.map(|it| &it.reported.below);
+        let denied = denied.map(|below| (below.clone(), "its directory cannot be read"));
         let refused = self.unfollowed_links(at).into_iter();
         let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));
         denied.chain(refused).collect()
@@ -185,7 +186,7 @@ pub struct WorkQueue {
     /// The files in `files` that still exist and still wait.
     waiting_files: HashSet<FileId>,
     /// When files are queued without a hint.
-    times: BTreeSet<(Instant, FileId)>,
+    pub times: BTreeSet<(Instant, FileId)>,
     /// The same by file.
     due: HashMap<FileId, Instant>,
     /// Paths to explain when there is nothing else to do.
@@ -223,11 +224,6 @@ impl WorkQueue {
         if let Some(at) = self.due.remove(&id) {
             self.times.remove(&(at, id));
         }
-    }
-
-    /// Returns the time at which a file is queued next.
-    pub fn wake(&self) -> Option<Instant> {
-        self.times.first().map(|(at, _)| *at)
     }
 
     /// Queues the files whose time has come.

@@ -100,11 +100,7 @@ impl Watches {
     }
 
     /// Starts the backend that the settings ask for. `Auto` does without one rather than fail.
-    pub fn start(
-        settings: &TreeSettings,
-        hints: &Arc<PendingHints>,
-    ) -> Result<(Watches, Option<TreeNotice>), TreeError> {
-        let mut notice = None;
+    pub fn start(settings: &TreeSettings, hints: &Arc<PendingHints>) -> Result<Watches, TreeError> {
         let failed = |backend, source| Err(TreeError::Backend { backend, source });
         let backend = match settings.watch {
             WatchMode::Poll => Backend::None,
@@ -114,13 +110,7 @@ impl Watches {
                 Err(source) if settings.watch == WatchMode::Inotify => {
                     return failed("inotify", source.into());
                 }
-                Err(_) => {
-                    notice = Some(TreeNotice::WatchesRanOut {
-                        limit: SystemLimit::instances(),
-                        interval: settings.poll_interval,
-                    });
-                    Backend::None
-                }
+                Err(_) => Backend::None,
             },
             #[cfg(not(target_os = "linux"))]
             WatchMode::Inotify => return failed("inotify", "this system has none".into()),
@@ -129,12 +119,11 @@ impl Watches {
                 Err(source) => return failed("notify", source.into()),
             },
         };
-        let watches = Watches {
+        Ok(Watches {
             backend,
             hints: Arc::clone(hints),
             ..Watches::none()
-        };
-        Ok((watches, notice))
+        })
     }
 
     /// Returns the backend's name, if there is one.

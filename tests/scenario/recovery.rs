@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use announce::event::Fact;
+use announce::event::{AnswerOutcome, Fact};
 use announce::plan::Plan;
 use jiff::Timestamp;
 use rstest::rstest;
@@ -58,7 +58,8 @@ fn refusals_told(world: &mut World) -> usize {
     let told = facts.filter(|fact| {
         matches!(
             fact,
-            Fact::Refused { is_news: true, .. } | Fact::RefusedAlike { .. }
+            Fact::Answered(_, AnswerOutcome::Refused { is_news: true, .. })
+                | Fact::RefusedAlike { .. }
         )
     });
     told.count()
@@ -278,9 +279,12 @@ fn refusals_of_the_same_kind_are_told_three_times_and_then_by_number() {
         })
         .collect();
     assert_eq!(alike, [297]);
-    let news = facts
-        .iter()
-        .filter(|fact| matches!(fact, Fact::Refused { is_news: true, .. }));
+    let news = facts.iter().filter(|fact| {
+        matches!(
+            fact,
+            Fact::Answered(_, AnswerOutcome::Refused { is_news: true, .. })
+        )
+    });
     assert_eq!(news.count(), 3);
 }
 
@@ -320,8 +324,9 @@ fn a_size_that_was_refused_is_remembered_for_an_hour() {
     let halved = |world: &mut World| -> Vec<&str> {
         let facts = world.facts().into_iter();
         let halved = facts.filter_map(|fact| match fact {
-            Fact::Halved { is_news: true, .. } => Some("told"),
-            Fact::Halved { .. } => Some("noted"),
+            Fact::Answered(_, AnswerOutcome::Halved { is_news, .. }) => {
+                Some(if is_news { "told" } else { "noted" })
+            }
             _ => None,
         });
         halved.collect()
@@ -519,10 +524,7 @@ fn a_document_that_ended_and_began_is_too_large_without_haste() {
     assert_eq!(world.attempts_at(HUB).len(), 2, "two changes, halved once");
     assert!(matches!(
         world.facts().last(),
-        Some(Fact::Refused {
-            needs_operator: true,
-            ..
-        })
+        Some(Fact::Answered(_, AnswerOutcome::Refused { refusal, .. })) if refusal.needs_operator
     ));
     world.script(HUB, Reply::Accept);
     let want = ["d /a/changelist.xml", "c resourcedump /a/changelist.xml"];
@@ -535,14 +537,9 @@ fn a_single_change_that_is_too_large_needs_an_operator() {
     world.script(HUB, Reply::AtMost(0));
     world.update("/a/changelist.xml").wait(10);
     assert!(matches!(
-        world.facts()[..],
-        [
-            Fact::Cut { .. },
-            Fact::Refused {
-                needs_operator: true,
-                ..
-            }
-        ]
+        &world.facts()[..],
+        [Fact::Cut { .. }, Fact::Answered(_, AnswerOutcome::Refused { refusal, .. })]
+            if refusal.needs_operator
     ));
     world.script(HUB, Reply::Accept);
     world.expect(1_000, ["u /a/changelist.xml"]);

@@ -423,8 +423,9 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
         last,
     };
     assert_eq!(saved.topics, [want]);
-    assert_eq!(hub::seq_after(db, &topic, RelayId(5)).unwrap(), Some(6));
-    assert_eq!(hub::seq_after(db, &topic, RelayId(6)).unwrap(), None);
+    let next = |heard| hub::next_relay(db, &topic, RelayId(heard)).unwrap();
+    let seq_after = |heard| next(heard).map(|relay| relay.seq);
+    assert_eq!([5, 6].map(seq_after), [Some(6), None]);
     let ended = HubRecord::Unsubscribed(renewed.key());
     hub::write(db, &[ended], &[]).unwrap();
     assert_eq!(hub::load(db).unwrap().subscriptions, []);

@@ -330,8 +330,8 @@ impl Watched {
             TreeReport::Event(Event::Unreadable { directories, .. }) => {
                 self.unreadable = directories
             }
-            TreeReport::Event(Event::Nested { file_systems, .. }) => {
-                let found = file_systems.iter();
+            TreeReport::Event(Event::Nested { nested, .. }) => {
+                let found = nested.iter();
                 let found = found.map(|it| String::from_utf8_lossy(&it.below).into_owned());
                 self.nested.push(found.collect());
             }

@@ -99,7 +99,7 @@ fn a_sweep_that_is_asked_for_or_follows_lost_events_finds_what_no_event_told(
     it.tree().sweep();
     it.wait_for("a.xml", 2);
     put(&outside, 3);
-    it.tree().overflow();
+    it.tree().hints.merge(|batch| batch.overflow());
     it.wait_for("a.xml", 3);
     assert!(it.notices.contains(&rsnotify::tree::TreeNotice::Overflow));
 }

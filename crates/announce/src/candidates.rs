@@ -78,9 +78,7 @@ impl CandidateGlobs {
 
     /// Returns true if the file at this path below its mount is a candidate: each directory above it may be entered.
     pub fn accepts(&self, published: &MountUrlPath, below: &[u8]) -> bool {
-        !is_unread(below)
-            && self.excluding(published, below).is_none()
-            && self.includes(published, below)
+        self.exclusion(published, below).is_none()
     }
 
     /// Returns why the file at this path below its mount is no candidate; nothing if it is one.
@@ -88,18 +86,14 @@ impl CandidateGlobs {
         if is_unread(below) {
             return Some(Exclusion::Hidden);
         }
-        if let Some(glob) = self.excluding(published, below) {
+        let ends = (0..below.len()).filter(|&at| below[at] == b'/');
+        let mut above = ends.filter_map(|end| published.matching(&self.pruned, &below[..end]));
+        let excluding = above.next();
+        if let Some(glob) = excluding.or_else(|| published.matching(&self.excluded, below)) {
             return Some(Exclusion::Excluded(self.exclude[glob].clone()));
         }
         let is_included = self.includes(published, below);
         (!is_included).then(|| Exclusion::NotIncluded(self.extended_include(below)))
-    }
-
-    /// Returns the first glob that excludes a file, or a directory above it.
-    fn excluding(&self, published: &MountUrlPath, below: &[u8]) -> Option<usize> {
-        let ends = (0..below.len()).filter(|&at| below[at] == b'/');
-        let mut above = ends.filter_map(|end| published.matching(&self.pruned, &below[..end]));
-        (above.next()).or_else(|| published.matching(&self.excluded, below))
     }
 
     /// Returns true if a glob includes a file, each part of whose path has a name.

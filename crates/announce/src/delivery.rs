@@ -228,7 +228,8 @@ pub struct HubQueue {
     pub acceptances: u64,
     /// Channels with a notification at fault that failed since the last acceptance.
     at_fault: BTreeSet<ChannelId>,
-    size: Option<SizeLimit>,
+    /// The last one, which may be over.
+    pub size: Option<SizeLimit>,
     /// Refusals of single notifications.
     refusals: BTreeMap<RefusalKind, RefusalLogLimit>,
 }
@@ -319,23 +320,15 @@ impl HubQueue {
     pub fn pop(&mut self, now: Timestamp) -> Option<ChannelId> {
         let (first_may, again_may) = match &self.outage {
             Some(outage) if outage.probes.len() >= outage.probes_at_once => (false, false),
-            Some(outage) => {
-                let again_may = outage.next_probe <= now;
-                (again_may || outage.next_first_attempt() <= now, again_may)
-            }
+            Some(outage) => (outage.next_first_attempt() <= now, outage.next_probe <= now),
             None => {
                 let may = self.sending.len() < FIRST_AT_ONCE + self.more_at_once;
                 (may, may)
             }
         };
-        let mut next = self.asked_for.pop_front();
-        if next.is_none() && first_may {
-            next = self.first.pop_front();
-        }
-        if next.is_none() && again_may {
-            next = self.again.pop_front();
-        }
-        let next = next?;
+        let next = (self.asked_for.pop_front())
+            .or_else(|| first_may.then(|| self.first.pop_front())?)
+            .or_else(|| again_may.then(|| self.again.pop_front())?)?;
         self.waiting.remove(&next);
         Some(next)
     }
@@ -346,7 +339,7 @@ impl HubQueue {
             match (self.first.is_empty(), self.again.is_empty()) {
                 (true, true) => None,
                 (true, false) => Some(outage.next_probe),
-                (false, _) => Some(outage.next_first_attempt().min(outage.next_probe)),
+                (false, _) => Some(outage.next_first_attempt()),
             }
         });
         let probe = probe.filter(|at| *at > now);
@@ -461,17 +454,13 @@ impl HubQueue {
 
     /// Notes that the hub refused this size. Returns true if that is the first time within an hour.
     pub fn too_large(&mut self, entries: usize, bytes: usize, now: Timestamp) -> bool {
-        let before = self.size_limit(now);
+        let before = self.size.filter(|size| now < size.until);
         self.size = Some(SizeLimit {
             entries: before.map_or(entries, |before| before.entries.min(entries)),
             bytes: before.map_or(bytes, |before| before.bytes.min(bytes)),
             until: later(now, SIZE_REMEMBERED),
         });
         before.is_none()
-    }
-
-    pub fn size_limit(&self, now: Timestamp) -> Option<SizeLimit> {
-        self.size.filter(|size| now < size.until)
     }
 
     /// Notes a refusal of one notification. Returns true if it is logged by itself.
@@ -508,7 +497,7 @@ impl HubQueue {
 }
 
 impl Outage {
-    /// Returns the time from which notifications that were never submitted may be.
+    /// Returns the time from which notifications that were never submitted may be: no later than the next probe.
     fn next_first_attempt(&self) -> Timestamp {
         // Topics without subscribers must not keep others waiting for longer and longer.
         if self.is_doubtful || self.refusal.kind == RefusalKind::NoSubscribersLikely {
@@ -531,11 +520,6 @@ impl Outage {
         }
         let longest =
             (elapsed(self.since, now) / PART_OF_OUTAGE).clamp(PROBES_APART, PROBES_APART_AT_MOST);
-        let jitter = if jitter.is_finite() {
-            jitter.clamp(0.0, 1.0)
-        } else {
-            0.0
-        };
         PROBES_APART + (longest - PROBES_APART).mul_f64(0.8 + 0.2 * jitter)
     }
 }

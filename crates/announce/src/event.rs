@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use resourcesync::escape::escaped;
 use resourcesync::uri::{Hub, Topic, Uri};
 use websub::answer::Answer;
-use websub::publisher::reason::RefusalKind;
+use websub::publisher::reason::{Refusal, RefusalKind};
 use websub::topics::TopicPage;
 
 use crate::changes::round::{RoundAnswer, RoundRequest, UndatedCounts};
-use crate::delivery::Submission;
+use crate::delivery::{Submission, SubmissionId};
 use crate::finding::Finding;
 use crate::observation::{
     DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, Observation, UnreadableDirectory,
@@ -66,13 +66,11 @@ pub enum Event {
     /// before the end of the first sweep.
     Nested {
         mount: MountId,
-        file_systems: Vec<NestedFileSystem>,
+        nested: Vec<NestedFileSystem>,
     },
     /// A submission was answered. `jitter` is a random number between 0 and 1.
     Answered {
-        channel: ChannelId,
-        hub: Hub,
-        seq: u64,
+        id: SubmissionId,
         answer: Answer,
         jitter: f64,
     },
@@ -118,17 +116,9 @@ pub enum Fact {
     /// Files of a source were read, and none is a document.
     WithoutDocument { source: String, reason: String },
     /// The first complete sweep of a mount found these, which are known and not announced (R13).
-    Baselined {
-        source: String,
-        mount: MountId,
-        documents: usize,
-    },
+    Baselined { source: String, documents: usize },
     /// A mount's root is not there, cannot be read, or is empty where another one held documents.
-    MountLost {
-        source: String,
-        mount: MountId,
-        reason: String,
-    },
+    MountLost { source: String, reason: String },
     /// A set has a channel that it had not.
     ChannelOpened { topic: Topic, set: Uri, hubs: usize },
     /// A set has a channel no more (R11).
@@ -156,19 +146,16 @@ pub enum Fact {
         until: Timestamp,
         from: Timestamp,
     },
-    /// Changes were taken from the Change Lists of a set, and cut into notifications up to `seq`.
+    /// Changes were taken from the Change Lists of a set, and cut into notifications.
     Took {
         source: String,
         topic: Topic,
-        seq: u64,
-        created: usize,
-        updated: usize,
-        deleted: usize,
+        /// Created, updated and deleted resources.
+        changes: [usize; 3],
         lists: usize,
         /// The notifications that have them, without what was in those before.
         notifications: Vec<(u64, Arc<[u8]>)>,
         undated: UndatedCounts,
-        back_dated: usize,
     },
     /// Entries of a list that cannot be told (C2), as many as there are more than before.
     SkippedEntries {
@@ -195,30 +182,8 @@ pub enum Fact {
         changes: usize,
         cause: DropCause,
     },
-    /// A hub accepted a notification.
-    Delivered {
-        topic: Topic,
-        hub: Hub,
-        seq: u64,
-        changes: usize,
-        attempts: u32,
-        /// Since it was cut.
-        took: Duration,
-    },
-    /// An attempt failed; the notification will be tried again.
-    Refused {
-        topic: Topic,
-        hub: Hub,
-        seq: u64,
-        attempts: u32,
-        reason: String,
-        next_try: Timestamp,
-        kind: RefusalKind,
-        /// True if it will not pass by itself.
-        needs_operator: bool,
-        /// True if it tells something new, and not only that a hub that is known to fail still does.
-        is_news: bool,
-    },
+    /// A hub or broker answered the submission of a notification.
+    Answered(AnsweredNotification, AnswerOutcome),
     /// Single notifications were refused in the same way as some that were told before.
     RefusedAlike {
         hub: Hub,
@@ -233,16 +198,6 @@ pub enum Fact {
         took: Duration,
         /// Notifications that waited for it.
         notifications: usize,
-    },
-    /// Too large for the hub: withdrawn, and half of it is cut again (R23).
-    Halved {
-        topic: Topic,
-        hub: Hub,
-        seq: u64,
-        attempts: u32,
-        limit: usize,
-        /// True if it is the first within an hour.
-        is_news: bool,
     },
     /// A hub took the place of one that is no longer configured, with all that one was due (R13).
     HubReplaced { hub: Hub, by: Hub, channels: usize },
@@ -295,6 +250,31 @@ pub enum Fact {
     },
 }
 
+/// A notification that was answered, and the number of attempts at it so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnsweredNotification {
+    pub topic: Topic,
+    pub hub: Hub,
+    pub seq: u64,
+    pub attempts: u32,
+}
+
+/// The outcome of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnswerOutcome {
+    /// The hub accepted the notification. `took` is the time since it was cut.
+    Delivered { changes: usize, took: Duration },
+    /// The attempt failed; the notification will be tried again.
+    Refused {
+        refusal: Refusal,
+        next_try: Timestamp,
+        /// True if it tells something new, and not only that a hub that is known to fail still does.
+        is_news: bool,
+    },
+    /// Too large for the hub: withdrawn, and half of it is cut again (R23). It is news the first time within an hour.
+    Halved { limit: usize, is_news: bool },
+}
+
 /// The reason why changes are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropCause {
@@ -327,36 +307,26 @@ const MAX_UNMOUNTED: usize = 3;
 
 impl fmt::Display for SuspendedDeletions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SuspendedDeletions {
-            source,
-            missing,
-            of,
-            unmounted,
-        } = self;
-        if unmounted.is_empty() {
+        let (source, missing, of) = (&self.source, self.missing, self.of);
+        if self.unmounted.is_empty() {
             return write!(
                 f,
                 "{missing} of {of} documents of {source} are missing: their deletions are suspended until enough \
                  are back, or until you run `rsnotify accept {source}`"
             );
         }
-        let directories = first_of(unmounted);
+        let first = self.unmounted.iter().take(MAX_UNMOUNTED);
+        let first: Vec<_> = first.map(|directory| escaped(directory)).collect();
+        let mut directories = first.join(", ");
+        let more = self.unmounted.len().saturating_sub(MAX_UNMOUNTED);
+        if more > 0 {
+            directories = format!("{directories} and {more} more");
+        }
         write!(
             f,
             "{missing} of {of} documents of {source} are missing, and the file system that held those below \
              {directories} is not mounted there: their deletions are suspended until enough are back, or until \
              you run `rsnotify accept {source}`"
         )
-    }
-}
-
-/// Returns the first directories, escaped for display, and the number of the others.
-fn first_of(directories: &[String]) -> String {
-    let first = directories.iter().take(MAX_UNMOUNTED);
-    let first: Vec<_> = first.map(|directory| escaped(directory)).collect();
-    let first = first.join(", ");
-    match directories.len().saturating_sub(MAX_UNMOUNTED) {
-        0 => first,
-        more => format!("{first} and {more} more"),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::document::{MAX_ENTRIES, MAX_SIZE, NotADocument, Oversize};
@@ -301,28 +302,20 @@ impl AcknowledgedPattern {
     /// Reads a kind, a URI, or both. A URI that ends in `*` stands for all that begin so. Returns an error for a text that
     /// names neither.
     pub fn parse(text: &str) -> Result<AcknowledgedPattern, String> {
-        let wrong = || {
-            let kinds = KINDS.join(", ");
-            format!(
-                "\"{text}\" names no findings: write a kind, a URI, or a kind and a URI, such as \"no_file \
-                 https://example.org/*\"; the kinds are {kinds}"
-            )
-        };
-        let mut acknowledgement = AcknowledgedPattern::default();
-        for word in text.split_whitespace() {
-            let place = if word.contains("://") {
-                &mut acknowledgement.uri
-            } else if KINDS.contains(&word) {
-                &mut acknowledgement.kind
-            } else {
-                return Err(wrong());
-            };
-            if place.replace(word.to_owned()).is_some() {
-                return Err(wrong());
-            }
+        let words = text.split_whitespace().map(str::to_owned);
+        let (mut uris, mut kinds): (Vec<String>, Vec<String>) =
+            words.partition(|word| word.contains("://"));
+        let are_known = kinds.iter().all(|kind| KINDS.contains(&kind.as_str()));
+        let (kind, uri) = (kinds.pop(), uris.pop());
+        let is_any = kind.is_some() || uri.is_some();
+        if are_known && is_any && kinds.is_empty() && uris.is_empty() {
+            return Ok(AcknowledgedPattern { kind, uri });
         }
-        let is_any = acknowledgement.kind.is_some() || acknowledgement.uri.is_some();
-        is_any.then_some(acknowledgement).ok_or_else(wrong)
+        let kinds = KINDS.join(", ");
+        Err(format!(
+            "\"{text}\" names no findings: write a kind, a URI, or a kind and a URI, such as \"no_file \
+             https://example.org/*\"; the kinds are {kinds}"
+        ))
     }
 
     /// Returns true if it means this finding.
@@ -390,8 +383,7 @@ fn invalid_topic(
         other => format!("the character {other:?}"),
     };
     let mut utf8 = [0; 4];
-    let escapes = forbidden.encode_utf8(&mut utf8).bytes();
-    let escaped: String = escapes.map(|byte| format!("%{byte:02X}")).collect();
+    let escaped = utf8_percent_encode(forbidden.encode_utf8(&mut utf8), NON_ALPHANUMERIC);
     write!(
         f,
         "{set} advertises the topic {topic:?}, which has {name}: no URI may have one, so nothing is sent; write {escaped} \

@@ -231,11 +231,6 @@ impl Plan {
         destinations.find_map(|(configured, mode)| (configured == hub).then_some(mode))
     }
 
-    /// Returns true if a hub is configured. A broker is none.
-    pub fn has_hub(&self, hub: &Hub) -> bool {
-        self.hubs.iter().any(|configured| configured.hub == *hub)
-    }
-
     /// Returns the brokers that are told on the channels of this kind of a source.
     pub fn brokers_of(&self, source: &str, kind: ChannelKind) -> impl Iterator<Item = &Hub> {
         let told = self.brokers.iter().filter(move |broker| {

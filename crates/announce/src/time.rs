@@ -41,10 +41,8 @@ pub fn span(
     open: Option<Timestamp>,
     used: &[Timestamp],
 ) -> NotificationSpan {
-    let latest = open.map(|open| earlier(truncate_to_millisecond(open), MILLISECOND));
-    let mut until = latest.map_or(truncate_to_millisecond(now), |latest| {
-        latest.min(truncate_to_millisecond(now))
-    });
+    let before_open = open.map(|open| earlier(truncate_to_millisecond(open), MILLISECOND));
+    let mut until = truncate_to_millisecond(now).min(before_open.unwrap_or(Timestamp::MAX));
     // A statement that is true of a time is true of an earlier one.
     while used.contains(&until) {
         until = earlier(until, MILLISECOND);

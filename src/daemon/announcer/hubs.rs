@@ -64,9 +64,7 @@ impl Submissions {
             failpoints.pass(Failpoint::Answered);
             // If the loop has stopped, the next start submits again.
             let _ = inputs.send(Input::Work(AnnouncerInput::Event(Event::Answered {
-                channel: submission.channel,
-                hub: submission.hub,
-                seq: submission.seq,
+                id: (submission.channel, submission.hub, submission.seq),
                 answer,
                 jitter: fastrand::f64(),
             })));
@@ -75,17 +73,10 @@ impl Submissions {
 
     /// Takes note of an event that may be the answer to a submission: a hub that answers was reached.
     pub fn note_answer(&mut self, event: &Event) {
-        if let Event::Answered {
-            channel,
-            hub,
-            seq,
-            answer,
-            ..
-        } = event
-        {
-            self.under_way.remove(&(*channel, hub.clone(), *seq));
+        if let Event::Answered { id, answer, .. } = event {
+            self.under_way.remove(id);
             if !matches!(answer, Answer::Failed(_)) {
-                reached(hub, &self.unreached);
+                reached(&id.1, &self.unreached);
             }
         }
     }

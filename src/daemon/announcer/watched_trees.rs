@@ -143,7 +143,7 @@ impl WatchedTrees {
         let counted = plan.sources.iter().zip(self.trees());
         let hints = counted.map(|(source, tree)| {
             let before = before.get(&source.name).copied();
-            let hints = before.unwrap_or_default().and(tree.hints());
+            let hints = before.unwrap_or_default().and(tree.hints.counted());
             (source.name.clone(), hints)
         });
         hints.collect()

@@ -26,7 +26,8 @@ pub fn ask_subscriptions(
     db: Db<'_>,
 ) -> Result<(ControlReply, Option<SubscriptionKey>), String> {
     // What cannot be read is not shown.
-    let seq_after = |topic: &Topic, heard| state::hub::seq_after(db, topic, heard).ok().flatten();
+    let seq_after =
+        |topic: &Topic, heard| Some(state::hub::next_relay(db, topic, heard).ok()??.seq);
     let named = |name: SubscriptionName| {
         let found = subscriptions.find(&name.callback, name.topic.as_deref(), now, &seq_after);
         found.map(|(key, view)| (key, Box::new(view)))

@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use announce::changes::round::{RoundOutcome, RoundRequest};
-use announce::event::{DropCause, Fact};
+use announce::event::{AnswerOutcome, DropCause, Fact};
 use announce::time::later;
 use jiff::Timestamp;
 use resourcesync::channel_kind::ChannelKind;
-use resourcesync::uri::{Hub, Topic};
+use resourcesync::uri::Topic;
 use websub::publisher::reason::RefusalKind;
 
-use crate::report::figures::{DaemonCounts, HubCounts};
+use crate::report::figures::DaemonCounts;
 use crate::report::status::{BacklogOverflow, INTERVAL, INTERVALS, IntervalDeliveries};
 
 impl DaemonCounts {
@@ -25,42 +25,31 @@ impl DaemonCounts {
         now: Timestamp,
     ) {
         match fact {
-            Fact::Delivered {
-                topic,
-                hub,
-                changes,
-                attempts,
-                took,
-                ..
-            } => {
-                let counts = self.attempted(hub, kind(topic), *attempts);
-                counts.accepted += 1;
-                counts.changes += *changes as u64;
-                counts.took.observe(*took);
-            }
-            Fact::Refused {
-                topic,
-                hub,
-                attempts,
-                kind: refusal,
-                ..
-            } => {
-                let counts = self.attempted(hub, kind(topic), *attempts);
-                *counts.refused.entry(*refusal).or_default() += 1;
+            Fact::Answered(answered, outcome) => {
+                let account = (answered.hub.clone(), kind(&answered.topic));
+                let counts = self.hubs.entry(account).or_default();
+                counts.retries += u64::from(answered.attempts > 1);
+                let refused = match outcome {
+                    AnswerOutcome::Delivered { changes, took } => {
+                        counts.accepted += 1;
+                        counts.changes += *changes as u64;
+                        return counts.took.observe(*took);
+                    }
+                    AnswerOutcome::Refused { refusal, .. } => refusal.kind,
+                    AnswerOutcome::Halved { .. } => RefusalKind::TooLarge,
+                };
+                *counts.refused.entry(refused).or_default() += 1;
             }
             Fact::Took {
                 source,
-                created,
-                updated,
-                deleted,
+                changes,
                 undated,
-                back_dated,
                 ..
             } => {
                 let counts = self.changes.entry(source.clone()).or_default();
-                add(&mut counts.taken, [*created, *updated, *deleted]);
+                add(&mut counts.taken, *changes);
                 let (missing, invalid) = (undated.missing, undated.invalid);
-                let undated = [missing, invalid, *back_dated, undated.ahead];
+                let undated = [missing, invalid, undated.back_dated, undated.ahead];
                 add(&mut counts.undated, undated);
             }
             Fact::SkippedEntries { source, count, .. } => {
@@ -85,15 +74,6 @@ impl DaemonCounts {
                 });
                 behind.changes += changes;
                 behind.last = now;
-            }
-            Fact::Halved {
-                topic,
-                hub,
-                attempts,
-                ..
-            } => {
-                let counts = self.attempted(hub, kind(topic), *attempts);
-                *counts.refused.entry(RefusalKind::TooLarge).or_default() += 1;
             }
             _ => {}
         }
@@ -121,12 +101,6 @@ impl DaemonCounts {
                 add(&mut counts.reads, [0, 0, request.lists.len()]);
             }
         }
-    }
-
-    fn attempted(&mut self, hub: &Hub, kind: ChannelKind, attempts: u32) -> &mut HubCounts {
-        let counts = self.hubs.entry((hub.clone(), kind)).or_default();
-        counts.retries += u64::from(attempts > 1);
-        counts
     }
 }
 
@@ -232,9 +206,13 @@ mod tests {
     use std::sync::Arc;
 
     use announce::changes::round::UndatedCounts;
+    use announce::event::AnsweredNotification;
+    use resourcesync::uri::Hub;
     use websub::counts::DurationHistogram;
+    use websub::publisher::reason::Refusal;
 
     use super::*;
+    use crate::report::figures::HubCounts;
 
     #[test]
     fn each_attempt_counts_once_under_what_came_of_it() {
@@ -242,38 +220,36 @@ mod tests {
             Topic::new("https://t.example/"),
             Hub::new("https://h.example/"),
         );
-        let refused = |attempts, kind| Fact::Refused {
-            topic: topic.clone(),
-            hub: hub.clone(),
-            seq: 1,
-            attempts,
-            reason: "it is down".to_owned(),
+        let answered = |seq, attempts, outcome| {
+            let (topic, hub) = (topic.clone(), hub.clone());
+            let answered = AnsweredNotification {
+                topic,
+                hub,
+                seq,
+                attempts,
+            };
+            Fact::Answered(answered, outcome)
+        };
+        let refused = |kind| AnswerOutcome::Refused {
+            refusal: Refusal::new(kind, "it is down", false),
             next_try: Timestamp::UNIX_EPOCH,
-            kind,
-            needs_operator: false,
             is_news: true,
+        };
+        let halved = AnswerOutcome::Halved {
+            limit: 2,
+            is_news: true,
+        };
+        let delivered = AnswerOutcome::Delivered {
+            changes: 7,
+            took: Duration::from_secs(3),
         };
         let mut counts = DaemonCounts::default();
         for fact in [
-            refused(1, RefusalKind::NoAnswer),
-            refused(2, RefusalKind::NoAnswer),
-            refused(3, RefusalKind::Unavailable),
-            Fact::Halved {
-                topic: topic.clone(),
-                hub: hub.clone(),
-                seq: 1,
-                attempts: 4,
-                limit: 2,
-                is_news: true,
-            },
-            Fact::Delivered {
-                topic: topic.clone(),
-                hub: hub.clone(),
-                seq: 2,
-                changes: 7,
-                attempts: 1,
-                took: Duration::from_secs(3),
-            },
+            answered(1, 1, refused(RefusalKind::NoAnswer)),
+            answered(1, 2, refused(RefusalKind::NoAnswer)),
+            answered(1, 3, refused(RefusalKind::Unavailable)),
+            answered(1, 4, halved),
+            answered(2, 1, delivered),
             Fact::Cut {
                 topic: topic.clone(),
                 seq: 2,
@@ -308,18 +284,15 @@ mod tests {
         let took = Fact::Took {
             source: "main".to_owned(),
             topic: topic.clone(),
-            seq: 1,
-            created: 1,
-            updated: 2,
-            deleted: 0,
+            changes: [1, 2, 0],
             lists: 1,
             notifications: Vec::new(),
             undated: UndatedCounts {
                 missing: 1,
                 invalid: 0,
                 ahead: 1,
+                back_dated: 1,
             },
-            back_dated: 1,
         };
         let hub = Hub::new("https://h.example/");
         let behind = Fact::Dropped {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use announce::state::StateError;
-use announce::state::hub::SavedRelayReader;
+use announce::state::hub::{SavedRelayReader, next_relay, relay_part};
 use tokio::sync::watch;
 use tracing::warn;
 use websub::http::BoxedFn;
@@ -93,10 +93,12 @@ impl<I: Send + 'static> LoopParts<I> {
         let parts = Arc::clone(&relays);
         let relays = RelayStore {
             next: BoxedFn(Box::new(move |topic, heard| {
-                relays.next(topic, heard).map_err(in_words)
+                let next = relays.read(|db| next_relay(db, topic, heard));
+                next.map_err(in_words)
             })),
             part: BoxedFn(Box::new(move |id, number| {
-                parts.part(id, number).map_err(in_words)
+                let part = parts.read(|db| relay_part(db, id, number));
+                part.map_err(in_words)
             })),
         };
         let hub = EmbeddedHub::start(settings, saved, relays, topics, self.clock, records);

@@ -338,11 +338,8 @@ impl World {
     /// The engine is told what is mounted below the root of the first mount.
     pub fn tell_nested(&mut self) {
         let mount = self.mount_at(0).id;
-        let file_systems = self.nested.values().cloned().collect();
-        self.step(Event::Nested {
-            mount,
-            file_systems,
-        });
+        let nested = self.nested.values().cloned().collect();
+        self.step(Event::Nested { mount, nested });
     }
 
     /// The engine is told which directories of the first mount may not be read.
@@ -773,9 +770,7 @@ impl World {
             return;
         };
         let event = Event::Answered {
-            channel: submission.channel,
-            hub: submission.hub,
-            seq: submission.seq,
+            id: (submission.channel, submission.hub, submission.seq),
             answer,
             jitter: self.chance.as_mut().map_or(1.0, fastrand::Rng::f64),
         };

@@ -187,8 +187,6 @@ pub struct TakenList {
     pub skipped: usize,
     pub first_skipped: Option<Skipped>,
     pub undated: UndatedCounts,
-    /// Entries that are told without their datetime because it lies before the interval (C15).
-    pub back_dated: usize,
     /// Present if it was closed for good and has other entries now: the number of those that are not told (C7).
     pub rewritten: Option<usize>,
     /// Time of its last entry, if it is closed.
@@ -211,7 +209,6 @@ impl TakenList {
             skipped,
             first_skipped: None,
             undated: UndatedCounts::default(),
-            back_dated: 0,
             rewritten: None,
             closed_until: None,
         }
@@ -224,6 +221,8 @@ pub struct UndatedCounts {
     pub missing: usize,
     pub invalid: usize,
     pub ahead: usize,
+    /// Those before the interval.
+    pub back_dated: usize,
 }
 
 /// The files that a round reads: Change Lists, and the keys in the state file, as they were saved last.

@@ -34,13 +34,20 @@ pub fn load(db: Db<'_>) -> Result<SavedHub> {
     )?;
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
-        let (mut subscription, progress): (Subscription, _) = read(row)?;
+        let (mut topic, callback, secret, expires, progress) = read(row)?;
         // Subscriptions to a topic share its name in memory.
         if let Some((last, _)) = subscriptions.last()
-            && last.topic == subscription.topic
+            && last.topic == topic
         {
-            subscription.topic = last.topic.clone();
+            topic = last.topic.clone();
         }
+        let subscription = Subscription {
+            topic,
+            callback,
+            secret,
+            expires,
+            requester: None,
+        };
         subscriptions.push((subscription, progress));
     }
     let mut topics: Vec<SavedTopicRelays> = Vec::new();
@@ -98,11 +105,6 @@ pub fn load_published_topics(db: Db<'_>) -> Result<Vec<PublishedTopic>> {
     db.all(sql, ())
 }
 
-/// Returns the number in its channel of the pending notification that follows one of the same topic.
-pub fn seq_after(db: Db<'_>, topic: &Topic, heard: RelayId) -> Result<Option<u64>> {
-    Ok(next_relay(db, topic, heard)?.map(|relay| relay.seq))
-}
-
 /// Reads pending notifications while a daemon writes the state file.
 #[derive(Debug)]
 pub struct SavedRelayReader {
@@ -118,16 +120,6 @@ impl SavedRelayReader {
         }
     }
 
-    /// Reads the notification that follows one of the same topic, with the beginning of its body.
-    pub fn next(&self, topic: &Topic, heard: RelayId) -> Result<Option<StoredRelay>> {
-        self.read(|db| next_relay(db, topic, heard))
-    }
-
-    /// Reads part of a body. The first one comes with the notification.
-    pub fn part(&self, id: RelayId, number: u64) -> Result<Option<Vec<u8>>> {
-        self.read(|db| relay_part(db, id, number))
-    }
-
     /// Loads the requests that an earlier run accepted and did not verify.
     pub fn unverified(&self) -> Result<Vec<(SubscriptionKey, SubscriptionRequest)>> {
         let connection = read_only(&self.path)?;
@@ -138,7 +130,7 @@ impl SavedRelayReader {
 
     /// Reads with the open connection; if that fails or finds nothing, with a new one: the file may have been restored
     /// under its name.
-    fn read<T>(&self, read: impl Fn(Db<'_>) -> Result<Option<T>>) -> Result<Option<T>> {
+    pub fn read<T>(&self, read: impl Fn(Db<'_>) -> Result<Option<T>>) -> Result<Option<T>> {
         let locked = self.connection.lock();
         let mut open = locked.unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = &*open
@@ -150,7 +142,8 @@ impl SavedRelayReader {
     }
 }
 
-fn next_relay(db: Db<'_>, topic: &Topic, heard: RelayId) -> Result<Option<StoredRelay>> {
+/// Returns the pending notification that follows one of the same topic, with the beginning of its body.
+pub fn next_relay(db: Db<'_>, topic: &Topic, heard: RelayId) -> Result<Option<StoredRelay>> {
     db.first(
         "SELECT id, (SELECT max(id) FROM relay earlier WHERE earlier.topic = ?1 AND earlier.id <= ?2), seq, content_type, \
          capability_list, size, beginning FROM relay WHERE topic = ?1 AND id > ?2 ORDER BY id LIMIT 1",
@@ -158,7 +151,8 @@ fn next_relay(db: Db<'_>, topic: &Topic, heard: RelayId) -> Result<Option<Stored
     )
 }
 
-fn relay_part(db: Db<'_>, id: RelayId, number: u64) -> Result<Option<Vec<u8>>> {
+/// Returns part of a body. The first one comes with the notification.
+pub fn relay_part(db: Db<'_>, id: RelayId, number: u64) -> Result<Option<Vec<u8>>> {
     let sql = "SELECT body FROM relay_part WHERE relay = ?1 AND part = ?2";
     db.first(sql, (id.0, number))
 }
@@ -196,18 +190,6 @@ impl FromRow for (SubscriptionKey, SubscriptionRequest) {
             callback: callback.clone(),
         };
         Ok((SubscriptionKey { topic, callback }, request))
-    }
-}
-
-impl FromRow for Subscription {
-    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Subscription> {
-        Ok(Subscription {
-            topic: row.read()?,
-            callback: row.read()?,
-            secret: row.read()?,
-            expires: row.read()?,
-            requester: None,
-        })
     }
 }
 

@@ -256,7 +256,6 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
     for fresh in &changes {
         of_kinds[fresh.change.kind as usize] += 1;
     }
-    let [created, updated, deleted] = of_kinds;
     let last = last_until(step.db, channel.id)?;
     let ahead = last.filter(|until| is_far_ahead(step, *until));
     let first = changes.first().map(|first| first.time.min(step.wall));
@@ -281,7 +280,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
     let mut notifications = Vec::new();
     for interval in intervals(changes, from, limits) {
         for (list, count) in &interval.back_dated {
-            lists[*list].back_dated += count;
+            lists[*list].undated.back_dated += count;
         }
         notifications.push(append_or_extend(step, channel, interval)?);
     }
@@ -290,19 +289,16 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
         undated.missing += list.undated.missing;
         undated.invalid += list.undated.invalid;
         undated.ahead += list.undated.ahead;
+        undated.back_dated += list.undated.back_dated;
     }
     let source = step.plan_of(channel.source);
     step.facts.push(Fact::Took {
         source: source.map_or_else(String::new, |plan| plan.name.clone()),
         topic: channel.topic.clone(),
-        seq: notifications.last().map_or(0, |(seq, _)| *seq),
-        created,
-        updated,
-        deleted,
+        changes: of_kinds,
         lists: lists.iter().filter(|list| list.told > 0).count(),
         notifications,
         undated,
-        back_dated: lists.iter().map(|list| list.back_dated).sum(),
     });
     fall_behind(step, channel)?;
     trim(step, channel.id)?;

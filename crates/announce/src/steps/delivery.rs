@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::delivery::Attempt;
 use crate::delivery::Submission;
 use crate::delivery::{HubFailure, HubQueue, Outage, SIZE_REMEMBERED};
-use crate::event::{DropCause, Fact};
+use crate::event::{AnswerOutcome, AnsweredNotification, DropCause, Fact};
 use crate::plan::PublishMode;
 use crate::steps::owed::Version;
 use crate::time::{earlier, elapsed, later};
@@ -281,6 +281,17 @@ impl AnsweredFlight<'_> {
         db.set_account(self.account, "last = ?3", attempt.to_json())?;
         Ok(attempt)
     }
+
+    /// Returns the fact of the answer.
+    fn fact(&self, outcome: AnswerOutcome) -> Fact {
+        let answered = AnsweredNotification {
+            topic: self.channel.topic.clone(),
+            hub: self.hub.clone(),
+            seq: self.flight.seq,
+            attempts: self.flight.attempts,
+        };
+        Fact::Answered(answered, outcome)
+    }
 }
 
 /// Handles the answer to a submission.
@@ -341,14 +352,10 @@ fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
     let last = Attempt::new(answered.flight.seq, answered.answer, None, now);
-    step.facts.push(Fact::Delivered {
-        topic: answered.channel.topic.clone(),
-        hub: answered.hub.clone(),
-        seq: answered.flight.seq,
+    step.facts.push(answered.fact(AnswerOutcome::Delivered {
         changes: answered.flight.entries,
-        attempts: answered.flight.attempts,
         took: elapsed(answered.flight.cut, now),
-    });
+    }));
     let accepted = OutcomeView {
         at: Some(now),
         attempts: Some(answered.flight.attempts),
@@ -417,14 +424,8 @@ fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<bool> {
     };
     let is_news = queue.too_large(limit, answered.flight.bytes.div_ceil(2) + 512, now);
     let ended = queue.end_outage();
-    step.facts.push(Fact::Halved {
-        topic: answered.channel.topic.clone(),
-        hub: answered.hub.clone(),
-        seq: answered.flight.seq,
-        attempts: answered.flight.attempts,
-        limit,
-        is_news,
-    });
+    let halved = AnswerOutcome::Halved { limit, is_news };
+    step.facts.push(answered.fact(halved));
     release(step, hub, ended)?;
     Ok(true)
 }
@@ -486,17 +487,11 @@ fn refused(
         "retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5",
         (retry_at, acceptances, is_at_fault),
     )?;
-    step.facts.push(Fact::Refused {
-        topic: answered.channel.topic.clone(),
-        hub: answered.hub.clone(),
-        seq: answered.flight.seq,
-        attempts: answered.flight.attempts,
-        reason: refusal.reason,
+    step.facts.push(answered.fact(AnswerOutcome::Refused {
+        refusal,
         next_try: retry_at,
-        kind: refusal.kind,
-        needs_operator: refusal.needs_operator,
         is_news,
-    });
+    }));
     release(step, hub, ended)
 }
 

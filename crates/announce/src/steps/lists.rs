@@ -338,7 +338,7 @@ pub fn note_entry_findings(
          RETURNING back_dated, ahead, rewritten",
         (
             (set, list, taken.version.fingerprint, taken.skipped),
-            (taken.back_dated, taken.undated.ahead, taken.rewritten),
+            (taken.undated.back_dated, taken.undated.ahead, taken.rewritten),
         ),
     )?;
     let uri = &taken.version.list;

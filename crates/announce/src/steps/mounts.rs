@@ -124,7 +124,6 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
         if std::mem::replace(&mut mount.state, MountState::Absent) != MountState::Absent {
             step.facts.push(Fact::MountLost {
                 source: plan.name.clone(),
-                mount: id,
                 reason,
             });
         }
@@ -158,7 +157,6 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
                 "SELECT coalesce(sum(count), 0) FROM census WHERE mount = ?1 AND presence = 1";
             step.facts.push(Fact::Baselined {
                 source: plan.name.clone(),
-                mount: id,
                 documents: step.db.value(sql, id)?,
             });
         }
@@ -230,7 +228,6 @@ pub fn lost(step: &mut Step<'_>, id: MountId, reason: String) -> Result<()> {
         mount.reason = Some(reason.clone());
         step.facts.push(Fact::MountLost {
             source: step.plan.sources[position].name.clone(),
-            mount: id,
             reason,
         });
     }

@@ -139,8 +139,9 @@ fn known_hubs(
     advertised: Vec<Hub>,
     findings: &mut Vec<Finding>,
 ) -> Vec<Hub> {
-    let (hubs, foreign): (Vec<Hub>, Vec<Hub>) =
-        advertised.into_iter().partition(|hub| plan.has_hub(hub));
+    // A broker is no hub.
+    let is_ours = |hub: &Hub| plan.hubs.iter().any(|ours| ours.hub == *hub);
+    let (hubs, foreign): (Vec<Hub>, Vec<Hub>) = advertised.into_iter().partition(is_ours);
     let set = set.clone();
     if hubs.is_empty() {
         let hubs = foreign;

@@ -277,17 +277,9 @@ impl<'a> Step<'a> {
                     change_sets::stop_watching(self, self.live.sources[position].id, false)?;
                 }
             }
-            Event::Nested {
-                mount,
-                file_systems,
-            } => mounts::set_nested(self, mount, file_systems)?,
-            Event::Answered {
-                channel,
-                hub,
-                seq,
-                answer,
-                jitter,
-            } => {
+            Event::Nested { mount, nested } => mounts::set_nested(self, mount, nested)?,
+            Event::Answered { id, answer, jitter } => {
+                let (channel, hub, seq) = id;
                 if let Some(hub) = self.live.hub_named(&hub) {
                     delivery::answered(self, (channel, hub), seq, &answer, jitter)?;
                 }
