@@ -44,7 +44,8 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
         .next()
         .map(|mount| PrefixCounts::of(scan.engine.db(), source, mount));
     let naming = naming.transpose()?.unwrap_or_default();
-    let Some(prefix) = naming.majority() else {
+    let all: usize = naming.otherwise.values().sum();
+    let Some((prefix, _)) = naming.most().filter(|(_, count)| count * 2 > all) else {
         let (root, reason) = (root.display(), reason(&naming, &scan.notices));
         let error = format!("cannot tell what {root} is published as: {reason}; give --url URI");
         return Err(UrlInferenceError(error).into());

@@ -18,7 +18,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Maximum of these delays.
 const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// First trigger of a round that is due at once.
-const AT_ONCE: Timestamp = Timestamp::UNIX_EPOCH;
+pub const AT_ONCE: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// The lists from which the changes of a set are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,10 +113,6 @@ impl TrackedSet {
         self.wake = Some(now);
     }
 
-    pub fn is_hurried(&self) -> bool {
-        self.triggers.is_some_and(|(first, _)| first == AT_ONCE)
-    }
-
     /// Puts a round off, longer each time until something is taken. It begins after that, or once another version is seen.
     pub fn delay(&mut self, now: Timestamp) {
         self.delays = self.delays.saturating_add(1);
@@ -176,15 +172,13 @@ impl TrackedSet {
     /// gained meanwhile are told (C11). Returns false if nothing was known of resources.
     pub fn forget_inventory(&mut self, step: &Step<'_>) -> Result<bool> {
         (self.missing, self.missing_until, self.accepted) = (0, None, None);
-        match self.learned {
-            Some(ListKind::ChangeLists) => return Ok(false),
-            // Some may have been learned.
-            None => {}
-            Some(ListKind::ResourceLists) => self.learned = Some(ListKind::ChangeLists),
+        if self.learned == Some(ListKind::ChangeLists) {
+            return Ok(false);
         }
-        step.db
-            .run("DELETE FROM inventory WHERE set_id = ?1", self.id)?;
-        Ok(true)
+        // Where nothing has been learned as a whole, some may have been.
+        self.learned = self.learned.map(|_| ListKind::ChangeLists);
+        let sql = "DELETE FROM inventory WHERE set_id = ?1";
+        step.db.run(sql, self.id).map(|()| true)
     }
 
     /// Returns the channel on which the next changes are told: one that retires first (C12).
@@ -261,11 +255,9 @@ pub fn end_channel(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 /// Forgets what was taken of sets that have lost their last change channel.
 pub fn forget_without_channel(step: &mut Step<'_>) -> Result<()> {
     for set in std::mem::take(&mut step.lost_channels) {
-        step.db.run(
-            "DELETE FROM change_set WHERE id = ?1 \
-             AND NOT EXISTS (SELECT 1 FROM channel WHERE set_id = ?1 AND kind = ?2)",
-            (set, ChannelKind::Change),
-        )?;
+        let sql = "DELETE FROM change_set WHERE id = ?1 \
+                   AND NOT EXISTS (SELECT 1 FROM channel WHERE set_id = ?1 AND kind = ?2)";
+        step.db.run(sql, (set, ChannelKind::Change))?;
     }
     Ok(())
 }
@@ -295,14 +287,6 @@ pub fn accept_missing(step: &Step<'_>, source: i64) -> Result<usize> {
     Ok(missing.iter().sum())
 }
 
-/// Notes that the lists of a source are seen from now on, if they were not.
-pub fn start_watching(step: &Step<'_>, source: i64) -> Result<()> {
-    step.db.run(
-        "UPDATE change_set SET watched_since = ?2 WHERE source = ?1 AND watched_since IS NULL",
-        (source, step.now),
-    )
-}
-
 /// Notes that there may be lists of a source that are not seen now: of any kind where a mount is away, or else Change Lists
 /// (C7). Each round sees all Resource Lists of its set.
 pub fn stop_watching(step: &Step<'_>, source: i64, is_mount_away: bool) -> Result<()> {
@@ -323,10 +307,8 @@ pub fn restart(step: &Step<'_>, is_start: bool) -> Result<()> {
         (step.now, is_start),
     )?;
     step.db.run("DELETE FROM stale_list", ())?;
-    step.db.run(
-        "UPDATE change_list SET waits = 0, waits_until = NULL, ended = NULL WHERE waits = 1 OR ended IS NOT NULL",
-        (),
-    )?;
+    let sql = "UPDATE change_list SET waits = 0, waits_until = NULL, ended = NULL WHERE waits = 1 OR ended IS NOT NULL";
+    step.db.run(sql, ())?;
     // What was dropped while it was submitted may have held up what came after.
     step.db.run(
         "UPDATE channel SET deadline = ?1 WHERE kind = ?2 AND EXISTS (SELECT 1 FROM log_position p CROSS JOIN account a \

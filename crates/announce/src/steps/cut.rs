@@ -43,19 +43,15 @@ pub fn open_windows(step: &mut Step<'_>) -> Result<()> {
     for id in std::mem::take(&mut step.touched_channels) {
         let window = &step.plan.window;
         let max_wait = i64::try_from(window.max_wait.as_nanos()).unwrap_or(i64::MAX);
+        let (quiet, max_wait) = (later(step.now, window.quiet), max_wait.min(i64::MAX / 4));
         let closes = step.db.first::<Timestamp>(
             "UPDATE channel SET window_first = coalesce(window_first, ?2), \
              deadline = min(?3, coalesce(window_first, ?2) + ?4) WHERE id = ?1 RETURNING deadline",
-            (
-                id,
-                step.now,
-                later(step.now, window.quiet),
-                max_wait.min(i64::MAX / 4),
-            ),
+            (id, step.now, quiet, max_wait),
         )?;
         if closes.is_some_and(|at| at <= step.now) && step.ready.len() < CHANNELS_PER_STEP {
-            step.db
-                .set_channel(id, "window_first = NULL, deadline = NULL", ())?;
+            let columns = "window_first = NULL, deadline = NULL";
+            step.db.set_channel(id, columns, ())?;
             step.ready.insert(id);
         }
     }
@@ -99,9 +95,8 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     };
     if !source.is_swept() {
         // Its window closes as soon as the source is settled.
-        step.db
-            .set_channel(id, "window_first = ?2, deadline = ?2", step.now)?;
-        return Ok(());
+        let columns = "window_first = ?2, deadline = ?2";
+        return step.db.set_channel(id, columns, step.now);
     }
     let mut cuts: Vec<(AnnouncedEntries, Vec<(HubId, bool)>)> = Vec::new();
     for (hub, has_left, limit, before) in free_accounts(step, &channel)? {
@@ -146,8 +141,7 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
 
 /// Returns the size that a hub refused, while that is remembered (R23).
 pub fn size_limit(step: &Step<'_>, hub: HubId) -> Option<SizeLimit> {
-    let live = step.live.hubs.get(&hub)?;
-    live.queue.size_limit(step.now)
+    step.live.hubs.get(&hub)?.queue.size_limit(step.now)
 }
 
 /// Returns the most entries that the next notification to a hub may have: no more than its account may have, and than the hub
@@ -190,7 +184,7 @@ fn next(
     if next.entries.is_empty() {
         return Ok(None);
     }
-    let waiting = earliest_deferred(step, channel, hub)?;
+    let waiting = first_deferred(step, channel, hub)?;
     next.open = next.open.into_iter().chain(waiting).min();
     Ok(Some(next))
 }
@@ -278,11 +272,7 @@ fn merge_repeated_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedE
 }
 
 /// Returns the time of the earliest change that may have to be announced later: held, or missing (R20).
-pub fn earliest_deferred(
-    step: &Step<'_>,
-    channel: &Channel,
-    hub: HubId,
-) -> Result<Option<Timestamp>> {
+pub fn first_deferred(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<Option<Timestamp>> {
     let held = step.db.first::<Option<Timestamp>>(
         "SELECT min(d.dated) FROM owed o CROSS JOIN document d ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 \
          AND o.due IS NULL AND o.dormant = 0 AND (o.told_capability IS DISTINCT FROM d.capability \
@@ -318,11 +308,8 @@ fn launch(
     // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
     let pinged = served::fetching_hubs(step, channel.id)?;
     let are_pinged = hubs.iter().all(|(hub, _)| pinged.contains(hub));
-    let (span, untils) = if are_pinged {
-        (NotificationSpan::default(), None)
-    } else {
-        next_span(step, channel.id, next.before, next.open)?
-    };
+    let span = (!are_pinged).then(|| next_span(step, channel.id, next.before, next.open));
+    let (span, untils) = span.transpose()?.unwrap_or_default();
     span.raise_late_times(&mut next.entries);
     let payload = Payload {
         up: up(step, &next.entries, channel)?,
@@ -420,21 +407,19 @@ fn source_description(step: &Step<'_>, set: DocId) -> Result<Option<Uri>> {
 
 /// Returns the most bytes that a payload of a channel has besides its entries.
 pub fn overhead(step: &Step<'_>, channel: &Channel) -> Result<usize> {
-    let ups = [
-        Some(channel.set_uri.clone()),
-        source_description(step, channel.set)?,
-    ];
-    let overheads = ups.into_iter().map(|up| {
-        let time = Some(Timestamp::UNIX_EPOCH);
-        Payload {
-            up,
-            from: time,
-            until: time,
-            entries: Vec::new(),
-        }
-        .overhead()
-    });
-    Ok(overheads.max().unwrap_or_default())
+    let time = Some(Timestamp::UNIX_EPOCH);
+    let mut payload = Payload {
+        from: time,
+        until: time,
+        ..Payload::default()
+    };
+    let mut overhead = 0;
+    let above = source_description(step, channel.set)?;
+    for up in [Some(channel.set_uri.clone()), above] {
+        payload.up = up;
+        overhead = payload.overhead().max(overhead);
+    }
+    Ok(overhead)
 }
 
 /// R20: returns the Capability List if all entries are its documents, the Source Description if all are Capability Lists,

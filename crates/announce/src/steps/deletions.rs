@@ -116,10 +116,9 @@ type MountCounts = BTreeMap<MountId, [[usize; 3]; 2]>;
 fn census(db: Db<'_>, source: &LiveSource) -> Result<MountCounts> {
     let mut counts = MountCounts::new();
     for id in source.mounts.keys() {
-        let rows = db.all::<Vec<(bool, usize, usize)>>(
-            "SELECT capability = 1 AND form = 0, presence, count FROM census WHERE mount = ?1",
-            *id,
-        )?;
+        let sql =
+            "SELECT capability = 1 AND form = 0, presence, count FROM census WHERE mount = ?1";
+        let rows = db.all::<Vec<(bool, usize, usize)>>(sql, *id)?;
         for (is_set, presence, count) in rows {
             let of_mount = counts.entry(*id).or_default();
             of_mount[0][presence - 1] += count;
@@ -150,13 +149,10 @@ pub fn suspension(
         return Ok(None);
     }
     let (missing, of) = missing_of(&census(db, live)?, live, 0);
+    let missing = Some(missing).filter(|_| live.is_mass);
     Ok(Some(SuspendedDeletions {
         source: plan.name.clone(),
-        missing: if live.is_mass {
-            missing
-        } else {
-            live.away_count
-        },
+        missing: missing.unwrap_or(live.away_count),
         of,
         unmounted: live.away.iter().cloned().collect(),
     }))
@@ -213,10 +209,9 @@ fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
         _ => {}
     }
     if was_mass && !is_mass || is_less {
-        look_at_missing(step, position, None)
-    } else {
-        Ok(())
+        look_at_missing(step, position, None)?;
     }
+    Ok(())
 }
 
 /// R15: takes a document that a look did not find to be missing, and begins its grace, unless it has begun.
@@ -333,10 +328,9 @@ pub fn reduce_to_mention(db: Db<'_>, id: DocId) -> Result<()> {
     ] {
         db.run(&format!("DELETE FROM {rows} = ?1"), id)?;
     }
-    db.run(
-        "DELETE FROM finding WHERE about = (SELECT uri FROM document WHERE id = ?1) AND part <> 2",
-        id,
-    )?;
+    let sql =
+        "DELETE FROM finding WHERE about = (SELECT uri FROM document WHERE id = ?1) AND part <> 2";
+    db.run(sql, id)?;
     db.run("INSERT INTO seeing VALUES (?1)", id)?;
     db.set_document(id, "source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, fingerprint = NULL, \
          up = NULL, names_index = NULL, presence = 0, absent_since = NULL, grace_ends = NULL, look_at = NULL, hold = 0, \

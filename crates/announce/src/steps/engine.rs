@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::mem::take;
 
-use crate::event::{ClockReadings, Effect, Event, Fact};
+use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use crate::history::{NotificationHistory, recalled};
 use crate::observation::{DocumentPath, MountId};
 use crate::plan::{Plan, PublishMode, ReplacedHub, SourcePlan};
@@ -15,9 +15,7 @@ use websub::retry::end_after_restart;
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
 use crate::steps::live::{LiveSource, LiveState};
-use crate::steps::{
-    Step, change_sets, channels, cut, deletions, delivery, mounts, relations, served,
-};
+use crate::steps::{Step, change_sets, channels, cut, deletions, mounts, relations, served};
 
 /// What reports are made from: the database, and what is in memory alone. Where no daemon runs, that is
 /// [at rest](LiveState::is_at_rest).
@@ -190,10 +188,8 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     for plan in &step.plan.sources {
         let sql = "INSERT INTO source (name) VALUES (?1) ON CONFLICT (name) DO NOTHING";
         db.run(sql, &plan.name)?;
-        for channel in &step.plan.channels {
-            if step.plan.may_hold(plan, &channel.capability_list) {
-                db.row_of(&channel.capability_list)?;
-            }
+        for set in step.plan.configured_sets(plan) {
+            db.row_of(set)?;
         }
     }
     let (added, inherited) = apply_configured_hubs(step)?;
@@ -226,10 +222,8 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         // What ended while nobody ran is served and sent for a while first (R11).
         let kept = end_after_restart(step.now, step.plan.retired_topic, step.now);
         for table in ["channel", "account"] {
-            db.run(
-                &format!("UPDATE {table} SET ends = ?1 WHERE ends < ?1"),
-                kept,
-            )?;
+            let sql = format!("UPDATE {table} SET ends = ?1 WHERE ends < ?1");
+            db.run(&sql, kept)?;
         }
         // What was under way may have been taken.
         db.run(
@@ -256,7 +250,7 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     for position in 0..step.plan.sources.len() {
         relations::replace_aliases(step, position)?;
     }
-    withdraw_unserved_pings(step)?;
+    served::withdraw_unserved_pings(step)?;
     // A window that is open closes no later than the plan says.
     let window = &step.plan.window;
     let (quiet, max_wait) = (later(step.now, window.quiet), window.max_wait.as_nanos());
@@ -303,14 +297,12 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
     }
     let mut removed = known;
     removed.retain(|(_, uri, _)| step.plan.mode_of(uri).is_none());
-    let mut replacements: Vec<(Hub, Hub)> = Vec::new();
-    for hub in &step.plan.hubs {
-        if let ReplacedHub::Hub(old) = &hub.replaces
-            && step.plan.mode_of(old).is_none()
-        {
-            replacements.push((old.clone(), hub.hub.clone()));
-        }
-    }
+    let named = step.plan.hubs.iter().filter_map(|hub| match &hub.replaces {
+        ReplacedHub::Hub(old) => Some((old.clone(), hub.hub.clone())),
+        _ => None,
+    });
+    let named = named.filter(|(old, _)| step.plan.mode_of(old).is_none());
+    let mut replacements: Vec<(Hub, Hub)> = named.collect();
     let mut unnamed = removed.iter().filter(|(_, uri, mode)| {
         *mode != mode_text(PublishMode::Broker) && !replacements.iter().any(|(old, _)| old == uri)
     });
@@ -339,18 +331,14 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
         if channels > 0 {
             added.remove(&new);
             inherited.insert(new.clone());
-            step.facts.push(Fact::HubReplaced {
-                hub: old,
-                by: new,
-                channels,
-            });
+            let (hub, by) = (old, new);
+            step.facts.push(Fact::HubReplaced { hub, by, channels });
         }
     }
     for (id, ..) in removed {
-        let channels =
-            db.all::<Vec<ChannelId>>("SELECT channel FROM account WHERE hub = ?1", id)?;
-        for channel in channels {
-            channels::report_dropped(step, (channel, id))?;
+        let sql = "SELECT channel, hub FROM account WHERE hub = ?1";
+        for account in db.all::<Vec<AccountId>>(sql, id)? {
+            channels::report_due(step, account, DropCause::HubRemoved)?;
         }
         db.run("DELETE FROM account WHERE hub = ?1", id)?;
         db.run("UPDATE hub SET configured = 0 WHERE id = ?1", id)?;
@@ -421,30 +409,10 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {
             let source = step.plan.source_of(path.mount);
-            let is_ours =
-                |source: &SourcePlan| source.uri_of(&path).is_some() && source.accepts(&path);
-            if !source.is_some_and(|(_, source)| is_ours(source)) {
-                db.run(
-                    &format!("DELETE FROM {table} WHERE mount = ?1 AND path = ?2"),
-                    &path,
-                )?;
+            if source.is_none_or(|(_, it)| it.uri_of(&path).is_none() || !it.accepts(&path)) {
+                let sql = format!("DELETE FROM {table} WHERE mount = ?1 AND path = ?2");
+                db.run(&sql, &path)?;
             }
-        }
-    }
-    Ok(())
-}
-
-/// R25: withdraws what is in flight to hubs that are pinged from now on, and not on the topic: they would be pinged about
-/// what they cannot fetch.
-fn withdraw_unserved_pings(step: &mut Step<'_>) -> Result<()> {
-    let flying = step.db.all::<Vec<(AccountId, Vec<u8>, Vec<u8>)>>(
-        "SELECT a.channel, a.hub, a.body, c.body FROM account a CROSS JOIN channel c ON c.id = a.channel \
-         WHERE a.seq IS NOT NULL AND c.kind = 0",
-        (),
-    )?;
-    for (account, flying, served) in flying {
-        if step.mode(account.1) == Some(PublishMode::Ping) && served::lacks(&served, &flying) {
-            delivery::withdraw(step, account)?;
         }
     }
     Ok(())

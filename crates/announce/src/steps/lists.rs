@@ -36,11 +36,8 @@ pub enum NextLists {
     None,
     /// None can be read now, and the round was put off.
     Later,
-    Read {
-        lists: Vec<ListToRead>,
-        /// The time from which on entries wait, because lists that are not read may have earlier ones.
-        beyond: Option<Timestamp>,
-    },
+    /// These, with the time from which on entries wait, because lists that are not read may have earlier ones.
+    Read(Vec<ListToRead>, Option<Timestamp>),
 }
 
 from_row! { ListToRead {
@@ -71,11 +68,9 @@ pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<ListKind> {
         );
         step.db.exists(&sql, (set.id, capability))
     };
-    let has_inventory = set.learned == Some(ListKind::ResourceLists)
-        || has(
-            Capability::ResourceList,
-            "AND d.form = 0 AND d.archived = 0",
-        )?;
+    let current = "AND d.form = 0 AND d.archived = 0";
+    let has_inventory =
+        set.learned == Some(ListKind::ResourceLists) || has(Capability::ResourceList, current)?;
     Ok(if has_inventory && !has(Capability::ChangeList, "")? {
         ListKind::ResourceLists
     } else {
@@ -152,7 +147,7 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLi
         });
         set.is_partial = lists.len() < count;
     }
-    Ok(NextLists::Read { lists, beyond })
+    Ok(NextLists::Read(lists, beyond))
 }
 
 /// Keeps the lists with the earliest entries that were left. Entries from the time on that is returned wait, because lists
@@ -181,25 +176,19 @@ fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
 
 /// Returns all Resource Lists of a set for its next round, if any has changed or missing resources are to be looked for.
 pub fn next_inventory(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLists> {
-    let Some(lists) = inventory(step, set)? else {
+    let Some(mut lists) = inventory(step, set)? else {
         set.delay(step.now);
         return Ok(NextLists::Later);
     };
     if !is_inventory_due(step, set, &lists)? {
         return Ok(NextLists::None);
     }
-    let is_first = set.learned != Some(ListKind::ResourceLists);
-    let lists = lists.into_iter().map(|listed| ListToRead {
-        is_learned: is_first || listed.is_learned,
-        closed_until: None,
-        waits: false,
-        ..listed
-    });
+    for listed in &mut lists {
+        listed.is_learned |= set.learned != Some(ListKind::ResourceLists);
+        (listed.closed_until, listed.waits) = (None, false);
+    }
     // An inventory is compared as a whole.
-    Ok(NextLists::Read {
-        lists: lists.collect(),
-        beyond: None,
-    })
+    Ok(NextLists::Read(lists, None))
 }
 
 /// Returns the Resource Lists of a set; nothing while one is missing.
@@ -329,13 +318,13 @@ pub fn note_entry_findings(
     let list = taken.version.id;
     let sql = "SELECT skipped FROM change_list WHERE set_id = ?1 AND list = ?2";
     let skipped: usize = step.db.value(sql, (set, list))?;
-    let (back_dated, ahead, rewritten) = step.db.value::<(usize, usize, Option<usize>)>(
+    let (back_dated, ahead, rewritten) = step.db.value::<(usize, usize, usize)>(
         "UPDATE change_list SET version = ?3, skipped = ?4, \
          back_dated = ?5 + CASE WHEN version IS NOT DISTINCT FROM ?3 THEN back_dated ELSE 0 END, \
          ahead = ?6 + CASE WHEN version IS NOT DISTINCT FROM ?3 THEN ahead ELSE 0 END, \
          rewritten = CASE WHEN version IS DISTINCT FROM ?3 THEN ?7 ELSE coalesce(?7 + rewritten, ?7, rewritten) END \
          WHERE set_id = ?1 AND list = ?2 \
-         RETURNING back_dated, ahead, rewritten",
+         RETURNING back_dated, ahead, coalesce(rewritten, 0)",
         (
             (set, list, taken.version.fingerprint, taken.skipped),
             (taken.back_dated, taken.undated.ahead, taken.rewritten),
@@ -351,18 +340,15 @@ pub fn note_entry_findings(
             reason: first.reason.to_string(),
         });
     }
-    if back_dated > 0 {
-        let (list, count) = (uri.clone(), back_dated);
-        findings.push(Finding::BackDated { list, count });
-    }
-    if ahead > 0 {
-        let (list, count) = (uri.clone(), ahead);
-        findings.push(Finding::Ahead { list, count });
-    }
-    if let Some(untold) = rewritten.filter(|untold| *untold > 0) {
-        let list = uri.clone();
-        findings.push(Finding::ClosedListRewritten { list, untold });
-    }
+    let mut add = |count: usize, finding: fn(Uri, usize) -> Finding| {
+        findings.extend((count > 0).then(|| finding(uri.clone(), count)));
+    };
+    add(back_dated, |list, count| Finding::BackDated { list, count });
+    add(ahead, |list, count| Finding::Ahead { list, count });
+    add(rewritten, |list, untold| Finding::ClosedListRewritten {
+        list,
+        untold,
+    });
     findings::replace(step, position, uri, FindingSubject::Entries, findings)?;
     if taken.skipped > skipped {
         step.facts.push(Fact::SkippedEntries {
@@ -374,19 +360,9 @@ pub fn note_entry_findings(
     Ok(())
 }
 
-/// Forgets the Resource Lists that an inventory does not have any more.
-pub fn forget_other_lists(step: &Step<'_>, set: DocId, lists: &[TakenList]) -> Result<()> {
-    let kept = lists.iter().map(|taken| taken.version.id).collect();
-    for list in known_inventory(step, set)?.difference(&kept) {
-        let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
-        step.db.run(sql, (set, *list))?;
-    }
-    Ok(())
-}
-
 /// Returns those of the known lists of a set that are not Change Lists, and were none until a moment ago: what was taken of
 /// these still counts (C7).
-fn known_inventory(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
+pub fn known_inventory(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
     step.db.all(
         "SELECT l.list FROM change_list l CROSS JOIN document d ON d.id = l.list WHERE l.set_id = ?1 AND l.ended IS NULL \
          AND NOT (d.presence BETWEEN 1 AND 3 AND d.capability = ?2 AND d.form = 0)",
@@ -483,15 +459,10 @@ fn note_seen_version(step: &Step<'_>, position: usize, list: DocId) -> Result<()
                 schedule_comparison(step, id)?;
             }
             // Its entries may stand in other lists now, as in the components of an index; a deletion had its grace.
-            let ended = if is_there {
-                step.now
-            } else {
-                earlier(step.now, plan.deletion_grace)
-            };
-            step.db.run(
-                "UPDATE change_list SET ended = ?3 WHERE set_id = ?1 AND list = ?2 AND ended IS NULL",
-                (id, list, ended),
-            )?;
+            let grace = (!is_there).then_some(plan.deletion_grace);
+            let ended = earlier(step.now, grace.unwrap_or_default());
+            let sql = "UPDATE change_list SET ended = ?3 WHERE set_id = ?1 AND list = ?2 AND ended IS NULL";
+            step.db.run(sql, (id, list, ended))?;
             let sql = "UPDATE change_set SET wake = ?2 WHERE id = ?1";
             step.db.run(sql, (id, step.now))?;
         }
@@ -507,10 +478,9 @@ pub fn join(step: &Step<'_>, set: DocId, document: &SeenDocument) -> Result<()> 
     if version.is_list_of(Capability::ChangeList)
         || version.is_list_of(Capability::ResourceList) && is_compared
     {
-        note_change(step, set, document, false)
-    } else {
-        Ok(())
+        note_change(step, set, document, false)?;
     }
+    Ok(())
 }
 
 /// Makes a round of a set due, unless this version of its list was taken. What came with a mount's baseline is learned.

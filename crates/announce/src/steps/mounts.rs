@@ -17,10 +17,9 @@ use crate::steps::{Step, change_sets, deletions};
 
 /// Gives each mount of a plan the number that it has in the state, or a new one.
 pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
-    let known = db.all::<Vec<(String, Uri, Vec<u8>, MountId)>>(
-        "SELECT s.name, m.prefix, m.directory, m.id FROM mount m JOIN source s ON s.id = m.source",
-        (),
-    )?;
+    let sql =
+        "SELECT s.name, m.prefix, m.directory, m.id FROM mount m JOIN source s ON s.id = m.source";
+    let known = db.all::<Vec<(String, Uri, Vec<u8>, MountId)>>(sql, ())?;
     let mut next = known.iter().map(|(.., id)| id.0 + 1).max().unwrap_or(0);
     let mut taken = BTreeSet::new();
     for source in &mut plan.sources {
@@ -71,10 +70,8 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timest
 /// Stops the graces of a mount that is away: its documents are not seen to be absent, and each grace begins anew.
 fn reset_graces(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
     change_sets::stop_watching(step, step.live.sources[position].id, true)?;
-    step.db.run(
-        "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)",
-        id,
-    )
+    let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)";
+    step.db.run(sql, id)
 }
 
 /// Returns what was read of a source that has no document, and why the first file is none, as far as `explain` knows.
@@ -171,13 +168,13 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
     }
     // Only the next round sees which resources are absent from Resource Lists.
     if source.is_whole() && !plan.changes_from_resource_lists {
-        change_sets::start_watching(step, source.id)?;
+        let sql =
+            "UPDATE change_set SET watched_since = ?2 WHERE source = ?1 AND watched_since IS NULL";
+        step.db.run(sql, (source.id, step.now))?;
     }
     for (uri, fingerprint) in unclear {
-        step.db.run(
-            "UPDATE document SET baseline = 1, was_fingerprint = ?2 WHERE uri = ?1 AND baseline = 2",
-            (&uri, fingerprint),
-        )?;
+        let sql = "UPDATE document SET baseline = 1, was_fingerprint = ?2 WHERE uri = ?1 AND baseline = 2";
+        step.db.run(sql, (&uri, fingerprint))?;
     }
     deletions::look_at_missing(step, position, Some(id))
 }
@@ -270,15 +267,14 @@ pub fn set_nested(step: &mut Step<'_>, id: MountId, found: Vec<NestedFileSystem>
         if document.path.mount == id
             && tops_of(&document.path.below).any(|top| changed.contains(top))
         {
-            step.db
-                .set_document(document.id, "grace_ends = NULL, look_at = NULL", ())?;
+            let columns = "grace_ends = NULL, look_at = NULL";
+            step.db.set_document(document.id, columns, ())?;
         }
     }
     if step.live.sources[position].is_swept() {
-        deletions::look_at_missing(step, position, Some(id))
-    } else {
-        Ok(())
+        deletions::look_at_missing(step, position, Some(id))?;
     }
+    Ok(())
 }
 
 // File systems below a root.
@@ -298,10 +294,8 @@ pub struct NestedRow {
 
 from_row! { NestedRow { device, is_link, is_away } }
 
-/// The stored rows of one mount.
+/// Directories below the root of one mount, by their paths from there.
 pub type NestedRows = BTreeMap<Arc<[u8]>, NestedRow>;
-/// The file systems below the root of one mount, by their paths from there.
-pub type FoundFileSystems = BTreeMap<Arc<[u8]>, NestedFileSystem>;
 
 /// The file systems below the root of one mount: those that held documents, and those that this run found.
 #[derive(Debug, Clone, Default)]
@@ -311,7 +305,7 @@ pub struct NestedFileSystems {
     /// True if a sweep noted them: those that are not among them came later.
     pub are_noted: bool,
     /// Nothing until the tree has told of them.
-    pub found: Option<FoundFileSystems>,
+    pub found: Option<NestedRows>,
     /// Paths of file systems that differ from their rows since the last sweep. Until the next one has ended, they count
     /// as away.
     pub undecided: BTreeSet<Arc<[u8]>>,
@@ -331,15 +325,21 @@ impl NestedFileSystems {
     /// Takes the file systems that there are now. Returns the paths of those that went or came. Until a sweep noted them,
     /// none came.
     fn find(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
-        let found = found.into_iter().map(|it| (Arc::clone(&it.below), it));
-        let found: FoundFileSystems = found.collect();
+        let found = found.into_iter().map(|found| {
+            let (device, is_link) = (Some(found.device), found.is_link);
+            let row = NestedRow {
+                device,
+                is_link,
+                is_away: false,
+            };
+            (found.below, row)
+        });
+        let found: NestedRows = found.collect();
         let mut undecided: BTreeSet<Arc<[u8]>> = differing(&self.rows, &found).collect();
         if self.are_noted {
             // A link may lead elsewhere at any time: it hides nothing.
-            let is_new =
-                |found: &&NestedFileSystem| !found.is_link && !self.rows.contains_key(&found.below);
-            let new = found.values().filter(is_new);
-            undecided.extend(new.map(|found| Arc::clone(&found.below)));
+            let tops = found.keys().filter(|top| !self.rows.contains_key(*top));
+            undecided.extend(tops.filter(|top| !found[*top].is_link).cloned());
         }
         let mut changed = &undecided ^ &self.undecided;
         for (top, row) in &mut self.rows {
@@ -366,21 +366,15 @@ impl NestedFileSystems {
             // Documents that are missing below a new one lay on the file system that it hides.
             if let btree_map::Entry::Vacant(new) = self.rows.entry(Arc::clone(top)) {
                 let hides = !there.is_link && !is_first && below(top)?.are_missing;
-                new.insert(NestedRow {
-                    device: (!hides).then_some(there.device),
-                    is_link: there.is_link,
-                    is_away: false,
-                });
+                let device = there.device.filter(|_| !hides);
+                new.insert(NestedRow { device, ..*there });
             }
         }
         for (top, row) in std::mem::take(&mut self.rows) {
-            let there = found.get(&top);
-            let below = if row.device == there.map(|there| there.device) {
-                DocumentsBelow::default()
-            } else {
-                below(&top)?
-            };
-            let decided = decided(row, there, below);
+            let there = found.get(&top).copied();
+            let is_other = row.device != there.and_then(|there| there.device);
+            let below = is_other.then(|| below(&top)).transpose()?;
+            let decided = decided(row, there, below.unwrap_or_default());
             self.rows.extend(decided.map(|decided| (top, decided)));
         }
         self.undecided.clear();
@@ -403,45 +397,30 @@ impl NestedFileSystems {
 }
 
 /// Returns the directories where another file system is than the one of their row, or none.
-fn differing(rows: &NestedRows, found: &FoundFileSystems) -> impl Iterator<Item = Arc<[u8]>> {
-    let device = |top: &[u8]| found.get(top).map(|found| found.device);
+fn differing(rows: &NestedRows, found: &NestedRows) -> impl Iterator<Item = Arc<[u8]>> {
+    let device = |top: &[u8]| found.get(top).and_then(|found| found.device);
     let differs = move |top: &&Arc<[u8]>| rows[*top].device != device(top);
     rows.keys().filter(differs).cloned()
 }
 
 /// Returns the row of a directory after a sweep; nothing if there is nothing to keep of it.
-fn decided(
-    row: NestedRow,
-    found: Option<&NestedFileSystem>,
-    below: DocumentsBelow,
-) -> Option<NestedRow> {
-    let away = NestedRow {
-        is_away: true,
-        ..row
-    };
-    let there = found.map(|found| NestedRow {
-        device: Some(found.device),
-        is_link: found.is_link,
-        is_away: false,
-    });
+fn decided(row: NestedRow, there: Option<NestedRow>, below: DocumentsBelow) -> Option<NestedRow> {
+    let kept = |is_away| Some(NestedRow { is_away, ..row });
     match (row.device, there) {
         (None, None) => None,
         (before, Some(there)) if before == there.device => Some(there),
-        (None, Some(_)) if below.are_missing => Some(away),
+        (None, Some(_)) if below.are_missing => kept(true),
         (None, Some(there)) => Some(there),
         // The numbers of devices may differ each time that a file system is mounted: one that holds some of the documents
         // is the same, or took its place.
         (Some(_), Some(there)) if below.is_any_seen => Some(there),
-        (Some(_), Some(_)) if below.are_missing => Some(away),
+        (Some(_), Some(_)) if below.are_missing => kept(true),
         // A link that leads to some of the documents was made to lead there.
         (Some(_), None) if row.is_link && below.is_any_seen => None,
-        (Some(_), None) if below.are_missing => Some(away),
+        (Some(_), None) if below.are_missing => kept(true),
         (Some(_), None) if below.is_any_seen || !below.is_any_known => None,
         // Nobody can see its documents, nor that they are missing.
-        (Some(_), _) => Some(NestedRow {
-            is_away: false,
-            ..row
-        }),
+        (Some(_), _) => kept(false),
     }
 }
 

@@ -251,10 +251,8 @@ pub fn is_a_set(step: &Step<'_>, source: i64, set: DocId) -> Result<bool> {
 }
 
 fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
-    step.db.exists(
-        "SELECT 1 FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3 AND capability = 1 AND form = 0",
-        set,
-    )
+    let sql = "SELECT 1 FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3 AND capability = 1 AND form = 0";
+    step.db.exists(sql, set)
 }
 
 /// Weighs what is owed of a document on all accounts: what is due opens their channels' windows, what is not is deleted.
@@ -295,16 +293,13 @@ pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> R
             step.db.run(&sql, (account, id, step.now))?;
         }
     }
+    let db = step.db;
     match (is_held, document.hold) {
         (true, HoldState::Free) => {
             let until = later(step.now, step.plan.window.hold);
-            step.db
-                .set_document(id, "hold = 1, held_until = ?2", until)?;
+            db.set_document(id, "hold = 1, held_until = ?2", until)?;
         }
-        (false, HoldState::Waiting) => {
-            step.db
-                .set_document(id, "hold = 0, held_until = NULL", ())?;
-        }
+        (false, HoldState::Waiting) => db.set_document(id, "hold = 0, held_until = NULL", ())?,
         _ => {}
     }
     if document.is_gone() {

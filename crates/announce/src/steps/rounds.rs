@@ -16,7 +16,7 @@ use crate::event::Fact;
 use crate::finding::Finding;
 use crate::observation::MountId;
 use crate::state::{Db, DocId, FromColumn, Result, StateError, columns, from_row, read};
-use crate::steps::change_sets::{self, ListKind, TrackedSet};
+use crate::steps::change_sets::{self, AT_ONCE, ListKind, TrackedSet};
 use crate::steps::channels::Channel;
 use crate::steps::findings::{self, FindingSubject};
 use crate::steps::lists::{self, NextLists};
@@ -86,7 +86,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
     }
     if kind == ListKind::ChangeLists && set.forget_inventory(step)? {
         let uri = step.db.uri_of(set.id)?;
-        findings::replace(step, position, &uri, FindingSubject::Entries, Vec::new())?;
+        findings::replace(step, position, &uri, FindingSubject::Entries, None)?;
     }
     set.is_partial = false;
     let next = match kind {
@@ -101,7 +101,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
             return Ok(again.or(set.missing_until));
         }
         NextLists::Later => return Ok(set.due_at(kind, window)),
-        NextLists::Read { lists, beyond } => (lists, beyond),
+        NextLists::Read(lists, beyond) => (lists, beyond),
     };
     if (set.learned, kind) == (Some(ListKind::ChangeLists), ListKind::ResourceLists) {
         // C27: their present contents count as taken.
@@ -202,16 +202,18 @@ fn save_round(
         // Large inventories are learned in several rounds.
         is_learned = !(set.is_partial || is_inventory && taken.has_more);
         if is_learned {
-            set.learned = Some(if is_inventory {
-                ListKind::ResourceLists
-            } else {
-                ListKind::ChangeLists
-            });
+            let compared = is_inventory.then_some(ListKind::ResourceLists);
+            set.learned = compared.or(Some(ListKind::ChangeLists));
         }
     }
     let has_more = taken.has_more || set.learned.is_none();
     if is_inventory {
-        lists::forget_other_lists(step, set.id, &taken.lists)?;
+        // Those that the inventory does not have any more.
+        let kept = taken.lists.iter().map(|list| list.version.id).collect();
+        for list in lists::known_inventory(step, set.id)?.difference(&kept) {
+            let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
+            step.db.run(sql, (set.id, *list))?;
+        }
     }
     for list in &taken.lists {
         // Of one that is still learned only that it is there.
@@ -227,7 +229,7 @@ fn save_round(
     {
         set.delay_until(next, now);
     }
-    if !set.is_hurried() {
+    if set.triggers.is_none_or(|(first, _)| first != AT_ONCE) {
         set.end_retirement(now);
     }
     for list in taken.lists.iter().filter(|list| list.untold > 0) {
@@ -247,8 +249,7 @@ fn save_round(
             missing: missing.missing,
             of: missing.of,
         });
-        let findings = finding.into_iter().collect();
-        findings::replace(step, position, &uri, FindingSubject::Entries, findings)?;
+        findings::replace(step, position, &uri, FindingSubject::Entries, finding)?;
     }
     if is_learned {
         change_log::begin_interval(step, channel, set)?;
@@ -356,11 +357,7 @@ fn watched_time(
     Ok(AbsenceGrace {
         since: *set.watched_since.get_or_insert(step.now),
         now: step.now,
-        grace: if is_seen {
-            grace
-        } else {
-            grace.max(UNSEEN_GRACE)
-        },
+        grace: grace.max(if is_seen { grace } else { UNSEEN_GRACE }),
     })
 }
 

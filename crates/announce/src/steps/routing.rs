@@ -69,12 +69,8 @@ fn available(
     });
     let sql =
         "SELECT topic, hubs FROM advertised WHERE document = ?1 AND kind = ?2 ORDER BY position";
-    let advertised: Vec<(Topic, String)> = if configured.is_none() {
-        step.db.all(sql, (set, kind))?
-    } else {
-        Vec::new()
-    };
-    if advertised.len() > 1 {
+    let advertised: Vec<(Topic, String)> = step.db.all(sql, (set, kind))?;
+    if advertised.len() > 1 && configured.is_none() {
         findings.push(Finding::SeveralChannels { set: uri.clone() });
     }
     let desired = if let Some(entry) = configured {

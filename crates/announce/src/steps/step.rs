@@ -67,18 +67,13 @@ pub struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    pub fn new(
-        db: Db<'a>,
-        plan: &'a Plan,
-        live: &'a mut LiveState,
-        now: ClockReadings,
-    ) -> Step<'a> {
+    pub fn new(db: Db<'a>, plan: &'a Plan, live: &'a mut LiveState, at: ClockReadings) -> Step<'a> {
         Step {
             db,
             plan,
             live,
-            now: now.now,
-            wall: now.wall,
+            now: at.now,
+            wall: at.wall,
             successors: BTreeMap::new(),
             weigh: BTreeSet::new(),
             sets: BTreeMap::new(),
@@ -159,20 +154,15 @@ impl<'a> Step<'a> {
         body: &Arc<[u8]>,
         hubs: impl IntoIterator<Item = HubId>,
     ) -> Result<()> {
-        let mut outcomes = Vec::new();
-        for hub in hubs {
-            outcomes.push(OutcomeView::new(
-                self.hub_uri(hub)?,
-                NotificationState::InFlight,
-            ));
-        }
+        let state = NotificationState::InFlight;
+        let outcome = |hub| Ok(OutcomeView::new(self.hub_uri(hub)?, state));
         let made = NotificationView {
             kind: channel.kind,
             topic: channel.topic.clone(),
             seq,
             cut: self.now,
             changes: Some(changes),
-            hubs: outcomes,
+            hubs: hubs.into_iter().map(outcome).collect::<Result<_>>()?,
             bytes: Some(body.len()),
             payload: Some(SharedPayload(Arc::clone(body))),
         };
@@ -216,7 +206,7 @@ impl<'a> Step<'a> {
                 break;
             }
             for position in 0..self.plan.sources.len() {
-                for set in findings::sets_awaiting_topic(self, position, &freed)? {
+                for set in findings::sets_awaiting(self, position, &freed)? {
                     let id = self.db.row_of(&set)?;
                     self.sets.entry(position).or_default().insert(id);
                 }
