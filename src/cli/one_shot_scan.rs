@@ -63,7 +63,7 @@ impl OneShotScan {
         let trees = self.trees(config);
         let explain = |path: &DocumentPath| trees.iter().find_map(|tree| tree::explain(tree, path));
         let db = self.engine.db();
-        for (_, live) in self.reader().sources() {
+        for live in &self.engine.live.sources {
             let nothing = mounts::no_document_reason(db, live, explain)?;
             if nothing.is_some() {
                 return Ok(nothing);
@@ -81,7 +81,7 @@ impl OneShotScan {
         let reader = &self.reader();
         let mut suspensions = Vec::new();
         let sources = report::outline(reader)?.sources;
-        for (source, (_, live)) in sources.iter().zip(reader.sources()) {
+        for (source, live) in sources.iter().zip(&reader.live.sources) {
             let Some(suspension) = &source.suspension else {
                 continue;
             };
@@ -167,7 +167,8 @@ pub fn scan_beside(
 
 impl OneShotScan {
     fn step(&mut self, event: Event) -> state::Result<()> {
-        for effect in self.engine.step(vec![event], self.clock.now().into())? {
+        let now = self.clock.now().into();
+        for effect in self.engine.step(vec![event], now, |_, _| Ok(()))? {
             match effect {
                 Effect::Explain(paths) => self.questions.extend(paths),
                 Effect::Submit(_) | Effect::Take(_) | Effect::Look(_) => self.begun.push(effect),
@@ -234,7 +235,7 @@ impl OneShotScan {
         });
         let event = Event::Explained(explained.collect());
         let now = self.clock.now().into();
-        self.engine.step(vec![event], now).map(|_| ())
+        self.engine.step(vec![event], now, |_, _| Ok(())).map(drop)
     }
 
     fn trees(&self, config: &Config) -> Vec<TreeSettings> {

@@ -25,6 +25,7 @@ use announce::observation::Stat;
 use announce::plan::Plan;
 use announce::state::Db;
 use announce::state::open::read_only;
+use announce::steps::rounds::KEYS;
 
 /// A request with the files of its lists, in order.
 #[derive(Debug)]
@@ -223,7 +224,7 @@ impl RoundFiles for JobFiles<'_> {
     }
 
     fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, RoundOutcome> {
-        Ok(self.rows.keys_of_list(&self.job.request.set, list)?)
+        Ok(self.rows.all(KEYS, (&self.job.request.set, list))?)
     }
 
     fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, RoundOutcome> {

@@ -9,6 +9,7 @@ use crate::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::change_payload::{ChangePayload, merge, part};
 use resourcesync::datetime::Datetime;
+use resourcesync::payload::ChangeKind;
 use serde::{Deserialize, Serialize};
 
 use crate::state::{AccountId, ChannelId, Db, Result, from_row};
@@ -46,7 +47,7 @@ struct LogPosition {
     entries: usize,
     /// The number up to which all counts as told once what is in flight is answered: the hub fell behind (C22).
     skipped_to: Option<i64>,
-    /// The number of the last notification for it: of a hub that is advertised no more that is a real one (C26).
+    /// The number of the last notification for it, if the hub is advertised no more, else the largest number (C26).
     last: i64,
 }
 
@@ -85,15 +86,8 @@ from_row! { LogPosition { account, heard, entries, skipped_to, last } }
 
 fn save(step: &Step<'_>, position: &LogPosition) -> Result<()> {
     let sql = "UPDATE log_position SET heard = ?3, entries = ?4, skipped_to = ?5 WHERE channel = ?1 AND hub = ?2";
-    step.db.run(
-        sql,
-        (
-            position.account,
-            position.heard,
-            position.entries,
-            position.skipped_to,
-        ),
-    )
+    let told = (position.heard, position.entries, position.skipped_to);
+    step.db.run(sql, (position.account, told))
 }
 
 const COLUMNS: &str =
@@ -169,11 +163,9 @@ pub fn backlog_view(db: Db<'_>, account: AccountId) -> Result<Option<BacklogView
 
 /// Returns the accounts that were not told all of the log of their change channel.
 pub fn all_behind(db: Db<'_>) -> Result<Vec<AccountId>> {
-    db.all(
-        "SELECT p.channel, p.hub FROM channel c CROSS JOIN log_position p ON p.channel = c.id \
-         WHERE c.kind = 1 AND p.heard < c.seq",
-        (),
-    )
+    let sql = "SELECT p.channel, p.hub FROM channel c CROSS JOIN log_position p ON p.channel = c.id \
+               WHERE c.kind = 1 AND p.heard < c.seq";
+    db.all(sql, ())
 }
 
 fn backlog_at(db: Db<'_>, position: &LogPosition) -> Result<usize> {
@@ -196,8 +188,7 @@ pub fn told_until(step: &Step<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
 
 fn last_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
-    let untils: Vec<u8> = db.value(sql, id)?;
-    Ok(cut::times(&untils).pop())
+    Ok(cut::times(&db.value::<Vec<u8>>(sql, id)?).pop())
 }
 
 /// Returns true if a time lies further ahead of the wall clock than any clock is wrong.
@@ -217,8 +208,7 @@ pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()
 /// C10: begins the first interval of a channel with the latest datetime that was learned; the first one of a set that took
 /// the topic over not before that either.
 pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &TrackedSet) -> Result<()> {
-    let latest = set.learned_until;
-    let latest = latest.filter(|latest| !is_far_ahead(step, *latest));
+    let latest = (set.learned_until).filter(|latest| !is_far_ahead(step, *latest));
     go_on_from(step, channel.id, latest.unwrap_or(step.wall))?;
     let sql = "SELECT count(*), coalesce(sum(taken), 0) FROM change_list WHERE set_id = ?1 AND to_learn = 0";
     let (lists, changes) = step.db.value::<(usize, usize)>(sql, set.id)?;
@@ -236,12 +226,9 @@ pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &TrackedSet) 
 /// fall behind (C22). Counts the entries that are told without their datetime (C15).
 pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<()> {
     let (changes, lists) = (std::mem::take(&mut taken.changes), &mut taken.lists);
-    // In the order of the kinds.
-    let mut of_kinds = [0; 3];
-    for fresh in &changes {
-        of_kinds[fresh.change.kind as usize] += 1;
-    }
-    let [created, updated, deleted] = of_kinds;
+    let kinds = || changes.iter().map(|fresh| fresh.change.kind);
+    let of_kind = |kind| kinds().filter(|it| *it == kind).count();
+    let [created, updated, deleted] = ChangeKind::ALL.map(of_kind);
     let last = last_until(step.db, channel.id)?;
     let ahead = last.filter(|until| is_far_ahead(step, *until));
     let first = changes.first().map(|first| first.time.min(step.wall));
@@ -276,9 +263,9 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
         undated.invalid += list.undated.invalid;
         undated.ahead += list.undated.ahead;
     }
-    let source = step.plan_of(channel.source);
+    let source = step.source_of(channel.source);
     step.facts.push(Fact::Took {
-        source: source.map_or_else(String::new, |plan| plan.name.clone()),
+        source: source.map_or_else(String::new, |(_, plan)| plan.name.clone()),
         topic: channel.topic.clone(),
         seq: notifications.last().map_or(0, |(seq, _)| *seq),
         created,
@@ -448,13 +435,9 @@ pub fn join(step: &Step<'_>, account: AccountId) -> Result<()> {
 
 /// C26: lets a hub that is advertised no more have what was cut until now, or nothing more unless it `is_told`.
 pub fn leave(step: &Step<'_>, account: AccountId, is_told: bool) -> Result<()> {
-    let last = if is_told {
-        "(SELECT seq FROM channel WHERE id = ?1)"
-    } else {
-        "heard"
-    };
-    let sql = format!("UPDATE log_position SET last = {last} WHERE channel = ?1 AND hub = ?2");
-    step.db.run(&sql, account)
+    let sql = "UPDATE log_position SET last = CASE WHEN ?3 THEN (SELECT seq FROM channel WHERE id = ?1) ELSE heard END \
+               WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, (account, is_told))
 }
 
 /// Puts the next notification of the log in flight to each hub that is free.
@@ -537,8 +520,7 @@ pub fn drop_due(step: &Step<'_>, account: AccountId) -> Result<usize> {
     };
     let changes = backlog_at(step.db, &position)?;
     let sql = "SELECT seq FROM channel WHERE id = ?1";
-    let seq = step.db.value::<i64>(sql, account.0)?;
-    position.skip(position.last.min(seq));
+    position.skip(position.last.min(step.db.value(sql, account.0)?));
     save(step, &position)?;
     Ok(changes)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::changes::inventory::INVENTORY_QUIET;
 use crate::plan::WindowPlan;
-use crate::time::{elapsed, later};
+use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
@@ -97,8 +97,7 @@ impl TrackedSet {
     pub fn trigger(&mut self, now: Timestamp) {
         let (first, _) = self.triggers.unwrap_or((now, now));
         self.triggers = Some((first, now));
-        self.not_before = None;
-        self.wake = Some(now);
+        (self.not_before, self.wake) = (None, Some(now));
     }
 
     pub fn trigger_if_none(&mut self, now: Timestamp) {
@@ -109,8 +108,7 @@ impl TrackedSet {
     /// Makes a round due at once.
     pub fn trigger_now(&mut self, now: Timestamp) {
         self.triggers = Some((AT_ONCE, AT_ONCE));
-        self.not_before = None;
-        self.wake = Some(now);
+        (self.not_before, self.wake) = (None, Some(now));
     }
 
     /// Puts a round off, longer each time until something is taken. It begins after that, or once another version is seen.
@@ -121,8 +119,7 @@ impl TrackedSet {
 
     pub fn delay_until(&mut self, at: Timestamp, now: Timestamp) {
         self.triggers = Some((now, now));
-        self.not_before = Some(at);
-        self.wake = Some(now);
+        (self.not_before, self.wake) = (Some(at), Some(now));
     }
 
     /// Ends a round without reading anything: there is nothing to read.
@@ -151,22 +148,7 @@ impl TrackedSet {
         Some(self.not_before.map_or(due, |at| due.max(at)))
     }
 
-    /// Returns when to look again whether documents that a round waits for can be read: each second since the first
-    /// trigger. Returns nothing if it must not wait any more, because it did for the `longest` time.
-    pub fn next_recheck(&self, longest: Duration, now: Timestamp) -> Option<Timestamp> {
-        let (first, _) = self.triggers?;
-        let waited = elapsed(first, now);
-        let next = Duration::from_secs(waited.as_secs() + 1).min(longest);
-        (waited < longest).then(|| later(first, next))
-    }
-
     // Missing resources (C29).
-
-    /// Makes a look for missing resources due now.
-    pub fn look_for_missing(&mut self, now: Timestamp) {
-        self.missing_until = Some(now);
-        self.wake = Some(now);
-    }
 
     /// Forgets the resources that were listed, because Resource Lists are not compared any more: entries that Change Lists
     /// gained meanwhile are told (C11). Returns false if nothing was known of resources.

@@ -1,6 +1,7 @@
 //! Channels of sets: opened, changed, revived, retired and ended (R8, R9, R11, R13).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::event::{DropCause, Fact};
 use crate::plan::{Plan, PublishMode};
@@ -152,8 +153,7 @@ fn wake_dormant(step: &mut Step<'_>, account: AccountId, set: DocId) -> Result<(
 /// Has all that is owed on an account weighed at the end of the settling.
 fn weigh_later(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND dormant = 0";
-    let documents = step.db.all::<Vec<DocId>>(sql, account)?;
-    step.weigh.extend(documents);
+    step.weigh.extend(step.db.all::<Vec<DocId>>(sql, account)?);
     Ok(())
 }
 
@@ -202,10 +202,8 @@ pub fn open(
                 }
                 channel.id
             } else {
-                let sql =
-                    "INSERT INTO channel (source, kind, set_id, topic) VALUES (?1, ?2, ?3, ?4)";
-                step.db.run(sql, (source, kind, set, topic))?;
-                ChannelId(step.db.0.last_insert_rowid().cast_unsigned())
+                let sql = "INSERT INTO channel (source, kind, set_id, topic) VALUES (?1, ?2, ?3, ?4) RETURNING id";
+                step.db.value(sql, (source, kind, set, topic))?
             };
             step.facts.push(Fact::ChannelOpened {
                 topic: topic.clone(),
@@ -223,12 +221,11 @@ pub fn open(
     };
     for hub in before.difference(&hubs) {
         leave(step, position, &channel, *hub)?;
-        is_changed = true;
     }
     for hub in hubs.difference(&before) {
         join(step, position, &channel, *hub)?;
-        is_changed = true;
     }
+    is_changed |= hubs != before;
     if !hubs.is_empty() {
         end_left_accounts(step, id)?;
     }
@@ -349,7 +346,7 @@ fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     if let Some(live) = step.live.hubs.get_mut(&hub)
         && live.queue.waiting.contains(&channel)
     {
-        live.queue_mut().remove(channel);
+        Arc::make_mut(&mut live.queue).remove(channel);
     }
     Ok(())
 }
@@ -379,10 +376,8 @@ fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     withdraw(step, account)?;
     let sql = "DELETE FROM account WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, account)?;
-    for document in gone {
-        deletions::forget_if_done(step, document)?;
-    }
-    Ok(())
+    gone.into_iter()
+        .try_for_each(|id| deletions::forget_if_done(step, id))
 }
 
 /// Ends a channel: what is still due on it is dropped, and reported (R11, C9).

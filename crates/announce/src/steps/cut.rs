@@ -74,10 +74,8 @@ pub fn close_windows(step: &mut Step<'_>) -> Result<()> {
 
 /// Cuts the next notifications of all channels that are ready. Those of a source that is not settled wait.
 pub fn cut_ready(step: &mut Step<'_>) -> Result<()> {
-    for id in std::mem::take(&mut step.ready) {
-        cut(step, id)?;
-    }
-    Ok(())
+    let ready = std::mem::take(&mut step.ready);
+    ready.into_iter().try_for_each(|id| cut(step, id))
 }
 
 /// Gives every hub of a channel that is free and due something its next notification; hubs that are due the same get the
@@ -89,8 +87,8 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     if channel.kind == ChannelKind::Change {
         return change_log::launch(step, &channel);
     }
-    let source = step.live.source(channel.source);
-    let Some(source) = source.filter(|_| !channel.is_open) else {
+    let source = step.source_of(channel.source);
+    let Some((source, _)) = source.filter(|_| !channel.is_open) else {
         return Ok(());
     };
     if !source.is_swept() {
@@ -242,8 +240,8 @@ pub fn due_entries(
             });
         }
     }
-    let plan = step.plan_of(channel.source);
-    if !plan.is_some_and(|plan| plan.announce_all_components) {
+    let source = step.source_of(channel.source);
+    if !source.is_some_and(|(_, plan)| plan.announce_all_components) {
         announced = merge_repeated_components(announced);
     }
     Ok((announced, beyond))
@@ -325,7 +323,6 @@ fn launch(
     let flight = Flight {
         seq,
         entries: payload.entries.len(),
-        bytes: body.len(),
         until: span.until,
         cut: step.now,
         ..Flight::default()
@@ -373,8 +370,7 @@ pub fn next_span(
     open: Option<Timestamp>,
 ) -> Result<(NotificationSpan, Option<Vec<u8>>)> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
-    let untils: Vec<u8> = step.db.value(sql, id)?;
-    let mut used = times(&untils);
+    let mut used = times(&step.db.value::<Vec<u8>>(sql, id)?);
     let span = span(step.wall, before, open, &used);
     used.extend(span.until);
     let kept = &used[used.len().saturating_sub(UNTILS)..];
@@ -408,11 +404,8 @@ fn source_description(step: &Step<'_>, set: DocId) -> Result<Option<Uri>> {
 /// Returns the most bytes that a payload of a channel has besides its entries.
 pub fn overhead(step: &Step<'_>, channel: &Channel) -> Result<usize> {
     let time = Some(Timestamp::UNIX_EPOCH);
-    let mut payload = Payload {
-        from: time,
-        until: time,
-        ..Payload::default()
-    };
+    let mut payload = Payload::default();
+    (payload.from, payload.until) = (time, time);
     let mut overhead = 0;
     let above = source_description(step, channel.set)?;
     for up in [Some(channel.set_uri.clone()), above] {
@@ -433,8 +426,6 @@ pub fn up(step: &Step<'_>, entries: &[Entry], channel: &Channel) -> Result<Optio
             _ => Some(channel.set_uri.clone()),
         });
     }
-    Ok(match above.len() {
-        1 => above.pop_first().flatten(),
-        _ => None,
-    })
+    let first = above.pop_first().flatten();
+    Ok(first.filter(|_| above.is_empty()))
 }

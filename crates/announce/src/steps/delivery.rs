@@ -71,8 +71,8 @@ fn enqueue(step: &mut Step<'_>, account: AccountId, attempts: u32, is_sending: b
         if let Some((_, submission)) = submission(step, account)? {
             submit(step, account, submission)?;
         }
-    } else if let Some(live) = step.live.hubs.get_mut(&hub).filter(|_| !is_sending) {
-        live.queue_mut().push(id, attempts == 0);
+    } else if let Some(queue) = step.live.queue_mut(hub).filter(|_| !is_sending) {
+        queue.push(id, attempts == 0);
     }
     Ok(())
 }
@@ -129,7 +129,7 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
         loop {
             let live = step.live.hubs.get_mut(&hub);
             let waiting = live.filter(|live| !live.queue.waiting.is_empty());
-            let Some(id) = waiting.and_then(|live| live.queue_mut().pop(now)) else {
+            let Some(id) = waiting.and_then(|live| Arc::make_mut(&mut live.queue).pop(now)) else {
                 break;
             };
             let account = (id, hub);
@@ -159,10 +159,8 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
 
 /// Returns true if the notification in flight was never answered, and no longer announces what there is to announce.
 fn is_stale(step: &Step<'_>, account: AccountId, flight: &Flight) -> Result<bool> {
-    if flight.attempts > 0
-        || flight.cut >= step.now
-        || step.mode(account.1) == Some(PublishMode::Ping)
-    {
+    let is_pinged = step.mode(account.1) == Some(PublishMode::Ping);
+    if is_pinged || flight.attempts > 0 || flight.cut >= step.now {
         return Ok(false);
     }
     step.db.exists(
@@ -366,8 +364,7 @@ fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     }
     follow_up(step, id, told)?;
     step.ready.insert(id);
-    let queue = step.live.queue_mut(hub);
-    let ended = queue.and_then(HubQueue::accepted);
+    let ended = step.live.queue_mut(hub).and_then(HubQueue::accepted);
     release(step, hub, ended)
 }
 
@@ -376,8 +373,7 @@ fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<bool> {
     let (account, now) = (answered.account, step.now);
     let (hub, entries) = (account.1, answered.flight.entries);
     let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
-    let own: Option<usize> = step.db.value(sql, account)?;
-    let limit = entry_limit(step, hub, own);
+    let limit = entry_limit(step, hub, step.db.value(sql, account)?);
     // One document may have two entries, which no limit parts.
     if entries < 2 || entries == 2 && limit <= 1 && !answered.flight.is_logged {
         return Ok(false);
@@ -512,7 +508,7 @@ pub fn sum_up_refusals(step: &mut Step<'_>) {
         if live.queue.sums_up_at().is_none_or(|at| at > now) {
             continue;
         }
-        for (kind, reason, notifications) in live.queue_mut().sum_up(now) {
+        for (kind, reason, notifications) in Arc::make_mut(&mut live.queue).sum_up(now) {
             step.facts.push(Fact::RefusedAlike {
                 hub: live.hub.clone(),
                 kind,
@@ -537,13 +533,10 @@ pub fn retry_reconfigured(step: &mut Step<'_>, hub: HubId) -> Result<()> {
 
 /// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.
 pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {
-    let flying = step.db.all::<Vec<AccountId>>(
-        "SELECT a.channel, a.hub FROM hub h CROSS JOIN account a ON a.hub = h.id \
-         WHERE a.seq IS NOT NULL AND a.sending IS NULL",
-        (),
-    )?;
+    let sql = "SELECT a.channel, a.hub FROM hub h CROSS JOIN account a ON a.hub = h.id \
+               WHERE a.seq IS NOT NULL AND a.sending IS NULL";
     let mut notifications = 0;
-    for (id, hub) in flying {
+    for (id, hub) in step.db.all::<Vec<AccountId>>(sql, ())? {
         if only.is_some_and(|meant| meant != (id, hub)) {
             continue;
         }

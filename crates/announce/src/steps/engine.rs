@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::mem::take;
+use std::sync::Arc;
 
 use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use crate::history::{NotificationHistory, recalled};
 use crate::observation::{DocumentPath, MountId};
-use crate::plan::{Plan, PublishMode, ReplacedHub, SourcePlan};
+use crate::plan::{Plan, PublishMode, ReplacedHub};
 use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
@@ -14,7 +15,7 @@ use rusqlite::Connection;
 use websub::retry::end_after_restart;
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
-use crate::steps::live::{LiveSource, LiveState};
+use crate::steps::live::LiveState;
 use crate::steps::{Step, change_sets, channels, cut, deletions, mounts, relations, served};
 
 /// What reports are made from: the database, and what is in memory alone. Where no daemon runs, that is
@@ -97,13 +98,9 @@ impl Engine {
         })
     }
 
-    /// Takes a batch of events. If it fails, nothing happened, and it is to be tried again.
-    pub fn step(&mut self, events: Vec<Event>, now: ClockReadings) -> Result<Vec<Effect>> {
-        self.step_with(events, now, |_, _| Ok(()))
-    }
-
-    /// Takes a batch of events, and commits with it what `beside` writes, which is called with the effects.
-    pub fn step_with(
+    /// Takes a batch of events, and commits with it what `beside` writes, which is called with the effects. If it fails,
+    /// nothing happened, and it is to be tried again.
+    pub fn step(
         &mut self,
         events: Vec<Event>,
         now: ClockReadings,
@@ -158,13 +155,6 @@ impl Engine {
     }
 }
 
-impl<'a> Reader<'a> {
-    /// Returns the sources, in the order of the plan.
-    pub fn sources(&self) -> impl Iterator<Item = (&'a SourcePlan, &'a LiveSource)> {
-        self.plan.sources.iter().zip(&self.live.sources)
-    }
-}
-
 /// Puts a plan into effect. Returns what is kept in memory of it, the effects, and the time of the next deadline.
 fn put_into_effect(
     db: Db<'_>,
@@ -201,7 +191,7 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         live.is_added = added.contains(&live.hub);
         live.is_inherited = inherited.contains(&live.hub);
         if let Some(before) = before.and_then(|before| before.hubs.get(id)) {
-            live.queue_mut().inherit(&before.queue);
+            Arc::make_mut(&mut live.queue).inherit(&before.queue);
         }
     }
     for source in &mut step.live.sources {
@@ -226,11 +216,9 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
             db.run(&sql, kept)?;
         }
         // What was under way may have been taken.
-        db.run(
-            "UPDATE account SET in_doubt = max(in_doubt, sending IS NOT NULL), sending = NULL, is_answer_old = 0, \
-             acceptances = NULL, is_at_fault = 0 WHERE sending IS NOT NULL OR acceptances IS NOT NULL",
-            (),
-        )?;
+        let sql = "UPDATE account SET in_doubt = max(in_doubt, sending IS NOT NULL), sending = NULL, is_answer_old = 0, \
+                   acceptances = NULL, is_at_fault = 0 WHERE sending IS NOT NULL OR acceptances IS NOT NULL";
+        db.run(sql, ())?;
         for (position, plan) in step.plan.sources.iter().enumerate() {
             let report_at = later(step.now, plan.broken_after);
             let sql = "UPDATE trouble SET reported = 0, report_at = ?1 WHERE source = ?2";
@@ -273,8 +261,8 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         let sql = "UPDATE account SET retry_at = ?2 WHERE hub = ?1 AND seq IS NOT NULL";
         db.run(sql, (*id, retry_at))?;
     }
-    let served = db.all::<Vec<ChannelId>>("SELECT id FROM channel", ())?;
-    step.serve.extend(served);
+    step.serve
+        .extend(db.all::<Vec<ChannelId>>("SELECT id FROM channel", ())?);
     Ok(())
 }
 
@@ -292,7 +280,7 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
         db.run(
             "INSERT INTO hub (uri, mode, configured) VALUES (?1, ?2, 1) \
              ON CONFLICT (uri) DO UPDATE SET mode = excluded.mode, configured = 1",
-            (hub, mode_text(mode)),
+            (hub, serde_json::json!(mode).as_str()),
         )?;
     }
     let mut removed = known;
@@ -304,13 +292,13 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
     let named = named.filter(|(old, _)| step.plan.mode_of(old).is_none());
     let mut replacements: Vec<(Hub, Hub)> = named.collect();
     let mut unnamed = removed.iter().filter(|(_, uri, mode)| {
-        *mode != mode_text(PublishMode::Broker) && !replacements.iter().any(|(old, _)| old == uri)
+        mode != "broker" && !replacements.iter().any(|(old, _)| old == uri)
     });
     let mut new: Vec<_> = step.plan.hubs.iter().collect();
     new.retain(|hub| added.contains(&hub.hub) && !matches!(hub.replaces, ReplacedHub::Hub(_)));
     if let (Some((_, old, mode)), None, [new]) = (unnamed.next(), unnamed.next(), &new[..]) {
         // Our own hub has subscribers of its own.
-        let was_embedded = *mode == mode_text(PublishMode::Embedded);
+        let was_embedded = mode == "embedded";
         if new.replaces == ReplacedHub::Automatic
             && was_embedded == (new.mode == PublishMode::Embedded)
         {
@@ -344,11 +332,6 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
         db.run("UPDATE hub SET configured = 0 WHERE id = ?1", id)?;
     }
     Ok((added, inherited))
-}
-
-fn mode_text(mode: PublishMode) -> String {
-    let text = serde_json::json!(mode);
-    text.as_str().unwrap_or_default().to_owned()
 }
 
 /// Forgets documents, files and channels that are not configured any more, and baselines that were not finished.
@@ -385,11 +368,9 @@ fn place_of(step: &Step<'_>, uri: &Uri, source: Option<i64>) -> Option<DocumentP
 /// was not finished.
 fn forget_files(step: &mut Step<'_>) -> Result<()> {
     let db = step.db;
-    let documents = db.all::<Vec<(DocId, Uri, DocumentPath, Option<i64>)>>(
-        "SELECT d.id, d.uri, d.mount, d.path, m.source FROM document d LEFT JOIN mount m \
-         ON m.id = d.mount AND (m.baselined = 1 OR d.baseline = 0) WHERE d.presence > 0",
-        (),
-    )?;
+    let sql = "SELECT d.id, d.uri, d.mount, d.path, m.source FROM document d LEFT JOIN mount m \
+               ON m.id = d.mount AND (m.baselined = 1 OR d.baseline = 0) WHERE d.presence > 0";
+    let documents = db.all::<Vec<(DocId, Uri, DocumentPath, Option<i64>)>>(sql, ())?;
     let mut forgotten = Vec::new();
     for (id, uri, path, source) in documents {
         match place_of(step, &uri, source) {

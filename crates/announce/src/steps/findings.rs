@@ -406,7 +406,7 @@ impl PrefixCounts {
         Ok(naming)
     }
 
-    /// Returns the prefix that more entries go by than by any other that is not configured, and their number.
+    /// Returns the prefix that most entries go by, besides the one that is configured, and their number.
     pub fn most(&self) -> Option<(&Uri, usize)> {
         let most = self.otherwise.iter().max_by_key(|(_, count)| **count);
         most.map(|(prefix, count)| (prefix, *count))

@@ -54,8 +54,8 @@ impl FromRow for Option<LeftEntries> {
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
 /// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
 pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<ListKind> {
-    let plan = step.plan_of(set.source);
-    if !plan.is_some_and(|plan| plan.changes_from_resource_lists) {
+    let source = step.source_of(set.source);
+    if !source.is_some_and(|(_, plan)| plan.changes_from_resource_lists) {
         return Ok(ListKind::ChangeLists);
     }
     if let (Some(_), Some(learned)) = (set.retiring, set.learned) {
@@ -71,11 +71,10 @@ pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<ListKind> {
     let current = "AND d.form = 0 AND d.archived = 0";
     let has_inventory =
         set.learned == Some(ListKind::ResourceLists) || has(Capability::ResourceList, current)?;
-    Ok(if has_inventory && !has(Capability::ChangeList, "")? {
-        ListKind::ResourceLists
-    } else {
-        ListKind::ChangeLists
-    })
+    if has_inventory && !has(Capability::ChangeList, "")? {
+        return Ok(ListKind::ResourceLists);
+    }
+    Ok(ListKind::ChangeLists)
 }
 
 /// Returns the lists of this kind that a set has, and that fulfil a condition, in order of their URIs. For a channel that
@@ -154,10 +153,8 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLi
 /// that are not read may have earlier ones.
 fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
     // A silent entry is compared with all that may tell it (C1, C7).
-    if lists
-        .iter()
-        .any(|it| it.is_archived || it.closed_until.is_some())
-    {
+    let is_silent = |it: &ListToRead| it.is_archived || it.closed_until.is_some();
+    if lists.iter().any(is_silent) {
         return None;
     }
     let left = |listed: &ListToRead| listed.left.filter(|_| !listed.is_learned);
@@ -223,10 +220,10 @@ fn is_inventory_due(step: &Step<'_>, set: &TrackedSet, lists: &[ListToRead]) -> 
 pub fn has_fresh(step: &Step<'_>, set: &TrackedSet) -> Result<bool> {
     match next_list_kind(step, set)? {
         ListKind::ChangeLists => Ok(!untaken_change_lists(step, set)?.is_empty()),
-        ListKind::ResourceLists => match inventory(step, set)? {
-            Some(lists) => is_inventory_due(step, set, &lists),
-            None => Ok(false),
-        },
+        ListKind::ResourceLists => {
+            let lists = inventory(step, set)?;
+            lists.map_or(Ok(false), |lists| is_inventory_due(step, set, &lists))
+        }
     }
 }
 
@@ -277,17 +274,14 @@ pub fn record_taken(
     // C7: another version of a list that was closed for good has to stay for as long once it was taken as a whole; its last
     // entry counts as no earlier than before.
     let before = closed.filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now);
-    let closed = if !taken.is_whole {
-        before
-    } else {
-        let last = before.map(|(_, last)| last);
-        (taken.closed_until).map(|until| (step.now, last.map_or(until, |last| until.max(last))))
-    };
+    let last = before.map(|(_, last)| last);
+    let closed = (taken.closed_until).map(|until| (step.now, until.max(last.unwrap_or(until))));
+    let closed = if taken.is_whole { closed } else { before };
     // While others are left, the next round goes on with the same version.
     let (waits, waits_until) = if taken.waiting > 0 && taken.taken + taken.waiting == taken.listed {
-        let plan = step.plan_of(set.source);
-        let grace = plan.map(|plan| plan.deletion_grace).unwrap_or_default();
-        (true, Some(later(step.now, grace)))
+        let source = step.source_of(set.source);
+        let grace = source.map(|(_, plan)| plan.deletion_grace);
+        (true, Some(later(step.now, grace.unwrap_or_default())))
     } else if taken.is_whole || !is_version {
         (false, None)
     } else {
@@ -402,7 +396,7 @@ fn make_round_due(step: &mut Step<'_>, position: usize, id: DocId) -> Result<()>
     };
     let compares = step.plan.sources[position].changes_from_resource_lists;
     if compares {
-        set.look_for_missing(step.now);
+        set.missing_until = Some(step.now);
     } else if set.learned == Some(ListKind::ResourceLists) {
         set.forget_inventory(step)?;
     }
@@ -472,8 +466,8 @@ fn note_seen_version(step: &Step<'_>, position: usize, list: DocId) -> Result<()
 
 /// Notes that a document joined a set, and counts as told there: what it has as a list of changes is learned.
 pub fn join(step: &Step<'_>, set: DocId, document: &SeenDocument) -> Result<()> {
-    let plan = step.plan_of(document.source);
-    let is_compared = plan.is_some_and(|plan| plan.changes_from_resource_lists);
+    let source = step.source_of(document.source);
+    let is_compared = source.is_some_and(|(_, plan)| plan.changes_from_resource_lists);
     let version = document.version;
     if version.is_list_of(Capability::ChangeList)
         || version.is_list_of(Capability::ResourceList) && is_compared
@@ -508,7 +502,7 @@ fn note_change(step: &Step<'_>, id: DocId, list: &SeenDocument, is_unseen: bool)
 /// Notes that a set lost a list: its Resource Lists may be compared from now on (C27), or lack what the list had (C29).
 fn schedule_comparison(step: &Step<'_>, id: DocId) -> Result<()> {
     if let Some(mut set) = change_sets::load(step, id)? {
-        set.look_for_missing(step.now);
+        set.missing_until = Some(step.now);
         set.trigger(step.now);
         set.save(step)?;
     }
@@ -517,11 +511,8 @@ fn schedule_comparison(step: &Step<'_>, id: DocId) -> Result<()> {
 
 // Lists that were not the version that was asked for (C8).
 
-fn stat_text(stat: &Stat) -> String {
-    format!(
-        "{} {} {} {}",
-        stat.size, stat.modified, stat.changed, stat.inode
-    )
+fn stat_text(of: &Stat) -> String {
+    format!("{} {} {} {}", of.size, of.modified, of.changed, of.inode)
 }
 
 /// Notes lists that were not the version that was asked for, with its stat data. Returns those that the operator is to be
@@ -581,11 +572,9 @@ fn leave_out_stale(
     let left_out = lists.iter().filter(is_stale);
     let left_out = left_out.filter(|listed| all_versions || is_read_later(listed));
     let left_out: BTreeSet<DocId> = left_out.map(|listed| listed.id).collect();
-    if !left_out.is_empty() {
-        lists.retain(|listed| !left_out.contains(&listed.id));
-        for listed in lists.iter_mut() {
-            listed.waits = true;
-        }
+    lists.retain(|listed| !left_out.contains(&listed.id));
+    for listed in lists.iter_mut() {
+        listed.waits |= !left_out.is_empty();
     }
     Ok(left_out)
 }

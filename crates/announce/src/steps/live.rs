@@ -81,9 +81,8 @@ pub struct LiveSource {
 impl LiveSource {
     /// Returns true if every present mount was swept to its end in this run.
     pub fn is_swept(&self) -> bool {
-        let is_settled = |state| matches!(state, MountState::Ready | MountState::Absent);
         let mut mounts = self.mounts.values();
-        mounts.all(|mount| is_settled(mount.state))
+        mounts.all(|it| matches!(it.state, MountState::Ready | MountState::Absent))
     }
 
     /// Returns true if every mount is there, was swept in this run, and has no directory that cannot be read.
@@ -158,12 +157,6 @@ impl LiveSource {
     }
 }
 
-impl LiveHub {
-    pub fn queue_mut(&mut self) -> &mut HubQueue {
-        Arc::make_mut(&mut self.queue)
-    }
-}
-
 impl LiveState {
     /// Returns what is kept in memory under a plan, as the state leaves it.
     pub fn load(db: Db<'_>, plan: &Plan, wall: Timestamp) -> Result<LiveState> {
@@ -206,14 +199,10 @@ impl LiveState {
         self.sources.iter().position(|live| live.id == source)
     }
 
-    /// Returns the source with this row.
-    pub fn source(&self, id: i64) -> Option<&LiveSource> {
-        self.sources.iter().find(|live| live.id == id)
-    }
-
     /// Returns the queue of a hub that is configured.
     pub fn queue_mut(&mut self, hub: HubId) -> Option<&mut HubQueue> {
-        self.hubs.get_mut(&hub).map(LiveHub::queue_mut)
+        let live = self.hubs.get_mut(&hub)?;
+        Some(Arc::make_mut(&mut live.queue))
     }
 
     /// Returns a mount, with the position of its source.
@@ -429,12 +418,9 @@ impl Baseline {
         self.candidates = Some(swept);
         // No later sweep begins earlier, and not every one says when.
         self.swept = Some(std::mem::replace(&mut self.started, at));
-        let fresh = self.fresh.take().unwrap_or_default();
         self.is_complete = true;
-        if std::mem::take(&mut self.has_other_clock) {
-            fresh
-        } else {
-            Vec::new()
-        }
+        let has_other_clock = std::mem::take(&mut self.has_other_clock);
+        let fresh = self.fresh.take().filter(|_| has_other_clock);
+        fresh.unwrap_or_default()
     }
 }

@@ -12,7 +12,7 @@ use crate::event::Fact;
 use crate::observation::{DocumentPath, Identity, MountId, NestedFileSystem, NoDocument};
 use crate::plan::Plan;
 use crate::state::{Db, DocId, Result, from_row};
-use crate::steps::live::{LiveSource, MountState, SweepScope};
+use crate::steps::live::{LiveMount, LiveSource, MountState, SweepScope};
 use crate::steps::{Step, change_sets, deletions};
 
 /// Gives each mount of a plan the number that it has in the state, or a new one.
@@ -29,13 +29,8 @@ pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
                 *name == source.name && *prefix == mount.prefix && !taken.contains(id)
             });
             let same = same.min_by_key(|(_, _, known, _)| *known != directory);
-            mount.id = match same {
-                Some((.., id)) => *id,
-                None => {
-                    next += 1;
-                    MountId(next - 1)
-                }
-            };
+            mount.id = same.map_or(MountId(next), |(.., id)| *id);
+            next = next.max(mount.id.0 + 1);
             taken.insert(mount.id);
         }
     }
@@ -128,13 +123,11 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
         return Ok(());
     }
     accept_root(step, id, step.wall)?;
-    let Some((_, mount)) = step.live.mount_mut(id) else {
+    // What was swept is not the mount if that is lost, or another directory that was not accepted.
+    let is_it = |it: &LiveMount| it.doubt.is_none() && it.state != MountState::Absent;
+    let Some((_, mount)) = step.live.mount_mut(id).filter(|(_, it)| is_it(it)) else {
         return Ok(());
     };
-    // What was swept is not the mount if that is lost, or another directory that was not accepted.
-    if mount.doubt.is_some() || mount.state == MountState::Absent {
-        return Ok(());
-    }
     mount.state = MountState::Ready;
     (mount.nested).decide(|top| below(step.db, id, top))?;
     let unreadable = mount.unreadable.0.iter();
@@ -214,8 +207,7 @@ pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()
     if was_absent {
         // While it was empty, missing documents were not noted, so each is looked at now.
         let sql = "SELECT mount, path FROM document WHERE mount = ?1 AND presence BETWEEN 1 AND 3";
-        let paths = step.db.all::<Vec<DocumentPath>>(sql, id)?;
-        step.look.extend(paths);
+        step.look.extend(step.db.all::<Vec<DocumentPath>>(sql, id)?);
     }
     Ok(())
 }
@@ -335,7 +327,11 @@ impl NestedFileSystems {
             (found.below, row)
         });
         let found: NestedRows = found.collect();
-        let mut undecided: BTreeSet<Arc<[u8]>> = differing(&self.rows, &found).collect();
+        // Another file system is there than the one of their row, or none.
+        let device = |top| found.get(top).and_then(|found| found.device);
+        let rows = &self.rows;
+        let differ = rows.keys().filter(|top| rows[*top].device != device(*top));
+        let mut undecided: BTreeSet<Arc<[u8]>> = differ.cloned().collect();
         if self.are_noted {
             // A link may lead elsewhere at any time: it hides nothing.
             let tops = found.keys().filter(|top| !self.rows.contains_key(*top));
@@ -394,13 +390,6 @@ impl NestedFileSystems {
         }
         tops_of(below).find(|top| self.rows.get(*top).is_some_and(|row| row.is_away))
     }
-}
-
-/// Returns the directories where another file system is than the one of their row, or none.
-fn differing(rows: &NestedRows, found: &NestedRows) -> impl Iterator<Item = Arc<[u8]>> {
-    let device = |top: &[u8]| found.get(top).and_then(|found| found.device);
-    let differs = move |top: &&Arc<[u8]>| rows[*top].device != device(top);
-    rows.keys().filter(differs).cloned()
 }
 
 /// Returns the row of a directory after a sweep; nothing if there is nothing to keep of it.

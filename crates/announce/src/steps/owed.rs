@@ -105,10 +105,7 @@ pub fn difference(
 /// Returns true if a document's deletion would be announced. R12, Framework Notification 1.0.1 Table 2: only that of a
 /// Capability List or a Source Description is foreseen.
 pub fn is_deletion_announced(version: &Version, conditions: AnnounceConditions) -> bool {
-    let foreseen = matches!(
-        version.capability,
-        Capability::CapabilityList | Capability::SourceDescription
-    );
+    let foreseen = version.is_set() || version.is_description();
     is_announceable(version) && (foreseen || (conditions.all_deletions && !conditions.archived))
 }
 
@@ -245,8 +242,8 @@ pub fn due(
 
 /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names it.
 pub fn is_a_set(step: &Step<'_>, source: i64, set: DocId) -> Result<bool> {
-    let source = step.live.source(source);
-    let is_configured = source.is_some_and(|source| source.configured.contains(&set));
+    let source = step.source_of(source);
+    let is_configured = source.is_some_and(|(source, _)| source.configured.contains(&set));
     Ok(is_configured || has_capability_list(step, set)?)
 }
 

@@ -24,7 +24,7 @@ use crate::time::{earlier, later};
 /// Least time between two pings of a hub about one topic.
 pub const PING_APART: Duration = Duration::from_secs(1);
 /// Time within which a hub that was pinged fetches the topic.
-const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
+const FETCHED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Returns the hubs of a channel that fetch its topic.
 pub fn fetching_hubs(step: &Step<'_>, id: ChannelId) -> Result<Vec<HubId>> {
@@ -54,8 +54,7 @@ fn recent_entries(step: &Step<'_>, id: ChannelId) -> Result<Vec<(Timestamp, Entr
 from_row! { Entry { uri, change, capability, datetime, index } }
 
 integers! {
-    ChangeKind: |change| *change as i64,
-        |number| nth(&[ChangeKind::Created, ChangeKind::Updated, ChangeKind::Deleted], number);
+    ChangeKind: |change| *change as i64, |number| nth(&ChangeKind::ALL, number);
 }
 
 /// Returns the documents in flight to hubs that fetch the topic, and those of accepted pings which they have not fetched.
@@ -207,11 +206,9 @@ pub fn serve_what_waits(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 /// R25: withdraws what is in flight to hubs that are pinged from now on, and not on the topic: they would be pinged about
 /// what they cannot fetch.
 pub fn withdraw_unserved_pings(step: &mut Step<'_>) -> Result<()> {
-    let flying = step.db.all::<Vec<(AccountId, Vec<u8>, Vec<u8>)>>(
-        "SELECT a.channel, a.hub, a.body, c.body FROM account a CROSS JOIN channel c ON c.id = a.channel \
-         WHERE a.seq IS NOT NULL AND c.kind = 0",
-        (),
-    )?;
+    let sql = "SELECT a.channel, a.hub, a.body, c.body FROM account a CROSS JOIN channel c ON c.id = a.channel \
+               WHERE a.seq IS NOT NULL AND c.kind = 0";
+    let flying = step.db.all::<Vec<(AccountId, Vec<u8>, Vec<u8>)>>(sql, ())?;
     let keys = |body: Vec<u8>| -> BTreeSet<_> {
         let payload = Payload::parse(&body).unwrap_or_default();
         payload.entries.iter().map(key).collect()
@@ -264,12 +261,9 @@ const BODY: &str = "SELECT body FROM channel WHERE id = ?1";
 // Fetches (R24, R26).
 
 /// Returns when the next ping may follow one, after which the topic was fetched or not yet.
-pub fn next_ping(pinged: Timestamp, was_fetched: bool) -> Timestamp {
-    if was_fetched {
-        later(pinged, PING_APART)
-    } else {
-        later(pinged, PING_FETCHED_WITHIN)
-    }
+pub fn next_ping(pinged: Timestamp, fetched: bool) -> Timestamp {
+    let wait = if fetched { PING_APART } else { FETCHED_WITHIN };
+    later(pinged, wait)
 }
 
 pub fn forget_unfetched(step: &Step<'_>, account: AccountId) -> Result<()> {
@@ -299,11 +293,9 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
             continue;
         }
         let pinged = at.unwrap_or(step.now);
-        step.db.set_account(
-            account,
-            "pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4",
-            (pinged, later(pinged, PING_APART)),
-        )?;
+        let columns = "pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4";
+        step.db
+            .set_account(account, columns, (pinged, later(pinged, PING_APART)))?;
         step.facts.push(Fact::Fetched {
             topic: topic.clone(),
             hub: step.hub_uri(hub)?,
@@ -327,7 +319,7 @@ pub fn end_ping_waits(step: &mut Step<'_>) -> Result<()> {
         let Some(pinged) = pinged.filter(|_| !fetched) else {
             continue;
         };
-        let ends = later(pinged, PING_FETCHED_WITHIN);
+        let ends = later(pinged, FETCHED_WITHIN);
         if ends > step.now {
             step.db.set_account(account, "ping_due = ?3", ends)?;
             continue;
@@ -343,7 +335,7 @@ pub fn end_ping_waits(step: &mut Step<'_>) -> Result<()> {
                 topic: channel.topic,
                 hub: step.hub_uri(account.1)?,
                 seq: last.unwrap_or_default(),
-                after: PING_FETCHED_WITHIN,
+                after: FETCHED_WITHIN,
             });
         }
     }
