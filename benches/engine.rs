@@ -47,7 +47,11 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
         .collect();
     let state = in_memory().expect("a state in memory");
     let (mut engine, _) = Engine::start(state, plan(), start.into()).expect("a start");
-    let mut step = |event, now: Timestamp| engine.step(vec![event], now.into()).expect("a step");
+    let mut step = |event, now: Timestamp| {
+        engine
+            .step(vec![event], now.into(), |_, _| Ok(()))
+            .expect("a step")
+    };
     let mut notifications = 0;
     let mut now = start;
     let (mut seen, mut answered) = (Duration::ZERO, Duration::ZERO);

@@ -205,13 +205,13 @@ fn play_forward(
                 _ => Vec::new(),
             };
             if !events.is_empty() {
-                effects.extend(engine.step(events, now.into())?);
+                effects.extend(engine.step(events, now.into(), |_, _| Ok(()))?);
             }
         }
         match engine.wake {
             Some(at) if at <= until => {
                 now = now.max(at);
-                effects.extend(engine.step(vec![Event::Tick], now.into())?);
+                effects.extend(engine.step(vec![Event::Tick], now.into(), |_, _| Ok(()))?);
             }
             _ => return Ok(planned),
         }

@@ -40,7 +40,8 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
     let scan = scan_beside(&config, None, false)?;
     let source = &scan.engine.plan.sources[0];
     let naming = PrefixCounts::of(scan.engine.db(), source, &source.mounts[0])?;
-    let Some(prefix) = naming.majority() else {
+    let all: usize = naming.otherwise.values().sum();
+    let Some((prefix, _)) = naming.most().filter(|(_, count)| count * 2 > all) else {
         let (root, reason) = (root.display(), reason(&naming, &scan.notices));
         let error = format!("cannot tell what {root} is published as: {reason}; give --url URI");
         return Err(UrlInferenceError(error).into());

@@ -76,7 +76,7 @@ impl OneShotScan {
         let reader = &self.engine.reader(self.now);
         let mut suspensions = Vec::new();
         let sources = report::outline(reader)?.sources;
-        for (source, (_, live)) in sources.iter().zip(reader.sources()) {
+        for (source, live) in sources.iter().zip(&reader.live.sources) {
             if let Some(suspension) = &source.suspension {
                 let directories = sources::suspended(reader, live)?;
                 let (named, more) = limited(directories, MAX_DIRECTORIES);
@@ -160,14 +160,16 @@ pub fn scan_beside(
         Some((path, explained))
     });
     let event = Event::Explained(explained.collect());
-    scan.engine.step(vec![event], scan.clock.now().into())?;
+    scan.engine
+        .step(vec![event], scan.clock.now().into(), |_, _| Ok(()))?;
     scan.now = scan.clock.now();
     Ok(scan)
 }
 
 impl OneShotScan {
     fn step(&mut self, event: Event) -> state::Result<()> {
-        for effect in self.engine.step(vec![event], self.clock.now().into())? {
+        let now = self.clock.now().into();
+        for effect in self.engine.step(vec![event], now, |_, _| Ok(()))? {
             match effect {
                 Effect::Explain(paths) => self.questions.extend(paths),
                 Effect::Submit(_) | Effect::Take(_) | Effect::Look(_) => self.begun.push(effect),

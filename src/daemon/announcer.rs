@@ -306,7 +306,7 @@ impl DaemonRole for Announcer {
                 failpoints.cross(false, &batch, effects, &changes.records);
                 changes.write(db)
             };
-            let stepped = self.engine.step_with(batch.clone(), now, beside);
+            let stepped = self.engine.step(batch.clone(), now, beside);
             stepped.map_err(|error| saver.file.save_error(error))
         });
         let effects = match stepped {

@@ -22,6 +22,7 @@ use announce::changes::taken_keys::KeyRow;
 use announce::plan::Plan;
 use announce::state::Db;
 use announce::state::open::read_only;
+use announce::steps::rounds::KEYS;
 
 /// A request with the files of its lists, by their URIs.
 #[derive(Debug)]
@@ -202,7 +203,7 @@ impl RoundFiles for JobFiles<'_> {
     }
 
     fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, RoundOutcome> {
-        Ok(self.rows.keys_of_list(&self.job.request.set, list)?)
+        Ok(self.rows.all(KEYS, (&self.job.request.set, list))?)
     }
 
     fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, RoundOutcome> {

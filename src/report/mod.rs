@@ -41,7 +41,7 @@ const MAX_LISTED: usize = 1_000;
 /// Returns the daemon's status. It reads what waits, and where documents are missing, each of them.
 pub fn status(reader: &Reader<'_>) -> Result<Status> {
     let mut status = outline(reader)?;
-    for (source, (_, live)) in status.sources.iter_mut().zip(reader.sources()) {
+    for (source, live) in status.sources.iter_mut().zip(&reader.live.sources) {
         let missing_in = sources::suspended(reader, live)?;
         (source.missing_in, source.more_missing_in) = limited(missing_in, sources::MAX_DIRECTORIES);
     }
@@ -58,7 +58,7 @@ pub fn status(reader: &Reader<'_>) -> Result<Status> {
 pub fn outline(reader: &Reader<'_>) -> Result<Status> {
     let muted = findings::muted(reader)?;
     let mut status = of_hub(reader.now);
-    for (plan, live) in reader.sources() {
+    for (plan, live) in reader.plan.sources.iter().zip(&reader.live.sources) {
         let mut holdings = sources::holdings(reader, plan, live)?;
         holdings.muted = muted.iter().filter(|set| set.source == plan.name).count();
         let source = sources::source(reader, plan, live, &holdings)?;
@@ -93,7 +93,7 @@ pub fn summary(reader: &Reader<'_>) -> Result<Summary> {
         muted: findings::muted(reader)?.len(),
         absent: Vec::new(),
     };
-    for (plan, live) in reader.sources() {
+    for (plan, live) in reader.plan.sources.iter().zip(&reader.live.sources) {
         if live.is_suspended() {
             summary.suspended.push(plan.name.clone());
         }

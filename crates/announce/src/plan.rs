@@ -262,10 +262,11 @@ impl Plan {
         })
     }
 
-    /// Returns true if a set may be one of `source`: its Capability List lies below a mount, or below none at all,
-    /// and there is no other source (R7: software may generate it elsewhere).
-    pub fn may_hold(&self, source: &SourcePlan, set: &Uri) -> bool {
-        source.mount_of(set).is_some() || self.sources.len() == 1
+    /// Returns the sets of the `[[channel]]` entries that may be of `source`: their Capability Lists lie below a mount, or
+    /// below none at all, and there is no other source (R7: software may generate them elsewhere).
+    pub fn configured_sets(&self, source: &SourcePlan) -> impl Iterator<Item = &Uri> {
+        let sets = self.channels.iter().map(|channel| &channel.capability_list);
+        sets.filter(|set| source.mount_of(set).is_some() || self.sources.len() == 1)
     }
 }
 

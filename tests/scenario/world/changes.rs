@@ -13,6 +13,7 @@ use announce::changes::taken_keys::KeyRow;
 use announce::observation::Stat;
 use announce::plan::Plan;
 use announce::state::{Db, StateError};
+use announce::steps::rounds::KEYS;
 use jiff::Timestamp;
 use resourcesync::change::Change;
 use resourcesync::change_list::{
@@ -148,7 +149,7 @@ impl RoundFiles for Files<'_> {
     }
 
     fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, NotTaken> {
-        Ok(self.rows.keys_of_list(&self.request.set, list)?)
+        Ok(self.rows.all(KEYS, (&self.request.set, list))?)
     }
 
     fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, NotTaken> {

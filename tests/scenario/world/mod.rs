@@ -1131,7 +1131,7 @@ fn try_step(
     let connection = &mut engine.connection;
     let handled = connection.progress_handler(instructions, Some(interrupt));
     handled.unwrap();
-    let effects = engine.step_with(vec![event], now, |_, _| {
+    let effects = engine.step(vec![event], now, |_, _| {
         is_committing.store(true, Ordering::Relaxed);
         Ok(())
     });

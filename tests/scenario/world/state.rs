@@ -51,7 +51,7 @@ impl World {
         let engine = self.engine();
         announce::steps::deletions::suspension(
             engine.db(),
-            &engine.plan.sources[source],
+            &engine.plan.sources[source].name,
             &engine.live.sources[source],
         )
         .unwrap()

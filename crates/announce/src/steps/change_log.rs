@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::changes::round::{AHEAD, Taken, UndatedCounts};
-use crate::changes::round::{Interval, NotificationLimits, intervals};
+use crate::changes::round::{AHEAD, Interval, NotificationLimits, Taken, UndatedCounts, intervals};
 use crate::event::{DropCause, Fact};
 use crate::time::{earlier, later};
 use jiff::Timestamp;
 use resourcesync::change_payload::{ChangePayload, merge, part};
 use resourcesync::datetime::Datetime;
+use resourcesync::payload::ChangeKind;
 use serde::{Deserialize, Serialize};
 
 use crate::state::{AccountId, ChannelId, Db, Result, from_row};
@@ -47,19 +47,14 @@ struct LogPosition {
     entries: usize,
     /// The number up to which all counts as told once what is in flight is answered: the hub fell behind (C22).
     skipped_to: Option<i64>,
-    /// The number of the last notification for it, if the hub is advertised no more (C26).
-    last: Option<i64>,
+    /// The number of the last notification for it, if the hub is advertised no more, else the largest number (C26).
+    last: i64,
 }
 
 impl LogPosition {
     /// Returns the first number after the next one that does not count as told.
     fn first_after_next(&self) -> i64 {
         self.skipped_to.unwrap_or_default().max(self.heard + 1) + 1
-    }
-
-    /// Returns the number of the last notification for it, however many there are.
-    fn end(&self) -> i64 {
-        self.last.unwrap_or(i64::MAX)
     }
 
     /// Counts everything up to a notification as told.
@@ -73,27 +68,26 @@ impl LogPosition {
 
 fn position(db: Db<'_>, account: AccountId) -> Result<Option<LogPosition>> {
     db.first(
-        "SELECT channel, hub, heard, entries, skipped_to, last FROM log_position WHERE channel = ?1 AND hub = ?2",
-        account,
+        "SELECT channel, hub, heard, entries, skipped_to, coalesce(last, ?3) FROM log_position WHERE channel = ?1 AND hub = ?2",
+        (account, i64::MAX),
     )
 }
 
 /// Returns the positions of the hubs of a channel, each with the number of what is in flight to it.
 fn positions(step: &Step<'_>, id: ChannelId) -> Result<Vec<(LogPosition, Option<i64>)>> {
     step.db.all(
-        "SELECT a.channel, a.hub, p.heard, p.entries, p.skipped_to, p.last, a.seq FROM account a \
+        "SELECT a.channel, a.hub, p.heard, p.entries, p.skipped_to, coalesce(p.last, ?2), a.seq FROM account a \
          CROSS JOIN log_position p ON p.channel = a.channel AND p.hub = a.hub WHERE a.channel = ?1",
-        id,
+        (id, i64::MAX),
     )
 }
 
 from_row! { LogPosition { account, heard, entries, skipped_to, last } }
 
 fn save(step: &Step<'_>, position: &LogPosition) -> Result<()> {
-    step.db.run(
-        "UPDATE log_position SET heard = ?3, entries = ?4, skipped_to = ?5, last = ?6 WHERE channel = ?1 AND hub = ?2",
-        (position.account, position.heard, position.entries, position.skipped_to, position.last),
-    )
+    let sql = "UPDATE log_position SET heard = ?3, entries = ?4, skipped_to = ?5 WHERE channel = ?1 AND hub = ?2";
+    let told = (position.heard, position.entries, position.skipped_to);
+    step.db.run(sql, (position.account, told))
 }
 
 const COLUMNS: &str =
@@ -116,29 +110,19 @@ fn last(db: Db<'_>, id: ChannelId, to: i64) -> Result<Option<NotificationSummary
 /// Returns the notification after the last one that a hub at this position was told, if it is there.
 fn next(db: Db<'_>, position: &LogPosition) -> Result<Option<NotificationSummary>> {
     let next = position.heard + 1;
-    match position.last {
-        Some(last) if last < next => Ok(None),
-        _ => first(db, position.account.0, next, next),
-    }
+    first(db, position.account.0, next, next.min(position.last))
 }
 
 /// Returns the first notification that a hub at this position was not told.
 fn first_untold(db: Db<'_>, position: &LogPosition) -> Result<Option<NotificationSummary>> {
-    match next(db, position)? {
-        Some(next) => Ok(Some(next)),
-        None => {
-            let (from, to) = (position.first_after_next(), position.end());
-            first(db, position.account.0, from, to)
-        }
-    }
+    let (id, from) = (position.account.0, position.first_after_next());
+    let later = || first(db, id, from, position.last);
+    next(db, position)?.map_or_else(later, |next| Ok(Some(next)))
 }
 
 /// Returns the number of changes that the hub of an account was not told.
 pub fn backlog(db: Db<'_>, account: AccountId) -> Result<usize> {
-    match position(db, account)? {
-        Some(position) => backlog_at(db, &position),
-        None => Ok(0),
-    }
+    position(db, account)?.map_or(Ok(0), |position| backlog_at(db, &position))
 }
 
 /// The notifications of a change channel that a hub has not accepted (C21).
@@ -161,12 +145,9 @@ pub fn backlog_view(db: Db<'_>, account: AccountId) -> Result<Option<BacklogView
         return Ok(None);
     };
     let sql = "SELECT count(*) FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3";
-    let values = (account.0, position.first_after_next(), position.end());
+    let values = (account.0, position.first_after_next(), position.last);
     let later: usize = db.value(sql, values)?;
-    let newest = match later {
-        0 => None,
-        _ => last(db, account.0, position.end())?,
-    };
+    let newest = last(db, account.0, position.last)?.filter(|_| later > 0);
     let until = newest.map(|newest| newest.until);
     let oldest = first_untold(db, &position)?;
     let oldest = oldest.as_ref();
@@ -182,15 +163,13 @@ pub fn backlog_view(db: Db<'_>, account: AccountId) -> Result<Option<BacklogView
 
 /// Returns the accounts that were not told all of the log of their change channel.
 pub fn all_behind(db: Db<'_>) -> Result<Vec<AccountId>> {
-    db.all(
-        "SELECT p.channel, p.hub FROM channel c CROSS JOIN log_position p ON p.channel = c.id \
-         WHERE c.kind = 1 AND p.heard < c.seq",
-        (),
-    )
+    let sql = "SELECT p.channel, p.hub FROM channel c CROSS JOIN log_position p ON p.channel = c.id \
+               WHERE c.kind = 1 AND p.heard < c.seq";
+    db.all(sql, ())
 }
 
 fn backlog_at(db: Db<'_>, position: &LogPosition) -> Result<usize> {
-    let (id, to) = (position.account.0, position.end());
+    let (id, to) = (position.account.0, position.last);
     let next = next(db, position)?.map_or(0, |next| next.entries);
     let later = match first(db, id, position.first_after_next(), to)? {
         Some(first) => last(db, id, to)?.map_or(0, |last| last.total - first.before()),
@@ -209,8 +188,7 @@ pub fn told_until(step: &Step<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
 
 fn last_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
-    let untils: Vec<u8> = db.value(sql, id)?;
-    Ok(cut::times(&untils).pop())
+    Ok(cut::times(&db.value::<Vec<u8>>(sql, id)?).pop())
 }
 
 /// Returns true if a time lies further ahead of the wall clock than any clock is wrong.
@@ -230,13 +208,10 @@ pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()
 /// C10: begins the first interval of a channel with the latest datetime that was learned; the first one of a set that took
 /// the topic over not before that either.
 pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &TrackedSet) -> Result<()> {
-    let latest = set.learned_until;
-    let latest = latest.filter(|latest| !is_far_ahead(step, *latest));
+    let latest = (set.learned_until).filter(|latest| !is_far_ahead(step, *latest));
     go_on_from(step, channel.id, latest.unwrap_or(step.wall))?;
-    let (lists, changes) = step.db.value::<(usize, usize)>(
-        "SELECT count(*), coalesce(sum(taken), 0) FROM change_list WHERE set_id = ?1 AND to_learn = 0",
-        set.id,
-    )?;
+    let sql = "SELECT count(*), coalesce(sum(taken), 0) FROM change_list WHERE set_id = ?1 AND to_learn = 0";
+    let (lists, changes) = step.db.value::<(usize, usize)>(sql, set.id)?;
     step.facts.push(Fact::Learned {
         topic: channel.topic.clone(),
         changes,
@@ -251,11 +226,9 @@ pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &TrackedSet) 
 /// fall behind (C22). Counts the entries that are told without their datetime (C15).
 pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<()> {
     let (changes, lists) = (std::mem::take(&mut taken.changes), &mut taken.lists);
-    // In the order of the kinds.
-    let mut of_kinds = [0; 3];
-    for fresh in &changes {
-        of_kinds[fresh.change.kind as usize] += 1;
-    }
+    let kinds = || changes.iter().map(|fresh| fresh.change.kind);
+    let of_kind = |kind| kinds().filter(|it| *it == kind).count();
+    let of_kinds = ChangeKind::ALL.map(of_kind);
     let last = last_until(step.db, channel.id)?;
     let ahead = last.filter(|until| is_far_ahead(step, *until));
     let first = changes.first().map(|first| first.time.min(step.wall));
@@ -282,7 +255,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
         for (list, count) in &interval.back_dated {
             lists[*list].undated.back_dated += count;
         }
-        notifications.push(append_or_extend(step, channel, interval)?);
+        notifications.push(append(step, channel, interval)?);
     }
     let mut undated = UndatedCounts::default();
     for list in lists.iter() {
@@ -291,9 +264,9 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
         undated.ahead += list.undated.ahead;
         undated.back_dated += list.undated.back_dated;
     }
-    let source = step.plan_of(channel.source);
+    let source = step.source_of(channel.source);
     step.facts.push(Fact::Took {
-        source: source.map_or_else(String::new, |plan| plan.name.clone()),
+        source: source.map_or_else(String::new, |(_, plan)| plan.name.clone()),
         topic: channel.topic.clone(),
         changes: of_kinds,
         lists: lists.iter().filter(|list| list.told > 0).count(),
@@ -314,11 +287,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
 }
 
 /// Adds a notification to the log of a channel, or to the last one while no hub was sent that (C20). Returns its number.
-fn append_or_extend(
-    step: &mut Step<'_>,
-    channel: &Channel,
-    interval: Interval,
-) -> Result<(u64, Arc<[u8]>)> {
+fn append(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u64, Arc<[u8]>)> {
     let payload = ChangePayload {
         up: Some(channel.set_uri.clone()),
         from: interval.from,
@@ -351,18 +320,12 @@ fn append_or_extend(
     let sql = "UPDATE channel SET seq = seq + ?3, untils = ?2 WHERE id = ?1 RETURNING seq";
     let until = cut::bytes(&[payload.until]);
     let seq: u64 = step.db.value(sql, (channel.id, until, number))?;
+    let of = (channel.id, seq, since, payload.until);
     let sizes = (entries, total, body.len());
     let lines = left_out.iter().map(|(at, time)| format!("{at} {time}\n"));
-    let outside: String = lines.collect();
-    step.db.run(
-        "INSERT INTO change_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        (
-            (channel.id, seq, since, payload.until),
-            sizes,
-            (step.now, &body),
-            (!outside.is_empty()).then_some(outside),
-        ),
-    )?;
+    let outside = (!left_out.is_empty()).then(|| lines.collect::<String>());
+    let sql = "INSERT INTO change_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    step.db.run(sql, (of, sizes, (step.now, &body), outside))?;
     let hubs = active_hubs(step.db, channel.id)?;
     step.note_made(channel, seq, entries, &body, hubs)?;
     Ok((seq, fresh))
@@ -390,7 +353,7 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         if backlog_at(step.db, &position)? <= max {
             continue;
         }
-        let to = position.end();
+        let to = position.last;
         let (mut kept, mut dropped, mut skipped_to) = (0, 0, None);
         if let Some(next) = next(step.db, &position)? {
             let entries = next.entries.saturating_sub(position.entries);
@@ -428,26 +391,19 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
     let max = step.plan.window.change_backlog;
     let end = last(step.db, id, i64::MAX)?;
+    let total = end.as_ref().map_or(0, |end| end.total);
     let mut wanted: Vec<(i64, i64)> = end.iter().map(|end| (end.seq, i64::MAX)).collect();
     for (position, flying) in positions(step, id)? {
         let next = position.heard + 1;
-        if position.last.is_some_and(|last| position.heard >= last) && flying.is_none() {
+        if position.heard >= position.last && flying.is_none() {
             continue;
         }
         let flying = flying.unwrap_or(next);
-        let mut to = i64::MAX;
-        if let Some(last) = position.last {
-            let after = first(step.db, id, last.saturating_add(1), i64::MAX)?;
-            let total = end.as_ref().map_or(0, |end| end.total);
-            if after.is_some_and(|after| total - after.before() > max) {
-                to = last;
-            }
-        }
-        wanted.extend([
-            (next, next),
-            (flying, flying),
-            (position.first_after_next(), to),
-        ]);
+        let after = first(step.db, id, position.last.saturating_add(1), i64::MAX)?;
+        let is_beyond = after.is_some_and(|after| total - after.before() > max);
+        let to = if is_beyond { position.last } else { i64::MAX };
+        let after_next = position.first_after_next();
+        wanted.extend([(next, next), (flying, flying), (after_next, to)]);
     }
     wanted.extend(served_range(step, id)?);
     wanted.retain(|(first, last)| first <= last);
@@ -476,13 +432,9 @@ pub fn join(step: &Step<'_>, account: AccountId) -> Result<()> {
 
 /// C26: lets a hub that is advertised no more have what was cut until now, or nothing more unless it `is_told`.
 pub fn leave(step: &Step<'_>, account: AccountId, is_told: bool) -> Result<()> {
-    let last = if is_told {
-        "(SELECT seq FROM channel WHERE id = ?1)"
-    } else {
-        "heard"
-    };
-    let sql = format!("UPDATE log_position SET last = {last} WHERE channel = ?1 AND hub = ?2");
-    step.db.run(&sql, account)
+    let sql = "UPDATE log_position SET last = CASE WHEN ?3 THEN (SELECT seq FROM channel WHERE id = ?1) ELSE heard END \
+               WHERE channel = ?1 AND hub = ?2";
+    step.db.run(sql, (account, is_told))
 }
 
 /// Puts the next notification of the log in flight to each hub that is free.
@@ -513,12 +465,7 @@ pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 }
 
 /// Returns what a hub is sent of a logged notification: the part that follows what it has of it, of so many entries (C23).
-pub fn remaining_body(
-    db: Db<'_>,
-    account: AccountId,
-    seq: u64,
-    entries: usize,
-) -> Result<Arc<[u8]>> {
+pub fn remaining_body(db: Db<'_>, account: AccountId, seq: u64, count: usize) -> Result<Arc<[u8]>> {
     let logged = db.first::<(Arc<[u8]>, usize, usize)>(
         "SELECT l.body, l.entries, p.entries FROM change_log l CROSS JOIN log_position p ON p.channel = l.channel \
          WHERE l.channel = ?1 AND p.hub = ?2 AND l.seq = ?3",
@@ -527,10 +474,10 @@ pub fn remaining_body(
     let Some((body, of, start)) = logged else {
         return Ok(Arc::from([]));
     };
-    if entries == of {
+    if count == of {
         return Ok(body);
     }
-    Ok(part(&body, start..start + entries).map_or(body, Arc::from))
+    Ok(part(&body, start..start + count).map_or(body, Arc::from))
 }
 
 /// Returns the datetimes that were left out of a logged notification, with the positions of their entries (C15).
@@ -570,8 +517,7 @@ pub fn drop_due(step: &Step<'_>, account: AccountId) -> Result<usize> {
     };
     let changes = backlog_at(step.db, &position)?;
     let sql = "SELECT seq FROM channel WHERE id = ?1";
-    let seq: i64 = step.db.value(sql, account.0)?;
-    position.skip(position.last.unwrap_or(seq));
+    position.skip(position.last.min(step.db.value(sql, account.0)?));
     save(step, &position)?;
     Ok(changes)
 }
@@ -608,10 +554,9 @@ fn served_range(step: &Step<'_>, id: ChannelId) -> Result<Option<(i64, i64)>> {
 pub fn topic_body(step: &Step<'_>, id: ChannelId) -> Result<Arc<[u8]>> {
     let newest = last(step.db, id, i64::MAX)?.map_or(0, |newest| newest.seq);
     let (from, to) = served_range(step, id)?.unwrap_or((newest, newest));
-    let mut bodies = step.db.all::<Vec<Arc<[u8]>>>(
-        "SELECT body FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq",
-        (id, from, to),
-    )?;
+    let sql =
+        "SELECT body FROM change_log WHERE channel = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq";
+    let mut bodies = step.db.all::<Vec<Arc<[u8]>>>(sql, (id, from, to))?;
     let window = &step.plan.window;
     if bodies.len() > 1
         && let Some(merged) = merge(bodies.iter(), window.max_entries, window.max_bytes)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::changes::inventory::INVENTORY_QUIET;
 use crate::plan::WindowPlan;
-use crate::time::{elapsed, later};
+use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
@@ -18,7 +18,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Maximum of these delays.
 const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// First trigger of a round that is due at once.
-const AT_ONCE: Timestamp = Timestamp::UNIX_EPOCH;
+pub const AT_ONCE: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// The lists from which the changes of a set are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,8 +97,7 @@ impl TrackedSet {
     pub fn trigger(&mut self, now: Timestamp) {
         let (first, _) = self.triggers.unwrap_or((now, now));
         self.triggers = Some((first, now));
-        self.not_before = None;
-        self.wake = Some(now);
+        (self.not_before, self.wake) = (None, Some(now));
     }
 
     pub fn trigger_if_none(&mut self, now: Timestamp) {
@@ -109,12 +108,7 @@ impl TrackedSet {
     /// Makes a round due at once.
     pub fn trigger_now(&mut self, now: Timestamp) {
         self.triggers = Some((AT_ONCE, AT_ONCE));
-        self.not_before = None;
-        self.wake = Some(now);
-    }
-
-    pub fn is_hurried(&self) -> bool {
-        self.triggers.is_some_and(|(first, _)| first == AT_ONCE)
+        (self.not_before, self.wake) = (None, Some(now));
     }
 
     /// Puts a round off, longer each time until something is taken. It begins after that, or once another version is seen.
@@ -125,8 +119,7 @@ impl TrackedSet {
 
     pub fn delay_until(&mut self, at: Timestamp, now: Timestamp) {
         self.triggers = Some((now, now));
-        self.not_before = Some(at);
-        self.wake = Some(now);
+        (self.not_before, self.wake) = (Some(at), Some(now));
     }
 
     /// Ends a round without reading anything: there is nothing to read.
@@ -155,36 +148,19 @@ impl TrackedSet {
         Some(self.not_before.map_or(due, |at| due.max(at)))
     }
 
-    /// Returns when to look again whether documents that a round waits for can be read: each second since the first
-    /// trigger. Returns nothing if it must not wait any more, because it did for the `longest` time.
-    pub fn next_recheck(&self, longest: Duration, now: Timestamp) -> Option<Timestamp> {
-        let (first, _) = self.triggers?;
-        let waited = elapsed(first, now);
-        let next = Duration::from_secs(waited.as_secs() + 1).min(longest);
-        (waited < longest).then(|| later(first, next))
-    }
-
     // Missing resources (C29).
-
-    /// Makes a look for missing resources due now.
-    pub fn look_for_missing(&mut self, now: Timestamp) {
-        self.missing_until = Some(now);
-        self.wake = Some(now);
-    }
 
     /// Forgets the resources that were listed, because Resource Lists are not compared any more: entries that Change Lists
     /// gained meanwhile are told (C11). Returns false if nothing was known of resources.
     pub fn forget_inventory(&mut self, step: &Step<'_>) -> Result<bool> {
         (self.missing, self.missing_until, self.accepted) = (0, None, None);
-        match self.learned {
-            Some(ListKind::ChangeLists) => return Ok(false),
-            // Some may have been learned.
-            None => {}
-            Some(ListKind::ResourceLists) => self.learned = Some(ListKind::ChangeLists),
+        if self.learned == Some(ListKind::ChangeLists) {
+            return Ok(false);
         }
-        step.db
-            .run("DELETE FROM inventory WHERE set_id = ?1", self.id)?;
-        Ok(true)
+        // Where nothing has been learned as a whole, some may have been.
+        self.learned = self.learned.map(|_| ListKind::ChangeLists);
+        let sql = "DELETE FROM inventory WHERE set_id = ?1";
+        step.db.run(sql, self.id).map(|()| true)
     }
 
     /// Returns the channel on which the next changes are told: one that retires first (C12).
@@ -261,11 +237,9 @@ pub fn end_channel(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 /// Forgets what was taken of sets that have lost their last change channel.
 pub fn forget_without_channel(step: &mut Step<'_>) -> Result<()> {
     for set in std::mem::take(&mut step.lost_channels) {
-        step.db.run(
-            "DELETE FROM change_set WHERE id = ?1 \
-             AND NOT EXISTS (SELECT 1 FROM channel WHERE set_id = ?1 AND kind = ?2)",
-            (set, ChannelKind::Change),
-        )?;
+        let sql = "DELETE FROM change_set WHERE id = ?1 \
+                   AND NOT EXISTS (SELECT 1 FROM channel WHERE set_id = ?1 AND kind = ?2)";
+        step.db.run(sql, (set, ChannelKind::Change))?;
     }
     Ok(())
 }
@@ -295,14 +269,6 @@ pub fn accept_missing(step: &Step<'_>, source: i64) -> Result<usize> {
     Ok(missing.iter().sum())
 }
 
-/// Notes that the lists of a source are seen from now on, if they were not.
-pub fn start_watching(step: &Step<'_>, source: i64) -> Result<()> {
-    step.db.run(
-        "UPDATE change_set SET watched_since = ?2 WHERE source = ?1 AND watched_since IS NULL",
-        (source, step.now),
-    )
-}
-
 /// Notes that there may be lists of a source that are not seen now: of any kind where a mount is away, or else Change Lists
 /// (C7). Each round sees all Resource Lists of its set.
 pub fn stop_watching(step: &Step<'_>, source: i64, is_mount_away: bool) -> Result<()> {
@@ -323,10 +289,8 @@ pub fn restart(step: &Step<'_>, is_start: bool) -> Result<()> {
         (step.now, is_start),
     )?;
     step.db.run("DELETE FROM stale_list", ())?;
-    step.db.run(
-        "UPDATE change_list SET waits = 0, waits_until = NULL, ended = NULL WHERE waits = 1 OR ended IS NOT NULL",
-        (),
-    )?;
+    let sql = "UPDATE change_list SET waits = 0, waits_until = NULL, ended = NULL WHERE waits = 1 OR ended IS NOT NULL";
+    step.db.run(sql, ())?;
     // What was dropped while it was submitted may have held up what came after.
     step.db.run(
         "UPDATE channel SET deadline = ?1 WHERE kind = ?2 AND EXISTS (SELECT 1 FROM log_position p CROSS JOIN account a \

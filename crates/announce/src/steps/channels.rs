@@ -1,6 +1,7 @@
 //! Channels of sets: opened, changed, revived, retired and ended (R8, R9, R11, R13).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::event::{DropCause, Fact};
 use crate::plan::{Plan, PublishMode};
@@ -94,12 +95,12 @@ pub fn pending_count(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<u
 }
 
 /// Reports what a hub is due on a channel, and is not told any more.
-pub fn report_dropped(step: &mut Step<'_>, (id, hub): AccountId) -> Result<()> {
+pub fn report_due(step: &mut Step<'_>, (id, hub): AccountId, cause: DropCause) -> Result<()> {
     let Some(channel) = channel(step, id)? else {
         return Ok(());
     };
     let changes = pending_count(step, &channel, hub)?;
-    step.report_dropped(&channel.topic, hub, changes, DropCause::HubRemoved)
+    step.report_dropped(&channel.topic, hub, changes, cause)
 }
 
 /// R11: retires a channel, which outlives its advertisement to announce what is due: what its hubs were told of all else is
@@ -111,13 +112,11 @@ pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
                 save_dormant(step, channel, hub)?;
             }
         }
-        ChannelKind::Change => {
-            change_sets::retire(step, channel)?;
-        }
+        ChannelKind::Change => change_sets::retire(step, channel)?,
     }
-    let ends = later(step.now, step.plan.retired_topic);
+    let times = (step.now, later(step.now, step.plan.retired_topic));
     step.db
-        .set_channel(channel.id, "retired = ?2, ends = ?3", (step.now, ends))?;
+        .set_channel(channel.id, "retired = ?2, ends = ?3", times)?;
     step.freed.insert(channel.topic.clone());
     let (topic, set) = (channel.topic.clone(), channel.set_uri.clone());
     step.facts.push(Fact::ChannelRetired { topic, set });
@@ -154,8 +153,7 @@ fn wake_dormant(step: &mut Step<'_>, account: AccountId, set: DocId) -> Result<(
 /// Has all that is owed on an account weighed at the end of the settling.
 fn weigh_later(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND dormant = 0";
-    let documents = step.db.all::<Vec<DocId>>(sql, account)?;
-    step.weigh.extend(documents);
+    step.weigh.extend(step.db.all::<Vec<DocId>>(sql, account)?);
     Ok(())
 }
 
@@ -178,8 +176,8 @@ pub fn open(
             channel.id
         }
         Some(channel) if is_ours(&channel) => {
-            step.db
-                .set_channel(channel.id, "retired = NULL, ends = NULL", ())?;
+            let columns = "retired = NULL, ends = NULL";
+            step.db.set_channel(channel.id, columns, ())?;
             if kind == ChannelKind::Framework {
                 for hub in active_hubs(step.db, channel.id)? {
                     wake_dormant(step, (channel.id, hub), set)?;
@@ -204,10 +202,8 @@ pub fn open(
                 }
                 channel.id
             } else {
-                let sql =
-                    "INSERT INTO channel (source, kind, set_id, topic) VALUES (?1, ?2, ?3, ?4)";
-                step.db.run(sql, (source, kind, set, topic))?;
-                ChannelId(step.db.0.last_insert_rowid().cast_unsigned())
+                let sql = "INSERT INTO channel (source, kind, set_id, topic) VALUES (?1, ?2, ?3, ?4) RETURNING id";
+                step.db.value(sql, (source, kind, set, topic))?
             };
             step.facts.push(Fact::ChannelOpened {
                 topic: topic.clone(),
@@ -225,12 +221,11 @@ pub fn open(
     };
     for hub in before.difference(&hubs) {
         leave(step, position, &channel, *hub)?;
-        is_changed = true;
     }
     for hub in hubs.difference(&before) {
         join(step, position, &channel, *hub)?;
-        is_changed = true;
     }
+    is_changed |= hubs != before;
     if !hubs.is_empty() {
         end_left_accounts(step, id)?;
     }
@@ -265,9 +260,9 @@ fn leave(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
     if channel.kind == ChannelKind::Framework {
         save_dormant(step, channel, hub)?;
     }
-    let ends = later(step.now, step.plan.retired_topic);
+    let times = (step.now, later(step.now, step.plan.retired_topic));
     step.db
-        .set_account(account, "left_at = ?3, ends = ?4", (step.now, ends))?;
+        .set_account(account, "left_at = ?3, ends = ?4", times)?;
     weigh_later(step, account)
 }
 
@@ -351,7 +346,7 @@ fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     if let Some(live) = step.live.hubs.get_mut(&hub)
         && live.queue.waiting.contains(&channel)
     {
-        live.queue_mut().remove(channel);
+        Arc::make_mut(&mut live.queue).remove(channel);
     }
     Ok(())
 }
@@ -381,18 +376,15 @@ fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     withdraw(step, account)?;
     let sql = "DELETE FROM account WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, account)?;
-    for document in gone {
-        deletions::forget_if_done(step, document)?;
-    }
-    Ok(())
+    gone.into_iter()
+        .try_for_each(|id| deletions::forget_if_done(step, id))
 }
 
 /// Ends a channel: what is still due on it is dropped, and reported (R11, C9).
 fn end(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let sql = "SELECT hub FROM account WHERE channel = ?1";
     for hub in step.db.all::<Vec<HubId>>(sql, channel.id)? {
-        let changes = pending_count(step, channel, hub)?;
-        step.report_dropped(&channel.topic, hub, changes, DropCause::ChannelRemoved)?;
+        report_due(step, (channel.id, hub), DropCause::ChannelRemoved)?;
         remove_account(step, (channel.id, hub))?;
     }
     if channel.kind == ChannelKind::Change {
@@ -432,12 +424,10 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
     for channel in step.db.all::<Vec<_>>(&sql, values)? {
         remove(step, &channel)?;
     }
-    let ended = step.db.all::<Vec<AccountId>>(
-        "SELECT channel, hub FROM account WHERE ends <= ?1 ORDER BY ends LIMIT ?2",
-        values,
-    )?;
+    let sql = "SELECT channel, hub FROM account WHERE ends <= ?1 ORDER BY ends LIMIT ?2";
+    let ended = step.db.all::<Vec<AccountId>>(sql, values)?;
     for account in ended {
-        report_dropped(step, account)?;
+        report_due(step, account, DropCause::HubRemoved)?;
         change_log::drop_due(step, account)?;
         step.db.set_account(account, "ends = NULL", ())?;
         // What is dropped counts as told, should the hub return.

@@ -43,19 +43,15 @@ pub fn open_windows(step: &mut Step<'_>) -> Result<()> {
     for id in std::mem::take(&mut step.touched_channels) {
         let window = &step.plan.window;
         let max_wait = i64::try_from(window.max_wait.as_nanos()).unwrap_or(i64::MAX);
+        let (quiet, max_wait) = (later(step.now, window.quiet), max_wait.min(i64::MAX / 4));
         let closes = step.db.first::<Timestamp>(
             "UPDATE channel SET window_first = coalesce(window_first, ?2), \
              deadline = min(?3, coalesce(window_first, ?2) + ?4) WHERE id = ?1 RETURNING deadline",
-            (
-                id,
-                step.now,
-                later(step.now, window.quiet),
-                max_wait.min(i64::MAX / 4),
-            ),
+            (id, step.now, quiet, max_wait),
         )?;
         if closes.is_some_and(|at| at <= step.now) && step.ready.len() < CHANNELS_PER_STEP {
-            step.db
-                .set_channel(id, "window_first = NULL, deadline = NULL", ())?;
+            let columns = "window_first = NULL, deadline = NULL";
+            step.db.set_channel(id, columns, ())?;
             step.ready.insert(id);
         }
     }
@@ -78,10 +74,8 @@ pub fn close_windows(step: &mut Step<'_>) -> Result<()> {
 
 /// Cuts the next notifications of all channels that are ready. Those of a source that is not settled wait.
 pub fn cut_ready(step: &mut Step<'_>) -> Result<()> {
-    for id in std::mem::take(&mut step.ready) {
-        cut(step, id)?;
-    }
-    Ok(())
+    let ready = std::mem::take(&mut step.ready);
+    ready.into_iter().try_for_each(|id| cut(step, id))
 }
 
 /// Gives every hub of a channel that is free and due something its next notification; hubs that are due the same get the
@@ -93,15 +87,14 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     if channel.kind == ChannelKind::Change {
         return change_log::launch(step, &channel);
     }
-    let source = step.live.source(channel.source);
-    let Some(source) = source.filter(|_| !channel.is_open) else {
+    let source = step.source_of(channel.source);
+    let Some((source, _)) = source.filter(|_| !channel.is_open) else {
         return Ok(());
     };
     if !source.is_swept() {
         // Its window closes as soon as the source is settled.
-        step.db
-            .set_channel(id, "window_first = ?2, deadline = ?2", step.now)?;
-        return Ok(());
+        let columns = "window_first = ?2, deadline = ?2";
+        return step.db.set_channel(id, columns, step.now);
     }
     let mut cuts: Vec<(AnnouncedEntries, Vec<(HubId, bool)>)> = Vec::new();
     for (hub, has_left, limit, before) in free_accounts(step, &channel)? {
@@ -190,7 +183,7 @@ fn next(
     if next.entries.is_empty() {
         return Ok(None);
     }
-    let waiting = earliest_deferred(step, channel, hub)?;
+    let waiting = first_deferred(step, channel, hub)?;
     next.open = next.open.into_iter().chain(waiting).min();
     Ok(Some(next))
 }
@@ -248,8 +241,8 @@ pub fn due_entries(
             });
         }
     }
-    let plan = step.plan_of(channel.source);
-    if !plan.is_some_and(|plan| plan.announce_all_components) {
+    let source = step.source_of(channel.source);
+    if !source.is_some_and(|(_, plan)| plan.announce_all_components) {
         announced = merge_repeated_components(announced);
     }
     Ok((announced, beyond))
@@ -278,11 +271,7 @@ fn merge_repeated_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedE
 }
 
 /// Returns the time of the earliest change that may have to be announced later: held, or missing (R20).
-pub fn earliest_deferred(
-    step: &Step<'_>,
-    channel: &Channel,
-    hub: HubId,
-) -> Result<Option<Timestamp>> {
+pub fn first_deferred(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<Option<Timestamp>> {
     let held = step.db.first::<Option<Timestamp>>(
         "SELECT min(d.dated) FROM owed o CROSS JOIN document d ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 \
          AND o.due IS NULL AND o.dormant = 0 AND (o.told_capability IS DISTINCT FROM d.capability \
@@ -318,11 +307,8 @@ fn launch(
     // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
     let pinged = served::fetching_hubs(step, channel.id)?;
     let are_pinged = hubs.iter().all(|(hub, _)| pinged.contains(hub));
-    let (span, untils) = if are_pinged {
-        (NotificationSpan::default(), None)
-    } else {
-        next_span(step, channel.id, next.before, next.open)?
-    };
+    let span = (!are_pinged).then(|| next_span(step, channel.id, next.before, next.open));
+    let (span, untils) = span.transpose()?.unwrap_or_default();
     span.raise_late_times(&mut next.entries);
     let payload = Payload {
         up: up(step, &next.entries, channel)?,
@@ -338,7 +324,6 @@ fn launch(
     let flight = Flight {
         seq,
         entries: payload.entries.len(),
-        bytes: body.len(),
         until: span.until,
         cut: step.now,
         ..Flight::default()
@@ -386,8 +371,7 @@ pub fn next_span(
     open: Option<Timestamp>,
 ) -> Result<(NotificationSpan, Option<Vec<u8>>)> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
-    let untils: Vec<u8> = step.db.value(sql, id)?;
-    let mut used = times(&untils);
+    let mut used = times(&step.db.value::<Vec<u8>>(sql, id)?);
     let span = span(step.wall, before, open, &used);
     used.extend(span.until);
     let kept = &used[used.len().saturating_sub(UNTILS)..];
@@ -420,21 +404,16 @@ fn source_description(step: &Step<'_>, set: DocId) -> Result<Option<Uri>> {
 
 /// Returns the most bytes that a payload of a channel has besides its entries.
 pub fn overhead(step: &Step<'_>, channel: &Channel) -> Result<usize> {
-    let ups = [
-        Some(channel.set_uri.clone()),
-        source_description(step, channel.set)?,
-    ];
-    let overheads = ups.into_iter().map(|up| {
-        let time = Some(Timestamp::UNIX_EPOCH);
-        Payload {
-            up,
-            from: time,
-            until: time,
-            entries: Vec::new(),
-        }
-        .overhead()
-    });
-    Ok(overheads.max().unwrap_or_default())
+    let time = Some(Timestamp::UNIX_EPOCH);
+    let mut payload = Payload::default();
+    (payload.from, payload.until) = (time, time);
+    let mut overhead = 0;
+    let above = source_description(step, channel.set)?;
+    for up in [Some(channel.set_uri.clone()), above] {
+        payload.up = up;
+        overhead = payload.overhead().max(overhead);
+    }
+    Ok(overhead)
 }
 
 /// R20: returns the Capability List if all entries are its documents, the Source Description if all are Capability Lists,
@@ -448,8 +427,6 @@ pub fn up(step: &Step<'_>, entries: &[Entry], channel: &Channel) -> Result<Optio
             _ => Some(channel.set_uri.clone()),
         });
     }
-    Ok(match above.len() {
-        1 => above.pop_first().flatten(),
-        _ => None,
-    })
+    let first = above.pop_first().flatten();
+    Ok(first.filter(|_| above.is_empty()))
 }

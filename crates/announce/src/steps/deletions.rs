@@ -43,8 +43,8 @@ fn may_be_deleted(step: &Step<'_>, document: &SeenDocument) -> bool {
             || !(source.is_mass || source.is_away(&document.path))
     };
     let is_grace_over = document.grace_ends.is_some_and(|ends| ends <= step.now);
-    let source = step.live.source(document.source);
-    document.is_missing() && is_grace_over && source.is_some_and(is_believed)
+    let source = step.source_of(document.source);
+    document.is_missing() && is_grace_over && source.is_some_and(|(it, _)| is_believed(it))
 }
 
 /// Asks for a look at a document whose grace is over: a deletion counts only after a look that follows the grace.
@@ -116,15 +116,13 @@ type MountCounts = BTreeMap<MountId, [[usize; 3]; 2]>;
 fn census(db: Db<'_>, source: &LiveSource) -> Result<MountCounts> {
     let mut counts = MountCounts::new();
     for id in source.mounts.keys() {
-        let rows = db.all::<Vec<(bool, usize, usize)>>(
-            "SELECT capability = 1 AND form = 0, presence, count FROM census WHERE mount = ?1",
-            *id,
-        )?;
+        let sql =
+            "SELECT capability = 1 AND form = 0, presence, count FROM census WHERE mount = ?1";
+        let rows = db.all::<Vec<(bool, usize, usize)>>(sql, *id)?;
         for (is_set, presence, count) in rows {
             let of_mount = counts.entry(*id).or_default();
-            of_mount[0][presence - 1] += count;
-            if is_set {
-                of_mount[1][presence - 1] += count;
+            for of_kind in &mut of_mount[..=usize::from(is_set)] {
+                of_kind[presence - 1] += count;
             }
         }
     }
@@ -141,22 +139,15 @@ fn missing_of(counts: &MountCounts, source: &LiveSource, kind: usize) -> (usize,
 }
 
 /// Returns the suspension of deletions of a source as it was last judged.
-pub fn suspension(
-    db: Db<'_>,
-    plan: &SourcePlan,
-    live: &LiveSource,
-) -> Result<Option<SuspendedDeletions>> {
+pub fn suspension(db: Db<'_>, name: &str, live: &LiveSource) -> Result<Option<SuspendedDeletions>> {
     if !live.is_suspended() {
         return Ok(None);
     }
     let (missing, of) = missing_of(&census(db, live)?, live, 0);
+    let missing = Some(missing).filter(|_| live.is_mass);
     Ok(Some(SuspendedDeletions {
-        source: plan.name.clone(),
-        missing: if live.is_mass {
-            missing
-        } else {
-            live.away_count
-        },
+        source: name.to_owned(),
+        missing: missing.unwrap_or(live.away_count),
         of,
         unmounted: live.away.iter().cloned().collect(),
     }))
@@ -203,7 +194,7 @@ fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
     judge(step.db, plan, source)?;
     let (is_mass, is_less) = (source.is_mass, !before.is_subset(&source.away));
     let is_more = !source.away.is_subset(&before);
-    match suspension(step.db, plan, source)? {
+    match suspension(step.db, &plan.name, source)? {
         Some(suspension) if !were_suspended || is_more || is_mass && !was_mass => {
             step.facts.push(Fact::Suspended(suspension));
         }
@@ -213,10 +204,9 @@ fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
         _ => {}
     }
     if was_mass && !is_mass || is_less {
-        look_at_missing(step, position, None)
-    } else {
-        Ok(())
+        look_at_missing(step, position, None)?;
     }
+    Ok(())
 }
 
 /// R15: takes a document that a look did not find to be missing, and begins its grace, unless it has begun.
@@ -325,18 +315,15 @@ pub fn forget_and_report(step: &mut Step<'_>, documents: &[DocId]) -> Result<()>
 pub fn reduce_to_mention(db: Db<'_>, id: DocId) -> Result<()> {
     // What flies is told to nobody as its own any more: the next document with this URI is another one.
     for rows in [
-        "owed WHERE document",
-        "flight_entry WHERE document",
-        "member WHERE document",
-        "mention WHERE list",
-        "advertised WHERE document",
+        "owed WHERE document = ?1",
+        "flight_entry WHERE document = ?1",
+        "member WHERE document = ?1",
+        "mention WHERE list = ?1",
+        "advertised WHERE document = ?1",
+        "finding WHERE about = (SELECT uri FROM document WHERE id = ?1) AND part <> 2",
     ] {
-        db.run(&format!("DELETE FROM {rows} = ?1"), id)?;
+        db.run(&format!("DELETE FROM {rows}"), id)?;
     }
-    db.run(
-        "DELETE FROM finding WHERE about = (SELECT uri FROM document WHERE id = ?1) AND part <> 2",
-        id,
-    )?;
     db.run("INSERT INTO seeing VALUES (?1)", id)?;
     db.set_document(id, "source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, fingerprint = NULL, \
          up = NULL, names_index = NULL, presence = 0, absent_since = NULL, grace_ends = NULL, look_at = NULL, hold = 0, \

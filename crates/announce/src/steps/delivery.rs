@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::delivery::Attempt;
-use crate::delivery::Submission;
-use crate::delivery::{HubFailure, HubQueue, Outage, SIZE_REMEMBERED};
+use crate::delivery::{Attempt, HubFailure, HubQueue, Outage, SIZE_REMEMBERED, Submission};
 use crate::event::{AnswerOutcome, AnsweredNotification, DropCause, Fact};
 use crate::plan::PublishMode;
 use crate::steps::owed::Version;
@@ -23,7 +21,7 @@ use crate::history::{NotificationState, OutcomeView};
 use crate::state::{AccountId, ChannelId, DocId, HubId, Result, from_row};
 use crate::steps::channels::{self, Channel, channel};
 use crate::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit, size_limit};
-use crate::steps::documents::Presence;
+use crate::steps::documents::{Presence, SeenDocument};
 use crate::steps::served::{PING_APART, forget_unfetched};
 use crate::steps::{Step, change_log, owed};
 
@@ -73,8 +71,8 @@ fn enqueue(step: &mut Step<'_>, account: AccountId, attempts: u32, is_sending: b
         if let Some((_, submission)) = submission(step, account)? {
             submit(step, account, submission)?;
         }
-    } else if let Some(live) = step.live.hubs.get_mut(&hub).filter(|_| !is_sending) {
-        live.queue_mut().push(id, attempts == 0);
+    } else if let Some(queue) = step.live.queue_mut(hub).filter(|_| !is_sending) {
+        queue.push(id, attempts == 0);
     }
     Ok(())
 }
@@ -98,11 +96,8 @@ fn submission(step: &Step<'_>, account: AccountId) -> Result<Option<(Flight, Sub
         Some(body) => body,
         None => change_log::remaining_body(step.db, account, flight.seq, flight.entries)?,
     };
-    let outside = if kind == ChannelKind::Change && live.mode == PublishMode::Broker {
-        change_log::omitted_datetimes(step.db, account.0, flight.seq)?
-    } else {
-        Vec::new()
-    };
+    let outside = (live.mode == PublishMode::Broker)
+        .then(|| change_log::omitted_datetimes(step.db, account.0, flight.seq));
     let submission = Submission {
         channel: account.0,
         hub: live.hub.clone(),
@@ -113,7 +108,7 @@ fn submission(step: &Step<'_>, account: AccountId) -> Result<Option<(Flight, Sub
         topic,
         capability_list,
         body,
-        outside,
+        outside: outside.transpose()?.unwrap_or_default(),
     };
     Ok(Some((flight, submission)))
 }
@@ -134,7 +129,7 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
         loop {
             let live = step.live.hubs.get_mut(&hub);
             let waiting = live.filter(|live| !live.queue.waiting.is_empty());
-            let Some(id) = waiting.and_then(|live| live.queue_mut().pop(now)) else {
+            let Some(id) = waiting.and_then(|live| Arc::make_mut(&mut live.queue).pop(now)) else {
                 break;
             };
             let account = (id, hub);
@@ -164,10 +159,8 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
 
 /// Returns true if the notification in flight was never answered, and no longer announces what there is to announce.
 fn is_stale(step: &Step<'_>, account: AccountId, flight: &Flight) -> Result<bool> {
-    if flight.attempts > 0
-        || flight.cut >= step.now
-        || step.mode(account.1) == Some(PublishMode::Ping)
-    {
+    let is_pinged = step.mode(account.1) == Some(PublishMode::Ping);
+    if is_pinged || flight.attempts > 0 || flight.cut >= step.now {
         return Ok(false);
     }
     step.db.exists(
@@ -182,10 +175,8 @@ fn is_stale(step: &Step<'_>, account: AccountId, flight: &Flight) -> Result<bool
 /// Withdraws what is in flight. Where the hub may have taken it, it is not known any more what the hub was told of its
 /// documents; a document that it was never told of counts as not told, unless it is away: its end is to be told then.
 pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
-    let in_doubt = step.db.exists(
-        "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2 AND (in_doubt = 1 OR sending IS NOT NULL)",
-        account,
-    )?;
+    let sql = "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2 AND (in_doubt = 1 OR sending IS NOT NULL)";
+    let in_doubt = step.db.exists(sql, account)?;
     let covered = covered(step, account)?;
     step.db.run(
         "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1 \
@@ -199,15 +190,12 @@ pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
                        WHERE channel = ?1 AND hub = ?2 AND document = ?3";
             let owed: Option<Option<Version>> = step.db.first(sql, (account, *document))?;
             let seen = step.db.document(*document)?;
-            let presence = seen.as_ref().map(|seen| seen.presence);
-            let is_away = presence != Some(Presence::Present);
+            let is_there = |seen: &SeenDocument| seen.presence == Presence::Present;
+            let is_away = !seen.as_ref().is_some_and(is_there);
             let told = owed.unwrap_or_else(|| seen.and_then(|seen| seen.seen()));
-            if let Some(told) = told.or(flown.filter(|_| is_away)) {
-                let unclear = Version {
-                    fingerprint: None,
-                    ..told
-                };
-                owed::set_told(step.db, account, *document, Some(unclear))?;
+            if let Some(mut told) = told.or(flown.filter(|_| is_away)) {
+                told.fingerprint = None;
+                owed::set_told(step.db, account, *document, Some(told))?;
             }
         }
     }
@@ -229,10 +217,8 @@ pub fn clear_flight(step: &Step<'_>, account: AccountId) -> Result<()> {
 }
 
 fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
-    step.db.all(
-        "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2",
-        account,
-    )
+    let sql = "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2";
+    step.db.all(sql, account)
 }
 
 /// Weighs documents again, after what an account of a channel was told of them changed.
@@ -274,14 +260,6 @@ struct AnsweredFlight<'a> {
 }
 
 impl AnsweredFlight<'_> {
-    /// Notes that the attempt was refused.
-    fn note_refusal(&self, step: &Step<'_>, refusal: Refusal) -> Result<Attempt> {
-        let attempt = Attempt::new(self.flight.seq, self.answer, Some(refusal), step.now);
-        let db = step.db;
-        db.set_account(self.account, "last = ?3", attempt.to_json())?;
-        Ok(attempt)
-    }
-
     /// Returns the fact of the answer.
     fn fact(&self, outcome: AnswerOutcome) -> Fact {
         let answered = AnsweredNotification {
@@ -395,8 +373,7 @@ fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     }
     follow_up(step, id, told)?;
     step.ready.insert(id);
-    let queue = step.live.queue_mut(hub);
-    let ended = queue.and_then(HubQueue::accepted);
+    let ended = step.live.queue_mut(hub).and_then(HubQueue::accepted);
     release(step, hub, ended)
 }
 
@@ -405,17 +382,18 @@ fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<bool> {
     let (account, now) = (answered.account, step.now);
     let (hub, entries) = (account.1, answered.flight.entries);
     let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
-    let own: Option<usize> = step.db.value(sql, account)?;
-    let limit = entry_limit(step, hub, own);
+    let limit = entry_limit(step, hub, step.db.value(sql, account)?);
     // One document may have two entries, which no limit parts.
     if entries < 2 || entries == 2 && limit <= 1 && !answered.flight.is_logged {
         return Ok(false);
     }
     let limit = limit.min(entries / 2);
     let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
-    answered.note_refusal(step, refusal)?;
+    let last = Attempt::new(answered.flight.seq, answered.answer, Some(refusal), now);
     withdraw(step, account)?;
-    step.db.set_account(account, "max_entries = ?3", limit)?;
+    let values = (limit, last.to_json());
+    step.db
+        .set_account(account, "max_entries = ?3, last = ?4", values)?;
     if !answered.flight.is_logged {
         step.note_outcome(account, answered.flight.seq, NotificationState::Withdrawn)?;
     }
@@ -439,11 +417,12 @@ fn refused(
 ) -> Result<()> {
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
-    let attempt = answered.note_refusal(step, refusal.clone())?;
-    let retries = step.db.first::<(bool, Option<i64>, bool)>(
-        "SELECT is_answer_old, acceptances, is_at_fault FROM account WHERE channel = ?1 AND hub = ?2",
-        account,
-    )?;
+    let seq = answered.flight.seq;
+    let attempt = Attempt::new(seq, answered.answer, Some(refusal.clone()), now);
+    step.db
+        .set_account(account, "last = ?3", attempt.to_json())?;
+    let sql = "SELECT is_answer_old, acceptances, is_at_fault FROM account WHERE channel = ?1 AND hub = ?2";
+    let retries: Option<(bool, Option<i64>, bool)> = step.db.first(sql, account)?;
     let (Some(queue), Some((is_answer_old, acceptances, was_at_fault))) =
         (step.live.queue_mut(hub), retries)
     else {
@@ -482,11 +461,9 @@ fn refused(
         is_news = queue.refused(&refusal, is_repeated, now);
     }
     let acceptances = queue.acceptances.cast_signed();
-    step.db.set_account(
-        account,
-        "retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5",
-        (retry_at, acceptances, is_at_fault),
-    )?;
+    let columns = "retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5";
+    let values = (retry_at, acceptances, is_at_fault);
+    step.db.set_account(account, columns, values)?;
     step.facts.push(answered.fact(AnswerOutcome::Refused {
         refusal,
         next_try: retry_at,
@@ -500,10 +477,10 @@ fn release(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()>
     let Some(outage) = ended else {
         return Ok(());
     };
-    let flying = step.db.all::<Vec<(ChannelId, u64, u32, Option<Attempt>)>>(
-        "SELECT channel, seq, attempts, last FROM account WHERE hub = ?1 AND seq IS NOT NULL AND sending IS NULL",
-        hub,
-    )?;
+    let sql = "SELECT channel, seq, attempts, last FROM account WHERE hub = ?1 AND seq IS NOT NULL AND sending IS NULL";
+    let flying = step
+        .db
+        .all::<Vec<(ChannelId, u64, u32, Option<Attempt>)>>(sql, hub)?;
     let mut notifications = 0;
     for (id, seq, attempts, last) in flying {
         let last = last.filter(|last| last.seq == seq);
@@ -528,7 +505,7 @@ pub fn sum_up_refusals(step: &mut Step<'_>) {
         if live.queue.sums_up_at().is_none_or(|at| at > now) {
             continue;
         }
-        for (kind, reason, notifications) in live.queue_mut().sum_up(now) {
+        for (kind, reason, notifications) in Arc::make_mut(&mut live.queue).sum_up(now) {
             step.facts.push(Fact::RefusedAlike {
                 hub: live.hub.clone(),
                 kind,
@@ -541,10 +518,8 @@ pub fn sum_up_refusals(step: &mut Step<'_>) {
 
 /// Retries at once what waits for a hub whose address or credentials changed. A submission under way used the old ones.
 pub fn retry_reconfigured(step: &mut Step<'_>, hub: HubId) -> Result<()> {
-    step.db.run(
-        "UPDATE account SET retry_at = ?2, is_answer_old = sending IS NOT NULL WHERE hub = ?1 AND seq IS NOT NULL",
-        (hub, step.now),
-    )?;
+    let sql = "UPDATE account SET retry_at = ?2, is_answer_old = sending IS NOT NULL WHERE hub = ?1 AND seq IS NOT NULL";
+    step.db.run(sql, (hub, step.now))?;
     if let Some(queue) = step.live.queue_mut(hub) {
         queue.hurry(step.now);
     }
@@ -555,13 +530,10 @@ pub fn retry_reconfigured(step: &mut Step<'_>, hub: HubId) -> Result<()> {
 
 /// Retries now the notifications that wait for their next attempt: of one hub on one channel, or all.
 pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {
-    let flying = step.db.all::<Vec<AccountId>>(
-        "SELECT a.channel, a.hub FROM hub h CROSS JOIN account a ON a.hub = h.id \
-         WHERE a.seq IS NOT NULL AND a.sending IS NULL",
-        (),
-    )?;
+    let sql = "SELECT a.channel, a.hub FROM hub h CROSS JOIN account a ON a.hub = h.id \
+               WHERE a.seq IS NOT NULL AND a.sending IS NULL";
     let mut notifications = 0;
-    for (id, hub) in flying {
+    for (id, hub) in step.db.all::<Vec<AccountId>>(sql, ())? {
         if only.is_some_and(|meant| meant != (id, hub)) {
             continue;
         }
@@ -582,10 +554,10 @@ pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {
 
 /// Counts as told what is in flight on an account and what it is due (R23). Changes that are held and documents that are
 /// missing are not announced yet, so they stay.
-pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
+pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let (id, hub) = account;
     let Some(channel) = channel(step, id)? else {
-        return Ok(0);
+        return Ok(());
     };
     let sql = "SELECT seq FROM account WHERE channel = ?1 AND hub = ?2";
     let seq: Option<u64> = step.db.value(sql, account)?;
@@ -594,21 +566,19 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
         ChannelKind::Change => (change_log::drop_due(step, account)?, BTreeSet::new()),
     };
     if changes == 0 {
-        return Ok(0);
+        return Ok(());
     }
     clear_flight(step, account)?;
-    step.db
-        .set_account(account, "until = NULL, max_entries = NULL", ())?;
+    let columns = "until = NULL, max_entries = NULL";
+    step.db.set_account(account, columns, ())?;
     if channel.kind == ChannelKind::Change {
         change_log::trim(step, id)?;
     }
     if let Some(seq) = seq {
         step.note_outcome(account, seq, NotificationState::Dropped)?;
     }
-    let is_last = !step.db.exists(
-        "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL",
-        hub,
-    )?;
+    let sql = "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL";
+    let is_last = !step.db.exists(sql, hub)?;
     if let Some(queue) = step.live.queue_mut(hub) {
         queue.remove(id);
         // Nothing is left that could find out whether the hub still fails: the next notification does.
@@ -617,8 +587,7 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<usize> {
         }
     }
     follow_up(step, id, documents.into_iter().collect())?;
-    step.report_dropped(&channel.topic, hub, changes, DropCause::Operator)?;
-    Ok(changes)
+    step.report_dropped(&channel.topic, hub, changes, DropCause::Operator)
 }
 
 /// Takes as told what is in flight on an account and what it is due of documents. Returns these, and their number.

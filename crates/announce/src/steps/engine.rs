@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::mem::take;
+use std::sync::Arc;
 
-use crate::event::{ClockReadings, Effect, Event, Fact};
+use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use crate::history::{NotificationHistory, recalled};
 use crate::observation::{DocumentPath, MountId};
-use crate::plan::{Plan, PublishMode, ReplacedHub, SourcePlan};
+use crate::plan::{Plan, PublishMode, ReplacedHub};
 use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
@@ -14,10 +15,8 @@ use rusqlite::Connection;
 use websub::retry::end_after_restart;
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
-use crate::steps::live::{LiveSource, LiveState};
-use crate::steps::{
-    Step, change_sets, channels, cut, deletions, delivery, mounts, relations, served,
-};
+use crate::steps::live::LiveState;
+use crate::steps::{Step, change_sets, channels, cut, deletions, mounts, relations, served};
 
 /// What reports are made from: the database, and what is in memory alone. Where no daemon runs, that is
 /// [at rest](LiveState::is_at_rest).
@@ -99,13 +98,9 @@ impl Engine {
         })
     }
 
-    /// Takes a batch of events. If it fails, nothing happened, and it is to be tried again.
-    pub fn step(&mut self, events: Vec<Event>, now: ClockReadings) -> Result<Vec<Effect>> {
-        self.step_with(events, now, |_, _| Ok(()))
-    }
-
-    /// Takes a batch of events, and commits with it what `beside` writes, which is called with the effects.
-    pub fn step_with(
+    /// Takes a batch of events, and commits with it what `beside` writes, which is called with the effects. If it fails,
+    /// nothing happened, and it is to be tried again.
+    pub fn step(
         &mut self,
         events: Vec<Event>,
         now: ClockReadings,
@@ -160,13 +155,6 @@ impl Engine {
     }
 }
 
-impl<'a> Reader<'a> {
-    /// Returns the sources, in the order of the plan.
-    pub fn sources(&self) -> impl Iterator<Item = (&'a SourcePlan, &'a LiveSource)> {
-        self.plan.sources.iter().zip(&self.live.sources)
-    }
-}
-
 /// Puts a plan into effect. Returns what is kept in memory of it, the effects, and the time of the next deadline.
 fn put_into_effect(
     db: Db<'_>,
@@ -190,10 +178,8 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     for plan in &step.plan.sources {
         let sql = "INSERT INTO source (name) VALUES (?1) ON CONFLICT (name) DO NOTHING";
         db.run(sql, &plan.name)?;
-        for channel in &step.plan.channels {
-            if step.plan.may_hold(plan, &channel.capability_list) {
-                db.row_of(&channel.capability_list)?;
-            }
+        for set in step.plan.configured_sets(plan) {
+            db.row_of(set)?;
         }
     }
     let (added, inherited) = apply_configured_hubs(step)?;
@@ -205,7 +191,7 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         live.is_added = added.contains(&live.hub);
         live.is_inherited = inherited.contains(&live.hub);
         if let Some(before) = before.and_then(|before| before.hubs.get(id)) {
-            live.queue_mut().inherit(&before.queue);
+            Arc::make_mut(&mut live.queue).inherit(&before.queue);
         }
     }
     for source in &mut step.live.sources {
@@ -226,17 +212,13 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         // What ended while nobody ran is served and sent for a while first (R11).
         let kept = end_after_restart(step.now, step.plan.retired_topic, step.now);
         for table in ["channel", "account"] {
-            db.run(
-                &format!("UPDATE {table} SET ends = ?1 WHERE ends < ?1"),
-                kept,
-            )?;
+            let sql = format!("UPDATE {table} SET ends = ?1 WHERE ends < ?1");
+            db.run(&sql, kept)?;
         }
         // What was under way may have been taken.
-        db.run(
-            "UPDATE account SET in_doubt = max(in_doubt, sending IS NOT NULL), sending = NULL, is_answer_old = 0, \
-             acceptances = NULL, is_at_fault = 0 WHERE sending IS NOT NULL OR acceptances IS NOT NULL",
-            (),
-        )?;
+        let sql = "UPDATE account SET in_doubt = max(in_doubt, sending IS NOT NULL), sending = NULL, is_answer_old = 0, \
+                   acceptances = NULL, is_at_fault = 0 WHERE sending IS NOT NULL OR acceptances IS NOT NULL";
+        db.run(sql, ())?;
         for (position, plan) in step.plan.sources.iter().enumerate() {
             let report_at = later(step.now, plan.broken_after);
             let sql = "UPDATE trouble SET reported = 0, report_at = ?1 WHERE source = ?2";
@@ -256,7 +238,7 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     for position in 0..step.plan.sources.len() {
         relations::replace_aliases(step, position)?;
     }
-    withdraw_unserved_pings(step)?;
+    served::withdraw_unserved_pings(step)?;
     // A window that is open closes no later than the plan says.
     let window = &step.plan.window;
     let (quiet, max_wait) = (later(step.now, window.quiet), window.max_wait.as_nanos());
@@ -279,8 +261,8 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         let sql = "UPDATE account SET retry_at = ?2 WHERE hub = ?1 AND seq IS NOT NULL";
         db.run(sql, (*id, retry_at))?;
     }
-    let served = db.all::<Vec<ChannelId>>("SELECT id FROM channel", ())?;
-    step.serve.extend(served);
+    step.serve
+        .extend(db.all::<Vec<ChannelId>>("SELECT id FROM channel", ())?);
     Ok(())
 }
 
@@ -298,27 +280,25 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
         db.run(
             "INSERT INTO hub (uri, mode, configured) VALUES (?1, ?2, 1) \
              ON CONFLICT (uri) DO UPDATE SET mode = excluded.mode, configured = 1",
-            (hub, mode_text(mode)),
+            (hub, serde_json::json!(mode).as_str()),
         )?;
     }
     let mut removed = known;
     removed.retain(|(_, uri, _)| step.plan.mode_of(uri).is_none());
-    let mut replacements: Vec<(Hub, Hub)> = Vec::new();
-    for hub in &step.plan.hubs {
-        if let ReplacedHub::Hub(old) = &hub.replaces
-            && step.plan.mode_of(old).is_none()
-        {
-            replacements.push((old.clone(), hub.hub.clone()));
-        }
-    }
+    let named = step.plan.hubs.iter().filter_map(|hub| match &hub.replaces {
+        ReplacedHub::Hub(old) => Some((old.clone(), hub.hub.clone())),
+        _ => None,
+    });
+    let named = named.filter(|(old, _)| step.plan.mode_of(old).is_none());
+    let mut replacements: Vec<(Hub, Hub)> = named.collect();
     let mut unnamed = removed.iter().filter(|(_, uri, mode)| {
-        *mode != mode_text(PublishMode::Broker) && !replacements.iter().any(|(old, _)| old == uri)
+        mode != "broker" && !replacements.iter().any(|(old, _)| old == uri)
     });
     let mut new: Vec<_> = step.plan.hubs.iter().collect();
     new.retain(|hub| added.contains(&hub.hub) && !matches!(hub.replaces, ReplacedHub::Hub(_)));
     if let (Some((_, old, mode)), None, [new]) = (unnamed.next(), unnamed.next(), &new[..]) {
         // Our own hub has subscribers of its own.
-        let was_embedded = *mode == mode_text(PublishMode::Embedded);
+        let was_embedded = mode == "embedded";
         if new.replaces == ReplacedHub::Automatic
             && was_embedded == (new.mode == PublishMode::Embedded)
         {
@@ -339,28 +319,19 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
         if channels > 0 {
             added.remove(&new);
             inherited.insert(new.clone());
-            step.facts.push(Fact::HubReplaced {
-                hub: old,
-                by: new,
-                channels,
-            });
+            let (hub, by) = (old, new);
+            step.facts.push(Fact::HubReplaced { hub, by, channels });
         }
     }
     for (id, ..) in removed {
-        let channels =
-            db.all::<Vec<ChannelId>>("SELECT channel FROM account WHERE hub = ?1", id)?;
-        for channel in channels {
-            channels::report_dropped(step, (channel, id))?;
+        let sql = "SELECT channel, hub FROM account WHERE hub = ?1";
+        for account in db.all::<Vec<AccountId>>(sql, id)? {
+            channels::report_due(step, account, DropCause::HubRemoved)?;
         }
         db.run("DELETE FROM account WHERE hub = ?1", id)?;
         db.run("UPDATE hub SET configured = 0 WHERE id = ?1", id)?;
     }
     Ok((added, inherited))
-}
-
-fn mode_text(mode: PublishMode) -> String {
-    let text = serde_json::json!(mode);
-    text.as_str().unwrap_or_default().to_owned()
 }
 
 /// Forgets documents, files and channels that are not configured any more, and baselines that were not finished.
@@ -397,11 +368,9 @@ fn place_of(step: &Step<'_>, uri: &Uri, source: Option<i64>) -> Option<DocumentP
 /// was not finished.
 fn forget_files(step: &mut Step<'_>) -> Result<()> {
     let db = step.db;
-    let documents = db.all::<Vec<(DocId, Uri, DocumentPath, Option<i64>)>>(
-        "SELECT d.id, d.uri, d.mount, d.path, m.source FROM document d LEFT JOIN mount m \
-         ON m.id = d.mount AND (m.baselined = 1 OR d.baseline = 0) WHERE d.presence > 0",
-        (),
-    )?;
+    let sql = "SELECT d.id, d.uri, d.mount, d.path, m.source FROM document d LEFT JOIN mount m \
+               ON m.id = d.mount AND (m.baselined = 1 OR d.baseline = 0) WHERE d.presence > 0";
+    let documents = db.all::<Vec<(DocId, Uri, DocumentPath, Option<i64>)>>(sql, ())?;
     let mut forgotten = Vec::new();
     for (id, uri, path, source) in documents {
         match place_of(step, &uri, source) {
@@ -421,30 +390,10 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {
             let source = step.plan.source_of(path.mount);
-            let is_ours =
-                |source: &SourcePlan| source.uri_of(&path).is_some() && source.accepts(&path);
-            if !source.is_some_and(|(_, source)| is_ours(source)) {
-                db.run(
-                    &format!("DELETE FROM {table} WHERE mount = ?1 AND path = ?2"),
-                    &path,
-                )?;
+            if source.is_none_or(|(_, it)| it.uri_of(&path).is_none() || !it.accepts(&path)) {
+                let sql = format!("DELETE FROM {table} WHERE mount = ?1 AND path = ?2");
+                db.run(&sql, &path)?;
             }
-        }
-    }
-    Ok(())
-}
-
-/// R25: withdraws what is in flight to hubs that are pinged from now on, and not on the topic: they would be pinged about
-/// what they cannot fetch.
-fn withdraw_unserved_pings(step: &mut Step<'_>) -> Result<()> {
-    let flying = step.db.all::<Vec<(AccountId, Vec<u8>, Vec<u8>)>>(
-        "SELECT a.channel, a.hub, a.body, c.body FROM account a CROSS JOIN channel c ON c.id = a.channel \
-         WHERE a.seq IS NOT NULL AND c.kind = 0",
-        (),
-    )?;
-    for (account, flying, served) in flying {
-        if step.mode(account.1) == Some(PublishMode::Ping) && served::lacks(&served, &flying) {
-            delivery::withdraw(step, account)?;
         }
     }
     Ok(())

@@ -75,14 +75,14 @@ pub fn replace(
     position: usize,
     about: &Uri,
     part: FindingSubject,
-    findings: Vec<Finding>,
+    findings: impl IntoIterator<Item = Finding>,
 ) -> Result<()> {
     let sql = "SELECT what, said FROM finding WHERE about = ?1 AND part = ?2";
     let mut ended: BTreeMap<String, String> = step.db.all(sql, (about, part as u8))?;
-    for finding in &findings {
+    for finding in findings {
         let said = ended.remove(&json(&finding.identity()));
-        if said.is_none_or(|said| said != json(finding)) {
-            note(step, position, about, part, finding)?;
+        if said.is_none_or(|said| said != json(&finding)) {
+            note(step, position, about, part, &finding)?;
         }
     }
     for what in ended.into_keys() {
@@ -188,10 +188,9 @@ fn about_members(
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
     let plan = &step.plan.sources[position];
-    let known: BTreeMap<Uri, String> = step.db.all(
-        "SELECT document, said FROM finding WHERE about = ?1 AND part = 0 AND document IS NOT NULL",
-        &list.uri,
-    )?;
+    let sql =
+        "SELECT document, said FROM finding WHERE about = ?1 AND part = 0 AND document IS NOT NULL";
+    let known: BTreeMap<Uri, String> = step.db.all(sql, &list.uri)?;
     let members = step.db.all::<Vec<(Uri, bool)>>(
         "SELECT d.uri, d.presence BETWEEN 1 AND 3 FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1",
         list.id,
@@ -238,10 +237,9 @@ pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocume
                 NoDocument::Nothing => Finding::NoFile { set, uri },
                 cause => Finding::NoDocument { set, uri, cause },
             };
-            step.db.run(
-                "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3",
-                (&lister.uri, named, json(&found.identity())),
-            )?;
+            let sql = "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3";
+            step.db
+                .run(sql, (&lister.uri, named, json(&found.identity())))?;
             let part = FindingSubject::Document;
             note(step, position, &lister.uri, part, &found)?;
         }
@@ -250,11 +248,7 @@ pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocume
 }
 
 /// Returns the sets that lack a channel because another set has one of these topics.
-pub fn sets_awaiting_topic(
-    step: &Step<'_>,
-    position: usize,
-    free: &BTreeSet<Topic>,
-) -> Result<Vec<Uri>> {
+pub fn sets_awaiting(step: &Step<'_>, position: usize, free: &BTreeSet<Topic>) -> Result<Vec<Uri>> {
     let sql = "SELECT said FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
     let shared: Vec<String> = step.db.all(sql, step.live.sources[position].id)?;
     let sets = shared.iter().filter_map(|said| match parse(said)? {
@@ -301,14 +295,10 @@ pub fn report_lasting(step: &mut Step<'_>) -> Result<()> {
         found.push((position, kind, count, Fact::Found(finding)));
     }
     for (position, kind, count, fact) in found {
-        let told = step.live.sources[position].told.entry(kind);
-        let told = told.or_default();
+        let told = step.live.sources[position].told.entry(kind).or_default();
         // It is new, or its time is over.
         if later(told.since, COUNTED_FOR) <= step.now && told.untold == 0 {
-            *told = FindingLogLimit {
-                since: step.now,
-                ..FindingLogLimit::default()
-            };
+            (told.since, told.examples, told.is_summed_up) = (step.now, 0, false);
         }
         if told.examples < EXAMPLES && count == 1 {
             told.examples += 1;
@@ -341,10 +331,8 @@ pub fn report_lasting(step: &mut Step<'_>) -> Result<()> {
 /// Returns the findings about a source. Where the `url` of a mount is wrong, that is returned instead of what follows from
 /// it.
 pub fn of_source(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeSet<Finding>> {
-    let rows = db.all::<Vec<(Uri, String)>>(
-        "SELECT f.about, f.said FROM source s CROSS JOIN finding f ON f.source = s.id WHERE s.name = ?1",
-        &plan.name,
-    )?;
+    let sql = "SELECT f.about, f.said FROM source s CROSS JOIN finding f ON f.source = s.id WHERE s.name = ?1";
+    let rows = db.all::<Vec<(Uri, String)>>(sql, &plan.name)?;
     let mut all = BTreeSet::new();
     if rows.is_empty() {
         return Ok(all);
@@ -375,7 +363,10 @@ pub struct PrefixCounts {
 pub fn wrong_urls(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeMap<MountId, Finding>> {
     let mut wrong = BTreeMap::new();
     for mount in &plan.mounts {
-        if let Some(named) = PrefixCounts::of(db, plan, mount)?.contradiction() {
+        let counts = PrefixCounts::of(db, plan, mount)?;
+        if let Some((named, count)) = counts.most()
+            && count > counts.as_configured
+        {
             let (url, named) = (mount.prefix.clone(), named.clone());
             wrong.insert(mount.id, Finding::WrongUrl { url, named });
         }
@@ -415,17 +406,10 @@ impl PrefixCounts {
         Ok(naming)
     }
 
-    /// Returns a prefix that more entries go by than by the one that is configured.
-    fn contradiction(&self) -> Option<&Uri> {
-        let (prefix, count) = self.otherwise.iter().max_by_key(|(_, count)| **count)?;
-        (*count > self.as_configured).then_some(prefix)
-    }
-
-    /// Returns the prefix that most entries go by, where none is configured.
-    pub fn majority(&self) -> Option<&Uri> {
-        let all: usize = self.otherwise.values().sum();
-        let (prefix, count) = self.otherwise.iter().max_by_key(|(_, count)| **count)?;
-        (count * 2 > all).then_some(prefix)
+    /// Returns the prefix that most entries go by, besides the one that is configured, and their number.
+    pub fn most(&self) -> Option<(&Uri, usize)> {
+        let most = self.otherwise.iter().max_by_key(|(_, count)| **count);
+        most.map(|(prefix, count)| (prefix, *count))
     }
 }
 

@@ -36,11 +36,8 @@ pub enum NextLists {
     None,
     /// None can be read now, and the round was put off.
     Later,
-    Read {
-        lists: Vec<ListToRead>,
-        /// The time from which on entries wait, because lists that are not read may have earlier ones.
-        beyond: Option<Timestamp>,
-    },
+    /// These, with the time from which on entries wait, because lists that are not read may have earlier ones.
+    Read(Vec<ListToRead>, Option<Timestamp>),
 }
 
 from_row! { ListToRead {
@@ -57,8 +54,8 @@ impl FromRow for Option<LeftEntries> {
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
 /// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
 pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<ListKind> {
-    let plan = step.plan_of(set.source);
-    if !plan.is_some_and(|plan| plan.changes_from_resource_lists) {
+    let source = step.source_of(set.source);
+    if !source.is_some_and(|(_, plan)| plan.changes_from_resource_lists) {
         return Ok(ListKind::ChangeLists);
     }
     if let (Some(_), Some(learned)) = (set.retiring, set.learned) {
@@ -71,16 +68,13 @@ pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<ListKind> {
         );
         step.db.exists(&sql, (set.id, capability))
     };
-    let has_inventory = set.learned == Some(ListKind::ResourceLists)
-        || has(
-            Capability::ResourceList,
-            "AND d.form = 0 AND d.archived = 0",
-        )?;
-    Ok(if has_inventory && !has(Capability::ChangeList, "")? {
-        ListKind::ResourceLists
-    } else {
-        ListKind::ChangeLists
-    })
+    let current = "AND d.form = 0 AND d.archived = 0";
+    let has_inventory =
+        set.learned == Some(ListKind::ResourceLists) || has(Capability::ResourceList, current)?;
+    if has_inventory && !has(Capability::ChangeList, "")? {
+        return Ok(ListKind::ResourceLists);
+    }
+    Ok(ListKind::ChangeLists)
 }
 
 /// Returns the lists of this kind that a set has, and that fulfil a condition, in order of their URIs. For a channel that
@@ -152,17 +146,15 @@ pub fn next_change_lists(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLi
         });
         set.is_partial = lists.len() < count;
     }
-    Ok(NextLists::Read { lists, beyond })
+    Ok(NextLists::Read(lists, beyond))
 }
 
 /// Keeps the lists with the earliest entries that were left. Entries from the time on that is returned wait, because lists
 /// that are not read may have earlier ones.
 fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
     // A silent entry is compared with all that may tell it (C1, C7).
-    if lists
-        .iter()
-        .any(|it| it.is_archived || it.closed_until.is_some())
-    {
+    let is_silent = |it: &ListToRead| it.is_archived || it.closed_until.is_some();
+    if lists.iter().any(is_silent) {
         return None;
     }
     let left = |listed: &ListToRead| listed.left.filter(|_| !listed.is_learned);
@@ -181,25 +173,19 @@ fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
 
 /// Returns all Resource Lists of a set for its next round, if any has changed or missing resources are to be looked for.
 pub fn next_inventory(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLists> {
-    let Some(lists) = inventory(step, set)? else {
+    let Some(mut lists) = inventory(step, set)? else {
         set.delay(step.now);
         return Ok(NextLists::Later);
     };
     if !is_inventory_due(step, set, &lists)? {
         return Ok(NextLists::None);
     }
-    let is_first = set.learned != Some(ListKind::ResourceLists);
-    let lists = lists.into_iter().map(|listed| ListToRead {
-        is_learned: is_first || listed.is_learned,
-        closed_until: None,
-        waits: false,
-        ..listed
-    });
+    for listed in &mut lists {
+        listed.is_learned |= set.learned != Some(ListKind::ResourceLists);
+        (listed.closed_until, listed.waits) = (None, false);
+    }
     // An inventory is compared as a whole.
-    Ok(NextLists::Read {
-        lists: lists.collect(),
-        beyond: None,
-    })
+    Ok(NextLists::Read(lists, None))
 }
 
 /// Returns the Resource Lists of a set; nothing while one is missing.
@@ -234,10 +220,10 @@ fn is_inventory_due(step: &Step<'_>, set: &TrackedSet, lists: &[ListToRead]) -> 
 pub fn has_fresh(step: &Step<'_>, set: &TrackedSet) -> Result<bool> {
     match next_list_kind(step, set)? {
         ListKind::ChangeLists => Ok(!untaken_change_lists(step, set)?.is_empty()),
-        ListKind::ResourceLists => match inventory(step, set)? {
-            Some(lists) => is_inventory_due(step, set, &lists),
-            None => Ok(false),
-        },
+        ListKind::ResourceLists => {
+            let lists = inventory(step, set)?;
+            lists.map_or(Ok(false), |lists| is_inventory_due(step, set, &lists))
+        }
     }
 }
 
@@ -288,17 +274,14 @@ pub fn record_taken(
     // C7: another version of a list that was closed for good has to stay for as long once it was taken as a whole; its last
     // entry counts as no earlier than before.
     let before = closed.filter(|(since, _)| later(*since, CLOSED_FOR_GOOD) <= step.now);
-    let closed = if !taken.is_whole {
-        before
-    } else {
-        let last = before.map(|(_, last)| last);
-        (taken.closed_until).map(|until| (step.now, last.map_or(until, |last| until.max(last))))
-    };
+    let last = before.map(|(_, last)| last);
+    let closed = (taken.closed_until).map(|until| (step.now, until.max(last.unwrap_or(until))));
+    let closed = if taken.is_whole { closed } else { before };
     // While others are left, the next round goes on with the same version.
     let (waits, waits_until) = if taken.waiting > 0 && taken.taken + taken.waiting == taken.listed {
-        let plan = step.plan_of(set.source);
-        let grace = plan.map(|plan| plan.deletion_grace).unwrap_or_default();
-        (true, Some(later(step.now, grace)))
+        let source = step.source_of(set.source);
+        let grace = source.map(|(_, plan)| plan.deletion_grace);
+        (true, Some(later(step.now, grace.unwrap_or_default())))
     } else if taken.is_whole || !is_version {
         (false, None)
     } else {
@@ -329,13 +312,13 @@ pub fn note_entry_findings(
     let list = taken.version.id;
     let sql = "SELECT skipped FROM change_list WHERE set_id = ?1 AND list = ?2";
     let skipped: usize = step.db.value(sql, (set, list))?;
-    let (back_dated, ahead, rewritten) = step.db.value::<(usize, usize, Option<usize>)>(
+    let (back_dated, ahead, rewritten) = step.db.value::<(usize, usize, usize)>(
         "UPDATE change_list SET version = ?3, skipped = ?4, \
          back_dated = ?5 + CASE WHEN version IS NOT DISTINCT FROM ?3 THEN back_dated ELSE 0 END, \
          ahead = ?6 + CASE WHEN version IS NOT DISTINCT FROM ?3 THEN ahead ELSE 0 END, \
          rewritten = CASE WHEN version IS DISTINCT FROM ?3 THEN ?7 ELSE coalesce(?7 + rewritten, ?7, rewritten) END \
          WHERE set_id = ?1 AND list = ?2 \
-         RETURNING back_dated, ahead, rewritten",
+         RETURNING back_dated, ahead, coalesce(rewritten, 0)",
         (
             (set, list, taken.version.fingerprint, taken.skipped),
             (taken.undated.back_dated, taken.undated.ahead, taken.rewritten),
@@ -351,18 +334,15 @@ pub fn note_entry_findings(
             reason: first.reason.to_string(),
         });
     }
-    if back_dated > 0 {
-        let (list, count) = (uri.clone(), back_dated);
-        findings.push(Finding::BackDated { list, count });
-    }
-    if ahead > 0 {
-        let (list, count) = (uri.clone(), ahead);
-        findings.push(Finding::Ahead { list, count });
-    }
-    if let Some(untold) = rewritten.filter(|untold| *untold > 0) {
-        let list = uri.clone();
-        findings.push(Finding::ClosedListRewritten { list, untold });
-    }
+    let mut add = |count: usize, finding: fn(Uri, usize) -> Finding| {
+        findings.extend((count > 0).then(|| finding(uri.clone(), count)));
+    };
+    add(back_dated, |list, count| Finding::BackDated { list, count });
+    add(ahead, |list, count| Finding::Ahead { list, count });
+    add(rewritten, |list, untold| Finding::ClosedListRewritten {
+        list,
+        untold,
+    });
     findings::replace(step, position, uri, FindingSubject::Entries, findings)?;
     if taken.skipped > skipped {
         step.facts.push(Fact::SkippedEntries {
@@ -374,19 +354,9 @@ pub fn note_entry_findings(
     Ok(())
 }
 
-/// Forgets the Resource Lists that an inventory does not have any more.
-pub fn forget_other_lists(step: &Step<'_>, set: DocId, lists: &[TakenList]) -> Result<()> {
-    let kept = lists.iter().map(|taken| taken.version.id).collect();
-    for list in known_inventory(step, set)?.difference(&kept) {
-        let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
-        step.db.run(sql, (set, *list))?;
-    }
-    Ok(())
-}
-
 /// Returns those of the known lists of a set that are not Change Lists, and were none until a moment ago: what was taken of
 /// these still counts (C7).
-fn known_inventory(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
+pub fn known_inventory(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
     step.db.all(
         "SELECT l.list FROM change_list l CROSS JOIN document d ON d.id = l.list WHERE l.set_id = ?1 AND l.ended IS NULL \
          AND NOT (d.presence BETWEEN 1 AND 3 AND d.capability = ?2 AND d.form = 0)",
@@ -426,7 +396,7 @@ fn make_round_due(step: &mut Step<'_>, position: usize, id: DocId) -> Result<()>
     };
     let compares = step.plan.sources[position].changes_from_resource_lists;
     if compares {
-        set.look_for_missing(step.now);
+        set.missing_until = Some(step.now);
     } else if set.learned == Some(ListKind::ResourceLists) {
         set.forget_inventory(step)?;
     }
@@ -483,15 +453,10 @@ fn note_seen_version(step: &Step<'_>, position: usize, list: DocId) -> Result<()
                 schedule_comparison(step, id)?;
             }
             // Its entries may stand in other lists now, as in the components of an index; a deletion had its grace.
-            let ended = if is_there {
-                step.now
-            } else {
-                earlier(step.now, plan.deletion_grace)
-            };
-            step.db.run(
-                "UPDATE change_list SET ended = ?3 WHERE set_id = ?1 AND list = ?2 AND ended IS NULL",
-                (id, list, ended),
-            )?;
+            let grace = (!is_there).then_some(plan.deletion_grace);
+            let ended = earlier(step.now, grace.unwrap_or_default());
+            let sql = "UPDATE change_list SET ended = ?3 WHERE set_id = ?1 AND list = ?2 AND ended IS NULL";
+            step.db.run(sql, (id, list, ended))?;
             let sql = "UPDATE change_set SET wake = ?2 WHERE id = ?1";
             step.db.run(sql, (id, step.now))?;
         }
@@ -501,16 +466,15 @@ fn note_seen_version(step: &Step<'_>, position: usize, list: DocId) -> Result<()
 
 /// Notes that a document joined a set, and counts as told there: what it has as a list of changes is learned.
 pub fn join(step: &Step<'_>, set: DocId, document: &SeenDocument) -> Result<()> {
-    let plan = step.plan_of(document.source);
-    let is_compared = plan.is_some_and(|plan| plan.changes_from_resource_lists);
+    let source = step.source_of(document.source);
+    let is_compared = source.is_some_and(|(_, plan)| plan.changes_from_resource_lists);
     let version = document.version;
     if version.is_list_of(Capability::ChangeList)
         || version.is_list_of(Capability::ResourceList) && is_compared
     {
-        note_change(step, set, document, false)
-    } else {
-        Ok(())
+        note_change(step, set, document, false)?;
     }
+    Ok(())
 }
 
 /// Makes a round of a set due, unless this version of its list was taken. What came with a mount's baseline is learned.
@@ -538,7 +502,7 @@ fn note_change(step: &Step<'_>, id: DocId, list: &SeenDocument, is_unseen: bool)
 /// Notes that a set lost a list: its Resource Lists may be compared from now on (C27), or lack what the list had (C29).
 fn schedule_comparison(step: &Step<'_>, id: DocId) -> Result<()> {
     if let Some(mut set) = change_sets::load(step, id)? {
-        set.look_for_missing(step.now);
+        set.missing_until = Some(step.now);
         set.trigger(step.now);
         set.save(step)?;
     }
@@ -547,11 +511,8 @@ fn schedule_comparison(step: &Step<'_>, id: DocId) -> Result<()> {
 
 // Lists that were not the version that was asked for (C8).
 
-fn stat_text(stat: &Stat) -> String {
-    format!(
-        "{} {} {} {}",
-        stat.size, stat.modified, stat.changed, stat.inode
-    )
+fn stat_text(of: &Stat) -> String {
+    format!("{} {} {} {}", of.size, of.modified, of.changed, of.inode)
 }
 
 /// Notes lists that were not the version that was asked for, with its stat data. Returns those that the operator is to be
@@ -611,11 +572,9 @@ fn leave_out_stale(
     let left_out = lists.iter().filter(is_stale);
     let left_out = left_out.filter(|listed| all_versions || is_read_later(listed));
     let left_out: BTreeSet<DocId> = left_out.map(|listed| listed.id).collect();
-    if !left_out.is_empty() {
-        lists.retain(|listed| !left_out.contains(&listed.id));
-        for listed in lists.iter_mut() {
-            listed.waits = true;
-        }
+    lists.retain(|listed| !left_out.contains(&listed.id));
+    for listed in lists.iter_mut() {
+        listed.waits |= !left_out.is_empty();
     }
     Ok(left_out)
 }

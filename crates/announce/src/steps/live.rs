@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use resourcesync::document::NotADocument;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::{Hub, Uri};
+use serde_json::json;
 
-use crate::candidates::{CandidateGlobs, MountUrlPath};
+use crate::candidates::CandidateGlobs;
 use crate::delivery::HubQueue;
 use crate::finding::Finding;
 use crate::observation::{DocumentPath, Identity, MountId, NoDocument, UnreadableDirectory};
@@ -82,9 +83,8 @@ pub struct LiveSource {
 impl LiveSource {
     /// Returns true if every present mount was swept to its end in this run.
     pub fn is_swept(&self) -> bool {
-        let is_settled = |state| matches!(state, MountState::Ready | MountState::Absent);
         let mut mounts = self.mounts.values();
-        mounts.all(|mount| is_settled(mount.state))
+        mounts.all(|it| matches!(it.state, MountState::Ready | MountState::Absent))
     }
 
     /// Returns true if every mount is there, was swept in this run, and has no directory that cannot be read.
@@ -106,18 +106,17 @@ impl LiveSource {
 
     /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
     pub fn is_new_ground(&self, path: &DocumentPath) -> bool {
-        let Some(mount) = self.mounts.get(&path.mount) else {
-            return false;
-        };
-        let (prefix, below) = (&mount.plan.prefix, &path.below);
-        let is_new = |swept: &SweepScope| {
-            let uri = Uri::below(prefix, below);
-            let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
-            let is_candidate = || swept.candidates.accepts(&MountUrlPath::of(prefix), below);
-            is_below(&swept.unread)
-                || !swept.are_configured && (is_below(&swept.inside) || !is_candidate())
-        };
-        !mount.baseline.is_complete || mount.baseline.candidates.as_ref().is_some_and(is_new)
+        self.mounts.get(&path.mount).is_some_and(|mount| {
+            let is_new = |swept: &SweepScope| {
+                let uri = Uri::below(&mount.plan.prefix, &path.below);
+                let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
+                let (candidates, published) = (&swept.candidates, mount.plan.published());
+                let is_candidate = || candidates.accepts(&published, &path.below);
+                is_below(&swept.unread)
+                    || !swept.are_configured && (is_below(&swept.inside) || !is_candidate())
+            };
+            !mount.baseline.is_complete || mount.baseline.candidates.as_ref().is_some_and(is_new)
+        })
     }
 
     /// Returns true if the deletions of some documents are suspended.
@@ -135,35 +134,28 @@ impl LiveSource {
     pub fn record_doubtful_look(&mut self, id: MountId, uri: &Uri, is_found: bool) -> bool {
         let mount = self.mounts.get_mut(&id);
         let doubtful = mount.filter(|mount| mount.doubt.is_some());
-        let Some((_, unfound)) = doubtful.and_then(|it| Arc::make_mut(it).doubt.as_mut()) else {
-            return false;
-        };
-        if is_found {
-            unfound.remove(uri);
-        } else {
-            unfound.insert(uri.clone());
-        }
-        true
+        let doubt = doubtful.and_then(|it| Arc::make_mut(it).doubt.as_mut());
+        doubt.is_some_and(|(_, unfound)| {
+            if is_found {
+                unfound.remove(uri);
+            } else {
+                unfound.insert(uri.clone());
+            }
+            true
+        })
     }
 
     pub fn hold_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
         let mount = self.mounts.get_mut(&id);
-        if let Some(mount) = mount.filter(|mount| !mount.held_document) {
-            let mount = Arc::make_mut(mount);
+        mount.filter(|it| !it.held_document).map_or(Ok(()), |it| {
+            let mount = Arc::make_mut(it);
             mount.held_document = true;
-            mount.save(db)?;
-        }
-        Ok(())
+            mount.save(db)
+        })
     }
 
     pub fn mount_mut(&mut self, id: MountId) -> Option<&mut LiveMount> {
         self.mounts.get_mut(&id).map(Arc::make_mut)
-    }
-}
-
-impl LiveHub {
-    pub fn queue_mut(&mut self) -> &mut HubQueue {
-        Arc::make_mut(&mut self.queue)
     }
 }
 
@@ -177,10 +169,8 @@ impl LiveState {
             let sql = "SELECT id, coalesce(routed = ?2, FALSE) FROM source WHERE name = ?1";
             let (id, was_routed) = db.value::<(i64, bool)>(sql, (&source.name, &plan_hash))?;
             let mut configured = BTreeSet::new();
-            for channel in &plan.channels {
-                if plan.may_hold(source, &channel.capability_list) {
-                    configured.extend(db.id_of(&channel.capability_list)?);
-                }
+            for set in plan.configured_sets(source) {
+                configured.extend(db.id_of(set)?);
             }
             live.sources.push(LiveSource {
                 id,
@@ -212,14 +202,10 @@ impl LiveState {
         self.sources.iter().position(|live| live.id == source)
     }
 
-    /// Returns the source with this row.
-    pub fn source(&self, id: i64) -> Option<&LiveSource> {
-        self.sources.iter().find(|live| live.id == id)
-    }
-
     /// Returns the queue of a hub that is configured.
     pub fn queue_mut(&mut self, hub: HubId) -> Option<&mut HubQueue> {
-        self.hubs.get_mut(&hub).map(LiveHub::queue_mut)
+        let live = self.hubs.get_mut(&hub)?;
+        Some(Arc::make_mut(&mut live.queue))
     }
 
     /// Returns a mount, with the position of its source.
@@ -280,16 +266,10 @@ impl LiveMount {
     }
 
     pub fn save(&self, db: Db<'_>) -> Result<()> {
-        let globs = self.baseline.candidates.as_ref().map(|swept| {
-            let json = |texts: &[String]| serde_json::json!(texts).to_string();
-            let candidates = &swept.candidates;
-            let globs = (json(&candidates.include), json(&candidates.exclude));
-            (
-                globs,
-                serde_json::json!((&swept.inside, &swept.unread)).to_string(),
-            )
-        });
-        let (globs, unseen) = globs.unzip();
+        let swept = self.baseline.candidates.as_ref();
+        let include = swept.map(|swept| json!(swept.candidates.include).to_string());
+        let exclude = swept.map(|swept| json!(swept.candidates.exclude).to_string());
+        let unseen = swept.map(|swept| json!((&swept.inside, &swept.unread)).to_string());
         db.run(
             "INSERT INTO mount VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (id) DO UPDATE SET \
              source = excluded.source, directory = excluded.directory, prefix = excluded.prefix, device = excluded.device, \
@@ -299,16 +279,14 @@ impl LiveMount {
                 (self.plan.id, self.source, self.plan.directory.as_os_str().as_bytes(), &self.plan.prefix),
                 self.identity.map(|identity| (identity.device, identity.inode)),
                 (self.baseline.is_complete, self.held_document, self.baseline.swept),
-                (globs, unseen),
+                (include, exclude, unseen),
             ),
         )?;
-        let sql = "DELETE FROM nested_file_system WHERE mount = ?1";
-        db.run(sql, self.plan.id)?;
+        let id = self.plan.id;
+        db.run("DELETE FROM nested_file_system WHERE mount = ?1", id)?;
         for (below, row) in &self.nested.rows {
-            db.run(
-                "INSERT INTO nested_file_system VALUES (?1, ?2, ?3, ?4, ?5)",
-                (self.plan.id, below, row.device, row.is_link, row.is_away),
-            )?;
+            let sql = "INSERT INTO nested_file_system VALUES (?1, ?2, ?3, ?4, ?5)";
+            db.run(sql, (id, below, row.device, row.is_link, row.is_away))?;
         }
         Ok(())
     }
@@ -323,18 +301,14 @@ fn load_mounts(
 ) -> Result<BTreeMap<MountId, Arc<LiveMount>>> {
     let mut mounts = BTreeMap::new();
     for plan in &source.mounts {
+        let sql = "SELECT device, inode, baselined, held_document, swept, include, exclude, unseen FROM mount WHERE id = ?1";
         let (identity, (baselined, held_document, swept), globs, unseen) =
-            db.value::<(Option<(u64, u64)>, (bool, bool, Option<_>), _, _)>(
-                "SELECT device, inode, baselined, held_document, swept, include, exclude, unseen FROM mount WHERE id = ?1",
-                plan.id,
-            )?;
+            db.value::<(Option<(u64, u64)>, (bool, bool, Option<_>), _, _)>(sql, plan.id)?;
         let identity = identity.map(|(device, inode)| Identity { device, inode });
         let configured = (&source.candidates, &source.prefixes_inside(plan));
         let candidates = swept_candidates(globs, unseen, configured);
-        let nested = db.all(
-            "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1",
-            plan.id,
-        )?;
+        let sql = "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1";
+        let nested = db.all(sql, plan.id)?;
         let mount = LiveMount {
             plan: plan.clone(),
             source: source_id,
@@ -447,12 +421,9 @@ impl Baseline {
         self.candidates = Some(swept);
         // No later sweep begins earlier, and not every one says when.
         self.swept = Some(std::mem::replace(&mut self.started, at));
-        let fresh = self.fresh.take().unwrap_or_default();
         self.is_complete = true;
-        if std::mem::take(&mut self.has_other_clock) {
-            fresh
-        } else {
-            Vec::new()
-        }
+        let has_other_clock = std::mem::take(&mut self.has_other_clock);
+        let fresh = self.fresh.take().filter(|_| has_other_clock);
+        fresh.unwrap_or_default()
     }
 }

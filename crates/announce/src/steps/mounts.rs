@@ -12,15 +12,14 @@ use crate::event::Fact;
 use crate::observation::{DocumentPath, Identity, MountId, NestedFileSystem, NoDocument};
 use crate::plan::Plan;
 use crate::state::{Db, DocId, Result, from_row};
-use crate::steps::live::{LiveSource, MountState, SweepScope};
+use crate::steps::live::{LiveMount, LiveSource, MountState, SweepScope};
 use crate::steps::{Step, change_sets, deletions};
 
 /// Gives each mount of a plan the number that it has in the state, or a new one.
 pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
-    let known = db.all::<Vec<(String, Uri, Vec<u8>, MountId)>>(
-        "SELECT s.name, m.prefix, m.directory, m.id FROM mount m JOIN source s ON s.id = m.source",
-        (),
-    )?;
+    let sql =
+        "SELECT s.name, m.prefix, m.directory, m.id FROM mount m JOIN source s ON s.id = m.source";
+    let known = db.all::<Vec<(String, Uri, Vec<u8>, MountId)>>(sql, ())?;
     let mut next = known.iter().map(|(.., id)| id.0 + 1).max().unwrap_or(0);
     let mut taken = BTreeSet::new();
     for source in &mut plan.sources {
@@ -30,13 +29,8 @@ pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
                 *name == source.name && *prefix == mount.prefix && !taken.contains(id)
             });
             let same = same.min_by_key(|(_, _, known, _)| *known != directory);
-            mount.id = match same {
-                Some((.., id)) => *id,
-                None => {
-                    next += 1;
-                    MountId(next - 1)
-                }
-            };
+            mount.id = same.map_or(MountId(next), |(.., id)| *id);
+            next = next.max(mount.id.0 + 1);
             taken.insert(mount.id);
         }
     }
@@ -71,10 +65,8 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timest
 /// Stops the graces of a mount that is away: its documents are not seen to be absent, and each grace begins anew.
 fn reset_graces(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
     change_sets::stop_watching(step, step.live.sources[position].id, true)?;
-    step.db.run(
-        "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)",
-        id,
-    )
+    let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)";
+    step.db.run(sql, id)
 }
 
 /// Returns what was read of a source that has no document, and why the first file is none, as far as `explain` knows.
@@ -130,13 +122,11 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
         return Ok(());
     }
     accept_root(step, id, step.wall)?;
-    let Some((_, mount)) = step.live.mount_mut(id) else {
+    // What was swept is not the mount if that is lost, or another directory that was not accepted.
+    let is_it = |it: &LiveMount| it.doubt.is_none() && it.state != MountState::Absent;
+    let Some((_, mount)) = step.live.mount_mut(id).filter(|(_, it)| is_it(it)) else {
         return Ok(());
     };
-    // What was swept is not the mount if that is lost, or another directory that was not accepted.
-    if mount.doubt.is_some() || mount.state == MountState::Absent {
-        return Ok(());
-    }
     mount.state = MountState::Ready;
     (mount.nested).decide(|top| below(step.db, id, top))?;
     let unreadable = mount.unreadable.0.iter();
@@ -169,13 +159,13 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
     }
     // Only the next round sees which resources are absent from Resource Lists.
     if source.is_whole() && !plan.changes_from_resource_lists {
-        change_sets::start_watching(step, source.id)?;
+        let sql =
+            "UPDATE change_set SET watched_since = ?2 WHERE source = ?1 AND watched_since IS NULL";
+        step.db.run(sql, (source.id, step.now))?;
     }
     for (uri, fingerprint) in unclear {
-        step.db.run(
-            "UPDATE document SET baseline = 1, was_fingerprint = ?2 WHERE uri = ?1 AND baseline = 2",
-            (&uri, fingerprint),
-        )?;
+        let sql = "UPDATE document SET baseline = 1, was_fingerprint = ?2 WHERE uri = ?1 AND baseline = 2";
+        step.db.run(sql, (&uri, fingerprint))?;
     }
     deletions::look_at_missing(step, position, Some(id))
 }
@@ -215,8 +205,7 @@ pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()
     if was_absent {
         // While it was empty, missing documents were not noted, so each is looked at now.
         let sql = "SELECT mount, path FROM document WHERE mount = ?1 AND presence BETWEEN 1 AND 3";
-        let paths = step.db.all::<Vec<DocumentPath>>(sql, id)?;
-        step.look.extend(paths);
+        step.look.extend(step.db.all::<Vec<DocumentPath>>(sql, id)?);
     }
     Ok(())
 }
@@ -267,15 +256,14 @@ pub fn set_nested(step: &mut Step<'_>, id: MountId, found: Vec<NestedFileSystem>
         if document.path.mount == id
             && tops_of(&document.path.below).any(|top| changed.contains(top))
         {
-            step.db
-                .set_document(document.id, "grace_ends = NULL, look_at = NULL", ())?;
+            let columns = "grace_ends = NULL, look_at = NULL";
+            step.db.set_document(document.id, columns, ())?;
         }
     }
     if step.live.sources[position].is_swept() {
-        deletions::look_at_missing(step, position, Some(id))
-    } else {
-        Ok(())
+        deletions::look_at_missing(step, position, Some(id))?;
     }
+    Ok(())
 }
 
 // File systems below a root.
@@ -295,10 +283,8 @@ pub struct NestedRow {
 
 from_row! { NestedRow { device, is_link, is_away } }
 
-/// The stored rows of one mount.
+/// Directories below the root of one mount, by their paths from there.
 pub type NestedRows = BTreeMap<Arc<[u8]>, NestedRow>;
-/// The file systems below the root of one mount, by their paths from there.
-pub type FoundFileSystems = BTreeMap<Arc<[u8]>, NestedFileSystem>;
 
 /// The file systems below the root of one mount: those that held documents, and those that this run found.
 #[derive(Debug, Clone, Default)]
@@ -308,7 +294,7 @@ pub struct NestedFileSystems {
     /// True if a sweep noted them: those that are not among them came later.
     pub are_noted: bool,
     /// Nothing until the tree has told of them.
-    pub found: Option<FoundFileSystems>,
+    pub found: Option<NestedRows>,
     /// Paths of file systems that differ from their rows since the last sweep. Until the next one has ended, they count
     /// as away.
     pub undecided: BTreeSet<Arc<[u8]>>,
@@ -328,15 +314,25 @@ impl NestedFileSystems {
     /// Takes the file systems that there are now. Returns the paths of those that went or came. Until a sweep noted them,
     /// none came.
     fn find(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
-        let found = found.into_iter().map(|it| (Arc::clone(&it.below), it));
-        let found: FoundFileSystems = found.collect();
-        let mut undecided: BTreeSet<Arc<[u8]>> = differing(&self.rows, &found).collect();
+        let found = found.into_iter().map(|found| {
+            let (device, is_link) = (Some(found.device), found.is_link);
+            let row = NestedRow {
+                device,
+                is_link,
+                is_away: false,
+            };
+            (found.below, row)
+        });
+        let found: NestedRows = found.collect();
+        // Another file system is there than the one of their row, or none.
+        let device = |top| found.get(top).and_then(|found| found.device);
+        let rows = &self.rows;
+        let differ = rows.keys().filter(|top| rows[*top].device != device(*top));
+        let mut undecided: BTreeSet<Arc<[u8]>> = differ.cloned().collect();
         if self.are_noted {
             // A link may lead elsewhere at any time: it hides nothing.
-            let is_new =
-                |found: &&NestedFileSystem| !found.is_link && !self.rows.contains_key(&found.below);
-            let new = found.values().filter(is_new);
-            undecided.extend(new.map(|found| Arc::clone(&found.below)));
+            let tops = found.keys().filter(|top| !self.rows.contains_key(*top));
+            undecided.extend(tops.filter(|top| !found[*top].is_link).cloned());
         }
         let mut changed = &undecided ^ &self.undecided;
         for (top, row) in &mut self.rows {
@@ -363,21 +359,15 @@ impl NestedFileSystems {
             // Documents that are missing below a new one lay on the file system that it hides.
             if let btree_map::Entry::Vacant(new) = self.rows.entry(Arc::clone(top)) {
                 let hides = !there.is_link && !is_first && below(top)?.are_missing;
-                new.insert(NestedRow {
-                    device: (!hides).then_some(there.device),
-                    is_link: there.is_link,
-                    is_away: false,
-                });
+                let device = there.device.filter(|_| !hides);
+                new.insert(NestedRow { device, ..*there });
             }
         }
         for (top, row) in std::mem::take(&mut self.rows) {
-            let there = found.get(&top);
-            let below = if row.device == there.map(|there| there.device) {
-                DocumentsBelow::default()
-            } else {
-                below(&top)?
-            };
-            let decided = decided(row, there, below);
+            let there = found.get(&top).copied();
+            let is_other = row.device != there.and_then(|there| there.device);
+            let below = is_other.then(|| below(&top)).transpose()?;
+            let decided = decided(row, there, below.unwrap_or_default());
             self.rows.extend(decided.map(|decided| (top, decided)));
         }
         self.undecided.clear();
@@ -399,46 +389,24 @@ impl NestedFileSystems {
     }
 }
 
-/// Returns the directories where another file system is than the one of their row, or none.
-fn differing(rows: &NestedRows, found: &FoundFileSystems) -> impl Iterator<Item = Arc<[u8]>> {
-    let device = |top: &[u8]| found.get(top).map(|found| found.device);
-    let differs = move |top: &&Arc<[u8]>| rows[*top].device != device(top);
-    rows.keys().filter(differs).cloned()
-}
-
 /// Returns the row of a directory after a sweep; nothing if there is nothing to keep of it.
-fn decided(
-    row: NestedRow,
-    found: Option<&NestedFileSystem>,
-    below: DocumentsBelow,
-) -> Option<NestedRow> {
-    let away = NestedRow {
-        is_away: true,
-        ..row
-    };
-    let there = found.map(|found| NestedRow {
-        device: Some(found.device),
-        is_link: found.is_link,
-        is_away: false,
-    });
+fn decided(row: NestedRow, there: Option<NestedRow>, below: DocumentsBelow) -> Option<NestedRow> {
+    let kept = |is_away| Some(NestedRow { is_away, ..row });
     match (row.device, there) {
         (None, None) => None,
         (before, Some(there)) if before == there.device => Some(there),
-        (None, Some(_)) if below.are_missing => Some(away),
+        (None, Some(_)) if below.are_missing => kept(true),
         (None, Some(there)) => Some(there),
         // The numbers of devices may differ each time that a file system is mounted: one that holds some of the documents
         // is the same, or took its place.
         (Some(_), Some(there)) if below.is_any_seen => Some(there),
-        (Some(_), Some(_)) if below.are_missing => Some(away),
+        (Some(_), Some(_)) if below.are_missing => kept(true),
         // A link that leads to some of the documents was made to lead there.
         (Some(_), None) if row.is_link && below.is_any_seen => None,
-        (Some(_), None) if below.are_missing => Some(away),
+        (Some(_), None) if below.are_missing => kept(true),
         (Some(_), None) if below.is_any_seen || !below.is_any_known => None,
         // Nobody can see its documents, nor that they are missing.
-        (Some(_), _) => Some(NestedRow {
-            is_away: false,
-            ..row
-        }),
+        (Some(_), _) => kept(false),
     }
 }
 

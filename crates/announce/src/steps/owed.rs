@@ -105,10 +105,7 @@ pub fn difference(
 /// Returns true if a document's deletion would be announced. R12, Framework Notification 1.0.1 Table 2: only that of a
 /// Capability List or a Source Description is foreseen.
 pub fn is_deletion_announced(version: &Version, conditions: AnnounceConditions) -> bool {
-    let foreseen = matches!(
-        version.capability,
-        Capability::CapabilityList | Capability::SourceDescription
-    );
+    let foreseen = version.is_set() || version.is_description();
     is_announceable(version) && (foreseen || (conditions.all_deletions && !conditions.archived))
 }
 
@@ -245,16 +242,14 @@ pub fn due(
 
 /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names it.
 pub fn is_a_set(step: &Step<'_>, source: i64, set: DocId) -> Result<bool> {
-    let source = step.live.source(source);
-    let is_configured = source.is_some_and(|source| source.configured.contains(&set));
+    let source = step.source_of(source);
+    let is_configured = source.is_some_and(|(source, _)| source.configured.contains(&set));
     Ok(is_configured || has_capability_list(step, set)?)
 }
 
 fn has_capability_list(step: &Step<'_>, set: DocId) -> Result<bool> {
-    step.db.exists(
-        "SELECT 1 FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3 AND capability = 1 AND form = 0",
-        set,
-    )
+    let sql = "SELECT 1 FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3 AND capability = 1 AND form = 0";
+    step.db.exists(sql, set)
 }
 
 /// Weighs what is owed of a document on all accounts: what is due opens their channels' windows, what is not is deleted.
@@ -295,16 +290,13 @@ pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> R
             step.db.run(&sql, (account, id, step.now))?;
         }
     }
+    let db = step.db;
     match (is_held, document.hold) {
         (true, HoldState::Free) => {
             let until = later(step.now, step.plan.window.hold);
-            step.db
-                .set_document(id, "hold = 1, held_until = ?2", until)?;
+            db.set_document(id, "hold = 1, held_until = ?2", until)?;
         }
-        (false, HoldState::Waiting) => {
-            step.db
-                .set_document(id, "hold = 0, held_until = NULL", ())?;
-        }
+        (false, HoldState::Waiting) => db.set_document(id, "hold = 0, held_until = NULL", ())?,
         _ => {}
     }
     if document.is_gone() {

@@ -1,7 +1,6 @@
 //! Rounds: the lists of a set are compared with what was taken, and what is fresh goes to the log of its channel (C6 to C8,
 //! C11, C20, C27). The reader of lists has what was taken from the database, on a connection of its own, while a step writes.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,11 +15,12 @@ use crate::event::Fact;
 use crate::finding::Finding;
 use crate::observation::MountId;
 use crate::state::{Db, DocId, FromColumn, Result, StateError, columns, from_row, read};
-use crate::steps::change_sets::{self, ListKind, TrackedSet};
+use crate::steps::change_sets::{self, AT_ONCE, ListKind, TrackedSet};
 use crate::steps::channels::Channel;
 use crate::steps::findings::{self, FindingSubject};
 use crate::steps::lists::{self, NextLists};
 use crate::steps::{Step, change_log};
+use crate::time::{elapsed, later};
 
 /// Time for which entries that vanished are remembered while there is something that cannot be read (C7).
 const UNSEEN_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,17 +33,15 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
             continue;
         }
         let sql = "SELECT id FROM change_set WHERE source = ?1 AND wake <= ?2";
-        let due = step.db.all::<Vec<DocId>>(sql, (source.id, step.now))?;
-        for id in due {
+        for id in step.db.all::<Vec<DocId>>(sql, (source.id, step.now))? {
             let Some(mut set) = change_sets::load(step, id)? else {
                 continue;
             };
-            let next_forgotten = forget_ended(step, position, &mut set)?;
+            let next_forgotten = forget_old(step, position, &mut set)?;
             // C7: entries that no other list had in time wait no more.
             let sql =
                 "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
-            let ended_waits = step.db.change(sql, (id, step.now))?;
-            if ended_waits > 0 {
+            if step.db.change(sql, (id, step.now))? > 0 {
                 set.trigger_if_none(step.now);
             }
             let next = begin(step, position, &mut set)?;
@@ -78,15 +76,18 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
         return Ok(Some(due));
     }
     let plan = &step.plan.sources[position];
+    // It waits for documents that cannot be read, but not forever, and looks each second since the first trigger.
     if set.learned.is_none()
-        && let Some(next) = set.next_recheck(plan.broken_after, now)
+        && let Some((first, _)) = set.triggers
+        && elapsed(first, now) < plan.broken_after
         && lists::has_unreadable_member(step, set.id)?
     {
-        return Ok(Some(next));
+        let next = Duration::from_secs(elapsed(first, now).as_secs() + 1);
+        return Ok(Some(later(first, next.min(plan.broken_after))));
     }
     if kind == ListKind::ChangeLists && set.forget_inventory(step)? {
         let uri = step.db.uri_of(set.id)?;
-        findings::replace(step, position, &uri, FindingSubject::Entries, Vec::new())?;
+        findings::replace(step, position, &uri, FindingSubject::Entries, None)?;
     }
     set.is_partial = false;
     let next = match kind {
@@ -101,7 +102,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
             return Ok(again.or(set.missing_until));
         }
         NextLists::Later => return Ok(set.due_at(kind, window)),
-        NextLists::Read { lists, beyond } => (lists, beyond),
+        NextLists::Read(lists, beyond) => (lists, beyond),
     };
     if (set.learned, kind) == (Some(ListKind::ChangeLists), ListKind::ResourceLists) {
         // C27: their present contents count as taken.
@@ -113,7 +114,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
     step.live.last_round += 1;
     set.round = Some(step.live.last_round);
     (set.triggers, set.not_before) = (None, None);
-    step.take.push(RoundRequest {
+    step.take.push(Box::new(RoundRequest {
         set: step.db.uri_of(set.id)?,
         round: step.live.last_round,
         after: set.last_round,
@@ -127,7 +128,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
             mass_deletion: plan.mass_deletion,
             accepted: set.accepted,
         }),
-    });
+    }));
     Ok(None)
 }
 
@@ -136,10 +137,9 @@ pub fn end(step: &mut Step<'_>, answer: RoundAnswer) -> Result<()> {
     let now = step.now;
     let id = step.db.id_of(&answer.set)?;
     let set = id.map(|id| change_sets::load(step, id)).transpose()?;
-    let Some(mut set) = set.flatten() else {
-        return Ok(());
-    };
-    let Some(position) = step.live.position(set.source) else {
+    let set = set.flatten();
+    let set = set.and_then(|set| Some((step.live.position(set.source)?, set)));
+    let Some((position, mut set)) = set else {
         return Ok(());
     };
     set.last_round = None;
@@ -202,21 +202,22 @@ fn save_round(
         // Large inventories are learned in several rounds.
         is_learned = !(set.is_partial || is_inventory && taken.has_more);
         if is_learned {
-            set.learned = Some(if is_inventory {
-                ListKind::ResourceLists
-            } else {
-                ListKind::ChangeLists
-            });
+            let compared = is_inventory.then_some(ListKind::ResourceLists);
+            set.learned = compared.or(Some(ListKind::ChangeLists));
         }
     }
     let has_more = taken.has_more || set.learned.is_none();
     if is_inventory {
-        lists::forget_other_lists(step, set.id, &taken.lists)?;
+        // Those that the inventory does not have any more.
+        let kept = taken.lists.iter().map(|list| list.version.id).collect();
+        for list in lists::known_inventory(step, set.id)?.difference(&kept) {
+            let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
+            step.db.run(sql, (set.id, *list))?;
+        }
     }
     for list in &taken.lists {
         // Of one that is still learned only that it is there.
-        let is_unfinished = is_inventory && has_more;
-        lists::record_taken(step, set, list, is_unfinished)?;
+        lists::record_taken(step, set, list, is_inventory && has_more)?;
     }
     save_keys(step, set.id, &taken)?;
     set.must_take_others = false;
@@ -227,7 +228,7 @@ fn save_round(
     {
         set.delay_until(next, now);
     }
-    if !set.is_hurried() {
+    if set.triggers.is_none_or(|(first, _)| first != AT_ONCE) {
         set.end_retirement(now);
     }
     for list in taken.lists.iter().filter(|list| list.untold > 0) {
@@ -247,8 +248,7 @@ fn save_round(
             missing: missing.missing,
             of: missing.of,
         });
-        let findings = finding.into_iter().collect();
-        findings::replace(step, position, &uri, FindingSubject::Entries, findings)?;
+        findings::replace(step, position, &uri, FindingSubject::Entries, finding)?;
     }
     if is_learned {
         change_log::begin_interval(step, channel, set)?;
@@ -294,11 +294,7 @@ fn save_keys(step: &Step<'_>, set: DocId, taken: &Taken) -> Result<()> {
 // Lists that ended, and entries that wait for another list to have them (C7).
 
 /// Forgets what was taken of the lists of a set that ended a grace ago. Returns when the next one is forgotten.
-fn forget_ended(
-    step: &Step<'_>,
-    position: usize,
-    set: &mut TrackedSet,
-) -> Result<Option<Timestamp>> {
+fn forget_old(step: &Step<'_>, position: usize, set: &mut TrackedSet) -> Result<Option<Timestamp>> {
     let sql = "SELECT list, ended FROM change_list WHERE set_id = ?1 AND ended IS NOT NULL";
     let ended = step.db.all::<Vec<(DocId, Timestamp)>>(sql, set.id)?;
     if ended.is_empty() {
@@ -356,26 +352,17 @@ fn watched_time(
     Ok(AbsenceGrace {
         since: *set.watched_since.get_or_insert(step.now),
         now: step.now,
-        grace: if is_seen {
-            grace
-        } else {
-            grace.max(UNSEEN_GRACE)
-        },
+        grace: grace.max(if is_seen { grace } else { UNSEEN_GRACE }),
     })
 }
 
 // What was taken, for the reader of lists.
 
-/// Rows of keys of a list of a set.
-const KEYS: &str = "SELECT k.first, k.keys, k.vanished FROM document s CROSS JOIN document l ON l.uri = ?2 \
+/// Rows of keys of a list of a set: the number of the first one, the keys, and when they vanished.
+pub const KEYS: &str = "SELECT k.first, k.keys, k.vanished FROM document s CROSS JOIN document l ON l.uri = ?2 \
      CROSS JOIN change_key k ON k.set_id = s.id AND k.list = l.id WHERE s.uri = ?1";
 
 impl Db<'_> {
-    /// Returns the rows of keys of a list.
-    pub fn keys_of_list(self, set: &Uri, list: &Uri) -> Result<BTreeMap<u32, KeyRow>> {
-        self.all(KEYS, (set, list))
-    }
-
     /// Returns the last row of keys of a list that have not vanished.
     pub fn last_keys_of_list(self, set: &Uri, list: &Uri) -> Result<Option<(u32, KeyRow)>> {
         let sql = format!("{KEYS} AND k.vanished IS NULL ORDER BY k.first DESC LIMIT 1");

@@ -69,12 +69,8 @@ fn available(
     });
     let sql =
         "SELECT topic, hubs FROM advertised WHERE document = ?1 AND kind = ?2 ORDER BY position";
-    let advertised: Vec<(Topic, String)> = if configured.is_none() {
-        step.db.all(sql, (set, kind))?
-    } else {
-        Vec::new()
-    };
-    if advertised.len() > 1 {
+    let advertised: Vec<(Topic, String)> = step.db.all(sql, (set, kind))?;
+    if advertised.len() > 1 && configured.is_none() {
         findings.push(Finding::SeveralChannels { set: uri.clone() });
     }
     let desired = if let Some(entry) = configured {
@@ -85,17 +81,18 @@ fn available(
         let problem = problem(plan, source, uri, &topic);
         let is_mute = problem.as_ref().is_some_and(Finding::mutes);
         findings.extend(problem);
-        let hubs: Vec<String> = serde_json::from_str(&hubs).unwrap_or_default();
-        let hubs: Vec<Hub> = hubs.into_iter().map(Hub::new).collect();
+        let hubs: Vec<Hub> = serde_json::from_str(&hubs).unwrap_or_default();
         (!is_mute).then_some((topic, hubs))
     } else {
         let is_wanted = kind == ChannelKind::Framework || source.change_notifications;
         let is_wanted = is_wanted && source.unadvertised_channels;
         let topic = default.clone().filter(|_| is_wanted);
-        findings.extend(topic.clone().map(|topic| Finding::Unadvertised {
-            set: uri.clone(),
-            topic,
-        }));
+        let set = uri.clone();
+        findings.extend(
+            topic
+                .clone()
+                .map(|topic| Finding::Unadvertised { set, topic }),
+        );
         topic.map(|topic| (topic, Vec::new()))
     };
     let brokers: Vec<Hub> = plan.brokers_of(&source.name, kind).cloned().collect();
@@ -163,24 +160,19 @@ fn problem(plan: &Plan, source: &SourcePlan, set: &Uri, topic: &Topic) -> Option
     let text = topic.as_str();
     let forbidden = text.chars().find(|c| !is_clean(c.encode_utf8(&mut [0; 4])));
     let is_served = |uri: &Uri| uri.is_below(&plan.public_url) || source.mount_of(uri).is_some();
-    match Uri::parse(text) {
-        Ok(uri) if !is_served(&source.canonical(&uri)) => {
-            Some(Finding::ForeignTopic { set, topic })
-        }
-        Ok(_) if forbidden.is_none() => {
-            let requested = requested_otherwise(text)?;
-            Some(Finding::UnrequestableTopic {
-                set,
-                topic,
-                requested,
-            })
-        }
-        _ => Some(Finding::InvalidTopic {
+    Some(match Uri::parse(text) {
+        Ok(uri) if !is_served(&source.canonical(&uri)) => Finding::ForeignTopic { set, topic },
+        Ok(_) if forbidden.is_none() => Finding::UnrequestableTopic {
+            requested: requested_otherwise(text)?,
+            set,
+            topic,
+        },
+        _ => Finding::InvalidTopic {
             set,
             topic,
             forbidden,
-        }),
-    }
+        },
+    })
 }
 
 /// Returns what clients request instead of a URI: they escape what is not ASCII, resolve `..`, and drop fragments.

@@ -13,18 +13,18 @@ use websub::topics::TopicPage;
 
 use crate::event::Fact;
 use crate::plan::PublishMode;
-use crate::state::{AccountId, ChannelId, HubId, Result, columns, from_row};
+use crate::state::{AccountId, ChannelId, HubId, Result, from_row, integers, nth};
 use crate::steps::channels::{Channel, active_hubs, channel, is_name_only};
 use crate::steps::cut::{
-    AnnouncedEntries, CHANNELS_PER_STEP, due_entries, earliest_deferred, next_span, overhead, up,
+    AnnouncedEntries, CHANNELS_PER_STEP, due_entries, first_deferred, next_span, overhead, up,
 };
-use crate::steps::{Step, change_log, channels};
+use crate::steps::{Step, change_log, channels, delivery};
 use crate::time::{earlier, later};
 
 /// Least time between two pings of a hub about one topic.
 pub const PING_APART: Duration = Duration::from_secs(1);
 /// Time within which a hub that was pinged fetches the topic.
-const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
+const FETCHED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Returns the hubs of a channel that fetch its topic.
 pub fn fetching_hubs(step: &Step<'_>, id: ChannelId) -> Result<Vec<HubId>> {
@@ -39,27 +39,22 @@ pub fn add_recent_entries(step: &Step<'_>, id: ChannelId, entries: &[Entry]) -> 
         step.db.run(
             "INSERT INTO said VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (channel, uri, change, capability) DO UPDATE SET \
              at = excluded.at, datetime = excluded.datetime, index_uri = excluded.index_uri",
-            (id, &entry.uri, entry.change as u8, entry.capability, step.now, entry.datetime, entry.index.as_ref()),
+            (id, &entry.uri, entry.change, entry.capability, step.now, entry.datetime, entry.index.as_ref()),
         )?;
     }
     Ok(())
 }
 
 fn recent_entries(step: &Step<'_>, id: ChannelId) -> Result<Vec<(Timestamp, Entry)>> {
-    step.db.all(
-        "SELECT at, uri, change, capability, datetime, index_uri FROM said WHERE channel = ?1 ORDER BY datetime, uri",
-        id,
-    )
+    let columns = "at, uri, change, capability, datetime, index_uri";
+    let sql = format!("SELECT {columns} FROM said WHERE channel = ?1 ORDER BY datetime, uri");
+    step.db.all(&sql, id)
 }
 
 from_row! { Entry { uri, change, capability, datetime, index } }
 
-columns! {
-    ChangeKind: |value| Ok(match value.as_i64()? {
-        0 => ChangeKind::Created,
-        1 => ChangeKind::Updated,
-        _ => ChangeKind::Deleted,
-    });
+integers! {
+    ChangeKind: |change| *change as i64, |number| nth(&ChangeKind::ALL, number);
 }
 
 /// Returns the documents in flight to hubs that fetch the topic, and those of accepted pings which they have not fetched.
@@ -88,10 +83,9 @@ pub fn forget_old_entries(step: &Step<'_>, id: ChannelId) -> Result<()> {
         let is_beyond = (!is_old || is_owed) && beyond > 0;
         beyond = beyond.saturating_sub(usize::from(is_beyond));
         if (is_old || is_beyond) && !is_owed {
-            step.db.run(
-                "DELETE FROM said WHERE channel = ?1 AND uri = ?2 AND change = ?3 AND capability = ?4",
-                (id, &entry.uri, entry.change as u8, entry.capability),
-            )?;
+            let sql = "DELETE FROM said WHERE channel = ?1 AND uri = ?2 AND change = ?3 AND capability = ?4";
+            step.db
+                .run(sql, (id, &entry.uri, entry.change, entry.capability))?;
         }
     }
     Ok(())
@@ -112,7 +106,7 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<AnnouncedEntries> {
     for hub in &hubs {
         let (announced, beyond) = due_entries(step, channel, *hub, Some(max))?;
         let left = announced.iter().skip(max).filter_map(|one| one.open);
-        let waiting = earliest_deferred(step, channel, *hub)?;
+        let waiting = first_deferred(step, channel, *hub)?;
         open = left.chain(beyond).chain(open).chain(waiting).min();
         let entries = announced.into_iter().take(max).flat_map(|one| one.entries);
         foretold.extend(entries.map(|entry| (key(&entry), entry)));
@@ -189,16 +183,14 @@ pub fn write_page(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 pub fn serve_what_waits(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let mut is_due = false;
     for hub in fetching_hubs(step, channel.id)? {
-        is_due |= step.db.exists(
-            "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL",
-            (channel.id, hub),
-        )?;
+        let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL";
+        is_due |= step.db.exists(sql, (channel.id, hub))?;
     }
     if !is_due {
         return Ok(());
     }
     let entries = content(step, channel)?.entries;
-    let body = framework_body(step, channel.id, false)?;
+    let body: Vec<u8> = step.db.value(BODY, channel.id)?;
     let served = Payload::parse(&body).unwrap_or_default().entries;
     let moment = |entry: &Entry| entry.datetime.map(|at| at.as_millisecond());
     let alike = |(one, other): (&Entry, &Entry)| {
@@ -211,13 +203,23 @@ pub fn serve_what_waits(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if what a topic serves lacks an entry of a notification.
-pub fn lacks(served: &[u8], flying: &[u8]) -> bool {
-    let keys = |body| -> BTreeSet<_> {
-        let payload = Payload::parse(body).unwrap_or_default();
+/// R25: withdraws what is in flight to hubs that are pinged from now on, and not on the topic: they would be pinged about
+/// what they cannot fetch.
+pub fn withdraw_unserved_pings(step: &mut Step<'_>) -> Result<()> {
+    let sql = "SELECT a.channel, a.hub, a.body, c.body FROM account a CROSS JOIN channel c ON c.id = a.channel \
+               WHERE a.seq IS NOT NULL AND c.kind = 0";
+    let flying = step.db.all::<Vec<(AccountId, Vec<u8>, Vec<u8>)>>(sql, ())?;
+    let keys = |body: Vec<u8>| -> BTreeSet<_> {
+        let payload = Payload::parse(&body).unwrap_or_default();
         payload.entries.iter().map(key).collect()
     };
-    !keys(flying).is_subset(&keys(served))
+    for (account, flying, served) in flying {
+        let is_pinged = step.mode(account.1) == Some(PublishMode::Ping);
+        if is_pinged && !keys(flying).is_subset(&keys(served)) {
+            delivery::withdraw(step, account)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns what a topic serves; nothing if it is only a name for brokers.
@@ -229,9 +231,13 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
         return Ok(None);
     }
     let is_pinged = !fetching_hubs(step, id)?.is_empty();
-    let body = match channel.kind {
-        ChannelKind::Framework => framework_body(step, id, is_pinged)?,
+    let body: Arc<[u8]> = match channel.kind {
         ChannelKind::Change => change_log::topic_body(step, id)?,
+        ChannelKind::Framework => match step.db.value::<Arc<[u8]>>(BODY, id)? {
+            // R25: some hubs never fetch an empty topic again.
+            body if body.is_empty() && is_pinged => Payload::default().render().into(),
+            body => body,
+        },
     };
     let mut hubs = Vec::new();
     for hub in active_hubs(step.db, id)? {
@@ -249,26 +255,15 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
     }))
 }
 
-fn framework_body(step: &Step<'_>, id: ChannelId, is_pinged: bool) -> Result<Arc<[u8]>> {
-    let sql = "SELECT body FROM channel WHERE id = ?1";
-    let body: Arc<[u8]> = step.db.value(sql, id)?;
-    // R25: some hubs never fetch an empty topic again.
-    Ok(if body.is_empty() && is_pinged {
-        Payload::default().render().into()
-    } else {
-        body
-    })
-}
+/// The body of a framework channel's topic.
+const BODY: &str = "SELECT body FROM channel WHERE id = ?1";
 
 // Fetches (R24, R26).
 
 /// Returns when the next ping may follow one, after which the topic was fetched or not yet.
-pub fn next_ping(pinged: Timestamp, was_fetched: bool) -> Timestamp {
-    if was_fetched {
-        later(pinged, PING_APART)
-    } else {
-        later(pinged, PING_FETCHED_WITHIN)
-    }
+pub fn next_ping(pinged: Timestamp, fetched: bool) -> Timestamp {
+    let wait = if fetched { PING_APART } else { FETCHED_WITHIN };
+    later(pinged, wait)
 }
 
 pub fn forget_unfetched(step: &Step<'_>, account: AccountId) -> Result<()> {
@@ -298,11 +293,9 @@ pub fn fetched(step: &mut Step<'_>, topic: &Topic) -> Result<()> {
             continue;
         }
         let pinged = at.unwrap_or(step.now);
-        step.db.set_account(
-            account,
-            "pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4",
-            (pinged, later(pinged, PING_APART)),
-        )?;
+        let columns = "pinged = ?3, fetched = 1, unfetched_reported = 0, ping_due = ?4";
+        step.db
+            .set_account(account, columns, (pinged, later(pinged, PING_APART)))?;
         step.facts.push(Fact::Fetched {
             topic: topic.clone(),
             hub: step.hub_uri(hub)?,
@@ -326,7 +319,7 @@ pub fn end_ping_waits(step: &mut Step<'_>) -> Result<()> {
         let Some(pinged) = pinged.filter(|_| !fetched) else {
             continue;
         };
-        let ends = later(pinged, PING_FETCHED_WITHIN);
+        let ends = later(pinged, FETCHED_WITHIN);
         if ends > step.now {
             step.db.set_account(account, "ping_due = ?3", ends)?;
             continue;
@@ -342,7 +335,7 @@ pub fn end_ping_waits(step: &mut Step<'_>) -> Result<()> {
                 topic: channel.topic,
                 hub: step.hub_uri(account.1)?,
                 seq: last.unwrap_or_default(),
-                after: PING_FETCHED_WITHIN,
+                after: FETCHED_WITHIN,
             });
         }
     }

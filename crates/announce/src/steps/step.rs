@@ -64,24 +64,19 @@ pub struct Step<'a> {
     pub serve: BTreeSet<ChannelId>,
     pub withdraw: BTreeSet<Topic>,
     pub submit: Vec<Submission>,
-    pub take: Vec<RoundRequest>,
+    pub take: Vec<Box<RoundRequest>>,
     pub look: BTreeSet<DocumentPath>,
     pub explain: BTreeSet<DocumentPath>,
 }
 
 impl<'a> Step<'a> {
-    pub fn new(
-        db: Db<'a>,
-        plan: &'a Plan,
-        live: &'a mut LiveState,
-        now: ClockReadings,
-    ) -> Step<'a> {
+    pub fn new(db: Db<'a>, plan: &'a Plan, live: &'a mut LiveState, at: ClockReadings) -> Step<'a> {
         Step {
             db,
             plan,
             live,
-            now: now.now,
-            wall: now.wall,
+            now: at.now,
+            wall: at.wall,
             successors: BTreeMap::new(),
             entries: Vec::new(),
             weigh: BTreeSet::new(),
@@ -109,17 +104,17 @@ impl<'a> Step<'a> {
         (&self.live.sources[position], &self.plan.sources[position])
     }
 
-    /// Returns the plan of the source with this row.
-    pub fn plan_of(&self, source: i64) -> Option<&'a SourcePlan> {
-        Some(&self.plan.sources[self.live.position(source)?])
+    /// Returns the source with this row, and its plan.
+    pub fn source_of(&self, row: i64) -> Option<(&LiveSource, &'a SourcePlan)> {
+        Some(self.source(self.live.position(row)?))
     }
 
     /// Returns what may be announced of a document of a source.
     pub fn conditions(&self, source: i64, archived: bool) -> AnnounceConditions {
-        let plan = self.plan_of(source);
+        let source = self.source_of(source);
         AnnounceConditions {
             archived,
-            all_deletions: plan.is_some_and(|plan| plan.announce_all_deletions),
+            all_deletions: source.is_some_and(|(_, plan)| plan.announce_all_deletions),
         }
     }
 
@@ -163,20 +158,15 @@ impl<'a> Step<'a> {
         body: &Arc<[u8]>,
         hubs: impl IntoIterator<Item = HubId>,
     ) -> Result<()> {
-        let mut outcomes = Vec::new();
-        for hub in hubs {
-            outcomes.push(OutcomeView::new(
-                self.hub_uri(hub)?,
-                NotificationState::InFlight,
-            ));
-        }
+        let state = NotificationState::InFlight;
+        let outcome = |hub| Ok(OutcomeView::new(self.hub_uri(hub)?, state));
         let made = NotificationView {
             kind: channel.kind,
             topic: channel.topic.clone(),
             seq,
             cut: self.now,
             changes: Some(changes),
-            hubs: outcomes,
+            hubs: hubs.into_iter().map(outcome).collect::<Result<_>>()?,
             bytes: Some(body.len()),
             payload: Some(SharedPayload(Arc::clone(body))),
         };
@@ -202,7 +192,14 @@ impl<'a> Step<'a> {
             self.handle_event(event)?;
         }
         if is_due {
-            self.handle_deadlines()?;
+            cut::close_windows(self)?;
+            delivery::retry_due(self)?;
+            delivery::sum_up_refusals(self);
+            served::end_ping_waits(self)?;
+            channels::expire(self)?;
+            self.end_holds()?;
+            documents::report_unreadable(self)?;
+            deletions::request_due_looks(self)?;
         }
         // All missing documents are counted before any of them counts as deleted (R15).
         for position in 0..self.plan.sources.len() {
@@ -221,7 +218,7 @@ impl<'a> Step<'a> {
                 break;
             }
             for position in 0..self.plan.sources.len() {
-                for set in findings::sets_awaiting_topic(self, position, &freed)? {
+                for set in findings::sets_awaiting(self, position, &freed)? {
                     let id = self.db.row_of(&set)?;
                     self.sets.entry(position).or_default().insert(id);
                 }
@@ -321,18 +318,6 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// Handles every deadline that has passed.
-    fn handle_deadlines(&mut self) -> Result<()> {
-        cut::close_windows(self)?;
-        delivery::retry_due(self)?;
-        delivery::sum_up_refusals(self);
-        served::end_ping_waits(self)?;
-        channels::expire(self)?;
-        self.end_holds()?;
-        documents::report_unreadable(self)?;
-        deletions::request_due_looks(self)
-    }
-
     /// Ends the holds that have lasted: the changes are announced although nothing lists the documents (R17).
     fn end_holds(&mut self) -> Result<()> {
         let ended = self.db.all::<Vec<(DocId, Uri, Option<Uri>)>>(
@@ -358,8 +343,8 @@ impl<'a> Step<'a> {
         let (id, is_first) = (source.id, !source.has_settled);
         let freed = self.sets.remove(&position);
         let sql = "SELECT 1 FROM document WHERE source = ?1 AND touched > 0";
-        let is_touched = self.db.exists(sql, id)?;
-        if !is_first && !is_touched && freed.is_none() && self.weigh.is_empty() {
+        let is_quiet = !is_first && freed.is_none() && self.weigh.is_empty();
+        if is_quiet && !self.db.exists(sql, id)? {
             return Ok(());
         }
         // Of a new state, all are touched.
@@ -442,8 +427,7 @@ impl<'a> Step<'a> {
     fn announce_descriptions(&mut self, position: usize) -> Result<()> {
         let (quiet, now) = (self.plan.window.quiet, self.now);
         let source = &mut self.live.sources[position];
-        let is_recent = |changed| now <= later(changed, quiet);
-        (source.descriptions).retain(|_, (_, changed)| is_recent(*changed));
+        (source.descriptions).retain(|_, (_, changed)| now <= later(*changed, quiet));
         let id = source.id;
         let sql = format!(
             "SELECT {COLUMNS} FROM document d WHERE d.source = ?1 AND d.touched > 0 AND d.touched = 3 AND d.capability = 0 \
@@ -454,9 +438,10 @@ impl<'a> Step<'a> {
                 owed::owe(self.db, owed::OF_DESCRIPTION, document.id, id, None)?;
             }
             let descriptions = &mut self.live.sources[position].descriptions;
-            let known = descriptions.get(&document.id);
-            let before = known.map_or(document.was, |(before, _)| *before);
-            descriptions.insert(document.id, (before, now));
+            descriptions
+                .entry(document.id)
+                .or_insert((document.was, now))
+                .1 = now;
         }
         Ok(())
     }
@@ -471,8 +456,7 @@ impl<'a> Step<'a> {
         // A cut is told before the submission.
         effects.extend(take(&mut self.facts).into_iter().map(Effect::Tell));
         effects.extend(take(&mut self.submit).into_iter().map(Effect::Submit));
-        let requests = take(&mut self.take).into_iter();
-        effects.extend(requests.map(|request| Effect::Take(Box::new(request))));
+        effects.extend(take(&mut self.take).into_iter().map(Effect::Take));
         let of: [(_, fn(_) -> _); 2] = [
             (take(&mut self.look), Effect::Look),
             (take(&mut self.explain), Effect::Explain),
