@@ -135,7 +135,7 @@ fn delivery(
     subscription: &Subscription,
     (at, now): (Timestamp, Timestamp),
 ) -> Option<String> {
-    if subscription.topic != relay.topic || !subscription.is_live(at) {
+    if subscription.topic != relay.topic || at >= subscription.expires {
         return None;
     }
     let secret = subscription.secret.as_ref();
