@@ -36,20 +36,16 @@ pub enum DeliveryOutcome {
 
 /// Judges the answer to attempt number `attempts`. `jitter` is random, from 0 to 1.
 pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> DeliveryOutcome {
-    let retry_after = match answer {
+    match answer {
         Answer::Status {
             status: 200..=299, ..
-        } => return DeliveryOutcome::Delivered,
-        Answer::Status { status: 410, .. } => return DeliveryOutcome::Gone,
-        Answer::Status { retry_after, .. } => retry_after.as_deref(),
-        _ => None,
-    };
-    // The subscription stays until its lease ends.
-    if attempts >= MAX_ATTEMPTS {
-        return DeliveryOutcome::Abandoned;
-    }
-    DeliveryOutcome::Retry {
-        at: next_try(retry_after, attempts, now, jitter),
+        } => DeliveryOutcome::Delivered,
+        Answer::Status { status: 410, .. } => DeliveryOutcome::Gone,
+        // The subscription stays until its lease ends.
+        _ if attempts >= MAX_ATTEMPTS => DeliveryOutcome::Abandoned,
+        _ => DeliveryOutcome::Retry {
+            at: next_try(answer.retry_after(now), attempts, now, jitter),
+        },
     }
 }
 
