@@ -3,7 +3,6 @@
 
 // `core::net` has the addresses without the sockets.
 use core::net::IpAddr;
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -143,19 +142,21 @@ impl Admission {
 
 /// Returns the scope of the first quota that the sum of the usages has reached, as an error.
 fn check_quota(usages: &[&Usage], quota_key: &QuotaKey, quota: &Quota) -> Result<(), LimitScope> {
-    let sum = |count: &dyn Fn(&Usage) -> u32| usages.iter().map(|usage| count(usage)).sum::<u32>();
     let limits = [
         (&quota_key.requesters, quota.per_address),
         (&quota_key.hosts, quota.per_host),
     ];
     for (buckets, limit) in limits {
         for (bucket, times) in buckets {
-            if sum(&|usage| usage.of(bucket)) >= limit.saturating_mul(*times) {
+            let used = usages
+                .iter()
+                .filter_map(|usage| usage.by_bucket.get(bucket));
+            if used.sum::<u32>() >= limit.saturating_mul(*times) {
                 return Err(bucket.scope());
             }
         }
     }
-    if sum(&|usage| usage.total) >= quota.in_all {
+    if usages.iter().map(|usage| usage.total).sum::<u32>() >= quota.in_all {
         return Err(LimitScope::Total);
     }
     Ok(())
@@ -307,23 +308,17 @@ impl QuotaKey {
 
 /// Returns the buckets of a requester, if it is known.
 pub fn requester_buckets(requester: Option<Requester>) -> Vec<(BucketKey, u32)> {
-    requester.map_or_else(Vec::new, |requester| {
-        buckets(requester.networks(), BucketKey::Requester)
-    })
+    let networks = requester.iter().flat_map(Requester::networks);
+    networks
+        .map(|(network, times)| (BucketKey::Requester(network), times))
+        .collect()
 }
 
 /// Returns the buckets of an address that is connected to, whatever its notation.
 pub fn address_buckets(address: IpAddr) -> Vec<(BucketKey, u32)> {
-    buckets(
-        quota_networks(routed_address(address)),
-        BucketKey::HostAddress,
-    )
-}
-
-fn buckets(networks: Vec<(IpNet, u32)>, bucket: fn(IpNet) -> BucketKey) -> Vec<(BucketKey, u32)> {
-    let networks = networks.into_iter();
+    let networks = quota_networks(routed_address(address)).into_iter();
     networks
-        .map(|(network, times)| (bucket(network), times))
+        .map(|(network, times)| (BucketKey::HostAddress(network), times))
         .collect()
 }
 
@@ -351,19 +346,10 @@ impl Usage {
             decrement(&mut self.by_bucket, bucket);
         }
     }
-
-    /// Returns the count of one bucket.
-    pub fn of(&self, bucket: &BucketKey) -> u32 {
-        self.by_bucket.get(bucket).copied().unwrap_or(0)
-    }
 }
 
 /// Counts one less for a key. A count that drops to zero is removed.
-pub fn decrement<K, Q>(counts: &mut BTreeMap<K, u32>, key: &Q)
-where
-    K: Ord + Borrow<Q>,
-    Q: Ord + ?Sized,
-{
+pub fn decrement<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {

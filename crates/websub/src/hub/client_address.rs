@@ -2,7 +2,6 @@
 
 // `core::net` has the addresses without the sockets.
 use core::net::{IpAddr, SocketAddr};
-use std::fmt;
 
 use ipnet::IpNet;
 
@@ -23,12 +22,6 @@ impl Requester {
     /// Returns the networks under which it is counted, each with the multiple of a quota that it allows.
     pub fn networks(&self) -> Vec<(IpNet, u32)> {
         quota_networks(self.0)
-    }
-}
-
-impl fmt::Display for Requester {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 
@@ -115,7 +108,7 @@ mod tests {
         let client = forwarded_for(peer, &trusted, forwarded, x_forwarded_for);
         client
             .or(peer)
-            .map(|found| Requester::new(found).to_string())
+            .map(|found| Requester::new(found).0.to_string())
     }
 
     #[rstest]

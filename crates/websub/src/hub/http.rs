@@ -145,7 +145,7 @@ impl EmbeddedHub {
         });
         let unverified = queued.collect();
         drop(queues);
-        self.record(HubRecord::Unverified(unverified));
+        self.change(None, |_| vec![HubRecord::Unverified(unverified)]);
     }
 
     /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits are
@@ -157,7 +157,7 @@ impl EmbeddedHub {
         if unverified.is_empty() {
             return;
         }
-        self.record(HubRecord::Unverified(Vec::new()));
+        self.change(None, |_| vec![HubRecord::Unverified(Vec::new())]);
         for (key, request) in unverified {
             let callback = key.callback.clone();
             if let Err(why) = self.verify(key, request, None) {
@@ -169,14 +169,12 @@ impl EmbeddedHub {
     /// Numbers a notification for relaying, if its topic has subscribers and it is no repeat of the one
     /// relayed last. The caller saves it, then passes it to [`EmbeddedHub::dispatch`].
     pub fn relay(&self, notification: Relay) -> Option<Relay> {
-        let now = self.clock.now();
-        lock(&self.subscriptions).relay(notification, now)
+        lock(&self.subscriptions).relay(notification, self.clock.now())
     }
 
     /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
     pub fn relay_new(&self, notification: Relay) -> Option<Relay> {
-        let now = self.clock.now();
-        lock(&self.subscriptions).relay_new(notification, now)
+        lock(&self.subscriptions).relay_new(notification, self.clock.now())
     }
 
     /// Delivers saved notifications, to each subscriber in order. If more than `max_backlog` is pending, the subscriptions
@@ -189,7 +187,9 @@ impl EmbeddedHub {
                 relayed.pop_first();
             }
             drop(relayed);
-            self.change(|subscriptions| subscriptions.saved(&topic, id).into_iter().collect());
+            self.change(None, |subscriptions| {
+                subscriptions.saved(&topic, id).into_iter().collect()
+            });
             self.cut_off();
             self.deliver(&topic);
         }
@@ -212,7 +212,7 @@ impl EmbeddedHub {
                          {bytes} bytes, the most of all, and more than max_backlog in all"
                     );
                 }
-                self.change(|subscriptions| subscriptions.unsubscribe(&key));
+                self.change(None, |subscriptions| subscriptions.unsubscribe(&key));
                 self.deny(key, "too many notifications were pending");
             }
         }
@@ -229,7 +229,7 @@ impl EmbeddedHub {
 
     /// Ends a subscription and notifies the subscriber of the reason.
     pub fn end(self: &Arc<Self>, key: SubscriptionKey, why: &'static str) {
-        self.change_and_log_ends(why, |subscriptions| subscriptions.unsubscribe(&key));
+        self.change(Some(why), |subscriptions| subscriptions.unsubscribe(&key));
         self.deny(key, why);
     }
 
@@ -245,18 +245,12 @@ impl EmbeddedHub {
         status
     }
 
-    /// Emits a record that changes no subscription.
-    fn record(&self, record: HubRecord) {
-        let _subscriptions = lock(&self.subscriptions);
-        (self.records)(vec![record]);
-    }
-
     /// Adds or renews a verified subscription. A renewal ends the wait for a retry.
     pub(crate) fn subscribe(&self, subscription: Subscription) {
         let key = subscription.key();
         let until = subscription.expires;
         let is_renewal = lock(&self.subscriptions).contains(&key);
-        self.change(|subscriptions| subscriptions.subscribe(subscription));
+        self.change(None, |subscriptions| subscriptions.subscribe(subscription));
         if let Some(waiting) = lock(&self.wakers).get(&key) {
             waiting.notify_one();
         }
@@ -270,41 +264,33 @@ impl EmbeddedHub {
         }
     }
 
-    /// Makes a change that ends subscriptions, and logs each with the reason.
-    pub(crate) fn change_and_log_ends(
+    /// Makes a change, emits its records, and logs the subscriptions that it ended if there is a reason to tell.
+    pub(crate) fn change(
         &self,
-        why: &str,
+        why: Option<&str>,
         change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>,
     ) {
-        for SubscriptionKey { topic, callback } in self.change(change) {
-            if !self.ended.allow() {
-                continue;
-            }
-            info!(%topic, %callback, why, "the subscription of {callback} to {topic} has ended: {why}");
-        }
-    }
-
-    /// Makes a change, emits its records, and returns the subscriptions that it ended.
-    fn change(
-        &self,
-        change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>,
-    ) -> Vec<SubscriptionKey> {
         let mut subscriptions = lock(&self.subscriptions);
         let records = change(&mut subscriptions);
         let ended = |record: &HubRecord| match record {
             HubRecord::Unsubscribed(key) => Some(key.clone()),
             _ => None,
         };
-        let ended = records.iter().filter_map(ended).collect();
+        let ended: Vec<SubscriptionKey> = records.iter().filter_map(ended).collect();
         if !records.is_empty() {
-            (self.records)(records);
+            (self.records.0)(records);
         }
-        ended
+        drop(subscriptions);
+        for (why, SubscriptionKey { topic, callback }) in why.into_iter().cycle().zip(ended) {
+            if self.ended.allow() {
+                info!(%topic, %callback, why, "the subscription of {callback} to {topic} has ended: {why}");
+            }
+        }
     }
 
     /// Removes subscriptions whose leases have ended.
     fn expire(&self) {
-        self.change_and_log_ends("its lease has ended", |subscriptions| {
+        self.change(Some("its lease has ended"), |subscriptions| {
             subscriptions.end_leases(self.clock.now())
         });
     }

@@ -91,12 +91,6 @@ impl PublicationRefusal {
     /// Returns the HTTP status of the answer.
     pub fn status(&self) -> u16 {
         match self {
-            PublicationRefusal::NoTopic
-            | PublicationRefusal::NoHost
-            | PublicationRefusal::DotSegments
-            | PublicationRefusal::TopicUri
-            | PublicationRefusal::TwoTopics
-            | PublicationRefusal::Empty => 400,
             PublicationRefusal::NoToken | PublicationRefusal::UnknownToken => 401,
             PublicationRefusal::Outside { .. }
             | PublicationRefusal::OtherHub { .. }
@@ -107,6 +101,7 @@ impl PublicationRefusal {
             PublicationRefusal::Unverified { .. } | PublicationRefusal::Unsaved => 503,
             PublicationRefusal::Limit(exceeded) => exceeded.status(),
             PublicationRefusal::Unread { status, .. } => *status,
+            _ => 400,
         }
     }
 
@@ -176,10 +171,13 @@ pub fn capability_list(links: &Links) -> Option<Uri> {
 pub enum HubFormRequest {
     /// To subscribe or unsubscribe, or anything else.
     Subscription,
-    /// To fetch these topics.
-    Ping(Vec<Topic>),
-    /// To say if a publication of these topics would be accepted.
-    Check(Vec<Topic>),
+    /// To fetch topics; or of a check, to say if a publication of them would be accepted.
+    Publish {
+        /// The topics.
+        topics: Vec<Topic>,
+        /// True if nothing is to be published.
+        is_check: bool,
+    },
 }
 
 /// Reads the mode and the topics of a form. Those that publish name topics by `hub.url` or `hub.topic`, each any number
@@ -188,10 +186,9 @@ pub enum HubFormRequest {
 /// # Errors
 /// 400 without a topic, or with one that is no plain URI.
 pub fn form_request(form: &[u8]) -> Result<HubFormRequest, PublicationRefusal> {
-    let mode = form_value(form, "hub.mode");
-    let request: fn(Vec<Topic>) -> HubFormRequest = match mode.as_deref() {
-        Some("publish") => HubFormRequest::Ping,
-        Some(CHECK_MODE) => HubFormRequest::Check,
+    let is_check = match form_value(form, "hub.mode").as_deref() {
+        Some("publish") => false,
+        Some(CHECK_MODE) => true,
         _ => return Ok(HubFormRequest::Subscription),
     };
     let mut topics = Vec::new();
@@ -206,7 +203,7 @@ pub fn form_request(form: &[u8]) -> Result<HubFormRequest, PublicationRefusal> {
     if topics.is_empty() {
         Err(PublicationRefusal::NoTopic)
     } else {
-        Ok(request(topics))
+        Ok(HubFormRequest::Publish { topics, is_check })
     }
 }
 
@@ -383,17 +380,13 @@ impl PublisherCounts {
             PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => self.limited += 1,
             _ => self.refused += 1,
         }
-        self.set_last_refusal(reason, now);
+        self.last_refusal = Some(FailedPublication { at: now, reason });
     }
 
     /// Counts a failed attempt to fetch a topic.
     pub fn failed_fetch(&mut self, reason: String, now: Timestamp) {
         self.failed_fetches += 1;
-        self.set_last_refusal(reason, now);
-    }
-
-    fn set_last_refusal(&mut self, reason: String, at: Timestamp) {
-        self.last_refusal = Some(FailedPublication { at, reason });
+        self.last_refusal = Some(FailedPublication { at: now, reason });
     }
 }
 
@@ -686,19 +679,16 @@ mod tests {
     #[test]
     fn a_form_subscribes_pings_or_asks() {
         let named = "hub.url=https://e.org/t&hub.topic=https://e.org/t&hub.url=https://e.org/u";
-        let topics = || [TOPIC, "https://e.org/u"].map(Topic::new).into();
+        let publish = |is_check| {
+            let topics = [TOPIC, "https://e.org/u"].map(Topic::new).into();
+            Ok(HubFormRequest::Publish { topics, is_check })
+        };
         let dotted = "hub.mode=publish&hub.url=https://e.org/../t";
         for (form, want) in [
             ("hub.mode=subscribe", Ok(HubFormRequest::Subscription)),
             ("", Ok(HubFormRequest::Subscription)),
-            (
-                &format!("hub.mode=publish&{named}"),
-                Ok(HubFormRequest::Ping(topics())),
-            ),
-            (
-                &format!("hub.mode=check&{named}"),
-                Ok(HubFormRequest::Check(topics())),
-            ),
+            (&format!("hub.mode=publish&{named}"), publish(false)),
+            (&format!("hub.mode=check&{named}"), publish(true)),
             ("hub.mode=publish", Err(PublicationRefusal::NoTopic)),
             (dotted, Err(PublicationRefusal::DotSegments)),
         ] {

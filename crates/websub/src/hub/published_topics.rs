@@ -220,7 +220,7 @@ impl PublishedTopics {
         let over: Vec<Topic> = over.map(|published| published.topic.clone()).collect();
         for topic in &over {
             if let Some(forgotten) = self.topics.remove(topic) {
-                decrement(&mut self.counts, &*forgotten.publisher);
+                decrement(&mut self.counts, &forgotten.publisher);
             }
         }
         if !over.is_empty() {
@@ -242,7 +242,7 @@ impl PublishedTopics {
         let is_others = |entry: &PublishedTopic| entry.publisher != publisher;
         if let Some(entry) = self.topics.get_mut(topic).filter(|entry| is_others(entry)) {
             let before = mem::replace(&mut entry.publisher, publisher.to_owned());
-            decrement(&mut self.counts, &*before);
+            decrement(&mut self.counts, &before);
             self.count(publisher);
         }
         self.topics
@@ -260,7 +260,7 @@ impl PublishedTopics {
             .insert(normalized(topic.as_str()), topic.clone());
         self.count(&published.publisher);
         if let Some(before) = self.topics.insert(topic, published) {
-            decrement(&mut self.counts, &*before.publisher);
+            decrement(&mut self.counts, &before.publisher);
         }
     }
 }

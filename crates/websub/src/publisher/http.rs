@@ -12,7 +12,7 @@ use hyper::header::LOCATION;
 use reqwest::{Client, Response};
 use resourcesync::uri::Hub;
 use tokio::sync::Semaphore;
-use url::Url;
+use url::{Position, Url};
 
 use crate::answer::Answer;
 use crate::counts::DurationHistogram;
@@ -220,12 +220,7 @@ impl Preview {
             body: Arc::clone(body),
         };
         if let Ok(url) = Url::parse(url) {
-            let port = url
-                .port()
-                .map(|port| format!(":{port}"))
-                .unwrap_or_default();
-            let host = url.host_str().unwrap_or_default();
-            preview.add("Host", format!("{host}{port}"));
+            preview.add("Host", &url[Position::BeforeHost..Position::AfterPort]);
             preview.url = url.into();
         }
         preview.add("User-Agent", USER_AGENT);

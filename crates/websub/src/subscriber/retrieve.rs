@@ -88,10 +88,7 @@ impl RetrieveError {
             // It may be read while it is written.
             RetrieveError::Request { .. } | RetrieveError::Unpack { .. } => true,
             RetrieveError::Status { status, .. } => is_temporary(status.as_u16()),
-            RetrieveError::Url { .. }
-            | RetrieveError::Client(_)
-            | RetrieveError::TooLarge { .. }
-            | RetrieveError::OtherOrigin { .. } => false,
+            _ => false,
         }
     }
 

@@ -12,7 +12,6 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use hmac::Mac;
-use hyper::Method;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use resourcesync::uri::Topic;
 use sha2::Sha256;
@@ -52,17 +51,9 @@ impl EmbeddedHub {
         });
     }
 
-    /// Begins to deliver what is pending for one subscriber, if it has no delivery under way.
-    pub(crate) fn deliver_to(self: &Arc<Self>, key: &SubscriptionKey) {
-        let assignment = lock(&self.subscriptions).assign_one(key);
-        if let Some(assignment) = assignment {
-            self.runtime.spawn(Arc::clone(self).deliver_all(assignment));
-        }
-    }
-
     /// Delivers to one subscriber until nothing is pending.
     // Large futures are boxed: of many subscribers, most only wait.
-    async fn deliver_all(self: Arc<Self>, assignment: DeliveryTask) {
+    pub(crate) async fn deliver_all(self: Arc<Self>, assignment: DeliveryTask) {
         let woken = Arc::new(Notify::new());
         lock(&self.wakers).insert(assignment.key.clone(), Arc::clone(&woken));
         while let Some(next) = self.next_delivery(&assignment) {
@@ -202,7 +193,7 @@ impl EmbeddedHub {
                 }
             }
         }
-        self.change_and_log_ends("it is gone (410)", |subscriptions| {
+        self.change(Some("it is gone (410)"), |subscriptions| {
             let relay = relay.map(|relay| PendingRelay {
                 id: relay.stored.id,
                 size: relay.stored.size,
@@ -230,13 +221,12 @@ async fn post(
         None => None,
     };
     let hub = &prepared.settings.hub;
-    let client = &prepared.client;
-    let mut post = client.request(Method::POST, callback.as_str(), location);
+    let mut post = location.client.post(callback.as_str());
     for (name, value) in headers(topic, &relay.stored.headers, hub, signature) {
         post = post.header(name, value.as_bytes());
     }
     let usual = prepared.settings.timeout;
-    let (taken, progress) = watch::channel(SendProgress::Parts(0));
+    let (taken, progress) = watch::channel(SendProgress::Part);
     let post = post
         .timeout(timeout(usual, relay.stored.size))
         .body(relay.body(taken));
@@ -363,7 +353,7 @@ impl RelayReader {
             return Ok(loaded);
         }
         let (file, of_topic) = (Arc::clone(&self.file), topic.clone());
-        let stored = spawn_blocking(move || (file.next)(&of_topic, heard)).await;
+        let stored = spawn_blocking(move || (file.next.0)(&of_topic, heard)).await;
         let stored = stored.map_err(|error| error.to_string())??;
         let stored = stored.ok_or("the state file does not have it")?;
         let id = stored.id;
@@ -430,7 +420,7 @@ impl LoadedRelay {
         if let Some(part) = lock(&self.parts).get(&number).and_then(Weak::upgrade) {
             return Ok(part);
         }
-        let read = (self.file.part)(self.stored.id, number)?;
+        let read = (self.file.part.0)(self.stored.id, number)?;
         let part: Arc<[u8]> = read.ok_or("the state file lacks part of it")?.into();
         lock(&self.parts).insert(number, Arc::downgrade(&part));
         Ok(part)
@@ -440,8 +430,8 @@ impl LoadedRelay {
 /// The part of a body that the connection has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SendProgress {
-    /// So many parts of it.
-    Parts(u64),
+    /// Part of it.
+    Part,
     /// All of it.
     Complete,
     /// The rest cannot be read.
@@ -485,7 +475,7 @@ impl Body for RelayBody {
         this.progress.send_replace(match &part {
             Err(error) => SendProgress::Unreadable(error.clone()),
             Ok(_) if this.is_end_stream() => SendProgress::Complete,
-            Ok(_) => SendProgress::Parts(this.next),
+            Ok(_) => SendProgress::Part,
         });
         let frame = part.map(|part| Frame::data(Bytes::from_owner(part)));
         Poll::Ready(Some(frame.map_err(io::Error::other)))

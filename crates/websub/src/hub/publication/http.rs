@@ -14,13 +14,13 @@ use hyper::header::{
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use ipnet::{IpNet, Ipv6Net};
 use jiff::Timestamp;
-use resourcesync::uri::{Hub, Topic};
+use resourcesync::uri::Topic;
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
 use crate::headers::{Links, is_form};
 use crate::http::client::header_values;
-use crate::http::server::{FullResponse, small_body, text};
+use crate::http::server::{FullResponse, not_allowed, small_body, text};
 use crate::http::{BoxedFn, Replaceable, lock};
 use crate::hub::RelayHeaders;
 use crate::hub::admission::{RateLimiter, decrement};
@@ -32,8 +32,8 @@ use crate::hub::publication::{
     is_notification, is_plain, published_topic, verify_hub,
 };
 use crate::hub::published_topics::Publication;
-use crate::hub::published_topics::http::{TopicClient, TopicRegistry};
-use crate::hub::request::http::{FORM_BYTES, only_post, plain_text};
+use crate::hub::published_topics::http::TopicClient;
+use crate::hub::request::http::{FORM_BYTES, FORM_TIMEOUT, plain_text};
 
 /// Timeout for receiving a notification.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -55,8 +55,6 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Settings that a reload may change.
 #[derive(Debug, Clone)]
 pub struct PublicHubSettings {
-    /// URI of this hub as it is advertised.
-    pub hub: Hub,
     /// Maximum size of a notification, in bytes.
     pub max_body: usize,
     /// Publications of one publisher in a minute.
@@ -98,7 +96,6 @@ pub struct PublicHub {
     pub embedded: Arc<EmbeddedHub>,
     /// The settings in effect.
     pub settings: Replaceable<PublicHubSettings>,
-    directory: Arc<TopicRegistry>,
     client: Arc<TopicClient>,
     accept: BoxedFn<Accept>,
     started: Instant,
@@ -160,11 +157,10 @@ impl Drop for PublicationInProgress {
 }
 
 impl PublicHub {
-    /// Joins a hub for subscribers with the publishers of a directory. `accept` must not block.
+    /// Joins a hub for subscribers with the publishers of a client. `accept` must not block.
     pub fn new(
         embedded: Arc<EmbeddedHub>,
         settings: PublicHubSettings,
-        directory: Arc<TopicRegistry>,
         client: Arc<TopicClient>,
         accept: impl Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>)
         + Send
@@ -175,7 +171,6 @@ impl PublicHub {
             embedded,
             rate: Mutex::new(RateLimiter::new(settings.publications_per_minute)),
             settings: Replaceable::new(settings),
-            directory,
             client,
             accept: BoxedFn(Box::new(accept)),
             started: Instant::now(),
@@ -193,8 +188,7 @@ impl PublicHub {
         if settings.publications_per_minute != self.settings.get().publications_per_minute {
             *lock(&self.rate) = RateLimiter::new(settings.publications_per_minute);
         }
-        self.client.set_publishers(&publishers);
-        self.directory.publishers.replace(publishers);
+        self.client.set_publishers(publishers);
         self.settings.replace(settings);
     }
 
@@ -226,11 +220,7 @@ impl PublicHub {
     }
 
     /// Answers a request for the hub's path.
-    pub async fn answer(
-        self: &Arc<Self>,
-        mut request: Request<Incoming>,
-        body_timeout: Duration,
-    ) -> FullResponse {
+    pub async fn answer(self: &Arc<Self>, mut request: Request<Incoming>) -> FullResponse {
         if *request.method() != Method::POST {
             return self.greet();
         }
@@ -238,7 +228,7 @@ impl PublicHub {
         let is_form = is_form(&content_type);
         let mut sender = self.sender(&request);
         let taken = match self.charge(&sender, 1) {
-            Ok(()) if is_form => return self.answer_form(sender, request, body_timeout).await,
+            Ok(()) if is_form => return self.answer_form(sender, request).await,
             Ok(()) if is_notification(&content_type) => {
                 self.take_content(&mut sender, &mut request).await
             }
@@ -262,7 +252,7 @@ impl PublicHub {
 
     fn sender(&self, request: &Request<Incoming>) -> PublicationSender {
         let token = token_of(request.headers());
-        let publishers = self.directory.publishers.get();
+        let publishers = self.client.directory.publishers.get();
         let publisher = token
             .as_deref()
             .and_then(|token| publishers.with_token(token));
@@ -315,7 +305,7 @@ impl PublicHub {
         sender: &mut PublicationSender,
         request: &mut Request<Incoming>,
     ) -> Result<(), PublicationRefusal> {
-        let publishers = self.directory.publishers.get();
+        let publishers = self.client.directory.publishers.get();
         let links = Links::parse(header_values(request.headers(), LINK));
         let topic = published_topic(&links, request.uri().query())?;
         let topic = &topic;
@@ -328,16 +318,16 @@ impl PublicHub {
         }
         sender.publisher = Some(Arc::clone(&publisher.name));
         let _under_way = self.begin(sender)?;
-        let PublicHubSettings { hub, max_body, .. } = &*self.settings.get();
-        verify_hub(topic, &links, hub)?;
-        let too_large = || PublicationRefusal::TooLarge { max: *max_body };
+        verify_hub(topic, &links, &self.embedded.settings.get().settings.hub)?;
+        let max_body = self.settings.get().max_body;
+        let too_large = || PublicationRefusal::TooLarge { max: max_body };
         let announced = text_of(request.headers(), CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.parse::<usize>().ok());
-        if announced.is_some_and(|length| length > *max_body) {
+        if announced.is_some_and(|length| length > max_body) {
             return Err(too_large());
         }
         self.verify(publisher, topic).await?;
-        let read = small_body(request.body_mut(), *max_body, BODY_TIMEOUT);
+        let read = small_body(request.body_mut(), max_body, BODY_TIMEOUT);
         let read = self.unless_stopping(read).await?;
         // The bytes that were read are dropped before the body is saved: it may be large.
         let read = read.map(|bytes| Arc::from(&bytes[..]));
@@ -369,17 +359,20 @@ impl PublicHub {
         self: &Arc<Self>,
         mut sender: PublicationSender,
         request: Request<Incoming>,
-        body_timeout: Duration,
     ) -> FullResponse {
         let requester = self.embedded.requester(&request);
-        let form = match small_body(request.into_body(), FORM_BYTES, body_timeout).await {
+        let form = match small_body(request.into_body(), FORM_BYTES, FORM_TIMEOUT).await {
             Ok(form) => form,
             Err((status, words)) => return text(status, words),
         };
         let taken = match form_request(&form) {
-            Ok(HubFormRequest::Subscription) => return self.embedded.answer_form(&form, requester),
-            Ok(HubFormRequest::Ping(topics)) => self.take_topics(&mut sender, topics, false).await,
-            Ok(HubFormRequest::Check(topics)) => self.take_topics(&mut sender, topics, true).await,
+            Ok(HubFormRequest::Subscription) => {
+                let answered = self.embedded.accept(&form, requester);
+                return self.embedded.counted(answered);
+            }
+            Ok(HubFormRequest::Publish { topics, is_check }) => {
+                self.take_topics(&mut sender, topics, is_check).await
+            }
             Err(refusal) => Err(refusal),
         };
         taken.unwrap_or_else(|refusal| self.refuse(&sender, &refusal))
@@ -393,7 +386,7 @@ impl PublicHub {
         topics: Vec<Topic>,
         is_check: bool,
     ) -> Result<FullResponse, PublicationRefusal> {
-        let publishers = self.directory.publishers.get();
+        let publishers = self.client.directory.publishers.get();
         let mut found: Option<&Publisher> = None;
         for topic in &topics {
             let publisher = self.authorize(sender, &publishers, topic)?;
@@ -422,7 +415,7 @@ impl PublicHub {
             self.verify(publisher, topic).await?;
         }
         if is_check {
-            let hub = &self.settings.get().hub;
+            let hub = &self.embedded.settings.get().settings.hub;
             let lines = topics.iter().map(|topic| {
                 format!("{name} may publish {topic} at {hub}; nothing was published\n")
             });
@@ -439,15 +432,15 @@ impl PublicHub {
         if !publisher.verify_topic {
             return Ok(());
         }
-        let hub = &self.settings.get().hub;
-        let verified = self.client.verify(topic, hub);
+        let prepared = self.embedded.settings.get();
+        let verified = self.client.verify(topic, &prepared.settings.hub);
         self.unless_stopping(verified).await.flatten()
     }
 
     /// Waits until a request is saved.
     async fn save(&self, request: AcceptedRequest) -> Result<(), PublicationRefusal> {
         let (sender, receiver) = oneshot::channel();
-        (self.accept)(request, sender);
+        (self.accept.0)(request, sender);
         // An answer counts, whatever ends at the same time.
         tokio::select! {
             biased;
@@ -476,8 +469,9 @@ impl PublicHub {
 
     /// Answers another method than `POST`. `check` recognises this hub by its link.
     fn greet(&self) -> FullResponse {
-        let mut answer = only_post(PUBLIC_HUB_GREETING);
-        let link = format!("<{}>; rel=\"hub\"", self.settings.get().hub.as_str());
+        let mut answer = not_allowed("POST", PUBLIC_HUB_GREETING);
+        let hub = &self.embedded.settings.get().settings.hub;
+        let link = format!("<{}>; rel=\"hub\"", hub.as_str());
         if let Ok(link) = HeaderValue::from_str(&link) {
             answer.headers_mut().insert(LINK, link);
         }
@@ -503,7 +497,7 @@ impl PublicHub {
         if let PublicationRefusal::Limit(_) | PublicationRefusal::Unread { .. } = refusal {
             return answer;
         }
-        let publishers = self.directory.publishers.get();
+        let publishers = self.client.directory.publishers.get();
         // Only the operator learns whose topic it is.
         let exchanged = match refusal {
             PublicationRefusal::Outside { topic } => publishers.of_topic(topic).map(|owner| {

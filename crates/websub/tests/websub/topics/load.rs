@@ -43,7 +43,6 @@ async fn places(connections: usize, topics: Arc<Topics>) -> SocketAddr {
     let limits = ServerLimits {
         connections,
         header_timeout: hour,
-        body_timeout: hour,
         answer_timeout: hour,
         ..ServerLimits::default()
     };
