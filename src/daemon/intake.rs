@@ -9,12 +9,13 @@ use anyhow::Context;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use rusqlite::Connection;
-use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 use websub::http::server::ServerLimits;
-use websub::http::{Clock, Replaceable, read, write};
+use websub::http::{BoxedFn, Clock, Replaceable, read, write};
 use websub::hub::http::PreparedHub;
-use websub::hub::publication::http::{AcceptedRequest, PublicHub, PublicHubSettings};
+use websub::hub::publication::http::{
+    AcceptedRequest, PublicHub, PublicHubSettings, PublicationReply, ShutdownStage,
+};
 use websub::hub::publication::{PublicationRefusal, Publisher, views};
 use websub::hub::published_topics::http::{
     AttemptPosition, FetchOutcome, FetchReport, Fetches, HubTopics, TopicClient, TopicRegistry,
@@ -38,9 +39,6 @@ use announce::time::later;
 
 /// Time between two searches for topics to forget.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);
-
-/// The answer to a publication or a ping.
-pub type PublicationReply = oneshot::Sender<Result<(), PublicationRefusal>>;
 
 /// Inputs of `rsnotify hub` alone.
 pub enum IntakeInput {
@@ -317,11 +315,11 @@ impl DaemonRole for Intake {
     }
 
     fn stop(&mut self) {
-        self.hub.stop();
+        self.hub.stage.send_replace(ShutdownStage::Stopping);
     }
 
     fn end(&mut self) {
-        self.hub.end();
+        self.hub.stage.send_replace(ShutdownStage::Ended);
     }
 }
 
@@ -357,11 +355,11 @@ impl Daemon<Intake> {
             subscribers,
             intake_settings(&config),
             Arc::clone(&client),
-            move |request, reply| {
+            BoxedFn(Box::new(move |request, reply| {
                 // A stopped loop answers by dropping the reply.
                 let input = IntakeInput::Accept(request, reply);
                 let _ = accept_inputs.send(Input::Work(input));
-            },
+            })),
         );
         let fetched = parts.inputs.clone();
         let fetches = Fetches::new(client, clock, move |outcome| {

@@ -457,16 +457,12 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
     }
     let links = Links::parse(header_values(&head.headers, LINK));
     let (answer, answered) = oneshot::channel();
-    let delivery = ReceivedNotification {
+    let notification = DistributionRequest::Notification(ReceivedNotification {
         body,
         self_uri: links.self_links.into_iter().next().map(Topic::new),
         answer,
-    };
-    let is_taken = received
-        .send(DistributionRequest::Notification(delivery))
-        .await
-        .is_ok();
-    if is_taken && answered.await.is_ok() {
+    });
+    if received.send(notification).await.is_ok() && answered.await.is_ok() {
         text(StatusCode::OK, "")
     } else {
         text(

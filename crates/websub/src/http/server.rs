@@ -139,14 +139,12 @@ pub async fn serve<H, F>(
                 let (handler, stopping) = (with_peer(peer), stopping.clone());
                 connection(stream, &limits, handler, stopping, slots.take().await);
             }
-            // A client that closed before it was accepted is no reason to wait.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ConnectionAborted | ConnectionRefused | ConnectionReset
-                ) => {}
-            // Descriptors have run out.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            Err(error) => match error.kind() {
+                // A client that closed before it was accepted is no reason to wait.
+                ConnectionAborted | ConnectionRefused | ConnectionReset => {}
+                // Descriptors have run out.
+                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            },
         }
     }
     drop((listener, stopping));

@@ -4,6 +4,7 @@
 // `core::net` has the addresses without the sockets.
 use core::net::IpAddr;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -13,10 +14,10 @@ use crate::hub::Callback;
 use crate::hub::address::{quota_networks, routed_address};
 use crate::hub::client_address::Requester;
 
-/// `Retry-After` where verifications are exceeded: most end within this time.
-const VERIFICATION: Duration = Duration::from_secs(30);
-/// `Retry-After` where subscriptions are exceeded: they end with their leases, which may be long.
-const SUBSCRIPTION: Duration = Duration::from_secs(3_600);
+/// Verifications in words, and `Retry-After` where they are exceeded: most end within this time.
+const VERIFICATIONS: (&str, Duration) = ("verifications under way", Duration::from_secs(30));
+/// The same of subscriptions: they end with their leases, which may be long.
+const SUBSCRIPTIONS: (&str, Duration) = ("subscriptions", Duration::from_secs(3_600));
 
 /// What a verification is about, which decides the quota that it counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +69,8 @@ impl Admission {
     ) -> Result<(), LimitExceeded> {
         // Each verification under way may become a subscription.
         let usages = [subscriptions, &self.verifications];
-        let checked = check_quota(&usages, quota_key, &self.limits.subscriptions);
-        checked.map_err(|scope| LimitExceeded {
-            what: "subscriptions",
-            scope,
-            retry_after: SUBSCRIPTION,
-        })
+        let limit = self.limits.subscriptions;
+        check_quota(&usages, quota_key, limit, SUBSCRIPTIONS)
     }
 
     /// Counts a verification that begins. Renewing or ending an existing subscription is limited neither by the number of
@@ -89,12 +86,7 @@ impl Admission {
         now: Duration,
     ) -> Result<(), LimitExceeded> {
         let limit = self.limits.verifications;
-        let checked = check_quota(&[self.usage(kind)], quota_key, &limit);
-        checked.map_err(|scope| LimitExceeded {
-            what: "verifications under way",
-            scope,
-            retry_after: VERIFICATION,
-        })?;
+        check_quota(&[self.usage(kind)], quota_key, limit, VERIFICATIONS)?;
         if kind == VerificationKind::New {
             self.acquire(&quota_key.hosts, 1, now)?;
         }
@@ -140,8 +132,18 @@ impl Admission {
     }
 }
 
-/// Returns the scope of the first quota that the sum of the usages has reached, as an error.
-fn check_quota(usages: &[&Usage], quota_key: &QuotaKey, quota: &Quota) -> Result<(), LimitScope> {
+/// Returns the first quota that the sum of the usages has reached, as an error.
+fn check_quota(
+    usages: &[&Usage],
+    quota_key: &QuotaKey,
+    quota: Quota,
+    (what, retry_after): (&'static str, Duration),
+) -> Result<(), LimitExceeded> {
+    let exceeded = |scope| LimitExceeded {
+        what,
+        scope,
+        retry_after,
+    };
     let limits = [
         (&quota_key.requesters, quota.per_address),
         (&quota_key.hosts, quota.per_host),
@@ -152,12 +154,12 @@ fn check_quota(usages: &[&Usage], quota_key: &QuotaKey, quota: &Quota) -> Result
                 .iter()
                 .filter_map(|usage| usage.by_bucket.get(bucket));
             if used.sum::<u32>() >= limit.saturating_mul(*times) {
-                return Err(bucket.scope());
+                return Err(exceeded(bucket.scope()));
             }
         }
     }
     if usages.iter().map(|usage| usage.total).sum::<u32>() >= quota.in_all {
-        return Err(LimitScope::Total);
+        return Err(exceeded(LimitScope::Total));
     }
     Ok(())
 }
@@ -238,7 +240,7 @@ pub enum LimitScope {
     /// One callback host.
     #[error("for callbacks on this host")]
     Host,
-    /// One client address.
+    /// One client, by its address.
     #[error("from your address")]
     Requester,
 }
@@ -256,6 +258,8 @@ impl LimitExceeded {
 /// One counter or token bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BucketKey {
+    /// A publisher, by name.
+    Publisher(Arc<str>),
     /// Requesters, by address.
     Requester(IpNet),
     /// A callback host, by name.
@@ -268,7 +272,7 @@ impl BucketKey {
     /// Returns what the bucket is of.
     pub fn scope(&self) -> LimitScope {
         match self {
-            BucketKey::Requester(_) => LimitScope::Requester,
+            BucketKey::Publisher(_) | BucketKey::Requester(_) => LimitScope::Requester,
             BucketKey::HostName(_) | BucketKey::HostAddress(_) => LimitScope::Host,
         }
     }
@@ -308,8 +312,10 @@ impl QuotaKey {
 
 /// Returns the buckets of a requester, if it is known.
 pub fn requester_buckets(requester: Option<Requester>) -> Vec<(BucketKey, u32)> {
-    let networks = requester.iter().flat_map(Requester::networks);
+    let networks = requester.map(|requester| quota_networks(requester.0));
     networks
+        .unwrap_or_default()
+        .into_iter()
         .map(|(network, times)| (BucketKey::Requester(network), times))
         .collect()
 }

@@ -52,7 +52,7 @@ impl CallbackClient {
         let guard = AddressGuard {
             policy: Arc::new(settings.policy.clone()),
             lookups,
-            lines: Arc::new(LogLimit::new(FORBIDDEN_LINES)),
+            lines: Arc::default(),
         };
         let client = client::build_or_plain_http(|| {
             client::builder(settings.timeout)
@@ -130,7 +130,7 @@ fn queue_host(address: IpAddr) -> String {
 struct AddressGuard {
     policy: Arc<CallbackPolicy>,
     lookups: Arc<Lookups>,
-    lines: Arc<LogLimit>,
+    lines: Arc<LogLimit<FORBIDDEN_LINES>>,
 }
 
 impl Resolve for AddressGuard {

@@ -5,11 +5,11 @@ use core::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use crate::hub::address::{around, quota_networks};
+use crate::hub::address::around;
 
 /// A client, as far as addresses identify it: an IPv4 address or an IPv6 /64, which is what one customer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Requester(IpAddr);
+pub struct Requester(pub(crate) IpAddr);
 
 impl Requester {
     /// Returns the requester at an address.
@@ -17,11 +17,6 @@ impl Requester {
         let address = address.to_canonical();
         let prefix_length = if address.is_ipv4() { 32 } else { 64 };
         Requester(around(address, prefix_length).addr())
-    }
-
-    /// Returns the networks under which it is counted, each with the multiple of a quota that it allows.
-    pub fn networks(&self) -> Vec<(IpNet, u32)> {
-        quota_networks(self.0)
     }
 }
 

@@ -51,8 +51,8 @@ pub struct FairQueue {
     slow: BTreeSet<(Duration, RequestNumber)>,
     /// Busy requests to hosts that hang.
     in_trouble: usize,
+    /// The last number of a request, or of an entry in a ring.
     last: u64,
-    entries: u64,
     /// The number of requests that wait for a slot.
     waiting: usize,
 }
@@ -147,10 +147,10 @@ impl FairQueue {
         };
         let class = state.class(priority);
         let queue = state.waiting.entry(priority).or_default();
-        self.entries += 1;
-        let before = queue.entry.replace((class, self.entries));
+        self.last += 1;
+        let before = queue.entry.replace((class, self.last));
         let ring = self.rings.entry(class).or_default();
-        ring.insert(self.entries, host.to_owned());
+        ring.insert(self.last, host.to_owned());
         self.remove_entry(before);
     }
 

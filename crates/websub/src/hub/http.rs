@@ -64,9 +64,9 @@ pub struct EmbeddedHub {
     pub(crate) verification_slots: Arc<FairSlots>,
     records: BoxedFn<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     /// Limits on log lines about subscriptions that begin or end, which strangers can cause.
-    begun: LogLimit,
-    ended: LogLimit,
-    pub(crate) abandoned_lines: LogLimit,
+    begun: LogLimit<50>,
+    ended: LogLimit<50>,
+    pub(crate) abandoned_lines: LogLimit<ABANDONED_LINES>,
     pub(crate) proxy_was_reported: AtomicBool,
     pub(crate) runtime: Handle,
 }
@@ -106,14 +106,17 @@ impl EmbeddedHub {
             counts: Mutex::default(),
             subscriptions: Mutex::new(subscriptions),
             records: BoxedFn(Box::new(records)),
-            begun: LogLimit::new(50),
-            ended: LogLimit::new(50),
-            abandoned_lines: LogLimit::new(ABANDONED_LINES),
+            begun: LogLimit::default(),
+            ended: LogLimit::default(),
+            abandoned_lines: LogLimit::default(),
             proxy_was_reported: AtomicBool::new(false),
             runtime: Handle::current(),
         });
         let weak = || Arc::downgrade(&hub);
-        tokio::spawn(repeat(weak(), EXPIRY_INTERVAL, EmbeddedHub::expire));
+        tokio::spawn(repeat(weak(), EXPIRY_INTERVAL, |hub| {
+            let now = hub.clock.now();
+            hub.change(Some("its lease has ended"), |all| all.end_leases(now));
+        }));
         tokio::spawn(repeat(weak(), LOG_INTERVAL, EmbeddedHub::log_suppressed));
         for topic in pending {
             hub.deliver(&topic);
@@ -220,10 +223,9 @@ impl EmbeddedHub {
 
     /// Ends all subscriptions to a topic and notifies the subscribers.
     pub fn end_topic(self: &Arc<Self>, topic: &Topic) {
-        let callbacks = lock(&self.subscriptions).callbacks(topic);
-        for callback in callbacks {
-            let topic = topic.clone();
-            self.end(SubscriptionKey { topic, callback }, TOPIC_ENDED);
+        let keys = lock(&self.subscriptions).of_topic(topic);
+        for key in keys {
+            self.end(key, TOPIC_ENDED);
         }
     }
 
@@ -286,13 +288,6 @@ impl EmbeddedHub {
                 info!(%topic, %callback, why, "the subscription of {callback} to {topic} has ended: {why}");
             }
         }
-    }
-
-    /// Removes subscriptions whose leases have ended.
-    fn expire(&self) {
-        self.change(Some("its lease has ended"), |subscriptions| {
-            subscriptions.end_leases(self.clock.now())
-        });
     }
 
     /// Logs the numbers of lines that were suppressed.
@@ -404,31 +399,19 @@ impl PreparedHub {
 #[error("cannot build the HTTP client of the embedded hub")]
 pub struct HubStartError(#[from] reqwest::Error);
 
-/// A limit on log lines of one kind, which strangers can cause: those in the current interval.
-#[derive(Debug)]
-pub(crate) struct LogLimit {
-    limit: u64,
-    lines: AtomicU64,
-}
+/// A limit on log lines of one kind, which strangers can cause: so many in each interval. Counts those of the current one.
+#[derive(Debug, Default)]
+pub(crate) struct LogLimit<const LINES: u64>(AtomicU64);
 
-impl LogLimit {
-    /// Allows `limit` lines per interval.
-    pub(crate) fn new(limit: u64) -> LogLimit {
-        LogLimit {
-            limit,
-            lines: AtomicU64::new(0),
-        }
-    }
-
+impl<const LINES: u64> LogLimit<LINES> {
     /// Returns true if the next line may be logged, else counts it as suppressed.
     pub(crate) fn allow(&self) -> bool {
-        self.lines.fetch_add(1, Ordering::Relaxed) < self.limit
+        self.0.fetch_add(1, Ordering::Relaxed) < LINES
     }
 
     /// Begins the next interval and returns the number of lines that the last one suppressed.
     pub(crate) fn next_interval(&self) -> u64 {
-        let lines = self.lines.swap(0, Ordering::Relaxed);
-        lines.saturating_sub(self.limit)
+        self.0.swap(0, Ordering::Relaxed).saturating_sub(LINES)
     }
 }
 
@@ -438,7 +421,7 @@ mod tests {
 
     #[test]
     fn suppressed_lines_are_counted_until_the_next_interval() {
-        let lines = LogLimit::new(2);
+        let lines = LogLimit::<2>::default();
         let allowed: Vec<bool> = (0..5).map(|_| lines.allow()).collect();
         assert_eq!(allowed, [true, true, false, false, false]);
         assert_eq!(lines.next_interval(), 3);

@@ -50,19 +50,19 @@ pub enum PublicationRefusal {
     NoToken,
     #[error("no publisher of this hub has this bearer token")]
     UnknownToken,
-    #[error("this publisher may not publish {topic}: it lies outside the configured prefixes")]
-    Outside { topic: Topic },
+    #[error("this publisher may not publish {0}: it lies outside the configured prefixes")]
+    Outside(Topic),
     #[error(
-        "{topic} does not name this hub: its Link header needs rel=\"hub\" with this hub's URI, and no rel=\"self\" but \
+        "{0} does not name this hub: its Link header needs rel=\"hub\" with this hub's URI, and no rel=\"self\" but \
          its own"
     )]
-    OtherHub { topic: Topic },
-    #[error("this publisher has {max} topics on this hub, and may not have more")]
-    TooManyTopics { max: usize },
+    OtherHub(Topic),
+    #[error("this publisher has {0} topics on this hub, and may not have more")]
+    TooManyTopics(usize),
     #[error("cannot find out if {topic} names this hub ({reason}); try again later")]
     Unverified { topic: Topic, reason: String },
-    #[error("the body is larger than {max} bytes")]
-    TooLarge { max: usize },
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(usize),
     #[error("the body has a Content-Encoding: send it without")]
     Encoded,
     #[error("a notification is {PAYLOAD_TYPE}, and a subscription or ping is {FORM_TYPE}")]
@@ -92,10 +92,10 @@ impl PublicationRefusal {
     pub fn status(&self) -> u16 {
         match self {
             PublicationRefusal::NoToken | PublicationRefusal::UnknownToken => 401,
-            PublicationRefusal::Outside { .. }
-            | PublicationRefusal::OtherHub { .. }
-            | PublicationRefusal::TooManyTopics { .. } => 403,
-            PublicationRefusal::TooLarge { .. } => 413,
+            PublicationRefusal::Outside(_)
+            | PublicationRefusal::OtherHub(_)
+            | PublicationRefusal::TooManyTopics(_) => 403,
+            PublicationRefusal::TooLarge(_) => 413,
             PublicationRefusal::MediaType | PublicationRefusal::Encoded => 415,
             PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => 429,
             PublicationRefusal::Unverified { .. } | PublicationRefusal::Unsaved => 503,
@@ -137,9 +137,7 @@ pub fn verify_hub(topic: &Topic, links: &Links, hub: &Hub) -> Result<(), Publica
     if links.hubs.is_empty() || hubs.any(|named| named == hub.as_str()) {
         return Ok(());
     }
-    Err(PublicationRefusal::OtherHub {
-        topic: topic.clone(),
-    })
+    Err(PublicationRefusal::OtherHub(topic.clone()))
 }
 
 /// Returns the topic that the `Link` headers name as `self`, or the query as `hub.topic` or `hub.url`.
@@ -275,9 +273,7 @@ impl Publishers {
         topic: &Topic,
         token: Option<&str>,
     ) -> Result<&Publisher, PublicationRefusal> {
-        let outside = || PublicationRefusal::Outside {
-            topic: topic.clone(),
-        };
+        let outside = || PublicationRefusal::Outside(topic.clone());
         if let Some(token) = token {
             let publisher = self.with_token(token);
             let publisher = publisher.ok_or(PublicationRefusal::UnknownToken)?;

@@ -39,7 +39,7 @@ pub struct Subscriptions {
 }
 
 /// The subscribers of one topic.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TopicSubscribers {
     subscribers: HashMap<Callback, SubscriptionState>,
     backlog: BacklogCounts,
@@ -88,7 +88,7 @@ impl Subscriptions {
             restored.last = restored.last.max(progress.heard);
             restored.usage.add(&subscription.quota_key());
             let on_topic = restored.topics.entry(subscription.topic.clone());
-            let on_topic = on_topic.or_insert_with(|| TopicSubscribers::new(RelayId::default()));
+            let on_topic = on_topic.or_default();
             let subscriber = SubscriptionState::new(&subscription, progress);
             on_topic
                 .subscribers
@@ -108,10 +108,8 @@ impl Subscriptions {
         for (topic, on_topic) in &mut restored.topics {
             let saved = pending.remove(topic);
             let relays = saved.as_ref().map_or(&[][..], |saved| &saved.relays);
-            let heard = on_topic
-                .subscribers
-                .values()
-                .map(|known| known.progress.heard);
+            let known = on_topic.subscribers.values();
+            let heard = known.map(|known| known.progress.heard);
             let (backlog, obsolete) = BacklogCounts::restore(relays, heard.collect());
             restored.backlog_bytes += backlog.size().bytes;
             records.extend(obsolete.map(|id| HubRecord::Ended(topic.clone(), id)));
@@ -125,9 +123,11 @@ impl Subscriptions {
     /// subscriber has just answered.
     pub fn subscribe(&mut self, subscription: Subscription) -> Vec<HubRecord> {
         self.usage.add(&subscription.quota_key());
-        let last = self.last;
         let on_topic = self.topics.entry(subscription.topic.clone());
-        let on_topic = on_topic.or_insert_with(|| TopicSubscribers::new(last));
+        let on_topic = on_topic.or_insert_with(|| TopicSubscribers {
+            backlog: BacklogCounts::new(self.last),
+            ..TopicSubscribers::default()
+        });
         let known = on_topic.subscribers.remove(&subscription.callback);
         let heard = match &known {
             Some(known) => known.progress.heard,
@@ -189,27 +189,23 @@ impl Subscriptions {
         self.topics.contains_key(topic)
     }
 
-    /// Returns the callbacks that subscribe to a topic.
-    pub fn callbacks(&self, topic: &Topic) -> Vec<Callback> {
+    /// Returns the subscriptions to a topic.
+    pub fn of_topic(&self, topic: &Topic) -> Vec<SubscriptionKey> {
         let on_topic = self.topics.get(topic).into_iter();
-        on_topic
-            .flat_map(|on_topic| on_topic.subscribers.keys().cloned())
+        let callbacks = on_topic.flat_map(|on_topic| on_topic.subscribers.keys());
+        callbacks
+            .map(|callback| SubscriptionKey::new(topic, callback))
             .collect()
     }
 
     /// Removes the subscriptions whose leases have ended.
     pub fn end_leases(&mut self, now: Timestamp) -> Vec<HubRecord> {
-        let ended: Vec<SubscriptionKey> = self
-            .topics
-            .iter()
-            .flat_map(|(topic, on_topic)| {
-                let ended = on_topic
-                    .subscribers
-                    .iter()
-                    .filter(|(_, subscriber)| subscriber.expires <= now);
-                ended.map(|(callback, _)| SubscriptionKey::new(topic, callback))
-            })
-            .collect();
+        let mut ended = Vec::new();
+        for (topic, on_topic) in &self.topics {
+            let subscribers = on_topic.subscribers.iter();
+            let over = subscribers.filter(|(_, subscriber)| subscriber.expires <= now);
+            ended.extend(over.map(|(callback, _)| SubscriptionKey::new(topic, callback)));
+        }
         ended.iter().flat_map(|key| self.unsubscribe(key)).collect()
     }
 
@@ -229,10 +225,8 @@ impl Subscriptions {
     /// [`saved`](Subscriptions::saved).
     pub fn relay_new(&mut self, mut relay: Relay, now: Timestamp) -> Option<Relay> {
         let on_topic = self.topics.get_mut(&relay.topic)?;
-        on_topic
-            .subscribers
-            .values()
-            .find(|subscriber| now < subscriber.expires)?;
+        let mut subscribers = on_topic.subscribers.values();
+        subscribers.find(|subscriber| now < subscriber.expires)?;
         self.last = RelayId(self.last.0 + 1);
         let before = on_topic.backlog.size().bytes;
         on_topic.backlog.relay(PendingRelay {
@@ -301,10 +295,8 @@ impl Subscriptions {
 
     /// Returns the topics with pending notifications.
     pub fn topics_with_pending(&self) -> Vec<Topic> {
-        let pending = self
-            .topics
-            .iter()
-            .filter(|(_, on_topic)| on_topic.backlog.is_pending());
+        let topics = self.topics.iter();
+        let pending = topics.filter(|(_, on_topic)| on_topic.backlog.is_pending());
         pending.map(|(topic, _)| topic.clone()).collect()
     }
 
@@ -346,7 +338,7 @@ impl Subscriptions {
         let mut freed = 0;
         match outcome {
             DeliveryOutcome::Gone => return self.unsubscribe(key),
-            DeliveryOutcome::Retry { at } => {
+            DeliveryOutcome::Retry(at) => {
                 progress.attempts += 1;
                 progress.next_try = Some(at);
             }
@@ -376,16 +368,6 @@ impl Subscriptions {
         let subscriber = on_topic.subscribers.get_mut(&assignment.key.callback)?;
         let is_current = subscriber.assigned == Some(assignment.number);
         is_current.then_some((subscriber, &mut on_topic.backlog))
-    }
-}
-
-impl TopicSubscribers {
-    fn new(last: RelayId) -> TopicSubscribers {
-        TopicSubscribers {
-            subscribers: HashMap::new(),
-            backlog: BacklogCounts::new(last),
-            last: None,
-        }
     }
 }
 

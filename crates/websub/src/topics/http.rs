@@ -10,17 +10,18 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValu
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::Topic;
 
+use crate::counts::RequestCounts;
 use crate::headers::link_header;
 use crate::http::server::{FullResponse, not_allowed, text};
 use crate::http::{BoxedFn, lock, read, write};
-use crate::topics::{NO_SUCH_TOPIC, TopicPage, TopicRequests, normalized};
+use crate::topics::{NO_SUCH_TOPIC, TopicPage, normalized};
 
 /// The topics served.
 #[derive(Debug)]
 pub struct Topics {
     pages: RwLock<Pages>,
     fetched: BoxedFn<dyn Fn(Topic) + Send + Sync>,
-    requests: Mutex<TopicRequests>,
+    requests: Mutex<RequestCounts>,
 }
 
 /// Pages by request target, byte for byte. Several share a target only on different hosts.
@@ -93,7 +94,7 @@ impl Topics {
     }
 
     /// Returns the number of requests by answer.
-    pub fn requests(&self) -> TopicRequests {
+    pub fn requests(&self) -> RequestCounts {
         *lock(&self.requests)
     }
 

@@ -9,7 +9,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hmac::Mac;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
@@ -108,14 +108,11 @@ impl EmbeddedHub {
         mut located: Result<(CallbackLocation, FairSlot), String>,
     ) {
         // Read at the last moment: the subscription may have ended, or have a new secret.
-        let Some(Delivery {
-            secret, progress, ..
-        }) = self.next_delivery(assignment)
-        else {
+        let Some(next) = self.next_delivery(assignment) else {
             return;
         };
         let topic = &assignment.key.topic;
-        let relay = match self.relays.next(topic, progress.heard).await {
+        let relay = match self.relays.next(topic, next.progress.heard).await {
             Ok(relay) => relay,
             Err(error) => {
                 if self.abandoned_lines.allow() {
@@ -129,7 +126,7 @@ impl EmbeddedHub {
         };
         let answer = match &mut located {
             Ok((location, slot)) => {
-                let posted = post(prepared, assignment, &relay, secret.as_ref(), location);
+                let posted = post(prepared, assignment, &relay, next.secret.as_ref(), location);
                 let answer = slot.unless_cut_off(posted).await;
                 let answer = answer.unwrap_or_else(|| Err(CUT_OFF.to_owned()));
                 if let Ok(Answer::Status { .. }) = answer {
@@ -161,12 +158,8 @@ impl EmbeddedHub {
         };
         let outcome = outcome(&answer, judged, now, fastrand::f64());
         let last = LastAttempt::new(&answer, now);
-        let relayed = |relay: &LoadedRelay| {
-            lock(&self.relayed)
-                .get(&relay.stored.id)
-                .map(Instant::elapsed)
-        };
-        let took = relay.and_then(relayed);
+        let relayed = |relay: &LoadedRelay| lock(&self.relayed).get(&relay.stored.id).copied();
+        let took = relay.and_then(relayed).map(|relayed| relayed.elapsed());
         let mut counts = lock(&self.counts);
         counts.deliveries.attempted(&answer, outcome, attempts);
         if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
@@ -180,7 +173,7 @@ impl EmbeddedHub {
             ),
             // The end of the subscription is logged below.
             DeliveryOutcome::Gone => {}
-            DeliveryOutcome::Retry { at } => debug!(
+            DeliveryOutcome::Retry(at) => debug!(
                 %topic, %callback, seq, attempts, next_try = %at,
                 "cannot deliver notification {seq} to {callback}, will retry: {last}"
             ),
@@ -265,16 +258,13 @@ async fn stalled(mut progress: watch::Receiver<SendProgress>, silence: Duration)
 /// Topics whose notifications are remembered before those without deliveries are forgotten.
 const MAX_TOPICS: usize = 256;
 
-type ReadNext = dyn Fn(&Topic, RelayId) -> Result<Option<StoredRelay>, String> + Send + Sync;
-type ReadPart = dyn Fn(RelayId, u64) -> Result<Option<Vec<u8>>, String> + Send + Sync;
-
 /// The notifications of the state file. Both functions may block, and may be called at the same time.
 #[derive(Debug)]
 pub struct RelayStore {
     /// Reads the notification that follows one of the same topic.
-    pub next: BoxedFn<ReadNext>,
+    pub next: BoxedFn<dyn Fn(&Topic, RelayId) -> Result<Option<StoredRelay>, String> + Send + Sync>,
     /// Reads part of a body, by its number: each has [`PART_BYTES`], the last one may have fewer.
-    pub part: BoxedFn<ReadPart>,
+    pub part: BoxedFn<dyn Fn(RelayId, u64) -> Result<Option<Vec<u8>>, String> + Send + Sync>,
 }
 
 /// Reads notifications, each once for all its deliveries at the same time.

@@ -12,7 +12,7 @@ use hyper::header::{
     LINK, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, StatusCode};
-use ipnet::{IpNet, Ipv6Net};
+use ipnet::Ipv6Net;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use tokio::sync::{oneshot, watch};
@@ -23,7 +23,7 @@ use crate::http::client::header_values;
 use crate::http::server::{FullResponse, not_allowed, small_body, text};
 use crate::http::{BoxedFn, Replaceable, lock};
 use crate::hub::RelayHeaders;
-use crate::hub::admission::{RateLimiter, decrement};
+use crate::hub::admission::{BucketKey, RateLimiter, decrement, requester_buckets};
 use crate::hub::client_address::Requester;
 use crate::hub::http::{EmbeddedHub, LogLimit};
 use crate::hub::publication::{
@@ -41,8 +41,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 const CONCURRENT_OF_ADDRESS: u32 = 4;
 /// The multiple of that for all whose address is unknown.
 const TIMES_OF_UNKNOWN: u32 = 16;
-/// Publications with the token of one publisher at a time: each may take the memory of a whole body.
-const CONCURRENT_PUBLICATIONS: u32 = 64;
+/// The multiple of that with the token of one publisher: each may take the memory of a whole body.
+const TIMES_OF_PUBLISHER: u32 = 16;
 /// Time in which the body of a request that is refused is read, because many clients read no answer before they have
 /// sent it.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -75,17 +75,20 @@ pub enum AcceptedRequest {
     },
 }
 
-/// Passes on requests to be saved. Each is answered once it is saved.
-type Accept =
-    dyn Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>) + Send + Sync;
+/// Passes on requests to be saved. Each is answered once it is saved. It must not block.
+pub type Accept = BoxedFn<dyn Fn(AcceptedRequest, PublicationReply) + Send + Sync>;
+
+/// The answer to a publication or a ping.
+pub type PublicationReply = oneshot::Sender<Result<(), PublicationRefusal>>;
 
 /// The progress of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ShutdownStage {
+pub enum ShutdownStage {
+    /// Publications are accepted.
     Running,
-    /// True when no publication is accepted any more.
+    /// Publications are answered 503, also those whose body or topic is being read.
     Stopping,
-    /// True when requests that were passed on to be saved are not answered any more.
+    /// So are requests that were passed on to be saved: the loop that saves has ended.
     Ended,
 }
 
@@ -97,40 +100,32 @@ pub struct PublicHub {
     /// The settings in effect.
     pub settings: Replaceable<PublicHubSettings>,
     client: Arc<TopicClient>,
-    accept: BoxedFn<Accept>,
+    accept: Accept,
     started: Instant,
     rate: Mutex<RateLimiter<Arc<str>>>,
     publishers: Mutex<HashMap<Arc<str>, PublisherCounts>>,
     unknown_tokens: Mutex<Vec<UnknownTokenRequests>>,
     /// Publications under way.
-    under_way: Mutex<BTreeMap<SlotOwner, u32>>,
-    lines: LogLimit,
+    under_way: Mutex<BTreeMap<BucketKey, u32>>,
+    lines: LogLimit<REFUSED_LINES>,
     /// The start of the interval of `lines`.
     lines_since: Mutex<Instant>,
-    stage: watch::Sender<ShutdownStage>,
+    /// The stage of the shutdown, which only goes on.
+    pub stage: watch::Sender<ShutdownStage>,
 }
 
-/// What publications under way are counted for: the publisher whose token they have, else the networks of the address that
-/// they come from. Strangers take no slots of a publisher.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum SlotOwner {
-    Publisher(Arc<str>),
-    Network(IpNet),
-}
-
-/// Returns the slots of publications under way, each with their number: of the publisher, else of the address.
-fn slots(publisher: Option<&Arc<str>>, requester: Option<Requester>) -> Vec<(SlotOwner, u32)> {
-    if let Some(name) = publisher {
-        let owner = SlotOwner::Publisher(Arc::clone(name));
-        return vec![(owner, CONCURRENT_PUBLICATIONS)];
+/// Returns the buckets in which publications under way are counted, each with the multiple of a quota that it allows: that of
+/// the publisher whose token they have, else those of the address that they come from. Strangers take no slots of a publisher.
+fn slots(publisher: Option<&Arc<str>>, requester: Option<Requester>) -> Vec<(BucketKey, u32)> {
+    match (publisher, requester) {
+        (Some(name), _) => vec![(BucketKey::Publisher(Arc::clone(name)), TIMES_OF_PUBLISHER)],
+        (None, Some(_)) => requester_buckets(requester),
+        // All without an address together.
+        (None, None) => vec![(
+            BucketKey::Requester(Ipv6Net::default().into()),
+            TIMES_OF_UNKNOWN,
+        )],
     }
-    // All without an address together.
-    let unknown = || vec![(Ipv6Net::default().into(), TIMES_OF_UNKNOWN)];
-    let networks = requester.map_or_else(unknown, |requester| requester.networks());
-    let networks = networks.into_iter();
-    networks
-        .map(|(network, times)| (SlotOwner::Network(network), CONCURRENT_OF_ADDRESS * times))
-        .collect()
 }
 
 /// The sender of a request, with what a refusal is counted and logged for, as far as it is known.
@@ -147,7 +142,7 @@ struct PublicationSender {
 /// A publication under way, counted until this is dropped.
 struct PublicationInProgress {
     hub: Arc<PublicHub>,
-    slots: Vec<(SlotOwner, u32)>,
+    slots: Vec<(BucketKey, u32)>,
 }
 
 impl Drop for PublicationInProgress {
@@ -157,27 +152,24 @@ impl Drop for PublicationInProgress {
 }
 
 impl PublicHub {
-    /// Joins a hub for subscribers with the publishers of a client. `accept` must not block.
+    /// Joins a hub for subscribers with the publishers of a client.
     pub fn new(
         embedded: Arc<EmbeddedHub>,
         settings: PublicHubSettings,
         client: Arc<TopicClient>,
-        accept: impl Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>)
-        + Send
-        + Sync
-        + 'static,
+        accept: Accept,
     ) -> Arc<PublicHub> {
         Arc::new(PublicHub {
             embedded,
             rate: Mutex::new(RateLimiter::new(settings.publications_per_minute)),
             settings: Replaceable::new(settings),
             client,
-            accept: BoxedFn(Box::new(accept)),
+            accept,
             started: Instant::now(),
             publishers: Mutex::default(),
             unknown_tokens: Mutex::default(),
             under_way: Mutex::default(),
-            lines: LogLimit::new(REFUSED_LINES),
+            lines: LogLimit::default(),
             lines_since: Mutex::new(Instant::now()),
             stage: watch::Sender::new(ShutdownStage::Running),
         })
@@ -190,16 +182,6 @@ impl PublicHub {
         }
         self.client.set_publishers(publishers);
         self.settings.replace(settings);
-    }
-
-    /// Answers 503 to publications from now on, also to those whose body or topic is being read.
-    pub fn stop(&self) {
-        self.stage.send_replace(ShutdownStage::Stopping);
-    }
-
-    /// Answers 503 to requests that were passed on and not answered: the loop that saves has ended.
-    pub fn end(&self) {
-        self.stage.send_replace(ShutdownStage::Ended);
     }
 
     /// Returns the counts of a publisher.
@@ -320,7 +302,7 @@ impl PublicHub {
         let _under_way = self.begin(sender)?;
         verify_hub(topic, &links, &self.embedded.settings.get().settings.hub)?;
         let max_body = self.settings.get().max_body;
-        let too_large = || PublicationRefusal::TooLarge { max: max_body };
+        let too_large = || PublicationRefusal::TooLarge(max_body);
         let announced = text_of(request.headers(), CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.parse::<usize>().ok());
         if announced.is_some_and(|length| length > max_body) {
@@ -394,8 +376,7 @@ impl PublicHub {
                 && before.name != publisher.name
             {
                 sender.publisher = Some(Arc::clone(&before.name));
-                let topic = topic.clone();
-                return Err(PublicationRefusal::Outside { topic });
+                return Err(PublicationRefusal::Outside(topic.clone()));
             }
             found = Some(publisher);
         }
@@ -500,7 +481,7 @@ impl PublicHub {
         let publishers = self.client.directory.publishers.get();
         // Only the operator learns whose topic it is.
         let exchanged = match refusal {
-            PublicationRefusal::Outside { topic } => publishers.of_topic(topic).map(|owner| {
+            PublicationRefusal::Outside(topic) => publishers.of_topic(topic).map(|owner| {
                 let owner = &owner.name;
                 format!("{topic} is none of its topics, but one of {owner}: their tokens may be exchanged")
             }),
@@ -562,9 +543,10 @@ impl PublicHub {
 }
 
 /// Takes one of each of these slots, or none if one kind of them is used up.
-fn occupy(under_way: &mut BTreeMap<SlotOwner, u32>, slots: &[(SlotOwner, u32)]) -> bool {
-    let has_one =
-        |(slots, max): &(SlotOwner, u32)| under_way.get(slots).is_none_or(|count| count < max);
+fn occupy(under_way: &mut BTreeMap<BucketKey, u32>, slots: &[(BucketKey, u32)]) -> bool {
+    let has_one = |(slots, times): &(BucketKey, u32)| {
+        under_way.get(slots).copied().unwrap_or_default() < CONCURRENT_OF_ADDRESS * times
+    };
     let has_all = slots.iter().all(has_one);
     if has_all {
         for (slots, _) in slots {
@@ -575,7 +557,7 @@ fn occupy(under_way: &mut BTreeMap<SlotOwner, u32>, slots: &[(SlotOwner, u32)]) 
 }
 
 /// Releases one of each of these slots.
-fn free(under_way: &mut BTreeMap<SlotOwner, u32>, slots: &[(SlotOwner, u32)]) {
+fn free(under_way: &mut BTreeMap<BucketKey, u32>, slots: &[(BucketKey, u32)]) {
     for (slots, _) in slots {
         decrement(under_way, slots);
     }

@@ -227,7 +227,21 @@ impl Fetches {
             if !self.client.directory.may_publish(publisher, topic) {
                 return report(FetchOutcome::Withdrawn);
             }
-            match self.attempt(topic, publisher, max).await {
+            let slots = {
+                let mut slots = lock(&self.slots);
+                let new = || Arc::new(Semaphore::new(CONCURRENT_FETCHES));
+                Arc::clone(slots.entry(Arc::clone(publisher)).or_insert_with(new))
+            };
+            // It is never closed.
+            let slot = slots.acquire().await;
+            let directory = &self.client.directory;
+            let published = read(&directory.topics).topics().get(topic).cloned();
+            let published = published.filter(|published| published.digest.is_some());
+            let etag = published.and_then(|published| published.etag);
+            let etag = etag.as_deref();
+            let fetched = self.client.fetch(topic, publisher, etag, max).await;
+            drop(slot);
+            match fetched {
                 Ok(None) => return report(FetchOutcome::Unchanged),
                 Ok(Some(mut publication)) => {
                     publication.fetched = Some(began);
@@ -251,29 +265,6 @@ impl Fetches {
                 attempts = 0;
             }
         }
-    }
-
-    async fn attempt(
-        &self,
-        topic: &Topic,
-        publisher: &Arc<str>,
-        max: usize,
-    ) -> Result<Option<Publication>, String> {
-        let slots = {
-            let mut slots = lock(&self.slots);
-            let new = || Arc::new(Semaphore::new(CONCURRENT_FETCHES));
-            Arc::clone(slots.entry(Arc::clone(publisher)).or_insert_with(new))
-        };
-        // It is never closed.
-        let _slot = slots.acquire().await;
-        let published = read(&self.client.directory.topics)
-            .topics()
-            .get(topic)
-            .cloned();
-        let published = published.filter(|published| published.digest.is_some());
-        let etag = published.and_then(|published| published.etag);
-        let etag = etag.as_deref();
-        self.client.fetch(topic, publisher, etag, max).await
     }
 }
 
@@ -382,11 +373,8 @@ impl TopicClient {
                 names_us
             }
         };
-        names_us
-            .then_some(())
-            .ok_or_else(|| PublicationRefusal::OtherHub {
-                topic: topic.clone(),
-            })
+        let other = || PublicationRefusal::OtherHub(topic.clone());
+        names_us.then_some(()).ok_or_else(other)
     }
 
     /// Replaces the publishers, and forgets which topics name which hub.

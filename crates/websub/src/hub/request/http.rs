@@ -91,7 +91,7 @@ impl EmbeddedHub {
 
     /// Counts a subscription request by the status of its answer.
     pub(crate) fn count_request(&self, status: u16) {
-        lock(&self.counts).requests.answered(status);
+        lock(&self.counts).requests.count(status);
     }
 
     /// Returns the answer to a form that was admitted, with what the subscriber should know. The answer depends only on the request, the

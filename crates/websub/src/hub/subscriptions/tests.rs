@@ -263,7 +263,7 @@ impl World {
             Receipt::Yes => DeliveryOutcome::Delivered,
             Receipt::Never => DeliveryOutcome::Abandoned,
             Receipt::Gone => DeliveryOutcome::Gone,
-            Receipt::Later => DeliveryOutcome::Retry { at: self.now },
+            Receipt::Later => DeliveryOutcome::Retry(self.now),
         };
         match taken {
             Receipt::Yes | Receipt::Never => _ = owed.remove(&id),
