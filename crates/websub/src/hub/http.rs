@@ -283,7 +283,8 @@ impl EmbeddedHub {
             (self.records.0)(records);
         }
         drop(subscriptions);
-        for (why, SubscriptionKey { topic, callback }) in why.into_iter().cycle().zip(ended) {
+        let Some(why) = why else { return };
+        for SubscriptionKey { topic, callback } in ended {
             if self.ended.allow() {
                 info!(%topic, %callback, why, "the subscription of {callback} to {topic} has ended: {why}");
             }

@@ -199,8 +199,8 @@ impl HubClient {
     }
 }
 
-/// Returns a `POST` request as text, with the headers common to all our requests and those of a hub's settings, whose secrets
-/// are masked. HTTP gives the order of headers no meaning.
+/// Returns a `POST` request as text, with the headers common to all our requests and those of a hub's settings, whose
+/// secrets are masked. HTTP gives the order of headers no meaning.
 pub fn preview(
     url: &str,
     headers: Vec<(&'static str, String)>,

@@ -258,13 +258,16 @@ async fn stalled(mut progress: watch::Receiver<SendProgress>, silence: Duration)
 /// Topics whose notifications are remembered before those without deliveries are forgotten.
 const MAX_TOPICS: usize = 256;
 
+type ReadNext = dyn Fn(&Topic, RelayId) -> Result<Option<StoredRelay>, String> + Send + Sync;
+type ReadPart = dyn Fn(RelayId, u64) -> Result<Option<Vec<u8>>, String> + Send + Sync;
+
 /// The notifications of the state file. Both functions may block, and may be called at the same time.
 #[derive(Debug)]
 pub struct RelayStore {
     /// Reads the notification that follows one of the same topic.
-    pub next: BoxedFn<dyn Fn(&Topic, RelayId) -> Result<Option<StoredRelay>, String> + Send + Sync>,
+    pub next: BoxedFn<ReadNext>,
     /// Reads part of a body, by its number: each has [`PART_BYTES`], the last one may have fewer.
-    pub part: BoxedFn<dyn Fn(RelayId, u64) -> Result<Option<Vec<u8>>, String> + Send + Sync>,
+    pub part: BoxedFn<ReadPart>,
 }
 
 /// Reads notifications, each once for all its deliveries at the same time.

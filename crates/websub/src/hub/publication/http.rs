@@ -114,8 +114,9 @@ pub struct PublicHub {
     pub stage: watch::Sender<ShutdownStage>,
 }
 
-/// Returns the buckets in which publications under way are counted, each with the multiple of a quota that it allows: that of
-/// the publisher whose token they have, else those of the address that they come from. Strangers take no slots of a publisher.
+/// Returns the buckets in which publications under way are counted, each with the multiple of a quota that it allows: that
+/// of the publisher whose token they have, else those of the address that they come from. Strangers take no slots of a
+/// publisher.
 fn slots(publisher: Option<&Arc<str>>, requester: Option<Requester>) -> Vec<(BucketKey, u32)> {
     match (publisher, requester) {
         (Some(name), _) => vec![(BucketKey::Publisher(Arc::clone(name)), TIMES_OF_PUBLISHER)],

@@ -94,9 +94,9 @@ impl EmbeddedHub {
         lock(&self.counts).requests.count(status);
     }
 
-    /// Returns the answer to a form that was admitted, with what the subscriber should know. The answer depends only on the request, the
-    /// configuration and the remaining quotas. The addresses behind a callback are found out later and never revealed
-    /// (WebSub section 5.1.2).
+    /// Returns the answer to a form that was admitted, with what the subscriber should know. The answer depends only on the
+    /// request, the configuration and the remaining quotas. The addresses behind a callback are found out later and never
+    /// revealed (WebSub section 5.1.2).
     pub(crate) fn accept(
         self: &Arc<Self>,
         form: &[u8],
