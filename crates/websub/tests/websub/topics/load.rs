@@ -44,7 +44,6 @@ async fn places(connections: usize, topics: Arc<Topics>) -> SocketAddr {
         connections,
         header_timeout: hour,
         answer_timeout: hour,
-        ..ServerLimits::default()
     };
     serve(topics, limits, std::future::pending()).await.0
 }
