@@ -308,7 +308,7 @@ fn expose_embedded_hub(exposition: &mut Exposition, hub: &HubStatus) {
         exposition.add("topic_subscriptions", &[("topic", topic.as_str())], *many);
     }
     for (answer, count) in [
-        ("accepted", requests.accepted),
+        ("accepted", requests.answered),
         ("refused", requests.refused),
         ("excess", requests.limited),
     ] {

@@ -20,7 +20,7 @@ use resourcesync::uri::{Hub, Uri};
 use websub::answer::Answer;
 use websub::hub::delivery::{headers, signature};
 use websub::hub::{Relay, SavedHub, Subscription};
-use websub::publisher::http::Preview;
+use websub::publisher::http::preview;
 use websub::publisher::settings::PublishSettings;
 use websub::retry::MAX_RETRY_AFTER;
 use websub::secret::MASKED;
@@ -99,7 +99,9 @@ fn submitted(submission: &Submission, settings: &PublishSettings) -> String {
     } else {
         "notification"
     };
-    let request = Preview::of_notification(submission.request(), settings);
+    let request = submission.request();
+    let url = request.url(&settings.publish_url);
+    let request = preview(&url, request.headers, &request.body, Some(settings));
     format!("{kind} {seq} of {topic}, to {hub}\n{request}")
 }
 
@@ -130,7 +132,7 @@ fn delivery(
     subscription: &Subscription,
     (at, now): (Timestamp, Timestamp),
 ) -> Option<String> {
-    if subscription.topic != relay.topic || !subscription.is_live(at) {
+    if subscription.topic != relay.topic || at >= subscription.expires {
         return None;
     }
     let secret = subscription.secret.as_ref();
@@ -138,7 +140,7 @@ fn delivery(
     let Relay { seq, topic, .. } = relay;
     let headers = headers(topic, &relay.headers, hub?, signature);
     let (wait, callback) = (wait_in_words(at, now), &subscription.callback);
-    let request = Preview::new(callback.as_str(), headers, &relay.body);
+    let request = preview(callback.as_str(), headers, &relay.body, None);
     Some(format!(
         "# {wait}: notification {seq} of {topic}, to the subscriber {callback}\n{request}"
     ))

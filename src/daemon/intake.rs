@@ -2,19 +2,20 @@
 //! that pings ask for. It is started and reloaded here: the parts are made from the configuration, and changed with it.
 
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use anyhow::Context;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 use rusqlite::Connection;
-use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
-use websub::http::Clock;
 use websub::http::server::ServerLimits;
+use websub::http::{BoxedFn, Clock, Replaceable, read, write};
 use websub::hub::http::PreparedHub;
-use websub::hub::publication::http::{AcceptedRequest, PublicHub, PublicHubSettings};
+use websub::hub::publication::http::{
+    AcceptedRequest, PublicHub, PublicHubSettings, PublicationReply, ShutdownStage,
+};
 use websub::hub::publication::{PublicationRefusal, Publisher, views};
 use websub::hub::published_topics::http::{
     AttemptPosition, FetchOutcome, FetchReport, Fetches, HubTopics, TopicClient, TopicRegistry,
@@ -41,9 +42,6 @@ const FORGET_INTERVAL: Duration = Duration::from_secs(600);
 /// The answer to a command about sources or hubs, where there are none.
 pub const NO_SOURCES: &str = "this is `rsnotify hub`, which has no sources and no outbox: `rsnotify status` and \
                               `rsnotify subscriptions` tell of it";
-
-/// The answer to a publication or a ping.
-pub type PublicationReply = oneshot::Sender<Result<(), PublicationRefusal>>;
 
 /// Inputs of `rsnotify hub` alone.
 pub enum IntakeInput {
@@ -86,7 +84,7 @@ impl Intake {
             }
             AcceptedRequest::Pings { topics, publisher } => (&topics[..], publisher),
         };
-        let room = (self.directory.read()).verify_room(publisher, topics, MAX_TOPICS);
+        let room = read(&self.directory.topics).verify_room(publisher, topics, MAX_TOPICS);
         if let Err(refusal) = room {
             let _ = reply.send(Err(refusal));
             return;
@@ -96,7 +94,7 @@ impl Intake {
             AcceptedRequest::Pings { topics, publisher } => {
                 let now = parts.clock.now();
                 for topic in topics {
-                    let saved = self.directory.write().ping(&topic, &publisher, now);
+                    let saved = write(&self.directory.topics).ping(&topic, &publisher, now);
                     let record = HubRecord::Published(Box::new(saved));
                     parts.saver.unsaved.records.push(record);
                     self.pings.push((topic, Arc::clone(&publisher)));
@@ -109,7 +107,7 @@ impl Intake {
     /// Takes a publication: what it makes the hub owe is saved with the digest of its body.
     fn publish(&mut self, publication: Publication, parts: &mut HubParts) {
         let now = parts.clock.now();
-        let published = self.directory.write().publish(&publication, now);
+        let published = write(&self.directory.topics).publish(&publication, now);
         let unsaved = &mut parts.saver.unsaved;
         let (topic, publisher) = (publication.topic, publication.publisher);
         let is_repeat = match published {
@@ -175,7 +173,7 @@ impl Intake {
 
     /// Takes note that a ping needs no fetch any more.
     fn end_ping(&self, topic: &Topic, began: Timestamp, parts: &mut HubParts) {
-        let saved = self.directory.write().end_ping(topic, began);
+        let saved = write(&self.directory.topics).end_ping(topic, began);
         let record = saved.map(|saved| HubRecord::Published(Box::new(saved)));
         parts.saver.unsaved.records.extend(record);
     }
@@ -190,7 +188,7 @@ impl Intake {
         let hub = &self.hub.embedded;
         let has_subscribers =
             |topic: &Topic| hub.inspect(|subscriptions| subscriptions.has_topic(topic));
-        let mut topics = self.directory.write();
+        let mut topics = write(&self.directory.topics);
         let forgotten = topics.forget(self.topic_ttl, now, has_subscribers);
         drop(topics);
         for topic in forgotten {
@@ -297,7 +295,7 @@ impl DaemonRole for Intake {
         let counts = |publisher: &Publisher| self.hub.counts(&publisher.name);
         let counted = publishers.0.iter().map(|one| (one, counts(one)));
         Ok(Status {
-            publishers: views(counted, &self.directory.read()),
+            publishers: views(counted, &read(&self.directory.topics)),
             unknown_tokens: self.hub.unknown_tokens(),
             ..report::of_hub(now)
         })
@@ -317,11 +315,11 @@ impl DaemonRole for Intake {
     }
 
     fn stop(&mut self) {
-        self.hub.stop();
+        self.hub.stage.send_replace(ShutdownStage::Stopping);
     }
 
     fn end(&mut self) {
-        self.hub.end();
+        self.hub.stage.send_replace(ShutdownStage::Ended);
     }
 }
 
@@ -339,10 +337,12 @@ impl Daemon<Intake> {
         let published = hub::load_published_topics(Db(&connection)).map_err(load_error)?;
         let topics = PublishedTopics::restore(published);
         let publishers = config.publisher_plan();
-        let client = TopicClient::new().context("cannot build the HTTP client for topics")?;
-        client.set_publishers(&publishers);
-        let directory = Arc::new(TopicRegistry::new(topics, publishers));
-        let client = Arc::new(client);
+        let directory = Arc::new(TopicRegistry {
+            topics: RwLock::new(topics),
+            publishers: Replaceable::new(publishers),
+        });
+        let client = TopicClient::new(Arc::clone(&directory));
+        let client = Arc::new(client.context("cannot build the HTTP client for topics")?);
         let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
         let saved = hub::load_from(&file.path).map_err(load_error)?;
         let clock = Clock::start(last_time_saved(&connection).map_err(load_error)?);
@@ -354,22 +354,21 @@ impl Daemon<Intake> {
         let hub = PublicHub::new(
             subscribers,
             intake_settings(&config),
-            Arc::clone(&directory),
             Arc::clone(&client),
-            move |request, reply| {
+            BoxedFn(Box::new(move |request, reply| {
                 // A stopped loop answers by dropping the reply.
                 let input = IntakeInput::Accept(request, reply);
                 let _ = accept_inputs.send(Input::Work(input));
-            },
+            })),
         );
         let fetched = parts.inputs.clone();
-        let fetches = Fetches::new(client, Arc::clone(&directory), clock, move |outcome| {
+        let fetches = Fetches::new(client, clock, move |outcome| {
             let input = IntakeInput::Fetched(Box::new(outcome));
             let _ = fetched.send(Input::Work(input));
         });
         end_foreign_topics(&hub, &directory);
         // Fetches of an earlier run that did not succeed are begun with the first step.
-        let published = directory.read();
+        let published = read(&directory.topics);
         let pinged = published.topics().values();
         let pinged = pinged.filter(|published| published.pinged.is_some());
         let pings = pinged.map(|published| {
@@ -400,7 +399,6 @@ impl Daemon<Intake> {
 
 fn intake_settings(config: &HubConfig) -> PublicHubSettings {
     PublicHubSettings {
-        hub: config.hub.url.clone(),
         max_body: config.hub.max_body.0 as usize,
         publications_per_minute: (config.hub.max_publications_per_minute)
             .unwrap_or(config.hub.max_requests_per_minute),

@@ -6,9 +6,8 @@ use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
-use websub::counts::DurationHistogram;
+use websub::counts::{DurationHistogram, RequestCounts};
 use websub::publisher::reason::RefusalKind;
-use websub::topics::TopicRequests;
 
 use crate::report::documents::DocumentState;
 use crate::report::status::BacklogOverflow;
@@ -22,7 +21,7 @@ pub struct Figures {
     pub hints: BTreeMap<String, HintCounts>,
     /// The time that each hub took to answer a submission, or not to.
     pub attempts: BTreeMap<Hub, DurationHistogram>,
-    pub topics: TopicRequests,
+    pub topics: RequestCounts,
     pub counts: DaemonCounts,
 }
 

@@ -117,7 +117,8 @@ impl TopicReceiver {
         for request in requests {
             match request {
                 // The hub delivers it again, after those that it has delivered before.
-                DistributionRequest::Notification(notification) if notification.is_abandoned() => {}
+                DistributionRequest::Notification(notification)
+                    if notification.answer.is_closed() => {}
                 DistributionRequest::Notification(notification) => notifications.push(notification),
                 DistributionRequest::BadSignature { signature } => {
                     let reporter = &self.listening.reporter;

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EmbeddedHubCounts {
     /// Subscription requests.
-    pub requests: SubscriptionRequestCounts,
+    pub requests: RequestCounts,
     /// Verifications of them.
     pub verifications: VerificationCounts,
     /// Deliveries.
@@ -17,22 +17,25 @@ pub struct EmbeddedHubCounts {
     pub latency: DurationHistogram,
 }
 
-/// Subscription requests, by answer.
+/// Requests to subscribe, or for topics, by the HTTP status of their answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SubscriptionRequestCounts {
-    /// Answered 202.
-    pub accepted: u64,
+pub struct RequestCounts {
+    /// Answered 202, or with content.
+    pub answered: u64,
+    /// Answered 304.
+    pub not_modified: u64,
     /// Answered with an error.
     pub refused: u64,
     /// Over a limit.
     pub limited: u64,
 }
 
-impl SubscriptionRequestCounts {
+impl RequestCounts {
     /// Counts an answer by its HTTP status.
-    pub fn answered(&mut self, status: u16) {
+    pub fn count(&mut self, status: u16) {
         match status {
-            200..=299 => self.accepted += 1,
+            200..=299 => self.answered += 1,
+            300..=399 => self.not_modified += 1,
             429 | 503 => self.limited += 1,
             _ => self.refused += 1,
         }
@@ -77,8 +80,8 @@ impl DeliveryCounts {
             (DeliveryOutcome::Delivered, _) => &mut self.delivered,
             (DeliveryOutcome::Gone, _) => &mut self.gone,
             (DeliveryOutcome::Abandoned, _) => &mut self.abandoned,
-            (DeliveryOutcome::Retry { .. }, Answer::Status { .. }) => &mut self.refused,
-            (DeliveryOutcome::Retry { .. }, _) => &mut self.failed,
+            (DeliveryOutcome::Retry(_), Answer::Status { .. }) => &mut self.refused,
+            (DeliveryOutcome::Retry(_), _) => &mut self.failed,
         };
         *count += 1;
     }
@@ -132,7 +135,7 @@ mod tests {
             excerpt: String::new(),
             credentials: None,
         };
-        let retry = DeliveryOutcome::Retry { at: Timestamp::MAX };
+        let retry = DeliveryOutcome::Retry(Timestamp::MAX);
         let mut deliveries = DeliveryCounts::default();
         for (answer, outcome, times) in [
             (answered(200), DeliveryOutcome::Delivered, 1),
@@ -159,12 +162,13 @@ mod tests {
 
     #[test]
     fn requests_are_counted_by_the_status_of_the_answer() {
-        let mut requests = SubscriptionRequestCounts::default();
-        for status in [202, 404, 413, 400, 429, 503] {
-            requests.answered(status);
+        let mut requests = RequestCounts::default();
+        for status in [202, 404, 413, 400, 429, 503, 304] {
+            requests.count(status);
         }
-        let want = SubscriptionRequestCounts {
-            accepted: 1,
+        let want = RequestCounts {
+            answered: 1,
+            not_modified: 1,
             refused: 3,
             limited: 2,
         };

@@ -1,11 +1,12 @@
 //! The basis of publisher, hub and subscriber over HTTP: client, server, clock, and the words for failures.
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
+
+use crate::retry::after;
 
 pub mod client;
 pub mod failure;
@@ -28,14 +29,6 @@ pub fn write<T>(shared: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 
 /// A function that is handed in, and called from any thread.
 pub struct BoxedFn<F: ?Sized>(pub Box<F>);
-
-impl<F: ?Sized> Deref for BoxedFn<F> {
-    type Target = F;
-
-    fn deref(&self) -> &F {
-        &self.0
-    }
-}
 
 impl<F: ?Sized> fmt::Debug for BoxedFn<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,7 +63,8 @@ impl<T> Replaceable<T> {
 pub struct Clock {
     /// The time at which the process began.
     pub began: Timestamp,
-    started: Instant,
+    /// The same instant, by the monotonic clock.
+    pub started: Instant,
 }
 
 impl Clock {
@@ -83,15 +77,9 @@ impl Clock {
         }
     }
 
-    /// Returns the time since the process began.
-    pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
     /// Returns the time.
     pub fn now(&self) -> Timestamp {
-        let now = self.began.checked_add(self.elapsed());
-        now.unwrap_or(Timestamp::MAX)
+        after(self.began, self.started.elapsed())
     }
 }
 

@@ -122,11 +122,6 @@ impl Subscription {
     pub fn quota_key(&self) -> QuotaKey {
         QuotaKey::new(&self.callback, self.requester)
     }
-
-    /// Returns true until its lease ends.
-    pub fn is_live(&self, now: Timestamp) -> bool {
-        now < self.expires
-    }
 }
 
 /// The number of a relayed notification in the state file. Later ones have higher numbers.

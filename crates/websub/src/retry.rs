@@ -16,26 +16,33 @@ pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 /// Attempts of the embedded hub before it gives up a delivery or a fetch, after about eleven hours of [`backoff`].
 pub const MAX_ATTEMPTS: u32 = 100;
 
-/// Returns the time of the next attempt: by `Retry-After`, clamped, else after [`backoff`].
+/// Returns the time of the next attempt: after the wait that was [asked for](asked_for), else after [`backoff`].
 pub fn next_try(
-    retry_after: Option<&str>,
+    asked_for: Option<Duration>,
     attempts: u32,
     now: Timestamp,
     jitter: f64,
 ) -> Timestamp {
-    let asked_for = retry_after.and_then(|text| asked_for(text, now));
-    let wait = asked_for.unwrap_or_else(|| backoff(attempts, jitter));
-    after(now, wait)
+    after(now, asked_for.unwrap_or_else(|| backoff(attempts, jitter)))
 }
 
-/// Returns `time` plus `parse_retry_after`, or the end of time.
+/// Returns the time after a wait, or the end of time.
 pub(crate) fn after(time: Timestamp, wait: Duration) -> Timestamp {
     time.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
 
-/// Returns the wait of a `Retry-After` header, clamped.
+/// Returns the wait of a `Retry-After` header, in seconds or as a date, clamped; none for a past date or anything else.
 pub fn asked_for(retry_after: &str, now: Timestamp) -> Option<Duration> {
-    let wait = parse_retry_after(retry_after.trim(), now)?;
+    let text = retry_after.trim();
+    let wait = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        Duration::from_secs(text.parse().unwrap_or(u64::MAX))
+    } else {
+        // The day of the week says nothing that the date does not.
+        let parser = rfc2822::DateTimeParser::new().relaxed_weekday(true);
+        let date = parser.parse_timestamp(text).ok()?;
+        let wait = Duration::try_from(date.duration_since(now)).ok()?;
+        Some(wait).filter(|wait| !wait.is_zero())?
+    };
     Some(wait.clamp(MIN_WAIT, MAX_RETRY_AFTER))
 }
 
@@ -52,19 +59,6 @@ pub fn backoff(attempts: u32, jitter: f64) -> Duration {
     MIN_WAIT + ceiling.saturating_sub(MIN_WAIT).mul_f64(jitter)
 }
 
-/// Parses `Retry-After`, in seconds or as a date. Returns none for a past date or anything else.
-fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
-    }
-    // The day of the week says nothing that the date does not.
-    let parser = rfc2822::DateTimeParser::new().relaxed_weekday(true);
-    let date = parser.parse_timestamp(text).ok()?;
-    Duration::try_from(date.duration_since(now))
-        .ok()
-        .filter(|wait| !wait.is_zero())
-}
-
 /// Time for which a run ends nothing that an earlier one left: its renewal needs a while, and a wall clock that was
 /// wrong at the start of either may have moved its end.
 const FIRST_HOUR: Duration = Duration::from_secs(60 * 60);
@@ -72,8 +66,7 @@ const FIRST_HOUR: Duration = Duration::from_secs(60 * 60);
 /// Returns when something ends that is due to end at `due`, after it has lasted for `lasts`: not before the run that `began`
 /// then has lasted for as long, or for an hour.
 pub fn end_after_restart(due: Timestamp, lasts: Duration, began: Timestamp) -> Timestamp {
-    let first_hour = began.checked_add(lasts.min(FIRST_HOUR));
-    due.max(first_hour.unwrap_or(Timestamp::MAX))
+    due.max(after(began, lasts.min(FIRST_HOUR)))
 }
 
 #[cfg(test)]
@@ -101,7 +94,7 @@ mod tests {
     #[case("soon", None)]
     #[case("", None)]
     fn retry_after_is_honoured_within_reason(#[case] said: &str, #[case] wait: Option<i64>) {
-        let at = next_try(Some(said), 4, now(), 1.0);
+        let at = next_try(asked_for(said, now()), 4, now(), 1.0);
         assert_eq!(at.duration_since(now()).as_secs(), wait.unwrap_or(16));
     }
 
@@ -114,7 +107,7 @@ mod tests {
 
         #[test]
         fn any_retry_after_is_survived(text in "\\PC{0,40}", attempts: u32) {
-            let at = next_try(Some(&text), attempts, now(), 0.5);
+            let at = next_try(asked_for(&text, now()), attempts, now(), 0.5);
             let wait = at.duration_since(now()).as_secs();
             prop_assert!((1..=3600).contains(&wait), "{wait}");
         }

@@ -3,7 +3,7 @@
 pub mod retrieve;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -71,7 +71,8 @@ pub struct ReceivedNotification {
     pub body: Bytes,
     /// The `self` link of the notification.
     pub self_uri: Option<Topic>,
-    answer: oneshot::Sender<()>,
+    /// Sent to answer the hub. Closed if the hub no longer waits: it will deliver the notification again.
+    pub answer: oneshot::Sender<()>,
 }
 
 impl ReceivedNotification {
@@ -79,11 +80,6 @@ impl ReceivedNotification {
     pub fn acknowledge(self) {
         // Fails if the hub no longer waits; then it delivers the notification again.
         let _ = self.answer.send(());
-    }
-
-    /// Returns true if the hub no longer waits for the answer. It will deliver the notification again.
-    pub fn is_abandoned(&self) -> bool {
-        self.answer.is_closed()
     }
 }
 
@@ -154,10 +150,7 @@ impl SubscribeError {
         match self {
             SubscribeError::NoAnswer { .. } => true,
             SubscribeError::Refused { status, .. } => is_temporary(*status),
-            SubscribeError::Listen { .. }
-            | SubscribeError::Client(_)
-            | SubscribeError::Denied { .. }
-            | SubscribeError::NotVerified { .. } => false,
+            _ => false,
         }
     }
 
@@ -219,7 +212,11 @@ impl Destination {
         let failed = |source| SubscribeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
-        let base = public.map_or_else(|| format!("http://{}/", reachable(bound)), String::from);
+        let mut reachable = bound;
+        if bound.ip().is_unspecified() {
+            reachable.set_ip(Ipv4Addr::LOCALHOST.into());
+        }
+        let base = public.map_or_else(|| format!("http://{reachable}/"), String::from);
         let make = || client::builder(TIMEOUT);
         Ok(Destination {
             base: format!("{}/", base.trim_end_matches('/')),
@@ -362,9 +359,11 @@ impl Destination {
         let answer = client::answer(post.send().await, &mask).await;
         let retry_after = answer.retry_after(Timestamp::now());
         match answer {
+            // No HTTP server gives the answers of a message broker.
             Answer::Status {
                 status: 200..=299, ..
-            } => {}
+            }
+            | Answer::Receipts => {}
             Answer::Status {
                 status, excerpt, ..
             } => {
@@ -375,27 +374,16 @@ impl Destination {
                     retry_after,
                 });
             }
-            Answer::Failed(reason) => return Err(SubscribeError::NoAnswer { hub, reason }),
-            // No HTTP server gives this answer.
-            Answer::Receipts | Answer::BrokerError { .. } => {
-                let reason = String::new();
-                return Err(SubscribeError::NoAnswer { hub, reason });
-            }
+            Answer::Failed(reason)
+            | Answer::BrokerError {
+                excerpt: reason, ..
+            } => return Err(SubscribeError::NoAnswer { hub, reason }),
         }
         match tokio::time::timeout(TIMEOUT, subscription.decisions.recv()).await {
             Ok(Some(HubDecision::Verified(lease))) => Ok(lease),
             Ok(Some(HubDecision::Denied(reason))) => Err(SubscribeError::Denied { hub, reason }),
             Ok(None) | Err(_) => Err(SubscribeError::NotVerified { hub, callback }),
         }
-    }
-}
-
-/// Returns the address by which this machine reaches a listener at `bound`.
-fn reachable(bound: SocketAddr) -> SocketAddr {
-    if bound.ip().is_unspecified() {
-        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), bound.port())
-    } else {
-        bound
     }
 }
 
@@ -469,16 +457,12 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
     }
     let links = Links::parse(header_values(&head.headers, LINK));
     let (answer, answered) = oneshot::channel();
-    let delivery = ReceivedNotification {
+    let notification = DistributionRequest::Notification(ReceivedNotification {
         body,
         self_uri: links.self_links.into_iter().next().map(Topic::new),
         answer,
-    };
-    let is_taken = received
-        .send(DistributionRequest::Notification(delivery))
-        .await
-        .is_ok();
-    if is_taken && answered.await.is_ok() {
+    });
+    if received.send(notification).await.is_ok() && answered.await.is_ok() {
         text(StatusCode::OK, "")
     } else {
         text(

@@ -43,28 +43,6 @@ pub struct TopicPage {
     pub report_fetches: bool,
 }
 
-/// Requests for topics, by the class of what they were answered.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TopicRequests {
-    /// Answered with content.
-    pub answered: u64,
-    /// Answered 304.
-    pub not_modified: u64,
-    /// Answered with an error.
-    pub refused: u64,
-}
-
-impl TopicRequests {
-    /// Counts an answer by its HTTP status.
-    pub fn count(&mut self, status: u16) {
-        match status {
-            200..=299 => self.answered += 1,
-            300..=399 => self.not_modified += 1,
-            _ => self.refused += 1,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::normalized;

@@ -96,17 +96,15 @@ pub async fn beginning(
     max_bytes: usize,
 ) -> (Vec<u8>, Option<reqwest::Error>) {
     let mut body = Vec::new();
-    loop {
+    while body.len() < max_bytes {
         match response.chunk().await {
             Ok(Some(chunk)) => {
                 let room = max_bytes - body.len();
                 body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-                if body.len() == max_bytes {
-                    return (body, None);
-                }
             }
-            Ok(None) => return (body, None),
+            Ok(None) => break,
             Err(error) => return (body, Some(error)),
         }
     }
+    (body, None)
 }

@@ -116,20 +116,14 @@ fn tls_cause(error: &rustls::Error) -> FailureCause {
 
 /// Returns an error and its chain of causes, down to the system's own.
 fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    let mut next: Option<&'a (dyn Error + 'static)> = Some(error);
-    std::iter::from_fn(move || {
-        let cause = next?;
-        next = cause.source();
-        Some(cause)
-    })
+    let error: &'a (dyn Error + 'static) = error;
+    std::iter::successors(Some(error), |error| (*error).source())
 }
 
 /// Returns the error of TLS that an error is, or that is inside one of the system's.
 fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    error.downcast_ref().or_else(|| {
-        let inner = error.downcast_ref::<std::io::Error>()?.get_ref()?;
-        tls(inner)
-    })
+    let inside = || error.downcast_ref::<io::Error>()?.get_ref();
+    error.downcast_ref().or_else(|| tls(inside()?))
 }
 
 fn usual_cause(error: &rustls::Error) -> Option<String> {

@@ -3,6 +3,7 @@
 //! period.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -33,6 +34,9 @@ const MAX_CONNECTIONS: usize = 16_384;
 
 /// The time, from connecting, that a client has for its first request if the server stops meanwhile.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Maximum size of a request's header; at least 8 KiB.
+const HEADER_BYTES: usize = 16 * 1024;
 
 /// Maximum bytes, and time, for draining a connection after the last answer.
 const DRAIN_BYTES: usize = 256 * 1024;
@@ -88,10 +92,6 @@ pub struct ServerLimits {
     pub connections: usize,
     /// Timeout for receiving a request's header, and for idle connections.
     pub header_timeout: Duration,
-    /// Maximum size of a request's header; at least 8 KiB.
-    pub header_bytes: usize,
-    /// Timeout for receiving a request's body.
-    pub body_timeout: Duration,
     /// Timeout for sending a whole answer.
     pub answer_timeout: Duration,
 }
@@ -101,8 +101,6 @@ impl Default for ServerLimits {
         ServerLimits {
             connections: connections(getrlimit(Resource::Nofile).current),
             header_timeout: Duration::from_secs(15),
-            header_bytes: 16 * 1024,
-            body_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(60),
         }
     }
@@ -141,7 +139,12 @@ pub async fn serve<H, F>(
                 let (handler, stopping) = (with_peer(peer), stopping.clone());
                 connection(stream, &limits, handler, stopping, slots.take().await);
             }
-            Err(error) => pause_after(&error).await,
+            Err(error) => match error.kind() {
+                // A client that closed before it was accepted is no reason to wait.
+                ConnectionAborted | ConnectionRefused | ConnectionReset => {}
+                // Descriptors have run out.
+                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            },
         }
     }
     drop((listener, stopping));
@@ -180,6 +183,14 @@ pub fn text(status: StatusCode, words: impl Into<Bytes>) -> FullResponse {
     reply
 }
 
+/// Returns the answer to another method than those of `allow`.
+pub fn not_allowed(allow: &'static str, words: &'static str) -> FullResponse {
+    let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, words);
+    let allow = HeaderValue::from_static(allow);
+    reply.headers_mut().insert(ALLOW, allow);
+    reply
+}
+
 fn connection<H, F>(
     stream: Box<dyn ClientStream>,
     limits: &ServerLimits,
@@ -207,8 +218,8 @@ fn connection<H, F>(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
-        .max_header_size(limits.header_bytes)
-        .max_buf_size(limits.header_bytes.max(8 * 1024))
+        .max_header_size(HEADER_BYTES)
+        .max_buf_size(HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     tokio::spawn(async move {
         let mut connection = pin!(connection);
@@ -360,17 +371,6 @@ impl AsyncWrite for TimedStream {
                 Poll::Pending => return drain.until.as_mut().poll(context).map(Ok),
             }
         }
-    }
-}
-
-/// Waits after a failed `accept` if descriptors have run out. A client that closed before it was accepted is no reason to.
-async fn pause_after(error: &io::Error) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    if !matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionRefused | ConnectionReset
-    ) {
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

@@ -3,8 +3,8 @@
 
 // `core::net` has the addresses without the sockets.
 use core::net::IpAddr;
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -14,10 +14,10 @@ use crate::hub::Callback;
 use crate::hub::address::{quota_networks, routed_address};
 use crate::hub::client_address::Requester;
 
-/// `Retry-After` where verifications are exceeded: most end within this time.
-const VERIFICATION: Duration = Duration::from_secs(30);
-/// `Retry-After` where subscriptions are exceeded: they end with their leases, which may be long.
-const SUBSCRIPTION: Duration = Duration::from_secs(3_600);
+/// Verifications in words, and `Retry-After` where they are exceeded: most end within this time.
+const VERIFICATIONS: (&str, Duration) = ("verifications under way", Duration::from_secs(30));
+/// The same of subscriptions: they end with their leases, which may be long.
+const SUBSCRIPTIONS: (&str, Duration) = ("subscriptions", Duration::from_secs(3_600));
 
 /// What a verification is about, which decides the quota that it counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,12 +69,8 @@ impl Admission {
     ) -> Result<(), LimitExceeded> {
         // Each verification under way may become a subscription.
         let usages = [subscriptions, &self.verifications];
-        let checked = check_quota(&usages, quota_key, &self.limits.subscriptions);
-        checked.map_err(|scope| LimitExceeded {
-            what: "subscriptions",
-            scope,
-            retry_after: SUBSCRIPTION,
-        })
+        let limit = self.limits.subscriptions;
+        check_quota(&usages, quota_key, limit, SUBSCRIPTIONS)
     }
 
     /// Counts a verification that begins. Renewing or ending an existing subscription is limited neither by the number of
@@ -90,12 +86,7 @@ impl Admission {
         now: Duration,
     ) -> Result<(), LimitExceeded> {
         let limit = self.limits.verifications;
-        let checked = check_quota(&[self.usage(kind)], quota_key, &limit);
-        checked.map_err(|scope| LimitExceeded {
-            what: "verifications under way",
-            scope,
-            retry_after: VERIFICATION,
-        })?;
+        check_quota(&[self.usage(kind)], quota_key, limit, VERIFICATIONS)?;
         if kind == VerificationKind::New {
             self.acquire(&quota_key.hosts, 1, now)?;
         }
@@ -141,22 +132,34 @@ impl Admission {
     }
 }
 
-/// Returns the scope of the first quota that the sum of the usages has reached, as an error.
-fn check_quota(usages: &[&Usage], quota_key: &QuotaKey, quota: &Quota) -> Result<(), LimitScope> {
-    let sum = |count: &dyn Fn(&Usage) -> u32| usages.iter().map(|usage| count(usage)).sum::<u32>();
+/// Returns the first quota that the sum of the usages has reached, as an error.
+fn check_quota(
+    usages: &[&Usage],
+    quota_key: &QuotaKey,
+    quota: Quota,
+    (what, retry_after): (&'static str, Duration),
+) -> Result<(), LimitExceeded> {
+    let exceeded = |scope| LimitExceeded {
+        what,
+        scope,
+        retry_after,
+    };
     let limits = [
         (&quota_key.requesters, quota.per_address),
         (&quota_key.hosts, quota.per_host),
     ];
     for (buckets, limit) in limits {
         for (bucket, times) in buckets {
-            if sum(&|usage| usage.of(bucket)) >= limit.saturating_mul(*times) {
-                return Err(bucket.scope());
+            let used = usages
+                .iter()
+                .filter_map(|usage| usage.by_bucket.get(bucket));
+            if used.sum::<u32>() >= limit.saturating_mul(*times) {
+                return Err(exceeded(bucket.scope()));
             }
         }
     }
-    if sum(&|usage| usage.total) >= quota.in_all {
-        return Err(LimitScope::Total);
+    if usages.iter().map(|usage| usage.total).sum::<u32>() >= quota.in_all {
+        return Err(exceeded(LimitScope::Total));
     }
     Ok(())
 }
@@ -237,7 +240,7 @@ pub enum LimitScope {
     /// One callback host.
     #[error("for callbacks on this host")]
     Host,
-    /// One client address.
+    /// One client, by its address.
     #[error("from your address")]
     Requester,
 }
@@ -255,6 +258,8 @@ impl LimitExceeded {
 /// One counter or token bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BucketKey {
+    /// A publisher, by name.
+    Publisher(Arc<str>),
     /// Requesters, by address.
     Requester(IpNet),
     /// A callback host, by name.
@@ -267,7 +272,7 @@ impl BucketKey {
     /// Returns what the bucket is of.
     pub fn scope(&self) -> LimitScope {
         match self {
-            BucketKey::Requester(_) => LimitScope::Requester,
+            BucketKey::Publisher(_) | BucketKey::Requester(_) => LimitScope::Requester,
             BucketKey::HostName(_) | BucketKey::HostAddress(_) => LimitScope::Host,
         }
     }
@@ -307,23 +312,19 @@ impl QuotaKey {
 
 /// Returns the buckets of a requester, if it is known.
 pub fn requester_buckets(requester: Option<Requester>) -> Vec<(BucketKey, u32)> {
-    requester.map_or_else(Vec::new, |requester| {
-        buckets(requester.networks(), BucketKey::Requester)
-    })
+    let networks = requester.map(|requester| quota_networks(requester.0));
+    networks
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(network, times)| (BucketKey::Requester(network), times))
+        .collect()
 }
 
 /// Returns the buckets of an address that is connected to, whatever its notation.
 pub fn address_buckets(address: IpAddr) -> Vec<(BucketKey, u32)> {
-    buckets(
-        quota_networks(routed_address(address)),
-        BucketKey::HostAddress,
-    )
-}
-
-fn buckets(networks: Vec<(IpNet, u32)>, bucket: fn(IpNet) -> BucketKey) -> Vec<(BucketKey, u32)> {
-    let networks = networks.into_iter();
+    let networks = quota_networks(routed_address(address)).into_iter();
     networks
-        .map(|(network, times)| (bucket(network), times))
+        .map(|(network, times)| (BucketKey::HostAddress(network), times))
         .collect()
 }
 
@@ -351,19 +352,10 @@ impl Usage {
             decrement(&mut self.by_bucket, bucket);
         }
     }
-
-    /// Returns the count of one bucket.
-    pub fn of(&self, bucket: &BucketKey) -> u32 {
-        self.by_bucket.get(bucket).copied().unwrap_or(0)
-    }
 }
 
 /// Counts one less for a key. A count that drops to zero is removed.
-pub fn decrement<K, Q>(counts: &mut BTreeMap<K, u32>, key: &Q)
-where
-    K: Ord + Borrow<Q>,
-    Q: Ord + ?Sized,
-{
+pub fn decrement<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {

@@ -9,9 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket}
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hyper::Method;
+use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Client, RequestBuilder};
 use tracing::info;
 use url::Url;
 
@@ -36,6 +35,8 @@ pub struct CallbackClient {
 /// The resolved and permitted location of a callback.
 #[derive(Debug)]
 pub struct CallbackLocation {
+    /// The client for requests to it. The location is to be kept until they have ended.
+    pub client: Client,
     /// The address that its name resolved to; none if the URL has an address itself.
     pub by_name: Option<IpAddr>,
     /// The host under which requests to it are queued.
@@ -51,7 +52,7 @@ impl CallbackClient {
         let guard = AddressGuard {
             policy: Arc::new(settings.policy.clone()),
             lookups,
-            lines: Arc::new(LogLimit::new(FORBIDDEN_LINES)),
+            lines: Arc::default(),
         };
         let client = client::build_or_plain_http(|| {
             client::builder(settings.timeout)
@@ -78,34 +79,30 @@ impl CallbackClient {
         let policy = &self.guard.policy;
         let accepted = policy.accept(callback.as_str());
         accepted.map_err(|rejection| rejection.to_string())?;
-        if let Some(address) = literal {
-            return Ok(CallbackLocation {
-                by_name: None,
-                host: queue_host(address),
-                _located: None,
-            });
-        }
-        let name = url.host_str().ok_or_else(no_url)?;
-        let resolved = self.guard.lookups.resolve(name, priority).await?;
-        let first = self.guard.check(name, &resolved.addresses)?;
-        let port = url.port_or_known_default().ok_or_else(no_url)?;
-        let mut addresses = resolved.addresses.iter();
-        match addresses.find(|address| !policy.permits_port(port, Some(**address))) {
-            Some(address) => Err(format!(
-                "this hub does not deliver to port {port} of its address {address}"
-            )),
-            None => Ok(CallbackLocation {
-                by_name: Some(first),
-                host: queue_host(first),
-                _located: Some(resolved),
-            }),
-        }
-    }
-
-    /// Begins a request for `url`, a callback possibly with more parameters. Its location is to be kept until the
-    /// request has ended.
-    pub fn request(&self, method: Method, url: &str, _: &CallbackLocation) -> RequestBuilder {
-        self.client.request(method, url)
+        let (address, located) = match literal {
+            Some(address) => (address, None),
+            None => {
+                let name = url.host_str().ok_or_else(no_url)?;
+                let resolved = self.guard.lookups.resolve(name, priority).await?;
+                let first = self.guard.check(name, &resolved.addresses)?;
+                let port = url.port_or_known_default().ok_or_else(no_url)?;
+                let mut addresses = resolved.addresses.iter();
+                if let Some(address) =
+                    addresses.find(|address| !policy.permits_port(port, Some(**address)))
+                {
+                    return Err(format!(
+                        "this hub does not deliver to port {port} of its address {address}"
+                    ));
+                }
+                (first, Some(resolved))
+            }
+        };
+        Ok(CallbackLocation {
+            client: self.client.clone(),
+            by_name: located.is_some().then_some(address),
+            host: queue_host(address),
+            _located: located,
+        })
     }
 
     /// Logs the number of lines about forbidden addresses that were suppressed.
@@ -133,14 +130,18 @@ fn queue_host(address: IpAddr) -> String {
 struct AddressGuard {
     policy: Arc<CallbackPolicy>,
     lookups: Arc<Lookups>,
-    lines: Arc<LogLimit>,
+    lines: Arc<LogLimit<FORBIDDEN_LINES>>,
 }
 
 impl Resolve for AddressGuard {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = self.clone();
         Box::pin(async move {
-            let addresses = guard.lookups.resolved(name.as_str());
+            // None if there is no request under way any more.
+            let found = lock(&guard.lookups.found);
+            let latest = found.get(name.as_str()).and_then(|found| found.last());
+            let addresses = latest.cloned().unwrap_or_default();
+            drop(found);
             guard.check(name.as_str(), &addresses)?;
             // The client replaces port 0 by the URL's port.
             let addresses: Vec<SocketAddr> = addresses
@@ -240,9 +241,12 @@ impl Lookups {
         priority: Priority,
     ) -> Result<PinnedAddresses, String> {
         let has_not_failed = || {
-            let has_failed = lock(&self.failed).contains(name, self.started.elapsed());
-            let failed = || format!("the lookup of {name} failed a moment ago");
-            (!has_failed).then_some(()).ok_or_else(failed)
+            let failed = lock(&self.failed);
+            let until = failed.names.get(name).map(|(until, _)| *until);
+            if until.is_some_and(|until| self.started.elapsed() < until) {
+                return Err(format!("the lookup of {name} failed a moment ago"));
+            }
+            Ok(())
         };
         has_not_failed()?;
         let slot = self.slots.acquire(registrable(name), priority).await;
@@ -274,7 +278,7 @@ impl Lookups {
         let (name, resolver, began) = (name.to_owned(), self.resolver.clone(), Instant::now());
         let lookup = tokio::task::spawn_blocking(move || {
             let found = match resolver {
-                Some(resolver) => Ok(resolver(&name)),
+                Some(resolver) => Ok((resolver.0)(&name)),
                 None => (name.as_str(), 0)
                     .to_socket_addrs()
                     .map(|found| found.map(|found| found.ip()).collect()),
@@ -286,13 +290,6 @@ impl Lookups {
             found
         });
         lookup.await.map_err(io::Error::other)?
-    }
-
-    /// Returns the addresses of a name for a request under way; none if there is no such request any more.
-    fn resolved(&self, name: &str) -> Arc<[IpAddr]> {
-        let found = lock(&self.found);
-        let latest = found.get(name).and_then(|found| found.last());
-        latest.cloned().unwrap_or_default()
     }
 }
 
@@ -342,11 +339,6 @@ struct FailedLookups {
 }
 
 impl FailedLookups {
-    /// Returns true if a name is not to be looked up yet.
-    fn contains(&self, name: &str, now: Duration) -> bool {
-        self.names.get(name).is_some_and(|(until, _)| now < *until)
-    }
-
     /// Records a failed lookup.
     fn insert(&mut self, name: &str, now: Duration) {
         if self.names.len() >= MAX_NAMES {
@@ -468,18 +460,24 @@ mod tests {
     fn a_name_that_fails_again_is_looked_up_less_often() {
         let seconds = Duration::from_secs;
         let mut failed = FailedLookups::default();
-        assert!(!failed.contains("a", seconds(0)));
+        let waits = |failed: &FailedLookups, name: &str, now: Duration| {
+            failed
+                .names
+                .get(name)
+                .is_some_and(|(until, _)| now < *until)
+        };
+        assert!(!waits(&failed, "a", seconds(0)));
         failed.insert("a", seconds(0));
-        assert!(failed.contains("a", Duration::from_millis(999)));
-        assert!(!failed.contains("b", seconds(0)));
-        assert!(!failed.contains("a", seconds(1)));
+        assert!(waits(&failed, "a", Duration::from_millis(999)));
+        assert!(!waits(&failed, "b", seconds(0)));
+        assert!(!waits(&failed, "a", seconds(1)));
         for _ in 0..9 {
             failed.insert("a", seconds(1));
         }
-        assert!(failed.contains("a", seconds(60)) && !failed.contains("a", seconds(61)));
+        assert!(waits(&failed, "a", seconds(60)) && !waits(&failed, "a", seconds(61)));
         failed.names.remove("a");
         failed.insert("a", seconds(70));
-        assert!(!failed.contains("a", seconds(71)));
+        assert!(!waits(&failed, "a", seconds(71)));
         for n in 0..3 * MAX_NAMES {
             failed.insert(&n.to_string(), seconds(72));
         }

@@ -2,15 +2,14 @@
 
 // `core::net` has the addresses without the sockets.
 use core::net::{IpAddr, SocketAddr};
-use std::fmt;
 
 use ipnet::IpNet;
 
-use crate::hub::address::{around, quota_networks};
+use crate::hub::address::around;
 
 /// A client, as far as addresses identify it: an IPv4 address or an IPv6 /64, which is what one customer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Requester(IpAddr);
+pub struct Requester(pub(crate) IpAddr);
 
 impl Requester {
     /// Returns the requester at an address.
@@ -18,17 +17,6 @@ impl Requester {
         let address = address.to_canonical();
         let prefix_length = if address.is_ipv4() { 32 } else { 64 };
         Requester(around(address, prefix_length).addr())
-    }
-
-    /// Returns the networks under which it is counted, each with the multiple of a quota that it allows.
-    pub fn networks(&self) -> Vec<(IpNet, u32)> {
-        quota_networks(self.0)
-    }
-}
-
-impl fmt::Display for Requester {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 
@@ -115,7 +103,7 @@ mod tests {
         let client = forwarded_for(peer, &trusted, forwarded, x_forwarded_for);
         client
             .or(peer)
-            .map(|found| Requester::new(found).to_string())
+            .map(|found| Requester::new(found).0.to_string())
     }
 
     #[rstest]

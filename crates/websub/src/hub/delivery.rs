@@ -23,11 +23,8 @@ pub mod http;
 pub enum DeliveryOutcome {
     /// The subscriber has it.
     Delivered,
-    /// It is attempted again.
-    Retry {
-        /// The time of the next attempt.
-        at: Timestamp,
-    },
+    /// It is attempted again at this time.
+    Retry(Timestamp),
     /// It failed at the last attempt, and the next notification follows.
     Abandoned,
     /// 410: the subscription has ended.
@@ -36,20 +33,14 @@ pub enum DeliveryOutcome {
 
 /// Judges the answer to attempt number `attempts`. `jitter` is random, from 0 to 1.
 pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> DeliveryOutcome {
-    let retry_after = match answer {
+    match answer {
         Answer::Status {
             status: 200..=299, ..
-        } => return DeliveryOutcome::Delivered,
-        Answer::Status { status: 410, .. } => return DeliveryOutcome::Gone,
-        Answer::Status { retry_after, .. } => retry_after.as_deref(),
-        _ => None,
-    };
-    // The subscription stays until its lease ends.
-    if attempts >= MAX_ATTEMPTS {
-        return DeliveryOutcome::Abandoned;
-    }
-    DeliveryOutcome::Retry {
-        at: next_try(retry_after, attempts, now, jitter),
+        } => DeliveryOutcome::Delivered,
+        Answer::Status { status: 410, .. } => DeliveryOutcome::Gone,
+        // The subscription stays until its lease ends.
+        _ if attempts >= MAX_ATTEMPTS => DeliveryOutcome::Abandoned,
+        _ => DeliveryOutcome::Retry(next_try(answer.retry_after(now), attempts, now, jitter)),
     }
 }
 
@@ -94,10 +85,9 @@ pub(crate) fn signed(mac: Hmac<Sha256>) -> String {
 /// Returns true if `X-Hub-Signature` proves that the sender knows the secret, by a method of WebSub section 7.1 that is
 /// still secure.
 pub fn is_signed(signature: &str, secret: &Secret, body: &[u8]) -> bool {
-    let Some((method, digits)) = signature.trim().split_once('=') else {
-        return false;
-    };
-    let Some(given) = bytes(digits) else {
+    let parts = signature.trim().split_once('=');
+    let read = parts.and_then(|(method, digits)| Some((method, bytes(digits)?)));
+    let Some((method, given)) = read else {
         return false;
     };
     match method.to_ascii_lowercase().as_str() {
@@ -150,9 +140,7 @@ mod tests {
     /// WebSub 7. Failures count, and `Retry-After`, as with hubs.
     #[test]
     fn a_delivery_is_retried_until_it_is_accepted_or_gone() {
-        let retry = |after| DeliveryOutcome::Retry {
-            at: now() + jiff::SignedDuration::from_secs(after),
-        };
+        let retry = |after| DeliveryOutcome::Retry(now() + jiff::SignedDuration::from_secs(after));
         for (answer, attempts, want) in [
             (answered(200, None), 1, DeliveryOutcome::Delivered),
             (answered(204, None), 100, DeliveryOutcome::Delivered),

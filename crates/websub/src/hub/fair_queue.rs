@@ -51,8 +51,8 @@ pub struct FairQueue {
     slow: BTreeSet<(Duration, RequestNumber)>,
     /// Busy requests to hosts that hang.
     in_trouble: usize,
+    /// The last number of a request, or of an entry in a ring.
     last: u64,
-    entries: u64,
     /// The number of requests that wait for a slot.
     waiting: usize,
 }
@@ -76,7 +76,6 @@ struct HostQueue {
 struct RunningRequest {
     host: String,
     since: Duration,
-    is_slow: bool,
     was_in_trouble: bool,
 }
 
@@ -148,10 +147,10 @@ impl FairQueue {
         };
         let class = state.class(priority);
         let queue = state.waiting.entry(priority).or_default();
-        self.entries += 1;
-        let before = queue.entry.replace((class, self.entries));
+        self.last += 1;
+        let before = queue.entry.replace((class, self.last));
         let ring = self.rings.entry(class).or_default();
-        ring.insert(self.entries, host.to_owned());
+        ring.insert(self.last, host.to_owned());
         self.remove_entry(before);
     }
 
@@ -183,7 +182,6 @@ impl FairQueue {
             let running = RunningRequest {
                 host,
                 since: now,
-                is_slow: false,
                 was_in_trouble,
             };
             self.running.insert(ticket, running);
@@ -237,8 +235,7 @@ impl FairQueue {
         {
             self.busy.remove(&(since, ticket));
             self.slow.insert((since, ticket));
-            if let Some(running) = self.running.get_mut(&ticket) {
-                running.is_slow = true;
+            if let Some(running) = self.running.get(&ticket) {
                 self.in_trouble -= usize::from(running.was_in_trouble);
             }
         }
@@ -275,11 +272,10 @@ impl FairQueue {
             return;
         };
         let key = (ended.since, ticket);
-        self.busy.remove(&key);
-        self.slow.remove(&key);
-        if !ended.is_slow {
+        if self.busy.remove(&key) {
             self.in_trouble -= usize::from(ended.was_in_trouble);
         }
+        self.slow.remove(&key);
         let max_window = self.capacity.div_ceil(2).max(INITIAL_WINDOW);
         let Some(state) = self.hosts.get_mut(&ended.host) else {
             return;

@@ -64,9 +64,9 @@ pub struct EmbeddedHub {
     pub(crate) verification_slots: Arc<FairSlots>,
     records: BoxedFn<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     /// Limits on log lines about subscriptions that begin or end, which strangers can cause.
-    begun: LogLimit,
-    ended: LogLimit,
-    pub(crate) abandoned_lines: LogLimit,
+    begun: LogLimit<50>,
+    ended: LogLimit<50>,
+    pub(crate) abandoned_lines: LogLimit<ABANDONED_LINES>,
     pub(crate) proxy_was_reported: AtomicBool,
     pub(crate) runtime: Handle,
 }
@@ -106,14 +106,17 @@ impl EmbeddedHub {
             counts: Mutex::default(),
             subscriptions: Mutex::new(subscriptions),
             records: BoxedFn(Box::new(records)),
-            begun: LogLimit::new(50),
-            ended: LogLimit::new(50),
-            abandoned_lines: LogLimit::new(ABANDONED_LINES),
+            begun: LogLimit::default(),
+            ended: LogLimit::default(),
+            abandoned_lines: LogLimit::default(),
             proxy_was_reported: AtomicBool::new(false),
             runtime: Handle::current(),
         });
         let weak = || Arc::downgrade(&hub);
-        tokio::spawn(repeat(weak(), EXPIRY_INTERVAL, EmbeddedHub::expire));
+        tokio::spawn(repeat(weak(), EXPIRY_INTERVAL, |hub| {
+            let now = hub.clock.now();
+            hub.change(Some("its lease has ended"), |all| all.end_leases(now));
+        }));
         tokio::spawn(repeat(weak(), LOG_INTERVAL, EmbeddedHub::log_suppressed));
         for topic in pending {
             hub.deliver(&topic);
@@ -145,7 +148,7 @@ impl EmbeddedHub {
         });
         let unverified = queued.collect();
         drop(queues);
-        self.record(HubRecord::Unverified(unverified));
+        self.change(None, |_| vec![HubRecord::Unverified(unverified)]);
     }
 
     /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits are
@@ -157,7 +160,7 @@ impl EmbeddedHub {
         if unverified.is_empty() {
             return;
         }
-        self.record(HubRecord::Unverified(Vec::new()));
+        self.change(None, |_| vec![HubRecord::Unverified(Vec::new())]);
         for (key, request) in unverified {
             let callback = key.callback.clone();
             if let Err(why) = self.verify(key, request, None) {
@@ -169,14 +172,12 @@ impl EmbeddedHub {
     /// Numbers a notification for relaying, if its topic has subscribers and it is no repeat of the one
     /// relayed last. The caller saves it, then passes it to [`EmbeddedHub::dispatch`].
     pub fn relay(&self, notification: Relay) -> Option<Relay> {
-        let now = self.clock.now();
-        lock(&self.subscriptions).relay(notification, now)
+        lock(&self.subscriptions).relay(notification, self.clock.now())
     }
 
     /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
     pub fn relay_new(&self, notification: Relay) -> Option<Relay> {
-        let now = self.clock.now();
-        lock(&self.subscriptions).relay_new(notification, now)
+        lock(&self.subscriptions).relay_new(notification, self.clock.now())
     }
 
     /// Delivers saved notifications, to each subscriber in order. If more than `max_backlog` is pending, the subscriptions
@@ -189,7 +190,9 @@ impl EmbeddedHub {
                 relayed.pop_first();
             }
             drop(relayed);
-            self.change(|subscriptions| subscriptions.saved(&topic, id).into_iter().collect());
+            self.change(None, |subscriptions| {
+                subscriptions.saved(&topic, id).into_iter().collect()
+            });
             self.cut_off();
             self.deliver(&topic);
         }
@@ -212,7 +215,7 @@ impl EmbeddedHub {
                          {bytes} bytes, the most of all, and more than max_backlog in all"
                     );
                 }
-                self.change(|subscriptions| subscriptions.unsubscribe(&key));
+                self.change(None, |subscriptions| subscriptions.unsubscribe(&key));
                 self.deny(key, "too many notifications were pending");
             }
         }
@@ -220,16 +223,15 @@ impl EmbeddedHub {
 
     /// Ends all subscriptions to a topic and notifies the subscribers.
     pub fn end_topic(self: &Arc<Self>, topic: &Topic) {
-        let callbacks = lock(&self.subscriptions).callbacks(topic);
-        for callback in callbacks {
-            let topic = topic.clone();
-            self.end(SubscriptionKey { topic, callback }, TOPIC_ENDED);
+        let keys = lock(&self.subscriptions).of_topic(topic);
+        for key in keys {
+            self.end(key, TOPIC_ENDED);
         }
     }
 
     /// Ends a subscription and notifies the subscriber of the reason.
     pub fn end(self: &Arc<Self>, key: SubscriptionKey, why: &'static str) {
-        self.change_and_log_ends(why, |subscriptions| subscriptions.unsubscribe(&key));
+        self.change(Some(why), |subscriptions| subscriptions.unsubscribe(&key));
         self.deny(key, why);
     }
 
@@ -245,18 +247,12 @@ impl EmbeddedHub {
         status
     }
 
-    /// Emits a record that changes no subscription.
-    fn record(&self, record: HubRecord) {
-        let _subscriptions = lock(&self.subscriptions);
-        (self.records)(vec![record]);
-    }
-
     /// Adds or renews a verified subscription. A renewal ends the wait for a retry.
     pub(crate) fn subscribe(&self, subscription: Subscription) {
         let key = subscription.key();
         let until = subscription.expires;
         let is_renewal = lock(&self.subscriptions).contains(&key);
-        self.change(|subscriptions| subscriptions.subscribe(subscription));
+        self.change(None, |subscriptions| subscriptions.subscribe(subscription));
         if let Some(waiting) = lock(&self.wakers).get(&key) {
             waiting.notify_one();
         }
@@ -270,43 +266,29 @@ impl EmbeddedHub {
         }
     }
 
-    /// Makes a change that ends subscriptions, and logs each with the reason.
-    pub(crate) fn change_and_log_ends(
+    /// Makes a change, emits its records, and logs the subscriptions that it ended if there is a reason to tell.
+    pub(crate) fn change(
         &self,
-        why: &str,
+        why: Option<&str>,
         change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>,
     ) {
-        for SubscriptionKey { topic, callback } in self.change(change) {
-            if !self.ended.allow() {
-                continue;
-            }
-            info!(%topic, %callback, why, "the subscription of {callback} to {topic} has ended: {why}");
-        }
-    }
-
-    /// Makes a change, emits its records, and returns the subscriptions that it ended.
-    fn change(
-        &self,
-        change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>,
-    ) -> Vec<SubscriptionKey> {
         let mut subscriptions = lock(&self.subscriptions);
         let records = change(&mut subscriptions);
         let ended = |record: &HubRecord| match record {
             HubRecord::Unsubscribed(key) => Some(key.clone()),
             _ => None,
         };
-        let ended = records.iter().filter_map(ended).collect();
+        let ended: Vec<SubscriptionKey> = records.iter().filter_map(ended).collect();
         if !records.is_empty() {
-            (self.records)(records);
+            (self.records.0)(records);
         }
-        ended
-    }
-
-    /// Removes subscriptions whose leases have ended.
-    fn expire(&self) {
-        self.change_and_log_ends("its lease has ended", |subscriptions| {
-            subscriptions.end_leases(self.clock.now())
-        });
+        drop(subscriptions);
+        let Some(why) = why else { return };
+        for SubscriptionKey { topic, callback } in ended {
+            if self.ended.allow() {
+                info!(%topic, %callback, why, "the subscription of {callback} to {topic} has ended: {why}");
+            }
+        }
     }
 
     /// Logs the numbers of lines that were suppressed.
@@ -418,31 +400,19 @@ impl PreparedHub {
 #[error("cannot build the HTTP client of the embedded hub")]
 pub struct HubStartError(#[from] reqwest::Error);
 
-/// A limit on log lines of one kind, which strangers can cause: those in the current interval.
-#[derive(Debug)]
-pub(crate) struct LogLimit {
-    limit: u64,
-    lines: AtomicU64,
-}
+/// A limit on log lines of one kind, which strangers can cause: so many in each interval. Counts those of the current one.
+#[derive(Debug, Default)]
+pub(crate) struct LogLimit<const LINES: u64>(AtomicU64);
 
-impl LogLimit {
-    /// Allows `limit` lines per interval.
-    pub(crate) fn new(limit: u64) -> LogLimit {
-        LogLimit {
-            limit,
-            lines: AtomicU64::new(0),
-        }
-    }
-
+impl<const LINES: u64> LogLimit<LINES> {
     /// Returns true if the next line may be logged, else counts it as suppressed.
     pub(crate) fn allow(&self) -> bool {
-        self.lines.fetch_add(1, Ordering::Relaxed) < self.limit
+        self.0.fetch_add(1, Ordering::Relaxed) < LINES
     }
 
     /// Begins the next interval and returns the number of lines that the last one suppressed.
     pub(crate) fn next_interval(&self) -> u64 {
-        let lines = self.lines.swap(0, Ordering::Relaxed);
-        lines.saturating_sub(self.limit)
+        self.0.swap(0, Ordering::Relaxed).saturating_sub(LINES)
     }
 }
 
@@ -452,7 +422,7 @@ mod tests {
 
     #[test]
     fn suppressed_lines_are_counted_until_the_next_interval() {
-        let lines = LogLimit::new(2);
+        let lines = LogLimit::<2>::default();
         let allowed: Vec<bool> = (0..5).map(|_| lines.allow()).collect();
         assert_eq!(allowed, [true, true, false, false, false]);
         assert_eq!(lines.next_interval(), 3);

@@ -50,19 +50,19 @@ pub enum PublicationRefusal {
     NoToken,
     #[error("no publisher of this hub has this bearer token")]
     UnknownToken,
-    #[error("this publisher may not publish {topic}: it lies outside the configured prefixes")]
-    Outside { topic: Topic },
+    #[error("this publisher may not publish {0}: it lies outside the configured prefixes")]
+    Outside(Topic),
     #[error(
-        "{topic} does not name this hub: its Link header needs rel=\"hub\" with this hub's URI, and no rel=\"self\" but \
+        "{0} does not name this hub: its Link header needs rel=\"hub\" with this hub's URI, and no rel=\"self\" but \
          its own"
     )]
-    OtherHub { topic: Topic },
-    #[error("this publisher has {max} topics on this hub, and may not have more")]
-    TooManyTopics { max: usize },
+    OtherHub(Topic),
+    #[error("this publisher has {0} topics on this hub, and may not have more")]
+    TooManyTopics(usize),
     #[error("cannot find out if {topic} names this hub ({reason}); try again later")]
     Unverified { topic: Topic, reason: String },
-    #[error("the body is larger than {max} bytes")]
-    TooLarge { max: usize },
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(usize),
     #[error("the body has a Content-Encoding: send it without")]
     Encoded,
     #[error("a notification is {PAYLOAD_TYPE}, and a subscription or ping is {FORM_TYPE}")]
@@ -91,22 +91,17 @@ impl PublicationRefusal {
     /// Returns the HTTP status of the answer.
     pub fn status(&self) -> u16 {
         match self {
-            PublicationRefusal::NoTopic
-            | PublicationRefusal::NoHost
-            | PublicationRefusal::DotSegments
-            | PublicationRefusal::TopicUri
-            | PublicationRefusal::TwoTopics
-            | PublicationRefusal::Empty => 400,
             PublicationRefusal::NoToken | PublicationRefusal::UnknownToken => 401,
-            PublicationRefusal::Outside { .. }
-            | PublicationRefusal::OtherHub { .. }
-            | PublicationRefusal::TooManyTopics { .. } => 403,
-            PublicationRefusal::TooLarge { .. } => 413,
+            PublicationRefusal::Outside(_)
+            | PublicationRefusal::OtherHub(_)
+            | PublicationRefusal::TooManyTopics(_) => 403,
+            PublicationRefusal::TooLarge(_) => 413,
             PublicationRefusal::MediaType | PublicationRefusal::Encoded => 415,
             PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => 429,
             PublicationRefusal::Unverified { .. } | PublicationRefusal::Unsaved => 503,
             PublicationRefusal::Limit(exceeded) => exceeded.status(),
             PublicationRefusal::Unread { status, .. } => *status,
+            _ => 400,
         }
     }
 
@@ -142,9 +137,7 @@ pub fn verify_hub(topic: &Topic, links: &Links, hub: &Hub) -> Result<(), Publica
     if links.hubs.is_empty() || hubs.any(|named| named == hub.as_str()) {
         return Ok(());
     }
-    Err(PublicationRefusal::OtherHub {
-        topic: topic.clone(),
-    })
+    Err(PublicationRefusal::OtherHub(topic.clone()))
 }
 
 /// Returns the topic that the `Link` headers name as `self`, or the query as `hub.topic` or `hub.url`.
@@ -176,10 +169,13 @@ pub fn capability_list(links: &Links) -> Option<Uri> {
 pub enum HubFormRequest {
     /// To subscribe or unsubscribe, or anything else.
     Subscription,
-    /// To fetch these topics.
-    Ping(Vec<Topic>),
-    /// To say if a publication of these topics would be accepted.
-    Check(Vec<Topic>),
+    /// To fetch topics; or of a check, to say if a publication of them would be accepted.
+    Publish {
+        /// The topics.
+        topics: Vec<Topic>,
+        /// True if nothing is to be published.
+        is_check: bool,
+    },
 }
 
 /// Reads the mode and the topics of a form. Those that publish name topics by `hub.url` or `hub.topic`, each any number
@@ -188,10 +184,9 @@ pub enum HubFormRequest {
 /// # Errors
 /// 400 without a topic, or with one that is no plain URI.
 pub fn form_request(form: &[u8]) -> Result<HubFormRequest, PublicationRefusal> {
-    let mode = form_value(form, "hub.mode");
-    let request: fn(Vec<Topic>) -> HubFormRequest = match mode.as_deref() {
-        Some("publish") => HubFormRequest::Ping,
-        Some(CHECK_MODE) => HubFormRequest::Check,
+    let is_check = match form_value(form, "hub.mode").as_deref() {
+        Some("publish") => false,
+        Some(CHECK_MODE) => true,
         _ => return Ok(HubFormRequest::Subscription),
     };
     let mut topics = Vec::new();
@@ -206,7 +201,7 @@ pub fn form_request(form: &[u8]) -> Result<HubFormRequest, PublicationRefusal> {
     if topics.is_empty() {
         Err(PublicationRefusal::NoTopic)
     } else {
-        Ok(request(topics))
+        Ok(HubFormRequest::Publish { topics, is_check })
     }
 }
 
@@ -278,9 +273,7 @@ impl Publishers {
         topic: &Topic,
         token: Option<&str>,
     ) -> Result<&Publisher, PublicationRefusal> {
-        let outside = || PublicationRefusal::Outside {
-            topic: topic.clone(),
-        };
+        let outside = || PublicationRefusal::Outside(topic.clone());
         if let Some(token) = token {
             let publisher = self.with_token(token);
             let publisher = publisher.ok_or(PublicationRefusal::UnknownToken)?;
@@ -383,17 +376,13 @@ impl PublisherCounts {
             PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => self.limited += 1,
             _ => self.refused += 1,
         }
-        self.set_last_refusal(reason, now);
+        self.last_refusal = Some(FailedPublication { at: now, reason });
     }
 
     /// Counts a failed attempt to fetch a topic.
     pub fn failed_fetch(&mut self, reason: String, now: Timestamp) {
         self.failed_fetches += 1;
-        self.set_last_refusal(reason, now);
-    }
-
-    fn set_last_refusal(&mut self, reason: String, at: Timestamp) {
-        self.last_refusal = Some(FailedPublication { at, reason });
+        self.last_refusal = Some(FailedPublication { at: now, reason });
     }
 }
 
@@ -686,19 +675,16 @@ mod tests {
     #[test]
     fn a_form_subscribes_pings_or_asks() {
         let named = "hub.url=https://e.org/t&hub.topic=https://e.org/t&hub.url=https://e.org/u";
-        let topics = || [TOPIC, "https://e.org/u"].map(Topic::new).into();
+        let publish = |is_check| {
+            let topics = [TOPIC, "https://e.org/u"].map(Topic::new).into();
+            Ok(HubFormRequest::Publish { topics, is_check })
+        };
         let dotted = "hub.mode=publish&hub.url=https://e.org/../t";
         for (form, want) in [
             ("hub.mode=subscribe", Ok(HubFormRequest::Subscription)),
             ("", Ok(HubFormRequest::Subscription)),
-            (
-                &format!("hub.mode=publish&{named}"),
-                Ok(HubFormRequest::Ping(topics())),
-            ),
-            (
-                &format!("hub.mode=check&{named}"),
-                Ok(HubFormRequest::Check(topics())),
-            ),
+            (&format!("hub.mode=publish&{named}"), publish(false)),
+            (&format!("hub.mode=check&{named}"), publish(true)),
             ("hub.mode=publish", Err(PublicationRefusal::NoTopic)),
             (dotted, Err(PublicationRefusal::DotSegments)),
         ] {

@@ -43,19 +43,6 @@ pub struct PublishedTopic {
 }
 
 impl PublishedTopic {
-    /// Returns the entry of a topic before its first notification.
-    pub fn new(topic: Topic, publisher: &str, now: Timestamp) -> PublishedTopic {
-        PublishedTopic {
-            topic,
-            publisher: publisher.to_owned(),
-            seq: 0,
-            digest: None,
-            published: now,
-            etag: None,
-            pinged: None,
-        }
-    }
-
     /// Ends the wait for a fetch, unless the topic was pinged after the fetch began. Returns true if it ended.
     pub fn end_ping(&mut self, began: Timestamp) -> bool {
         let is_ended = self.pinged.is_some_and(|pinged| pinged <= began);
@@ -63,12 +50,6 @@ impl PublishedTopic {
             self.pinged = None;
         }
         is_ended
-    }
-
-    /// Returns true if nobody has published it for so long.
-    pub fn is_older_than(&self, ttl: Duration, now: Timestamp) -> bool {
-        let age = Duration::try_from(now.duration_since(self.published));
-        self.pinged.is_none() && age.is_ok_and(|age| age > ttl)
     }
 }
 
@@ -160,7 +141,7 @@ impl PublishedTopics {
         if new == 0 || count as usize + new <= max {
             Ok(())
         } else {
-            Err(PublicationRefusal::TooManyTopics { max })
+            Err(PublicationRefusal::TooManyTopics(max))
         }
     }
 
@@ -214,13 +195,15 @@ impl PublishedTopics {
         has_subscribers: impl Fn(&Topic) -> bool,
     ) -> Vec<Topic> {
         let is_over = |published: &&PublishedTopic| {
-            published.is_older_than(ttl, now) && !has_subscribers(&published.topic)
+            let age = Duration::try_from(now.duration_since(published.published));
+            let is_old = published.pinged.is_none() && age.is_ok_and(|age| age > ttl);
+            is_old && !has_subscribers(&published.topic)
         };
         let over = self.topics.values().filter(is_over);
         let over: Vec<Topic> = over.map(|published| published.topic.clone()).collect();
         for topic in &over {
             if let Some(forgotten) = self.topics.remove(topic) {
-                decrement(&mut self.counts, &*forgotten.publisher);
+                decrement(&mut self.counts, &forgotten.publisher);
             }
         }
         if !over.is_empty() {
@@ -237,12 +220,20 @@ impl PublishedTopics {
 
     fn entry(&mut self, topic: &Topic, publisher: &str, now: Timestamp) -> &mut PublishedTopic {
         if !self.topics.contains_key(topic) {
-            self.insert(PublishedTopic::new(topic.clone(), publisher, now));
+            self.insert(PublishedTopic {
+                topic: topic.clone(),
+                publisher: publisher.to_owned(),
+                seq: 0,
+                digest: None,
+                published: now,
+                etag: None,
+                pinged: None,
+            });
         }
         let is_others = |entry: &PublishedTopic| entry.publisher != publisher;
         if let Some(entry) = self.topics.get_mut(topic).filter(|entry| is_others(entry)) {
             let before = mem::replace(&mut entry.publisher, publisher.to_owned());
-            decrement(&mut self.counts, &*before);
+            decrement(&mut self.counts, &before);
             self.count(publisher);
         }
         self.topics
@@ -260,7 +251,7 @@ impl PublishedTopics {
             .insert(normalized(topic.as_str()), topic.clone());
         self.count(&published.publisher);
         if let Some(before) = self.topics.insert(topic, published) {
-            decrement(&mut self.counts, &*before.publisher);
+            decrement(&mut self.counts, &before.publisher);
         }
     }
 }
@@ -427,17 +418,18 @@ mod tests {
 
     #[test]
     fn a_topic_ages_unless_it_waits_for_a_fetch() {
-        let at = |text: &str| text.parse::<Timestamp>().unwrap();
-        let mut topic = PublishedTopic::new(
-            Topic::new("https://e.org/t"),
-            "p",
-            at("2026-01-01T00:00:00Z"),
-        );
+        let mut topics = PublishedTopics::default();
+        let name = Topic::new("https://e.org/t");
+        let mut topic = topics.ping(&name, "p", at("2026-01-01T00:00:00Z"));
         let ttl = Duration::from_secs(24 * 3_600);
-        assert!(!topic.is_older_than(ttl, at("2026-01-02T00:00:00Z")));
-        assert!(topic.is_older_than(ttl, at("2026-01-02T00:00:01Z")));
-        assert!(!topic.is_older_than(ttl, at("2025-01-02T00:00:01Z")));
-        topic.pinged = Some(at("2026-01-01T00:00:00Z"));
-        assert!(!topic.is_older_than(ttl, at("2027-01-02T00:00:01Z")));
+        let is_over = |topic: &PublishedTopic, now: &str| {
+            let mut topics = PublishedTopics::restore(vec![topic.clone()]);
+            !topics.forget(ttl, at(now), |_| false).is_empty()
+        };
+        assert!(!is_over(&topic, "2027-01-02T00:00:01Z"));
+        topic.pinged = None;
+        assert!(!is_over(&topic, "2026-01-02T00:00:00Z"));
+        assert!(is_over(&topic, "2026-01-02T00:00:01Z"));
+        assert!(!is_over(&topic, "2025-01-02T00:00:01Z"));
     }
 }

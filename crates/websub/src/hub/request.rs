@@ -168,10 +168,7 @@ fn secret(form: &[u8]) -> Result<Option<Secret>, Rejection> {
     let plain: Vec<u8> = value
         .unwrap_or_default()
         .iter()
-        .map(|byte| match byte {
-            b'+' => b' ',
-            byte => *byte,
-        })
+        .map(|byte| if *byte == b'+' { b' ' } else { *byte })
         .collect();
     let secret: Vec<u8> = percent_decode(&plain).collect();
     if secret.len() > SECRET_BYTES {

@@ -39,7 +39,7 @@ pub struct Subscriptions {
 }
 
 /// The subscribers of one topic.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TopicSubscribers {
     subscribers: HashMap<Callback, SubscriptionState>,
     backlog: BacklogCounts,
@@ -48,25 +48,15 @@ struct TopicSubscribers {
     last: Option<BodyDigest>,
 }
 
-/// There may be a hundred thousand: what one at rest does not need is apart.
+/// There may be a hundred thousand.
 #[derive(Debug)]
 struct SubscriptionState {
     secret: Option<Secret>,
     expires: Timestamp,
     requester: Option<Requester>,
-    /// The last notification that was delivered or abandoned.
-    heard: RelayId,
-    attempts: Option<Box<Attempts>>,
-}
-
-/// The attempts to deliver to a subscriber.
-#[derive(Debug, Default)]
-struct Attempts {
-    /// Failed attempts to deliver the next notification, and the time of the next one.
-    failed: u32,
-    next_try: Option<Timestamp>,
+    progress: DeliveryProgress,
     /// The last attempt in this run.
-    last: Option<LastAttempt>,
+    last: Option<Box<LastAttempt>>,
     /// The assignment under which deliveries are made now, one after the other.
     assigned: Option<u64>,
 }
@@ -98,10 +88,11 @@ impl Subscriptions {
             restored.last = restored.last.max(progress.heard);
             restored.usage.add(&subscription.quota_key());
             let on_topic = restored.topics.entry(subscription.topic.clone());
-            let on_topic = on_topic.or_insert_with(|| TopicSubscribers::new(RelayId::default()));
-            let callback = subscription.callback.clone();
-            let subscriber = SubscriptionState::new(subscription, progress);
-            on_topic.subscribers.insert(callback, subscriber);
+            let on_topic = on_topic.or_default();
+            let subscriber = SubscriptionState::new(&subscription, progress);
+            on_topic
+                .subscribers
+                .insert(subscription.callback, subscriber);
         }
         let mut pending: HashMap<Topic, SavedTopicRelays> = HashMap::new();
         let mut records = Vec::new();
@@ -117,7 +108,8 @@ impl Subscriptions {
         for (topic, on_topic) in &mut restored.topics {
             let saved = pending.remove(topic);
             let relays = saved.as_ref().map_or(&[][..], |saved| &saved.relays);
-            let heard = on_topic.subscribers.values().map(|known| known.heard);
+            let known = on_topic.subscribers.values();
+            let heard = known.map(|known| known.progress.heard);
             let (backlog, obsolete) = BacklogCounts::restore(relays, heard.collect());
             restored.backlog_bytes += backlog.size().bytes;
             records.extend(obsolete.map(|id| HubRecord::Ended(topic.clone(), id)));
@@ -131,31 +123,31 @@ impl Subscriptions {
     /// subscriber has just answered.
     pub fn subscribe(&mut self, subscription: Subscription) -> Vec<HubRecord> {
         self.usage.add(&subscription.quota_key());
-        let last = self.last;
         let on_topic = self.topics.entry(subscription.topic.clone());
-        let on_topic = on_topic.or_insert_with(|| TopicSubscribers::new(last));
-        let known = on_topic.subscribers.get_mut(&subscription.callback);
-        let (heard, mut attempts, failed) = if let Some(known) = known {
-            let quota_key = QuotaKey::new(&subscription.callback, known.requester);
-            self.usage.remove(&quota_key);
-            let failed = known.progress().attempts > 0;
-            (known.heard, known.attempts.take(), failed)
-        } else {
-            (on_topic.backlog.subscribe(), None, false)
+        let on_topic = on_topic.or_insert_with(|| TopicSubscribers {
+            backlog: BacklogCounts::new(self.last),
+            ..TopicSubscribers::default()
+        });
+        let known = on_topic.subscribers.remove(&subscription.callback);
+        let heard = match &known {
+            Some(known) => known.progress.heard,
+            None => on_topic.backlog.subscribe(),
         };
-        if let Some(attempts) = &mut attempts {
-            (attempts.failed, attempts.next_try) = (0, None);
-        }
         let progress = DeliveryProgress {
             heard,
             ..DeliveryProgress::default()
         };
-        let mut subscriber = SubscriptionState::new(subscription.clone(), progress);
-        subscriber.attempts = attempts;
-        on_topic
-            .subscribers
-            .insert(subscription.callback.clone(), subscriber);
-        let progressed = failed.then(|| HubRecord::Progressed(subscription.key(), progress));
+        let callback = subscription.callback.clone();
+        let mut subscriber = SubscriptionState::new(&subscription, progress);
+        let mut progressed = None;
+        if let Some(known) = known {
+            let quota_key = QuotaKey::new(&callback, known.requester);
+            self.usage.remove(&quota_key);
+            let failed = known.progress.attempts > 0;
+            progressed = failed.then(|| HubRecord::Progressed(subscription.key(), progress));
+            (subscriber.last, subscriber.assigned) = (known.last, known.assigned);
+        }
+        on_topic.subscribers.insert(callback, subscriber);
         let subscribed = HubRecord::Subscribed(subscription, heard);
         std::iter::once(subscribed).chain(progressed).collect()
     }
@@ -171,7 +163,7 @@ impl Subscriptions {
         let quota_key = QuotaKey::new(&key.callback, subscriber.requester);
         self.usage.remove(&quota_key);
         let before = on_topic.backlog.size().bytes;
-        let obsolete = on_topic.backlog.unsubscribe(subscriber.heard);
+        let obsolete = on_topic.backlog.unsubscribe(subscriber.progress.heard);
         self.backlog_bytes -= before - on_topic.backlog.size().bytes;
         if on_topic.subscribers.is_empty() {
             self.topics.remove(&key.topic);
@@ -197,27 +189,23 @@ impl Subscriptions {
         self.topics.contains_key(topic)
     }
 
-    /// Returns the callbacks that subscribe to a topic.
-    pub fn callbacks(&self, topic: &Topic) -> Vec<Callback> {
+    /// Returns the subscriptions to a topic.
+    pub fn of_topic(&self, topic: &Topic) -> Vec<SubscriptionKey> {
         let on_topic = self.topics.get(topic).into_iter();
-        on_topic
-            .flat_map(|on_topic| on_topic.subscribers.keys().cloned())
+        let callbacks = on_topic.flat_map(|on_topic| on_topic.subscribers.keys());
+        callbacks
+            .map(|callback| SubscriptionKey::new(topic, callback))
             .collect()
     }
 
     /// Removes the subscriptions whose leases have ended.
     pub fn end_leases(&mut self, now: Timestamp) -> Vec<HubRecord> {
-        let ended: Vec<SubscriptionKey> = self
-            .topics
-            .iter()
-            .flat_map(|(topic, on_topic)| {
-                let ended = on_topic
-                    .subscribers
-                    .iter()
-                    .filter(|(_, subscriber)| subscriber.expires <= now);
-                ended.map(|(callback, _)| SubscriptionKey::new(topic, callback))
-            })
-            .collect();
+        let mut ended = Vec::new();
+        for (topic, on_topic) in &self.topics {
+            let subscribers = on_topic.subscribers.iter();
+            let over = subscribers.filter(|(_, subscriber)| subscriber.expires <= now);
+            ended.extend(over.map(|(callback, _)| SubscriptionKey::new(topic, callback)));
+        }
         ended.iter().flat_map(|key| self.unsubscribe(key)).collect()
     }
 
@@ -237,10 +225,8 @@ impl Subscriptions {
     /// [`saved`](Subscriptions::saved).
     pub fn relay_new(&mut self, mut relay: Relay, now: Timestamp) -> Option<Relay> {
         let on_topic = self.topics.get_mut(&relay.topic)?;
-        on_topic
-            .subscribers
-            .values()
-            .find(|subscriber| now < subscriber.expires)?;
+        let mut subscribers = on_topic.subscribers.values();
+        subscribers.find(|subscriber| now < subscriber.expires)?;
         self.last = RelayId(self.last.0 + 1);
         let before = on_topic.backlog.size().bytes;
         on_topic.backlog.relay(PendingRelay {
@@ -272,7 +258,7 @@ impl Subscriptions {
             .max_by_key(|(topic, on_topic)| (on_topic.backlog.size().bytes, *topic))?;
         let lowest = on_topic.backlog.positions.first();
         let behind = on_topic.subscribers.iter().filter(|(_, subscriber)| {
-            lowest.is_some_and(|lowest| lowest.heard == subscriber.heard)
+            lowest.is_some_and(|lowest| lowest.heard == subscriber.progress.heard)
         });
         let keys = behind.map(|(callback, _)| SubscriptionKey::new(topic, callback));
         Some((keys.collect(), on_topic.backlog.size()))
@@ -284,15 +270,13 @@ impl Subscriptions {
         let Some(on_topic) = self.topics.get_mut(topic) else {
             return Vec::new();
         };
-        let backlog = &on_topic.backlog;
-        let idle = on_topic.subscribers.iter_mut();
-        let idle = idle.filter(|(_, subscriber)| subscriber.is_awaiting_delivery(backlog));
         let assign = |(callback, subscriber): (&Callback, &mut SubscriptionState)| {
+            let number = subscriber.assign(&on_topic.backlog, &mut self.assignments)?;
             let key = SubscriptionKey::new(topic, callback);
-            let assignment = subscriber.assign(key, &mut self.assignments);
-            (subscriber.priority(), assignment)
+            Some((subscriber.priority(), DeliveryTask { key, number }))
         };
-        let mut assigned: Vec<(Priority, DeliveryTask)> = idle.map(assign).collect();
+        let subscribers = on_topic.subscribers.iter_mut();
+        let mut assigned: Vec<(Priority, DeliveryTask)> = subscribers.filter_map(assign).collect();
         assigned.sort_by_key(|(priority, _)| *priority);
         assigned
             .into_iter()
@@ -304,37 +288,36 @@ impl Subscriptions {
     pub fn assign_one(&mut self, key: &SubscriptionKey) -> Option<DeliveryTask> {
         let on_topic = self.topics.get_mut(&key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&key.callback)?;
-        let is_idle = subscriber.is_awaiting_delivery(&on_topic.backlog);
-        is_idle.then(|| subscriber.assign(key.clone(), &mut self.assignments))
+        let number = subscriber.assign(&on_topic.backlog, &mut self.assignments)?;
+        let key = key.clone();
+        Some(DeliveryTask { key, number })
     }
 
     /// Returns the topics with pending notifications.
     pub fn topics_with_pending(&self) -> Vec<Topic> {
-        let pending = self
-            .topics
-            .iter()
-            .filter(|(_, on_topic)| on_topic.backlog.is_pending());
+        let topics = self.topics.iter();
+        let pending = topics.filter(|(_, on_topic)| on_topic.backlog.is_pending());
         pending.map(|(topic, _)| topic.clone()).collect()
     }
 
     /// Returns the next delivery of an assignment; if there is none, the assignment has ended.
     pub fn next_delivery(&mut self, assignment: &DeliveryTask, now: Timestamp) -> Option<Delivery> {
         let (subscriber, backlog) = self.assigned(assignment)?;
-        if now < subscriber.expires && backlog.has_saved(subscriber.heard) {
+        if now < subscriber.expires && backlog.has_saved(subscriber.progress.heard) {
             return Some(Delivery {
                 secret: subscriber.secret.clone(),
-                progress: subscriber.progress(),
+                progress: subscriber.progress,
                 priority: subscriber.priority(),
             });
         }
-        subscriber.attempts.get_or_insert_default().assigned = None;
+        subscriber.assigned = None;
         None
     }
 
     /// Returns the progress of the subscriber of an assignment.
     pub fn progress(&mut self, assignment: &DeliveryTask) -> DeliveryProgress {
         let assigned = self.assigned(assignment);
-        assigned.map_or_else(DeliveryProgress::default, |(known, _)| known.progress())
+        assigned.map_or_else(DeliveryProgress::default, |(known, _)| known.progress)
     }
 
     /// Applies the outcome of an attempt to deliver a notification, and remembers the attempt for the views.
@@ -349,25 +332,27 @@ impl Subscriptions {
         let Some((subscriber, backlog)) = self.assigned(assignment) else {
             return Vec::new();
         };
-        let attempts = subscriber.attempts.get_or_insert_default();
-        attempts.last = Some(last);
+        subscriber.last = Some(Box::new(last));
+        let progress = &mut subscriber.progress;
         let mut obsolete = None;
         let mut freed = 0;
         match outcome {
             DeliveryOutcome::Gone => return self.unsubscribe(key),
-            DeliveryOutcome::Retry { at } => {
-                attempts.failed += 1;
-                attempts.next_try = Some(at);
+            DeliveryOutcome::Retry(at) => {
+                progress.attempts += 1;
+                progress.next_try = Some(at);
             }
             DeliveryOutcome::Delivered | DeliveryOutcome::Abandoned => {
                 let before = backlog.size().bytes;
-                obsolete = backlog.receive(subscriber.heard, relay);
+                obsolete = backlog.receive(progress.heard, relay);
                 freed = before - backlog.size().bytes;
-                subscriber.heard = relay.id;
-                (attempts.failed, attempts.next_try) = (0, None);
+                *progress = DeliveryProgress {
+                    heard: relay.id,
+                    ..DeliveryProgress::default()
+                };
             }
         }
-        let progressed = HubRecord::Progressed(key.clone(), subscriber.progress());
+        let progressed = HubRecord::Progressed(key.clone(), *progress);
         self.backlog_bytes -= freed;
         let ended = obsolete.map(|id| HubRecord::Ended(key.topic.clone(), id));
         std::iter::once(progressed).chain(ended).collect()
@@ -381,74 +366,38 @@ impl Subscriptions {
     ) -> Option<(&mut SubscriptionState, &mut BacklogCounts)> {
         let on_topic = self.topics.get_mut(&assignment.key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&assignment.key.callback)?;
-        let is_current = subscriber.assigned() == Some(assignment.number);
+        let is_current = subscriber.assigned == Some(assignment.number);
         is_current.then_some((subscriber, &mut on_topic.backlog))
     }
 }
 
-impl TopicSubscribers {
-    fn new(last: RelayId) -> TopicSubscribers {
-        TopicSubscribers {
-            subscribers: HashMap::new(),
-            backlog: BacklogCounts::new(last),
-            last: None,
-        }
-    }
-}
-
 impl SubscriptionState {
-    fn new(subscription: Subscription, progress: DeliveryProgress) -> SubscriptionState {
-        let attempts = (progress.attempts > 0).then(|| Attempts {
-            failed: progress.attempts,
-            next_try: progress.next_try,
-            ..Attempts::default()
-        });
+    fn new(subscription: &Subscription, progress: DeliveryProgress) -> SubscriptionState {
         SubscriptionState {
-            secret: subscription.secret,
+            secret: subscription.secret.clone(),
             expires: subscription.expires,
             requester: subscription.requester,
-            heard: progress.heard,
-            attempts: attempts.map(Box::new),
+            progress,
+            last: None,
+            assigned: None,
         }
     }
 
-    fn progress(&self) -> DeliveryProgress {
-        let attempts = self.attempts.as_deref();
-        DeliveryProgress {
-            heard: self.heard,
-            attempts: attempts.map_or(0, |attempts| attempts.failed),
-            next_try: attempts.and_then(|attempts| attempts.next_try),
+    /// Assigns it under a new number, if something is pending for it and not being delivered.
+    fn assign(&mut self, backlog: &BacklogCounts, assignments: &mut u64) -> Option<u64> {
+        if self.assigned.is_some() || !backlog.has_saved(self.progress.heard) {
+            return None;
         }
-    }
-
-    fn last(&self) -> Option<&LastAttempt> {
-        self.attempts.as_ref()?.last.as_ref()
-    }
-
-    fn assigned(&self) -> Option<u64> {
-        self.attempts.as_ref()?.assigned
-    }
-
-    fn assign(&mut self, key: SubscriptionKey, assignments: &mut u64) -> DeliveryTask {
         *assignments += 1;
-        let number = *assignments;
-        self.attempts.get_or_insert_default().assigned = Some(number);
-        DeliveryTask { key, number }
-    }
-
-    /// Returns true if something is pending for it and not being delivered.
-    fn is_awaiting_delivery(&self, backlog: &BacklogCounts) -> bool {
-        self.assigned().is_none() && backlog.has_saved(self.heard)
+        self.assigned = Some(*assignments);
+        self.assigned
     }
 
     fn priority(&self) -> Priority {
-        let has_accepted = |last: &LastAttempt| last.status.is_some_and(|status| status / 100 == 2);
-        if self.progress().attempts > 0 {
-            Priority::Retry
-        } else if self.last().is_some_and(has_accepted) {
-            Priority::Known
-        } else {
-            Priority::First
+        match self.last.as_ref().and_then(|last| last.status) {
+            _ if self.progress.attempts > 0 => Priority::Retry,
+            Some(200..=299) => Priority::Known,
+            _ => Priority::First,
         }
     }
 }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper::Method;
 use jiff::Timestamp;
 use reqwest::Response;
 use tracing::debug;
@@ -19,7 +18,7 @@ use crate::hub::client_address::Requester;
 use crate::hub::delivery::http::CUT_OFF;
 use crate::hub::fair_queue::Priority;
 use crate::hub::fair_queue::slots::FairSlot;
-use crate::hub::http::{EmbeddedHub, PreparedHub};
+use crate::hub::http::EmbeddedHub;
 use crate::hub::request::{RequestedAction, SubscriptionRequest};
 use crate::hub::{Subscription, SubscriptionKey};
 use crate::retry::{after, backoff};
@@ -70,7 +69,7 @@ impl EmbeddedHub {
         {
             admission.may_subscribe(&quota_key, &subscriptions.usage)?;
         }
-        admission.begin(&quota_key, kind, self.clock.elapsed())?;
+        admission.begin(&quota_key, kind, self.clock.started.elapsed())?;
         drop((admission, subscriptions));
         let pending = PendingVerification {
             request,
@@ -86,10 +85,33 @@ impl EmbeddedHub {
         Ok(())
     }
 
-    /// Begins to tell a subscriber that its subscription has ended (WebSub section 5.2).
+    /// Begins to tell a subscriber that its subscription has ended (WebSub section 5.2), until it answers; any answer
+    /// will do.
     pub(crate) fn deny(self: &Arc<Self>, key: SubscriptionKey, reason: &'static str) {
-        self.runtime
-            .spawn(Arc::clone(self).send_denial(key, reason));
+        let hub = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let parameters = [
+                ("hub.mode", "denied"),
+                ("hub.topic", key.topic.as_str()),
+                ("hub.reason", reason),
+            ];
+            let url = with_parameters(key.callback.as_str(), &parameters);
+            for attempt in 1..=hub.settings.get().settings.verification_attempts {
+                let priority = match attempt {
+                    1 => Priority::First,
+                    _ => Priority::Retry,
+                };
+                let prepared = hub.settings.get();
+                if let Ok(location) = prepared.client.resolve(&key.callback, priority).await {
+                    let taken = hub.verification_slots.acquire(&location.host, priority);
+                    let mut slot = taken.await;
+                    if send(&url, &location, &mut slot).await.is_ok() {
+                        return;
+                    }
+                }
+                tokio::time::sleep(backoff(attempt, fastrand::f64())).await;
+            }
+        });
     }
 
     /// Verifies the pending requests for one topic and callback, in order: the last confirmed one wins.
@@ -122,10 +144,14 @@ impl EmbeddedHub {
                         };
                         self.subscribe(subscription);
                         // Its lease may have ended with something pending.
-                        self.deliver_to(&key);
+                        let assignment = lock(&self.subscriptions).assign_one(&key);
+                        if let Some(assignment) = assignment {
+                            self.runtime
+                                .spawn(Arc::clone(&self).deliver_all(assignment));
+                        }
                     }
                     RequestedAction::Unsubscribe => {
-                        self.change_and_log_ends("it unsubscribed", |subscriptions| {
+                        self.change(Some("it unsubscribed"), |subscriptions| {
                             subscriptions.unsubscribe(&key)
                         });
                     }
@@ -140,32 +166,6 @@ impl EmbeddedHub {
                 return;
             };
             queue.pop_front();
-        }
-    }
-
-    /// Sends a denial until it is answered; any answer will do.
-    async fn send_denial(self: Arc<Self>, key: SubscriptionKey, reason: &'static str) {
-        let parameters = [
-            ("hub.mode", "denied"),
-            ("hub.topic", key.topic.as_str()),
-            ("hub.reason", reason),
-        ];
-        let url = with_parameters(key.callback.as_str(), &parameters);
-        for attempt in 1..=self.settings.get().settings.verification_attempts {
-            let priority = match attempt {
-                1 => Priority::First,
-                _ => Priority::Retry,
-            };
-            let prepared = self.settings.get();
-            if let Ok(location) = prepared.client.resolve(&key.callback, priority).await {
-                let taken = self.verification_slots.acquire(&location.host, priority);
-                let mut slot = taken.await;
-                let sent = send(&prepared, &url, &location, &mut slot).await;
-                if sent.is_ok() {
-                    return;
-                }
-            }
-            tokio::time::sleep(backoff(attempt, fastrand::f64())).await;
         }
     }
 
@@ -239,13 +239,13 @@ impl EmbeddedHub {
             (VerificationKind::New, 1) => Priority::First,
             (VerificationKind::New, _) => Priority::Retry,
         };
-        let (prepared, location, mut slot) = loop {
+        let (location, mut slot) = loop {
             let prepared = self.settings.get();
             let location = prepared.client.resolve(&request.callback, priority).await?;
             // Names cost nothing, so the address that one resolved to counts as a host too. One in the URL was counted with
             // the request.
             if let (Some(address), VerificationKind::New) = (location.by_name, kind) {
-                let (buckets, now) = (address_buckets(address), self.clock.elapsed());
+                let (buckets, now) = (address_buckets(address), self.clock.started.elapsed());
                 let connected = lock(&self.admission).acquire(&buckets, 1, now);
                 if let Err(exceeded) = connected {
                     return Ok(VerificationOutcome::Limited(exceeded));
@@ -255,7 +255,7 @@ impl EmbeddedHub {
             let slot = taken.await;
             // Otherwise the policy has changed since the addresses were checked.
             if Arc::ptr_eq(&prepared, &self.settings.get()) {
-                break (prepared, location, slot);
+                break (location, slot);
             }
         };
         // Each attempt has its own challenge.
@@ -264,7 +264,7 @@ impl EmbeddedHub {
         let sent_at = self.clock.now();
         // One byte more than the challenge, to notice anything after it.
         let max_bytes = challenge.len() + 1;
-        let mut response = send(&prepared, &url, &location, &mut slot).await?;
+        let mut response = send(&url, &location, &mut slot).await?;
         let status = response.status().as_u16();
         let beginning = slot.unless_cut_off(client::beginning(&mut response, max_bytes));
         Ok(match beginning.await {
@@ -277,13 +277,11 @@ impl EmbeddedHub {
 }
 
 async fn send(
-    prepared: &PreparedHub,
     url: &str,
     location: &CallbackLocation,
     slot: &mut FairSlot,
 ) -> Result<Response, String> {
-    let request = prepared.client.request(Method::GET, url, location);
-    match slot.unless_cut_off(request.send()).await {
+    match slot.unless_cut_off(location.client.get(url).send()).await {
         Some(Ok(response)) => {
             slot.was_answered = true;
             Ok(response)

@@ -47,11 +47,18 @@ pub async fn topics(
         async move {
             // It is never closed.
             let _slot = slots.acquire().await;
-            if Instant::now() < until {
-                Some(probe_topic(&client, &topic).await)
-            } else {
-                None
+            if Instant::now() >= until {
+                return None;
             }
+            let ask = async |method| {
+                probe(client.request(method, topic.as_str()), &Mask::default()).await
+            };
+            let head = ask(Method::HEAD).await;
+            let get = match head {
+                Ok(_) => Some(ask(Method::GET).await),
+                Err(_) => None,
+            };
+            Some(TopicReplies { head, get })
         }
     });
     Ok(all_at_once(probes).await)
@@ -60,10 +67,12 @@ pub async fn topics(
 /// Returns the answers of hubs to a `HEAD` where notifications would be sent, with the configured headers, credentials and
 /// certificates. Nothing is published.
 pub async fn hubs(hubs: Vec<PublishSettings>) -> Vec<ProbeResult> {
-    all_at_once(hubs.into_iter().map(probe_hub)).await
+    let hubs = hubs.into_iter();
+    all_at_once(hubs.map(|settings| async move { Ok(head(settings).await?.1) })).await
 }
 
-async fn probe_hub(mut settings: PublishSettings) -> ProbeResult {
+/// Returns the client of a hub, and its answer to a `HEAD`.
+async fn head(mut settings: PublishSettings) -> Result<(Client, ProbeReply), ProbeError> {
     settings.timeout = settings.timeout.min(HUB_TIMEOUT);
     let client = settings.client().map_err(|error| match error {
         PublishSettingsError::Client { source, .. } => failure(source, &Mask::default()),
@@ -73,7 +82,8 @@ async fn probe_hub(mut settings: PublishSettings) -> ProbeResult {
         },
     })?;
     let head = client.head(settings.publish_url.clone());
-    probe(head, &mask([&settings])).await
+    let reply = probe(head, &mask([&settings])).await?;
+    Ok((client, reply))
 }
 
 /// Returns the answers in the order of what was asked.
@@ -119,14 +129,10 @@ pub async fn topic_check_replies(
 }
 
 async fn topic_check_reply(
-    mut settings: PublishSettings,
+    settings: PublishSettings,
     topics: Vec<Topic>,
 ) -> Option<TopicCheckReply> {
-    settings.timeout = settings.timeout.min(HUB_TIMEOUT);
-    let client = settings.client().ok()?;
-    let head = client.head(settings.publish_url.clone());
-    let mask = mask([&settings]);
-    let greeting = probe(head, &mask).await.ok()?;
+    let (client, greeting) = head(settings.clone()).await.ok()?;
     let names_itself = |hub: &String| *hub == settings.hub.as_str();
     if greeting.status != 405 || !greeting.links.hubs.iter().any(names_itself) {
         return None;
@@ -144,7 +150,7 @@ async fn topic_check_reply(
         }
         if !status.is_success() {
             let (body, _) = client::beginning(&mut response, REASON_BYTES).await;
-            let reason = mask.hide(String::from_utf8_lossy(&body).trim());
+            let reason = mask([&settings]).hide(String::from_utf8_lossy(&body).trim());
             let status = status.as_u16();
             return Some(TopicCheckReply { status, reason });
         }
@@ -175,17 +181,6 @@ fn acceptance_forms(topics: &[Topic]) -> Vec<String> {
 
 fn plain_client() -> reqwest::Result<Client> {
     client::build_or_plain_http(|| client::builder(TIMEOUT))
-}
-
-async fn probe_topic(client: &Client, topic: &Topic) -> TopicReplies {
-    let probe =
-        async |method| probe(client.request(method, topic.as_str()), &Mask::default()).await;
-    let head = probe(Method::HEAD).await;
-    let get = match head {
-        Ok(_) => Some(probe(Method::GET).await),
-        Err(_) => None,
-    };
-    TopicReplies { head, get }
 }
 
 async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
@@ -239,7 +234,10 @@ mod tests {
             for form in &forms {
                 assert!(form.len() <= FORM_BYTES, "{}", form.len());
                 match form_request(form.as_bytes()) {
-                    Ok(HubFormRequest::Check(topics)) => named.extend(topics),
+                    Ok(HubFormRequest::Publish {
+                        topics,
+                        is_check: true,
+                    }) => named.extend(topics),
                     other => panic!("{other:?}"),
                 }
             }

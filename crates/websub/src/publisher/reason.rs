@@ -137,14 +137,9 @@ impl RefusalKind {
 
 /// Returns an error with its causes, in one line.
 pub fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    line
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    let words: Vec<String> = causes.map(ToString::to_string).collect();
+    words.join(": ")
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
         let at = after(now, backoff(attempts, jitter));
         refused(at, kind, reason, false)
     };
-    let (status, content_type, retry_after, excerpt, credentials) = match answer {
+    let (status, content_type, excerpt, credentials) = match answer {
         Answer::Failed(error) => {
             return soon(RefusalKind::NoAnswer, &format!("no answer: {error}"));
         }
@@ -71,13 +71,13 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
         Answer::Status {
             status,
             content_type,
-            retry_after,
             excerpt,
             credentials,
-        } => (*status, content_type, retry_after, excerpt, *credentials),
+            ..
+        } => (*status, content_type, excerpt, *credentials),
     };
     let later = |kind, reason: &str| {
-        let at = next_try(retry_after.as_deref(), attempts, now, jitter);
+        let at = next_try(answer.retry_after(now), attempts, now, jitter);
         refused(at, kind, reason, false)
     };
     let nobody_subscribed = format!("probably nobody has subscribed ({status})");

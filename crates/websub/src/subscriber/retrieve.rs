@@ -68,17 +68,11 @@ pub enum RetrieveError {
         source: std::io::Error,
     },
     /// It is larger than any document.
-    #[error("{url} is larger than {DOCUMENT_BYTES} bytes")]
-    TooLarge {
-        /// The URL.
-        url: String,
-    },
+    #[error("{0} is larger than {DOCUMENT_BYTES} bytes")]
+    TooLarge(String),
     /// Its origin is not allowed.
-    #[error("{url} is at another server than the topic and its Capability List")]
-    OtherOrigin {
-        /// The URL.
-        url: String,
-    },
+    #[error("{0} is at another server than the topic and its Capability List")]
+    OtherOrigin(String),
 }
 
 impl RetrieveError {
@@ -88,10 +82,7 @@ impl RetrieveError {
             // It may be read while it is written.
             RetrieveError::Request { .. } | RetrieveError::Unpack { .. } => true,
             RetrieveError::Status { status, .. } => is_temporary(status.as_u16()),
-            RetrieveError::Url { .. }
-            | RetrieveError::Client(_)
-            | RetrieveError::TooLarge { .. }
-            | RetrieveError::OtherOrigin { .. } => false,
+            _ => false,
         }
     }
 
@@ -116,7 +107,7 @@ impl RetrieveError {
 }
 
 /// The origins to which requests may go: those of the URLs that are trusted.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct AllowedOrigins(Option<Vec<Origin>>);
 
 impl AllowedOrigins {
@@ -182,19 +173,14 @@ impl Retriever {
         })?;
         let url = || url.to_owned();
         if !self.origins.permit(&parsed) {
-            return Err(RetrieveError::OtherOrigin { url: url() });
+            return Err(RetrieveError::OtherOrigin(url()));
         }
         let failed = |error| RetrieveError::Request {
             url: url(),
             reason: describe(error),
         };
-        let mut response = self
-            .client
-            .get(parsed)
-            .header(ACCEPT_ENCODING, "gzip")
-            .send()
-            .await
-            .map_err(failed)?;
+        let request = self.client.get(parsed).header(ACCEPT_ENCODING, "gzip");
+        let mut response = request.send().await.map_err(failed)?;
         let status = response.status();
         if !status.is_success() {
             let said = response.headers().get(RETRY_AFTER);
@@ -223,7 +209,7 @@ impl Retriever {
         if body.len() < DOCUMENT_BYTES {
             Ok(body)
         } else {
-            Err(RetrieveError::TooLarge { url: url() })
+            Err(RetrieveError::TooLarge(url()))
         }
     }
 }
@@ -282,20 +268,12 @@ fn read(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {
         Ok(_) => target.clone(),
         Err(_) => base.join(target).map_or(target.clone(), String::from),
     };
+    let self_uri = links.self_links.first().map(absolute).map(Topic::new);
+    let mut lists = links.capability_lists.iter().map(absolute);
     Discovery {
-        self_uri: links
-            .self_links
-            .first()
-            .map_or_else(|| topic.clone(), |target| Topic::new(absolute(target))),
-        hubs: links
-            .hubs
-            .iter()
-            .map(|hub| Hub::new(absolute(hub)))
-            .collect(),
-        capability_list: links
-            .capability_lists
-            .iter()
-            .find_map(|list| Uri::parse(&absolute(list)).ok()),
+        self_uri: self_uri.unwrap_or_else(|| topic.clone()),
+        hubs: links.hubs.iter().map(absolute).map(Hub::new).collect(),
+        capability_list: lists.find_map(|list| Uri::parse(&list).ok()),
     }
 }
 

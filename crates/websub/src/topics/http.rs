@@ -5,15 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, RwLock};
 
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LINK};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LINK};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValue};
 use resourcesync::payload::PAYLOAD_TYPE;
-use resourcesync::uri::{Topic, Uri};
+use resourcesync::uri::Topic;
 
+use crate::counts::RequestCounts;
 use crate::headers::link_header;
-use crate::http::server::{FullResponse, text};
+use crate::http::server::{FullResponse, not_allowed, text};
 use crate::http::{BoxedFn, lock, read, write};
-use crate::topics::TopicRequests;
 use crate::topics::{NO_SUCH_TOPIC, TopicPage, normalized};
 
 /// The topics served.
@@ -21,7 +21,7 @@ use crate::topics::{NO_SUCH_TOPIC, TopicPage, normalized};
 pub struct Topics {
     pages: RwLock<Pages>,
     fetched: BoxedFn<dyn Fn(Topic) + Send + Sync>,
-    requests: Mutex<TopicRequests>,
+    requests: Mutex<RequestCounts>,
 }
 
 /// Pages by request target, byte for byte. Several share a target only on different hosts.
@@ -86,16 +86,6 @@ impl Topics {
             .map(|served| served.page.topic.clone())
     }
 
-    /// Returns the Capability List to which a topic's notifications link.
-    pub fn capability_list(&self, topic: &Topic) -> Option<Uri> {
-        let (_, target) = host_and_target(topic.as_str());
-        read(&self.pages)
-            .get(&*target)?
-            .iter()
-            .find(|served| served.page.topic == *topic)
-            .map(|served| served.page.capability_list.clone())
-    }
-
     /// Answers a request for any path.
     pub fn answer<B>(&self, request: &Request<B>) -> FullResponse {
         let reply = self.reply(request);
@@ -104,7 +94,7 @@ impl Topics {
     }
 
     /// Returns the number of requests by answer.
-    pub fn requests(&self) -> TopicRequests {
+    pub fn requests(&self) -> RequestCounts {
         *lock(&self.requests)
     }
 
@@ -114,17 +104,10 @@ impl Topics {
         };
         let is_get = *request.method() == Method::GET;
         if !is_get && *request.method() != Method::HEAD {
-            let mut reply = text(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "a topic is only read: GET or HEAD\n",
-            );
-            reply
-                .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return reply;
+            return not_allowed("GET, HEAD", "a topic is only read: GET or HEAD\n");
         }
         if is_get && served.page.report_fetches {
-            (self.fetched)(served.page.topic.clone());
+            (self.fetched.0)(served.page.topic.clone());
         }
         served.reply(request.headers())
     }

@@ -9,10 +9,9 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hmac::Mac;
-use hyper::Method;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use resourcesync::uri::Topic;
 use sha2::Sha256;
@@ -52,17 +51,9 @@ impl EmbeddedHub {
         });
     }
 
-    /// Begins to deliver what is pending for one subscriber, if it has no delivery under way.
-    pub(crate) fn deliver_to(self: &Arc<Self>, key: &SubscriptionKey) {
-        let assignment = lock(&self.subscriptions).assign_one(key);
-        if let Some(assignment) = assignment {
-            self.runtime.spawn(Arc::clone(self).deliver_all(assignment));
-        }
-    }
-
     /// Delivers to one subscriber until nothing is pending.
     // Large futures are boxed: of many subscribers, most only wait.
-    async fn deliver_all(self: Arc<Self>, assignment: DeliveryTask) {
+    pub(crate) async fn deliver_all(self: Arc<Self>, assignment: DeliveryTask) {
         let woken = Arc::new(Notify::new());
         lock(&self.wakers).insert(assignment.key.clone(), Arc::clone(&woken));
         while let Some(next) = self.next_delivery(&assignment) {
@@ -117,14 +108,11 @@ impl EmbeddedHub {
         mut located: Result<(CallbackLocation, FairSlot), String>,
     ) {
         // Read at the last moment: the subscription may have ended, or have a new secret.
-        let Some(Delivery {
-            secret, progress, ..
-        }) = self.next_delivery(assignment)
-        else {
+        let Some(next) = self.next_delivery(assignment) else {
             return;
         };
         let topic = &assignment.key.topic;
-        let relay = match self.relays.next(topic, progress.heard).await {
+        let relay = match self.relays.next(topic, next.progress.heard).await {
             Ok(relay) => relay,
             Err(error) => {
                 if self.abandoned_lines.allow() {
@@ -138,7 +126,7 @@ impl EmbeddedHub {
         };
         let answer = match &mut located {
             Ok((location, slot)) => {
-                let posted = post(prepared, assignment, &relay, secret.as_ref(), location);
+                let posted = post(prepared, assignment, &relay, next.secret.as_ref(), location);
                 let answer = slot.unless_cut_off(posted).await;
                 let answer = answer.unwrap_or_else(|| Err(CUT_OFF.to_owned()));
                 if let Ok(Answer::Status { .. }) = answer {
@@ -170,12 +158,8 @@ impl EmbeddedHub {
         };
         let outcome = outcome(&answer, judged, now, fastrand::f64());
         let last = LastAttempt::new(&answer, now);
-        let relayed = |relay: &LoadedRelay| {
-            lock(&self.relayed)
-                .get(&relay.stored.id)
-                .map(Instant::elapsed)
-        };
-        let took = relay.and_then(relayed);
+        let relayed = |relay: &LoadedRelay| lock(&self.relayed).get(&relay.stored.id).copied();
+        let took = relay.and_then(relayed).map(|relayed| relayed.elapsed());
         let mut counts = lock(&self.counts);
         counts.deliveries.attempted(&answer, outcome, attempts);
         if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
@@ -189,7 +173,7 @@ impl EmbeddedHub {
             ),
             // The end of the subscription is logged below.
             DeliveryOutcome::Gone => {}
-            DeliveryOutcome::Retry { at } => debug!(
+            DeliveryOutcome::Retry(at) => debug!(
                 %topic, %callback, seq, attempts, next_try = %at,
                 "cannot deliver notification {seq} to {callback}, will retry: {last}"
             ),
@@ -202,7 +186,7 @@ impl EmbeddedHub {
                 }
             }
         }
-        self.change_and_log_ends("it is gone (410)", |subscriptions| {
+        self.change(Some("it is gone (410)"), |subscriptions| {
             let relay = relay.map(|relay| PendingRelay {
                 id: relay.stored.id,
                 size: relay.stored.size,
@@ -230,13 +214,12 @@ async fn post(
         None => None,
     };
     let hub = &prepared.settings.hub;
-    let client = &prepared.client;
-    let mut post = client.request(Method::POST, callback.as_str(), location);
+    let mut post = location.client.post(callback.as_str());
     for (name, value) in headers(topic, &relay.stored.headers, hub, signature) {
         post = post.header(name, value.as_bytes());
     }
     let usual = prepared.settings.timeout;
-    let (taken, progress) = watch::channel(SendProgress::Parts(0));
+    let (taken, progress) = watch::channel(SendProgress::Part);
     let post = post
         .timeout(timeout(usual, relay.stored.size))
         .body(relay.body(taken));
@@ -363,7 +346,7 @@ impl RelayReader {
             return Ok(loaded);
         }
         let (file, of_topic) = (Arc::clone(&self.file), topic.clone());
-        let stored = spawn_blocking(move || (file.next)(&of_topic, heard)).await;
+        let stored = spawn_blocking(move || (file.next.0)(&of_topic, heard)).await;
         let stored = stored.map_err(|error| error.to_string())??;
         let stored = stored.ok_or("the state file does not have it")?;
         let id = stored.id;
@@ -430,7 +413,7 @@ impl LoadedRelay {
         if let Some(part) = lock(&self.parts).get(&number).and_then(Weak::upgrade) {
             return Ok(part);
         }
-        let read = (self.file.part)(self.stored.id, number)?;
+        let read = (self.file.part.0)(self.stored.id, number)?;
         let part: Arc<[u8]> = read.ok_or("the state file lacks part of it")?.into();
         lock(&self.parts).insert(number, Arc::downgrade(&part));
         Ok(part)
@@ -440,8 +423,8 @@ impl LoadedRelay {
 /// The part of a body that the connection has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SendProgress {
-    /// So many parts of it.
-    Parts(u64),
+    /// Part of it.
+    Part,
     /// All of it.
     Complete,
     /// The rest cannot be read.
@@ -485,7 +468,7 @@ impl Body for RelayBody {
         this.progress.send_replace(match &part {
             Err(error) => SendProgress::Unreadable(error.clone()),
             Ok(_) if this.is_end_stream() => SendProgress::Complete,
-            Ok(_) => SendProgress::Parts(this.next),
+            Ok(_) => SendProgress::Part,
         });
         let frame = part.map(|part| Frame::data(Bytes::from_owner(part)));
         Poll::Ready(Some(frame.map_err(io::Error::other)))

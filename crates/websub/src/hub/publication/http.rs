@@ -12,18 +12,18 @@ use hyper::header::{
     LINK, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, StatusCode};
-use ipnet::{IpNet, Ipv6Net};
+use ipnet::Ipv6Net;
 use jiff::Timestamp;
-use resourcesync::uri::{Hub, Topic};
+use resourcesync::uri::Topic;
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
 use crate::headers::{Links, is_form};
 use crate::http::client::header_values;
-use crate::http::server::{FullResponse, small_body, text};
+use crate::http::server::{FullResponse, not_allowed, small_body, text};
 use crate::http::{BoxedFn, Replaceable, lock};
 use crate::hub::RelayHeaders;
-use crate::hub::admission::{RateLimiter, decrement};
+use crate::hub::admission::{BucketKey, RateLimiter, decrement, requester_buckets};
 use crate::hub::client_address::Requester;
 use crate::hub::http::{EmbeddedHub, LogLimit};
 use crate::hub::publication::{
@@ -32,8 +32,8 @@ use crate::hub::publication::{
     is_notification, is_plain, published_topic, verify_hub,
 };
 use crate::hub::published_topics::Publication;
-use crate::hub::published_topics::http::{TopicClient, TopicRegistry};
-use crate::hub::request::http::{FORM_BYTES, only_post, plain_text};
+use crate::hub::published_topics::http::TopicClient;
+use crate::hub::request::http::{FORM_BYTES, FORM_TIMEOUT, plain_text};
 
 /// Timeout for receiving a notification.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,8 +41,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 const CONCURRENT_OF_ADDRESS: u32 = 4;
 /// The multiple of that for all whose address is unknown.
 const TIMES_OF_UNKNOWN: u32 = 16;
-/// Publications with the token of one publisher at a time: each may take the memory of a whole body.
-const CONCURRENT_PUBLICATIONS: u32 = 64;
+/// The multiple of that with the token of one publisher: each may take the memory of a whole body.
+const TIMES_OF_PUBLISHER: u32 = 16;
 /// Time in which the body of a request that is refused is read, because many clients read no answer before they have
 /// sent it.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -55,8 +55,6 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Settings that a reload may change.
 #[derive(Debug, Clone)]
 pub struct PublicHubSettings {
-    /// URI of this hub as it is advertised.
-    pub hub: Hub,
     /// Maximum size of a notification, in bytes.
     pub max_body: usize,
     /// Publications of one publisher in a minute.
@@ -77,17 +75,20 @@ pub enum AcceptedRequest {
     },
 }
 
-/// Passes on requests to be saved. Each is answered once it is saved.
-type Accept =
-    dyn Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>) + Send + Sync;
+/// Passes on requests to be saved. Each is answered once it is saved. It must not block.
+pub type Accept = BoxedFn<dyn Fn(AcceptedRequest, PublicationReply) + Send + Sync>;
+
+/// The answer to a publication or a ping.
+pub type PublicationReply = oneshot::Sender<Result<(), PublicationRefusal>>;
 
 /// The progress of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ShutdownStage {
+pub enum ShutdownStage {
+    /// Publications are accepted.
     Running,
-    /// True when no publication is accepted any more.
+    /// Publications are answered 503, also those whose body or topic is being read.
     Stopping,
-    /// True when requests that were passed on to be saved are not answered any more.
+    /// So are requests that were passed on to be saved: the loop that saves has ended.
     Ended,
 }
 
@@ -98,42 +99,34 @@ pub struct PublicHub {
     pub embedded: Arc<EmbeddedHub>,
     /// The settings in effect.
     pub settings: Replaceable<PublicHubSettings>,
-    directory: Arc<TopicRegistry>,
     client: Arc<TopicClient>,
-    accept: BoxedFn<Accept>,
+    accept: Accept,
     started: Instant,
     rate: Mutex<RateLimiter<Arc<str>>>,
     publishers: Mutex<HashMap<Arc<str>, PublisherCounts>>,
     unknown_tokens: Mutex<Vec<UnknownTokenRequests>>,
     /// Publications under way.
-    under_way: Mutex<BTreeMap<SlotOwner, u32>>,
-    lines: LogLimit,
+    under_way: Mutex<BTreeMap<BucketKey, u32>>,
+    lines: LogLimit<REFUSED_LINES>,
     /// The start of the interval of `lines`.
     lines_since: Mutex<Instant>,
-    stage: watch::Sender<ShutdownStage>,
+    /// The stage of the shutdown, which only goes on.
+    pub stage: watch::Sender<ShutdownStage>,
 }
 
-/// What publications under way are counted for: the publisher whose token they have, else the networks of the address that
-/// they come from. Strangers take no slots of a publisher.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum SlotOwner {
-    Publisher(Arc<str>),
-    Network(IpNet),
-}
-
-/// Returns the slots of publications under way, each with their number: of the publisher, else of the address.
-fn slots(publisher: Option<&Arc<str>>, requester: Option<Requester>) -> Vec<(SlotOwner, u32)> {
-    if let Some(name) = publisher {
-        let owner = SlotOwner::Publisher(Arc::clone(name));
-        return vec![(owner, CONCURRENT_PUBLICATIONS)];
+/// Returns the buckets in which publications under way are counted, each with the multiple of a quota that it allows: that
+/// of the publisher whose token they have, else those of the address that they come from. Strangers take no slots of a
+/// publisher.
+fn slots(publisher: Option<&Arc<str>>, requester: Option<Requester>) -> Vec<(BucketKey, u32)> {
+    match (publisher, requester) {
+        (Some(name), _) => vec![(BucketKey::Publisher(Arc::clone(name)), TIMES_OF_PUBLISHER)],
+        (None, Some(_)) => requester_buckets(requester),
+        // All without an address together.
+        (None, None) => vec![(
+            BucketKey::Requester(Ipv6Net::default().into()),
+            TIMES_OF_UNKNOWN,
+        )],
     }
-    // All without an address together.
-    let unknown = || vec![(Ipv6Net::default().into(), TIMES_OF_UNKNOWN)];
-    let networks = requester.map_or_else(unknown, |requester| requester.networks());
-    let networks = networks.into_iter();
-    networks
-        .map(|(network, times)| (SlotOwner::Network(network), CONCURRENT_OF_ADDRESS * times))
-        .collect()
 }
 
 /// The sender of a request, with what a refusal is counted and logged for, as far as it is known.
@@ -150,7 +143,7 @@ struct PublicationSender {
 /// A publication under way, counted until this is dropped.
 struct PublicationInProgress {
     hub: Arc<PublicHub>,
-    slots: Vec<(SlotOwner, u32)>,
+    slots: Vec<(BucketKey, u32)>,
 }
 
 impl Drop for PublicationInProgress {
@@ -160,29 +153,24 @@ impl Drop for PublicationInProgress {
 }
 
 impl PublicHub {
-    /// Joins a hub for subscribers with the publishers of a directory. `accept` must not block.
+    /// Joins a hub for subscribers with the publishers of a client.
     pub fn new(
         embedded: Arc<EmbeddedHub>,
         settings: PublicHubSettings,
-        directory: Arc<TopicRegistry>,
         client: Arc<TopicClient>,
-        accept: impl Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>)
-        + Send
-        + Sync
-        + 'static,
+        accept: Accept,
     ) -> Arc<PublicHub> {
         Arc::new(PublicHub {
             embedded,
             rate: Mutex::new(RateLimiter::new(settings.publications_per_minute)),
             settings: Replaceable::new(settings),
-            directory,
             client,
-            accept: BoxedFn(Box::new(accept)),
+            accept,
             started: Instant::now(),
             publishers: Mutex::default(),
             unknown_tokens: Mutex::default(),
             under_way: Mutex::default(),
-            lines: LogLimit::new(REFUSED_LINES),
+            lines: LogLimit::default(),
             lines_since: Mutex::new(Instant::now()),
             stage: watch::Sender::new(ShutdownStage::Running),
         })
@@ -193,19 +181,8 @@ impl PublicHub {
         if settings.publications_per_minute != self.settings.get().publications_per_minute {
             *lock(&self.rate) = RateLimiter::new(settings.publications_per_minute);
         }
-        self.client.set_publishers(&publishers);
-        self.directory.publishers.replace(publishers);
+        self.client.set_publishers(publishers);
         self.settings.replace(settings);
-    }
-
-    /// Answers 503 to publications from now on, also to those whose body or topic is being read.
-    pub fn stop(&self) {
-        self.stage.send_replace(ShutdownStage::Stopping);
-    }
-
-    /// Answers 503 to requests that were passed on and not answered: the loop that saves has ended.
-    pub fn end(&self) {
-        self.stage.send_replace(ShutdownStage::Ended);
     }
 
     /// Returns the counts of a publisher.
@@ -226,11 +203,7 @@ impl PublicHub {
     }
 
     /// Answers a request for the hub's path.
-    pub async fn answer(
-        self: &Arc<Self>,
-        mut request: Request<Incoming>,
-        body_timeout: Duration,
-    ) -> FullResponse {
+    pub async fn answer(self: &Arc<Self>, mut request: Request<Incoming>) -> FullResponse {
         if *request.method() != Method::POST {
             return self.greet();
         }
@@ -238,7 +211,7 @@ impl PublicHub {
         let is_form = is_form(&content_type);
         let mut sender = self.sender(&request);
         let taken = match self.charge(&sender, 1) {
-            Ok(()) if is_form => return self.answer_form(sender, request, body_timeout).await,
+            Ok(()) if is_form => return self.answer_form(sender, request).await,
             Ok(()) if is_notification(&content_type) => {
                 self.take_content(&mut sender, &mut request).await
             }
@@ -262,7 +235,7 @@ impl PublicHub {
 
     fn sender(&self, request: &Request<Incoming>) -> PublicationSender {
         let token = token_of(request.headers());
-        let publishers = self.directory.publishers.get();
+        let publishers = self.client.directory.publishers.get();
         let publisher = token
             .as_deref()
             .and_then(|token| publishers.with_token(token));
@@ -315,7 +288,7 @@ impl PublicHub {
         sender: &mut PublicationSender,
         request: &mut Request<Incoming>,
     ) -> Result<(), PublicationRefusal> {
-        let publishers = self.directory.publishers.get();
+        let publishers = self.client.directory.publishers.get();
         let links = Links::parse(header_values(request.headers(), LINK));
         let topic = published_topic(&links, request.uri().query())?;
         let topic = &topic;
@@ -328,16 +301,16 @@ impl PublicHub {
         }
         sender.publisher = Some(Arc::clone(&publisher.name));
         let _under_way = self.begin(sender)?;
-        let PublicHubSettings { hub, max_body, .. } = &*self.settings.get();
-        verify_hub(topic, &links, hub)?;
-        let too_large = || PublicationRefusal::TooLarge { max: *max_body };
+        verify_hub(topic, &links, &self.embedded.settings.get().settings.hub)?;
+        let max_body = self.settings.get().max_body;
+        let too_large = || PublicationRefusal::TooLarge(max_body);
         let announced = text_of(request.headers(), CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.parse::<usize>().ok());
-        if announced.is_some_and(|length| length > *max_body) {
+        if announced.is_some_and(|length| length > max_body) {
             return Err(too_large());
         }
         self.verify(publisher, topic).await?;
-        let read = small_body(request.body_mut(), *max_body, BODY_TIMEOUT);
+        let read = small_body(request.body_mut(), max_body, BODY_TIMEOUT);
         let read = self.unless_stopping(read).await?;
         // The bytes that were read are dropped before the body is saved: it may be large.
         let read = read.map(|bytes| Arc::from(&bytes[..]));
@@ -369,17 +342,20 @@ impl PublicHub {
         self: &Arc<Self>,
         mut sender: PublicationSender,
         request: Request<Incoming>,
-        body_timeout: Duration,
     ) -> FullResponse {
         let requester = self.embedded.requester(&request);
-        let form = match small_body(request.into_body(), FORM_BYTES, body_timeout).await {
+        let form = match small_body(request.into_body(), FORM_BYTES, FORM_TIMEOUT).await {
             Ok(form) => form,
             Err((status, words)) => return text(status, words),
         };
         let taken = match form_request(&form) {
-            Ok(HubFormRequest::Subscription) => return self.embedded.answer_form(&form, requester),
-            Ok(HubFormRequest::Ping(topics)) => self.take_topics(&mut sender, topics, false).await,
-            Ok(HubFormRequest::Check(topics)) => self.take_topics(&mut sender, topics, true).await,
+            Ok(HubFormRequest::Subscription) => {
+                let answered = self.embedded.accept(&form, requester);
+                return self.embedded.counted(answered);
+            }
+            Ok(HubFormRequest::Publish { topics, is_check }) => {
+                self.take_topics(&mut sender, topics, is_check).await
+            }
             Err(refusal) => Err(refusal),
         };
         taken.unwrap_or_else(|refusal| self.refuse(&sender, &refusal))
@@ -393,7 +369,7 @@ impl PublicHub {
         topics: Vec<Topic>,
         is_check: bool,
     ) -> Result<FullResponse, PublicationRefusal> {
-        let publishers = self.directory.publishers.get();
+        let publishers = self.client.directory.publishers.get();
         let mut found: Option<&Publisher> = None;
         for topic in &topics {
             let publisher = self.authorize(sender, &publishers, topic)?;
@@ -401,8 +377,7 @@ impl PublicHub {
                 && before.name != publisher.name
             {
                 sender.publisher = Some(Arc::clone(&before.name));
-                let topic = topic.clone();
-                return Err(PublicationRefusal::Outside { topic });
+                return Err(PublicationRefusal::Outside(topic.clone()));
             }
             found = Some(publisher);
         }
@@ -422,7 +397,7 @@ impl PublicHub {
             self.verify(publisher, topic).await?;
         }
         if is_check {
-            let hub = &self.settings.get().hub;
+            let hub = &self.embedded.settings.get().settings.hub;
             let lines = topics.iter().map(|topic| {
                 format!("{name} may publish {topic} at {hub}; nothing was published\n")
             });
@@ -439,15 +414,15 @@ impl PublicHub {
         if !publisher.verify_topic {
             return Ok(());
         }
-        let hub = &self.settings.get().hub;
-        let verified = self.client.verify(topic, hub);
+        let prepared = self.embedded.settings.get();
+        let verified = self.client.verify(topic, &prepared.settings.hub);
         self.unless_stopping(verified).await.flatten()
     }
 
     /// Waits until a request is saved.
     async fn save(&self, request: AcceptedRequest) -> Result<(), PublicationRefusal> {
         let (sender, receiver) = oneshot::channel();
-        (self.accept)(request, sender);
+        (self.accept.0)(request, sender);
         // An answer counts, whatever ends at the same time.
         tokio::select! {
             biased;
@@ -476,8 +451,9 @@ impl PublicHub {
 
     /// Answers another method than `POST`. `check` recognises this hub by its link.
     fn greet(&self) -> FullResponse {
-        let mut answer = only_post(PUBLIC_HUB_GREETING);
-        let link = format!("<{}>; rel=\"hub\"", self.settings.get().hub.as_str());
+        let mut answer = not_allowed("POST", PUBLIC_HUB_GREETING);
+        let hub = &self.embedded.settings.get().settings.hub;
+        let link = format!("<{}>; rel=\"hub\"", hub.as_str());
         if let Ok(link) = HeaderValue::from_str(&link) {
             answer.headers_mut().insert(LINK, link);
         }
@@ -503,10 +479,10 @@ impl PublicHub {
         if let PublicationRefusal::Limit(_) | PublicationRefusal::Unread { .. } = refusal {
             return answer;
         }
-        let publishers = self.directory.publishers.get();
+        let publishers = self.client.directory.publishers.get();
         // Only the operator learns whose topic it is.
         let exchanged = match refusal {
-            PublicationRefusal::Outside { topic } => publishers.of_topic(topic).map(|owner| {
+            PublicationRefusal::Outside(topic) => publishers.of_topic(topic).map(|owner| {
                 let owner = &owner.name;
                 format!("{topic} is none of its topics, but one of {owner}: their tokens may be exchanged")
             }),
@@ -568,9 +544,10 @@ impl PublicHub {
 }
 
 /// Takes one of each of these slots, or none if one kind of them is used up.
-fn occupy(under_way: &mut BTreeMap<SlotOwner, u32>, slots: &[(SlotOwner, u32)]) -> bool {
-    let has_one =
-        |(slots, max): &(SlotOwner, u32)| under_way.get(slots).is_none_or(|count| count < max);
+fn occupy(under_way: &mut BTreeMap<BucketKey, u32>, slots: &[(BucketKey, u32)]) -> bool {
+    let has_one = |(slots, times): &(BucketKey, u32)| {
+        under_way.get(slots).copied().unwrap_or_default() < CONCURRENT_OF_ADDRESS * times
+    };
     let has_all = slots.iter().all(has_one);
     if has_all {
         for (slots, _) in slots {
@@ -581,7 +558,7 @@ fn occupy(under_way: &mut BTreeMap<SlotOwner, u32>, slots: &[(SlotOwner, u32)]) 
 }
 
 /// Releases one of each of these slots.
-fn free(under_way: &mut BTreeMap<SlotOwner, u32>, slots: &[(SlotOwner, u32)]) {
+fn free(under_way: &mut BTreeMap<BucketKey, u32>, slots: &[(BucketKey, u32)]) {
     for (slots, _) in slots {
         decrement(under_way, slots);
     }

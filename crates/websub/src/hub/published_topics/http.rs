@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, StatusCode};
 use resourcesync::payload::PAYLOAD_TYPE;
-use resourcesync::uri::{Hub, Topic};
+use resourcesync::uri::{Hub, Topic, Uri};
 use tokio::sync::{Notify, Semaphore};
 use tracing::debug;
 use url::Url;
@@ -25,7 +25,7 @@ use url::Url;
 use crate::answer::is_temporary;
 use crate::headers::Links;
 use crate::http::failure::describe;
-use crate::http::{BoxedFn, Clock, Replaceable, client, lock, read, write};
+use crate::http::{BoxedFn, Clock, Replaceable, client, lock, read};
 use crate::hub::RelayHeaders;
 use crate::hub::callback::is_own_address;
 use crate::hub::publication::{
@@ -48,7 +48,8 @@ pub enum HubTopics {
 /// The topics of publishers, shared by the event loop and the requests.
 #[derive(Debug)]
 pub struct TopicRegistry {
-    topics: RwLock<PublishedTopics>,
+    /// The topics that were published.
+    pub topics: RwLock<PublishedTopics>,
     /// The publishers in effect.
     pub publishers: Replaceable<Publishers>,
 }
@@ -60,7 +61,7 @@ impl HubTopics {
             HubTopics::Served(topics) => return topics.find(name),
             HubTopics::Published(registry) => registry,
         };
-        let known = registry.read().find(name).cloned();
+        let known = read(&registry.topics).find(name).cloned();
         let topic = known.or_else(|| checked_topic(name).ok())?;
         let publishers = registry.publishers.get();
         publishers.of_topic(&topic).is_some().then_some(topic)
@@ -72,7 +73,7 @@ impl HubTopics {
         let HubTopics::Published(registry) = self else {
             return None;
         };
-        let is_published = registry.read().topics().contains_key(topic);
+        let is_published = read(&registry.topics).topics().contains_key(topic);
         (!is_published && topic.as_str().contains('%')).then(|| {
             format!(
                 "nobody has published {topic} yet: notifications follow if its publisher spells it exactly so, as the \
@@ -83,29 +84,11 @@ impl HubTopics {
 }
 
 impl TopicRegistry {
-    /// Returns the directory of these topics and publishers.
-    pub fn new(topics: PublishedTopics, publishers: Publishers) -> TopicRegistry {
-        TopicRegistry {
-            topics: RwLock::new(topics),
-            publishers: Replaceable::new(publishers),
-        }
-    }
-
     /// Returns true if a topic lies below the prefixes of the publisher with this name.
     pub fn may_publish(&self, publisher: &str, topic: &Topic) -> bool {
         let publishers = self.publishers.get();
         let of_topic = publishers.of_topic(topic);
         of_topic.is_some_and(|of_topic| *of_topic.name == *publisher)
-    }
-
-    /// Locks the topics for reading.
-    pub fn read(&self) -> RwLockReadGuard<'_, PublishedTopics> {
-        read(&self.topics)
-    }
-
-    /// Locks the topics for writing.
-    pub fn write(&self) -> RwLockWriteGuard<'_, PublishedTopics> {
-        write(&self.topics)
     }
 }
 
@@ -166,7 +149,6 @@ struct Fetch {
 #[derive(Debug)]
 pub struct Fetches {
     client: Arc<TopicClient>,
-    directory: Arc<TopicRegistry>,
     clock: Clock,
     under_way: Mutex<HashMap<Topic, Fetch>>,
     slots: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
@@ -177,13 +159,11 @@ impl Fetches {
     /// Returns the fetches of a hub, none of them under way. `report` is called after each attempt; it must not block.
     pub fn new(
         client: Arc<TopicClient>,
-        directory: Arc<TopicRegistry>,
         clock: Clock,
         report: impl Fn(FetchReport) + Send + Sync + 'static,
     ) -> Fetches {
         Fetches {
             client,
-            directory,
             clock,
             under_way: Mutex::default(),
             slots: Mutex::default(),
@@ -215,12 +195,9 @@ impl Fetches {
         loop {
             self.fetch(&topic, max, &pinged).await;
             let mut under_way = lock(&self.under_way);
-            match under_way.get_mut(&topic) {
-                Some(fetch) if fetch.is_again => fetch.is_again = false,
-                _ => {
-                    under_way.remove(&topic);
-                    return;
-                }
+            if !under_way.get(&topic).is_some_and(|fetch| fetch.is_again) {
+                under_way.remove(&topic);
+                return;
             }
         }
     }
@@ -240,23 +217,35 @@ impl Fetches {
             };
             let began = self.clock.now();
             let report = |outcome| {
-                (self.report)(FetchReport {
+                (self.report.0)(FetchReport {
                     topic: topic.clone(),
                     publisher: Arc::clone(publisher),
                     began,
                     outcome,
                 });
             };
-            if !self.directory.may_publish(publisher, topic) {
+            if !self.client.directory.may_publish(publisher, topic) {
                 return report(FetchOutcome::Withdrawn);
             }
-            match self.attempt(topic, publisher, max).await {
+            let slots = {
+                let mut slots = lock(&self.slots);
+                let new = || Arc::new(Semaphore::new(CONCURRENT_FETCHES));
+                Arc::clone(slots.entry(Arc::clone(publisher)).or_insert_with(new))
+            };
+            // It is never closed.
+            let slot = slots.acquire().await;
+            let directory = &self.client.directory;
+            let published = read(&directory.topics).topics().get(topic).cloned();
+            let published = published.filter(|published| published.digest.is_some());
+            let etag = published.and_then(|published| published.etag);
+            let etag = etag.as_deref();
+            let fetched = self.client.fetch(topic, publisher, etag, max).await;
+            drop(slot);
+            match fetched {
                 Ok(None) => return report(FetchOutcome::Unchanged),
-                Ok(Some(publication)) => {
-                    return report(FetchOutcome::Fetched(Publication {
-                        fetched: Some(began),
-                        ..publication
-                    }));
+                Ok(Some(mut publication)) => {
+                    publication.fetched = Some(began);
+                    return report(FetchOutcome::Fetched(publication));
                 }
                 Err(error) => {
                     let attempt = match attempts {
@@ -276,32 +265,6 @@ impl Fetches {
                 attempts = 0;
             }
         }
-    }
-
-    async fn attempt(
-        &self,
-        topic: &Topic,
-        publisher: &Arc<str>,
-        max: usize,
-    ) -> Result<Option<Publication>, String> {
-        let slots = {
-            let mut slots = lock(&self.slots);
-            let new = || Arc::new(Semaphore::new(CONCURRENT_FETCHES));
-            Arc::clone(slots.entry(Arc::clone(publisher)).or_insert_with(new))
-        };
-        // It is never closed.
-        let _slot = slots.acquire().await;
-        let etag = self
-            .directory
-            .read()
-            .topics()
-            .get(topic)
-            .and_then(|published| {
-                let etag = published.etag.clone();
-                etag.filter(|_| published.digest.is_some())
-            });
-        let etag = etag.as_deref();
-        self.client.fetch(topic, publisher, etag, max).await
     }
 }
 
@@ -330,20 +293,28 @@ const MAX_CACHED: usize = 10_000;
 #[derive(Debug)]
 pub struct TopicClient {
     client: Client,
-    hosts: TopicHosts,
+    /// The publishers whose topics it requests.
+    pub directory: Arc<TopicRegistry>,
     /// Topics that were asked if they name this hub: the answer, and the time until which it holds.
     verified: Mutex<HashMap<Topic, (bool, Instant)>>,
 }
 
-/// The hosts of publishers with what permits their addresses. Also the client's resolver, so that it connects to the addresses
-/// that were checked; one in a topic itself was named by the operator.
-#[derive(Debug, Clone, Default)]
-struct TopicHosts(Arc<Mutex<HashMap<String, CallbackPolicy>>>);
+/// The client's resolver, by which it connects only to addresses that are permitted for the publishers at a host; one in a
+/// topic itself was named by the operator.
+struct TopicHosts(Arc<TopicRegistry>);
 
 impl Resolve for TopicHosts {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().to_owned();
-        let policy = lock(&self.0).get(&host).cloned().unwrap_or_default();
+        let mut policy = CallbackPolicy::default();
+        for publisher in &self.0.publishers.get().0 {
+            let is_there = |prefix: &Uri| {
+                Url::parse(prefix.as_str()).is_ok_and(|url| url.host_str() == Some(&host))
+            };
+            if publisher.topics.iter().any(is_there) {
+                policy.allowed.extend(&publisher.topic_networks);
+            }
+        }
         Box::pin(async move {
             let found = tokio::net::lookup_host((host.as_str(), 0)).await?;
             let found: Vec<SocketAddr> = found.collect();
@@ -367,20 +338,15 @@ impl TopicClient {
     /// # Errors
     ///
     /// If the HTTP client cannot be built.
-    pub fn new() -> reqwest::Result<TopicClient> {
-        TopicClient::with_timeout(TIMEOUT)
-    }
-
-    fn with_timeout(timeout: Duration) -> reqwest::Result<TopicClient> {
-        let hosts = TopicHosts::default();
+    pub fn new(directory: Arc<TopicRegistry>) -> reqwest::Result<TopicClient> {
         let client = client::build_or_plain_http(|| {
-            client::builder(timeout)
+            client::builder(TIMEOUT)
                 .no_proxy()
-                .dns_resolver(hosts.clone())
+                .dns_resolver(TopicHosts(Arc::clone(&directory)))
         })?;
         Ok(TopicClient {
             client,
-            hosts,
+            directory,
             verified: Mutex::default(),
         })
     }
@@ -407,27 +373,13 @@ impl TopicClient {
                 names_us
             }
         };
-        names_us
-            .then_some(())
-            .ok_or_else(|| PublicationRefusal::OtherHub {
-                topic: topic.clone(),
-            })
+        let other = || PublicationRefusal::OtherHub(topic.clone());
+        names_us.then_some(()).ok_or_else(other)
     }
 
-    /// Takes the networks that topics may be in, and forgets which topics name which hub.
-    pub fn set_publishers(&self, publishers: &Publishers) {
-        let mut hosts: HashMap<String, CallbackPolicy> = HashMap::new();
-        for publisher in &publishers.0 {
-            for prefix in &publisher.topics {
-                let url = Url::parse(prefix.as_str()).ok();
-                let Some(host) = url.as_ref().and_then(Url::host_str) else {
-                    continue;
-                };
-                let policy = hosts.entry(host.to_owned()).or_default();
-                policy.allowed.extend(&publisher.topic_networks);
-            }
-        }
-        *lock(&self.hosts.0) = hosts;
+    /// Replaces the publishers, and forgets which topics name which hub.
+    pub fn set_publishers(&self, publishers: Publishers) {
+        self.directory.publishers.replace(publishers);
         lock(&self.verified).clear();
     }
 
@@ -497,9 +449,8 @@ impl TopicClient {
             ));
         }
         let header = |name| {
-            client::header_values(response.headers(), name)
-                .into_iter()
-                .next()
+            let values = client::header_values(response.headers(), name);
+            values.into_iter().next()
         };
         // Relayed as it is (WebSub section 7); without one, a topic is bytes (RFC 9110 section 8.3).
         let content_type =
@@ -540,10 +491,10 @@ mod tests {
     use std::time::Instant;
 
     use jiff::Timestamp;
-    use resourcesync::uri::Uri;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::http::write;
     use crate::hub::publication::Publisher;
 
     #[tokio::test]
@@ -561,6 +512,13 @@ mod tests {
         assert!(began.elapsed() < long);
     }
 
+    fn registry(publishers: Vec<Publisher>) -> Arc<TopicRegistry> {
+        Arc::new(TopicRegistry {
+            topics: RwLock::default(),
+            publishers: Replaceable::new(Publishers(publishers)),
+        })
+    }
+
     #[test]
     fn a_subscriber_is_told_that_the_spelling_of_an_unpublished_topic_matters() {
         let publisher = Publisher {
@@ -570,8 +528,7 @@ mod tests {
             token: None,
             verify_topic: true,
         };
-        let directory = TopicRegistry::new(PublishedTopics::default(), Publishers(vec![publisher]));
-        let directory = Arc::new(directory);
+        let directory = registry(vec![publisher]);
         let topics = HubTopics::Published(Arc::clone(&directory));
         let cautioned = |name: &str| {
             let topic = topics.find(name).unwrap();
@@ -580,7 +537,7 @@ mod tests {
         let upper = Topic::new("https://e.org/%C3%A9");
         assert!(cautioned("https://e.org/%C3%A9") && cautioned("https://e.org/%c3%a9"));
         assert!(!cautioned("https://e.org/plain"));
-        directory.write().ping(&upper, "library", Timestamp::now());
+        write(&directory.topics).ping(&upper, "library", Timestamp::now());
         // The other spelling is now found to be that topic.
         assert!(!cautioned("https://e.org/%C3%A9") && !cautioned("https://e.org/%c3%a9"));
     }
@@ -615,12 +572,12 @@ mod tests {
             }
         });
         let hub = Hub::new("https://hub.example/");
-        let client = TopicClient::new().unwrap();
+        let client = TopicClient::new(registry(Vec::new())).unwrap();
         let prefix = |host: &str| Uri::parse(&format!("http://{host}:{port}/")).unwrap();
         let here = "127.0.0.0/8 ::1/128";
         for (networks, is_read) in [("", false), ("10.0.0.0/8", false), (here, true)] {
             let networks = networks.split_whitespace();
-            client.set_publishers(&Publishers(vec![Publisher {
+            client.set_publishers(Publishers(vec![Publisher {
                 name: "library".into(),
                 topics: vec![prefix("localhost"), prefix("127.0.0.1")],
                 token: None,
@@ -645,7 +602,11 @@ mod tests {
     async fn a_topic_that_hangs_is_asked_once() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let topic = Topic::new(format!("http://{}/t", listener.local_addr().unwrap()));
-        let client = TopicClient::with_timeout(Duration::from_millis(300)).unwrap();
+        let quick = client::builder(Duration::from_millis(300)).build();
+        let client = TopicClient {
+            client: quick.unwrap(),
+            ..TopicClient::new(registry(Vec::new())).unwrap()
+        };
         let hub = Hub::new("https://hub.example/");
         let (sender, mut asked) = tokio::sync::mpsc::unbounded_channel();
         tokio::spawn(async move {

@@ -7,14 +7,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::watch;
 use tracing::warn;
 
 use crate::headers::{FORM_TYPE, is_addressed_to, is_form};
 use crate::http::lock;
-use crate::http::server::{self, FullResponse, Listener, Peer, ServerLimits, small_body, text};
+use crate::http::server::{
+    self, FullResponse, Listener, Peer, ServerLimits, not_allowed, small_body, text,
+};
 use crate::hub::SubscriptionKey;
 use crate::hub::address::is_public;
 use crate::hub::admission::{LimitExceeded, requester_buckets};
@@ -29,6 +31,8 @@ const NOT_OWN: &str =
     "this host name is not served here, and pages of other origins may not subscribe\n";
 /// Maximum size of a subscription form.
 pub const FORM_BYTES: usize = 16 * 1024;
+/// Timeout for receiving it.
+pub const FORM_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl EmbeddedHub {
     /// Returns true if this is the path of the endpoint.
@@ -37,42 +41,33 @@ impl EmbeddedHub {
     }
 
     /// Answers a request for the hub's path.
-    pub(crate) async fn answer(
-        self: &Arc<Self>,
-        request: Request<Incoming>,
-        body_timeout: Duration,
-    ) -> FullResponse {
+    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> FullResponse {
         if *request.method() != Method::POST {
-            return only_post(HUB_GREETING);
+            return not_allowed("POST", HUB_GREETING);
         }
-        let reply = self.answer_post(request, body_timeout).await;
-        self.count_request(reply.status().as_u16());
-        reply
+        let answered = self.answer_post(request).await;
+        self.counted(answered)
     }
 
     async fn answer_post(
         self: &Arc<Self>,
         request: Request<Incoming>,
-        body_timeout: Duration,
-    ) -> FullResponse {
+    ) -> Result<FullResponse, Rejection> {
         if !self.is_addressed_to_us(request.headers()) {
-            return text(StatusCode::MISDIRECTED_REQUEST, NOT_OWN);
+            return Ok(text(StatusCode::MISDIRECTED_REQUEST, NOT_OWN));
         }
         let requester = self.requester(&request);
-        if let Err(exceeded) = self.admit(requester, 1) {
-            return rejected(Rejection::Limit(exceeded));
-        }
+        self.admit(requester, 1)?;
         let content_type = request.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok());
         if !content_type.is_some_and(is_form) {
             let words = format!("a subscription is a form: Content-Type {FORM_TYPE}\n");
-            return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
+            return Ok(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
         }
-        let form = match small_body(request.into_body(), FORM_BYTES, body_timeout).await {
-            Ok(form) => form,
-            Err((status, words)) => return text(status, words),
-        };
-        self.accept(&form, requester).unwrap_or_else(rejected)
+        match small_body(request.into_body(), FORM_BYTES, FORM_TIMEOUT).await {
+            Ok(form) => self.accept(&form, requester),
+            Err((status, words)) => Ok(text(status, words)),
+        }
     }
 
     /// Counts as many requests of any kind for the address that they come from, or none of them beyond a limit.
@@ -81,30 +76,28 @@ impl EmbeddedHub {
         requester: Option<Requester>,
         count: u32,
     ) -> Result<(), LimitExceeded> {
-        let (buckets, now) = (requester_buckets(requester), self.clock.elapsed());
+        let (buckets, now) = (requester_buckets(requester), self.clock.started.elapsed());
         lock(&self.admission).acquire(&buckets, count, now)
     }
 
-    /// Answers a subscription form that was admitted.
-    pub(crate) fn answer_form(
-        self: &Arc<Self>,
-        form: &[u8],
-        requester: Option<Requester>,
-    ) -> FullResponse {
-        let reply = self.accept(form, requester).unwrap_or_else(rejected);
+    /// Returns the answer to a subscription request, which is counted.
+    pub(crate) fn counted(&self, answered: Result<FullResponse, Rejection>) -> FullResponse {
+        let reply = answered.unwrap_or_else(|rejection| {
+            plain_text(rejection.status(), &rejection, rejection.retry_after())
+        });
         self.count_request(reply.status().as_u16());
         reply
     }
 
     /// Counts a subscription request by the status of its answer.
     pub(crate) fn count_request(&self, status: u16) {
-        lock(&self.counts).requests.answered(status);
+        lock(&self.counts).requests.count(status);
     }
 
-    /// Returns the answer to a form, with what the subscriber should know. The answer depends only on the request, the
-    /// configuration and the remaining quotas. The addresses behind a callback are found out later and never revealed
-    /// (WebSub section 5.1.2).
-    fn accept(
+    /// Returns the answer to a form that was admitted, with what the subscriber should know. The answer depends only on the
+    /// request, the configuration and the remaining quotas. The addresses behind a callback are found out later and never
+    /// revealed (WebSub section 5.1.2).
+    pub(crate) fn accept(
         self: &Arc<Self>,
         form: &[u8],
         requester: Option<Requester>,
@@ -163,15 +156,6 @@ impl EmbeddedHub {
     }
 }
 
-/// Returns the answer to another method than `POST`.
-pub fn only_post(greeting: &'static str) -> FullResponse {
-    let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, greeting);
-    reply
-        .headers_mut()
-        .insert(ALLOW, HeaderValue::from_static("POST"));
-    reply
-}
-
 /// Returns an answer with the reason in plain text, and a `Retry-After` where the same may succeed later.
 pub fn plain_text(
     status: u16,
@@ -187,10 +171,6 @@ pub fn plain_text(
     reply
 }
 
-fn rejected(rejection: Rejection) -> FullResponse {
-    plain_text(rejection.status(), &rejection, rejection.retry_after())
-}
-
 /// Serves until `shutdown`, then finishes requests under way; the caller limits that wait. A reload may replace or remove
 /// the hub meanwhile.
 pub async fn serve_public(
@@ -200,14 +180,13 @@ pub async fn serve_public(
     limits: ServerLimits,
     shutdown: impl Future<Output = ()>,
 ) {
-    let body_timeout = limits.body_timeout;
     let handler = move |request: Request<Incoming>| {
         let topics = topics.clone();
         let hub = hub.borrow().clone();
         let hub = hub.filter(|hub| hub.is_at(request.uri().path()));
         async move {
             match hub {
-                Some(hub) => hub.answer(request, body_timeout).await,
+                Some(hub) => hub.answer(request).await,
                 None => topics.answer(&request),
             }
         }
@@ -226,12 +205,11 @@ pub async fn serve_hub(
     limits: ServerLimits,
     shutdown: impl Future<Output = ()>,
 ) {
-    let body_timeout = limits.body_timeout;
     let handler = move |request: Request<Incoming>| {
         let hub = hub.clone();
         async move {
             if hub.embedded.is_at(request.uri().path()) {
-                hub.answer(request, body_timeout).await
+                hub.answer(request).await
             } else {
                 text(StatusCode::NOT_FOUND, NOT_HERE)
             }

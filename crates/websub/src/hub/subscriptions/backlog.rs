@@ -18,7 +18,7 @@ pub struct BacklogSize {
 }
 
 /// The notifications relayed on a topic, and how far its subscriptions are. Sums count from any one start.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct BacklogCounts {
     /// The last notification before the sums.
     begun: RelayId,
@@ -65,9 +65,7 @@ impl BacklogCounts {
         BacklogCounts {
             begun: last,
             last,
-            relayed: BacklogSize::default(),
-            saved: 0,
-            positions: Vec::new(),
+            ..BacklogCounts::default()
         }
     }
 
@@ -78,10 +76,8 @@ impl BacklogCounts {
         mut heard: Vec<RelayId>,
     ) -> (BacklogCounts, Option<RelayId>) {
         heard.sort_unstable();
-        let last = relays
-            .last()
-            .map(|relay| relay.id)
-            .max(heard.last().copied());
+        let last = relays.last().map(|relay| relay.id);
+        let last = last.max(heard.last().copied());
         let mut backlog = BacklogCounts::new(last.unwrap_or_default());
         let mut relays = relays.iter().peekable();
         for heard in heard {
@@ -111,9 +107,8 @@ impl BacklogCounts {
             return false;
         }
         self.saved += 1;
-        self.positions
-            .first()
-            .is_some_and(|lowest| lowest.heard < id)
+        let lowest = self.positions.first();
+        lowest.is_some_and(|lowest| lowest.heard < id)
     }
 
     /// Adds a subscription, for which nothing is pending. Returns its number.

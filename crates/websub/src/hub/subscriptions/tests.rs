@@ -203,7 +203,7 @@ impl World {
                 let saved = &self.saved.subscriptions;
                 self.owed.retain(|key, _| saved.contains_key(key));
                 let is_live =
-                    |(saved, _): &(Subscription, DeliveryProgress)| saved.is_live(self.now);
+                    |(saved, _): &(Subscription, DeliveryProgress)| self.now < saved.expires;
                 assert!(saved.values().all(is_live));
             }
             Act::CutOff(max) => self.cut_off(max),
@@ -246,11 +246,7 @@ impl World {
         let is_current = self.subscriptions.is_current(&assignment);
         let Some(delivery) = self.subscriptions.next_delivery(&assignment, self.now) else {
             self.assignments.remove(position);
-            if is_current
-                && self.saved.subscriptions[&assignment.key]
-                    .0
-                    .is_live(self.now)
-            {
+            if is_current && self.now < self.saved.subscriptions[&assignment.key].0.expires {
                 assert_eq!(self.owed[&assignment.key], BTreeSet::new());
             }
             return;
@@ -267,7 +263,7 @@ impl World {
             Receipt::Yes => DeliveryOutcome::Delivered,
             Receipt::Never => DeliveryOutcome::Abandoned,
             Receipt::Gone => DeliveryOutcome::Gone,
-            Receipt::Later => DeliveryOutcome::Retry { at: self.now },
+            Receipt::Later => DeliveryOutcome::Retry(self.now),
         };
         match taken {
             Receipt::Yes | Receipt::Never => _ = owed.remove(&id),
@@ -292,7 +288,7 @@ impl Subscriptions {
         let on_topic = self.topics.get(&assignment.key.topic);
         let subscriber =
             on_topic.and_then(|on_topic| on_topic.subscribers.get(&assignment.key.callback));
-        subscriber.is_some_and(|subscriber| subscriber.assigned() == Some(assignment.number))
+        subscriber.is_some_and(|subscriber| subscriber.assigned == Some(assignment.number))
     }
 }
 

@@ -137,9 +137,9 @@ impl Subscriptions {
             for live in on_topic.live(topic, now) {
                 status.subscriptions += 1;
                 status.owed += live.pending;
-                if live.subscriber.progress().attempts > 0 {
+                if live.subscriber.progress.attempts > 0 {
                     status.failing += 1;
-                    let last = || live.subscriber.last().map(ToString::to_string);
+                    let last = || live.subscriber.last.as_ref().map(ToString::to_string);
                     status.failure = status.failure.take().or_else(last);
                 }
             }
@@ -175,14 +175,21 @@ impl Subscriptions {
         now: Timestamp,
         seq_after: SeqAfter<'_>,
     ) -> Result<(SubscriptionKey, SubscriptionView), String> {
-        let of_callback = self.live(now).filter(|live| live.has_name(callback));
-        let of_callback: Vec<LiveSubscription<'_>> = of_callback.collect();
+        let has_name = |live: &LiveSubscription<'_>| {
+            let digest = live.callback.digest();
+            callback == digest
+                || (callback.contains(&digest) && callback == live.callback.to_string())
+        };
+        let of_callback: Vec<LiveSubscription<'_>> = self.live(now).filter(has_name).collect();
         let is_on_topic =
             |live: &&LiveSubscription<'_>| topic.is_none_or(|topic| live.topic.as_str() == topic);
         let found: Vec<LiveSubscription<'_>> =
             of_callback.iter().filter(is_on_topic).copied().collect();
         Err(match (&found[..], topic) {
-            ([live], _) => return Ok((live.key(), live.view(seq_after))),
+            ([live], _) => {
+                let key = SubscriptionKey::new(live.topic, live.callback);
+                return Ok((key, live.view(seq_after)));
+            }
             _ if of_callback.is_empty() => {
                 let known = suggestions(self.live(now).collect());
                 format!("no subscription has the callback \"{callback}\"; {known}")
@@ -227,7 +234,7 @@ impl TopicSubscribers {
             .iter()
             .filter(move |(_, subscriber)| now < subscriber.expires);
         live.map(move |(callback, subscriber)| {
-            let owed = self.backlog.owed(subscriber.heard);
+            let owed = self.backlog.owed(subscriber.progress.heard);
             LiveSubscription {
                 topic,
                 callback,
@@ -239,17 +246,8 @@ impl TopicSubscribers {
 }
 
 impl LiveSubscription<'_> {
-    fn has_name(&self, name: &str) -> bool {
-        let digest = self.callback.digest();
-        name == digest || (name.contains(&digest) && name == self.callback.to_string())
-    }
-
-    fn key(&self) -> SubscriptionKey {
-        SubscriptionKey::new(self.topic, self.callback)
-    }
-
     fn view(&self, seq_after: SeqAfter<'_>) -> SubscriptionView {
-        let progress = self.subscriber.progress();
+        let progress = self.subscriber.progress;
         let next = (self.pending > 0).then(|| seq_after(self.topic, progress.heard));
         SubscriptionView {
             topic: self.topic.clone(),
@@ -261,7 +259,7 @@ impl LiveSubscription<'_> {
             next: next.flatten(),
             attempts: progress.attempts,
             next_try: progress.next_try,
-            last: self.subscriber.last().cloned(),
+            last: self.subscriber.last.as_deref().cloned(),
         }
     }
 }
@@ -269,7 +267,7 @@ impl LiveSubscription<'_> {
 /// Returns the first `count` by rank, in order, and the number of the others.
 fn top(mut all: Vec<LiveSubscription<'_>>, count: usize) -> (Vec<LiveSubscription<'_>>, usize) {
     fn rank<'a>(live: &LiveSubscription<'a>) -> (Reverse<(u32, usize)>, &'a Topic, &'a Callback) {
-        let attempts = live.subscriber.progress().attempts;
+        let attempts = live.subscriber.progress.attempts;
         let most = Reverse((attempts, live.pending));
         (most, live.topic, live.callback)
     }
@@ -286,10 +284,8 @@ fn top(mut all: Vec<LiveSubscription<'_>>, count: usize) -> (Vec<LiveSubscriptio
 /// Lists some subscriptions for an error message.
 fn suggestions(all: Vec<LiveSubscription<'_>>) -> String {
     let (listed, more) = top(all, MAX_SUGGESTIONS);
-    let names = listed
-        .iter()
-        .map(|live| format!("{} on {}", live.callback, live.topic));
-    let names: Vec<String> = names.collect();
+    let name = |live: &LiveSubscription<'_>| format!("{} on {}", live.callback, live.topic);
+    let names: Vec<String> = listed.iter().map(name).collect();
     match (&names[..], more) {
         ([], _) => "nobody has subscribed".to_owned(),
         (names, 0) => format!("there is {}", names.join(", ")),

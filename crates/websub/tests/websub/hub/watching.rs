@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
-use websub::counts::{DeliveryCounts, SubscriptionRequestCounts, VerificationCounts};
+use websub::counts::{DeliveryCounts, RequestCounts, VerificationCounts};
 use websub::hub::subscriptions::view::HubStatus;
 use websub::hub::{Callback, DeliveryProgress};
 
@@ -45,8 +45,9 @@ async fn requests_and_verifications_count_by_what_comes_of_them() {
     let status = running
         .until(|status| status.counts.verifications.confirmed == 2)
         .await;
-    let want = SubscriptionRequestCounts {
-        accepted: 4,
+    let want = RequestCounts {
+        answered: 4,
+        not_modified: 0,
         refused: 1,
         limited: 1,
     };

@@ -43,9 +43,7 @@ async fn places(connections: usize, topics: Arc<Topics>) -> SocketAddr {
     let limits = ServerLimits {
         connections,
         header_timeout: hour,
-        body_timeout: hour,
         answer_timeout: hour,
-        ..ServerLimits::default()
     };
     serve(topics, limits, std::future::pending()).await.0
 }

@@ -185,7 +185,7 @@ fn the_last_attempt_is_known_until_the_next() {
             &assignment,
             PendingRelay::default(),
             LastAttempt::new(&answer, at(5)),
-            DeliveryOutcome::Retry { at: at(6) },
+            DeliveryOutcome::Retry(at(6)),
         );
         let known = last(&subscriptions).unwrap();
         let failure = matches!(answer, Answer::Failed(_)).then(|| "cannot connect ".into());
