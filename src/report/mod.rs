@@ -87,7 +87,6 @@ pub fn summary(reader: &Reader<'_>) -> Result<Summary> {
     let suspended = reader.sources().filter(|(_, live)| live.is_suspended());
     let absent = reader.sources().flat_map(|(_, live)| sources::absent(live));
     Ok(Summary {
-        refused: None,
         channels: reader.db.value(channels, ())?,
         pending: pending(reader.db)?,
         troubled: channels::troubled_hubs(reader)?,
