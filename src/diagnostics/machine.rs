@@ -91,11 +91,9 @@ pub fn state_directory(
         } => {
             let mut diagnostics = Vec::new();
             if *owner != user {
+                let owner = name(users, *owner);
                 diagnostics.push(Diagnostic::note(
-                    format!(
-                        "check runs as {by}, and {directory} is {}'s",
-                        name(users, *owner)
-                    ),
+                    format!("check runs as {by}, and {directory} is {owner}'s"),
                     "the permissions of the two may differ: run check as that user",
                 ));
             } else if !may_write {

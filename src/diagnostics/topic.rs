@@ -77,9 +77,9 @@ pub fn reachability<'a>(
     for plan in hubs {
         let (hub, is_embedded) = (&plan.hub, plan.mode == PublishMode::Embedded);
         if !private.is_empty() && !is_embedded && !is_private(hub.as_str()) {
+            let those = names(&private);
             let message = format!(
-                "{} can be reached from this machine or network only, and hub {hub} is elsewhere",
-                names(&private)
+                "{those} can be reached from this machine or network only, and hub {hub} is elsewhere"
             );
             let remedy = "set public_url to their address at the web server in front";
             diagnostics.push(match plan.mode {

@@ -150,10 +150,8 @@ fn named(
     let is_of_several_kinds = named.iter().any(|view| view.kind != named[0].kind);
     if is_of_several_kinds && !named.iter().any(is_topic) {
         named.sort_by_key(|view| (view.kind, view.topic.to_string()));
-        let topics = named
-            .iter()
-            .map(|view| format!("{} ({})", view.topic, view.kind));
-        let topics = topics.collect::<Vec<_>>().join(" and ");
+        let shown = |view: &ChannelView| format!("{} ({})", view.topic, view.kind);
+        let topics = Vec::from_iter(named.iter().map(shown)).join(" and ");
         return Err(UnknownAccount::Name(format!(
             "{channel} has a channel of each kind, {topics}: give the topic of the one that you mean, or --kind"
         )));

@@ -181,10 +181,8 @@ pub fn broken(reader: &Reader<'_>) -> Result<(Vec<BrokenView>, usize)> {
 /// Returns what [`Event::Accept`](announce::event::Event::Accept) would accept of the source at this position in
 /// the plan (R15).
 pub fn acceptable(reader: &Reader<'_>, position: usize) -> Result<MissingView> {
-    let (plan, live) = (
-        &reader.plan.sources[position],
-        &reader.live.sources[position],
-    );
+    let plan = &reader.plan.sources[position];
+    let live = &reader.live.sources[position];
     let directories = missing_in(reader, live, |path, _| !live.is_absent(path.mount))?;
     let absent = absent(live).map(|directory| directory.to_string_lossy().into_owned());
     Ok(MissingView {

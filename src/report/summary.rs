@@ -41,12 +41,9 @@ pub fn waiting(trouble: &str) -> String {
 /// Returns the line of `rsnotify hub`: the subscriptions, and the deliveries that are pending for them. `refused` is the
 /// reason why the configuration was not reloaded.
 pub fn relaying(subscriptions: usize, owed: usize, refused: Option<&str>) -> String {
-    let subscriptions = counted(subscriptions, "subscription");
+    let (subscriptions, owed) = (counted(subscriptions, "subscription"), grouped(owed));
     let mut parts = Vec::from_iter(refused.map(not_reloaded));
-    parts.push(format!(
-        "{subscriptions}, deliveries owed: {}",
-        grouped(owed)
-    ));
+    parts.push(format!("{subscriptions}, deliveries owed: {owed}"));
     printable(&parts.join("; "))
 }
 

@@ -258,15 +258,16 @@ pub fn more_directories(more: usize) -> String {
 /// Returns one alert for a mount, however many of its directories may not be read.
 fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
     let first = mount.unreadable.first()?;
-    let name = &source.name;
+    let (name, root, directory, reason) = (
+        &source.name,
+        &mount.directory,
+        &first.directory,
+        &first.reason,
+    );
     let what = match mount.unreadable_directory_count() {
-        1 => format!(
-            "the directory {} ({name}) cannot be read: {}",
-            first.directory, first.reason
-        ),
+        1 => format!("the directory {directory} ({name}) cannot be read: {reason}"),
         many => format!(
-            "{many} directories below {} ({name}) cannot be read, such as {}: {}",
-            mount.directory, first.directory, first.reason
+            "{many} directories below {root} ({name}) cannot be read, such as {directory}: {reason}"
         ),
     };
     let mut advice = "nothing below it is announced, and nothing counts as deleted".to_owned();
@@ -303,13 +304,10 @@ fn of_unreached(unreached: &NeverReachedHub) -> Alert {
 }
 
 fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
-    let channels = counted(trouble.channels, "channel");
+    let (channels, reason) = (counted(trouble.channels, "channel"), trouble.reason);
     let what = match trouble.state {
         HubCondition::Unfetched => format!("{hub} is pinged and does not fetch {channels}"),
-        _ => format!(
-            "{hub} does not accept notifications of {channels}: {}",
-            trouble.reason
-        ),
+        _ => format!("{hub} does not accept notifications of {channels}: {reason}"),
     };
     let urgency = match trouble.state {
         HubCondition::NeedsOperator => Health::Act,
