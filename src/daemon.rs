@@ -125,7 +125,10 @@ impl<R: DaemonRole> Daemon<R> {
         let _context = handle.enter();
         R::apply(self, &config)?;
         self.event_loop.configuration = configuration_status(&config);
-        let mut changes = vec![self.config.difference(&config)];
+        let mut changes = self.config.changes(&config);
+        if changes.is_empty() {
+            changes.push("nothing changed".to_owned());
+        }
         changes.extend(config.missing_directories());
         self.config = config;
         Ok(changes.join("; "))

@@ -200,20 +200,15 @@ fn expose_sources(exposition: &mut Exposition, status: &Status) {
     for (source, holdings) in &figures.holdings {
         let of_source = [("source", source.as_str())];
         for ((capability, state), many) in &holdings.documents {
-            let labels = [
-                ("source", source.as_str()),
-                ("capability", capability.as_str()),
-                ("state", state.as_str()),
-            ];
-            if *many > 0 {
-                exposition.add("documents", &labels, *many);
-            }
+            let (capability, state) = (capability.as_str(), state.as_str());
+            let labels = [of_source[0], ("capability", capability), ("state", state)];
+            exposition.add("documents", &labels, *many);
         }
         let since = holdings.broken_since.unwrap_or(status.at);
         exposition.add("oldest_broken_seconds", &of_source, age(since, status));
         exposition.add("muted_sets", &of_source, holdings.muted);
         for (kind, many) in &holdings.findings {
-            let labels = [("source", source.as_str()), ("kind", kind)];
+            let labels = [of_source[0], ("kind", *kind)];
             exposition.add("findings", &labels, *many);
         }
     }
@@ -284,10 +279,8 @@ fn expose_hubs(exposition: &mut Exposition, status: &Status) {
     }
     let names: BTreeSet<&Hub> = hubs.keys().map(|(hub, _)| *hub).collect();
     for hub in names {
-        let is_failing = status
-            .failing_hubs
-            .iter()
-            .any(|failing| failing.hub == *hub);
+        let mut failing = status.failing_hubs.iter();
+        let is_failing = failing.any(|failing| failing.hub == *hub);
         exposition.add("hub_failing", &[("hub", &*hub.to_string())], is_failing);
     }
     for (hub, took) in &status.figures.attempts {

@@ -5,7 +5,6 @@
 mod metrics;
 mod page;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -53,18 +52,10 @@ type StatusRequester = dyn Fn(Detail, oneshot::Sender<Status>) + Send + Sync;
 
 /// The admin pages.
 #[derive(Clone)]
-pub struct Admin {
+pub(crate) struct Admin {
     readiness: Readiness,
     hosts: Arc<[String]>,
     request_status: Arc<StatusRequester>,
-}
-
-impl fmt::Debug for Admin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admin")
-            .field("hosts", &self.hosts)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Admin {

@@ -15,18 +15,16 @@ use hyper::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use resourcesync::escape::escaped_lines;
 use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 use websub::headers::encode_form;
-use websub::hub::subscriptions::view::SubscriptionView;
 
 use crate::admin::page::parts::PER_PAGE;
 use crate::admin::{AdminResponse, page_of, plain};
 use crate::report::limited;
-use crate::report::status::alerts::HubSummary;
-use crate::report::status::alerts::{Alert, Health};
+use crate::report::status::alerts::Alert;
 use crate::report::status::{
     ChannelView, INTERVAL, INTERVALS, IntervalDeliveries, Status, WaitingView, waiting_changes,
 };
@@ -48,9 +46,8 @@ const HEIGHT: u64 = 100;
 /// page by page, `/channel?topic=TOPIC` one of them, `/payload?topic=TOPIC&seq=NUMBER` the payload of one of the last
 /// notifications as it was sent, and `/configuration` the effective configuration with secrets masked.
 pub(super) fn page(path: &str, query: &str, status: &Status) -> AdminResponse {
-    let query: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
-        .into_owned()
-        .collect();
+    let query = form_urlencoded::parse(query.as_bytes()).into_owned();
+    let query: Vec<(String, String)> = query.collect();
     let topic = parameter(&query, "topic");
     match path {
         "/channels" => html(&ChannelsPage::new(status, &query)),
@@ -59,7 +56,10 @@ pub(super) fn page(path: &str, query: &str, status: &Status) -> AdminResponse {
             Some(None) => not_found("no channel has this topic"),
             None => not_found("parameter topic is missing"),
         },
-        "/subscriptions" => html(&SubscriptionsPage::new(status)),
+        "/subscriptions" => html(&SubscriptionsPage {
+            address: path,
+            status,
+        }),
         "/payload" => {
             let seq = parameter(&query, "seq").and_then(|seq| seq.parse::<u64>().ok());
             let (Some(topic), Some(seq)) = (topic, seq) else {
@@ -76,10 +76,10 @@ pub(super) fn page(path: &str, query: &str, status: &Status) -> AdminResponse {
             Some(configuration) => text(configuration.effective.clone()),
             None => not_found("no configuration is known"),
         },
-        _ => {
-            let is_still = parameter(&query, "refresh") == Some("no");
-            html(&OverviewPage::new(status, is_still))
-        }
+        _ => match parameter(&query, "refresh") {
+            Some("no") => html(&OverviewPage::new(status, "/?refresh=no")),
+            _ => html(&OverviewPage::new(status, "/")),
+        },
     }
 }
 
@@ -87,26 +87,8 @@ pub(super) fn page(path: &str, query: &str, status: &Status) -> AdminResponse {
 #[derive(Template)]
 #[template(path = "subscriptions.html")]
 struct SubscriptionsPage<'a> {
-    page: &'static str,
-    address: &'static str,
+    address: &'a str,
     status: &'a Status,
-    listed: &'a [SubscriptionView],
-    /// Number of others.
-    more: usize,
-}
-
-impl<'a> SubscriptionsPage<'a> {
-    fn new(status: &'a Status) -> SubscriptionsPage<'a> {
-        let all = &status.subscriptions.subscriptions;
-        let listed = &all[..all.len().min(PER_PAGE)];
-        SubscriptionsPage {
-            page: "subscriptions",
-            address: "/subscriptions",
-            status,
-            listed,
-            more: all.len() - listed.len() + status.subscriptions.more,
-        }
-    }
 }
 
 fn html(page: &impl Template) -> AdminResponse {
@@ -154,48 +136,35 @@ fn parameter<'a>(parameters: &'a [(String, String)], name: &str) -> Option<&'a s
 #[derive(Template)]
 #[template(path = "status.html")]
 struct OverviewPage<'a> {
-    page: &'static str,
+    /// `/`, or `/?refresh=no` if the page does not renew itself.
     address: &'static str,
     status: &'a Status,
-    verdict: Health,
     alerts: Vec<Alert>,
     more_alerts: usize,
     documents: usize,
-    hubs: Vec<HubSummary<'a>>,
     channels: Vec<&'a ChannelView>,
     more_channels: usize,
     waiting: Vec<(&'static str, &'a WaitingView)>,
     more_waiting: usize,
-    /// The last 24 hours.
-    day: DayPicture,
-    /// True if the page does not renew itself.
-    is_still: bool,
 }
 
 impl<'a> OverviewPage<'a> {
-    fn new(status: &'a Status, is_still: bool) -> OverviewPage<'a> {
+    fn new(status: &'a Status, address: &'static str) -> OverviewPage<'a> {
         let (alerts, more_alerts) = limited(status.alerts(), MAX_LISTED);
         let (channels, more_channels) = limited(status.by_trouble(), MAX_LISTED);
         let (waiting, beyond) = limited(waiting_changes(&status.channels), MAX_LISTED);
-        let not_listed = status
-            .channels
-            .iter()
-            .map(|channel| channel.more_pending + channel.more_held);
+        let all = status.channels.iter();
+        let not_listed = all.map(|channel| channel.more_pending + channel.more_held);
         OverviewPage {
-            page: "status",
-            address: if is_still { "/?refresh=no" } else { "/" },
+            address,
             status,
-            verdict: status.health(),
             alerts,
             more_alerts,
             documents: status.sources.iter().map(|source| source.documents).sum(),
-            hubs: status.hubs(),
             channels,
             more_channels,
             more_waiting: beyond + not_listed.sum::<usize>(),
             waiting,
-            day: DayPicture::new(&status.last_day),
-            is_still,
         }
     }
 }
@@ -203,7 +172,6 @@ impl<'a> OverviewPage<'a> {
 #[derive(Template)]
 #[template(path = "channels.html")]
 struct ChannelsPage<'a> {
-    page: &'static str,
     address: String,
     status: &'a Status,
     /// Text that the topic, the set or a hub contains.
@@ -232,7 +200,6 @@ impl<'a> ChannelsPage<'a> {
         let number = value("page").parse().unwrap_or(1).clamp(1, last_page);
         let before = (number - 1) * PER_PAGE;
         ChannelsPage {
-            page: "channels",
             address: address(text, state, number),
             status,
             text,
@@ -264,17 +231,13 @@ fn matches(channel: &ChannelView, text: &str, state: &str) -> bool {
         "retired" => channel.retired.is_some(),
         _ => true,
     };
-    is_in_state
-        && names
-            .into_iter()
-            .chain(hubs)
-            .any(|name| name.contains(text))
+    let mut names = names.into_iter().chain(hubs);
+    is_in_state && names.any(|name| name.contains(text))
 }
 
 #[derive(Template)]
 #[template(path = "channel.html")]
 struct ChannelPage<'a> {
-    page: &'static str,
     address: String,
     status: &'a Status,
     topic: &'a str,
@@ -286,31 +249,27 @@ struct ChannelPage<'a> {
 impl<'a> ChannelPage<'a> {
     /// Returns `None` if no channel has the topic.
     fn new(status: &'a Status, topic: &'a str) -> Option<ChannelPage<'a>> {
-        let channels = status
-            .channels
-            .iter()
-            .filter(|channel| channel.topic.as_str() == topic);
-        let views: Vec<_> = channels
-            .map(|view| (view, waiting_changes([view])))
-            .collect();
+        let channels = status.channels.iter();
+        let channels = channels.filter(|channel| channel.topic.as_str() == topic);
+        let views = channels.map(|view| (view, waiting_changes([view])));
+        let views = views.collect::<Vec<_>>();
         let address = parts::channel(&views.first()?.0.topic);
         let notifications = status.notifications.iter();
+        let notifications = notifications.filter(|view| view.topic.as_str() == topic);
         Some(ChannelPage {
-            page: "",
             address,
             status,
             topic,
             views,
-            notifications: notifications
-                .filter(|notification| notification.topic.as_str() == topic)
-                .collect(),
+            notifications: notifications.collect(),
         })
     }
 }
 
 /// The shapes of the picture.
 struct DayPicture {
-    bars: Vec<Bar>,
+    /// The bars of intervals, each with its place and the heights of its parts: the failures stand on the deliveries.
+    bars: Vec<(usize, u64, u64)>,
     /// The points of the line of pending deliveries; empty if none were.
     pending: String,
     /// The places of intervals in which the daemon started.
@@ -326,13 +285,6 @@ struct DayPicture {
     started: u64,
 }
 
-/// The bar of one interval, with the heights of its parts: the failures stand on the deliveries.
-struct Bar {
-    x: usize,
-    delivered: u64,
-    failed: u64,
-}
-
 impl DayPicture {
     const WIDTH: usize = WIDTH * INTERVALS;
     const HEIGHT: u64 = HEIGHT;
@@ -340,11 +292,11 @@ impl DayPicture {
 
     /// Draws the intervals, the last at the right.
     fn new(intervals: &[IntervalDeliveries]) -> DayPicture {
-        let sum =
-            |figure: fn(&IntervalDeliveries) -> u64| intervals.iter().map(figure).sum::<u64>();
-        let highest = |figure: fn(&IntervalDeliveries) -> u64| intervals.iter().map(figure).max();
-        let max = highest(|one| one.delivered + one.failed).unwrap_or(0);
-        let max_pending = highest(|one| one.pending).unwrap_or(0);
+        type Figure = fn(&IntervalDeliveries) -> u64;
+        let sum = |figure: Figure| intervals.iter().map(figure).sum();
+        let highest = |figure: Figure| intervals.iter().map(figure).max().unwrap_or(0);
+        let max = highest(|one| one.delivered + one.failed);
+        let max_pending = highest(|one| one.pending);
         let first = INTERVALS.saturating_sub(intervals.len());
         let places = (first..).map(|place| place * WIDTH);
         let mut pending = String::new();
@@ -353,11 +305,7 @@ impl DayPicture {
             let delivered = scaled(one.delivered, max);
             let failed = scaled(one.failed, max).min(HEIGHT - delivered);
             if delivered + failed > 0 {
-                bars.push(Bar {
-                    x,
-                    delivered,
-                    failed,
-                });
+                bars.push((x, delivered, failed));
             }
             if one.starts > 0 {
                 starts.push(x);
@@ -385,14 +333,9 @@ impl DayPicture {
 
 /// Returns the times at the beginning of each quarter of a day that ends with the interval.
 fn ticks(last: &IntervalDeliveries) -> Vec<Timestamp> {
-    let begun = last.from.as_second().rem_euclid(INTERVAL);
-    let hours = [24, 18, 12, 6].into_iter().map(|hours| hours * 3_600);
-    hours
-        .filter_map(|before| {
-            let offset = SignedDuration::from_secs(INTERVAL - begun - before);
-            last.from.checked_add(offset).ok()
-        })
-        .collect()
+    let end = (last.from.as_second().div_euclid(INTERVAL) + 1) * INTERVAL;
+    let ticks = [24, 18, 12, 6].map(|hours| Timestamp::from_second(end - hours * 3_600));
+    ticks.into_iter().flatten().collect()
 }
 
 /// Returns the height of a value; any value above zero is visible.

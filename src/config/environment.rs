@@ -247,28 +247,24 @@ impl Overrides {
         let environment = file.environment;
         let absolute = |path: &Path| environment.absolute(path).to_string_lossy().into_owned();
         let text = |text: String| DeValue::String(text.into());
-        if let Some(path) = &tree.state.state_dir {
-            file.set("state_dir", "--state-dir", text(absolute(path)));
-        }
+        let address = |given: &String| match given.strip_prefix("unix:") {
+            Some(path) => format!("unix:{}", absolute(path.as_ref())),
+            None => given.clone(),
+        };
+        let state_dir = tree.state.state_dir.as_deref().map(absolute);
+        let addresses = [&source.listen, &source.public_url, &daemon.admin_listen];
+        let [listen, public_url, admin_listen] = addresses.map(|given| given.as_ref().map(address));
         for (key, flag, given) in [
-            ("server.listen", "--listen", &source.listen),
-            ("server.public_url", "--public-url", &source.public_url),
-            (
-                "server.admin_listen",
-                "--admin-listen",
-                &daemon.admin_listen,
-            ),
+            ("state_dir", "--state-dir", state_dir),
+            ("server.listen", "--listen", listen),
+            ("server.public_url", "--public-url", public_url),
+            ("server.admin_listen", "--admin-listen", admin_listen),
+            ("log.level", "--log-level", daemon.log_level.map(word)),
+            ("log.format", "--log-format", daemon.log_format.map(word)),
         ] {
-            let Some(given) = given else { continue };
-            let socket = given.strip_prefix("unix:").map(Path::new);
-            let socket = socket.map(|path| format!("unix:{}", absolute(path)));
-            file.set(key, flag, text(socket.unwrap_or_else(|| given.clone())));
-        }
-        if let Some(level) = daemon.log_level {
-            file.set("log.level", "--log-level", text(word(level)));
-        }
-        if let Some(format) = daemon.log_format {
-            file.set("log.format", "--log-format", text(word(format)));
+            if let Some(given) = given {
+                file.set(key, flag, text(given));
+            }
         }
         if let (Some(root), Some(url)) = (&tree.root, &tree.url) {
             file.select("source", ("name", "main"), &["path", "url", "mount"]);

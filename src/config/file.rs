@@ -3,14 +3,13 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use crate::config::DaemonConfig;
 use crate::config::environment::Environment;
-use crate::config::schema::{DaemonKind, check, schema_of};
+use crate::config::schema::{check, schema_of};
 
 /// The message about a duration for which zero makes no sense.
 pub const NOT_ZERO: &str = "it must be longer than zero";
@@ -97,29 +96,26 @@ impl<'a> ConfigFile<'a> {
 
     /// Leaves of a list the one table with this text, without the keys that flags replace, or begins a new table.
     pub fn select(&mut self, list: &str, (key, text): (&str, &str), replaced: &[&str]) {
-        let Some(place) = slot(self.root.get_mut(), list) else {
-            return;
-        };
-        let is_it = |table: &Spanned<DeValue<'_>>| {
+        let is_it = |table: &&Spanned<DeValue<'_>>| {
             let value = child(table.get_ref(), key);
             value.and_then(|value| value.get_ref().as_str()) == Some(text)
         };
-        let tables = place.as_array().into_iter();
-        let written = tables
-            .flat_map(|tables| tables.iter())
-            .find(|table| is_it(table));
+        let tables = self.get(list).and_then(|list| list.get_ref().as_array());
+        let written = tables.and_then(|tables| tables.iter().find(is_it));
         let mut selected = written.cloned().unwrap_or_else(empty);
         if let DeValue::Table(table) = selected.get_mut() {
             for key in replaced {
                 table.remove(*key);
             }
         }
-        *place = DeValue::Array([selected].into_iter().collect());
+        if let Some(place) = slot(self.root.get_mut(), list) {
+            *place = DeValue::Array([selected].into_iter().collect());
+        }
     }
 
     /// Returns what the file and the flags say, if each key is known and has a value of its kind.
-    pub fn read<T: DeserializeOwned + JsonSchema>(&self, daemon: DaemonKind) -> Checked<T> {
-        check(&schema_of::<T>(daemon), "", &self.root)
+    pub fn read<T: DaemonConfig>(&self) -> Checked<T> {
+        check(&schema_of::<T>(), "", &self.root)
             .map_err(|(key, offset, message)| self.error_at(&key, offset, message))?;
         let deserializer = ValueDeserializer::from(self.root.clone());
         serde_path_to_error::deserialize(deserializer).map_err(|error| {
@@ -169,10 +165,8 @@ impl<'a> ConfigFile<'a> {
         let before = self.text.get(..start).unwrap_or(self.text);
         let (line, last) = (before.matches('\n').count() + 1, before.rsplit('\n').next());
         let column = last.map_or(0, |last| last.chars().count()) + 1;
-        ConfigError::Invalid(format!(
-            "{}:{line}:{column}: {words}{message}",
-            path.display()
-        ))
+        let path = path.display();
+        ConfigError::Invalid(format!("{path}:{line}:{column}: {words}{message}"))
     }
 
     /// Makes the path of a key absolute: one in the file is relative to the file's directory.

@@ -105,7 +105,7 @@ impl ExternalHub {
         let publish_url =
             (self.publish_url).get_or_insert_with(|| ConfiguredSecret::written(self.hub.as_str()));
         publish_url.read(table, "publish_url")?;
-        check_address(publish_url.reveal()).map_err(|message| {
+        check_address(publish_url.content.reveal()).map_err(|message| {
             let held = "it holds no absolute URI such as https://hub.example.net/publish?key=…, without user name and \
                         password";
             let is_held = publish_url.holder.is_some();
@@ -155,21 +155,25 @@ impl ExternalHub {
         let basic = self.username.clone().zip(content_of(&self.password_file));
         let basic = basic.map(|(username, password)| HubCredentials::Basic { username, password });
         let bearer = content_of(&self.bearer_token_file).map(HubCredentials::Bearer);
-        let identity = self.client_cert.as_ref().zip(self.client_key.as_ref());
-        let other_url = self.publish_url.as_ref();
-        let publish_url = other_url.map_or(hub.as_str(), ConfiguredSecret::reveal);
+        let identity = content_of(&self.client_cert).zip(content_of(&self.client_key));
+        let both =
+            |(cert, key): (Secret, Secret)| format!("{}\n{}", cert.reveal(), key.reveal()).into();
+        // Loading has filled it in.
+        let publish_url = content_of(&self.publish_url);
+        let publish_url = publish_url.unwrap_or_else(|| Secret::new(hub.as_str()));
         let settings = PublishSettings {
-            publish_url: Url::parse(publish_url).map_err(|source| PublishSettingsError::Url {
-                hub: hub.clone(),
-                source,
+            publish_url: Url::parse(publish_url.reveal()).map_err(|source| {
+                PublishSettingsError::Url {
+                    hub: hub.clone(),
+                    source,
+                }
             })?,
             timeout: self.timeout.0,
             proxy: (self.proxy.clone()).map_or(HubProxy::Environment, |proxy| proxy.0),
             headers: headers.collect::<Result<_, _>>()?,
             credentials: bearer.or(basic),
-            ca_pem: self.ca_file.as_ref().map(|ca| ca.reveal().into()),
-            identity_pem: identity
-                .map(|(cert, key)| Secret::new(format!("{}\n{}", cert.reveal(), key.reveal()))),
+            ca_pem: content_of(&self.ca_file).map(|ca| ca.bytes().into()),
+            identity_pem: identity.map(both),
             danger_accept_invalid_certs: self.danger_accept_invalid_certs,
             hub: self.hub.clone(),
         };
@@ -182,9 +186,9 @@ impl ExternalHub {
         mask_headers(&mut self.headers);
         if let Some(held) = &mut self.publish_url
             && held.holder.is_none()
-            && held.reveal() != self.hub.as_str()
+            && held.content.reveal() != self.hub.as_str()
         {
-            *held = ConfiguredSecret::written(match Url::parse(held.reveal()) {
+            *held = ConfiguredSecret::written(match Url::parse(held.content.reveal()) {
                 Ok(url) if &url[Position::BeforePath..] == "/" => return,
                 Ok(url) => format!("{}/{MASKED}", &url[..Position::BeforePath]),
                 Err(_) => MASKED.to_owned(),

@@ -11,7 +11,7 @@ use websub::hub::publication::{Publisher, Publishers};
 
 use crate::config::environment::{Environment, Overrides};
 use crate::config::file::{Checked, ConfigError, ConfigFile};
-use crate::config::schema::{Comment, DaemonKind, page};
+use crate::config::schema::DaemonKind;
 use crate::config::secret::{ConfiguredSecret, content_of, read_secret};
 use crate::config::served_hub::ServedHub;
 use crate::config::server::{Log, ServerSettings};
@@ -63,7 +63,7 @@ impl HubConfig {
         let source = &mut flags.source;
         (source.tree.root, source.tree.url, source.hub) = (None, None, None);
         flags.apply(file);
-        let mut config: HubConfig = file.read(DaemonKind::Hub)?;
+        let mut config: HubConfig = file.read()?;
         config.file = file.path.unwrap_or(Path::new("")).to_owned();
         config.hub.check_own(file)?;
         // The URL of the hub says where it is reached.
@@ -100,14 +100,10 @@ impl HubConfig {
 }
 
 impl DaemonConfig for HubConfig {
-    const MOVES: bool = false;
+    const DAEMON: DaemonKind = DaemonKind::Hub;
 
     fn shared(&self) -> (&Path, &ServerSettings, &Log) {
         (&self.state_dir, &self.server, &self.log)
-    }
-
-    fn effective(&self, comment: Comment<'_>) -> String {
-        page(self, DaemonKind::Hub, comment)
     }
 
     fn changes(&self, after: &HubConfig) -> Vec<String> {

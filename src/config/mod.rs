@@ -22,12 +22,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use announce::observation::MountId;
 use announce::plan::{BrokerPlan, ConfiguredChannel, HubPlan, Plan, PublishMode, ReplacedHub};
 use messaging::settings::{BrokerSettings, BrokerSettingsError};
 use resourcesync::channel_kind::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use websub::hub::address::LOOPBACK;
 use websub::publisher::settings::{PublishSettings, PublishSettingsError};
@@ -114,7 +114,7 @@ impl Config {
         let environment = Environment::of_this_process();
         let (path, text) = environment.read(path, &Overrides::default())?;
         let file = ConfigFile::parse(path, &text, &environment)?;
-        let mut config: Config = file.read(DaemonKind::Run)?;
+        let mut config: Config = file.read()?;
         broker::check(&file, &mut config.brokers, None)?;
         Ok(config)
     }
@@ -137,7 +137,7 @@ impl Config {
             return Err(ConfigError::Invalid(flag.to_owned()));
         }
         overrides.apply(file);
-        let mut config: Config = file.read(DaemonKind::Run)?;
+        let mut config: Config = file.read()?;
         config.file = file.path.map(Path::to_owned);
         // A path in a flag need not be Unicode, as one in the file is.
         if let (Some(root), Some(source)) = (&tree.root, config.sources.first_mut()) {
@@ -168,10 +168,8 @@ impl Config {
             channels: broker.channels.clone(),
             sources: broker.sources.clone(),
         });
-        let mut ids = (0..).map(MountId);
-        let sources = self.sources.iter().map(|source| source.plan(&mut ids));
         Plan {
-            sources: sources.collect(),
+            sources: self.sources.iter().map(Source::plan).collect(),
             hubs: outside.chain(embedded).collect(),
             brokers: brokers.collect(),
             channels: self.channels.clone(),
@@ -223,7 +221,7 @@ impl Config {
             hubs.push(embedded);
         }
         for source in &self.sources {
-            let source = source.plan(&mut (0..).map(MountId));
+            let source = source.plan();
             for channel in &mut self.channels {
                 channel.capability_list = source.canonical(&channel.capability_list);
             }
@@ -247,9 +245,8 @@ impl Config {
             table.refuse(!Uri::parse(topic).is_ok_and(is_below), "topic", message)?;
             let message = format_args!("\"{topic}\" is another channel's topic already");
             table.refuse(!topics.insert(topic), "topic", message)?;
-            let mut named = channel.hubs.iter().enumerate();
-            if let Some((position, hub)) = named.find(|(_, hub)| !hubs.contains(hub)) {
-                let hub = hub.as_str();
+            if let Some(position) = channel.hubs.iter().position(|hub| !hubs.contains(hub)) {
+                let hub = channel.hubs[position].as_str();
                 let message =
                     format!("\"{hub}\" is not the url of a [[hub]], nor the embedded hub");
                 let known: Vec<&str> = hubs.iter().map(Hub::as_str).collect();
@@ -338,18 +335,21 @@ fn resolved(path: &Path) -> PathBuf {
 const MAX_NAMES: usize = 3;
 
 /// A configuration that a running daemon may exchange for another one.
-pub trait DaemonConfig {
-    /// True if the listeners may move while the daemon runs. Topics keep their names then.
-    const MOVES: bool;
+pub trait DaemonConfig: Serialize + DeserializeOwned + JsonSchema {
+    /// The daemon in whose file it is.
+    const DAEMON: DaemonKind;
 
     /// Returns what both daemons have: the state directory, and two tables.
     fn shared(&self) -> (&Path, &ServerSettings, &Log);
 
     /// Returns TOML that gives this configuration when it is read again, unless a secret in it is masked, with comments
     /// behind values. A secret that is held elsewhere is named by its holder.
-    fn effective(&self, comment: Comment<'_>) -> String;
+    fn effective(&self, comment: Comment<'_>) -> String {
+        page(self, comment)
+    }
 
-    /// Returns each difference in words.
+    /// Returns each difference in words, such as `source blog added` and `window changed`. They have no values: these may
+    /// be secrets.
     fn changes(&self, after: &Self) -> Vec<String>;
 
     /// Returns the directories that cannot be read now, with the reasons, in words.
@@ -361,7 +361,8 @@ pub trait DaemonConfig {
     fn verify_change(&self, after: &Self) -> Checked {
         let (before, old, old_log) = self.shared();
         let (after, new, new_log) = after.shared();
-        let has_moved = |old, new| !Self::MOVES && old != new;
+        // Those of `rsnotify run` may move while it runs. Topics keep their names then.
+        let has_moved = |old, new| Self::DAEMON == DaemonKind::Hub && old != new;
         let key = if before != after {
             // The process has locked the one that it has.
             let (before, after) = (before.display(), after.display());
@@ -378,20 +379,10 @@ pub trait DaemonConfig {
         let message = format!("{key}: restart rsnotify for that");
         Err(ConfigError::Invalid(message))
     }
-
-    /// Returns the difference, such as `source blog added; window changed`. It has no values: they may be secrets.
-    fn difference(&self, after: &Self) -> String {
-        let changes = self.changes(after);
-        if changes.is_empty() {
-            "nothing changed".to_owned()
-        } else {
-            changes.join("; ")
-        }
-    }
 }
 
 impl DaemonConfig for Config {
-    const MOVES: bool = true;
+    const DAEMON: DaemonKind = DaemonKind::Run;
 
     fn shared(&self) -> (&Path, &ServerSettings, &Log) {
         (&self.state_dir, &self.server, &self.log)
@@ -405,7 +396,7 @@ impl DaemonConfig for Config {
         for broker in &mut shown.brokers {
             mask_headers(&mut broker.headers);
         }
-        page(&shown, DaemonKind::Run, comment)
+        page(&shown, comment)
     }
 
     fn changes(&self, after: &Config) -> Vec<String> {

@@ -8,9 +8,9 @@
 
 use std::fmt::Display;
 
+use schemars::Schema;
 use schemars::generate::SchemaSettings;
-use schemars::transform::transform_subschemas;
-use schemars::{JsonSchema, Schema};
+use schemars::transform::{RecursiveTransform, Transform};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use strsim::osa_distance;
@@ -19,7 +19,7 @@ use toml::de::{DeTable, DeValue};
 use toml::ser::ValueSerializer;
 
 use crate::config::hub_config::HubConfig;
-use crate::config::{Config, broker, hub, hub_config, served_hub, source, text};
+use crate::config::{Config, DaemonConfig, broker, hub, hub_config, served_hub, source, text};
 
 /// The daemons, each with a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -29,23 +29,24 @@ pub enum DaemonKind {
     Hub,
 }
 
-/// Returns the schema of a file, or of a table, in the file of a daemon, with our own words.
-pub fn schema_of<T: JsonSchema>(daemon: DaemonKind) -> Value {
+/// Returns the schema of the file of a daemon, with our own words.
+pub fn schema_of<T: DaemonConfig>() -> Value {
     let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     let tables = schema.get_mut("properties").and_then(Value::as_object_mut);
     for table in tables.into_iter().flat_map(|tables| tables.values_mut()) {
         table["default"].take();
     }
-    adapt_to_toml(&mut schema, daemon);
+    let adapt = |schema: &mut Schema| adapt_to_toml(schema, T::DAEMON);
+    RecursiveTransform(adapt).transform(&mut schema);
     schema.to_value()
 }
 
 /// Returns the schema of both files, in draft 7 with the words of draft 4: what editors read for TOML (Taplo, and what is
 /// built on it) lies between them.
 pub fn schema() -> Value {
-    let mut schema = schema_of::<Config>(DaemonKind::Run);
-    let mut of_hub = schema_of::<HubConfig>(DaemonKind::Hub);
+    let mut schema = schema_of::<Config>();
+    let mut of_hub = schema_of::<HubConfig>();
     for (name, of_hub) in of_hub["properties"].as_object_mut().into_iter().flatten() {
         let (of_run, of_hub) = (schema["properties"][name].take(), of_hub.take());
         // A table of both daemons has more keys in the file of `rsnotify run`.
@@ -64,14 +65,21 @@ pub fn schema() -> Value {
     });
     schema["title"] = json!("Configuration of rsnotify");
     schema["description"] = json!("The file that `--config` names.");
-    strip_own_keywords(&mut schema);
+    // Our own words.
+    let mut strip = RecursiveTransform(|schema: &mut Schema| {
+        if let Some(words) = schema.as_object_mut() {
+            words.retain(|word, _| !word.starts_with("x-"));
+        }
+    });
+    if let Ok(schema) = <&mut Schema>::try_from(&mut schema) {
+        strip.transform(schema);
+    }
     schema
 }
 
 /// Removes what TOML has no use for, such as null, and adds the patterns of forms.
 fn adapt_to_toml(schema: &mut Schema, daemon: DaemonKind) {
-    let below = schema;
-    let Some(schema) = below.as_object_mut() else {
+    let Some(schema) = schema.as_object_mut() else {
         return;
     };
     for word in ["$schema", "title", "format"] {
@@ -125,42 +133,21 @@ fn adapt_to_toml(schema: &mut Schema, daemon: DaemonKind) {
             }
         }
     }
-    transform_subschemas(
-        &mut |schema: &mut Schema| adapt_to_toml(schema, daemon),
-        below,
-    );
-}
-
-/// Removes our own words.
-fn strip_own_keywords(schema: &mut Value) {
-    match schema {
-        Value::Object(members) => {
-            members.retain(|word, _| !word.starts_with("x-"));
-            members.values_mut().for_each(strip_own_keywords);
-        }
-        Value::Array(items) => items.iter_mut().for_each(strip_own_keywords),
-        _ => {}
-    }
 }
 
 /// Returns the keys of a table, or of a list of tables.
 pub fn keys(schema: &Value) -> Option<&Map<String, Value>> {
-    schema["properties"]
-        .as_object()
-        .or_else(|| schema["items"]["properties"].as_object())
+    let of_items = || schema["items"]["properties"].as_object();
+    schema["properties"].as_object().or_else(of_items)
 }
 
 /// A comment on the value of a key, which is given with positions, such as `source.0.name`.
 pub type Comment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Returns a configuration as TOML, with comments behind values.
-pub fn page<T: Serialize + JsonSchema>(
-    config: &T,
-    daemon: DaemonKind,
-    comment: Comment<'_>,
-) -> String {
+pub fn page<T: DaemonConfig>(config: &T, comment: Comment<'_>) -> String {
     let values = serde_json::to_value(config).unwrap_or_default();
-    let schema = schema_of::<T>(daemon);
+    let schema = schema_of::<T>();
     let line = |name: &str, key: &str, value: &Value| {
         let comment = comment(key).map(|comment| format!("  # {comment}"));
         let comment = comment.unwrap_or_default();
@@ -202,14 +189,14 @@ pub fn toml(value: &Value) -> String {
 /// message.
 pub type WrongKey = (String, Option<usize>, String);
 
-/// A form of texts: its name (`x-form` in a schema), its pattern, and its check.
-pub type TextForm = (&'static str, &'static str, fn(&str) -> Result<(), String>);
-
 const URI: &str = r#"^[Hh][Tt][Tt][Pp][Ss]?://[^#\s<>"]+$"#;
 const PREFIX: &str = r#"^[Hh][Tt][Tt][Pp][Ss]?://[^\s<>"?#]+$"#;
 const SERVED_HUB: &str = r#"^[Hh][Tt][Tt][Pp][Ss]?://[^?#\s<>"]+$"#;
 const SOURCE: &str = "^[A-Za-z0-9_-][A-Za-z0-9_.-]*$";
 const LOCATION: &str = r"^[A-Za-z][A-Za-z0-9+.\-]*:\S+$";
+
+/// A form of texts: its name (`x-form` in a schema), its pattern, and its check.
+pub type TextForm = (&'static str, &'static str, fn(&str) -> Result<(), String>);
 
 /// The forms of texts. The patterns refuse nothing that the checks accept.
 pub const FORMS: [TextForm; 14] = [
@@ -283,11 +270,8 @@ fn check_text(schema: &Value, text: &str) -> Result<(), String> {
     {
         let meant = nearest(text, choices.iter().filter_map(Value::as_str));
         let meant = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
-        let meant = meant.unwrap_or_default();
-        return Err(format!(
-            "\"{text}\" is none of {}{meant}",
-            enum_values(schema)
-        ));
+        let (known, meant) = (enum_values(schema), meant.unwrap_or_default());
+        return Err(format!("\"{text}\" is none of {known}{meant}"));
     }
     let form = FORMS.iter().find(|(name, ..)| schema["x-form"] == *name);
     form.map_or(Ok(()), |(.., check)| check(text))
@@ -354,11 +338,10 @@ pub fn suggested(message: &str, text: &str, words: &[&str]) -> String {
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase().replace('-', "_");
     let candidates = candidates.into_iter();
-    let near = candidates
-        .map(|candidate| (osa_distance(&word, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= (candidate.chars().count() / 3).max(1));
-    near.min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
+    let all = candidates.map(|candidate| (osa_distance(&word, candidate), candidate));
+    let is_near = |of: &(usize, &str)| of.0 <= (of.1.chars().count() / 3).max(1);
+    let near = all.filter(is_near);
+    Some(near.min_by_key(|(distance, _)| *distance)?.1)
 }
 
 fn enum_values(schema: &Value) -> String {

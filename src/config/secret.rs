@@ -76,10 +76,6 @@ impl ConfiguredSecret {
         TextOrHolder::Text(text.into()).into()
     }
 
-    pub fn reveal(&self) -> &str {
-        self.content.reveal()
-    }
-
     /// Reads the one line of text that the holder has, if there is one.
     pub(crate) fn read(&mut self, table: &ConfigTable<'_>, key: &str) -> Checked {
         let Some(holder) = &mut self.holder else {
@@ -97,9 +93,8 @@ impl ConfiguredSecret {
 
     /// Takes a text for the path of a file.
     fn file_holder(&mut self) -> &mut SecretHolder {
-        let path = self.content.reveal();
-        self.holder
-            .get_or_insert_with(|| SecretHolder::File(path.into()))
+        let file = || SecretHolder::File(self.content.reveal().into());
+        self.holder.get_or_insert_with(file)
     }
 }
 
@@ -163,7 +158,7 @@ pub fn read_headers(
         let key = format!("headers.{name}");
         check(name, held.holder.is_none()).map_err(|message| table.error(&key, message))?;
         held.read(table, &key)?;
-        let has_control = held.reveal().chars().any(char::is_control);
+        let has_control = held.content.reveal().chars().any(char::is_control);
         table.refuse(has_control, &key, "the value has a control character")?;
     }
     Ok(())

@@ -104,8 +104,8 @@ pub struct ServedHub {
 impl ServedHub {
     /// Checks `[hub]`, and fills in what depends on other keys.
     pub(crate) fn check_own(&mut self, file: &ConfigFile<'_>) -> Checked {
-        self.max_publications_per_minute
-            .get_or_insert(self.max_requests_per_minute);
+        let default = self.max_requests_per_minute;
+        self.max_publications_per_minute.get_or_insert(default);
         let table = file.table("hub");
         let too_large = format_args!("it is larger than {} MiB", MAX_BODY >> 20);
         table.refuse(self.url.as_str().is_empty(), "url", "it is missing")?;

@@ -41,15 +41,15 @@ pub struct ServerSettings {
 
 impl ServerSettings {
     /// Returns the URL of the public listener: as configured, else `http://LISTEN/` with the port it got.
-    pub fn public_url_at(&self, bound: SocketAddr) -> Uri {
-        let mut bound = bound;
+    pub fn public_url_at(&self, mut bound: SocketAddr) -> Uri {
         // Which interface it is means nothing elsewhere, and stands in no URI.
         if let SocketAddr::V6(address) = &mut bound {
             address.set_scope_id(0);
         }
-        let default = || Uri::parse(&format!("http://{bound}/"));
-        let default = || default().expect("a socket address is a URI's authority");
-        self.public_url.clone().unwrap_or_else(default)
+        self.public_url.clone().unwrap_or_else(|| {
+            let default = Uri::parse(&format!("http://{bound}/"));
+            default.expect("a socket address is a URI's authority")
+        })
     }
 
     /// Returns true if no other machine can reach it, as far as addresses tell: both listeners are on loopback, and so
@@ -68,11 +68,10 @@ impl ServerSettings {
 
     /// Returns the URL of the public listener, as far as it is known before the listener is bound.
     pub fn known_public_url(&self) -> Option<Uri> {
-        let bound = self.listen.0.tcp().filter(|tcp| tcp.port() != 0);
-        bound.map_or_else(
-            || self.public_url.clone(),
-            |tcp| Some(self.public_url_at(tcp)),
-        )
+        match self.listen.0.tcp() {
+            Some(tcp) if tcp.port() != 0 => Some(self.public_url_at(tcp)),
+            _ => self.public_url.clone(),
+        }
     }
 
     /// Makes paths absolute, and checks how the listeners are reached.
@@ -115,21 +114,9 @@ pub struct Log {
     pub format: LogFormat,
 }
 
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    ValueEnum,
-)]
+#[derive(Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     Error,
     Warn,
@@ -139,10 +126,9 @@ pub enum LogLevel {
     Trace,
 }
 
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum,
-)]
+#[derive(Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogFormat {
     #[default]
     Human,

@@ -118,14 +118,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns what the engine needs of it. The ids of mounts go on over all sources.
-    pub fn plan(&self, ids: &mut impl Iterator<Item = MountId>) -> SourcePlan {
+    /// Returns what the engine needs of it, which numbers the mounts.
+    pub fn plan(&self) -> SourcePlan {
         let candidates = CandidateGlobs::new(self.include.clone(), self.exclude.clone());
-        let mounts = self.mount.iter().cloned().zip(ids);
-        let mounts = mounts.map(|(mount, id)| MountPlan { id, ..mount });
         SourcePlan {
             name: self.name.clone(),
-            mounts: mounts.collect(),
+            mounts: self.mount.clone(),
             // Each glob was checked.
             candidates: candidates.unwrap_or_default(),
             broken_after: self.broken_after.0,
@@ -311,10 +309,9 @@ pub struct Window {
 
 impl Window {
     pub(crate) fn check(&self, file: &ConfigFile<'_>) -> Checked {
-        for (prefix, quiet, max_wait) in [
-            ("", self.quiet.0, self.max_wait.0),
-            ("change_", self.change_quiet.0, self.change_max_wait.0),
-        ] {
+        let of_documents = ("", self.quiet.0, self.max_wait.0);
+        let of_changes = ("change_", self.change_quiet.0, self.change_max_wait.0);
+        for (prefix, quiet, max_wait) in [of_documents, of_changes] {
             if quiet > max_wait {
                 let (quiet, max_wait) = (display_duration(quiet), display_duration(max_wait));
                 let message =

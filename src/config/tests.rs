@@ -21,7 +21,6 @@ use crate::config::environment::{Environment, Overrides};
 use crate::config::file::{Checked, ConfigFile};
 use announce::candidates::CandidateGlobs;
 use announce::finding::AcknowledgedPattern;
-use announce::observation::MountId;
 use announce::plan::{MassDeletionLimit, PublishMode, ReplacedHub, SourcePlan, WindowPlan};
 
 const SOURCE: &str = r#"
@@ -86,7 +85,12 @@ fn flags(given: &[(&str, &str)]) -> Overrides {
 
 /// Returns the URL that the first hub is told at.
 fn publish_url(config: &Config) -> &str {
-    config.hubs[0].publish_url.as_ref().unwrap().reveal()
+    config.hubs[0]
+        .publish_url
+        .as_ref()
+        .unwrap()
+        .content
+        .reveal()
 }
 
 fn message(outcome: Checked<Config>) -> String {
@@ -136,7 +140,7 @@ fn two_flags_are_enough() {
     assert_eq!(source.mount[0].directory, Path::new("/here/tree"));
     assert_eq!(source.mount[0].prefix.as_str(), "http://localhost:8000/");
     let published = source.mount[0].published();
-    let candidates = source.plan(&mut (0..).map(MountId)).candidates;
+    let candidates = source.plan().candidates;
     let accepts = |below: &[u8]| candidates.accepts(&published, below);
     assert!(accepts(b"a/b.xml"));
     assert!(accepts(b".well-known/resourcesync"));
@@ -259,7 +263,7 @@ fn a_flag_counts_before_the_file() {
     assert_eq!(config.state_dir, Path::new("/etc/state"));
     assert_eq!(config.sources[1].mount[0].directory, Path::new("/etc/www"));
     let plan = config.plan(&Uri::parse("https://a.example/").unwrap());
-    assert_eq!(plan.sources[1].mounts[0].id, MountId(1));
+    assert_eq!(plan.sources[1].mounts, config.sources[1].mount);
     assert_eq!(config.hubs.len(), 2);
     assert_eq!(config.embedded_hub, None);
 

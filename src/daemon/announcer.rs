@@ -31,7 +31,7 @@ use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
 use crate::report::status::{Detail, Status};
-use crate::report::summary::{DaemonActivity, Summary};
+use crate::report::summary::{sweeping, waiting};
 use crate::tree::TreeReport;
 use announce::changes::round::{RoundAnswer, RoundOutcome, RoundRequest};
 use announce::event::{ClockReadings, Effect, Event};
@@ -402,19 +402,14 @@ impl DaemonRole for Announcer {
         }
     }
 
-    fn activity(&self, refused: Option<&str>, parts: &RunParts) -> DaemonActivity {
-        if !self.is_settled() {
-            let files = self.trees.progress.values().sum();
-            return DaemonActivity::Sweeping { files };
-        }
-        match report::summary(&self.engine.reader(parts.clock.now())) {
-            Ok(summary) => DaemonActivity::Watching(Summary {
-                refused: refused.map(str::to_owned),
-                ..summary
-            }),
-            Err(error) => DaemonActivity::Waiting {
-                trouble: error_chain(&error),
-            },
+    fn activity(&self, refused: Option<&str>, parts: &RunParts) -> String {
+        if self.is_settled() {
+            match report::summary(&self.engine.reader(parts.clock.now())) {
+                Ok(summary) => summary.line(refused),
+                Err(error) => waiting(&error_chain(&error)),
+            }
+        } else {
+            sweeping(self.trees.progress.values().sum())
         }
     }
 

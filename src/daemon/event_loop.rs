@@ -35,7 +35,7 @@ use crate::daemon::service_manager::ServiceManager;
 use crate::report;
 use crate::report::figures::DaemonCounts;
 use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalDeliveries, Status};
-use crate::report::summary::DaemonActivity;
+use crate::report::summary::waiting;
 use announce::state::open::StateFileError;
 use announce::state::{self, Db};
 use announce::time::elapsed;
@@ -140,9 +140,9 @@ pub trait DaemonRole: Sized {
     /// Ends a step, and returns whether every present mount was swept.
     fn step_ended(&mut self) -> SweepCompleteness;
 
-    /// Returns its activity, while the state can be saved. `refused` is the reason why the last configuration was not
+    /// Returns its activity in one line, while the state can be saved. `refused` is the reason why the last configuration was not
     /// reloaded.
-    fn activity(&self, refused: Option<&str>, parts: &LoopParts<Self::Input>) -> DaemonActivity;
+    fn activity(&self, refused: Option<&str>, parts: &LoopParts<Self::Input>) -> String;
 
     /// Begins to shut down: begins nothing new.
     fn stop(&mut self);
@@ -467,9 +467,7 @@ impl<R: DaemonRole> EventLoop<R> {
         let refused = refused.map(|refused| refused.error.as_str());
         let service_manager = &mut self.service_manager;
         service_manager.report_status(|| match &parts.saver.trouble {
-            Some(trouble) => DaemonActivity::Waiting {
-                trouble: trouble.clone(),
-            },
+            Some(trouble) => waiting(trouble),
             None => role.activity(refused, parts),
         });
     }

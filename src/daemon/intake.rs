@@ -31,7 +31,7 @@ use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts, SweepCo
 use crate::daemon::{Daemon, StartingDaemon, configuration_status};
 use crate::report;
 use crate::report::status::{Detail, Status};
-use crate::report::summary::DaemonActivity;
+use crate::report::summary::relaying;
 use announce::state::open::{StateFile, StateFileError};
 use announce::state::{self, Db, hub, last_time_saved};
 use announce::time::later;
@@ -305,13 +305,9 @@ impl DaemonRole for Intake {
         SweepCompleteness::Complete
     }
 
-    fn activity(&self, refused: Option<&str>, parts: &HubParts) -> DaemonActivity {
+    fn activity(&self, refused: Option<&str>, parts: &HubParts) -> String {
         let status = self.hub.embedded.status(parts.clock.now());
-        DaemonActivity::Relaying {
-            subscriptions: status.subscriptions,
-            owed: status.owed,
-            refused: refused.map(str::to_owned),
-        }
+        relaying(status.subscriptions, status.owed, refused)
     }
 
     fn stop(&mut self) {

@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 use sd_notify::NotifyState;
 use tracing::warn;
 
-use crate::report::summary::DaemonActivity;
-
 /// Shortest time between two status lines: nobody reads more, and each makes the loop go through all channels.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -50,18 +48,18 @@ impl ServiceManager {
     pub fn stopping(&mut self) {
         self.notify(NotifyState::Stopping);
         self.next_line = Instant::now();
-        self.report_status(|| DaemonActivity::Stopping);
+        self.report_status(|| "stopping".to_owned());
     }
 
     /// Sends the status line, if it differs from the last one and that is not too recent.
-    pub fn report_status(&mut self, activity: impl FnOnce() -> DaemonActivity) {
+    pub fn report_status(&mut self, line: impl FnOnce() -> String) {
         let now = Instant::now();
         self.is_outdated = self.is_present && now < self.next_line;
         if !self.is_present || self.is_outdated {
             return;
         }
         self.next_line = now + STATUS_INTERVAL;
-        let line = activity().line();
+        let line = line();
         if line != self.line {
             self.notify(NotifyState::Status(&line));
             self.line = line;

@@ -42,17 +42,12 @@ pub fn diagnostics<'a>(
             *least = ahead;
         }
     }
-    let wrong: Vec<_> = peers
-        .iter()
-        .filter(|(_, ahead)| ahead.abs() > TOLERANCE)
-        .collect();
+    let wrong = peers.iter().filter(|(_, ahead)| ahead.abs() > TOLERANCE);
+    let wrong: Vec<_> = wrong.collect();
     let all_differ = wrong.len() > 1 && wrong.len() == peers.len();
     diagnostics.extend(wrong.iter().map(|(peer, ahead)| {
-        let direction = if ahead.is_negative() {
-            "behind"
-        } else {
-            "ahead of"
-        };
+        let is_behind = ahead.is_negative();
+        let direction = if is_behind { "behind" } else { "ahead of" };
         let difference = SignedDuration::from_secs(ahead.as_secs()).abs();
         let message = format!("the clock of {peer} is {difference:#} {direction} this machine's");
         let remedy = if all_differ {

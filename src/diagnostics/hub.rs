@@ -7,6 +7,7 @@ use websub::answer::BrokerRefusal;
 use websub::hub::publication::PUBLIC_HUB_GREETING;
 use websub::hub::request::HUB_GREETING;
 use websub::probe::{FailureCause, ProbeReply, ProbeResult};
+use websub::publisher::reason::RefusalKind;
 use websub::publisher::verdict::next_hop;
 
 use crate::diagnostics::Diagnostic;
@@ -57,10 +58,8 @@ pub fn diagnostic(probe: &HubProbe, configured: &[Url]) -> Option<Diagnostic> {
         _ => return None,
     };
     Some(if probe.accepts {
-        Diagnostic::note(
-            message,
-            "but it accepted the last notification, so only HEAD fails",
-        )
+        let only_head = "but it accepted the last notification, so only HEAD fails";
+        Diagnostic::note(message, only_head)
     } else {
         Diagnostic::finding(message, remedy)
     })
@@ -72,9 +71,8 @@ pub fn delivery_trouble(hub: &Hub, trouble: &HubTrouble<'_>) -> Diagnostic {
     let reason = trouble.reason;
     let message =
         format!("{hub}: it did not accept the last notifications of {channels}: {reason}");
-    let remedy = trouble
-        .kind
-        .map_or("", |kind| kind.usual_cause(is_broker_name(hub)));
+    let usual_cause = |kind: RefusalKind| kind.usual_cause(is_broker_name(hub));
+    let remedy = trouble.kind.map_or("", usual_cause);
     match trouble.state {
         HubCondition::Failing => Diagnostic::note(message, remedy),
         HubCondition::Unfetched => Diagnostic::finding(
@@ -101,12 +99,11 @@ pub fn expected_refusal(hub: &Hub, status: u16, reason: &str) -> Diagnostic {
 
 /// Reports a hub whose certificate is not verified.
 pub fn unverified_certificate(hub: &Hub) -> Diagnostic {
-    Diagnostic::finding(
-        format!(
-            "{hub}: danger_accept_invalid_certs = true, so the hub's certificate is not verified"
-        ),
-        "name the authority that signed its certificate by ca_file, and remove that line",
-    )
+    let message = format!(
+        "{hub}: danger_accept_invalid_certs = true, so the hub's certificate is not verified"
+    );
+    let remedy = "name the authority that signed its certificate by ca_file, and remove that line";
+    Diagnostic::finding(message, remedy)
 }
 
 /// Diagnoses a hub of this configuration by the reply to a `GET` at its advertised address, which comes from `key`.
@@ -138,10 +135,8 @@ fn redirection(probe: &HubProbe, reply: &ProbeReply, configured: &[Url]) -> Diag
             "compare url and publish_url with the hub's documentation",
         );
     };
-    let message = format!(
-        "{hub}: {status}, a redirection to {}",
-        shown(&target, probe)
-    );
+    let shown = shown(&target, probe);
+    let message = format!("{hub}: {status}, a redirection to {shown}");
     match next_hop(status, location, &probe.publish_url, 0, configured) {
         Some(_) => Diagnostic::note(
             message,

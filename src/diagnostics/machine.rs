@@ -91,11 +91,9 @@ pub fn state_directory(
         } => {
             let mut diagnostics = Vec::new();
             if *owner != user {
+                let owner = name(users, *owner);
                 diagnostics.push(Diagnostic::note(
-                    format!(
-                        "check runs as {by}, and {directory} is {}'s",
-                        name(users, *owner)
-                    ),
+                    format!("check runs as {by}, and {directory} is {owner}'s"),
                     "the permissions of the two may differ: run check as that user",
                 ));
             } else if !may_write {
@@ -182,27 +180,19 @@ const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessFailure {
     Denied,
-    /// It is not there, and the directory around it is or is not.
-    Absent {
-        is_parent_there: bool,
-    },
+    /// It is not there, and the directory around it is.
+    Absent,
+    /// The directory around it is not there either.
+    ParentAbsent,
 }
 
 /// Returns the likely remedy, if there is one.
 pub fn access_remedy(directory: &Path, failure: AccessFailure) -> Option<&'static str> {
     let is_in = |prefixes: &[&str]| prefixes.iter().any(|prefix| directory.starts_with(prefix));
     let parent = directory.parent().unwrap_or(directory);
-    let is_hidden_there = HOMES
-        .iter()
-        .chain(&TEMPORARY)
-        .any(|hidden| Path::new(hidden) == parent);
-    let is_parent_there = matches!(
-        failure,
-        AccessFailure::Absent {
-            is_parent_there: true
-        }
-    );
-    if is_parent_there && !is_hidden_there {
+    let mut hidden = HOMES.iter().chain(&TEMPORARY);
+    let is_hidden_there = hidden.any(|hidden| Path::new(hidden) == parent);
+    if failure == AccessFailure::Absent && !is_hidden_there {
         // So its name is wrong.
         return None;
     }
@@ -217,10 +207,10 @@ pub fn access_remedy(directory: &Path, failure: AccessFailure) -> Option<&'stati
             "give the user who runs rsnotify a group that may read it (SupplementaryGroups= in its unit), or open \
              it by chmod",
         ),
-        AccessFailure::Absent { .. } if is_in(&TEMPORARY) => Some(
+        _ if is_in(&TEMPORARY) => Some(
             "a service with PrivateTmp= has a private directory there: keep the tree elsewhere",
         ),
-        AccessFailure::Absent { .. } => None,
+        _ => None,
     }
 }
 
@@ -334,17 +324,17 @@ mod tests {
 
     #[rstest]
     #[case("/srv/www", AccessFailure::Denied, Some("SupplementaryGroups="))]
-    #[case("/srv/www", AccessFailure::Absent { is_parent_there: false }, None)]
-    #[case("/srv/home", AccessFailure::Absent { is_parent_there: false }, None)]
-    #[case("/homes/www", AccessFailure::Absent { is_parent_there: false }, None)]
+    #[case("/srv/www", AccessFailure::ParentAbsent, None)]
+    #[case("/srv/home", AccessFailure::ParentAbsent, None)]
+    #[case("/homes/www", AccessFailure::ParentAbsent, None)]
     #[case("/home/ann/www", AccessFailure::Denied, Some("ProtectHome="))]
-    #[case("/home/ann/www", AccessFailure::Absent { is_parent_there: false }, Some("ProtectHome="))]
+    #[case("/home/ann/www", AccessFailure::ParentAbsent, Some("ProtectHome="))]
     #[case("/root/www", AccessFailure::Denied, Some("ProtectHome="))]
-    #[case("/run/user/7/www", AccessFailure::Absent { is_parent_there: false }, Some("ProtectHome="))]
-    #[case("/home/ann/www", AccessFailure::Absent { is_parent_there: true }, None)]
-    #[case("/home/ann", AccessFailure::Absent { is_parent_there: true }, Some("ProtectHome="))]
-    #[case("/tmp/www", AccessFailure::Absent { is_parent_there: true }, Some("PrivateTmp="))]
-    #[case("/tmp/a/www", AccessFailure::Absent { is_parent_there: true }, None)]
+    #[case("/run/user/7/www", AccessFailure::ParentAbsent, Some("ProtectHome="))]
+    #[case("/home/ann/www", AccessFailure::Absent, None)]
+    #[case("/home/ann", AccessFailure::Absent, Some("ProtectHome="))]
+    #[case("/tmp/www", AccessFailure::Absent, Some("PrivateTmp="))]
+    #[case("/tmp/a/www", AccessFailure::Absent, None)]
     #[case("/tmp/www", AccessFailure::Denied, Some("SupplementaryGroups="))]
     fn the_likely_reason_of_an_unreadable_directory_is_named(
         #[case] directory: &str,

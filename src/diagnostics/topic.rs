@@ -16,14 +16,9 @@ use announce::plan::{HubPlan, PublishMode};
 /// Number of topics that a diagnostic names; others are counted.
 const NAMED: usize = 3;
 
-/// A problem with the replies of a topic, with its remedy in the web server in front.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct ReplyProblem {
-    /// The place of its kind in the order of the report.
-    rank: u8,
-    message: String,
-    remedy: &'static str,
-}
+/// A problem with the replies of a topic: the place of its kind in the order of the report, the message, and the remedy in
+/// the web server in front.
+type ReplyProblem = (u8, String, &'static str);
 
 const ANSWERS_ITSELF: &str = "the web server in front answers itself; let it pass the topic on to server.listen, path and \
     query unchanged: `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do";
@@ -51,21 +46,16 @@ pub fn diagnostics(topics: &[(&ChannelView, Option<TopicReplies>)]) -> Vec<Diagn
             by_problem.entry(problem).or_default().push(&expected.topic);
         }
     }
-    let mut diagnostics: Vec<Diagnostic> = by_problem
-        .iter()
-        .map(|(problem, topics)| {
-            let message = format!("{}: {}", names(topics), problem.message);
-            Diagnostic::finding(message, problem.remedy)
-        })
-        .collect();
+    let found = by_problem
+        .into_iter()
+        .map(|((_, problem, remedy), topics)| {
+            Diagnostic::finding(format!("{}: {problem}", names(&topics)), remedy)
+        });
+    let mut diagnostics: Vec<Diagnostic> = found.collect();
     if unasked > 0 {
-        diagnostics.push(Diagnostic::note(
-            format!(
-                "{unasked} of {} topics were not checked: timeout",
-                topics.len()
-            ),
-            "",
-        ));
+        let all = topics.len();
+        let message = format!("{unasked} of {all} topics were not checked: timeout");
+        diagnostics.push(Diagnostic::note(message, ""));
     }
     diagnostics
 }
@@ -87,9 +77,9 @@ pub fn reachability<'a>(
     for plan in hubs {
         let (hub, is_embedded) = (&plan.hub, plan.mode == PublishMode::Embedded);
         if !private.is_empty() && !is_embedded && !is_private(hub.as_str()) {
+            let those = names(&private);
             let message = format!(
-                "{} can be reached from this machine or network only, and hub {hub} is elsewhere",
-                names(&private)
+                "{those} can be reached from this machine or network only, and hub {hub} is elsewhere"
             );
             let remedy = "set public_url to their address at the web server in front";
             diagnostics.push(match plan.mode {
@@ -122,22 +112,18 @@ pub fn reachability<'a>(
 }
 
 fn names(topics: &[&Topic]) -> String {
-    let first: Vec<&str> = topics
-        .iter()
-        .take(NAMED)
-        .map(|topic| topic.as_str())
-        .collect();
+    let first = topics.iter().take(NAMED).map(|topic| topic.as_str());
+    let first = first.collect::<Vec<_>>().join(", ");
     match topics.len().saturating_sub(NAMED) {
-        0 => first.join(", "),
-        others => format!("{} and {others} others", first.join(", ")),
+        0 => first,
+        others => format!("{first} and {others} others"),
     }
 }
 
 fn problems(expected: &ChannelView, replies: &TopicReplies) -> Vec<ReplyProblem> {
-    let no_answer = |method, error: &ProbeError| ReplyProblem {
-        rank: 0,
-        message: format!("no answer to {method} ({error})"),
-        remedy: no_answer(error.cause),
+    let no_answer = |method, error: &ProbeError| {
+        let message = format!("no answer to {method} ({error})");
+        (0, message, no_answer(error.cause))
     };
     let (head, get) = match (&replies.head, &replies.get) {
         (Err(error), _) => return vec![no_answer("HEAD", error)],
@@ -149,14 +135,11 @@ fn problems(expected: &ChannelView, replies: &TopicReplies) -> Vec<ReplyProblem>
         Some(problem) => vec![problem],
         None => content_problems(expected, get),
     };
-    let of_head = |rank, message| ReplyProblem {
-        rank,
-        message,
-        remedy: "hubs and Destinations may use either; let the web server in front pass on both alike",
-    };
+    let alike =
+        "hubs and Destinations may use either; let the web server in front pass on both alike";
     if head.status != get.status {
         let message = format!("HEAD answers {}, and GET does not", head.status);
-        problems.push(of_head(16, message));
+        problems.push((16, message, alike));
     } else if problems.is_empty() {
         let differs = [
             (head.content_type != get.content_type, "Content-Type"),
@@ -164,14 +147,14 @@ fn problems(expected: &ChannelView, replies: &TopicReplies) -> Vec<ReplyProblem>
         ];
         let differing = differs.iter().filter(|(differs, _)| *differs);
         let message = |name| format!("HEAD answers with another {name} than GET");
-        problems.extend(differing.map(|(_, name)| of_head(17, message(name))));
+        problems.extend(differing.map(|(_, name)| (17, message(name), alike)));
     }
     problems
 }
 
 fn status_problem(expected: &ChannelView, reply: &ProbeReply) -> Option<ReplyProblem> {
     let status = reply.status;
-    let (rank, message, remedy) = match status {
+    Some(match status {
         200 => return None,
         301..=303 | 307 | 308 => {
             let (target, remedy) = target(&expected.topic, reply.location.as_deref());
@@ -201,23 +184,12 @@ fn status_problem(expected: &ChannelView, reply: &ProbeReply) -> Option<ReplyPro
              where rsnotify runs: `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do",
         ),
         _ => (6, format!("{status} instead of 200"), SEE_LOG),
-    };
-    Some(ReplyProblem {
-        rank,
-        message,
-        remedy,
     })
 }
 
 fn content_problems(expected: &ChannelView, reply: &ProbeReply) -> Vec<ReplyProblem> {
     let mut problems = Vec::new();
-    let mut add = |rank, message, remedy| {
-        problems.push(ReplyProblem {
-            rank,
-            message,
-            remedy,
-        });
-    };
+    let mut add = |rank, message, remedy| problems.push((rank, message, remedy));
     let links = &reply.links;
     let has_links = !(links.self_links.is_empty() && links.hubs.is_empty());
     let content_type = reply.content_type.as_deref();
@@ -267,9 +239,8 @@ fn content_problems(expected: &ChannelView, reply: &ProbeReply) -> Vec<ReplyProb
             ("should not have", beyond(&linked, &hubs)),
         ];
         let parts = parts.iter().filter(|(_, hubs)| !hubs.is_empty());
-        let parts: Vec<String> = parts
-            .map(|(verb, hubs)| format!("{verb} {}", hubs.join(", ")))
-            .collect();
+        let parts = parts.map(|(verb, hubs)| format!("{verb} {}", hubs.join(", ")));
+        let parts: Vec<String> = parts.collect();
         if !parts.is_empty() {
             add(
                 13,

@@ -134,20 +134,19 @@ fn unreadable(
 
 /// Returns how much of a Change List was taken; of several sets, for the one that has taken least.
 fn taken_changes(reader: &Reader<'_>, id: DocId) -> Result<Option<TakenChangeCounts>> {
-    let changes = reader.db.first::<(_, _, bool, _)>(
+    let changes = reader.db.first(
         "SELECT coalesce(l.listed, 0), coalesce(l.taken, 0), l.fingerprint IS NOT DISTINCT FROM d.fingerprint, \
          d.size, d.modified, d.changed, d.inode FROM document d CROSS JOIN member m ON m.document = d.id \
          CROSS JOIN change_set s ON s.id = m.set_id LEFT JOIN change_list l ON l.set_id = s.id AND l.list = d.id \
          WHERE d.id = ?1 AND d.presence <> 4 AND s.learned > 0 ORDER BY 2 LIMIT 1",
         id,
     )?;
-    Ok(
-        changes.map(|(listed, taken, is_read, stat)| TakenChangeCounts {
-            listed,
-            taken,
-            unread: (!is_read).then_some(stat),
-        }),
-    )
+    let counts = |(listed, taken, is_read, stat): (_, _, bool, _)| TakenChangeCounts {
+        listed,
+        taken,
+        unread: (!is_read).then_some(stat),
+    };
+    Ok(changes.map(counts))
 }
 
 /// The columns of a document: what is known of an unreadable one, its number, index and kind, its presence, and the lines of

@@ -48,16 +48,6 @@ pub struct HintCounts {
     pub overflows: u64,
 }
 
-impl HintCounts {
-    /// Returns the sum of these and others.
-    pub fn and(self, others: HintCounts) -> HintCounts {
-        HintCounts {
-            taken: self.taken + others.taken,
-            overflows: self.overflows + others.overflows,
-        }
-    }
-}
-
 /// The counts of the event loop.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DaemonCounts {

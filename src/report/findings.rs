@@ -26,10 +26,9 @@ fn by_source<'a>(reader: &Reader<'a>) -> Result<Vec<(&'a SourcePlan, Finding)>> 
 }
 
 /// Returns all findings, in order.
-pub fn all(reader: &Reader<'_>) -> Result<Vec<Finding>> {
+pub fn all(reader: &Reader<'_>) -> Result<BTreeSet<Finding>> {
     let all = by_source(reader)?.into_iter();
-    let all: BTreeSet<Finding> = all.map(|(_, finding)| finding).collect();
-    Ok(all.into_iter().collect())
+    Ok(all.map(|(_, finding)| finding).collect())
 }
 
 /// Returns all findings by kind: a wrong `url` comes first, and those that are acknowledged last, and by themselves.
@@ -77,22 +76,18 @@ pub fn first_unacknowledged(reader: &Reader<'_>) -> Result<(Vec<String>, usize)>
     all.retain(|(plan, finding)| !plan.is_acknowledged(finding));
     let count: usize = all.iter().map(|(_, finding)| finding.count()).sum();
     let first: BTreeSet<Finding> = all.into_iter().map(|(_, finding)| finding).collect();
-    let first: Vec<String> = first
-        .iter()
-        .take(MAX_FINDINGS)
-        .map(Finding::to_string)
-        .collect();
+    let first = first.iter().take(MAX_FINDINGS).map(Finding::to_string);
+    let first = Vec::from_iter(first);
     let more = count.saturating_sub(first.len());
     Ok((first, more))
 }
 
 /// Returns the findings about a set's channel.
-pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<Vec<Finding>> {
+pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<BTreeSet<Finding>> {
     let sql = "SELECT said FROM finding WHERE about = ?1 AND part = ?2";
     let found: Vec<String> = reader.db.all(sql, (set, FindingSubject::Channel as u8))?;
     let found = found.iter().filter_map(|said| findings::parse(said));
-    let found: BTreeSet<Finding> = found.collect();
-    Ok(found.into_iter().collect())
+    Ok(found.collect())
 }
 
 /// Returns the sets of which no change is sent to any hub.
@@ -103,11 +98,10 @@ pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
             "SELECT about, said FROM finding WHERE source = ?1 AND part = ?2 ORDER BY about, what",
             (live.id, FindingSubject::Channel as u8),
         )?;
-        let found = found
-            .into_iter()
-            .filter_map(|(set, said)| Some((set, findings::parse(&said)?)));
-        let muting: BTreeSet<(Uri, Finding)> =
-            found.filter(|(_, finding)| finding.mutes()).collect();
+        let found = found.into_iter();
+        let found = found.filter_map(|(set, said)| Some((set, findings::parse(&said)?)));
+        let muting = found.filter(|(_, finding)| finding.mutes());
+        let muting: BTreeSet<(Uri, Finding)> = muting.collect();
         if muting.is_empty() {
             continue;
         }
@@ -118,9 +112,8 @@ pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
             if !counted.insert((set.clone(), finding.kind())) {
                 continue;
             }
-            let mount = plan
-                .mount_of(&set)
-                .filter(|_| finding.is_wrong_url_symptom());
+            let mount = plan.mount_of(&set);
+            let mount = mount.filter(|_| finding.is_wrong_url_symptom());
             muted.push(match mount.and_then(|mount| wrong.get(&mount.id)) {
                 // Its topic cannot be served because of that.
                 Some(cause) => MutedSet {

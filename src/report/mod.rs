@@ -84,22 +84,18 @@ pub fn of_hub(now: Timestamp) -> Status {
 pub fn summary(reader: &Reader<'_>) -> Result<Summary> {
     // Of the channels, those that are not retired.
     let channels = "SELECT (SELECT count(*) FROM channel) - (SELECT count(*) FROM channel WHERE ends IS NOT NULL)";
-    let mut summary = Summary {
-        refused: None,
+    let live = &reader.live.sources;
+    let sources = reader.plan.sources.iter().zip(live);
+    let suspended = sources.filter(|(_, live)| live.is_suspended());
+    let absent = live.iter().flat_map(sources::absent);
+    Ok(Summary {
         channels: reader.db.value(channels, ())?,
         pending: pending(reader.db)?,
         troubled: channels::troubled_hubs(reader)?,
-        suspended: Vec::new(),
+        suspended: suspended.map(|(plan, _)| plan.name.clone()).collect(),
         muted: findings::muted(reader)?.len(),
-        absent: Vec::new(),
-    };
-    for (plan, live) in reader.plan.sources.iter().zip(&reader.live.sources) {
-        if live.is_suspended() {
-            summary.suspended.push(plan.name.clone());
-        }
-        summary.absent.extend(sources::absent(live).cloned());
-    }
-    Ok(summary)
+        absent: absent.cloned().collect(),
+    })
 }
 
 /// Returns the number of changes that are pending, counted for each hub.
@@ -110,7 +106,6 @@ pub fn pending(db: Db<'_>) -> Result<usize> {
 
 /// Returns the first items of a list, and the number of the others.
 pub fn limited<T>(mut all: Vec<T>, max: usize) -> (Vec<T>, usize) {
-    let more = all.len().saturating_sub(max);
-    all.truncate(max);
-    (all, more)
+    let more = all.split_off(max.min(all.len()));
+    (all, more.len())
 }

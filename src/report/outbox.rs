@@ -150,18 +150,14 @@ fn named(
     let is_of_several_kinds = named.iter().any(|view| view.kind != named[0].kind);
     if is_of_several_kinds && !named.iter().any(is_topic) {
         named.sort_by_key(|view| (view.kind, view.topic.to_string()));
-        let topics = named
-            .iter()
-            .map(|view| format!("{} ({})", view.topic, view.kind));
-        let topics = topics.collect::<Vec<_>>().join(" and ");
+        let shown = |view: &ChannelView| format!("{} ({})", view.topic, view.kind);
+        let topics = Vec::from_iter(named.iter().map(shown)).join(" and ");
         return Err(UnknownAccount::Name(format!(
             "{channel} has a channel of each kind, {topics}: give the topic of the one that you mean, or --kind"
         )));
     }
-    let meant = named
-        .into_iter()
-        .max_by_key(|view| (is_topic(view), view.id));
-    let Some(mut meant) = meant else {
+    let named = named.into_iter();
+    let Some(mut meant) = named.max_by_key(|view| (is_topic(view), view.id)) else {
         let known = known_names(&topics);
         return Err(UnknownAccount::Name(format!(
             "no channel has the topic or the Capability List \"{channel}\"; {known}"
@@ -201,8 +197,7 @@ fn flight(
             change: change.kind.as_str().to_owned(),
             datetime: change.datetime.as_ref().map(ToString::to_string),
         });
-        let resources = resources.collect();
-        (seq, Vec::new(), resources, body)
+        (seq, Vec::new(), resources.collect(), body)
     } else {
         let flying = reader.db.first::<(_, Vec<u8>, Arc<[u8]>)>(
             "SELECT a.seq, a.body, CASE WHEN ?3 THEN c.body ELSE a.body END FROM account a \
@@ -229,12 +224,8 @@ fn flight(
 /// never committed.
 fn next_changes(reader: &Reader<'_>, of: &ChannelView, hub: HubId) -> Result<Vec<Entry>> {
     let mut live = reader.live.clone();
-    let step = Step::new(
-        reader.db,
-        reader.plan,
-        &mut live,
-        ClockReadings::from(reader.now),
-    );
+    let now = ClockReadings::from(reader.now);
+    let step = Step::new(reader.db, reader.plan, &mut live, now);
     let Some(channel) = channel(&step, of.id)? else {
         return Ok(Vec::new());
     };

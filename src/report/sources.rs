@@ -18,8 +18,7 @@ use crate::report::status::{BrokenView, MissingDirectory, MissingView, MountStat
 use crate::report::{findings, limited};
 use announce::state::Result;
 use announce::steps::deletions;
-use announce::steps::live::LiveSource;
-use announce::steps::live::MountState;
+use announce::steps::live::{LiveSource, MountState};
 use announce::steps::mounts;
 
 /// Candidates that cannot be read and are reported; of others, their number.
@@ -48,6 +47,8 @@ pub fn source(
     let suspension = deletions::suspension(reader.db, &plan.name, live)?;
     let documents = holdings.documents.iter();
     let missing = documents.filter(|((_, state), _)| *state == DocumentState::Missing);
+    let without_document =
+        mounts::no_document_reason(reader.db, live, |path| live.explain_other(path))?;
     let mounts = live.mounts.values().map(|mount| {
         let (first, more) = mount.unreadable.clone();
         let (unreadable, others) = limited(first, MAX_UNREADABLE);
@@ -70,9 +71,7 @@ pub fn source(
         suspended: suspension.is_some(),
         suspension: suspension.as_ref().map(ToString::to_string),
         documents: holdings.documents.values().sum(),
-        without_document: mounts::no_document_reason(reader.db, live, |path| {
-            live.explain_other(path)
-        })?,
+        without_document,
         missing: missing.map(|(_, count)| *count).sum(),
         missing_in: Vec::new(),
         more_missing_in: 0,
@@ -173,9 +172,7 @@ pub fn broken(reader: &Reader<'_>) -> Result<(Vec<BrokenView>, usize)> {
             });
         }
     }
-    all.sort_by(|one, other| {
-        (!one.lasting, one.since, &one.uri).cmp(&(!other.lasting, other.since, &other.uri))
-    });
+    all.sort_by_key(|view| (!view.lasting, view.since, view.uri.clone()));
     all.truncate(MAX_BROKEN);
     let more = count - all.len();
     Ok((all, more))
@@ -184,10 +181,8 @@ pub fn broken(reader: &Reader<'_>) -> Result<(Vec<BrokenView>, usize)> {
 /// Returns what [`Event::Accept`](announce::event::Event::Accept) would accept of the source at this position in
 /// the plan (R15).
 pub fn acceptable(reader: &Reader<'_>, position: usize) -> Result<MissingView> {
-    let (plan, live) = (
-        &reader.plan.sources[position],
-        &reader.live.sources[position],
-    );
+    let plan = &reader.plan.sources[position];
+    let live = &reader.live.sources[position];
     let directories = missing_in(reader, live, |path, _| !live.is_absent(path.mount))?;
     let absent = absent(live).map(|directory| directory.to_string_lossy().into_owned());
     Ok(MissingView {

@@ -1,4 +1,5 @@
-//! The activity of the daemon in one line, as a service manager shows it: problems come first.
+//! The activity of the daemon in one line, as a service manager shows it: problems come first. It has no control characters,
+//! and a bounded length, whatever hubs and files are called.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,31 +9,9 @@ use resourcesync::uri::Hub;
 
 use crate::report::status::words::{counted, grouped, many};
 
-/// The activity of the daemon.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DaemonActivity {
-    /// Not every present mount was swept yet.
-    Sweeping { files: u64 },
-    /// The state cannot be saved.
-    Waiting { trouble: String },
-    /// All is swept, and saved.
-    Watching(Summary),
-    /// `rsnotify hub`: the subscriptions, and the deliveries that are pending for them.
-    Relaying {
-        subscriptions: usize,
-        owed: usize,
-        /// The reason why the configuration was not reloaded.
-        refused: Option<String>,
-    },
-    /// Requests in flight are awaited.
-    Stopping,
-}
-
 /// The status in a few numbers and names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The reason why the configuration was not reloaded.
-    pub refused: Option<String>,
     pub channels: usize,
     /// Pending changes, counted for each hub that they are due to.
     pub pending: usize,
@@ -46,39 +25,36 @@ pub struct Summary {
     pub absent: Vec<PathBuf>,
 }
 
-impl DaemonActivity {
-    /// Returns one line without control characters, and of bounded length, whatever hubs and files are called.
-    pub fn line(&self) -> String {
-        printable(&match self {
-            DaemonActivity::Sweeping { files: 0 } => "sweeping".to_owned(),
-            DaemonActivity::Sweeping { files } => format!("sweeping {}", many(files, "file")),
-            DaemonActivity::Waiting { trouble } => {
-                format!("cannot save, nothing is sent: {trouble}")
-            }
-            DaemonActivity::Watching(summary) => summary.line(),
-            DaemonActivity::Relaying {
-                subscriptions,
-                owed,
-                refused,
-            } => {
-                let subscriptions = counted(*subscriptions, "subscription");
-                let relayed = format!("{subscriptions}, deliveries owed: {}", grouped(owed));
-                let parts: Vec<String> = not_reloaded(refused).chain([relayed]).collect();
-                parts.join("; ")
-            }
-            DaemonActivity::Stopping => "stopping".to_owned(),
-        })
+/// Returns the line while not every present mount was swept yet.
+pub fn sweeping(files: u64) -> String {
+    match files {
+        0 => "sweeping".to_owned(),
+        files => format!("sweeping {}", many(files, "file")),
     }
 }
 
-fn not_reloaded(refused: &Option<String>) -> impl Iterator<Item = String> {
-    let refused = refused.iter();
-    refused.map(|reason| format!("configuration not reloaded, keeping the previous one: {reason}"))
+/// Returns the line while the state cannot be saved, or read.
+pub fn waiting(trouble: &str) -> String {
+    printable(&format!("cannot save, nothing is sent: {trouble}"))
+}
+
+/// Returns the line of `rsnotify hub`: the subscriptions, and the deliveries that are pending for them. `refused` is the
+/// reason why the configuration was not reloaded.
+pub fn relaying(subscriptions: usize, owed: usize, refused: Option<&str>) -> String {
+    let (subscriptions, owed) = (counted(subscriptions, "subscription"), grouped(owed));
+    let mut parts = Vec::from_iter(refused.map(not_reloaded));
+    parts.push(format!("{subscriptions}, deliveries owed: {owed}"));
+    printable(&parts.join("; "))
+}
+
+fn not_reloaded(reason: &str) -> String {
+    format!("configuration not reloaded, keeping the previous one: {reason}")
 }
 
 impl Summary {
-    fn line(&self) -> String {
-        let mut parts: Vec<String> = not_reloaded(&self.refused).collect();
+    /// Returns the line when all is swept and saved. `refused` is the reason why the configuration was not reloaded.
+    pub fn line(&self, refused: Option<&str>) -> String {
+        let mut parts = Vec::from_iter(refused.map(not_reloaded));
         if self.muted > 0 {
             let sets = many(self.muted, "set");
             parts.push(format!("NOTHING IS SENT of {sets}, see `rsnotify status`"));
@@ -102,7 +78,7 @@ impl Summary {
         }
         let (channels, pending) = (many(self.channels, "channel"), grouped(self.pending));
         parts.push(format!("{channels}, {pending} pending"));
-        parts.join("; ")
+        printable(&parts.join("; "))
     }
 }
 
@@ -112,28 +88,30 @@ mod tests {
 
     use super::*;
 
-    fn watching(change: impl FnOnce(&mut Summary)) -> DaemonActivity {
+    fn watching(change: impl FnOnce(&mut Summary)) -> String {
         let mut summary = Summary {
             channels: 12,
             ..Summary::default()
         };
         change(&mut summary);
-        DaemonActivity::Watching(summary)
+        summary.line(None)
     }
 
-    fn troubled(hubs: &[&str]) -> DaemonActivity {
+    fn troubled(hubs: &[&str]) -> String {
         let hub = |hub: &&str| (Hub::new(*hub), "it refuses (400)".to_owned());
         watching(|summary| summary.troubled = hubs.iter().map(hub).collect())
     }
 
     #[rstest]
-    #[case(DaemonActivity::Sweeping { files: 0 }, "sweeping")]
-    #[case(DaemonActivity::Sweeping { files: 1 }, "sweeping 1 file")]
-    #[case(DaemonActivity::Sweeping { files: 999 }, "sweeping 999 files")]
-    #[case(DaemonActivity::Sweeping { files: 41_200 }, "sweeping 41,200 files")]
-    #[case(DaemonActivity::Sweeping { files: 1_000_000 }, "sweeping 1,000,000 files")]
-    #[case(DaemonActivity::Waiting { trouble: "the disk is full".into() }, "cannot save, nothing is sent: the disk is full")]
-    #[case(DaemonActivity::Stopping, "stopping")]
+    #[case(sweeping(0), "sweeping")]
+    #[case(sweeping(1), "sweeping 1 file")]
+    #[case(sweeping(999), "sweeping 999 files")]
+    #[case(sweeping(41_200), "sweeping 41,200 files")]
+    #[case(sweeping(1_000_000), "sweeping 1,000,000 files")]
+    #[case(
+        waiting("the disk is full"),
+        "cannot save, nothing is sent: the disk is full"
+    )]
     #[case(watching(|_| ()), "12 channels, 0 pending")]
     #[case(watching(|summary| (summary.channels, summary.pending) = (1, 1_234)), "1 channel, 1,234 pending")]
     #[case(
@@ -145,8 +123,8 @@ mod tests {
         "2 hubs in trouble, such as https://a.example/: it refuses (400); 12 channels, 0 pending"
     )]
     #[case(
-        watching(|summary| summary.refused = Some("line 3: unknown key".into())),
-        "configuration not reloaded, keeping the previous one: line 3: unknown key; 12 channels, 0 pending"
+        Summary::default().line(Some("line 3: unknown key")),
+        "configuration not reloaded, keeping the previous one: line 3: unknown key; 0 channels, 0 pending"
     )]
     #[case(
         watching(|summary| summary.suspended = vec!["main".into(), "more".into()]),
@@ -161,14 +139,14 @@ mod tests {
         watching(|summary| summary.absent = vec!["/a".into(), "/b".into()]),
         "2 mounts are not there; 12 channels, 0 pending"
     )]
-    fn a_line_says_what_is_being_done(#[case] activity: DaemonActivity, #[case] want: &str) {
-        assert_eq!(activity.line(), want);
+    fn a_line_says_what_is_being_done(#[case] line: String, #[case] want: &str) {
+        assert_eq!(line, want);
     }
 
     #[test]
     fn nothing_that_others_name_makes_it_more_than_one_line() {
         let name = format!("/srv\nWATCHDOG=trigger\n{}", "x".repeat(10_000));
-        let line = watching(|summary| summary.absent = vec![name.into()]).line();
+        let line = watching(|summary| summary.absent = vec![name.into()]);
         assert!(line.starts_with("/srv WATCHDOG=trigger x"), "{line}");
         assert!(line.len() < 1_000, "{}", line.len());
     }

@@ -303,9 +303,10 @@ impl Observer<'_> {
 fn unreadable_root(root: &Path, error: &io::Error) -> String {
     let failure = match error.kind() {
         ErrorKind::PermissionDenied => Some(AccessFailure::Denied),
-        ErrorKind::NotFound => Some(AccessFailure::Absent {
-            is_parent_there: root.parent().is_some_and(Path::exists),
-        }),
+        ErrorKind::NotFound if root.parent().is_some_and(Path::exists) => {
+            Some(AccessFailure::Absent)
+        }
+        ErrorKind::NotFound => Some(AccessFailure::ParentAbsent),
         _ => None,
     };
     match failure.and_then(|failure| access_remedy(root, failure)) {

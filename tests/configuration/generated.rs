@@ -2,7 +2,7 @@
 
 use rsnotify::config::Config;
 use rsnotify::config::hub_config::HubConfig;
-use rsnotify::config::schema::{DaemonKind, keys, required, schema_of, toml};
+use rsnotify::config::schema::{keys, required, schema_of, toml};
 use serde_json::Value;
 
 /// The longest line of the example file.
@@ -33,8 +33,8 @@ pub struct ReferenceTable {
 
 /// Returns the tables of the reference page, in the order of the keys.
 pub fn tables() -> Vec<ReferenceTable> {
-    let run = schema_of::<Config>(DaemonKind::Run);
-    let hub = schema_of::<HubConfig>(DaemonKind::Hub);
+    let run = schema_of::<Config>();
+    let hub = schema_of::<HubConfig>();
     let of_run = keys(&run).into_iter().flatten();
     let of_hub = keys(&hub).into_iter().flatten();
     let of_hub = of_hub.filter(|(name, _)| ["hub", "publisher"].contains(&name.as_str()));
@@ -95,16 +95,12 @@ fn rows(table: &Value) -> Vec<String> {
 
 /// Returns the example file.
 pub fn example() -> String {
-    file(PURPOSE, &schema_of::<Config>(DaemonKind::Run), "run")
+    file(PURPOSE, &schema_of::<Config>(), "run")
 }
 
 /// Returns the example file of `rsnotify hub`.
 pub fn hub_example() -> String {
-    file(
-        PURPOSE_OF_HUB,
-        &schema_of::<HubConfig>(DaemonKind::Hub),
-        "hub",
-    )
+    file(PURPOSE_OF_HUB, &schema_of::<HubConfig>(), "hub")
 }
 
 fn file(purpose: &str, schema: &Value, daemon: &str) -> String {

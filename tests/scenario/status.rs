@@ -284,7 +284,7 @@ fn a_hub_is_summed_up_over_all_channels() {
     let hubs = status.hubs();
     assert_eq!(hubs.len(), 2);
     assert_eq!(hubs[0].hub.as_str(), HUB, "the one in trouble comes first");
-    assert_eq!((hubs[0].channels(), hubs[0].due), (2, 2));
+    assert_eq!((hubs[0].channels, hubs[0].due), (2, 2));
     assert_eq!(hubs[0].states_in_words(), "2 action required");
     assert_eq!(hubs[0].troubles.len(), 1);
     assert_eq!(hubs[0].last.unwrap().status, Some(401));

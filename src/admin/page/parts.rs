@@ -30,11 +30,9 @@ pub fn channel(topic: &Topic) -> String {
 
 /// Returns the address of a notification's payload.
 pub fn payload_url(notification: &NotificationView) -> String {
-    let seq = notification.seq.to_string();
-    format!(
-        "/payload?{}",
-        encode_form(&[("topic", notification.topic.as_str()), ("seq", &seq)])
-    )
+    let (topic, seq) = (notification.topic.as_str(), notification.seq.to_string());
+    let query = encode_form(&[("topic", topic), ("seq", &seq)]);
+    format!("/payload?{query}")
 }
 
 /// Returns true if the page may link to the URI.

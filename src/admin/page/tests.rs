@@ -77,18 +77,15 @@ fn pages(status: &Status) -> [(&'static str, String); 4] {
     let topic = status.channels[0].topic.as_str().to_owned();
     let query = [("text".to_owned(), status.sources[0].name.clone())];
     let channel = ChannelPage::new(status, &topic).unwrap();
-    let (overview, channels) = (
-        OverviewPage::new(status, false),
-        ChannelsPage::new(status, &query),
-    );
+    let overview = OverviewPage::new(status, "/");
+    let channels = ChannelsPage::new(status, &query);
+    let address = "/subscriptions";
+    let subscriptions = SubscriptionsPage { address, status };
     [
         ("status", overview.render().unwrap()),
         ("channels", channels.render().unwrap()),
         ("channel", channel.render().unwrap()),
-        (
-            "subscriptions",
-            SubscriptionsPage::new(status).render().unwrap(),
-        ),
+        ("subscriptions", subscriptions.render().unwrap()),
     ]
 }
 
@@ -129,7 +126,7 @@ fn a_thousand_channels_and_fifty_payloads_are_pages_of_bounded_size_which_count_
     }
     // What waits on several channels alike is shown once.
     let few = self::status(3, "words");
-    let page = OverviewPage::new(&few, false).render().unwrap();
+    let page = OverviewPage::new(&few, "/").render().unwrap();
     assert!(page.contains("30 more are not shown here"), "{page}");
 }
 
@@ -181,7 +178,7 @@ fn a_retired_channel_does_not_hide_that_its_hub_refuses() {
 
 #[test]
 fn the_last_day_is_a_picture_with_a_text() {
-    let page = OverviewPage::new(&status(1, "words"), false)
+    let page = OverviewPage::new(&status(1, "words"), "/")
         .render()
         .unwrap();
     assert_eq!(page.matches("<rect class=\"delivered\"").count(), 96);
@@ -217,7 +214,7 @@ fn every_page_names_its_daemon_and_is_accessible_and_only_the_status_page_refres
         assert_eq!(refreshes(&page), name == "status", "{name}");
     }
     assert!(!refreshes(
-        &OverviewPage::new(&status, true).render().unwrap()
+        &OverviewPage::new(&status, "/?refresh=no").render().unwrap()
     ));
 }
 
@@ -233,9 +230,7 @@ fn interval(delivered: u64, failed: u64, pending: u64) -> IntervalDeliveries {
 #[test]
 fn bars_end_at_the_right_and_are_scaled_to_the_highest() {
     let picture = DayPicture::new(&[interval(30, 10, 0), interval(0, 0, 5), interval(1, 0, 1)]);
-    let bars = picture.bars.iter();
-    let bars = bars.map(|bar| (bar.x, bar.delivered, bar.failed));
-    assert_eq!(Vec::from_iter(bars), [(744, 75, 25), (760, 2, 0)]);
+    assert_eq!(picture.bars, [(744, 75, 25), (760, 2, 0)]);
     let pending = "744,100 752,100 752,0 760,0 760,80 768,80 ";
     assert_eq!(picture.pending, pending);
     assert_eq!((picture.delivered, picture.failed), (31, 10));

@@ -73,7 +73,7 @@ fn keys_have_effect_and_the_effective_configuration_gives_the_same_again() {
     assert_eq!(config.hub.max_requests_per_minute, 5);
     let settings = &config.publishers[0];
     let token = settings.bearer_token_file.as_ref().unwrap();
-    assert_eq!(token.reveal(), "books");
+    assert_eq!(token.content.reveal(), "books");
     assert_eq!(settings.verify, Some(Verify::Topic));
     let effective = config.effective(&|_| None);
     assert!(!effective.contains("books"), "{effective}");

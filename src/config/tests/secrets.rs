@@ -48,9 +48,12 @@ fn secrets_are_read_from_files_and_never_printed() {
     )
     .unwrap();
     let hub = &config.hubs[0];
-    assert_eq!(hub.bearer_token_file.as_ref().unwrap().reveal(), "hunter2");
+    assert_eq!(
+        hub.bearer_token_file.as_ref().unwrap().content.reveal(),
+        "hunter2"
+    );
     let headers = hub.headers.iter();
-    let values = headers.map(|(name, value)| (name.as_str(), value.reveal()));
+    let values = headers.map(|(name, value)| (name.as_str(), value.content.reveal()));
     let want = [("X-A", "hunter2"), ("X-B", "hunter2")];
     assert_eq!(Vec::from_iter(values), want);
     assert!(hub.client_cert.is_some() && hub.client_key.is_some() && hub.ca_file.is_some());
@@ -65,7 +68,7 @@ fn secrets_are_read_from_files_and_never_printed() {
 
     let config = load("username = \"ann\"\npassword_file = \"password\"").unwrap();
     let password = config.hubs[0].password_file.as_ref().unwrap();
-    assert_eq!(password.reveal(), "hunter2");
+    assert_eq!(password.content.reveal(), "hunter2");
     assert_eq!(config.hubs[0].username.as_deref(), Some("ann"));
 
     assert_refused(
@@ -139,15 +142,18 @@ fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
     )
     .unwrap();
     let hub = &config.hubs[0];
-    assert_eq!(hub.password_file.as_ref().unwrap().reveal(), "hunter2");
+    assert_eq!(
+        hub.password_file.as_ref().unwrap().content.reveal(),
+        "hunter2"
+    );
     let headers = hub.headers.values();
-    let headers = headers.map(|value| (value.reveal(), value.holder.is_none()));
+    let headers = headers.map(|value| (value.content.reveal(), value.holder.is_none()));
     let want = [("hunter2", false), ("hunter2", false), ("plain", true)];
     assert_eq!(Vec::from_iter(headers), want);
     let ca = hub.ca_file.as_ref().unwrap();
-    assert_eq!(ca.reveal(), pem("CERTIFICATE"));
+    assert_eq!(ca.content.reveal(), pem("CERTIFICATE"));
     let key = hub.client_key.as_ref().unwrap();
-    assert_eq!(key.reveal(), pem("PRIVATE KEY"));
+    assert_eq!(key.content.reveal(), pem("PRIVATE KEY"));
     assert!(!format!("{:?}", hub.headers).contains("hunter"));
 
     let there = directory.path().display().to_string();

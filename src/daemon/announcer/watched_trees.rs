@@ -142,8 +142,11 @@ impl WatchedTrees {
     ) -> BTreeMap<String, HintCounts> {
         let counted = plan.sources.iter().zip(self.trees());
         let hints = counted.map(|(source, tree)| {
-            let before = before.get(&source.name).copied();
-            let hints = before.unwrap_or_default().and(tree.hints.counted());
+            let mut hints = tree.hints.counted();
+            if let Some(before) = before.get(&source.name) {
+                hints.taken += before.taken;
+                hints.overflows += before.overflows;
+            }
             (source.name.clone(), hints)
         });
         hints.collect()

@@ -105,19 +105,17 @@ impl Status {
             let alert = Alert::new(Health::Act, StatusPart::Configuration, what, advice);
             alerts.push(alert.since(Some(refused.at)));
         }
-        self.sources
-            .iter()
-            .for_each(|source| of_source(source, &mut alerts));
+        for source in &self.sources {
+            of_source(source, &mut alerts);
+        }
         self.of_muted(&mut alerts);
-        let hubs = self.hubs();
-        for summary in &hubs {
+        let mut failing = self.hubs();
+        failing.retain(|summary| !summary.troubles.is_empty());
+        for summary in &failing {
             let troubles = summary.troubles.iter();
             alerts.extend(troubles.map(|trouble| of_hub(summary.hub, trouble)));
         }
-        let is_failing = |hub: &Hub| {
-            let mut summaries = hubs.iter();
-            summaries.any(|summary| summary.hub == hub && !summary.troubles.is_empty())
-        };
+        let is_failing = |hub: &Hub| failing.iter().any(|summary| summary.hub == hub);
         let unreached = self.unreached.iter().filter(|one| !is_failing(&one.hub));
         alerts.extend(unreached.map(of_unreached));
         alerts.extend(self.fell_behind.iter().map(of_fallen_behind));
@@ -136,13 +134,13 @@ impl Status {
         // Lasting ones come first, so the others that are only counted are lasting only if all in the list are.
         let lasting = self.broken.iter().take_while(|broken| broken.lasting);
         let lasting = lasting.count();
-        if lasting > 0 {
+        if let Some(first) = self.broken.first().filter(|_| lasting > 0) {
             let all_last = lasting == self.broken.len();
             let count = lasting + if all_last { self.more_broken } else { 0 };
             let what = format!("{} cannot be read", counted(count, "document"));
             let advice = "their last good versions are kept";
-            let since = self.broken.first().map(|broken| broken.since);
-            alerts.push(Alert::new(Health::Look, StatusPart::Broken, what, advice).since(since));
+            let alert = Alert::new(Health::Look, StatusPart::Broken, what, advice);
+            alerts.push(alert.since(Some(first.since)));
         }
         if !self.findings.is_empty() {
             let count = counted(self.findings.len() + self.more_findings, "problem");
@@ -171,16 +169,14 @@ impl Status {
         &'a self,
         key: impl Fn(&'a ChannelView, &'a HubView) -> K,
     ) -> BTreeMap<K, HubSummary<'a>> {
-        let mut views: BTreeMap<K, Vec<&HubView>> = BTreeMap::new();
+        let mut all: BTreeMap<K, Vec<&HubView>> = BTreeMap::new();
         for channel in &self.channels {
             for view in &channel.hubs {
-                views.entry(key(channel, view)).or_default().push(view);
+                all.entry(key(channel, view)).or_default().push(view);
             }
         }
-        let views = views.into_iter();
-        views
-            .map(|(key, views)| (key, HubSummary::of(&views)))
-            .collect()
+        let sum = |(key, views): (K, Vec<&'a HubView>)| (key, HubSummary::of(&views));
+        all.into_iter().map(sum).collect()
     }
 
     /// Adds an alert for each reason for which sets are muted, whatever their number.
@@ -219,9 +215,8 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
         let advice = "nothing below it counts as deleted; it is swept when it is back";
         // The reason says the directory again.
         let reason = mount.reason.as_deref().unwrap_or_default();
-        let reason = reason
-            .strip_prefix(mount.directory.as_str())
-            .unwrap_or(reason);
+        let rest = reason.strip_prefix(mount.directory.as_str());
+        let reason = rest.unwrap_or(reason);
         let what = format!("{} ({}) is not there{reason}", mount.directory, source.name);
         alerts.push(Alert::new(Health::Act, StatusPart::Sources, what, advice));
     }
@@ -263,15 +258,16 @@ pub fn more_directories(more: usize) -> String {
 /// Returns one alert for a mount, however many of its directories may not be read.
 fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
     let first = mount.unreadable.first()?;
-    let name = &source.name;
+    let (name, root, directory, reason) = (
+        &source.name,
+        &mount.directory,
+        &first.directory,
+        &first.reason,
+    );
     let what = match mount.unreadable_directory_count() {
-        1 => format!(
-            "the directory {} ({name}) cannot be read: {}",
-            first.directory, first.reason
-        ),
+        1 => format!("the directory {directory} ({name}) cannot be read: {reason}"),
         many => format!(
-            "{many} directories below {} ({name}) cannot be read, such as {}: {}",
-            mount.directory, first.directory, first.reason
+            "{many} directories below {root} ({name}) cannot be read, such as {directory}: {reason}"
         ),
     };
     let mut advice = "nothing below it is announced, and nothing counts as deleted".to_owned();
@@ -308,13 +304,10 @@ fn of_unreached(unreached: &NeverReachedHub) -> Alert {
 }
 
 fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
-    let channels = counted(trouble.channels, "channel");
+    let (channels, reason) = (counted(trouble.channels, "channel"), trouble.reason);
     let what = match trouble.state {
         HubCondition::Unfetched => format!("{hub} is pinged and does not fetch {channels}"),
-        _ => format!(
-            "{hub} does not accept notifications of {channels}: {}",
-            trouble.reason
-        ),
+        _ => format!("{hub} does not accept notifications of {channels}: {reason}"),
     };
     let urgency = match trouble.state {
         HubCondition::NeedsOperator => Health::Act,
@@ -336,6 +329,7 @@ fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
 pub struct HubSummary<'a> {
     pub hub: &'a Hub,
     pub mode: PublishMode,
+    pub channels: usize,
     /// The number of channels in each condition; the worst comes first.
     pub states: BTreeMap<HubCondition, usize>,
     pub due: usize,
@@ -369,10 +363,6 @@ pub struct HubTrouble<'a> {
 }
 
 impl<'a> HubSummary<'a> {
-    pub fn channels(&self) -> usize {
-        self.states.values().sum()
-    }
-
     /// Returns its worst condition.
     pub fn worst(&self) -> HubCondition {
         let worst = self.states.keys().next();
@@ -397,6 +387,7 @@ impl<'a> HubSummary<'a> {
         HubSummary {
             hub: &views[0].hub,
             mode: views[0].mode,
+            channels: views.len(),
             states: counts(all().map(|view| view.state)),
             due: all().map(|view| view.due).sum(),
             in_flight: all().filter(|view| view.in_flight.is_some()).count(),

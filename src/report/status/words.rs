@@ -78,20 +78,15 @@ pub fn next_try(at: Option<Timestamp>, now: Timestamp) -> String {
 /// Returns a number of seconds in one or two units.
 fn length(seconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
-    let first = UNITS.iter().position(|(unit, _)| seconds >= *unit);
-    let mut left = seconds;
-    let parts = UNITS.iter().skip(first.unwrap_or(3)).take(2);
-    let parts: Vec<String> = parts
-        .filter_map(|(unit, name)| {
-            let count = left / unit;
-            left %= unit;
-            (count > 0).then(|| format!("{count} {name}"))
-        })
-        .collect();
-    if parts.is_empty() {
-        return "0 s".to_owned();
+    let at = UNITS.iter().position(|(unit, _)| seconds >= *unit);
+    let at = at.unwrap_or(UNITS.len() - 1);
+    let (unit, name) = UNITS[at];
+    let first = format!("{} {name}", seconds / unit);
+    let smaller = UNITS.get(at + 1);
+    match smaller.map(|(part, name)| (seconds % unit / part, name)) {
+        Some((count @ 1.., name)) => format!("{first} {count} {name}"),
+        _ => first,
     }
-    parts.join(" ")
 }
 
 #[cfg(test)]

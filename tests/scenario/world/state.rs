@@ -38,7 +38,7 @@ impl World {
 
     pub fn findings(&self) -> Vec<Finding> {
         let reader = self.engine().reader(self.now);
-        rsnotify::report::findings::all(&reader).unwrap()
+        Vec::from_iter(rsnotify::report::findings::all(&reader).unwrap())
     }
 
     /// Makes each document that a list names, and of which there is no file, a finding of its own.
