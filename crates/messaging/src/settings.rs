@@ -107,11 +107,10 @@ impl BrokerSettings {
                 .with_root_certificates(roots);
             presented(builder, self)
         };
-        let checked = checked().map(drop);
-        checked.map_err(|reason| BrokerSettingsError {
-            name: self.name.clone(),
-            reason,
-        })
+        let name = self.name.clone();
+        checked()
+            .map(drop)
+            .map_err(|reason| BrokerSettingsError { name, reason })
     }
 
     /// Returns the destination of a source's messages.
