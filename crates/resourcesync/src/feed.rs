@@ -221,9 +221,8 @@ struct FeedHandler {
 impl AtomParts {
     /// Returns the term of the first category of a scheme.
     fn term(&self, scheme: &str) -> Option<String> {
-        let mut categories = self.categories.iter();
-        let (_, term) = categories.find(|(other, _)| other == scheme)?;
-        Some(term.clone())
+        let found = self.categories.iter().find(|(other, _)| other == scheme);
+        found.map(|(_, term)| term.clone())
     }
 
     fn link(&mut self, tag: TagAttributes<'_>) {

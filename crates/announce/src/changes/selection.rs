@@ -303,24 +303,18 @@ fn last_row<F: RoundFiles>(
     files: &mut F,
 ) -> Result<Option<(u32, KeyRow)>, F::Error> {
     let all = (list.clone(), 0)..=(list.clone(), u32::MAX);
-    let is_present = |row: &KeyRow| row.vanished.is_none();
     let mut unsaved = rows.range(all).rev().filter_map(|((_, number), row)| {
-        let row = row.as_ref().filter(|row| is_present(row))?;
+        let row = row.as_ref().filter(|row| row.vanished.is_none())?;
         Some((*number, row.clone()))
     });
     let unsaved = unsaved.next();
     let saved = files.last_taken(list)?.map(|(number, row)| {
         let is_deleted = rows.contains_key(&(list.clone(), number));
-        if is_deleted {
-            (number, KeyRow::new(&[], None))
-        } else {
-            (number, row)
-        }
+        let none = || KeyRow::new(&[], None);
+        (number, if is_deleted { none() } else { row })
     });
-    Ok(match (unsaved, saved) {
-        (Some(unsaved), Some(saved)) if saved.0 > unsaved.0 => Some(saved),
-        (unsaved, saved) => unsaved.or(saved),
-    })
+    let both = saved.into_iter().chain(unsaved);
+    Ok(both.max_by_key(|(number, _)| *number))
 }
 
 /// Fresh entries, with the same ones in other lists.
@@ -501,7 +495,7 @@ impl SelectedList {
             self.report.waiting += 1;
             return false;
         }
-        self.rewriting += usize::from(self.report.version.is_closed_at(entry.time));
+        self.rewriting += usize::from(self.report.version.closed_until >= Some(entry.time));
         let is_new = told_until.is_some_and(|until| entry.time > until);
         let is_archived = self.report.version.is_archived && is_new && !self.is_before_dated(entry);
         self.report.untold += usize::from(is_archived);

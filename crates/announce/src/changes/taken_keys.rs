@@ -178,7 +178,7 @@ impl TakenKeys {
             }
             let kept = row.keys().filter(|key| !take_one(&mut left, *key));
             let kept: Vec<ChangeKey> = kept.collect();
-            if kept.len() < row.count() {
+            if kept.len() < row.keys().len() {
                 *row = KeyRow::new(&kept, row.vanished);
                 self.changed.insert(*number);
             }
@@ -277,11 +277,7 @@ impl KeyRow {
         }
     }
 
-    pub fn count(&self) -> usize {
-        self.bytes.len() / size_of::<ChangeKey>()
-    }
-
-    pub fn keys(&self) -> impl Iterator<Item = ChangeKey> {
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = ChangeKey> {
         self.bytes.as_chunks().0.iter().map(|key| ChangeKey(*key))
     }
 }

@@ -276,10 +276,10 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
     let limits = NotificationLimits {
         entries: window.max_entries,
         // Room for the fractions of its times.
-        bytes: window.max_bytes.saturating_sub(empty.overhead() + 32),
+        bytes: window.max_bytes.saturating_sub(empty.render().len() + 32),
     };
     let mut notifications = Vec::new();
-    for interval in intervals(changes, from, limits) {
+    for interval in intervals(changes, empty, limits) {
         for (list, count) in &interval.back_dated {
             lists[*list].back_dated += count;
         }
@@ -323,12 +323,7 @@ fn append_or_extend(
     channel: &Channel,
     interval: Interval,
 ) -> Result<(u64, Arc<[u8]>)> {
-    let payload = ChangePayload {
-        up: Some(channel.set_uri.clone()),
-        from: interval.from,
-        until: interval.until,
-        entries: interval.entries,
-    };
+    let payload = interval.payload;
     let fresh: Arc<[u8]> = payload.render().into();
     let mut body = Arc::clone(&fresh);
     let (mut since, mut entries, mut number) = (payload.from, payload.entries.len(), 1_i64);

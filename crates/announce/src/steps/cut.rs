@@ -432,7 +432,8 @@ pub fn overhead(step: &Step<'_>, channel: &Channel) -> Result<usize> {
             until: time,
             entries: Vec::new(),
         }
-        .overhead()
+        .render()
+        .len()
     });
     Ok(overheads.max().unwrap_or_default())
 }

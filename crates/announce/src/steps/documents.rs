@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
-use resourcesync::document::{Form, ParsedDocument, is_structural};
+use resourcesync::document::{Document, Form, is_structural};
 use resourcesync::uri::Uri;
 
 use crate::event::Fact;
@@ -230,7 +230,7 @@ pub struct KnownCandidate {
 pub struct ReadDocument {
     pub id: DocId,
     pub known: KnownCandidate,
-    pub parsed: Arc<ParsedDocument>,
+    pub parsed: Arc<Document>,
     pub stat: Stat,
     pub at: Timestamp,
 }
@@ -238,8 +238,8 @@ pub struct ReadDocument {
 impl ReadDocument {
     pub fn version(&self) -> Version {
         Version {
-            capability: self.parsed.document.capability,
-            form: self.parsed.document.form,
+            capability: self.parsed.capability,
+            form: self.parsed.form,
             fingerprint: Some(self.parsed.fingerprint),
         }
     }
@@ -400,7 +400,7 @@ fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Re
     let (path, before) = (read.known.path, read.known.document);
     let previous = before.as_ref().filter(|before| !before.is_gone());
     let (live, plan) = step.source(read.known.position);
-    let (source, document) = (live.id, &read.parsed.document);
+    let (source, document) = (live.id, &*read.parsed);
     let row_of = |uri: &Option<Uri>| {
         let uri = uri.as_ref().map(|uri| plan.canonical(uri));
         uri.map(|uri| db.row_of(&uri)).transpose()
