@@ -103,13 +103,6 @@ pub struct ListToRead {
     pub left: Option<LeftEntries>,
 }
 
-impl ListToRead {
-    /// Returns true if an entry of this time only counts if another list tells it.
-    pub fn is_silent(&self, time: Timestamp) -> bool {
-        self.is_archived || self.closed_until >= Some(time)
-    }
-}
-
 /// The answer to a [`RoundRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundAnswer {
@@ -340,7 +333,10 @@ fn interval(part: Vec<FreshChange>, empty: &ChangePayload) -> Interval {
     let up = up.mode(RoundMode::Ceil);
     let last = part.last().map(|fresh| fresh.time);
     let last = last.map_or(from, |time| time.round(up).unwrap_or(time));
-    let until = last.max(after(from, part.len()));
+    // A microsecond for each entry: what is divided at one time still lies in consecutive intervals.
+    let entries = i64::try_from(part.len()).unwrap_or(i64::MAX / 2);
+    let after = from.checked_add(entries.microseconds());
+    let until = last.max(after.unwrap_or(Timestamp::MAX));
     let (mut outside, mut back_dated) = (Vec::new(), BTreeMap::new());
     let entries = part.into_iter().enumerate().map(|(position, fresh)| {
         let mut change = fresh.change;
@@ -366,13 +362,6 @@ fn interval(part: Vec<FreshChange>, empty: &ChangePayload) -> Interval {
         outside,
         back_dated,
     }
-}
-
-/// Returns `from` and a microsecond for each entry: what is divided at one time still lies in consecutive intervals.
-fn after(from: Timestamp, entries: usize) -> Timestamp {
-    let entries = i64::try_from(entries).unwrap_or(i64::MAX / 2);
-    let after = from.checked_add(entries.microseconds());
-    after.unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

@@ -121,8 +121,7 @@ impl Selection {
         let mut number = 0;
         let compared = comparison.conclude(|pass| {
             files.each_taken(&mut |list, first, row| {
-                let is_forgotten = |at| request.watch.is_forgotten(at);
-                if row.vanished.is_some_and(is_forgotten) {
+                if (row.vanished).is_some_and(|at| request.watch.is_forgotten(at)) {
                     unsaved.entry((list, first)).or_insert(None);
                     return;
                 }
@@ -185,7 +184,7 @@ impl Selection {
                     list: number,
                     copy: entry.copy,
                     is_ahead: is_far_ahead(of, request.at),
-                    is_silent: list.is_silent(time),
+                    is_silent: list.is_archived || list.closed_until >= Some(time),
                 };
                 let mut is_late = |late: &UntakenEntry| {
                     self.lists[late.list as usize].note_unselected(late);
