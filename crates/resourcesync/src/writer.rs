@@ -148,7 +148,7 @@ pub(crate) fn write_link(xml: &mut String, attributes: &[WrittenAttribute<'_>]) 
 }
 
 /// Writes an element that is empty, unless it has no attributes.
-fn write_term(xml: &mut String, start: &str, attributes: &[WrittenAttribute<'_>]) {
+pub(crate) fn write_term(xml: &mut String, start: &str, attributes: &[WrittenAttribute<'_>]) {
     let before = xml.len();
     xml.push_str(start);
     let start = xml.len();

@@ -1,12 +1,12 @@
 //! Entries that count and that do not, keys, and values that are passed on (C2, C3, C6, C16).
 
-use std::io::{Cursor, Read};
+use std::io::{BufReader, Cursor, Read};
 
 use proptest::prelude::*;
 
 use super::{
-    ChangeListError, ListedChanges, SpanReader, each_entry, read_changes, read_changes_at,
-    read_keys,
+    ChangeListError, ListedChanges, READ_SIZE, SpanReader, each_entry, read_changes,
+    read_changes_at, read_keys,
 };
 use crate::capability::Capability;
 use crate::change::{Change, ChangeKey, RelatedLink};
@@ -437,7 +437,12 @@ proptest! {
         let wanted = bytes.iter().enumerate().filter(|(at, _)| inside(*at));
         let wanted: Vec<u8> = wanted.map(|(_, byte)| *byte).collect();
         let mut read = Vec::new();
-        SpanReader::new(Cursor::new(&bytes), spans.clone()).unwrap().read_to_end(&mut read).unwrap();
+        let mut reader = SpanReader {
+            file: BufReader::with_capacity(READ_SIZE, Cursor::new(&bytes)),
+            current: 0..0,
+            following: spans.clone().into_iter(),
+        };
+        reader.read_to_end(&mut read).unwrap();
         prop_assert_eq!(read, wanted);
     }
 }
