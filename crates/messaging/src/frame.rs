@@ -59,14 +59,6 @@ impl Frame {
         found.map(|(_, value)| value.as_str())
     }
 
-    fn keep_needed_headers(&mut self) {
-        let mut missing = NEEDED_HEADERS.to_vec();
-        self.headers.retain(|(name, _)| {
-            let needed = missing.iter().position(|missing| missing == name);
-            needed.map(|at| missing.swap_remove(at)).is_some()
-        });
-    }
-
     /// Returns the bytes of the frame. A body gets its `content-length`.
     pub fn encode(&self) -> Vec<u8> {
         let is_escaped = is_escaped(&self.command);
@@ -203,7 +195,11 @@ impl Decoder {
             }
             if self.head > MAX_HEAD {
                 self.record_damage(FrameError::TooLarge);
-                self.frame.keep_needed_headers();
+                let mut missing = NEEDED_HEADERS.to_vec();
+                self.frame.headers.retain(|(name, _)| {
+                    let needed = missing.iter().position(|missing| missing == name);
+                    needed.map(|at| missing.swap_remove(at)).is_some()
+                });
             }
         }
     }
