@@ -136,7 +136,7 @@ fn document(n: usize, version: usize) -> String {
 
 fn version(look: &Look) -> Option<usize> {
     match look {
-        Look::Document { parsed, .. } => parsed.document.span.from.as_ref()?.parse().ok(),
+        Look::Document { parsed, .. } => parsed.span.from.as_ref()?.parse().ok(),
         _ => None,
     }
 }

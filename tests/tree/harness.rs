@@ -98,7 +98,7 @@ pub fn place() -> (TempDir, PathBuf) {
 
 pub fn version_of(look: &Look) -> Option<usize> {
     match look {
-        Look::Document { parsed, .. } => parsed.document.span.from.as_ref()?.parse().ok(),
+        Look::Document { parsed, .. } => parsed.span.from.as_ref()?.parse().ok(),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use resourcesync::document::{Malformed, NotADocument, ParsedDocument};
+use resourcesync::document::{Document, Malformed, NotADocument};
 use resourcesync::escape;
 use serde::{Deserialize, Serialize};
 
@@ -87,10 +87,7 @@ pub struct Observation {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Look {
     /// A complete capability document.
-    Document {
-        parsed: Arc<ParsedDocument>,
-        stat: Stat,
-    },
+    Document { parsed: Arc<Document>, stat: Stat },
     /// A complete file that is not a capability document (R2).
     Other { reason: NotADocument, stat: Stat },
     /// Nothing that counts (R3); it will be looked at again.

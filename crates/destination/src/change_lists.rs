@@ -210,8 +210,10 @@ async fn read_list(retriever: &Retriever, url: &str) -> Result<Listing, CatchUpE
 
 /// Returns true for the capability of Change Lists, their indexes and their archives (Archives 0.9.1 section 3).
 fn names_changes(capability: Option<Capability>) -> bool {
-    let naming = [Capability::ChangeList, Capability::ChangeListArchive];
-    capability.is_some_and(|capability| naming.contains(&capability))
+    matches!(
+        capability,
+        Some(Capability::ChangeList | Capability::ChangeListArchive)
+    )
 }
 
 async fn read(retriever: &Retriever, url: &str) -> Result<Listing, CatchUpError> {

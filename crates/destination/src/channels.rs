@@ -185,8 +185,7 @@ async fn advertised(
     let mut waiting = VecDeque::from([(asked.to_owned(), first)]);
     while let Some((url, listing)) = waiting.pop_front() {
         if listing.is_urlset() && listing.known_capability() == Some(Capability::CapabilityList) {
-            let entries = listing.entries.into_iter();
-            channels.extend(entries.filter_map(|entry| {
+            channels.extend(listing.entries.into_iter().filter_map(|entry| {
                 let kind = ChannelKind::of_capability(entry.capability.as_deref()?)?;
                 Some((kind, entry, url.clone()))
             }));

@@ -38,6 +38,10 @@ pub struct Keeper {
     pub is_verified: bool,
     /// True if the channel was found while others were being received.
     pub is_found_later: bool,
+    /// The lease; none before the first one, and after a denial.
+    pub lease: Option<Lease>,
+    /// Attempts since the hub verified the subscription last.
+    pub attempts: u32,
 }
 
 /// The failure of a first request.
@@ -51,7 +55,7 @@ pub struct FirstRequestFailure {
 
 /// The lease of a subscription, and the time of the next renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Lease {
+pub struct Lease {
     renew_at: Instant,
     ends_at: Instant,
 }
@@ -85,7 +89,7 @@ impl Keeper {
                 return;
             }
         }
-        if !listening.state.is_kept() {
+        if listening.state.path.is_none() {
             let destination = &listening.destination;
             let farewell = destination.unsubscribe(&mut self.subscription, &self.hub, &self.topic);
             let _ = tokio::time::timeout(UNSUBSCRIBE_TIMEOUT, farewell).await;
@@ -93,26 +97,17 @@ impl Keeper {
     }
 
     async fn keep(&mut self) {
-        // None if there is no lease, or none any more.
-        let mut lease: Option<Lease> = None;
-        let mut attempts = 0;
         loop {
             let requested_at = Instant::now();
             let (destination, wanted) = (&self.listening.destination, self.listening.options.lease);
             let (subscription, hub) = (&mut self.subscription, &self.hub);
             let outcome = destination.subscribe(subscription, hub, &self.topic, wanted);
             let mut next_at = match outcome.await {
-                Ok(granted) => {
-                    attempts = 0;
-                    self.verified(granted, requested_at, &mut lease)
-                }
-                Err(error) => {
-                    attempts += 1;
-                    match self.failed(error, attempts, lease) {
-                        Some(wait) => Instant::now() + wait,
-                        None => return,
-                    }
-                }
+                Ok(granted) => self.verified(granted, requested_at),
+                Err(error) => match self.failed(error) {
+                    Some(wait) => Instant::now() + wait,
+                    None => return,
+                },
             };
             loop {
                 let decision = tokio::select! {
@@ -122,13 +117,12 @@ impl Keeper {
                 match decision {
                     // The hub verifies late, or once more.
                     Some(HubDecision::Verified(granted)) => {
-                        attempts = 0;
-                        next_at = self.verified(granted, Instant::now(), &mut lease);
+                        next_at = self.verified(granted, Instant::now());
                     }
                     Some(HubDecision::Denied(reason)) => {
-                        lease = None;
-                        attempts += 1;
-                        next_at = Instant::now() + backoff(attempts, fastrand::f64());
+                        self.lease = None;
+                        self.attempts += 1;
+                        next_at = Instant::now() + backoff(self.attempts, fastrand::f64());
                         self.report_denial(&reason);
                     }
                     None => return,
@@ -143,17 +137,13 @@ impl Keeper {
     }
 
     /// Notes a verified subscription, and its lease. Returns the time of the renewal.
-    fn verified(
-        &mut self,
-        granted: Option<Duration>,
-        at: Instant,
-        lease: &mut Option<Lease>,
-    ) -> Instant {
+    fn verified(&mut self, granted: Option<Duration>, at: Instant) -> Instant {
+        self.attempts = 0;
         let reporter = &self.listening.reporter;
         let (topic, hub) = (self.topic.as_str(), self.hub.as_str());
         let lease_seconds = granted.map(|granted| granted.as_secs());
         // Later verifications are reported as renewals, unless the lease has ended.
-        if lease.is_none_or(|earlier| earlier.ends_at <= Instant::now()) {
+        if (self.lease).is_none_or(|earlier| earlier.ends_at <= Instant::now()) {
             reporter.subscribed(topic, hub, lease_seconds);
             let saved = self.listening.state.change(&self.topic, |saved| {
                 saved.is_verified = true;
@@ -166,22 +156,18 @@ impl Keeper {
         } else {
             reporter.renewed(topic, hub, lease_seconds);
         }
-        if lease.is_none() {
+        if self.lease.is_none() {
             self.is_verified = true;
             // Only the first one is awaited.
             let _ = self.listening.first.send(Ok(()));
         }
-        lease.insert(Lease::new(granted, at)).renew_at
+        self.lease.insert(Lease::new(granted, at)).renew_at
     }
 
     /// Notes a failed request. Returns the wait before the next one; `None` if there is none, because the subscription is
     /// given up.
-    fn failed(
-        &self,
-        error: SubscribeError,
-        attempts: u32,
-        lease: Option<Lease>,
-    ) -> Option<Duration> {
+    fn failed(&mut self, error: SubscribeError) -> Option<Duration> {
+        self.attempts += 1;
         let (reporter, first) = (&self.listening.reporter, &self.listening.first);
         let denial = match &error {
             SubscribeError::Denied { reason, .. } => Some(reason.clone()),
@@ -190,9 +176,9 @@ impl Keeper {
         let asked_for = error.retry_after();
         let failure = Failure::from(error);
         let is_kept = self.is_verified || self.is_found_later || may_pass(failure.kind);
-        let wait = || asked_for.unwrap_or_else(|| backoff(attempts, fastrand::f64()));
+        let wait = || asked_for.unwrap_or_else(|| backoff(self.attempts, fastrand::f64()));
         let wait = is_kept.then(wait);
-        let is_first = attempts == 1 && !self.is_verified;
+        let is_first = self.attempts == 1 && !self.is_verified;
         if let Some(reason) = denial.as_ref().filter(|_| !is_first || reporter.is_json) {
             self.report_denial(reason);
         }
@@ -205,12 +191,12 @@ impl Keeper {
             }));
             return wait;
         }
-        if attempts == 1 {
+        if self.attempts == 1 {
             // It goes on where an earlier run ended, so that a hub that is down for the moment does not end it.
             let _ = first.send(Ok(()));
         }
         if denial.is_none() || wait.is_none() {
-            let rest = lease.and_then(|lease| lease.seconds_left(Instant::now()));
+            let rest = (self.lease).and_then(|lease| lease.seconds_left(Instant::now()));
             let retry = wait.map(|wait| wait.as_secs());
             reporter.not_subscribed(topic, &failure.reason, rest, retry);
         }

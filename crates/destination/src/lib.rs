@@ -51,8 +51,7 @@ use tokio::time::Instant;
 use url::Url;
 use websub::subscriber::{CallbackKey, Destination};
 
-use crate::channels::NewChannelWatcher;
-use crate::channels::{ListenedChannel, channels};
+use crate::channels::{ListenedChannel, NewChannelWatcher, channels};
 use crate::command::{KILL_AFTER, STOP_GRACE};
 use crate::failure::Failure;
 pub use crate::failure::FailureKind;
@@ -288,6 +287,8 @@ impl ListenContext {
             check,
             is_verified: saved.is_verified,
             is_found_later,
+            lease: None,
+            attempts: 0,
         })
     }
 }
@@ -371,7 +372,7 @@ async fn save_subscriptions(
             None => {
                 let memory = match saved.memory_of_moved(channel, wanted) {
                     Some(memory) => memory,
-                    None if state.is_kept() => baseline(channel).await,
+                    None if state.path.is_some() => baseline(channel).await,
                     None => Memory::default(),
                 };
                 SavedSubscription::new(channel, memory)

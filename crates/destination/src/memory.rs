@@ -169,8 +169,7 @@ impl Memory {
 
     /// Returns the keys of changes that were handed over and are not known from the last `until`.
     pub fn handed_over(&self) -> HashSet<ReceivedKey> {
-        let dated = self.edge.iter().chain(&self.caught_up);
-        let dated = dated.map(|edge| edge.key);
+        let dated = self.edge.iter().chain(&self.caught_up).map(|edge| edge.key);
         dated.chain(self.undated.order.iter().copied()).collect()
     }
 
@@ -191,18 +190,10 @@ impl Memory {
     /// Removes the changes of a notification that were read from Change Lists and handed over before. Each of these removes
     /// one.
     pub fn remove_caught_up(&mut self, changes: &mut Vec<ReceivedChange>) {
-        let (mut left, mut removed) = (HashMap::new(), HashMap::new());
-        for edge in &self.caught_up {
-            add_one(&mut left, edge.key);
-        }
-        changes.retain(|change| {
-            let key = ReceivedKey::of(change);
-            let is_caught_up = remove_one(&mut left, key);
-            if is_caught_up {
-                add_one(&mut removed, key);
-            }
-            !is_caught_up
-        });
+        let mut left = counted(self.caught_up.iter().map(|edge| edge.key));
+        let removed =
+            changes.extract_if(.., |change| remove_one(&mut left, ReceivedKey::of(change)));
+        let mut removed = counted(removed.map(|change| ReceivedKey::of(&change)));
         // They count as changes of a notification from now on.
         let caught_up = self.caught_up.drain(..);
         let (announced, caught_up): (VecDeque<_>, _) =
@@ -243,9 +234,11 @@ fn span_start(text: Option<&str>) -> Option<Timestamp> {
     Some(time_span(text?)?.0)
 }
 
-/// Counts one more of a key.
-fn add_one(counts: &mut HashMap<ReceivedKey, u32>, key: ReceivedKey) {
-    *counts.entry(key).or_default() += 1;
+/// Returns the number of each key.
+fn counted(keys: impl Iterator<Item = ReceivedKey>) -> HashMap<ReceivedKey, u32> {
+    let mut counts = HashMap::new();
+    keys.for_each(|key| *counts.entry(key).or_default() += 1);
+    counts
 }
 
 /// Counts one less of a key. Returns false if there is none.
@@ -334,7 +327,7 @@ impl Occurrences {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeySet {
-    keys: HashSet<ReceivedKey>,
+    pub keys: HashSet<ReceivedKey>,
     order: VecDeque<ReceivedKey>,
 }
 
@@ -356,10 +349,6 @@ impl KeySet {
         }
     }
 
-    pub fn contains(&self, key: ReceivedKey) -> bool {
-        self.keys.contains(&key)
-    }
-
     fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -376,11 +365,8 @@ impl TryFrom<String> for KeySet {
     type Error = String;
 
     fn try_from(text: String) -> Result<KeySet, String> {
-        let starts = (0..text.len()).step_by(DIGITS);
-        let keys = starts.map(|start| {
-            let key = text.get(start..start + DIGITS);
-            ReceivedKey::try_from(key.unwrap_or_default().to_owned())
-        });
+        let keys = text.as_bytes().chunks(DIGITS);
+        let keys = keys.map(|key| ReceivedKey::try_from(String::from_utf8_lossy(key).into_owned()));
         let mut all = KeySet::default();
         all.add(keys.collect::<Result<Vec<ReceivedKey>, String>>()?);
         Ok(all)
@@ -545,8 +531,8 @@ mod tests {
         let key = |number: usize| ReceivedKey(number as u64);
         let mut keys = KeySet::default();
         keys.add((0..=KeySet::MAX).chain([1]).map(key));
-        assert!(!keys.contains(key(0)));
-        assert!(keys.contains(key(1)));
+        assert!(!keys.keys.contains(&key(0)));
+        assert!(keys.keys.contains(&key(1)));
         assert_eq!(keys.order.len(), KeySet::MAX);
         assert_eq!(keys.order.front(), Some(&key(1)));
     }

@@ -158,7 +158,7 @@ impl TopicReceiver {
     /// Reads missed notifications: the content of the topic, and for changes the Change Lists.
     async fn catch_up(&mut self) -> io::Result<()> {
         self.retry.at = None;
-        if !self.listening.state.is_kept() {
+        if self.listening.state.path.is_none() {
             return Ok(());
         }
         let body = content(&self.topic).await;
@@ -235,7 +235,7 @@ impl TopicReceiver {
         if relation == Continuity::Gap {
             let last = judged.memory.known_until().unwrap_or_default();
             reporter.gap(topic, last, handed.from.as_deref().unwrap_or_default());
-            if listening.state.is_kept() && handed.kind == ChannelKind::Change {
+            if listening.state.path.is_some() && handed.kind == ChannelKind::Change {
                 self.add_missed(judged, Some(&handed)).await?;
             }
         }
@@ -249,7 +249,7 @@ impl TopicReceiver {
                 let handed_over = memory.handed_over();
                 changes.retain(|change| {
                     let is_known = is_page && memory.has_had(change, &handed_over);
-                    !is_known && !self.heard.contains(ReceivedKey::of(change))
+                    !is_known && !self.heard.keys.contains(&ReceivedKey::of(change))
                 });
             }
         }
@@ -321,10 +321,10 @@ impl TopicReceiver {
         following: Option<&NextNotification>,
     ) -> Result<CatchUpResult, CatchUpError> {
         let topic = self.topic.as_str();
-        let waits = READ_AGAIN_AFTER.iter().filter(|_| following.is_some());
-        for wait in waits {
+        let mut waits = READ_AGAIN_AFTER.iter().filter(|_| following.is_some());
+        loop {
             let read = missed(topic, memory, following, &mut self.retry.patience).await;
-            let Err(error) = &read else {
+            let (Err(error), Some(wait)) = (&read, waits.next()) else {
                 return read;
             };
             let wait = error.retry_after().unwrap_or(*wait);
@@ -333,7 +333,6 @@ impl TopicReceiver {
             }
             tokio::time::sleep(wait).await;
         }
-        missed(topic, memory, following, &mut self.retry.patience).await
     }
 
     /// Hands notifications over, each remembered when it is, or with a batch all together. Returns false if the command

@@ -63,8 +63,7 @@ impl SavedState {
         wanted: &BTreeMap<Topic, ListenedChannel>,
     ) -> Option<Memory> {
         let list = channel.advertised_by()?;
-        let mut earlier = self.subscriptions.iter();
-        let earlier = earlier.find(|(topic, saved)| {
+        let earlier = self.subscriptions.iter().find(|(topic, saved)| {
             saved.advertised_by.as_deref() == Some(list)
                 && saved.memory.kind == channel.kind
                 && !wanted.contains_key(*topic)
@@ -119,7 +118,8 @@ impl SavedSubscription {
 /// The state of all subscriptions, in memory and, if a file was named, in it.
 #[derive(Debug)]
 pub struct ListenState {
-    path: Option<PathBuf>,
+    /// The file; without one, the state ends with the process.
+    pub path: Option<PathBuf>,
     /// Held until the process ends.
     _lock: Option<File>,
     saved: Mutex<SavedState>,
@@ -145,11 +145,6 @@ impl ListenState {
             _lock: lock,
             saved: Mutex::new(saved),
         })
-    }
-
-    /// Returns true if the state outlives the process.
-    pub fn is_kept(&self) -> bool {
-        self.path.is_some()
     }
 
     /// Returns the loaded state with all later changes.
@@ -347,6 +342,6 @@ mod tests {
     fn without_a_file_nothing_is_kept() {
         let state = ListenState::load(None).unwrap();
         state.add(1, Vec::new()).unwrap();
-        assert_eq!((state.is_kept(), state.saved().port), (false, Some(1)));
+        assert_eq!((state.path.is_some(), state.saved().port), (false, Some(1)));
     }
 }

@@ -33,24 +33,9 @@ pub enum FrameError {
     /// More than what is read.
     #[error("a frame has more than {MAX_BODY} bytes, or headers of more than {MAX_HEAD}")]
     TooLarge,
-    /// An empty first line.
-    #[error("a frame has no command")]
-    Command,
-    /// A line that is no header.
-    #[error("a header has no colon")]
-    Header,
-    /// A backslash that escapes nothing.
-    #[error("a header has an undefined escape")]
-    Escape,
-    /// Bytes that are no text.
-    #[error("a frame's command or headers are not UTF-8")]
-    Encoding,
-    /// A length that is none.
-    #[error("a frame's content-length is no number")]
-    Length,
-    /// Other bytes than NUL after the body.
-    #[error("a frame does not end where its content-length says")]
-    End,
+    /// Bytes that do not make a frame: why.
+    #[error("{0}")]
+    Malformed(&'static str),
 }
 
 impl Frame {
@@ -70,17 +55,8 @@ impl Frame {
 
     /// Returns the value of a header; of several, the first.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        let found = headers.find(|(known, _)| known == name);
+        let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
-    }
-
-    fn keep_needed_headers(&mut self) {
-        let mut missing = NEEDED_HEADERS.to_vec();
-        self.headers.retain(|(name, _)| {
-            let needed = missing.iter().position(|missing| missing == name);
-            needed.map(|at| missing.swap_remove(at)).is_some()
-        });
     }
 
     /// Returns the bytes of the frame. A body gets its `content-length`.
@@ -128,7 +104,7 @@ fn escape(text: &str, is_escaped: bool, bytes: &mut Vec<u8>) {
     }
 }
 
-fn unescape(text: &str) -> Result<String, FrameError> {
+fn unescape(text: &str) -> Result<String, &'static str> {
     let mut unescaped = String::with_capacity(text.len());
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
@@ -138,7 +114,7 @@ fn unescape(text: &str) -> Result<String, FrameError> {
                 Some('n') => '\n',
                 Some('c') => ':',
                 Some('\\') => '\\',
-                _ => return Err(FrameError::Escape),
+                _ => return Err("a header has an undefined escape"),
             },
             character => character,
         });
@@ -194,7 +170,7 @@ impl Decoder {
                     let command = match self.line() {
                         None if !self.is_cut => return Ok(None),
                         Some(line) if !self.is_cut && is_command(&line) => line,
-                        _ => return Err(FrameError::Command),
+                        _ => return Err(FrameError::Malformed("a frame has no command")),
                     };
                     self.frame = Frame::new(&String::from_utf8_lossy(&command));
                     self.part = FramePart::Headers;
@@ -205,7 +181,7 @@ impl Decoder {
                     Some(line) if line.is_empty() => self.part = FramePart::Body(self.length()),
                     Some(line) => match header(&line, is_escaped(&self.frame.command)) {
                         Ok(header) => self.frame.headers.push(header),
-                        Err(damage) => self.record_damage(damage),
+                        Err(damage) => self.record_damage(FrameError::Malformed(damage)),
                     },
                 },
                 FramePart::Body(left) => {
@@ -219,7 +195,11 @@ impl Decoder {
             }
             if self.head > MAX_HEAD {
                 self.record_damage(FrameError::TooLarge);
-                self.frame.keep_needed_headers();
+                let mut missing = NEEDED_HEADERS.to_vec();
+                self.frame.headers.retain(|(name, _)| {
+                    let needed = missing.iter().position(|missing| missing == name);
+                    needed.map(|at| missing.swap_remove(at)).is_some()
+                });
             }
         }
     }
@@ -249,7 +229,8 @@ impl Decoder {
     fn length(&mut self) -> Option<usize> {
         let length = self.frame.header("content-length")?.trim().parse();
         if length.is_err() {
-            self.record_damage(FrameError::Length);
+            let damage = "a frame's content-length is no number";
+            self.record_damage(FrameError::Malformed(damage));
         }
         length.ok()
     }
@@ -271,7 +252,8 @@ impl Decoder {
             self.frame.body.clear();
         }
         if after.is_some_and(|byte| byte != 0) {
-            self.record_damage(FrameError::End);
+            let damage = "a frame does not end where its content-length says";
+            self.record_damage(FrameError::Malformed(damage));
             return self.body(None);
         }
         self.taken += usize::from(after.is_some());
@@ -287,9 +269,10 @@ impl Decoder {
 }
 
 /// Returns the name and value of a header.
-fn header(line: &[u8], is_escaped: bool) -> Result<(String, String), FrameError> {
-    let line = std::str::from_utf8(line).map_err(|_| FrameError::Encoding)?;
-    let (name, value) = line.split_once(':').ok_or(FrameError::Header)?;
+fn header(line: &[u8], is_escaped: bool) -> Result<(String, String), &'static str> {
+    let line =
+        std::str::from_utf8(line).map_err(|_| "a frame's command or headers are not UTF-8")?;
+    let (name, value) = line.split_once(':').ok_or("a header has no colon")?;
     if is_escaped {
         Ok((unescape(name)?, unescape(value)?))
     } else {
@@ -355,11 +338,8 @@ mod tests {
             assert_eq!(decode(awaited.as_bytes()), Ok(None), "{awaited}");
         }
         for refused in ["message\n\n\0", "\0\n", &"M".repeat(MAX_HEAD + 2)] {
-            assert_eq!(
-                decode(refused.as_bytes()),
-                Err(FrameError::Command),
-                "{refused}"
-            );
+            let error = decode(refused.as_bytes()).unwrap_err().to_string();
+            assert_eq!(error, "a frame has no command", "{refused}");
         }
     }
 
@@ -369,16 +349,17 @@ mod tests {
         let counted = format!("content-length:{}\nack:7\n\n{long}", long.len());
         let wide = "x".repeat(MAX_HEAD);
         let many = "a:b\n".repeat(MAX_HEAD);
+        let escape = FrameError::Malformed("a header has an undefined escape");
+        let length = FrameError::Malformed("a frame's content-length is no number");
+        let end = FrameError::Malformed("a frame does not end where its content-length says");
+        let header = FrameError::Malformed("a header has no colon");
         for (damaged, damage) in [
-            ("ack:7\nab\n\nbody", FrameError::Header),
-            ("a:\\t\nack:7\n\nbody", FrameError::Escape),
-            ("a:\\\nack:7\n\nbody", FrameError::Escape),
-            ("content-length:-1\nack:7\n\nbody", FrameError::Length),
-            (
-                "content-length:99999999999999999999\nack:7\n\n",
-                FrameError::Length,
-            ),
-            ("content-length:1\nack:7\n\nbody", FrameError::End),
+            ("ack:7\nab\n\nbody", header),
+            ("a:\\t\nack:7\n\nbody", escape.clone()),
+            ("a:\\\nack:7\n\nbody", escape),
+            ("content-length:-1\nack:7\n\nbody", length.clone()),
+            ("content-length:99999999999999999999\nack:7\n\n", length),
+            ("content-length:1\nack:7\n\nbody", end),
             (&counted, FrameError::TooLarge),
             (&format!("ack:7\n\n{long}"), FrameError::TooLarge),
             (&format!("ack:7\nab\n\n{long}"), FrameError::TooLarge),
@@ -406,7 +387,8 @@ mod tests {
         let mut decoder = Decoder::default();
         decoder.push(b"MESSAGE\na:\xff\nack:7\n\n\0");
         let frame = decoder.frame().unwrap().unwrap();
-        assert_eq!(frame.damage, Some(FrameError::Encoding));
+        let encoding = FrameError::Malformed("a frame's command or headers are not UTF-8");
+        assert_eq!(frame.damage, Some(encoding));
         assert_eq!(frame.header("ack"), Some("7"));
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use globset::{Glob, GlobBuilder};
-use resourcesync::change::Change;
+use resourcesync::change::{Change, RelatedLink};
 use resourcesync::datetime::Datetime;
 use resourcesync::feed::{
     ACTIVE, ATOM_TYPE, ContentChangeMessage, ContentLocation, FORMAT, ItemChange, change_term,
@@ -158,12 +158,11 @@ fn directory_of(uri: &str) -> &str {
 }
 
 fn linked<'a>(change: &'a Change, relation: &str) -> Option<&'a str> {
-    let mut links = change.links.iter();
-    let link = links.find(|link| {
+    let has_relation = |link: &&RelatedLink| {
         let mut relations = link.rel.split_ascii_whitespace();
         relations.any(|one| one.eq_ignore_ascii_case(relation))
-    });
-    link.map(|link| &*link.href)
+    };
+    Some(&change.links.iter().find(has_relation)?.href)
 }
 
 fn feed(
@@ -410,7 +409,6 @@ mod tests {
     use insta::assert_snapshot;
     use jiff::Timestamp;
     use proptest::prelude::*;
-    use resourcesync::change::RelatedLink;
     use resourcesync::change_payload::ChangePayload;
     use resourcesync::channel_kind::ChannelKind;
 

@@ -1,13 +1,10 @@
 //! The meaning of an `ERROR`, and of a connection that fails (F7).
 
-use resourcesync::escape::excerpt;
+use resourcesync::escape::printable;
 use websub::answer::{Answer, BrokerRefusal};
 use websub::secret::Mask;
 
 use crate::frame::{Frame, FrameError};
-
-/// The maximum number of characters quoted of an `ERROR`.
-const EXCERPT_CHARS: usize = 500;
 
 /// A notification that was not accepted, or a connection that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,7 +70,7 @@ impl BrokerError {
         };
         BrokerError::Refused {
             refusal: refusal(&text),
-            text: excerpt(&mask.hide(&text), EXCERPT_CHARS),
+            text: printable(&mask.hide(&text)),
         }
     }
 

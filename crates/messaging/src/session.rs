@@ -322,19 +322,17 @@ impl BrokerSubscription {
             let subscribe = wanted.subscribe(id, destination).encode();
             subscription.session.writer.write(subscribe);
         }
-        let awaited = ids.into_iter().collect();
-        let subscribed = tokio::time::timeout(settings.timeout, subscription.subscribed(awaited));
-        subscribed.await.map_err(|_| BrokerError::NoReceipt)??;
-        Ok(subscription)
-    }
-
-    async fn subscribed(&mut self, mut awaited: BTreeSet<String>) -> Result<(), BrokerError> {
-        while !awaited.is_empty() {
-            if let Some(id) = self.receive().await? {
-                awaited.remove(&id);
+        let mut awaited: BTreeSet<String> = ids.into_iter().collect();
+        let subscribed = async {
+            while !awaited.is_empty() {
+                if let Some(id) = subscription.receive().await? {
+                    awaited.remove(&id);
+                }
             }
-        }
-        Ok(())
+            Ok(subscription)
+        };
+        let subscribed = timeout(settings.timeout, subscribed).await;
+        subscribed.map_err(|_| BrokerError::NoReceipt)?
     }
 
     /// Returns the next message. Safe to be cancelled.

@@ -107,11 +107,10 @@ impl BrokerSettings {
                 .with_root_certificates(roots);
             presented(builder, self)
         };
-        let checked = checked().map(drop);
-        checked.map_err(|reason| BrokerSettingsError {
-            name: self.name.clone(),
-            reason,
-        })
+        let name = self.name.clone();
+        checked()
+            .map(drop)
+            .map_err(|reason| BrokerSettingsError { name, reason })
     }
 
     /// Returns the destination of a source's messages.
@@ -203,25 +202,29 @@ fn certificates(pem: &Secret, key: &str) -> Result<Vec<CertificateDer<'static>>,
 }
 
 #[cfg(test)]
-impl BrokerSettings {
-    /// Returns the settings of a broker of a test on loopback.
-    pub(crate) fn on_port(port: u16) -> BrokerSettings {
-        BrokerSettings {
-            name: Hub::new("repository"),
-            address: BrokerAddress {
-                host: "127.0.0.1".to_owned(),
-                port,
-                is_tls: false,
-            },
-            ca_pem: None,
-            identity: None,
-            vhost: "/".to_owned(),
-            login: None,
-            destination: "/topic/t".to_owned(),
-            form: None,
-            headers: Vec::new(),
-            timeout: Duration::from_secs(60),
-            heart_beat: HEART_BEAT,
+mod tests {
+    use super::{BrokerAddress, BrokerSettings, Duration, HEART_BEAT, Hub};
+
+    impl BrokerSettings {
+        /// Returns the settings of a broker of a test on loopback.
+        pub(crate) fn on_port(port: u16) -> BrokerSettings {
+            BrokerSettings {
+                name: Hub::new("repository"),
+                address: BrokerAddress {
+                    host: "127.0.0.1".to_owned(),
+                    port,
+                    is_tls: false,
+                },
+                ca_pem: None,
+                identity: None,
+                vhost: "/".to_owned(),
+                login: None,
+                destination: "/topic/t".to_owned(),
+                form: None,
+                headers: Vec::new(),
+                timeout: Duration::from_secs(60),
+                heart_beat: HEART_BEAT,
+            }
         }
     }
 }

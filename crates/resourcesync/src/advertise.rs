@@ -11,11 +11,12 @@ use encoding_rs::Encoding;
 
 use crate::capability::Capability;
 use crate::document::{Advertisement, CandidateContent, Document, Form};
+use crate::fingerprint::Fingerprint;
 use crate::parse::{ReadError, parse};
 use crate::reader::{Element, Handler, StartTag, StopReason, XmlReader};
 use crate::tag::{Namespace, RS};
 use crate::uri::{Hub, Uri};
-use crate::window::{DetectedEncoding, detect};
+use crate::window::detect;
 use crate::writer::{write_attribute, write_escaped};
 
 /// The depth of an entry's children.
@@ -68,7 +69,7 @@ pub fn advertise(
     if advertises(&before, wanted, former) {
         return Ok(None);
     }
-    let DetectedEncoding { encoding, mark, .. } = detect(list);
+    let (encoding, mark, _) = detect(list);
     let (mark, rest) = list.split_at(mark);
     let text = decoded(rest, encoding)?;
     let root = layout(&text).ok_or(Unpatchable::Markup)?;
@@ -90,19 +91,17 @@ pub fn advertise(
 
 fn capability_list(list: &[u8]) -> Result<Document, Unpatchable> {
     match parse(list)? {
-        CandidateContent::Document(parsed)
-            if parsed.document.capability == Capability::CapabilityList
-                && parsed.document.form == Form::List =>
+        CandidateContent::Document(document)
+            if document.capability == Capability::CapabilityList && document.form == Form::List =>
         {
-            Ok(parsed.document)
+            Ok(*document)
         }
         _ => Err(Unpatchable::Other),
     }
 }
 
 fn advertises(list: &Document, wanted: &Advertisement, former: &BTreeSet<Hub>) -> bool {
-    let mut channels = list.channels.iter();
-    channels.any(|channel| {
+    list.channels.iter().any(|channel| {
         channel.kind == wanted.kind
             && channel.topic == wanted.topic
             && wanted.hubs.iter().all(|hub| channel.hubs.contains(hub))
@@ -117,6 +116,7 @@ fn is_same_otherwise(mut before: Document, mut after: Document, wanted: &Adverti
         list.channels.retain(|channel| channel.kind != wanted.kind);
         // The topic itself may have been a member.
         list.relative = None;
+        list.fingerprint = Fingerprint([0; 32]);
         list.members.retain(|member| Some(member) != topic.as_ref());
     }
     before == after
@@ -413,8 +413,7 @@ impl<'a> NamespacePrefixes<'a> {
 
     fn declaration(&self) -> String {
         let declaration = || format!(" xmlns:rs=\"{RS}\"");
-        let is_missing = !self.are_declared;
-        is_missing.then(declaration).unwrap_or_default()
+        (!self.are_declared).then(declaration).unwrap_or_default()
     }
 }
 

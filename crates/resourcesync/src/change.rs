@@ -9,8 +9,7 @@ use crate::document::beginning;
 use crate::fingerprint::{push_string, write_beginning};
 use crate::payload::ChangeKind;
 use crate::reader::Element;
-use crate::tag::Namespace;
-use crate::tag::TagAttributes;
+use crate::tag::{Namespace, TagAttributes};
 use crate::uri::{is_scheme, normal_resource};
 use crate::writer::{write_escaped, written_len};
 
@@ -170,24 +169,7 @@ impl ChangeKey {
 }
 
 /// The reason why an entry does not count (C2).
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SkipReason {
-    /// There is no URI.
-    #[error("it has no loc")]
-    NoLoc,
-    /// The URI is relative; its beginning.
-    #[error("its loc \"{0}\" is not an absolute URI")]
-    RelativeLoc(String),
-    /// There is no `change`.
-    #[error("it has no rs:md with a change")]
-    NoChange,
-    /// There is another value of `change`; its beginning.
-    #[error("its change \"{0}\" is none of created, updated and deleted")]
-    UnknownChange(String),
-    /// The URI is too long to be passed on.
-    #[error("its loc is too long")]
-    TooLong,
-}
+pub type SkipReason = Cow<'static, str>;
 
 /// One entry. Used for one after the other, so that the parts that decide whether it counts, and its key, need no memory
 /// of their own.
@@ -277,22 +259,25 @@ impl Draft {
     /// Returns the URI as compared, and the kind; or the reason why the entry does not count.
     pub(crate) fn verdict(&self) -> Result<(Cow<'_, str>, ChangeKind), SkipReason> {
         if self.loc.is_empty() {
-            return Err(SkipReason::NoLoc);
+            return Err("it has no loc".into());
         }
         let escaped_len = || written_len(|xml| write_escaped(xml, &self.loc));
         if self.loc.len() > LONGEST_LOC / LONGEST_ESCAPE && escaped_len() > LONGEST_LOC {
-            return Err(SkipReason::TooLong);
+            return Err("its loc is too long".into());
         }
-        let uri = normal_resource(&self.loc).map_err(|error| SkipReason::RelativeLoc(error.0))?;
+        let uri = normal_resource(&self.loc)
+            .map_err(|error| format!("its loc \"{}\" is not an absolute URI", error.0))?;
         if self.is_of_resources {
             // It is not known yet whether it is new.
             return Ok((uri, ChangeKind::Updated));
         }
         if !self.has_change {
-            return Err(SkipReason::NoChange);
+            return Err("it has no rs:md with a change".into());
         }
-        let unknown = || SkipReason::UnknownChange(beginning(&self.change));
-        let kind = kind(&self.change).ok_or_else(unknown)?;
+        let kind = kind(&self.change).ok_or_else(|| {
+            let change = beginning(&self.change);
+            format!("its change \"{change}\" is none of created, updated and deleted")
+        })?;
         Ok((uri, kind))
     }
 

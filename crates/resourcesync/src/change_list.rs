@@ -19,9 +19,6 @@ use crate::reader::{Element, Handler, StartTag};
 /// Size of the reads of some spans, which is about that of a page.
 const READ_SIZE: usize = 8 << 10;
 
-/// A span of a file, by its offsets.
-type ByteSpan = Range<u64>;
-
 /// The reason why a file yields no changes.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeListError {
@@ -121,11 +118,16 @@ pub fn read_changes(
 /// that of all its entries. Returns `None` if other entries stand there: the file is in another encoding, or another
 /// version.
 pub fn read_changes_at(
-    file: impl Read + Seek,
+    mut file: impl Read + Seek,
     span: &Range<u64>,
     places: &[EntryPlace],
 ) -> Option<Vec<Change>> {
-    let spans = SpanReader::new(file, spans(span, places)?).ok()?;
+    file.rewind().ok()?;
+    let spans = SpanReader {
+        file: BufReader::with_capacity(READ_SIZE, file),
+        current: 0..0,
+        following: spans(span, places)?.into_iter(),
+    };
     at_places(read_keyed(spans, None).ok()?, places)
 }
 
@@ -152,8 +154,8 @@ pub fn at_places(read: Vec<(ChangeKey, Change)>, places: &[EntryPlace]) -> Optio
 
 /// Returns the parts of a file that make a document with only these entries: the beginning up to the first entry, each of
 /// them, and what comes after the last.
-fn spans(all: &Range<u64>, places: &[EntryPlace]) -> Option<Vec<ByteSpan>> {
-    let mut spans: Vec<ByteSpan> = Vec::new();
+fn spans(all: &Range<u64>, places: &[EntryPlace]) -> Option<Vec<Range<u64>>> {
+    let mut spans: Vec<Range<u64>> = Vec::new();
     spans.push(0..all.start);
     let mut before: Option<u32> = None;
     for place in places {
@@ -417,19 +419,8 @@ impl Handler for KeysHandler {
 struct SpanReader<F: Read + Seek> {
     file: BufReader<F>,
     /// The rest of the span that is being read.
-    current: ByteSpan,
-    following: IntoIter<ByteSpan>,
-}
-
-impl<F: Read + Seek> SpanReader<F> {
-    fn new(mut file: F, spans: Vec<ByteSpan>) -> io::Result<SpanReader<F>> {
-        file.rewind()?;
-        Ok(SpanReader {
-            file: BufReader::with_capacity(READ_SIZE, file),
-            current: 0..0,
-            following: spans.into_iter(),
-        })
-    }
+    current: Range<u64>,
+    following: IntoIter<Range<u64>>,
 }
 
 impl<F: Read + Seek> Read for SpanReader<F> {

@@ -10,9 +10,9 @@ use crate::change_list::{EntriesReader, read_entries};
 use crate::channel_kind::ChannelKind;
 use crate::datetime::Datetime;
 use crate::document::Form;
-use crate::payload::{head, overhead};
+use crate::payload::rendered;
 use crate::uri::Uri;
-use crate::writer::{self, WrittenAttribute, write_tail, written_len};
+use crate::writer::{self, WrittenAttribute, written_len};
 
 /// Least duration of an entry, and precision of `from` and `until` (C14).
 pub const TICK: SignedDuration = SignedDuration::from_micros(1);
@@ -34,17 +34,12 @@ pub struct ChangePayload {
 impl ChangePayload {
     /// Returns the notification as it is sent.
     pub fn render(&self) -> Vec<u8> {
-        let mut xml = self.head(self.from);
-        for change in &self.entries {
-            write_entry(&mut xml, change);
-        }
-        write_tail(&mut xml, Form::List);
-        xml.into_bytes()
-    }
-
-    /// Returns the length of the rendering without its entries, each of which adds its [`entry_len`].
-    pub fn overhead(&self) -> usize {
-        overhead(self.head(self.from))
+        let interval = [self.from, self.until].map(|time| Some(written(time).into()));
+        rendered(self.up.as_ref(), ChannelKind::Change, interval, |xml| {
+            self.entries
+                .iter()
+                .for_each(|change| write_entry(xml, change));
+        })
     }
 
     /// Reads a notification that was [rendered](ChangePayload::render) here.
@@ -60,12 +55,6 @@ impl ChangePayload {
             until: time(span.until)?,
             entries,
         })
-    }
-
-    /// Returns the head of the same notification with this `from`.
-    fn head(&self, from: Timestamp) -> String {
-        let interval = [from, self.until].map(|time| Some(written(time).into()));
-        head(self.up.as_ref(), ChannelKind::Change, interval)
     }
 
     /// Returns the boundaries of its entries: one before each, and one after the last. Each is later than the one
@@ -128,18 +117,23 @@ pub fn merge(
 ) -> Option<Vec<u8>> {
     let mut bodies = bodies.rev();
     let mut merged = ChangePayload::parse(bodies.next()?.as_ref())?;
-    let mut len: usize = merged.entries.iter().map(entry_len).sum();
+    let mut entries = std::mem::take(&mut merged.entries);
+    let mut len: usize = entries.iter().map(entry_len).sum();
     for earlier in bodies.map_while(|body| ChangePayload::parse(body.as_ref())) {
-        let entries = merged.entries.len() + earlier.entries.len();
-        len += earlier.entries.iter().map(entry_len).sum::<usize>();
-        let overhead = overhead(merged.head(earlier.from));
         let is_consecutive = earlier.until == merged.from;
-        if !is_consecutive || entries > max_entries || overhead + len > max_bytes {
+        let longer = ChangePayload {
+            from: earlier.from,
+            ..merged.clone()
+        };
+        let count = entries.len() + earlier.entries.len();
+        len += earlier.entries.iter().map(entry_len).sum::<usize>();
+        if !is_consecutive || count > max_entries || longer.render().len() + len > max_bytes {
             break;
         }
-        merged.from = earlier.from;
-        merged.entries.splice(0..0, earlier.entries);
+        merged = longer;
+        entries.splice(0..0, earlier.entries);
     }
+    merged.entries = entries;
     Some(merged.render())
 }
 

@@ -36,7 +36,7 @@ impl Datetime {
     /// fraction are cut off. Returns `None` for other texts, and outside the years 1 to 9999 in UTC, in which every
     /// reader can express it.
     pub fn parse(text: &str) -> Option<Datetime> {
-        DatetimeWithForm::read(text.trim()).map(|written| written.datetime)
+        read(text.trim()).map(|(datetime, ..)| datetime)
     }
 
     /// Returns the instant; parts that are not written are the first of their kind.
@@ -87,73 +87,61 @@ impl PartialOrd for Datetime {
 
 /// Returns true if any reader accepts a text as W3C Datetime: a time has a zone, and letters are in upper case.
 pub(crate) fn is_strict(text: &str) -> bool {
-    DatetimeWithForm::read(text).is_some_and(|written| written.is_strict)
+    read(text).is_some_and(|(_, is_strict, _)| is_strict)
 }
 
 /// Returns true if a text is a W3C Datetime and an `xsd:dateTime` too: it is [strict](is_strict) and has seconds.
 pub(crate) fn is_xsd_datetime(text: &str) -> bool {
-    DatetimeWithForm::read(text).is_some_and(|written| written.is_strict && written.has_seconds)
+    read(text).is_some_and(|(_, is_strict, has_seconds)| is_strict && has_seconds)
 }
 
-/// A datetime with the form in which it is written.
-struct DatetimeWithForm {
-    datetime: Datetime,
-    is_strict: bool,
-    has_seconds: bool,
-}
-
-impl DatetimeWithForm {
-    /// Reads a text without white space around it.
-    fn read(text: &str) -> Option<DatetimeWithForm> {
-        if text.len() > LONGEST {
-            return None;
-        }
-        // A date alone is the start of its first minute in UTC.
-        let (date, time) = text.split_once(['T', 't']).unwrap_or((text, "00:00Z"));
-        let mut parts = date.splitn(3, '-');
-        let year = number(parts.next()?, 4)?;
-        let month = parts.next().map_or(Some(1), |month| number(month, 2))?;
-        let day = parts.next();
-        if day.is_none() && date.len() < text.len() {
-            return None;
-        }
-        let day = day.map_or(Some(1), |day| number(day, 2))?;
-        let zone = time.find(['Z', 'z', '+', '-']).unwrap_or(time.len());
-        let (time, zone) = time.split_at(zone);
-        let fraction = time.find('.').unwrap_or(time.len());
-        let (time, fraction) = time.split_at(fraction);
-        let mut parts = time.splitn(3, ':');
-        let hour = number(parts.next()?, 2)?;
-        let minute = number(parts.next()?, 2)?;
-        let (second, nanosecond, digits) = match parts.next() {
-            Some(second) => {
-                let (nanosecond, digits) = nanoseconds(fraction)?;
-                (Some(number(second, 2)?), nanosecond, digits)
-            }
-            None if fraction.is_empty() => (None, 0, 0),
-            None => return None,
-        };
-        let offset = match zone {
-            "" => None,
-            zone => Some(offset(zone)?),
-        };
-        let date = Date::new(year, month, day).ok()?;
-        let time = Time::new(hour, minute, second.unwrap_or(0), nanosecond).ok()?;
-        let zone = Offset::from_seconds(offset.unwrap_or(0)).ok()?;
-        let at = zone.to_timestamp(date.to_datetime(time)).ok()?;
-        let datetime = Datetime {
-            second: at.as_second(),
-            nanosecond: at.subsec_nanosecond(),
-            precision: NonZeroU8::new(digits + 1)?,
-        };
-        let is_near = |offset: i32| offset.abs() <= FARTHEST_ZONE;
-        let is_in_range = (datetime.second, datetime.nanosecond) >= (FIRST_SECOND, 0);
-        is_in_range.then_some(DatetimeWithForm {
-            datetime,
-            is_strict: offset.is_some_and(is_near) && !text.contains(['t', 'z']),
-            has_seconds: second.is_some(),
-        })
+/// Reads a text without white space around it. Returns too if it [is strict](is_strict), and if it has seconds.
+fn read(text: &str) -> Option<(Datetime, bool, bool)> {
+    if text.len() > LONGEST {
+        return None;
     }
+    // A date alone is the start of its first minute in UTC.
+    let (date, time) = text.split_once(['T', 't']).unwrap_or((text, "00:00Z"));
+    let mut parts = date.splitn(3, '-');
+    let year = number(parts.next()?, 4)?;
+    let month = parts.next().map_or(Some(1), |month| number(month, 2))?;
+    let day = parts.next();
+    if day.is_none() && date.len() < text.len() {
+        return None;
+    }
+    let day = day.map_or(Some(1), |day| number(day, 2))?;
+    let zone = time.find(['Z', 'z', '+', '-']).unwrap_or(time.len());
+    let (time, zone) = time.split_at(zone);
+    let fraction = time.find('.').unwrap_or(time.len());
+    let (time, fraction) = time.split_at(fraction);
+    let mut parts = time.splitn(3, ':');
+    let hour = number(parts.next()?, 2)?;
+    let minute = number(parts.next()?, 2)?;
+    let (second, nanosecond, digits) = match parts.next() {
+        Some(second) => {
+            let (nanosecond, digits) = nanoseconds(fraction)?;
+            (Some(number(second, 2)?), nanosecond, digits)
+        }
+        None if fraction.is_empty() => (None, 0, 0),
+        None => return None,
+    };
+    let offset = match zone {
+        "" => None,
+        zone => Some(offset(zone)?),
+    };
+    let date = Date::new(year, month, day).ok()?;
+    let time = Time::new(hour, minute, second.unwrap_or(0), nanosecond).ok()?;
+    let zone = Offset::from_seconds(offset.unwrap_or(0)).ok()?;
+    let at = zone.to_timestamp(date.to_datetime(time)).ok()?;
+    let datetime = Datetime {
+        second: at.as_second(),
+        nanosecond: at.subsec_nanosecond(),
+        precision: NonZeroU8::new(digits + 1)?,
+    };
+    let is_near = |offset: i32| offset.abs() <= FARTHEST_ZONE;
+    let is_in_range = (datetime.second, datetime.nanosecond) >= (FIRST_SECOND, 0);
+    let is_strict = offset.is_some_and(is_near) && !text.contains(['t', 'z']);
+    is_in_range.then_some((datetime, is_strict, second.is_some()))
 }
 
 /// Reads a number of so many digits.

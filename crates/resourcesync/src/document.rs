@@ -65,6 +65,8 @@ pub struct Document {
     pub oversize: Option<Oversize>,
     /// The first `loc` of a structural document that is no absolute URI.
     pub relative: Option<Box<str>>,
+    /// The hash of its content.
+    pub fingerprint: Fingerprint,
 }
 
 /// Returns true if the relations of other documents are read from the entries of one: indexes, Capability Lists, Source
@@ -123,20 +125,11 @@ pub struct DeclaredSpan {
     pub completed: Option<Box<str>>,
 }
 
-/// A document with the fingerprint of its content, the yield of one pass over the bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParsedDocument {
-    /// The document.
-    pub document: Document,
-    /// The hash of its content.
-    pub fingerprint: Fingerprint,
-}
-
 /// The result of reading a candidate file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CandidateContent {
     /// A capability document.
-    Document(Box<ParsedDocument>),
+    Document(Box<Document>),
     /// Well-formed as far as it was read, and not a capability document.
     Other(NotADocument),
 }

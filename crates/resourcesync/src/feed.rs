@@ -21,6 +21,7 @@
 //! # Ok::<(), resourcesync::feed::FeedError>(())
 //! ```
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -30,12 +31,12 @@ use crate::parse::{ReadError, read};
 use crate::payload::ChangeKind;
 use crate::reader::{Element, Handler, StartTag};
 use crate::tag::TagAttributes;
-use crate::writer::{write_attribute, write_escaped};
+use crate::writer::{link, write_attribute, write_escaped, write_term};
 
 /// Start of a relation that is written as the URI of its registration.
 const REGISTERED: &str = "http://www.iana.org/assignments/relation/";
-/// The type of a text construct (RFC 4287 section 3.1).
-const TEXT: (&str, &str) = ("type", "text");
+/// The type of a text construct (RFC 4287 section 3.1), as an attribute.
+const TEXT: &str = " type=\"text\"";
 
 /// Namespace of Atom (RFC 4287 section 1.2).
 const ATOM: &str = "http://www.w3.org/2005/Atom";
@@ -193,6 +194,35 @@ impl ContentChangeMessage {
             Err(_) => Err(FeedError::ForeignRoot),
         }
     }
+
+    /// Returns the message as it is sent. Characters that XML cannot hold are percent-encoded.
+    pub fn render(&self) -> Vec<u8> {
+        let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<feed");
+        write_attribute(&mut xml, "xmlns", ATOM);
+        write_attribute(&mut xml, "xmlns:changes", CHANGES);
+        xml.push_str(">\n");
+        for (scheme, term) in [(SERVER_SCHEME, &self.server), (FORMAT_SCHEME, &self.format)] {
+            if let Some(term) = term {
+                write_feed_category(&mut xml, scheme, term);
+            }
+        }
+        write_author(&mut xml, "  ", &self.author);
+        write_text(&mut xml, "  <title", TEXT, &self.title);
+        write_text(&mut xml, "  <updated", "", &self.updated.to_string());
+        write_term(&mut xml, "  <link", &link("via", &self.object));
+        if let Some(parent) = &self.parent {
+            write_term(&mut xml, "  <link", &link("related", parent));
+        }
+        for term in &self.types {
+            write_feed_category(&mut xml, TYPE_SCHEME, term);
+        }
+        write_text(&mut xml, "  <id", "", &self.id);
+        for item in &self.items {
+            write_entry(&mut xml, item);
+        }
+        xml.push_str("</feed>\n");
+        xml.into_bytes()
+    }
 }
 
 /// The parts that feed and entry have in common, as written.
@@ -221,9 +251,8 @@ struct FeedHandler {
 impl AtomParts {
     /// Returns the term of the first category of a scheme.
     fn term(&self, scheme: &str) -> Option<String> {
-        let mut categories = self.categories.iter();
-        let (_, term) = categories.find(|(other, _)| other == scheme)?;
-        Some(term.clone())
+        let found = self.categories.iter().find(|(other, _)| other == scheme);
+        found.map(|(_, term)| term.clone())
     }
 
     fn link(&mut self, tag: TagAttributes<'_>) {
@@ -370,66 +399,31 @@ impl FeedHandler {
     }
 }
 
-impl ContentChangeMessage {
-    /// Returns the message as it is sent. Characters that XML cannot hold are percent-encoded.
-    pub fn render(&self) -> Vec<u8> {
-        let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<feed");
-        write_attribute(&mut xml, "xmlns", ATOM);
-        write_attribute(&mut xml, "xmlns:changes", CHANGES);
-        xml.push_str(">\n");
-        for (scheme, term) in [(SERVER_SCHEME, &self.server), (FORMAT_SCHEME, &self.format)] {
-            if let Some(term) = term {
-                write_feed_category(&mut xml, scheme, term);
-            }
-        }
-        write_author(&mut xml, "  ", &self.author);
-        write_text(&mut xml, "  <title", &[TEXT], &self.title);
-        write_text(&mut xml, "  <updated", &[], &self.updated.to_string());
-        for (relation, target) in [
-            ("via", Some(&self.object)),
-            ("related", self.parent.as_ref()),
-        ] {
-            if let Some(target) = target {
-                write_empty(&mut xml, "  <link", &[("rel", relation), ("href", target)]);
-            }
-        }
-        for term in &self.types {
-            write_feed_category(&mut xml, TYPE_SCHEME, term);
-        }
-        write_text(&mut xml, "  <id", &[], &self.id);
-        for item in &self.items {
-            write_entry(&mut xml, item);
-        }
-        xml.push_str("</feed>\n");
-        xml.into_bytes()
-    }
-}
-
 fn write_entry(xml: &mut String, item: &ItemChange) {
-    let link = |relation| [("rel", relation), ("href", &*item.item)];
     xml.push_str("  <entry>\n");
     write_author(xml, "    ", &item.author);
-    write_text(xml, "    <id", &[], &item.id);
-    write_text(xml, "    <title", &[TEXT], &item.title);
-    write_text(xml, "    <updated", &[], &item.updated.to_string());
+    write_text(xml, "    <id", "", &item.id);
+    write_text(xml, "    <title", TEXT, &item.title);
+    write_text(xml, "    <updated", "", &item.updated.to_string());
     match &item.content {
         Some(ContentLocation { src, media_type }) => {
-            let media_type = media_type.as_deref().map(|media_type| ("type", media_type));
-            let attributes = media_type.into_iter().chain([("src", &**src)]);
-            write_empty(xml, "    <content", &attributes.collect::<Vec<_>>());
+            let media_type = media_type.as_deref().map(Cow::from);
+            let attributes = [("type", media_type), ("src", Some(src.into()))];
+            write_term(xml, "    <content", &attributes);
         }
         // RFC 4287 section 4.1.2: an entry without content has an alternate.
-        None => write_empty(xml, "    <link", &link("alternate")),
+        None => write_term(xml, "    <link", &link("alternate", &item.item)),
     }
-    write_empty(xml, "    <link", &link("via"));
-    write_text(xml, "    <summary", &[TEXT], &item.summary);
+    write_term(xml, "    <link", &link("via", &item.item));
+    write_text(xml, "    <summary", TEXT, &item.summary);
     for (scheme, term) in [
         (BEFORE_SCHEME, item.state_before.as_deref()),
         (AFTER_SCHEME, item.state_after.as_deref()),
         (CHANGE_SCHEME, item.change.map(change_term)),
     ] {
         if let Some(term) = term {
-            write_empty(xml, "    <category", &[("scheme", scheme), ("term", term)]);
+            let attributes = [("scheme", Some(scheme.into())), ("term", Some(term.into()))];
+            write_term(xml, "    <category", &attributes);
         }
     }
     xml.push_str("  </entry>\n");
@@ -444,28 +438,15 @@ fn write_author(xml: &mut String, indent: &str, name: &str) {
 /// Writes a category of the feed. Its attributes come in another order than those of an entry's, as in the messages that
 /// consumers know.
 fn write_feed_category(xml: &mut String, scheme: &str, term: &str) {
-    write_empty(xml, "  <category", &[("term", term), ("scheme", scheme)]);
+    let attributes = [("term", Some(term.into())), ("scheme", Some(scheme.into()))];
+    write_term(xml, "  <category", &attributes);
 }
 
 /// Writes an element with a text. `start` is its indentation and the start of its tag.
-fn write_text(xml: &mut String, start: &str, attributes: &[(&str, &str)], text: &str) {
-    write_start(xml, start, attributes);
-    xml.push('>');
+fn write_text(xml: &mut String, start: &str, attributes: &str, text: &str) {
+    xml.extend([start, attributes, ">"]);
     write_escaped(xml, text);
     xml.extend(["</", start.trim_start_matches([' ', '<']), ">\n"]);
-}
-
-/// Writes an element without content.
-fn write_empty(xml: &mut String, start: &str, attributes: &[(&str, &str)]) {
-    write_start(xml, start, attributes);
-    xml.push_str("/>\n");
-}
-
-fn write_start(xml: &mut String, start: &str, attributes: &[(&str, &str)]) {
-    xml.push_str(start);
-    for (name, value) in attributes {
-        write_attribute(xml, name, value);
-    }
 }
 
 #[cfg(test)]

@@ -33,8 +33,7 @@ use crate::capability::Capability;
 use crate::document::Form;
 use crate::parse::{ReadError, read};
 use crate::reader::{Element, Handler, StartTag};
-use crate::tag::Namespace;
-use crate::tag::TagAttributes;
+use crate::tag::{Namespace, TagAttributes};
 use crate::writer::{DocumentWriter, WrittenAttribute};
 
 /// The attributes of an `rs:ln` by name (core 1.1 section 14): `rel` and `href`, and what else is known of the target:
@@ -187,14 +186,6 @@ impl ListedEntry {
     /// Returns the targets of its links with a relation, in order.
     pub fn targets(&self, relation: &str) -> impl Iterator<Item = &str> {
         targets(&self.links, relation)
-    }
-
-    pub(crate) fn elements(&self) -> [(&'static str, Option<&str>); 3] {
-        [
-            ("loc", self.loc.as_deref()),
-            ("lastmod", self.lastmod.as_deref()),
-            ("changefreq", self.changefreq.as_deref()),
-        ]
     }
 
     pub(crate) fn description(&self) -> [WrittenAttribute<'_>; 12] {

@@ -8,7 +8,7 @@ use crate::change_list::{KeysHandler, ListedChanges};
 use crate::channel_kind::ChannelKind;
 use crate::document::{
     Advertisement, CandidateContent, DeclaredSpan, Document, Form, MAX_ENTRIES, MAX_SIZE,
-    Malformed, NotADocument, Oversize, ParsedDocument, beginning, is_structural,
+    Malformed, NotADocument, Oversize, beginning, is_structural,
 };
 use crate::fingerprint::CanonicalHasher;
 use crate::reader::{Element, Handler, StartTag, StopReason, XmlReader};
@@ -163,7 +163,7 @@ impl DocumentHandler {
     }
 
     /// Returns the document of `size` bytes whose root has ended.
-    fn conclude(self, size: u64) -> Result<ParsedDocument, NotADocument> {
+    fn conclude(self, size: u64) -> Result<Document, NotADocument> {
         let capability = match (self.capability, self.foreign_terms) {
             (Some(Ok(capability)), _) => capability,
             (Some(Err(UnknownCapability(value))), _) => {
@@ -182,6 +182,7 @@ impl DocumentHandler {
             span: self.span,
             oversize: Oversize::of(self.entries, size),
             relative: None,
+            fingerprint: self.canonical.fingerprint(),
         };
         let mut channels = self.channels.into_iter().peekable();
         let mut start = 0;
@@ -203,10 +204,7 @@ impl DocumentHandler {
                 _ => document.members.push(uri),
             }
         }
-        Ok(ParsedDocument {
-            document,
-            fingerprint: self.canonical.fingerprint(),
-        })
+        Ok(document)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::capability::Capability;
 use crate::channel_kind::ChannelKind;
 use crate::document::Form;
 use crate::uri::Uri;
-use crate::writer::{self, link, write_tail, written_len};
+use crate::writer::{self, link, written_len};
 
 /// Content type of every payload, exactly: some hubs refuse a `charset`.
 pub const PAYLOAD_TYPE: &str = "application/xml";
@@ -82,44 +82,31 @@ pub struct Entry {
 impl Payload {
     /// Returns the notification as it is sent (Framework Notification 1.0.1 section 3; R19, R20).
     pub fn render(&self) -> Vec<u8> {
-        let mut xml = self.head();
-        for entry in &self.entries {
-            write_entry(&mut xml, entry);
-        }
-        write_tail(&mut xml, Form::List);
-        xml.into_bytes()
-    }
-
-    /// Returns the length of the rendering without its entries, each of which adds its [`entry_len`].
-    pub fn overhead(&self) -> usize {
-        overhead(self.head())
-    }
-
-    fn head(&self) -> String {
         let interval = [self.from, self.until].map(|time| time.map(datetime));
-        head(self.up.as_ref(), ChannelKind::Framework, interval)
+        rendered(self.up.as_ref(), ChannelKind::Framework, interval, |xml| {
+            self.entries
+                .iter()
+                .for_each(|entry| write_entry(xml, entry));
+        })
     }
 }
 
-/// Returns the start of a notification, up to its first entry.
-pub(crate) fn head(
+/// Returns a notification whose entries are written by a function.
+pub(crate) fn rendered(
     up: Option<&Uri>,
     kind: ChannelKind,
     interval: [Option<Cow<'_, str>>; 2],
-) -> String {
+    write_entries: impl FnOnce(&mut String),
+) -> Vec<u8> {
     let [from, until] = interval;
     let up = up.map(|up| link("up", up.as_str()));
     let capability = Some(kind.capability().into());
     let description = [("capability", capability), ("from", from), ("until", until)];
     let mut xml = String::new();
     writer::write_head(&mut xml, Form::List, up, &description);
-    xml
-}
-
-/// Returns the length of a notification with this start and no entries.
-pub(crate) fn overhead(mut head: String) -> usize {
-    write_tail(&mut head, Form::List);
-    head.len()
+    write_entries(&mut xml);
+    writer::write_tail(&mut xml, Form::List);
+    xml.into_bytes()
 }
 
 /// Returns the length that an entry adds to a rendering (R21).
@@ -269,7 +256,8 @@ mod tests {
             let payload = Payload { up, from, until, entries };
             let rendered = payload.render();
             let length: usize = payload.entries.iter().map(entry_len).sum();
-            prop_assert_eq!(rendered.len(), payload.overhead() + length);
+            let empty = Payload { entries: Vec::new(), ..payload.clone() };
+            prop_assert_eq!(rendered.len(), empty.render().len() + length);
             prop_assert_eq!(Payload::parse(&rendered).unwrap(), payload);
         }
     }

@@ -232,8 +232,7 @@ impl TryFrom<Listing> for Payload {
 fn entry(entry: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
     let missing = |part| PayloadError::Incomplete { entry, part };
     let loc = listed.loc.as_deref().ok_or_else(|| missing("loc"))?;
-    let index = listed.targets("index").next();
-    let index = index.map(Uri::parse).transpose();
+    let index = listed.targets("index").next().map(Uri::parse).transpose();
     let capability = listed.capability.as_deref();
     let capability = capability.ok_or_else(|| missing("capability"));
     let change = listed.change.clone().ok_or_else(|| missing("change"))?;

@@ -298,7 +298,13 @@ impl Namespaces {
             "" => Namespace::None,
             SITEMAP => Namespace::Sitemap,
             RS => Namespace::Rs,
-            uri => Namespace::Other(self.other(uri)),
+            uri => {
+                let known = self.others.iter().position(|known| known == uri);
+                Namespace::Other(known.unwrap_or_else(|| {
+                    self.others.push(uri.to_owned());
+                    self.others.len() - 1
+                }))
+            }
         };
         self.bindings.push((prefix.to_owned(), namespace));
         Ok(())
@@ -338,15 +344,5 @@ impl Namespaces {
     pub(crate) fn has_terms(&self) -> bool {
         let mut declared = self.bindings.iter();
         declared.any(|(_, namespace)| self.uri(*namespace).contains("openarchives.org/rs/"))
-    }
-
-    fn other(&mut self, uri: &str) -> usize {
-        match self.others.iter().position(|known| known == uri) {
-            Some(index) => index,
-            None => {
-                self.others.push(uri.to_owned());
-                self.others.len() - 1
-            }
-        }
     }
 }

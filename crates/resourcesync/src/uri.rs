@@ -27,7 +27,7 @@ pub struct NotAUri(pub String);
 
 impl Uri {
     /// Reads an absolute hierarchical URI. White space around it is removed; characters that a URI may not contain are
-    /// kept ([`Uri::is_clean`]), because real documents contain them.
+    /// kept ([`is_clean`]), because real documents contain them.
     ///
     /// # Errors
     ///
@@ -60,11 +60,6 @@ impl Uri {
     /// Returns true if this URI lies below a prefix that ends in `/`.
     pub fn is_below(&self, prefix: &Uri) -> bool {
         self.0.starts_with(prefix.as_str())
-    }
-
-    /// Returns true if it can stand in a header: see [`is_clean`].
-    pub fn is_clean(&self) -> bool {
-        is_clean(&self.0)
     }
 }
 

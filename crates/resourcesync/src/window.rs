@@ -6,9 +6,7 @@ use std::io::{self, Read};
 use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use crate::document::Malformed;
-use crate::markup;
-use crate::markup::find;
-use crate::markup::{first_forbidden, forbidden, is_space};
+use crate::markup::{self, find, first_forbidden, forbidden, is_space};
 
 /// Size of the first read, enough for the root of most other files.
 const FIRST_SIZE: usize = 8 << 10;
@@ -203,9 +201,8 @@ impl<R: Read> TextWindow<R> {
     /// Detects the encoding.
     fn detect_encoding(&mut self) {
         self.has_begun = true;
-        let detected = detect(&self.buffer[..self.filled]);
-        let DetectedEncoding { encoding, mark, .. } = detected;
-        self.unknown_encoding = detected.unknown.map(|name| Malformed::Syntax {
+        let (encoding, mark, unknown) = detect(&self.buffer[..self.filled]);
+        self.unknown_encoding = unknown.map(|name| Malformed::Syntax {
             line: 1,
             column: 1,
             message: format!("the encoding {name} is unknown"),
@@ -344,18 +341,9 @@ fn newlines(text: &[u8]) -> u64 {
 
 // Encodings (XML 1.0 appendix F).
 
-/// The encoding that the first bytes of a file name.
-#[derive(Debug)]
-pub(crate) struct DetectedEncoding {
-    pub(crate) encoding: &'static Encoding,
-    /// Length of the byte order mark.
-    pub(crate) mark: usize,
-    /// Name of the declared encoding, if it is unknown; `encoding` then decodes at least ASCII.
-    pub(crate) unknown: Option<String>,
-}
-
-/// Detects the encoding by a byte order mark, the width of `<?`, the declaration, in this order.
-pub(crate) fn detect(head: &[u8]) -> DetectedEncoding {
+/// Detects the encoding by a byte order mark, the width of `<?`, the declaration, in this order. Returns it with the length
+/// of the mark, and the name of a declared encoding that is unknown: then it decodes at least ASCII.
+pub(crate) fn detect(head: &[u8]) -> (&'static Encoding, usize, Option<String>) {
     let mut unknown = None;
     let (encoding, mark) = match head {
         [0xef, 0xbb, 0xbf, ..] => (UTF_8, 3),
@@ -373,11 +361,7 @@ pub(crate) fn detect(head: &[u8]) -> DetectedEncoding {
             (encoding.output_encoding(), 0)
         }
     };
-    DetectedEncoding {
-        encoding,
-        mark,
-        unknown,
-    }
+    (encoding, mark, unknown)
 }
 
 /// Returns the name of an encoding in a declaration at the start of a file. Errors in that are found when it is read as

@@ -64,7 +64,12 @@ impl<W: Write> DocumentWriter<W> {
     /// If the sink fails.
     pub fn write(&mut self, entry: &ListedEntry) -> io::Result<()> {
         let links = link_attributes(&entry.links);
-        let (elements, description) = (entry.elements(), entry.description());
+        let elements = [
+            ("loc", entry.loc.as_deref()),
+            ("lastmod", entry.lastmod.as_deref()),
+            ("changefreq", entry.changefreq.as_deref()),
+        ];
+        let description = entry.description();
         write_entry(&mut self.xml, self.form, elements, &description, links);
         self.flush()
     }
@@ -143,7 +148,7 @@ pub(crate) fn write_link(xml: &mut String, attributes: &[WrittenAttribute<'_>]) 
 }
 
 /// Writes an element that is empty, unless it has no attributes.
-fn write_term(xml: &mut String, start: &str, attributes: &[WrittenAttribute<'_>]) {
+pub(crate) fn write_term(xml: &mut String, start: &str, attributes: &[WrittenAttribute<'_>]) {
     let before = xml.len();
     xml.push_str(start);
     let start = xml.len();

@@ -51,9 +51,9 @@ fn a_directory_is_published_with_what_a_destination_needs() {
     let CandidateContent::Document(list) = parse(list).unwrap() else {
         panic!("it is a document");
     };
-    assert_eq!(list.document.form, Form::List);
-    let at = list.document.span.at.as_deref();
+    assert_eq!(list.form, Form::List);
+    let at = list.span.at.as_deref();
     assert_eq!(at, Some("2026-11-20T09:00:00Z"));
-    let up = list.document.up.unwrap();
+    let up = list.up.unwrap();
     assert_eq!(up.as_str(), "https://example.org/capabilitylist.xml");
 }

@@ -10,10 +10,9 @@ use jiff::Timestamp;
 use resourcesync::change::Change;
 use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
-use resourcesync::resource_list::{ListedResources, ResourceKey, ResourceState};
+use resourcesync::resource_list::{ListedResource, ListedResources, ResourceKey, ResourceState};
 
-use crate::changes::round::FreshChange;
-use crate::changes::round::{AHEAD, RoundRequest, Taken, TakenList, read_in_order};
+use crate::changes::round::{AHEAD, FreshChange, RoundRequest, Taken, TakenList, read_in_order};
 use crate::plan::MassDeletionLimit;
 use crate::time::later;
 
@@ -53,15 +52,6 @@ pub struct MissingCounts {
     pub next: Option<Timestamp>,
 }
 
-/// A resource of the lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Resource {
-    key: ResourceKey,
-    list: u32,
-    position: u32,
-    state: ResourceState,
-}
-
 /// Compares Resource Lists with the inventory before, which is in order of its keys, and takes what differs. `read`
 /// returns the entries of a list at some positions, which ascend.
 pub fn take_inventory<E>(
@@ -89,19 +79,18 @@ pub fn take_inventory<E>(
         missing.missing -= compared.deleted.len();
     }
     let (mut differing, mut rows) = (compared.differing, compared.rows);
-    differing.sort_unstable_by_key(|(resource, _)| (resource.list, resource.position));
+    differing.sort_unstable_by_key(|(list, resource, _)| (*list, resource.position));
     let entries = differing.iter();
-    let entries = entries.map(|(resource, _)| (resource.list as usize, resource.position));
+    let entries = entries.map(|(list, resource, _)| (*list, resource.position));
     let read = read_in_order(entries, read)?;
     let mut changes = Vec::new();
-    for ((resource, kind), mut change) in differing.into_iter().zip(read) {
+    for ((list, resource, kind), mut change) in differing.into_iter().zip(read) {
         let row = InventoryRow {
             state: resource.state,
             uri: change.loc.clone(),
             missing: None,
         };
-        rows.insert(resource.key, Some(row));
-        let list = resource.list as usize;
+        rows.insert(resource.resource, Some(row));
         if !request.lists[list].is_learned {
             change.kind = kind;
             changes.push(FreshChange { change, time, list });
@@ -128,19 +117,15 @@ pub fn take_inventory<E>(
     })
 }
 
-/// Returns the resources of all lists in order of their keys; of one that stands in several places the first.
-fn resources(listed: Vec<ListedResources>) -> Vec<Resource> {
+/// Returns the resources of all lists with the numbers of these, in order of their keys; of one that stands in several
+/// places the first.
+fn resources(listed: Vec<ListedResources>) -> Vec<(u32, ListedResource)> {
     let mut resources = Vec::with_capacity(listed.iter().map(|list| list.entries.len()).sum());
     for (list, listed) in (0..).zip(listed) {
-        resources.extend(listed.entries.into_iter().map(|entry| Resource {
-            key: entry.resource,
-            list,
-            position: entry.position,
-            state: entry.state,
-        }));
+        resources.extend(listed.entries.into_iter().map(|entry| (list, entry)));
     }
-    resources.sort_unstable();
-    resources.dedup_by_key(|resource| resource.key);
+    resources.sort_unstable_by_key(|(list, entry)| (entry.resource, *list, entry.position));
+    resources.dedup_by_key(|(_, entry)| entry.resource);
     resources
 }
 
@@ -155,8 +140,8 @@ fn time(request: &RoundRequest, listed: &[ListedResources]) -> Timestamp {
 /// The differences between Resource Lists and the inventory before.
 #[derive(Default)]
 struct InventoryComparison {
-    /// Resources that are new, or in another state.
-    differing: Vec<(Resource, ChangeKind)>,
+    /// Resources that are new, or in another state, with the numbers of their lists.
+    differing: Vec<(usize, ListedResource, ChangeKind)>,
     deleted: Vec<(ResourceKey, Box<str>)>,
     /// Rows of resources that are missing or found, or have other metadata.
     rows: BTreeMap<ResourceKey, Option<InventoryRow>>,
@@ -169,7 +154,7 @@ struct InventoryComparison {
 fn compare<E>(
     request: &RoundRequest,
     rules: DeletionRules,
-    resources: Vec<Resource>,
+    resources: Vec<(u32, ListedResource)>,
     stored: impl IntoIterator<Item = Result<(ResourceKey, InventoryRow), E>>,
 ) -> Result<InventoryComparison, E> {
     let is_learned = request.lists.iter().any(|list| list.is_learned);
@@ -180,8 +165,9 @@ fn compare<E>(
     loop {
         let row = stored.next().transpose()?;
         let next = row.as_ref().map(|(key, _)| *key);
-        while let Some(new) = resources.next_if(|it| next.is_none_or(|next| it.key < next)) {
-            let new = (new, ChangeKind::Created);
+        let is_before = |key: ResourceKey| next.is_none_or(|next| key < next);
+        while let Some((list, new)) = resources.next_if(|(_, it)| is_before(it.resource)) {
+            let new = (list as usize, new, ChangeKind::Created);
             compared.has_more |= !push_within(&mut compared.differing, limit, new);
         }
         let Some((key, row)) = row else {
@@ -189,13 +175,13 @@ fn compare<E>(
         };
         let missing = &mut compared.missing;
         missing.of += 1;
-        let noted = match resources.next_if(|resource| resource.key == key) {
-            Some(new) if !new.state.is_same(&row.state) => {
-                let new = (new, ChangeKind::Updated);
+        let noted = match resources.next_if(|(_, resource)| resource.resource == key) {
+            Some((list, new)) if !new.state.is_same(&row.state) => {
+                let new = (list as usize, new, ChangeKind::Updated);
                 compared.has_more |= !push_within(&mut compared.differing, limit, new);
                 continue;
             }
-            Some(same) if row.missing.is_some() || same.state != row.state => InventoryRow {
+            Some((_, same)) if row.missing.is_some() || same.state != row.state => InventoryRow {
                 state: same.state,
                 missing: None,
                 ..row

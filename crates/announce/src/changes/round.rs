@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::{RoundMode, Timestamp, TimestampRound, ToSpan, Unit};
 use resourcesync::change::Change;
 use resourcesync::change_list::{EntryPlace, ListedChanges, Skipped};
-use resourcesync::change_payload::entry_len;
+use resourcesync::change_payload::{ChangePayload, entry_len};
 use resourcesync::datetime::Datetime;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::resource_list::ResourceKey;
@@ -101,18 +101,6 @@ pub struct ListToRead {
     pub waits: bool,
     /// Entries that earlier rounds left of this version.
     pub left: Option<LeftEntries>,
-}
-
-impl ListToRead {
-    /// Returns true if an entry of this time only counts if another list tells it.
-    pub fn is_silent(&self, time: Timestamp) -> bool {
-        self.is_archived || self.is_closed_at(time)
-    }
-
-    /// Returns true if an entry of this time is new in a list that was closed for good.
-    pub fn is_closed_at(&self, time: Timestamp) -> bool {
-        self.closed_until.is_some_and(|until| time <= until)
-    }
 }
 
 /// The answer to a [`RoundRequest`].
@@ -290,29 +278,26 @@ pub struct NotificationLimits {
 /// The changes of one notification, which are all of this interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interval {
-    pub from: Timestamp,
-    pub until: Timestamp,
-    pub entries: Vec<Change>,
+    pub payload: ChangePayload,
     /// The datetimes that were left out because they lie outside, with the positions of their entries (C15).
     pub outside: Vec<(usize, Datetime)>,
     /// Entries whose datetime was left out because it lies before `from`, by list (C15).
     pub back_dated: BTreeMap<usize, usize>,
 }
 
-/// Cuts changes, in order of their times, into consecutive intervals that begin with `from`.
+/// Cuts changes, in order of their times, into consecutive intervals that begin as `empty` does, which has none.
 ///
 /// A cut falls between two times, unless the changes of one time are too many for one notification (C18).
 pub fn intervals(
     fresh: Vec<FreshChange>,
-    from: Timestamp,
+    mut empty: ChangePayload,
     limits: NotificationLimits,
 ) -> Vec<Interval> {
-    let mut from = from;
     let lengths = lengths(&fresh, limits);
     let mut fresh = fresh.into_iter();
     let intervals = lengths.into_iter().map(|length| {
-        let interval = interval(fresh.by_ref().take(length).collect(), from);
-        from = interval.until;
+        let interval = interval(fresh.by_ref().take(length).collect(), &empty);
+        empty.from = interval.payload.until;
         interval
     });
     intervals.collect()
@@ -340,10 +325,17 @@ fn lengths(fresh: &[FreshChange], limits: NotificationLimits) -> Vec<usize> {
     lengths
 }
 
-fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {
-    let last = part.last();
-    let last = last.map_or(from, |fresh| ceil_to_microsecond(fresh.time));
-    let until = last.max(after(from, part.len()));
+fn interval(part: Vec<FreshChange>, empty: &ChangePayload) -> Interval {
+    let from = empty.from;
+    // It is written with no more digits (C14).
+    let up = TimestampRound::new().smallest(Unit::Microsecond);
+    let up = up.mode(RoundMode::Ceil);
+    let last = part.last().map(|fresh| fresh.time);
+    let last = last.map_or(from, |time| time.round(up).unwrap_or(time));
+    // A microsecond for each entry: what is divided at one time still lies in consecutive intervals.
+    let entries = i64::try_from(part.len()).unwrap_or(i64::MAX / 2);
+    let after = from.checked_add(entries.microseconds());
+    let until = last.max(after.unwrap_or(Timestamp::MAX));
     let (mut outside, mut back_dated) = (Vec::new(), BTreeMap::new());
     let entries = part.into_iter().enumerate().map(|(position, fresh)| {
         let mut change = fresh.change;
@@ -361,25 +353,14 @@ fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {
         change
     });
     Interval {
-        from,
-        until,
-        entries: entries.collect(),
+        payload: ChangePayload {
+            until,
+            entries: entries.collect(),
+            ..empty.clone()
+        },
         outside,
         back_dated,
     }
-}
-
-/// Returns the time, or the next whole microsecond: an interval is written with no more digits (C14).
-fn ceil_to_microsecond(time: Timestamp) -> Timestamp {
-    let up = TimestampRound::new().smallest(Unit::Microsecond);
-    time.round(up.mode(RoundMode::Ceil)).unwrap_or(time)
-}
-
-/// Returns `from` and a microsecond for each entry: what is divided at one time still lies in consecutive intervals.
-fn after(from: Timestamp, entries: usize) -> Timestamp {
-    let entries = i64::try_from(entries).unwrap_or(i64::MAX / 2);
-    let after = from.checked_add(entries.microseconds());
-    after.unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

@@ -121,8 +121,7 @@ impl Selection {
         let mut number = 0;
         let compared = comparison.conclude(|pass| {
             files.each_taken(&mut |list, first, row| {
-                let is_forgotten = |at| request.watch.is_forgotten(at);
-                if row.vanished.is_some_and(is_forgotten) {
+                if (row.vanished).is_some_and(|at| request.watch.is_forgotten(at)) {
                     unsaved.entry((list, first)).or_insert(None);
                     return;
                 }
@@ -185,7 +184,7 @@ impl Selection {
                     list: number,
                     copy: entry.copy,
                     is_ahead: is_far_ahead(of, request.at),
-                    is_silent: list.is_silent(time),
+                    is_silent: list.is_archived || list.closed_until >= Some(time),
                 };
                 let mut is_late = |late: &UntakenEntry| {
                     self.lists[late.list as usize].note_unselected(late);
@@ -303,24 +302,18 @@ fn last_row<F: RoundFiles>(
     files: &mut F,
 ) -> Result<Option<(u32, KeyRow)>, F::Error> {
     let all = (list.clone(), 0)..=(list.clone(), u32::MAX);
-    let is_present = |row: &KeyRow| row.vanished.is_none();
     let mut unsaved = rows.range(all).rev().filter_map(|((_, number), row)| {
-        let row = row.as_ref().filter(|row| is_present(row))?;
+        let row = row.as_ref().filter(|row| row.vanished.is_none())?;
         Some((*number, row.clone()))
     });
     let unsaved = unsaved.next();
     let saved = files.last_taken(list)?.map(|(number, row)| {
         let is_deleted = rows.contains_key(&(list.clone(), number));
-        if is_deleted {
-            (number, KeyRow::new(&[], None))
-        } else {
-            (number, row)
-        }
+        let none = || KeyRow::new(&[], None);
+        (number, if is_deleted { none() } else { row })
     });
-    Ok(match (unsaved, saved) {
-        (Some(unsaved), Some(saved)) if saved.0 > unsaved.0 => Some(saved),
-        (unsaved, saved) => unsaved.or(saved),
-    })
+    let both = saved.into_iter().chain(unsaved);
+    Ok(both.max_by_key(|(number, _)| *number))
 }
 
 /// Fresh entries, with the same ones in other lists.
@@ -501,7 +494,7 @@ impl SelectedList {
             self.report.waiting += 1;
             return false;
         }
-        self.rewriting += usize::from(self.report.version.is_closed_at(entry.time));
+        self.rewriting += usize::from(self.report.version.closed_until >= Some(entry.time));
         let is_new = told_until.is_some_and(|until| entry.time > until);
         let is_archived = self.report.version.is_archived && is_new && !self.is_before_dated(entry);
         self.report.untold += usize::from(is_archived);

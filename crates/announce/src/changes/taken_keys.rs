@@ -72,15 +72,11 @@ pub struct UntakenPosition {
 
 impl TakenKeys {
     /// Returns the keys in some rows. Keys that vanished for longer than the grace are forgotten (C7).
-    pub fn new(rows: BTreeMap<u32, KeyRow>, watch: &AbsenceGrace) -> TakenKeys {
-        let mut keys = TakenKeys {
-            rows,
-            changed: BTreeSet::new(),
-        };
+    pub fn new(mut rows: BTreeMap<u32, KeyRow>, watch: &AbsenceGrace) -> TakenKeys {
         let is_old = |row: &KeyRow| row.vanished.is_some_and(|at| watch.is_forgotten(at));
-        let old = keys.rows.extract_if(.., |_, row| is_old(row));
-        keys.changed.extend(old.map(|(number, _)| number));
-        keys
+        let old = rows.extract_if(.., |_, row| is_old(row));
+        let changed = old.map(|(number, _)| number).collect();
+        TakenKeys { rows, changed }
     }
 
     /// Returns the rows of the list that are to be written.
@@ -120,6 +116,7 @@ impl TakenKeys {
         if self.rows.is_empty() {
             return number_copies(new, |_| 0);
         }
+        // Numbers of taken keys, present and vanished.
         let mut counts: KeyMap<(u32, u32)> = KeyMap::default();
         counts.extend(new.iter().map(|(key, _)| (*key, (0, 0))));
         for row in self.rows.values() {
@@ -133,23 +130,16 @@ impl TakenKeys {
                 }
             }
         }
-        self.bring_back(&mut new, &counts);
-        let taken = |key: &ChangeKey| counts.get(key).map_or(0, |(here, gone)| here + gone);
-        number_copies(new, taken)
-    }
-
-    /// Makes keys present again that had vanished, and removes their entries from those that are new. `counts` are the
-    /// numbers of taken keys, present and vanished.
-    fn bring_back(&mut self, new: &mut Vec<(ChangeKey, usize)>, counts: &KeyMap<(u32, u32)>) {
         let vanished = counts.iter().filter(|(_, (_, vanished))| *vanished > 0);
         let mut back: KeyMap<u32> = vanished.map(|(key, (_, count))| (*key, *count)).collect();
-        if back.is_empty() {
-            return;
+        if !back.is_empty() {
+            let returned = new.extract_if(.., |(key, _)| take_one(&mut back, *key));
+            let returned: Vec<ChangeKey> = returned.map(|(key, _)| key).collect();
+            self.remove(&returned, true);
+            self.add(returned);
         }
-        let returned = new.extract_if(.., |(key, _)| take_one(&mut back, *key));
-        let returned: Vec<ChangeKey> = returned.map(|(key, _)| key).collect();
-        self.remove(&returned, true);
-        self.add(returned);
+        let taken = |key: &ChangeKey| counts.get(key).map_or(0, |(here, gone)| here + gone);
+        number_copies(new, taken)
     }
 
     /// Notes that keys are listed no more.
@@ -178,7 +168,7 @@ impl TakenKeys {
             }
             let kept = row.keys().filter(|key| !take_one(&mut left, *key));
             let kept: Vec<ChangeKey> = kept.collect();
-            if kept.len() < row.count() {
+            if kept.len() < row.keys().len() {
                 *row = KeyRow::new(&kept, row.vanished);
                 self.changed.insert(*number);
             }
@@ -270,18 +260,11 @@ fn number_copies(
 impl KeyRow {
     /// Makes a row.
     pub fn new(keys: &[ChangeKey], vanished: Option<Timestamp>) -> KeyRow {
-        let bytes: Vec<u8> = keys.iter().flat_map(|key| key.0).collect();
-        KeyRow {
-            bytes: Arc::from(bytes),
-            vanished,
-        }
+        let bytes = keys.iter().flat_map(|key| key.0).collect();
+        KeyRow { bytes, vanished }
     }
 
-    pub fn count(&self) -> usize {
-        self.bytes.len() / size_of::<ChangeKey>()
-    }
-
-    pub fn keys(&self) -> impl Iterator<Item = ChangeKey> {
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = ChangeKey> {
         self.bytes.as_chunks().0.iter().map(|key| ChangeKey(*key))
     }
 }

@@ -248,10 +248,10 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
     let limits = NotificationLimits {
         entries: window.max_entries,
         // Room for the fractions of its times.
-        bytes: window.max_bytes.saturating_sub(empty.overhead() + 32),
+        bytes: window.max_bytes.saturating_sub(empty.render().len() + 32),
     };
     let mut notifications = Vec::new();
-    for interval in intervals(changes, from, limits) {
+    for interval in intervals(changes, empty, limits) {
         for (list, count) in &interval.back_dated {
             lists[*list].undated.back_dated += count;
         }
@@ -288,12 +288,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
 
 /// Adds a notification to the log of a channel, or to the last one while no hub was sent that (C20). Returns its number.
 fn append(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u64, Arc<[u8]>)> {
-    let payload = ChangePayload {
-        up: Some(channel.set_uri.clone()),
-        from: interval.from,
-        until: interval.until,
-        entries: interval.entries,
-    };
+    let payload = interval.payload;
     let fresh: Arc<[u8]> = payload.render().into();
     let mut body = Arc::clone(&fresh);
     let (mut since, mut entries, mut number) = (payload.from, payload.entries.len(), 1_i64);

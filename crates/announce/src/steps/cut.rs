@@ -411,7 +411,7 @@ pub fn overhead(step: &Step<'_>, channel: &Channel) -> Result<usize> {
     let above = source_description(step, channel.set)?;
     for up in [Some(channel.set_uri.clone()), above] {
         payload.up = up;
-        overhead = payload.overhead().max(overhead);
+        overhead = payload.render().len().max(overhead);
     }
     Ok(overhead)
 }

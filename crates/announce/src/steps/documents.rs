@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
-use resourcesync::document::{Form, ParsedDocument, is_structural};
+use resourcesync::document::{Document, Form, is_structural};
 use resourcesync::uri::Uri;
 
 use crate::event::Fact;
@@ -230,7 +230,7 @@ pub struct KnownCandidate {
 #[derive(Debug)]
 pub struct ReadDocument {
     pub known: KnownCandidate,
-    pub parsed: Arc<ParsedDocument>,
+    pub parsed: Arc<Document>,
     pub stat: Stat,
     pub at: Timestamp,
 }
@@ -238,8 +238,8 @@ pub struct ReadDocument {
 impl ReadDocument {
     pub fn version(&self) -> Version {
         Version {
-            capability: self.parsed.document.capability,
-            form: self.parsed.document.form,
+            capability: self.parsed.capability,
+            form: self.parsed.form,
             fingerprint: Some(self.parsed.fingerprint),
         }
     }
@@ -400,7 +400,7 @@ fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Re
     let (uri, path, before) = (&read.known.uri, read.known.path, read.known.document);
     let previous = before.as_ref().filter(|before| !before.is_gone());
     let (live, plan) = step.source(read.known.position);
-    let (source, document) = (live.id, &read.parsed.document);
+    let (source, document) = (live.id, &*read.parsed);
     let named = [&document.up, &document.index].map(|named| named.as_ref());
     let named = named.map(|named| named.map(|named| plan.canonical(named)));
     let row_of = |named: &Option<Uri>| named.as_ref().map(|named| db.row_of(named)).transpose();
@@ -529,7 +529,7 @@ pub fn touch_elsewhere(step: &Step<'_>, id: DocId) -> Result<()> {
 pub fn note_entries(step: &mut Step<'_>) -> Result<()> {
     for (position, list, parsed) in take(&mut step.entries) {
         let plan = &step.plan.sources[position];
-        let named = parsed.iter().flat_map(|parsed| &parsed.document.members);
+        let named = parsed.iter().flat_map(|parsed| &parsed.members);
         let sql = "SELECT d.uri, d.id FROM mention m CROSS JOIN document d ON d.id = m.document WHERE m.list = ?1";
         let mut gone: BTreeMap<Uri, DocId> = step.db.all(sql, list)?;
         let mut seen = BTreeSet::new();

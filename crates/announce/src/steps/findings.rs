@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::document::{Form, NotADocument};
-use resourcesync::uri::{Topic, Uri};
+use resourcesync::uri::{Topic, Uri, is_clean};
 
 use crate::event::Fact;
 use crate::finding::Finding;
@@ -136,12 +136,12 @@ pub fn of_look(about: &Uri, look: &Look) -> Option<Vec<Finding>> {
             _ => Vec::new(),
         },
         Look::Document { parsed, .. } => {
-            let relative = parsed.document.relative.as_ref();
+            let relative = parsed.relative.as_ref();
             let relative = relative.map(|loc| Finding::RelativeLoc {
                 uri: uri.clone(),
                 loc: loc.to_string(),
             });
-            let oversize = parsed.document.oversize;
+            let oversize = parsed.oversize;
             let too_large = oversize.map(|oversize| Finding::TooLarge { uri, oversize });
             relative.into_iter().chain(too_large).collect()
         }
@@ -197,7 +197,7 @@ fn about_members(
     )?;
     let (mut named, mut more) = (0, 0);
     for (uri, is_there) in members {
-        if !uri.is_clean() {
+        if !is_clean(uri.as_str()) {
             let uri = uri.to_string();
             findings.push(Finding::Unclean { uri });
         }

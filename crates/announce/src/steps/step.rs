@@ -14,7 +14,7 @@ use crate::plan::{Plan, PublishMode, SourcePlan};
 use crate::steps::owed::AnnounceConditions;
 use crate::time::later;
 use jiff::Timestamp;
-use resourcesync::document::ParsedDocument;
+use resourcesync::document::Document;
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, save_time};
@@ -41,7 +41,7 @@ pub struct Step<'a> {
     /// Documents that looks did not find, with those that were found at their paths (R14).
     pub successors: BTreeMap<DocId, Option<ReadDocument>>,
     /// Structural documents whose entries are to be noted, with their sources; without a document, they have none.
-    pub entries: Vec<(usize, DocId, Option<Arc<ParsedDocument>>)>,
+    pub entries: Vec<(usize, DocId, Option<Arc<Document>>)>,
     /// Documents to weigh at the end of the settling, besides those that are touched.
     pub weigh: BTreeSet<DocId>,
     /// Sets that lacked a topic which is free now, or are no longer configured.

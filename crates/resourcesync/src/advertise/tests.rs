@@ -32,7 +32,7 @@ fn advertise(list: &[u8], wanted: &Advertisement) -> Result<Option<Vec<u8>>, Unp
 
 fn document(list: &[u8]) -> Document {
     match parse(list).unwrap() {
-        CandidateContent::Document(parsed) => parsed.document,
+        CandidateContent::Document(document) => *document,
         other => panic!("{other:?}"),
     }
 }

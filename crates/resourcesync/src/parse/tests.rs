@@ -8,8 +8,7 @@ use rstest::rstest;
 use super::{ReadError, parse};
 use crate::capability::Capability;
 use crate::document::{
-    CandidateContent, Document, Form, Malformed, NotADocument, Oversize, ParsedDocument,
-    is_structural,
+    CandidateContent, Document, Form, Malformed, NotADocument, Oversize, is_structural,
 };
 use crate::fingerprint::Fingerprint;
 
@@ -60,19 +59,15 @@ fn content(bytes: impl AsRef<[u8]>) -> CandidateContent {
     parse(bytes.as_ref()).unwrap()
 }
 
-fn parsed(bytes: impl AsRef<[u8]>) -> ParsedDocument {
+fn document(bytes: impl AsRef<[u8]>) -> Document {
     match content(bytes) {
-        CandidateContent::Document(parsed) => *parsed,
+        CandidateContent::Document(document) => *document,
         CandidateContent::Other(other) => panic!("{other}"),
     }
 }
 
-fn document(bytes: impl AsRef<[u8]>) -> Document {
-    parsed(bytes).document
-}
-
 fn fingerprint(bytes: impl AsRef<[u8]>) -> Fingerprint {
-    parsed(bytes).fingerprint
+    document(bytes).fingerprint
 }
 
 /// Returns the error of [`malformed`] in a line.
@@ -188,9 +183,9 @@ mod documents {
         let entry = |n: usize| format!("<url>\r\n<loc>https://e.org/é/{n}</loc>\r\n</url>");
         let entries: String = (0..20_000).map(entry).collect();
         let text = list(&format!("{entries}<rs:md capability='description'/>"));
-        let whole = parsed(&text);
-        assert_eq!(whole.document.members.len(), 20_000);
-        let last = whole.document.members[19_999].as_str();
+        let whole = document(&text);
+        assert_eq!(whole.members.len(), 20_000);
+        let last = whole.members[19_999].as_str();
         assert_eq!(last, "https://e.org/%C3%A9/19999");
         // However the bytes arrive.
         let trickle = parse(Trickle(text.as_bytes())).unwrap();
@@ -595,7 +590,7 @@ mod changes {
         others.extend([" ", "\r\n", "\r"].map(|end| CAPABILITY_LIST.replace('\n', end)));
         for other in others {
             assert_ne!(other, CAPABILITY_LIST);
-            assert_eq!(parsed(&other), parsed(CAPABILITY_LIST), "{other}");
+            assert_eq!(document(&other), document(CAPABILITY_LIST), "{other}");
         }
     }
 
@@ -650,15 +645,20 @@ mod changes {
             be,
             le,
         ] {
-            assert_eq!(parsed(&bytes), parsed(&text), "{}", bytes.escape_ascii());
+            assert_eq!(
+                document(&bytes),
+                document(&text),
+                "{}",
+                bytes.escape_ascii()
+            );
         }
         let escaped = declared("ANSI_X3.4-1968").replace('é', "&#233;");
-        assert_eq!(parsed(escaped), parsed(&text));
+        assert_eq!(document(escaped), document(&text));
         let mut long = declared("ISO-8859-1");
         long.insert_str(long.len() - 10, &"<x>é\u{ff}\n</x>".repeat(40_000));
         assert_eq!(
-            parsed(bytes(&long)),
-            parsed(long.replace("ISO-8859-1", "UTF-8"))
+            document(bytes(&long)),
+            document(long.replace("ISO-8859-1", "UTF-8"))
         );
     }
 
@@ -671,7 +671,7 @@ mod changes {
         for padding in 1..40 {
             let padded = list(&format!("{}{children}", " ".repeat(padding)));
             assert_eq!(fingerprint(&padded), expected, "{padding}");
-            assert_eq!(parsed(padded.replace("\r\n", "\r")).fingerprint, expected);
+            assert_eq!(document(padded.replace("\r\n", "\r")).fingerprint, expected);
         }
     }
 

@@ -16,7 +16,6 @@ use std::path::Path;
 
 use resourcesync::capability::Capability;
 use resourcesync::document::{CandidateContent, Document, Form};
-use resourcesync::fingerprint::Fingerprint;
 use resourcesync::listing::Listing;
 use resourcesync::parse::parse;
 use rstest::rstest;
@@ -40,9 +39,9 @@ fn what_was_fuzzed_holds(#[case] target: &str, #[case] check: fn(&[u8])) {
     assert!(tried > 0, "{} is empty", directory.display());
 }
 
-fn parsed(bytes: &[u8]) -> (Document, Fingerprint) {
+fn parsed(bytes: &[u8]) -> Document {
     match parse(bytes).unwrap() {
-        CandidateContent::Document(parsed) => (parsed.document, parsed.fingerprint),
+        CandidateContent::Document(document) => *document,
         CandidateContent::Other(other) => panic!("{other}"),
     }
 }

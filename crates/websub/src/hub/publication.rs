@@ -161,7 +161,7 @@ pub fn published_topic(links: &Links, query: Option<&str>) -> Result<Topic, Publ
 pub fn capability_list(links: &Links) -> Option<Uri> {
     let mut lists = links.capability_lists.iter();
     let list = lists.find_map(|list| Uri::parse(list).ok());
-    list.filter(Uri::is_clean)
+    list.filter(|list| is_clean(list.as_str()))
 }
 
 /// Request of a form to the hub.

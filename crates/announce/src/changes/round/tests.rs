@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use resourcesync::change::Change;
-use resourcesync::change_payload::entry_len;
+use resourcesync::change_payload::{ChangePayload, entry_len};
 use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use rstest::rstest;
@@ -21,6 +21,16 @@ fn start() -> Timestamp {
 
 fn at(millis: i64) -> Timestamp {
     start() + SignedDuration::from_millis(millis)
+}
+
+/// A notification without changes that begins at a time.
+fn empty(from: Timestamp) -> ChangePayload {
+    ChangePayload {
+        up: None,
+        from,
+        until: from,
+        entries: Vec::new(),
+    }
 }
 
 /// A change of that effective time, which its datetime names if it has one.
@@ -42,8 +52,8 @@ fn fresh(number: usize, millis: i64, is_dated: bool) -> FreshChange {
 /// Returns the number of entries and the `until` of each interval, in microseconds.
 fn summary(intervals: &[Interval]) -> Vec<(usize, i64)> {
     let summary = intervals.iter().map(|interval| {
-        let until = interval.until.duration_since(start());
-        (interval.entries.len(), until.as_micros() as i64)
+        let until = interval.payload.until.duration_since(start());
+        (interval.payload.entries.len(), until.as_micros() as i64)
     });
     summary.collect()
 }
@@ -63,7 +73,7 @@ fn changes_are_cut(#[case] times: &[i64], #[case] max: usize, #[case] want: &[(u
         entries: max,
         ..ANY
     };
-    let cut = intervals(changes.collect(), start(), limits);
+    let cut = intervals(changes.collect(), empty(start()), limits);
     assert_eq!(summary(&cut), want);
 }
 
@@ -75,11 +85,11 @@ fn a_notification_has_so_many_bytes() {
         bytes: 2 * bytes,
         ..ANY
     };
-    let cut = intervals(changes.clone(), start(), limits);
+    let cut = intervals(changes.clone(), empty(start()), limits);
     assert_eq!(summary(&cut), [(2, 2_000), (2, 4_000)]);
     // One that is too large by itself is told by itself.
     let limits = NotificationLimits { bytes: 1, ..ANY };
-    assert_eq!(intervals(changes, start(), limits).len(), 4);
+    assert_eq!(intervals(changes, empty(start()), limits).len(), 4);
 }
 
 #[rstest]
@@ -93,8 +103,11 @@ fn a_datetime_before_the_interval_is_left_out(#[case] datetime: &str, #[case] is
     let mut change = fresh(1, 0, true);
     let datetime = Datetime::parse(datetime).unwrap();
     (change.change.datetime, change.time) = (Some(datetime), datetime.at());
-    let cut = intervals(vec![change], at(500), ANY);
-    assert_eq!(cut[0].entries[0].datetime, is_kept.then_some(datetime));
+    let cut = intervals(vec![change], empty(at(500)), ANY);
+    assert_eq!(
+        cut[0].payload.entries[0].datetime,
+        is_kept.then_some(datetime)
+    );
     let (mut outside, mut back_dated) = (vec![(0, datetime)], [(1, 1)].into());
     if is_kept {
         (outside, back_dated) = Default::default();
@@ -110,9 +123,9 @@ fn a_datetime_that_is_ahead_of_the_effective_time_is_left_out() {
     let mut change = fresh(1, 600, true);
     let ahead = Datetime::parse("2026-11-20T11:00:00Z");
     change.change.datetime = ahead;
-    let cut = intervals(vec![fresh(0, 600, true), change], at(500), ANY);
-    assert!(cut[0].entries[0].datetime.is_some());
-    assert_eq!(cut[0].entries[1].datetime, None);
+    let cut = intervals(vec![fresh(0, 600, true), change], empty(at(500)), ANY);
+    assert!(cut[0].payload.entries[0].datetime.is_some());
+    assert_eq!(cut[0].payload.entries[1].datetime, None);
     assert_eq!(cut[0].outside, [(1, ahead.unwrap())]);
     assert!(cut[0].back_dated.is_empty());
 }
@@ -132,28 +145,28 @@ proptest! {
             .map(|(number, (millis, is_dated))| fresh(number, *millis, *is_dated))
             .collect();
         let bytes = 150 * lengths;
-        let cut = intervals(changes.clone(), start(), NotificationLimits { entries, bytes });
+        let cut = intervals(changes.clone(), empty(start()), NotificationLimits { entries, bytes });
         let mut from = start();
         for interval in &cut {
-            prop_assert_eq!(interval.from, from);
-            prop_assert!(interval.until > from);
-            prop_assert!((1..=entries).contains(&interval.entries.len()));
-            let len: usize = interval.entries.iter().map(entry_len).sum();
+            prop_assert_eq!(interval.payload.from, from);
+            prop_assert!(interval.payload.until > from);
+            prop_assert!((1..=entries).contains(&interval.payload.entries.len()));
+            let len: usize = interval.payload.entries.iter().map(entry_len).sum();
             // Datetimes that were left out made it shorter.
-            prop_assert!(len <= bytes || interval.entries.len() == 1);
-            for datetime in interval.entries.iter().filter_map(|entry| entry.datetime) {
-                prop_assert!(datetime.end() > from && datetime.at() <= interval.until);
+            prop_assert!(len <= bytes || interval.payload.entries.len() == 1);
+            for datetime in interval.payload.entries.iter().filter_map(|entry| entry.datetime) {
+                prop_assert!(datetime.end() > from && datetime.at() <= interval.payload.until);
             }
-            from = interval.until;
+            from = interval.payload.until;
         }
-        let told = cut.iter().flat_map(|interval| &interval.entries);
+        let told = cut.iter().flat_map(|interval| &interval.payload.entries);
         let told: Vec<_> = told.map(|entry| &entry.loc).collect();
         let want: Vec<_> = changes.iter().map(|fresh| &fresh.change.loc).collect();
         prop_assert_eq!(told, want);
         let left_out: usize = cut.iter().flat_map(|interval| interval.back_dated.values()).sum();
         let dated = |changes: Vec<&Change>| changes.iter().filter(|entry| entry.datetime.is_some()).count();
         let before = dated(changes.iter().map(|fresh| &fresh.change).collect());
-        let after = dated(cut.iter().flat_map(|interval| &interval.entries).collect());
+        let after = dated(cut.iter().flat_map(|interval| &interval.payload.entries).collect());
         prop_assert_eq!(before, after + left_out);
     }
 }
