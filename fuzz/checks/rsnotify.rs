@@ -4,7 +4,7 @@
 use messaging::frame::{Decoder, Frame, FrameError};
 use messaging::message::{BrokerNotification, HashedPayload};
 use messaging::objects::{AtomForm, atom_messages};
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::feed::ContentChangeMessage;
 use rsnotify::config::Config;
 use rsnotify::config::environment::Overrides;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use announce::plan::PublishMode;
 use jiff::Timestamp;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Hub;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};

@@ -279,7 +279,7 @@ mod tests {
     use std::process::Command;
 
     use insta::assert_snapshot;
-    use resourcesync::channel_kind::ChannelKind;
+    use resourcesync::capability::ChannelKind;
     use resourcesync::document::Advertisement;
     use resourcesync::uri::{Hub, Topic};
 

@@ -15,7 +15,7 @@ use announce::time::later;
 use jiff::Timestamp;
 use messaging::client::send_frames;
 use messaging::settings::BrokerSettings;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 use websub::answer::Answer;
 use websub::hub::delivery::{headers, signature};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::builder::{FalseyValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Hub;
 use url::Url;
 

@@ -7,7 +7,7 @@ use announce::plan::PublishMode;
 use anyhow::{Context, bail};
 use askama::Template;
 use jiff::Timestamp;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use serde_json::json;
 
 use crate::cli::Exit;

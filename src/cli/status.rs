@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use askama::Template;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::DaemonQueryOptions;

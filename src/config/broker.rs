@@ -9,7 +9,7 @@ use messaging::objects::{Identifiers, LocationRewrite, ObjectGranularity, Object
 use messaging::settings::{
     BrokerAddress, BrokerHeader, BrokerSettings, BrokerSettingsError, HEART_BEAT,
 };
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, is_clean};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

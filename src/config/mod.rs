@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use announce::plan::{BrokerPlan, ConfiguredChannel, HubPlan, Plan, PublishMode, ReplacedHub};
 use messaging::settings::{BrokerSettings, BrokerSettingsError};
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;

@@ -6,8 +6,7 @@ use announce::delivery::Attempt;
 use announce::plan::PublishMode;
 use announce::steps::engine::Reader;
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::report::limited;

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::uri::{Hub, Topic};
 use websub::counts::{DurationHistogram, RequestCounts};
 use websub::publisher::reason::RefusalKind;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use announce::finding::Finding;
 use announce::plan::SourcePlan;
 use announce::steps::engine::Reader;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 
 use crate::report::status::{FindingGroup, MutedSet};

@@ -9,8 +9,7 @@ pub mod words;
 use std::fmt;
 
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
 use websub::hub::publication::{PublisherView, UnknownTokenRequests};

@@ -2,7 +2,7 @@
 
 use announce::event::{AnswerOutcome, Fact};
 use announce::plan::{BrokerPlan, Plan};
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Hub;
 use rstest::rstest;
 use websub::answer::BrokerRefusal;

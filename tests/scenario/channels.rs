@@ -5,7 +5,7 @@ use std::time::Duration;
 use announce::event::Fact;
 use announce::finding::Finding;
 use announce::plan::ConfiguredChannel;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Topic;
 
 use crate::world::{

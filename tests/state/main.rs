@@ -18,8 +18,7 @@ use announce::state::{
 };
 use announce::steps::cut::{bytes, times};
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::document::Form;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::{Hub, Topic, Uri};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use messaging::message::{BrokerNotification, HashedPayload};
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::datetime::Datetime;
 use resourcesync::escape::printable;
 use resourcesync::uri::{Hub, Topic, Uri};

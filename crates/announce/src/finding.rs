@@ -3,8 +3,7 @@
 use std::fmt;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use resourcesync::capability::Capability;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::document::{MAX_ENTRIES, MAX_SIZE, NotADocument, Oversize};
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};

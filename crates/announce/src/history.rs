@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::payload::Payload;
 use resourcesync::uri::{Hub, Topic};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::listing::{ListedEntry, Listing};
 use resourcesync::uri::{Hub, Topic};
 use tokio::task::JoinSet;

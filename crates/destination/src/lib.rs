@@ -42,7 +42,7 @@ use std::time::Duration;
 use anyhow::Context;
 use messaging::session::MessageSelection;
 use messaging::settings::BrokerSettings;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};

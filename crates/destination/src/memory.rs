@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::receive::{ReceivedChange, time_span};
 use serde::{Deserialize, Serialize};
 

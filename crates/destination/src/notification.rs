@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Not;
 
 use jiff::Timestamp;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::escape::escaped;
 use resourcesync::payload::Entry;
 use resourcesync::receive::{Notification, ReceivedChange};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::receive::{Notification, time_span};
 use resourcesync::uri::Topic;
 use tokio::sync::{Notify, mpsc};

@@ -1,7 +1,7 @@
 //! Messages as a broker gets them: headers, properties that consumers select by, and ids that make repeats discardable.
 
+use resourcesync::capability::ChannelKind;
 use resourcesync::change_payload::ChangePayload;
-use resourcesync::channel_kind::ChannelKind;
 use resourcesync::datetime::Datetime;
 use resourcesync::feed::ATOM_TYPE;
 
@@ -168,7 +168,7 @@ pub(crate) fn message(
 mod tests {
     use std::collections::HashSet;
 
-    use resourcesync::channel_kind::ChannelKind;
+    use resourcesync::capability::ChannelKind;
 
     use super::{
         BrokerNotification, HashedPayload, MESSAGE_TYPE, NotificationPart, message_id,

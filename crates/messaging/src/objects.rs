@@ -409,8 +409,8 @@ mod tests {
     use insta::assert_snapshot;
     use jiff::Timestamp;
     use proptest::prelude::*;
+    use resourcesync::capability::ChannelKind;
     use resourcesync::change_payload::ChangePayload;
-    use resourcesync::channel_kind::ChannelKind;
 
     use super::*;
     use crate::message::HashedPayload;

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::capability::ChannelKind;
 use crate::change::{Change, RelatedLink};
 use crate::change_list::{EntriesReader, read_entries};
-use crate::channel_kind::ChannelKind;
 use crate::datetime::Datetime;
 use crate::document::Form;
 use crate::payload::rendered;

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::capability::Capability;
-use crate::channel_kind::ChannelKind;
+use crate::capability::{Capability, ChannelKind};
 use crate::fingerprint::Fingerprint;
 use crate::tag::{RS, SITEMAP};
 use crate::uri::{Hub, Topic, Uri};

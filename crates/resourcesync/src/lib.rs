@@ -51,7 +51,6 @@ pub mod capability;
 pub mod change;
 pub mod change_list;
 pub mod change_payload;
-pub mod channel_kind;
 pub mod datetime;
 pub mod document;
 pub mod escape;

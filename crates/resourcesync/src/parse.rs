@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::str::FromStr;
 
+use crate::capability::ChannelKind;
 use crate::capability::{Capability, UnknownCapability};
 use crate::change_list::{KeysHandler, ListedChanges};
-use crate::channel_kind::ChannelKind;
 use crate::document::{
     Advertisement, CandidateContent, DeclaredSpan, Document, Form, MAX_ENTRIES, MAX_SIZE,
     Malformed, NotADocument, Oversize, beginning, is_structural,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::capability::Capability;
-use crate::channel_kind::ChannelKind;
+use crate::capability::ChannelKind;
 use crate::document::Form;
 use crate::uri::Uri;
 use crate::writer::{self, link, written_len};

@@ -4,9 +4,8 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::capability::UnknownCapability;
+use crate::capability::{ChannelKind, UnknownCapability};
 use crate::change::kind;
-use crate::channel_kind::ChannelKind;
 use crate::datetime::Datetime;
 use crate::listing::{ListedEntry, ListedLink, Listing};
 use crate::parse::ReadError;

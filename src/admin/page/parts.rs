@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use jiff::Timestamp;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 pub use resourcesync::escape::escaped;
 use resourcesync::uri::Topic;
 use websub::headers::encode_form;

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
+use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::change::Change;
-use resourcesync::channel_kind::ChannelKind;
 use resourcesync::datetime::Datetime;
 use resourcesync::document::{DeclaredSpan, is_structural};
 use resourcesync::gzip::{MAGIC, unpacked};

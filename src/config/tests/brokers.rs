@@ -6,7 +6,7 @@ use messaging::message::{BrokerNotification, HashedPayload, resourcesync_message
 use messaging::objects::ObjectType;
 use messaging::objects::{AtomForm, atom_messages};
 use messaging::settings::BrokerAddress;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Uri;
 
 use crate::config::environment::Overrides;

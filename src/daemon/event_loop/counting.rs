@@ -9,7 +9,7 @@ use announce::changes::round::{RoundOutcome, RoundRequest};
 use announce::event::{AnswerOutcome, DropCause, Fact};
 use announce::time::later;
 use jiff::Timestamp;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Topic;
 use websub::publisher::reason::RefusalKind;
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use messaging::message::{BrokerNotification, HashedPayload};
 use messaging::objects::{AtomForm, atom_messages};
 use messaging::objects::{Identifiers, ObjectGranularity, ObjectType};
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::feed::{ContentChangeMessage, ItemChange, change_term};
 use serde_json::{Map, Value, json};
 

@@ -2,7 +2,7 @@
 
 use announce::event::{DropCause, Fact};
 use announce::plan::ConfiguredChannel;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Topic;
 use rstest::rstest;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use announce::event::DropCause;
 use announce::history::NotificationState;
 use announce::plan::PublishMode;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use rstest::rstest;
 
 use crate::changes::{LIST, TOPIC, set_a, world_of};

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use crate::observation::MountId;
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::document::Form;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::{Hub, Topic, Uri};

@@ -6,8 +6,7 @@ use crate::changes::inventory::INVENTORY_QUIET;
 use crate::plan::WindowPlan;
 use crate::time::later;
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::{Capability, ChannelKind};
 
 use crate::state::{ChannelId, Db, DocId, Result, from_row, integers, nth};
 use crate::steps::channels::{Channel, channel, live_of_set};

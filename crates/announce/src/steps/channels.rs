@@ -7,7 +7,7 @@ use crate::event::{DropCause, Fact};
 use crate::plan::{Plan, PublishMode};
 use crate::steps::routing::default_topics;
 use crate::time::later;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Parameters, Result, from_row};

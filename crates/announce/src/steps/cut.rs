@@ -9,8 +9,7 @@ use crate::plan::PublishMode;
 use crate::steps::owed::{Version, is_deletion_announced};
 use crate::time::{NotificationSpan, later, span};
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use resourcesync::uri::Uri;
 

@@ -11,7 +11,7 @@ use crate::plan::PublishMode;
 use crate::steps::owed::Version;
 use crate::time::{earlier, elapsed, later};
 use jiff::Timestamp;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Hub;
 use websub::answer::Answer;
 use websub::publisher::reason::{Refusal, RefusalKind};

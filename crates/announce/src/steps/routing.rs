@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Topic, Uri, is_clean};
 use url::{Position, Url};
 

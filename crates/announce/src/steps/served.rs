@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
-use resourcesync::channel_kind::ChannelKind;
+use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use resourcesync::uri::{Topic, Uri};
 use websub::topics::TopicPage;

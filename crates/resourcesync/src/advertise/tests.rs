@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use crate::advertise::{self, Unpatchable, entry};
-use crate::channel_kind::ChannelKind;
+use crate::capability::ChannelKind;
 use crate::document::{Advertisement, CandidateContent, Document};
 use crate::parse::parse;
 use crate::tag::{RS, SITEMAP};
