@@ -27,9 +27,6 @@ pub struct Inotify {
     pub queue: Arc<InotifyQueue>,
     /// An eventfd that is written when hints come from elsewhere while the observer waits for events.
     bell: Arc<OwnedFd>,
-    stop: Arc<OwnedFd>,
-    /// True if the thread is to read instead of the observer; it is parked otherwise.
-    is_read_by_thread: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -40,26 +37,30 @@ pub struct InotifyQueue {
     /// Room for events.
     buffer: Mutex<Vec<MaybeUninit<u8>>>,
     hints: Arc<PendingHints>,
+    /// True if the thread is to read instead of the observer; it is parked otherwise.
+    is_read_by_thread: AtomicBool,
+    /// An eventfd that is written to end the thread.
+    stop: OwnedFd,
 }
 
 impl Inotify {
     pub fn start(hints: &Arc<PendingHints>) -> io::Result<Inotify> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let stop = Arc::new(rustix::event::eventfd(0, flags)?);
         let bell = Arc::new(rustix::event::eventfd(0, flags)?);
         let queue = Arc::new(InotifyQueue {
             inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
             buffer: Mutex::new(vec![MaybeUninit::uninit(); BUFFER]),
             hints: Arc::clone(hints),
+            is_read_by_thread: AtomicBool::new(false),
+            stop: rustix::event::eventfd(0, flags)?,
         });
-        let is_read_by_thread = Arc::new(AtomicBool::new(false));
         let reader = {
-            let (queue, stop) = (Arc::clone(&queue), Arc::clone(&stop));
-            let is_to_read = Arc::clone(&is_read_by_thread);
+            let queue = Arc::clone(&queue);
             let read = move || loop {
-                if !is_to_read.load(Ordering::Relaxed) {
+                if !queue.is_read_by_thread.load(Ordering::Relaxed) {
                     thread::park();
-                } else if wait_for_either(&queue.inotify, &stop, None) != Ok(false) || !queue.read()
+                } else if wait_for_either(&queue.inotify, &queue.stop, None) != Ok(false)
+                    || !queue.read()
                 {
                     return;
                 }
@@ -70,8 +71,6 @@ impl Inotify {
         Ok(Inotify {
             queue,
             bell,
-            stop,
-            is_read_by_thread,
             reader: Some(reader),
         })
     }
@@ -100,7 +99,8 @@ impl Inotify {
     }
 
     fn let_thread_read(&self, is_to_read: bool) {
-        let was_reading = self.is_read_by_thread.swap(is_to_read, Ordering::Relaxed);
+        let is_read_by_thread = &self.queue.is_read_by_thread;
+        let was_reading = is_read_by_thread.swap(is_to_read, Ordering::Relaxed);
         if let Some(reader) = self.reader.as_ref().filter(|_| is_to_read && !was_reading) {
             reader.thread().unpark();
         }
@@ -130,7 +130,7 @@ impl Inotify {
 impl Drop for Inotify {
     fn drop(&mut self) {
         // Eight bytes fit into an eventfd, and a panic of the reader has been printed already.
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.queue.stop, &1u64.to_ne_bytes());
         self.let_thread_read(true);
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();

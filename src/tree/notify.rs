@@ -29,14 +29,11 @@ pub struct NotifyBackend {
 
 impl NotifyBackend {
     pub fn start(hints: &Arc<PendingHints>) -> Result<NotifyBackend, notify::Error> {
-        let keys = Arc::new(Mutex::new(Keys::new()));
-        let hints = Arc::clone(hints);
-        let watcher = {
-            let keys = Arc::clone(&keys);
-            notify::recommended_watcher(move |event| merge(event, &hints, &keys))?
-        };
+        let keys = Arc::<Mutex<Keys>>::default();
+        let (hints, known) = (Arc::clone(hints), Arc::clone(&keys));
+        let read = move |event| merge(event, &hints, &known);
         Ok(NotifyBackend {
-            watcher,
+            watcher: notify::recommended_watcher(read)?,
             keys,
             paths: HashMap::new(),
             next: 0,

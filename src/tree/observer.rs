@@ -235,14 +235,13 @@ impl<'a> Observer<'a> {
                 Some(Task::List(id, depth)) => self.list(id, depth),
                 Some(Task::Read(id)) => self.read_if_due(id),
                 None if self.continue_sweep() => has_swept = true,
-                None => match self.queue.questions.pop_front() {
-                    Some(path) => {
-                        if let Some(explanation) = explain(&self.settings, &path) {
-                            self.reports.explained.push((path, explanation));
-                        }
-                    }
-                    None => return,
-                },
+                None => {
+                    let Some(path) = self.queue.questions.pop_front() else {
+                        return;
+                    };
+                    let explanation = explain(&self.settings, &path);
+                    (self.reports.explained).extend(explanation.map(|it| (path, it)));
+                }
             }
         }
         // Files that are written all the time do not keep a sweep from its end: it has a time slice of its own.

@@ -158,22 +158,18 @@ pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocumen
     let excluded = settings
         .candidates
         .exclusion(&mount.published(), &path.below);
-    if let Some(exclusion) = excluded {
-        let look = matches!(exclusion, Exclusion::NotIncluded(_))
-            .then(|| read(&file, &settings.recent_keys).0);
-        return Some(match look {
-            // No glob would make a document of it.
-            Some(Look::Other { reason, .. }) => NoDocument::Other(reason),
-            _ => NoDocument::Excluded(exclusion),
-        });
+    if let Some(exclusion @ (Exclusion::Hidden | Exclusion::Excluded(_))) = excluded {
+        return Some(NoDocument::Excluded(exclusion));
     }
-    match read(&file, &settings.recent_keys).0 {
-        Look::Missing => Some(NoDocument::Nothing),
-        Look::Document { .. } => None,
-        Look::Other { reason, .. } => Some(NoDocument::Other(reason)),
-        Look::Incomplete(Incomplete::Denied(reason)) => Some(NoDocument::Denied(reason)),
-        Look::Incomplete(reason) => Some(NoDocument::Broken(reason.to_string())),
-    }
+    Some(match (read(&file, &settings.recent_keys).0, excluded) {
+        // No glob would make a document of it.
+        (Look::Other { reason, .. }, _) => NoDocument::Other(reason),
+        (_, Some(exclusion)) => NoDocument::Excluded(exclusion),
+        (Look::Missing, None) => NoDocument::Nothing,
+        (Look::Document { .. }, None) => return None,
+        (Look::Incomplete(Incomplete::Denied(reason)), None) => NoDocument::Denied(reason),
+        (Look::Incomplete(reason), None) => NoDocument::Broken(reason.to_string()),
+    })
 }
 
 /// Returns the file beside an absent one whose name differs only in the case of letters. Only the usual spellings are

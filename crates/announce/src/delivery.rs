@@ -379,10 +379,7 @@ impl HubQueue {
     /// Notes an answer that says nothing against the hub. Returns the outage that this ends.
     pub fn end_outage(&mut self) -> Option<Outage> {
         let ended = self.outage.take();
-        if ended.is_some() {
-            self.more_at_once = MORE_AFTER_OUTAGE;
-        }
-        ended
+        ended.inspect(|_| self.more_at_once = MORE_AFTER_OUTAGE)
     }
 
     /// Notes the failure of a notification that was at fault when it failed before, because the hub accepted others

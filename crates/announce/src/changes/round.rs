@@ -48,13 +48,6 @@ pub struct RoundRequest {
     pub inventory: Option<DeletionRules>,
 }
 
-impl RoundRequest {
-    /// Returns the number of a list among those of the request.
-    pub fn number(&self, list: &Uri) -> Option<usize> {
-        self.lists.binary_search_by(|of| of.list.cmp(list)).ok()
-    }
-}
-
 /// The time for which this run has watched the lists of a set, by a clock that nobody sets while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbsenceGrace {

@@ -233,7 +233,8 @@ impl Selection {
     /// Returns the numbers of its lists in a request.
     fn numbers(&self, request: &RoundRequest) -> Vec<Option<usize>> {
         let uris = self.lists.iter().map(|list| &list.report.version.list);
-        uris.map(|list| request.number(list)).collect()
+        let position = |list| request.lists.binary_search_by(|of| of.list.cmp(list)).ok();
+        uris.map(position).collect()
     }
 
     /// Takes the earliest entries, and reads them.

@@ -133,8 +133,6 @@ pub enum StateFileError {
 impl StateFile {
     /// Opens the state file in `directory` for writing, creates both if missing, and takes the lock.
     pub fn open(directory: &Path) -> Result<(StateFile, Connection), StateFileError> {
-        create_directory(directory)
-            .map_err(|source| StateFileError::Directory(directory.to_owned(), source))?;
         let lock = take_lock(directory)?;
         if !exists(&directory.join(DATABASE))? {
             create(directory, |new| create_tables(&Connection::open(new)?))?;
@@ -264,8 +262,6 @@ impl StateFile {
             _ => return Ok(false),
         }
         let directory = self.path.parent().unwrap_or(Path::new("")).to_owned();
-        create_directory(&directory)
-            .map_err(|source| StateFileError::Directory(directory.clone(), source))?;
         // It may have been deleted with the directory.
         let _ = self.lock.unlock();
         let lock = take_lock(&directory)?;
@@ -532,8 +528,10 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 // The lock against a second instance.
 
-/// Takes the lock of the state directory, held while the file is open.
+/// Takes the lock of the state directory, which is created if missing; held while the file is open.
 fn take_lock(directory: &Path) -> Result<File, StateFileError> {
+    create_directory(directory)
+        .map_err(|source| StateFileError::Directory(directory.to_owned(), source))?;
     let until = Instant::now() + LOCK_WAIT;
     loop {
         match try_lock(directory) {
