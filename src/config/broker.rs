@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use messaging::message::INITIAL;
-use messaging::objects::{AtomForm, object_glob};
-use messaging::objects::{Identifiers, LocationRewrite, ObjectGranularity, ObjectType};
+use messaging::objects::{
+    AtomForm, Identifiers, LocationRewrite, ObjectGranularity, ObjectType, object_glob,
+};
 use messaging::settings::{
     BrokerAddress, BrokerHeader, BrokerSettings, BrokerSettingsError, HEART_BEAT,
 };

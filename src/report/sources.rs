@@ -17,9 +17,8 @@ use crate::report::figures::SourceFigures;
 use crate::report::status::{BrokenView, MissingDirectory, MissingView, MountStatus, SourceStatus};
 use crate::report::{findings, limited};
 use announce::state::Result;
-use announce::steps::deletions;
 use announce::steps::live::{LiveSource, MountState};
-use announce::steps::mounts;
+use announce::steps::{deletions, mounts};
 
 /// Candidates that cannot be read and are reported; of others, their number.
 const MAX_BROKEN: usize = 100;

@@ -3,13 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::tree::TreeNotice;
 use crate::tree::file::LinkTarget;
-use crate::tree::file_status;
 use crate::tree::model::{DirectoryId, FileId, ListingOutcome, Name, TreeEntry};
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Depth;
 use crate::tree::watches::NameWatchReason;
+use crate::tree::{TreeNotice, file_status};
 use announce::observation::Identity;
 use rustix::fs::FileType;
 

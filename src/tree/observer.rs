@@ -13,7 +13,6 @@ use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Observat
 use jiff::Timestamp;
 use rustix::fs::FileType;
 
-use crate::tree::file_status;
 use crate::tree::model::{DirectoryId, FileId, Model, Name, TreeEntry, join};
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::nested_directories::MOUNT_TABLE;
@@ -21,7 +20,7 @@ use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints};
 use crate::tree::read_file::explain;
 use crate::tree::sweep::{Depth, Sweep, Task, WorkQueue};
 use crate::tree::watches::{NameWatchReason, SystemLimit, WatchKey, Watches};
-use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings, WatchMode};
+use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings, WatchMode, file_status};
 
 /// Maximum duration of one round, before the next hints are taken.
 const TIME_SLICE: Duration = Duration::from_millis(5);

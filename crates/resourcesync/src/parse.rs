@@ -3,8 +3,7 @@
 use std::io::Read;
 use std::str::FromStr;
 
-use crate::capability::ChannelKind;
-use crate::capability::{Capability, UnknownCapability};
+use crate::capability::{Capability, ChannelKind, UnknownCapability};
 use crate::change_list::{KeysHandler, ListedChanges};
 use crate::document::{
     Advertisement, CandidateContent, DeclaredSpan, Document, Form, MAX_ENTRIES, MAX_SIZE,

@@ -6,8 +6,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::capability::Capability;
-use crate::capability::ChannelKind;
+use crate::capability::{Capability, ChannelKind};
 use crate::document::Form;
 use crate::uri::Uri;
 use crate::writer::{self, link, written_len};

@@ -5,10 +5,13 @@
 use quick_xml::errors::Error;
 
 use crate::document::{Form, NotADocument, beginning};
-use crate::markup::{BARE_AMPERSAND, declaration, is_bare_ampersand, push_referenced};
-use crate::markup::{find, is_space, name_at, skip_space};
-use crate::tag::{Attribute, TagAttributes, UnresolvedTag, local_name, undeclared};
-use crate::tag::{Namespace, Namespaces, SITEMAP};
+use crate::markup::{
+    BARE_AMPERSAND, declaration, find, is_bare_ampersand, is_space, name_at, push_referenced,
+    skip_space,
+};
+use crate::tag::{
+    Attribute, Namespace, Namespaces, SITEMAP, TagAttributes, UnresolvedTag, local_name, undeclared,
+};
 
 /// Deepest nesting of elements, to keep memory bounded.
 const DEEPEST: usize = 1_000;

@@ -7,12 +7,11 @@ use resourcesync::uri::Topic;
 use rstest::rstest;
 
 use super::HubConfig;
-use crate::config::Config;
-use crate::config::DaemonConfig;
 use crate::config::environment::{Environment, Overrides};
 use crate::config::file::{ConfigError, ConfigFile};
 use crate::config::hub_config::Verify;
 use crate::config::tests::{self, assert_refused, variables};
+use crate::config::{Config, DaemonConfig};
 
 const HUB: &str = "[hub]\nurl = \"https://hub.example/hub\"\n";
 const LIBRARY: &str = "[[publisher]]\nname = \"library\"\ntopics = [\"https://library.example\"]\n\

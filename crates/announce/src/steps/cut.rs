@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::delivery::SizeLimit;
 use crate::event::Fact;
 use crate::plan::PublishMode;
-use crate::steps::owed::{Version, is_deletion_announced};
+use crate::steps::owed::{self, DueDecision, Version, is_deletion_announced};
 use crate::time::{NotificationSpan, later, span};
 use jiff::Timestamp;
 use resourcesync::capability::{Capability, ChannelKind};
@@ -17,7 +17,6 @@ use crate::state::{ChannelId, DocId, HubId, Result};
 use crate::steps::channels::{Channel, channel};
 use crate::steps::delivery::{self, Flight};
 use crate::steps::documents::{COLUMNS, SeenDocument};
-use crate::steps::owed::{self, DueDecision};
 use crate::steps::{Step, change_log, served};
 
 /// Number of `until` values remembered per topic, so that none is repeated (R20).
