@@ -210,8 +210,8 @@ impl<I: Send + 'static> StartingDaemon<I> {
     fn listeners(&self, server: &ServerSettings) -> anyhow::Result<(BoundListener, BoundListener)> {
         let [public, admin] = passed_listeners()?;
         let bound = |activated: Option<BoundListener>, address, role| {
-            let bound = || self.runtime.block_on(bind(address, role));
-            let listener = activated.map_or_else(bound, Ok)?;
+            let new = || self.runtime.block_on(bind(address, role));
+            let listener = activated.map_or_else(new, Ok)?;
             listener.log_address();
             anyhow::Ok(listener)
         };

@@ -178,17 +178,18 @@ fn report_sections(
 
 fn tree(
     scan: &OneShotScan,
-    mut documents: Vec<DocumentView>,
+    documents: Vec<DocumentView>,
     all: bool,
 ) -> state::Result<Vec<Diagnostic>> {
     let reader = &scan.engine.reader(scan.now);
     let finding = |words: String| Diagnostic::finding(words, "");
     let mut diagnostics: Vec<_> = scan.notices.iter().cloned().map(finding).collect();
-    documents.retain(|document| document.state == DocumentState::Broken);
+    let mut broken = documents;
+    broken.retain(|document| document.state == DocumentState::Broken);
     // To say that there is one more takes as much room as that one.
-    let are_few = all || documents.len() <= EXAMPLES + 1;
-    let max = if are_few { documents.len() } else { EXAMPLES };
-    let (first, more) = limited(documents, max);
+    let are_few = all || broken.len() <= EXAMPLES + 1;
+    let max = if are_few { broken.len() } else { EXAMPLES };
+    let (first, more) = limited(broken, max);
     diagnostics.extend(first.into_iter().map(|document| {
         let reason = document.reason.unwrap_or_default();
         finding(format!("{}: {reason}", document.path))

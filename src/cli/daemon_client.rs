@@ -71,7 +71,7 @@ impl<'a> DaemonClient<'a> {
 
     /// Returns the answer of the daemon, or of its state.
     pub fn ask(&mut self, request: ControlRequest) -> anyhow::Result<ControlReply> {
-        // A new state would belong to the operator, and the daemon may be another user.
+        // Only a state that is there is opened: a new one would belong to the operator, and the daemon may be another user.
         let read = open_to_read(&self.state_dir);
         let state =
             read.and_then(|read| read.map(|_| StateFile::open(&self.state_dir)).transpose());

@@ -31,7 +31,6 @@ use crate::cli::output::{counted, print, say};
 use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::tree::ListKeyCache;
-use announce::changes::round::{RoundAnswer, RoundRequest};
 use announce::changes::selection::Rounds;
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
@@ -191,20 +190,19 @@ fn play_forward(
                     });
                     vec![Event::Observed(looked.collect())]
                 }
+                // Once for each set.
                 Effect::Take(request) if scan.has_state && taken.insert(request.set.clone()) => {
                     let keys = state_file(&config.state_dir);
                     let cache = ListKeyCache::default();
                     let job = ReadJob::new(*request, &engine.plan, keys, cache);
                     let outcome = take(&job, &Rounds::default());
-                    let RoundRequest { set, round, .. } = job.request;
-                    let answer = RoundAnswer {
-                        set,
-                        round,
-                        outcome,
-                    };
-                    vec![Event::Taken(Box::new(answer))]
+                    vec![Event::Taken(Box::new(job.request.answer(outcome)))]
                 }
-                _ => Vec::new(),
+                Effect::Take(_)
+                | Effect::Serve(_)
+                | Effect::Withdraw(_)
+                | Effect::Explain(_)
+                | Effect::Tell(_) => Vec::new(),
             };
             if !events.is_empty() {
                 effects.extend(engine.step(events, now.into(), |_, _| Ok(()))?);

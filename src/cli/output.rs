@@ -15,7 +15,7 @@ pub const MAX_CHARACTERS: usize = 500;
 /// Standard output. File names and contents cannot control a terminal through it, and JSON stays as it is. Line ends
 /// inside such a text are left to the caller to escape.
 pub struct EscapedStdout(
-    /// The stream itself, for what programs read byte for byte.
+    /// The stream itself, for what is written byte for byte: our own text, and that of others where no terminal shows it.
     pub StdoutLock<'static>,
 );
 

@@ -31,9 +31,9 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     let config = Config::load(file, &with_url(file, options.tree.overrides())?)?;
     let scan = scan_once(&config)?;
     let mut documents = report::documents::all(&scan.engine.reader(scan.now))?;
-    let is_unannounced = [DocumentState::Announced, DocumentState::Pending];
+    let would_be_known = [DocumentState::Announced, DocumentState::Pending];
     for document in &mut documents {
-        if !scan.has_state && is_unannounced.contains(&document.state) {
+        if !scan.has_state && would_be_known.contains(&document.state) {
             document.state = DocumentState::New;
             let reason = "no state file yet: the first run takes it as known";
             document.reason = Some(reason.to_owned());

@@ -76,8 +76,7 @@ fn write(
         say(format_args!("{address} cannot be passed on: {reason}"));
     }
     for (origin, site) in &passing.sites {
-        // A web server tells topics by their paths alone, and one may differ from the front page in the query only.
-        if site.exactly.iter().any(|path| path.raw == "/") {
+        if site.passes_front_page() {
             say(format_args!(
                 "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
             ));
@@ -230,6 +229,14 @@ struct Site {
     below: Vec<RequestPath>,
     /// These and no others; none lies below the former.
     exactly: Vec<RequestPath>,
+}
+
+impl Site {
+    /// Returns true if the front page is passed on. A web server tells topics by their paths alone, and one may differ
+    /// from the front page in the query only.
+    fn passes_front_page(&self) -> bool {
+        self.exactly.iter().any(|path| path.raw == "/")
+    }
 }
 
 /// The path of a request, which a query may follow.

@@ -22,7 +22,7 @@ use websub::topics::http::Topics;
 use crate::config::Config;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
-use crate::daemon::announcer::hubs::{Submissions, lock};
+use crate::daemon::announcer::hubs::{Submissions, locked_unreached};
 use crate::daemon::announcer::watched_trees::{WatchedTrees, drop_elsewhere};
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
 use crate::daemon::event_loop::commands::{answer, event_of, outcome};
@@ -33,7 +33,7 @@ use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{sweeping, waiting};
 use crate::tree::TreeReport;
-use announce::changes::round::{RoundAnswer, RoundOutcome, RoundRequest};
+use announce::changes::round::{RoundOutcome, RoundRequest};
 use announce::event::{ClockReadings, Effect, Event};
 use announce::observation::Observation;
 use announce::plan::PublishMode;
@@ -227,13 +227,8 @@ impl DaemonRole for Announcer {
                 if let Ok(Some(source)) = source {
                     parts.counts.count_round(&source, &request, &outcome, took);
                 }
-                let RoundRequest { set, round, .. } = request;
-                let answer = RoundAnswer {
-                    set,
-                    round,
-                    outcome,
-                };
-                self.keep(Event::Taken(Box::new(answer)), is_failing);
+                let answer = Box::new(request.answer(outcome));
+                self.keep(Event::Taken(answer), is_failing);
             }
             AnnouncerInput::Tree(generation, mut report) => {
                 if !self.trees.note_report(generation, &mut report) {
@@ -376,7 +371,10 @@ impl DaemonRole for Announcer {
         let fell_behind = fell_behind.filter(|behind| behind.last > lately);
         status.fell_behind = fell_behind.cloned().collect();
         let submissions = &self.submissions;
-        status.unreached = lock(&submissions.unreached).values().cloned().collect();
+        status.unreached = locked_unreached(&submissions.unreached)
+            .values()
+            .cloned()
+            .collect();
         let figures = &mut status.figures;
         figures.hints = self.trees.hints(&self.engine.plan, &parts.counts.hints);
         figures.attempts = submissions.submitter.durations();

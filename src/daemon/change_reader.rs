@@ -73,7 +73,7 @@ pub(super) struct ChangeReader {
 }
 
 impl ChangeReader {
-    /// Starts the thread, which ends with this value. It hands its answers to `answer`, with the request and the time that
+    /// Starts the thread, which ends with this value. It hands outcomes to `answer`, with the request and the time that
     /// it took.
     pub fn start(
         answer: impl Fn(RoundRequest, RoundOutcome, Duration) + Send + Sync + 'static,

@@ -85,7 +85,7 @@ impl Submissions {
     pub fn probe(&mut self, hubs: Vec<PublishSettings>) {
         let brokers: Vec<Hub> = self.brokers.durations().into_keys().collect();
         // What was named before a reload is not named again. Attempts of before write to what was theirs.
-        let mut known = lock(&self.unreached).clone();
+        let mut known = locked_unreached(&self.unreached).clone();
         known.retain(|hub, _| brokers.contains(hub) || hubs.iter().any(|it| it.hub == *hub));
         self.unreached = Arc::new(Mutex::new(known));
         self.probes = JoinSet::new();
@@ -106,7 +106,9 @@ async fn probe_until_reached(
     unreached: Unreached,
 ) {
     while let Some((reason, is_refused)) = failure(&hub, settings.as_ref(), &brokers).await {
-        let since = lock(&unreached).get(&hub).map(|known| known.since);
+        let since = locked_unreached(&unreached)
+            .get(&hub)
+            .map(|known| known.since);
         if since.is_none() && is_refused {
             warn!(%hub, reason, "{hub} refuses the login: {reason}");
         } else if since.is_none() {
@@ -118,13 +120,13 @@ async fn probe_until_reached(
             reason,
             is_refused,
         };
-        lock(&unreached).insert(hub.clone(), failed);
+        locked_unreached(&unreached).insert(hub.clone(), failed);
         // A wrong login is not repeated: that may lock the user.
         if is_refused {
             return;
         }
         tokio::time::sleep(AGAIN).await;
-        if !lock(&unreached).contains_key(&hub) {
+        if !locked_unreached(&unreached).contains_key(&hub) {
             return;
         }
     }
@@ -147,12 +149,12 @@ async fn failure(
 }
 
 fn reached(hub: &Hub, unreached: &Unreached) {
-    if lock(unreached).remove(hub).is_some() {
+    if locked_unreached(unreached).remove(hub).is_some() {
         info!(%hub, "{hub} can be reached");
     }
 }
 
 /// Returns those that could not be reached yet.
-pub fn lock(unreached: &Unreached) -> MutexGuard<'_, BTreeMap<Hub, NeverReachedHub>> {
+pub fn locked_unreached(unreached: &Unreached) -> MutexGuard<'_, BTreeMap<Hub, NeverReachedHub>> {
     unreached.lock().unwrap_or_else(PoisonError::into_inner)
 }

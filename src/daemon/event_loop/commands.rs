@@ -74,13 +74,13 @@ pub fn outcome(request: &ControlRequest, effects: &[Effect]) -> ControlReply {
     use ControlRequest::{Accept, Drop, Retry};
     let told = effects.iter().map(|effect| match (request, effect) {
         (
-            Accept { .. },
+            Accept { source },
             Effect::Tell(Fact::Accepted {
+                source: of,
                 documents,
                 resources,
-                ..
             }),
-        ) => (*documents, *resources),
+        ) if of == source => (*documents, *resources),
         (
             Drop { .. },
             Effect::Tell(Fact::Dropped {

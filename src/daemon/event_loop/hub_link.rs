@@ -1,4 +1,4 @@
-//! The embedded hub as the loop uses it: opened and closed by reloads, drained by a shutdown. Each change of it is saved
+//! The embedded hub as the loop uses it: opened and closed by reloads, drained by a shutdown (`EventLoop::stop`). Each change of it is saved
 //! by the loop, which delivers what it owes.
 
 use std::sync::Arc;

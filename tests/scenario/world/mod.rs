@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use announce::changes::round::{RoundAnswer, RoundRequest};
+use announce::changes::round::RoundRequest;
 use announce::changes::selection::Rounds;
 use announce::delivery::Submission;
 use announce::event::{ClockReadings, DropCause, Effect, Event, Fact};
@@ -789,12 +789,8 @@ impl World {
                 changes::take(rounds, request, tree, plan, db)
             }
         };
-        let taken = RoundAnswer {
-            set: request.set.clone(),
-            round: request.round,
-            outcome,
-        };
-        self.come(self.now + self.reading, Event::Taken(Box::new(taken)));
+        let taken = Box::new(request.answer(outcome));
+        self.come(self.now + self.reading, Event::Taken(taken));
     }
 
     // The hubs.

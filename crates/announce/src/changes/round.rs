@@ -96,6 +96,18 @@ pub struct ListToRead {
     pub left: Option<LeftEntries>,
 }
 
+impl RoundRequest {
+    /// Returns the answer with this outcome.
+    pub fn answer(&self, outcome: RoundOutcome) -> RoundAnswer {
+        let (set, round) = (self.set.clone(), self.round);
+        RoundAnswer {
+            set,
+            round,
+            outcome,
+        }
+    }
+}
+
 /// The answer to a [`RoundRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundAnswer {
