@@ -112,21 +112,21 @@ const TOUCHING: [&str; 18] = [
 /// Lines of code that the parts of `src/` and the crates may have, without comments, tests and the inside of long texts.
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 15] = [
-    ("admin", 1_130),
-    ("announce", 10_780),
-    ("cli", 4_870),
-    ("config", 2_720),
-    ("control", 290),
-    ("daemon", 3_530),
-    ("destination", 2_810),
-    ("diagnostics", 910),
-    ("lib", 20),
+    ("admin", 1_000),
+    ("announce", 10_290),
+    ("cli", 4_690),
+    ("config", 2_660),
+    ("control", 270),
+    ("daemon", 3_280),
+    ("destination", 2_770),
+    ("diagnostics", 830),
+    ("lib", 10),
     ("main", 10),
-    ("messaging", 1_520),
-    ("report", 2_220),
-    ("resourcesync", 4_690),
-    ("tree", 4_030),
-    ("websub", 7_970),
+    ("messaging", 1_490),
+    ("report", 2_080),
+    ("resourcesync", 4_600),
+    ("tree", 3_820),
+    ("websub", 7_620),
 ];
 
 /// Lines by which a part may stay below its budget.
