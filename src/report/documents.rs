@@ -90,7 +90,7 @@ pub fn all(reader: &Reader<'_>) -> Result<Vec<DocumentView>> {
          WHERE o.document = d.id AND o.due IS NOT NULL) FROM document d LEFT JOIN document i ON i.id = d.index_parent \
          LEFT JOIN trouble t ON t.uri = d.uri WHERE d.source = ?1 AND d.presence > 0"
     );
-    for (plan, live) in reader.plan.sources.iter().zip(&reader.live.sources) {
+    for (plan, live) in reader.sources() {
         let sql = "SELECT topic FROM channel WHERE source = ?1 AND kind = 0 AND retired IS NULL";
         let topics = reader.db.all(sql, live.id)?;
         let is_any_told = reader.db.exists(HAS_HUB, live.id)?;

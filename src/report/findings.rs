@@ -93,7 +93,7 @@ pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<BTreeSet<Finding>
 /// Returns the sets of which no change is sent to any hub.
 pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
     let mut muted = Vec::new();
-    for (plan, live) in reader.plan.sources.iter().zip(&reader.live.sources) {
+    for (plan, live) in reader.sources() {
         let found = reader.db.all::<Vec<(Uri, String)>>(
             "SELECT about, said FROM finding WHERE source = ?1 AND part = ?2 ORDER BY about, what",
             (live.id, FindingSubject::Channel as u8),

@@ -58,7 +58,7 @@ pub fn status(reader: &Reader<'_>) -> Result<Status> {
 pub fn outline(reader: &Reader<'_>) -> Result<Status> {
     let muted = findings::muted(reader)?;
     let mut status = of_hub(reader.now);
-    for (plan, live) in reader.plan.sources.iter().zip(&reader.live.sources) {
+    for (plan, live) in reader.sources() {
         let mut holdings = sources::holdings(reader, plan, live)?;
         holdings.muted = muted.iter().filter(|set| set.source == plan.name).count();
         let source = sources::source(reader, plan, live, &holdings)?;
@@ -84,10 +84,8 @@ pub fn of_hub(now: Timestamp) -> Status {
 pub fn summary(reader: &Reader<'_>) -> Result<Summary> {
     // Of the channels, those that are not retired.
     let channels = "SELECT (SELECT count(*) FROM channel) - (SELECT count(*) FROM channel WHERE ends IS NOT NULL)";
-    let live = &reader.live.sources;
-    let sources = reader.plan.sources.iter().zip(live);
-    let suspended = sources.filter(|(_, live)| live.is_suspended());
-    let absent = live.iter().flat_map(sources::absent);
+    let suspended = reader.sources().filter(|(_, live)| live.is_suspended());
+    let absent = reader.live.sources.iter().flat_map(sources::absent);
     Ok(Summary {
         channels: reader.db.value(channels, ())?,
         pending: pending(reader.db)?,

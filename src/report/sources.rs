@@ -148,7 +148,7 @@ pub fn holdings(
 pub fn broken(reader: &Reader<'_>) -> Result<(Vec<BrokenView>, usize)> {
     let mut all = Vec::new();
     let mut count = 0;
-    for (plan, live) in reader.plan.sources.iter().zip(&reader.live.sources) {
+    for (plan, live) in reader.sources() {
         let mut troubles = reader.db.all::<Vec<(DocumentPath, _, _, _, _)>>(
             "SELECT t.mount, t.path, t.uri, t.reason, t.since, \
              EXISTS (SELECT 1 FROM document d WHERE d.uri = t.uri AND d.presence BETWEEN 1 AND 3) FROM trouble t \

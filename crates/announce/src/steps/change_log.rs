@@ -255,7 +255,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
         for (list, count) in &interval.back_dated {
             lists[*list].undated.back_dated += count;
         }
-        notifications.push(append(step, channel, interval)?);
+        notifications.push(append_or_extend(step, channel, interval)?);
     }
     let mut undated = UndatedCounts::default();
     for list in lists.iter() {
@@ -287,7 +287,11 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
 }
 
 /// Adds a notification to the log of a channel, or to the last one while no hub was sent that (C20). Returns its number.
-fn append(step: &mut Step<'_>, channel: &Channel, interval: Interval) -> Result<(u64, Arc<[u8]>)> {
+fn append_or_extend(
+    step: &mut Step<'_>,
+    channel: &Channel,
+    interval: Interval,
+) -> Result<(u64, Arc<[u8]>)> {
     let payload = interval.payload;
     let fresh: Arc<[u8]> = payload.render().into();
     let mut body = Arc::clone(&fresh);
@@ -394,8 +398,13 @@ pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
             continue;
         }
         let flying = flying.unwrap_or(next);
-        let after = first(step.db, id, position.last.saturating_add(1), i64::MAX)?;
-        let is_beyond = after.is_some_and(|after| total - after.before() > max);
+        let from = position.last.checked_add(1);
+        let after = from
+            .map(|from| first(step.db, id, from, i64::MAX))
+            .transpose()?;
+        let is_beyond = after
+            .flatten()
+            .is_some_and(|after| total - after.before() > max);
         let to = if is_beyond { position.last } else { i64::MAX };
         let after_next = position.first_after_next();
         wanted.extend([(next, next), (flying, flying), (after_next, to)]);

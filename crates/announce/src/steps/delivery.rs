@@ -96,7 +96,7 @@ fn submission(step: &Step<'_>, account: AccountId) -> Result<Option<(Flight, Sub
         Some(body) => body,
         None => change_log::remaining_body(step.db, account, flight.seq, flight.entries)?,
     };
-    let outside = (live.mode == PublishMode::Broker)
+    let outside = (kind == ChannelKind::Change && live.mode == PublishMode::Broker)
         .then(|| change_log::omitted_datetimes(step.db, account.0, flight.seq));
     let submission = Submission {
         channel: account.0,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use crate::history::{NotificationHistory, recalled};
 use crate::observation::{DocumentPath, MountId};
-use crate::plan::{Plan, PublishMode, ReplacedHub};
+use crate::plan::{Plan, PublishMode, ReplacedHub, SourcePlan};
 use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use websub::retry::end_after_restart;
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
-use crate::steps::live::LiveState;
+use crate::steps::live::{LiveSource, LiveState};
 use crate::steps::{Step, change_sets, channels, cut, deletions, mounts, relations, served};
 
 /// What reports are made from: the database, and what is in memory alone. Where no daemon runs, that is
@@ -28,6 +28,13 @@ pub struct Reader<'a> {
     pub live: &'a LiveState,
     pub history: &'a NotificationHistory,
     pub now: Timestamp,
+}
+
+impl<'a> Reader<'a> {
+    /// Returns the sources, in the order of the plan.
+    pub fn sources(&self) -> impl Iterator<Item = (&'a SourcePlan, &'a LiveSource)> {
+        self.plan.sources.iter().zip(&self.live.sources)
+    }
 }
 
 /// The state under a plan, with what is kept in memory of it.

@@ -248,7 +248,11 @@ pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocume
 }
 
 /// Returns the sets that lack a channel because another set has one of these topics.
-pub fn sets_awaiting(step: &Step<'_>, position: usize, free: &BTreeSet<Topic>) -> Result<Vec<Uri>> {
+pub fn sets_awaiting_topic(
+    step: &Step<'_>,
+    position: usize,
+    free: &BTreeSet<Topic>,
+) -> Result<Vec<Uri>> {
     let sql = "SELECT said FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
     let shared: Vec<String> = step.db.all(sql, step.live.sources[position].id)?;
     let sets = shared.iter().filter_map(|said| match parse(said)? {
@@ -298,7 +302,10 @@ pub fn report_lasting(step: &mut Step<'_>) -> Result<()> {
         let told = step.live.sources[position].told.entry(kind).or_default();
         // It is new, or its time is over.
         if later(told.since, COUNTED_FOR) <= step.now && told.untold == 0 {
-            (told.since, told.examples, told.is_summed_up) = (step.now, 0, false);
+            *told = FindingLogLimit {
+                since: step.now,
+                ..FindingLogLimit::default()
+            };
         }
         if told.examples < EXAMPLES && count == 1 {
             told.examples += 1;

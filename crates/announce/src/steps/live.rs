@@ -110,8 +110,8 @@ impl LiveSource {
             let is_new = |swept: &SweepScope| {
                 let uri = Uri::below(&mount.plan.prefix, &path.below);
                 let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
-                let (candidates, published) = (&swept.candidates, mount.plan.published());
-                let is_candidate = || candidates.accepts(&published, &path.below);
+                let is_candidate =
+                    || (swept.candidates).accepts(&mount.plan.published(), &path.below);
                 is_below(&swept.unread)
                     || !swept.are_configured && (is_below(&swept.inside) || !is_candidate())
             };

@@ -37,7 +37,7 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
             let Some(mut set) = change_sets::load(step, id)? else {
                 continue;
             };
-            let next_forgotten = forget_old(step, position, &mut set)?;
+            let next_forgotten = forget_ended(step, position, &mut set)?;
             // C7: entries that no other list had in time wait no more.
             let sql =
                 "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
@@ -202,8 +202,11 @@ fn save_round(
         // Large inventories are learned in several rounds.
         is_learned = !(set.is_partial || is_inventory && taken.has_more);
         if is_learned {
-            let compared = is_inventory.then_some(ListKind::ResourceLists);
-            set.learned = compared.or(Some(ListKind::ChangeLists));
+            set.learned = Some(if is_inventory {
+                ListKind::ResourceLists
+            } else {
+                ListKind::ChangeLists
+            });
         }
     }
     let has_more = taken.has_more || set.learned.is_none();
@@ -294,7 +297,11 @@ fn save_keys(step: &Step<'_>, set: DocId, taken: &Taken) -> Result<()> {
 // Lists that ended, and entries that wait for another list to have them (C7).
 
 /// Forgets what was taken of the lists of a set that ended a grace ago. Returns when the next one is forgotten.
-fn forget_old(step: &Step<'_>, position: usize, set: &mut TrackedSet) -> Result<Option<Timestamp>> {
+fn forget_ended(
+    step: &Step<'_>,
+    position: usize,
+    set: &mut TrackedSet,
+) -> Result<Option<Timestamp>> {
     let sql = "SELECT list, ended FROM change_list WHERE set_id = ?1 AND ended IS NOT NULL";
     let ended = step.db.all::<Vec<(DocId, Timestamp)>>(sql, set.id)?;
     if ended.is_empty() {
