@@ -14,7 +14,7 @@ use announce::observation::{Identity, Stat};
 /// Status of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStatus {
-    /// Only regular files are opened: that alone can disturb a FIFO, a socket or a device.
+    /// A FIFO, a socket or a device is never opened, since that alone can disturb others.
     pub kind: FileType,
     pub identity: Identity,
     pub stat: Stat,

@@ -126,7 +126,7 @@ impl TreeMount {
 
     /// Takes note that its root is there.
     pub fn find(&mut self, identity: Identity, at: Timestamp, file_system: FileSystemTraits) {
-        (self.found, self.found_at) = (Some(identity), at);
+        (self.found, self.found_at, self.was_swept) = (Some(identity), at, false);
         self.absence = RootAbsence::default();
         self.file_system = file_system;
     }
@@ -335,23 +335,24 @@ pub struct UnreadableDirectories {
 pub struct Denial {
     retry_at: Instant,
     tries: u8,
-    pub reported: UnreadableDirectory,
+    pub directory: UnreadableDirectory,
 }
 
 impl UnreadableDirectories {
     /// Takes note that a directory could not be read. Returns true unless that is so once more.
-    fn deny(&mut self, id: DirectoryId, mut reported: UnreadableDirectory) -> bool {
+    fn deny(&mut self, id: DirectoryId, mut directory: UnreadableDirectory) -> bool {
         let mut tries = 0;
         let before = self.denials.remove(&id);
         if let Some(before) = &before {
-            (tries, reported.since) = (before.tries, before.reported.since);
+            (tries, directory.since) = (before.tries, before.directory.since);
         }
-        self.is_outdated |= before.as_ref().map(|it| &it.reported.reason) != Some(&reported.reason);
+        self.is_outdated |=
+            before.as_ref().map(|it| &it.directory.reason) != Some(&directory.reason);
         let after = FIRST_RETRY.saturating_mul(1 << tries.min(5));
         let denial = Denial {
             retry_at: Instant::now() + after.min(LAST_RETRY),
             tries: tries.saturating_add(1),
-            reported,
+            directory,
         };
         self.denials.insert(id, denial);
         before.is_none()
@@ -427,7 +428,7 @@ impl Observer<'_> {
                 continue;
             }
             let denials = mount.unreadable.denials.values();
-            let mut reports: Vec<_> = denials.map(|it| &it.reported).collect();
+            let mut reports: Vec<_> = denials.map(|it| &it.directory).collect();
             reports.sort_by(|one, other| one.below.cmp(&other.below));
             let named = reports.iter().take(MAX_NAMED).copied();
             let event = Event::Unreadable {

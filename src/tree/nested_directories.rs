@@ -65,6 +65,10 @@ impl Observer<'_> {
     /// Rechecks the file systems above what seems to be missing: one may be gone although its directory was not listed
     /// since.
     pub fn recheck_nested(&mut self) {
+        let mut mounts = self.mounts.iter();
+        if mounts.all(|mount| mount.nested.known.is_empty()) {
+            return;
+        }
         let mut above: HashSet<(MountId, &[u8])> = HashSet::new();
         for path in self.reports.missing.keys() {
             let ends = (0..path.below.len()).filter(|&end| path.below[end] == b'/');

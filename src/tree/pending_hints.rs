@@ -229,7 +229,7 @@ impl PendingBatch {
         self.is_news = true;
     }
 
-    /// Adds an event about a watched directory itself, which was touched or is another one.
+    /// Adds an event about a watched directory itself, which was touched, or else moved, or is gone.
     pub fn itself(&mut self, key: WatchKey, is_touched: bool) {
         self.counted.taken += 1;
         let directory_hints = self.batch.directories.entry(key).or_default();

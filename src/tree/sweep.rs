@@ -132,7 +132,7 @@ impl Observer<'_> {
     /// Returns the paths in a mount beneath which nothing can be known, and why.
     fn unseen(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
         let denied = self.mounts[at].unreadable.denials.values();
-        let denied = denied.map(|it| &it.reported.below);
+        let denied = denied.map(|it| &it.directory.below);
         let denied = denied.map(|below| (below.clone(), "its directory cannot be read"));
         let refused = self.unfollowed_links(at).into_iter();
         let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));

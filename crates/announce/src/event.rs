@@ -150,7 +150,7 @@ pub enum Fact {
     Took {
         source: String,
         topic: Topic,
-        /// Created, updated and deleted resources.
+        /// Created, updated and deleted resources, in the order of [`ChangeKind`](resourcesync::payload::ChangeKind).
         changes: [usize; 3],
         lists: usize,
         /// The notifications that have them, without what was in those before.
@@ -182,7 +182,7 @@ pub enum Fact {
         changes: usize,
         cause: DropCause,
     },
-    /// A hub or broker answered the submission of a notification.
+    /// A hub or broker answered the submission of a notification, and the answer counts.
     Answered(AnsweredNotification, AnswerOutcome),
     /// Single notifications were refused in the same way as some that were told before.
     RefusedAlike {

@@ -291,7 +291,7 @@ kinds! {
 }
 
 /// Findings that an operator knows of, and that raise no alarm.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcknowledgedPattern {
     kind: Option<String>,
     uri: Option<String>,

@@ -137,8 +137,7 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
 
 /// Returns the size that a hub refused, while that is remembered (R23).
 pub fn size_limit(step: &Step<'_>, hub: HubId) -> Option<SizeLimit> {
-    let live = step.live.hubs.get(&hub)?;
-    live.queue.size.filter(|size| step.now < size.until)
+    step.live.hubs.get(&hub)?.queue.size_limit(step.now)
 }
 
 /// Returns the most entries that the next notification to a hub may have: no more than its account may have, and than the hub
