@@ -365,8 +365,11 @@ impl TryFrom<String> for KeySet {
     type Error = String;
 
     fn try_from(text: String) -> Result<KeySet, String> {
-        let keys = text.as_bytes().chunks(DIGITS);
-        let keys = keys.map(|key| ReceivedKey::try_from(String::from_utf8_lossy(key).into_owned()));
+        let starts = (0..text.len()).step_by(DIGITS);
+        let keys = starts.map(|start| {
+            let key = text.get(start..start + DIGITS);
+            ReceivedKey::try_from(key.unwrap_or_default().to_owned())
+        });
         let mut all = KeySet::default();
         all.add(keys.collect::<Result<Vec<ReceivedKey>, String>>()?);
         Ok(all)
