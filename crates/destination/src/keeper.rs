@@ -38,7 +38,7 @@ pub struct Keeper {
     pub is_verified: bool,
     /// True if the channel was found while others were being received.
     pub is_found_later: bool,
-    /// The lease; none before the first one, and after a denial.
+    /// The lease; none before the first one, and after the hub ended it by itself.
     pub lease: Option<Lease>,
     /// Attempts since the hub verified the subscription last.
     pub attempts: u32,

@@ -327,7 +327,7 @@ impl Occurrences {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeySet {
-    pub keys: HashSet<ReceivedKey>,
+    keys: HashSet<ReceivedKey>,
     order: VecDeque<ReceivedKey>,
 }
 
@@ -347,6 +347,10 @@ impl KeySet {
                 self.keys.remove(&oldest);
             }
         }
+    }
+
+    pub fn contains(&self, key: ReceivedKey) -> bool {
+        self.keys.contains(&key)
     }
 
     fn is_empty(&self) -> bool {
@@ -392,7 +396,7 @@ pub struct MissedChange {
 pub struct NextNotification {
     /// Start of its interval: it has the later changes.
     pub from: Timestamp,
-    pub keys: HashSet<ReceivedKey>,
+    keys: HashSet<ReceivedKey>,
 }
 
 /// The changes that were missed, list by list.

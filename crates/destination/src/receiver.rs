@@ -249,7 +249,7 @@ impl TopicReceiver {
                 let handed_over = memory.handed_over();
                 changes.retain(|change| {
                     let is_known = is_page && memory.has_had(change, &handed_over);
-                    !is_known && !self.heard.keys.contains(&ReceivedKey::of(change))
+                    !is_known && !self.heard.contains(ReceivedKey::of(change))
                 });
             }
         }

@@ -116,6 +116,7 @@ fn is_same_otherwise(mut before: Document, mut after: Document, wanted: &Adverti
         list.channels.retain(|channel| channel.kind != wanted.kind);
         // The topic itself may have been a member.
         list.relative = None;
+        // It is that of the channels too.
         list.fingerprint = Fingerprint([0; 32]);
         list.members.retain(|member| Some(member) != topic.as_ref());
     }

@@ -442,7 +442,8 @@ fn write_feed_category(xml: &mut String, scheme: &str, term: &str) {
     write_term(xml, "  <category", &attributes);
 }
 
-/// Writes an element with a text. `start` is its indentation and the start of its tag.
+/// Writes an element with a text. `start` is its indentation and the start of its tag; `attributes` are written as they
+/// are.
 fn write_text(xml: &mut String, start: &str, attributes: &str, text: &str) {
     xml.extend([start, attributes, ">"]);
     write_escaped(xml, text);

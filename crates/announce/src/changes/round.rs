@@ -290,7 +290,8 @@ pub struct Interval {
     pub back_dated: BTreeMap<usize, usize>,
 }
 
-/// Cuts changes, in order of their times, into consecutive intervals that begin as `empty` does, which has none.
+/// Cuts changes, in order of their times, into consecutive intervals. `empty` is a notification without entries
+/// that begins where the first does; its `until` does not count.
 ///
 /// A cut falls between two times, unless the changes of one time are too many for one notification (C18).
 pub fn intervals(
@@ -330,17 +331,19 @@ fn lengths(fresh: &[FreshChange], limits: NotificationLimits) -> Vec<usize> {
     lengths
 }
 
+/// Returns the time, or the next whole microsecond: an interval is written with no more digits (C14).
+fn ceil_to_microsecond(time: Timestamp) -> Timestamp {
+    let up = TimestampRound::new().smallest(Unit::Microsecond);
+    time.round(up.mode(RoundMode::Ceil)).unwrap_or(time)
+}
+
 fn interval(part: Vec<FreshChange>, empty: &ChangePayload) -> Interval {
     let from = empty.from;
-    // It is written with no more digits (C14).
-    let up = TimestampRound::new().smallest(Unit::Microsecond);
-    let up = up.mode(RoundMode::Ceil);
-    let last = part.last().map(|fresh| fresh.time);
-    let last = last.map_or(from, |time| time.round(up).unwrap_or(time));
+    let last = part.last().map(|fresh| ceil_to_microsecond(fresh.time));
     // A microsecond for each entry: what is divided at one time still lies in consecutive intervals.
     let entries = i64::try_from(part.len()).unwrap_or(i64::MAX / 2);
     let after = from.checked_add(entries.microseconds());
-    let until = last.max(after.unwrap_or(Timestamp::MAX));
+    let until = last.unwrap_or(from).max(after.unwrap_or(Timestamp::MAX));
     let (mut outside, mut back_dated) = (Vec::new(), BTreeMap::new());
     let entries = part.into_iter().enumerate().map(|(position, fresh)| {
         let mut change = fresh.change;

@@ -495,6 +495,7 @@ impl SelectedList {
             self.report.waiting += 1;
             return false;
         }
+        // It is new in a list that was closed for good.
         self.rewriting += usize::from(self.report.version.closed_until >= Some(entry.time));
         let is_new = told_until.is_some_and(|until| entry.time > until);
         let is_archived = self.report.version.is_archived && is_new && !self.is_before_dated(entry);
