@@ -396,7 +396,7 @@ pub struct MissedChange {
 pub struct NextNotification {
     /// Start of its interval: it has the later changes.
     pub from: Timestamp,
-    keys: HashSet<ReceivedKey>,
+    pub keys: HashSet<ReceivedKey>,
 }
 
 /// The changes that were missed, list by list.
