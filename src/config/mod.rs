@@ -361,7 +361,7 @@ pub trait DaemonConfig: Serialize + DeserializeOwned + JsonSchema {
     fn verify_change(&self, after: &Self) -> Checked {
         let (before, old, old_log) = self.shared();
         let (after, new, new_log) = after.shared();
-        // Those of `rsnotify run` may move while it runs. Topics keep their names then.
+        // The listeners of `rsnotify run` may move while it runs. Topics keep their names then.
         let has_moved = |old, new| Self::DAEMON == DaemonKind::Hub && old != new;
         let key = if before != after {
             // The process has locked the one that it has.

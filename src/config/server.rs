@@ -114,9 +114,21 @@ pub struct Log {
     pub format: LogFormat,
 }
 
-#[derive(Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     Error,
     Warn,
@@ -126,9 +138,10 @@ pub enum LogLevel {
     Trace,
 }
 
-#[derive(Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogFormat {
     #[default]
     Human,

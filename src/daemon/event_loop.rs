@@ -140,8 +140,8 @@ pub trait DaemonRole: Sized {
     /// Ends a step, and returns whether every present mount was swept.
     fn step_ended(&mut self) -> SweepCompleteness;
 
-    /// Returns its activity in one line, while the state can be saved. `refused` is the reason why the last configuration was not
-    /// reloaded.
+    /// Returns its activity in one line, while the state can be saved. `refused` is the reason why the last configuration
+    /// was not reloaded.
     fn activity(&self, refused: Option<&str>, parts: &LoopParts<Self::Input>) -> String;
 
     /// Begins to shut down: begins nothing new.

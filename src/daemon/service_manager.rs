@@ -51,7 +51,7 @@ impl ServiceManager {
         self.report_status(|| "stopping".to_owned());
     }
 
-    /// Sends the status line, if it differs from the last one and that is not too recent.
+    /// Sends the status line, if it differs from the last one and that is not too recent. It has no control characters.
     pub fn report_status(&mut self, line: impl FnOnce() -> String) {
         let now = Instant::now();
         self.is_outdated = self.is_present && now < self.next_line;

@@ -104,6 +104,7 @@ pub fn pending(db: Db<'_>) -> Result<usize> {
 
 /// Returns the first items of a list, and the number of the others.
 pub fn limited<T>(mut all: Vec<T>, max: usize) -> (Vec<T>, usize) {
-    let more = all.split_off(max.min(all.len()));
-    (all, more.len())
+    let more = all.len().saturating_sub(max);
+    all.truncate(max);
+    (all, more)
 }
