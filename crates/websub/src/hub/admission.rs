@@ -258,7 +258,7 @@ impl LimitExceeded {
 /// One counter or token bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BucketKey {
-    /// A publisher, by name.
+    /// A publisher, by name; its requests are limited elsewhere.
     Publisher(Arc<str>),
     /// Requesters, by address.
     Requester(IpNet),

@@ -241,9 +241,7 @@ impl Lookups {
         priority: Priority,
     ) -> Result<PinnedAddresses, String> {
         let has_not_failed = || {
-            let failed = lock(&self.failed);
-            let until = failed.names.get(name).map(|(until, _)| *until);
-            if until.is_some_and(|until| self.started.elapsed() < until) {
+            if lock(&self.failed).contains(name, self.started.elapsed()) {
                 return Err(format!("the lookup of {name} failed a moment ago"));
             }
             Ok(())
@@ -339,6 +337,11 @@ struct FailedLookups {
 }
 
 impl FailedLookups {
+    /// Returns true if a name is not to be looked up yet.
+    fn contains(&self, name: &str, now: Duration) -> bool {
+        self.names.get(name).is_some_and(|(until, _)| now < *until)
+    }
+
     /// Records a failed lookup.
     fn insert(&mut self, name: &str, now: Duration) {
         if self.names.len() >= MAX_NAMES {
@@ -460,12 +463,7 @@ mod tests {
     fn a_name_that_fails_again_is_looked_up_less_often() {
         let seconds = Duration::from_secs;
         let mut failed = FailedLookups::default();
-        let waits = |failed: &FailedLookups, name: &str, now: Duration| {
-            failed
-                .names
-                .get(name)
-                .is_some_and(|(until, _)| now < *until)
-        };
+        let waits = FailedLookups::contains;
         assert!(!waits(&failed, "a", seconds(0)));
         failed.insert("a", seconds(0));
         assert!(waits(&failed, "a", Duration::from_millis(999)));

@@ -91,6 +91,12 @@ impl PublicationRefusal {
     /// Returns the HTTP status of the answer.
     pub fn status(&self) -> u16 {
         match self {
+            PublicationRefusal::NoTopic
+            | PublicationRefusal::NoHost
+            | PublicationRefusal::DotSegments
+            | PublicationRefusal::TopicUri
+            | PublicationRefusal::TwoTopics
+            | PublicationRefusal::Empty => 400,
             PublicationRefusal::NoToken | PublicationRefusal::UnknownToken => 401,
             PublicationRefusal::Outside(_)
             | PublicationRefusal::OtherHub(_)
@@ -101,7 +107,6 @@ impl PublicationRefusal {
             PublicationRefusal::Unverified { .. } | PublicationRefusal::Unsaved => 503,
             PublicationRefusal::Limit(exceeded) => exceeded.status(),
             PublicationRefusal::Unread { status, .. } => *status,
-            _ => 400,
         }
     }
 

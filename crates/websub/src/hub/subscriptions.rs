@@ -41,14 +41,15 @@ pub struct Subscriptions {
 /// The subscribers of one topic.
 #[derive(Debug, Default)]
 struct TopicSubscribers {
-    subscribers: HashMap<Callback, SubscriptionState>,
+    /// Each in a box: there may be a hundred thousand, and a map has many empty places.
+    subscribers: HashMap<Callback, Box<SubscriptionState>>,
     backlog: BacklogCounts,
     /// The notification that was relayed last, where repeats are recognised here; after a start, the last one that was
     /// pending.
     last: Option<BodyDigest>,
 }
 
-/// There may be a hundred thousand.
+/// A subscription. What few have is in a box.
 #[derive(Debug)]
 struct SubscriptionState {
     secret: Option<Secret>,
@@ -270,7 +271,7 @@ impl Subscriptions {
         let Some(on_topic) = self.topics.get_mut(topic) else {
             return Vec::new();
         };
-        let assign = |(callback, subscriber): (&Callback, &mut SubscriptionState)| {
+        let assign = |(callback, subscriber): (&Callback, &mut Box<SubscriptionState>)| {
             let number = subscriber.assign(&on_topic.backlog, &mut self.assignments)?;
             let key = SubscriptionKey::new(topic, callback);
             Some((subscriber.priority(), DeliveryTask { key, number }))
@@ -372,15 +373,15 @@ impl Subscriptions {
 }
 
 impl SubscriptionState {
-    fn new(subscription: &Subscription, progress: DeliveryProgress) -> SubscriptionState {
-        SubscriptionState {
+    fn new(subscription: &Subscription, progress: DeliveryProgress) -> Box<SubscriptionState> {
+        Box::new(SubscriptionState {
             secret: subscription.secret.clone(),
             expires: subscription.expires,
             requester: subscription.requester,
             progress,
             last: None,
             assigned: None,
-        }
+        })
     }
 
     /// Assigns it under a new number, if something is pending for it and not being delivered.

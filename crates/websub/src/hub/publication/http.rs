@@ -41,7 +41,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 const CONCURRENT_OF_ADDRESS: u32 = 4;
 /// The multiple of that for all whose address is unknown.
 const TIMES_OF_UNKNOWN: u32 = 16;
-/// The multiple of that with the token of one publisher: each may take the memory of a whole body.
+/// The multiple of the former with the token of one publisher (64): each may take the memory of a whole body.
 const TIMES_OF_PUBLISHER: u32 = 16;
 /// Time in which the body of a request that is refused is read, because many clients read no answer before they have
 /// sent it.
