@@ -113,12 +113,12 @@ const TOUCHING: [&str; 18] = [
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 15] = [
     ("admin", 1_000),
-    ("announce", 10_290),
+    ("announce", 10_320),
     ("cli", 4_690),
-    ("config", 2_660),
+    ("config", 2_680),
     ("control", 270),
     ("daemon", 3_280),
-    ("destination", 2_770),
+    ("destination", 2_780),
     ("diagnostics", 830),
     ("lib", 10),
     ("main", 10),
@@ -126,7 +126,7 @@ const BUDGETS: [(&str, usize); 15] = [
     ("report", 2_080),
     ("resourcesync", 4_600),
     ("tree", 3_820),
-    ("websub", 7_620),
+    ("websub", 7_630),
 ];
 
 /// Lines by which a part may stay below its budget.
