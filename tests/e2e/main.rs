@@ -2,16 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
-mod activation;
 mod advertise;
 mod brokers;
-mod change_accounts;
 mod changes;
 mod checking;
 mod conformance;
 mod control;
 mod delivery;
-mod dry_run;
 mod embedded;
 mod escaping;
 mod examples;
@@ -31,10 +28,11 @@ mod packaging;
 mod page;
 mod read_only_commands;
 mod reload;
+mod service_manager;
 mod serving;
 mod stopping;
 mod subscriptions;
-mod supervised;
+
 #[expect(dead_code, reason = "other programs use the rest")]
 #[path = "../support/mod.rs"]
 mod support;

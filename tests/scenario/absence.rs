@@ -65,8 +65,7 @@ fn an_empty_root_in_the_place_of_one_with_documents_is_an_absent_mount() {
     assert_eq!(state, Some(DocumentState::Announced));
     world.accept_deletions().expect_nothing(HOUR); // what is away is never accepted
 
-    world.bring_back(aside);
-    world.remount(0, 2).expect_nothing(HOUR);
+    world.bring_back(aside).remount(0, 2).expect_nothing(HOUR);
     world.update("/a/changelist.xml");
     world.expect(10, ["u /a/changelist.xml"]);
 }
@@ -83,9 +82,7 @@ fn an_absent_mount_stays_so_over_restarts_and_sweeps() {
         assert_eq!(lost(&mut world).len(), 1, "said once in each run");
     }
     assert_eq!(world.news(), NOTHING);
-    world.crash();
-    world.bring_back(aside);
-    world.update("/a/changelist.xml");
+    world.crash().bring_back(aside).update("/a/changelist.xml");
     // A file system may have another device number each time.
     world.set_root(0, 7);
     world.start().expect(HOUR, ["u /a/changelist.xml"]);
@@ -98,8 +95,7 @@ fn a_daemon_that_starts_before_its_first_mount_is_up_takes_a_baseline_later() {
     world
         .unseen()
         .write_set("/a", &["resourcelist", "changelist"]);
-    world.wait(10);
-    world.remount(0, 99).expect_nothing(HOUR);
+    world.wait(10).remount(0, 99).expect_nothing(HOUR);
     world.update("/a/changelist.xml");
     world.expect(10, ["u /a/changelist.xml"]);
 }
@@ -115,8 +111,7 @@ fn one_mount_of_three_is_away_and_the_others_go_on() {
     world.delete("/c/capabilitylist.xml");
     world.update("/a/changelist.xml");
     world.expect(HOUR, ["u /a/changelist.xml", "d /c/capabilitylist.xml"]);
-    world.bring_back(aside);
-    world.remount(1, 2).expect_nothing(HOUR);
+    world.bring_back(aside).remount(1, 2).expect_nothing(HOUR);
 }
 
 #[test]
@@ -128,8 +123,7 @@ fn one_mount_of_three_that_is_emptied_is_suspended_whatever_its_number() {
     assert_eq!((suspension.missing, suspension.of), (3, 9));
     world.crash_and_start();
     assert!(is_suspended(&world));
-    world.expect_nothing(10 * HOUR);
-    world.bring_back(aside);
+    world.expect_nothing(10 * HOUR).bring_back(aside);
     world.sweep(1).expect_nothing(10 * HOUR);
     assert!(!is_suspended(&world));
     // It is accepted like any mass deletion.
@@ -150,8 +144,7 @@ fn a_release_that_takes_the_place_of_the_root_is_compared_with_it() {
     world.wait(2);
     assert!(!world.remembers("/a/changelist.xml"));
     world.replace_root(0, 100, |name| !name.ends_with("/capabilitylist.xml"));
-    world.expect_nothing(299);
-    world.expect(10, [DELETED]);
+    world.expect_nothing(299).expect(10, [DELETED]);
 }
 
 /// A release is unpacked file by file, and seen meanwhile.
@@ -161,8 +154,7 @@ fn what_is_found_before_the_sweep_of_another_root_ends_is_not_missing() {
     world.set_root(0, 99);
     world.find_mount(0);
     let aside = world.take_away("/a/changelist.xml");
-    world.see("/a/changelist.xml");
-    world.bring_back(aside);
+    world.see("/a/changelist.xml").bring_back(aside);
     world.update("/a/changelist.xml");
     world.sweep(0).expect(10, ["u /a/changelist.xml"]);
     world.expect_nothing(HOUR);
@@ -262,8 +254,7 @@ fn the_grace_begins_anew_in_each_run() {
         world.crash().wait(10 * HOUR).start().wait(40);
     }
     assert_eq!(world.news(), NOTHING);
-    world.expect_nothing(255);
-    world.expect(10, [DELETED]);
+    world.expect_nothing(255).expect(10, [DELETED]);
 }
 
 #[test]
@@ -351,8 +342,7 @@ fn a_baseline_announces_nothing_whatever_the_file_systems_clock_says() {
     for by in [-86_400, -61, -60, 60, 61, 3_600] {
         let mut world = World::new(plan());
         world.write_set("/a", &["resourcelist", "changelist"]);
-        world.wait(60);
-        world.update("/a/resourcelist.xml").wait(1);
+        world.wait(60).update("/a/resourcelist.xml").wait(1);
         // Our clock is set, and the file system's is not.
         world.set_clock(SignedDuration::from_secs(by));
         world.start().wait(100);

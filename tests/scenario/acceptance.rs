@@ -89,8 +89,7 @@ fn an_accepted_document_that_returns_was_never_away() {
 fn nothing_is_accepted_below_a_mount_that_is_away() {
     let mut world = large();
     delete_most(&mut world);
-    world.wait(10_000);
-    world.unmount(0);
+    world.wait(10_000).unmount(0);
     world.accept_deletions();
     assert_eq!(accepted(&mut world), Vec::<usize>::new());
     world.remount(0, 2).expect_nothing(10_000);
@@ -152,8 +151,7 @@ fn an_acceptance_is_about_one_source() {
 #[test]
 fn each_channel_announces_its_own_end_when_all_capability_lists_are_accepted() {
     let mut world = World::with_two_sets(plan());
-    world.delete(SET_A);
-    world.delete(SET_B).expect_nothing(10_000);
+    world.delete(SET_A).delete(SET_B).expect_nothing(10_000);
     world.accept_deletions().wait(10);
     let news = world.news_by_topic().into_iter();
     assert_eq!(

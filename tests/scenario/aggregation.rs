@@ -77,8 +77,7 @@ fn every_component_is_announced_if_asked_for() {
 fn components_that_differ_in_kind_are_announced_each() {
     let mut world = with_index(plan());
     world.news();
-    world.update("/a/c03.xml");
-    world.update("/a/c04.xml");
+    world.update("/a/c03.xml").update("/a/c04.xml");
     world.write("/a/c20.xml", list("changelist").index("/a/i.xml"));
     let parts = index("changelist").lists(&["/a/c20.xml"]);
     world.write("/a/i.xml", parts.of("/a"));
@@ -92,8 +91,7 @@ fn a_file_s_own_time_counts_since_the_last_look_only() {
     let mut world = World::with_two_sets(plan());
     world.crash();
     let downtime = world.now;
-    world.wait(5);
-    world.update("/a/changelist.xml").wait(1_000);
+    world.wait(5).update("/a/changelist.xml").wait(1_000);
     world.start().wait(10);
     let heard = world.heard_by(HUB);
     let written = downtime + Duration::from_secs(5);
@@ -161,8 +159,7 @@ fn what_changes_again_while_much_is_told_is_told_once_and_as_it_is() {
     for name in &names {
         world.write(name, list("changelist").of("/a"));
     }
-    world.wait(10).start();
-    world.script(HUB, Reply::Slow(3));
+    world.wait(10).start().script(HUB, Reply::Slow(3));
     for name in &names {
         world.update(name);
     }

@@ -40,8 +40,7 @@ fn all_that_exists_is_announced_if_asked_for() {
 fn a_change_during_the_first_sweep_is_announced() {
     let mut world = World::new(plan());
     world.write_set("/a", &["resourcelist", "changelist"]);
-    world.wait(10);
-    world.launch();
+    world.wait(10).launch();
     world.find_mount(0).wait(1);
     // It is swept only after it was written.
     world.unseen().update("/a/changelist.xml");
@@ -53,9 +52,7 @@ fn a_change_during_the_first_sweep_is_announced() {
 fn a_change_after_its_file_was_swept_is_announced_once_the_sweep_ends() {
     let mut world = World::new(plan());
     world.write_set("/a", &["resourcelist", "changelist"]);
-    world.wait(10);
-    world.launch();
-    world.find_mount(0);
+    world.wait(10).launch().find_mount(0);
     world.touch("/a/resourcelist.xml").wait(1);
     world.update("/a/changelist.xml").expect_nothing(100); // a half-read tree is not believed
     world.sweep(0).wait(10);
@@ -69,8 +66,7 @@ fn a_change_after_its_file_was_swept_is_announced_once_the_sweep_ends() {
 fn a_candidate_unreadable_at_the_baseline_is_updated_later() {
     let mut world = World::new(plan());
     world.write_set("/a", &["resourcelist", "changelist"]);
-    world.break_off("/a/resourcelist.xml");
-    world.deny(SET_A).wait(10);
+    world.break_off("/a/resourcelist.xml").deny(SET_A).wait(10);
     world.start().expect_nothing(100);
     world.crash_and_start().wait(100);
     world.write_capability_list("/a", &["resourcelist", "changelist"]);
@@ -82,9 +78,7 @@ fn a_candidate_unreadable_at_the_baseline_is_updated_later() {
 fn a_crash_during_the_first_sweep_takes_the_baseline_again() {
     let mut world = World::new(plan());
     world.write_set("/a", &["resourcelist", "changelist"]);
-    world.wait(10);
-    world.launch();
-    world.find_mount(0);
+    world.wait(10).launch().find_mount(0);
     world.touch("/a/resourcelist.xml");
     world.crash().wait(10).start().expect_nothing(100);
     world.update("/a/resourcelist.xml");
@@ -96,8 +90,7 @@ fn a_mount_that_appears_late_is_a_baseline_of_its_own() {
     let mut world = World::new(two_mounts());
     world.write_set("/a", &["resourcelist"]);
     world.write(MORE, list("changelist").of("/a")).wait(10);
-    world.unmount(1);
-    world.start().wait(100);
+    world.unmount(1).start().wait(100);
     world.update("/a/resourcelist.xml");
     world.expect(10, ["u /a/resourcelist.xml"]);
     world.remount(1, 7).expect_nothing(100);
@@ -116,8 +109,7 @@ fn a_capability_list_in_a_baseline_makes_nothing_new_in_another_source(
     world.write_set("/a", &["resourcelist"]);
     world.write("/b/changelist.xml", list("changelist").up(set));
     world.write(set, list("capabilitylist")).wait(10);
-    world.unmount(position);
-    world.start().wait(100);
+    world.unmount(position).start().wait(100);
     world.remount(position, 7).expect_nothing(10_000);
     world.update("/b/changelist.xml");
     world.expect(100, ["u /b/changelist.xml"]);
@@ -130,13 +122,9 @@ fn a_mount_lost_in_its_first_sweep_is_a_baseline_when_it_returns() {
     let index_name = "https://more.example.org/index.xml";
     let doc = crate::world::index("changelist").of("/a").lists(&[MORE]);
     world.write(index_name, doc);
-    world.write(MORE, list("changelist")).wait(10);
-    world.launch();
-    world.find_mount(0);
-    world.sweep(0);
-    world.find_mount(1);
-    world.see(MORE);
-    world.unmount(1).wait(100);
+    world.write(MORE, list("changelist")).wait(10).launch();
+    world.find_mount(0).sweep(0).find_mount(1);
+    world.see(MORE).unmount(1).wait(100);
     world.remount(1, 2).expect_nothing(100);
     world.update(MORE).expect(100, [format!("u {MORE}")]);
 }
@@ -154,9 +142,7 @@ fn a_lost_mount_deletes_nothing() {
 #[test]
 fn a_mount_lost_in_its_first_sweep_leaves_nothing_broken() {
     let mut world = World::new(plan());
-    world.launch();
-    world.find_mount(0);
-    world.break_off("/a/half.xml");
+    world.launch().find_mount(0).break_off("/a/half.xml");
     assert_eq!(world.troubles(), 1);
     world.unmount(0).wait(100);
     assert_eq!(world.troubles(), 0);
@@ -168,8 +154,7 @@ fn a_sweep_is_remembered_by_its_start() {
     let mut world = World::with_two_sets(plan());
     world.find_mount(0);
     let started = world.now;
-    world.wait(5);
-    world.sweep(0);
+    world.wait(5).sweep(0);
     assert_eq!(world.sweeps(), [Some(started)]);
 }
 
@@ -180,11 +165,8 @@ fn world_without_b(runs: usize) -> (World, Aside) {
     world.write_set("/b", &["changelist"]).wait(10);
     let hidden = world.take_away("/b/");
     for _ in 0..runs {
-        world.crash();
-        world.launch();
-        world.find_mount(0);
-        world.deny_directories(&["b"]);
-        world.sweep(0).wait(100);
+        world.crash().launch().find_mount(0);
+        world.deny_directories(&["b"]).sweep(0).wait(100);
     }
     assert_eq!(world.news(), NOTHING);
     (world, hidden)
@@ -198,14 +180,12 @@ fn what_lies_below_a_directory_that_could_not_be_read_belongs_to_the_baseline() 
         if is_restarted {
             world.crash_and_start();
         } else {
-            world.deny_directories(&[]);
-            world.see(SET_B);
+            world.deny_directories(&[]).see(SET_B);
             world.see("/b/changelist.xml");
         }
         world.wait(100);
         assert_eq!(world.news(), NOTHING, "{runs} {is_restarted}");
-        world.sweep(0);
-        world.update("/b/changelist.xml");
+        world.sweep(0).update("/b/changelist.xml");
         world.expect(100, ["u /b/changelist.xml"]);
         let new = list("changedump").of("/b");
         world.write("/b/new.xml", new);
@@ -217,16 +197,14 @@ fn what_lies_below_a_directory_that_could_not_be_read_belongs_to_the_baseline() 
 #[test]
 fn mending_the_directory_and_its_files_announces_nothing() {
     let (mut world, hidden) = world_without_b(1);
-    world.bring_back(hidden);
-    world.deny_directories(&[]);
+    world.bring_back(hidden).deny_directories(&[]);
     world.unseen().touch(SET_B);
     world.see(SET_B);
     let text = list("changelist").of("/b");
     world.deny("/b/changelist.xml");
     world.write("/b/changelist.xml", text).expect_nothing(100);
     world.update("/b/changelist.xml");
-    world.expect(100, ["u /b/changelist.xml"]);
-    world.sweep(0);
+    world.expect(100, ["u /b/changelist.xml"]).sweep(0);
     let new = list("changedump").of("/b");
     world.write("/b/new.xml", new);
     world.expect(100, ["c changedump /b/new.xml"]);
@@ -238,17 +216,14 @@ fn what_was_read_below_such_a_directory_is_kept_until_the_next_sweep(
     #[values(false, true)] is_denied_again: bool,
 ) {
     let (mut world, hidden) = world_without_b(1);
-    world.bring_back(hidden);
-    world.deny_directories(&[]);
-    world.see(SET_B);
+    world.bring_back(hidden).deny_directories(&[]).see(SET_B);
     world.see("/b/changelist.xml").wait(100);
     world.script(HUB, Reply::Status(503));
     for name in ["capabilitylist", "changelist"] {
         world.update(&format!("/b/{name}.xml")).wait(100);
     }
     if is_denied_again {
-        world.deny_directories(&["b"]);
-        world.sweep(0);
+        world.deny_directories(&["b"]).sweep(0);
     }
     world.apply_plan(is_reload);
     world.script(HUB, Reply::Accept);
@@ -259,8 +234,7 @@ fn what_was_read_below_such_a_directory_is_kept_until_the_next_sweep(
 fn a_directory_that_can_never_be_read_is_no_other_configuration() {
     let (mut world, _) = world_without_b(2);
     assert!(world.is_as_configured());
-    world.crash();
-    world.launch();
+    world.crash().launch();
     assert!(world.is_as_configured());
     world.plan.sources[0].candidates = crate::world::excluding(&["c/**"]);
     world.launch();
@@ -270,12 +244,9 @@ fn a_directory_that_can_never_be_read_is_no_other_configuration() {
 #[test]
 fn what_is_new_below_a_directory_that_was_read_before_is_created() {
     let mut world = World::with_two_sets(plan());
-    world.deny_directories(&["b"]);
-    world.sweep(0);
+    world.deny_directories(&["b"]).sweep(0);
     world.unseen().write_list("/b/new.xml", "changedump");
-    world.wait(100);
-    world.deny_directories(&[]);
-    world.see("/b/new.xml");
+    world.wait(100).deny_directories(&[]).see("/b/new.xml");
     world.expect(100, ["c changedump /b/new.xml"]);
 }
 
@@ -308,14 +279,10 @@ fn a_component_below_such_a_directory_is_known_although_it_is_read_before_its_in
     };
     world.write_text(&component, text.as_bytes()).wait(10);
     let hidden = world.take_away("/b/");
-    world.launch();
-    world.find_mount(0);
-    world.deny_directories(&["b"]);
+    world.launch().find_mount(0).deny_directories(&["b"]);
     world.sweep(0).wait(100);
     assert_eq!((world.news(), world.changes()), (vec![], vec![]));
-    world.bring_back(hidden);
-    world.deny_directories(&[]);
-    world.see(&component);
-    world.see(&index).wait(10_000);
+    world.bring_back(hidden).deny_directories(&[]);
+    world.see(&component).see(&index).wait(10_000);
     assert_eq!((world.news(), world.changes()), (vec![], vec![]));
 }

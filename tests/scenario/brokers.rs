@@ -110,9 +110,7 @@ fn a_channel_for_brokers_alone_takes_no_topic_that_another_set_has() {
         world.write(&path, capabilities.channel(topic, &[HUB]));
     };
     advertise(&mut world, "/c", "/topics/main/b/capabilitylist/");
-    world.wait(10);
-    world.start();
-    world.wait(100);
+    world.wait(10).start().wait(100);
     // Its own topic is another's, and so is the default one.
     advertise(&mut world, "/b", "/a/framework/");
     world.wait(100);
@@ -120,8 +118,7 @@ fn a_channel_for_brokers_alone_takes_no_topic_that_another_set_has() {
         world.news_at(name);
     }
     world.update("/b/changelist.xml");
-    world.update("/c/changelist.xml");
-    world.wait(100);
+    world.update("/c/changelist.xml").wait(100);
     for name in [HUB, BROKER] {
         assert_eq!(world.news_at(name), ["u /c/changelist.xml"], "{name}");
     }

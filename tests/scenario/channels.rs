@@ -75,8 +75,7 @@ fn a_retired_channel_announces_its_last_changes_to_every_hub_and_no_more() {
         let old: Vec<String> = old.flat_map(crate::world::Heard::changes).collect();
         assert_eq!(old, last, "{hub}");
     }
-    world.update("/a/changelist.xml");
-    world.update(SET_A).wait(100);
+    world.update("/a/changelist.xml").update(SET_A).wait(100);
     assert!(!world.news_by_topic().contains_key("/a/framework/"));
 }
 
@@ -86,8 +85,7 @@ fn a_set_that_came_and_went_while_its_hub_was_dead_is_created_and_deleted() {
     world.write("/c/capabilitylist.xml", list("capabilitylist"));
     world.script(HUB, Reply::Status(503)).wait(10);
     world.delete("/c/capabilitylist.xml").wait(1_000);
-    world.crash_and_start();
-    world.script(HUB, Reply::Accept);
+    world.crash_and_start().script(HUB, Reply::Accept);
     let want = ["c /c/capabilitylist.xml", "d /c/capabilitylist.xml"];
     world.expect(1_000, want);
     assert!(!world.remembers("/c/capabilitylist.xml"));
@@ -167,8 +165,7 @@ fn only_the_advertised_ones_of_the_configured_hubs_are_told() {
     let mut world = World::with_two_sets(two_hubs());
     let foreign = "https://evil.example.com/";
     let advertised = both().channel("/a/framework/", &[OTHER_HUB, foreign]);
-    world.write(SET_A, advertised);
-    world.wait(100).news();
+    world.write(SET_A, advertised).wait(100).news();
     world.news_at(OTHER_HUB);
     world.update("/a/changelist.xml").expect_nothing(100);
     assert_eq!(world.news_at(OTHER_HUB), ["u /a/changelist.xml"]);
@@ -204,8 +201,7 @@ fn of_two_sets_with_one_topic_the_configured_one_keeps_it() {
         let doc = advertise("/shared/", &[]);
         world.write(&format!("{set}/capabilitylist.xml"), doc);
     }
-    world.wait(10).start();
-    world.update(SET_A);
+    world.wait(10).start().update(SET_A);
     world.update(SET_B).expect(10, ["u /b/capabilitylist.xml"]);
 }
 
@@ -216,8 +212,7 @@ fn a_channel_that_is_configured_for_another_set_takes_no_topic() {
         .push(configured("/c/capabilitylist.xml", "/other/"));
     let mut world = World::new(plan);
     let advertising = || advertise("/shared/", &[]);
-    world.write(SET_B, advertising()).wait(10);
-    world.start();
+    world.write(SET_B, advertising()).wait(10).start();
     world.write(SET_A, advertising());
     world.update(SET_B).expect(10, ["u /b/capabilitylist.xml"]);
 }

@@ -31,8 +31,7 @@ fn world(plan: Plan) -> World {
         }
         world.wait(15 * DAY);
     }
-    world.update("/.well-known/resourcesync");
-    world.crash();
+    world.update("/.well-known/resourcesync").crash();
     world.plan.sources[0].change_notifications = true;
     world.start().wait(3_600).news();
     world.changes();
@@ -77,8 +76,7 @@ fn course(plan: Plan, by: SignedDuration) -> Course {
     world.script(HUB, Reply::Status(503));
     world.update("/a/resourcelist.xml");
     pass(&mut world, 10, since, &mut course);
-    world.update("/a/changelist.xml");
-    world.delete(SET_B);
+    world.update("/a/changelist.xml").delete(SET_B);
     world.write_changes(LIST, &["u z 2026-11-20T12:00:00Z", "u a"]);
     world.set_clock(by);
     world.write_text("/a/broken.xml", b"<urlset");
@@ -86,8 +84,7 @@ fn course(plan: Plan, by: SignedDuration) -> Course {
     // It is not told of the Source Description (R10).
     world.write_set("/e", &["resourcelist"]);
     pass(&mut world, 20, since, &mut course);
-    world.script(HUB, Reply::Accept);
-    world.update("/b/changelist.xml");
+    world.script(HUB, Reply::Accept).update("/b/changelist.xml");
     world.write_changes(LIST, &["u z 2026-11-20T12:00:00Z", "u a", "d b"]);
     pass(&mut world, 40, since, &mut course);
     world.set_clock(-by);
@@ -144,8 +141,7 @@ fn the_time_of_an_entry_is_that_of_the_wall_clock() {
 #[test]
 fn a_run_goes_on_from_the_last_time_saved_although_the_wall_clock_is_earlier() {
     let mut world = World::with_two_sets(plan()).with_down(HUB);
-    world.update("/a/changelist.xml");
-    world.delete(SET_B).wait(400);
+    world.update("/a/changelist.xml").delete(SET_B).wait(400);
     let before = world.now;
     world.crash();
     world.set_clock(SignedDuration::from_hours(-24 * 365));

@@ -58,8 +58,7 @@ fn documents_no_longer_configured_are_forgotten() {
     let mut world = World::with_two_sets(changed.clone());
     world.write(lists, list("capabilitylist").lists(&[changes]));
     world.write(changes, list("changelist")).wait(10).news();
-    world.script(HUB, Reply::Status(503));
-    world.update(lists);
+    world.script(HUB, Reply::Status(503)).update(lists);
     world.update(changes).wait(10);
     world.plan = plan();
     world.crash_and_start();
@@ -97,29 +96,20 @@ fn world_that_includes_more() -> World {
     world.start();
 })]
 #[case::after_a_look_that_was_cut_off(|world: &mut World| {
-    world.launch();
-    world.find_mount(0);
-    world.see("/b/changelist.xml");
-    world.see(SET_B);
-    world.crash_and_start();
+    world.launch().find_mount(0).see("/b/changelist.xml");
+    world.see(SET_B).crash_and_start();
 })]
 #[case::below_a_directory_that_could_not_be_read(|world: &mut World| {
     let hidden = world.take_away("/b/");
-    world.launch();
-    world.find_mount(0);
-    world.deny_directories(&["b"]);
-    world.sweep(0).wait(100);
-    world.bring_back(hidden);
-    world.deny_directories(&[]);
-    world.see(SET_B);
-    world.see("/b/changelist.xml").expect_nothing(100);
-    world.sweep(0);
+    world.launch().find_mount(0).deny_directories(&["b"]);
+    world.sweep(0).wait(100).bring_back(hidden);
+    world.deny_directories(&[]).see(SET_B);
+    world.see("/b/changelist.xml").expect_nothing(100).sweep(0);
 })]
 fn what_is_newly_included_counts_as_known(#[case] find: fn(&mut World)) {
     let mut world = world_that_includes_more();
     find(&mut world);
-    world.expect_nothing(100);
-    world.update("/b/changelist.xml");
+    world.expect_nothing(100).update("/b/changelist.xml");
     world.expect(10, ["u /b/changelist.xml"]);
     world.write_list("/b/resourcedump.xml", "resourcedump");
     world.update(SET_B);
@@ -130,8 +120,7 @@ fn what_is_newly_included_counts_as_known(#[case] find: fn(&mut World)) {
 fn what_changed_beside_the_newly_included_is_announced() {
     let mut world = world_that_includes_more();
     world.update("/a/changelist.xml");
-    world.write_list("/a/changedump.xml", "changedump");
-    world.start();
+    world.write_list("/a/changedump.xml", "changedump").start();
     world.expect(100, ["u /a/changelist.xml", "c /a/changedump.xml"]);
 }
 
@@ -149,8 +138,7 @@ fn what_is_excluded_and_included_again_counts_as_known() {
     let mut world = World::with_two_sets(plan());
     world.crash();
     world.plan.sources[0].candidates = excluding(&["b/**"]);
-    world.start().wait(100);
-    world.crash();
+    world.start().wait(100).crash();
     world.update("/a/changelist.xml");
     world.plan = plan();
     world.start().expect(100, ["u /a/changelist.xml"]);
@@ -181,8 +169,7 @@ fn another_directory_that_is_empty_deletes_nothing() {
     world.plan.sources[0].mounts[0].directory = "/srv/wrong".into();
     world.set_root(0, 7);
     let aside = world.take_away("https://example.org/");
-    world.start().expect_nothing(1_000);
-    world.bring_back(aside);
+    world.start().expect_nothing(1_000).bring_back(aside);
     world.crash_and_start().expect_nothing(1_000);
 }
 
@@ -190,8 +177,7 @@ fn another_directory_that_is_empty_deletes_nothing() {
 fn what_is_due_of_documents_that_are_forgotten_is_dropped_aloud() {
     for is_renamed in [false, true] {
         let mut world = World::with_two_sets(plan()).with_down(HUB);
-        world.update(SET_A).wait(100);
-        world.update("/a/changelist.xml");
+        world.update(SET_A).wait(100).update("/a/changelist.xml");
         world.update("/a/resourcelist.xml").wait(100);
         let source = &mut world.plan.sources[0];
         match is_renamed {
@@ -305,14 +291,10 @@ fn what_another_mount_publishes_under_the_same_uri_is_as_it_was(
     world.plan = after;
     if is_cut_off {
         let position = usize::from(is_added);
-        world.launch();
-        world.find_mount(position);
-        world.see(SET_B);
+        world.launch().find_mount(position).see(SET_B);
         world.unmount(position);
         world.set_root(position, 8);
-        world.find_mount(position);
-        world.see("/b/changelist.xml");
-        world.crash();
+        world.find_mount(position).see("/b/changelist.xml").crash();
     }
     world.start().wait(100);
     let facts = world.facts();
@@ -339,8 +321,7 @@ fn what_an_outer_mount_lacks_of_an_inner_one_is_forgotten() {
     let mut world = World::with_two_sets(with_inner_mount());
     world.crash();
     world.plan = plan();
-    world.delete(SET_B);
-    world.delete("/b/changelist.xml");
+    world.delete(SET_B).delete("/b/changelist.xml");
     world.start().expect_nothing(1_000);
     assert!(!world.remembers(SET_B));
     assert!(world.remembers("/b/resourcelist.xml"));
@@ -354,8 +335,7 @@ fn a_mount_that_took_documents_over_is_absent_when_its_root_is_empty() {
     let hidden = world.take_away("/b/");
     world.remount(1, 7);
     assert_eq!(world.presence(), [Some(true), Some(false)]);
-    world.wait(10_000);
-    world.bring_back(hidden);
+    world.wait(10_000).bring_back(hidden);
     world.remount(1, 8).expect_nothing(100);
 }
 
@@ -372,8 +352,7 @@ fn a_mount_that_took_documents_over_is_absent_until_its_file_system_is_mounted(
     assert_eq!(world.presence(), [Some(true), Some(false)]);
     world.crash_and_start().wait(10_000);
     assert!(!told!(world, Fact::Dropped { .. }));
-    world.bring_back(hidden);
-    world.remount(1, 8);
+    world.bring_back(hidden).remount(1, 8);
     world.script(HUB, Reply::Accept);
     world.expect(1_000, ["u /b/changelist.xml"]);
 }
@@ -408,12 +387,8 @@ fn what_an_outer_mount_cannot_read_yet_in_place_of_an_inner_one_is_known() {
     let other = list("changedump").of("/b");
     world.write("/b/other.xml", other);
     let hidden = world.take_away("/b/other.xml");
-    world.launch();
-    world.find_mount(0);
-    world.deny_directories(&["b"]);
-    world.sweep(0);
-    world.bring_back(hidden);
-    world.deny_directories(&[]);
+    world.launch().find_mount(0).deny_directories(&["b"]);
+    world.sweep(0).bring_back(hidden).deny_directories(&[]);
     world.see("/b/other.xml").expect_nothing(100);
 }
 

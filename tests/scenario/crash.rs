@@ -13,10 +13,8 @@ fn changes_that_a_hub_may_have_taken_before_it_refused_them_are_announced_again(
     world.write("/a/changelist.xml", before.clone().version(7));
     world.update("/a/resourcelist.xml").wait(3);
     assert_eq!(world.news().len(), 2);
-    world.crash();
-    world.script(HUB, Reply::AtMost(1));
-    world.write("/a/changelist.xml", before);
-    world.start();
+    world.crash().script(HUB, Reply::AtMost(1));
+    world.write("/a/changelist.xml", before).start();
     world.expect_sorted(HUB, 10, [UPDATED[0], "u /a/resourcelist.xml"]);
     world.crash_and_start().expect_nothing(10);
 }
@@ -27,9 +25,7 @@ fn a_crash_before_an_acceptance_is_saved_repeats_it() {
     world.script(HUB, Reply::Slow(5));
     world.update("/a/changelist.xml").wait(3);
     world.freeze();
-    world.wait(10);
-    world.crash();
-    world.update("/a/resourcelist.xml");
+    world.wait(10).crash().update("/a/resourcelist.xml");
     let repeated = [UPDATED[0], UPDATED[0], "u /a/resourcelist.xml"];
     world.start().expect(20, repeated);
     world.crash_and_start().expect_nothing(10);
@@ -38,8 +34,7 @@ fn a_crash_before_an_acceptance_is_saved_repeats_it() {
 #[test]
 fn what_changed_while_it_was_down_is_announced() {
     let mut world = World::with_two_sets(plan());
-    world.crash();
-    world.update("/a/changelist.xml");
+    world.crash().update("/a/changelist.xml");
     world.write_list("/a/new.xml", "changelist");
     world.update("/.well-known/resourcesync");
     world.delete(SET_B).wait(10_000);
@@ -55,8 +50,7 @@ fn what_changed_while_it_was_down_is_announced() {
 #[test]
 fn topics_are_served_before_any_tree_is_looked_at() {
     let mut world = World::with_two_sets(plan());
-    world.update("/a/changelist.xml").wait(10);
-    world.crash();
+    world.update("/a/changelist.xml").wait(10).crash();
     world.launch();
     assert_eq!(world.served("/a/framework/"), UPDATED);
 }
@@ -64,9 +58,7 @@ fn topics_are_served_before_any_tree_is_looked_at() {
 #[test]
 fn a_structural_document_that_cannot_be_read_after_a_restart_stands() {
     let mut world = World::with_two_sets(plan());
-    world.crash();
-    world.break_off(SET_A);
-    world.update("/a/changelist.xml");
+    world.crash().break_off(SET_A).update("/a/changelist.xml");
     world.start().expect(1_000, UPDATED);
     world.write_capability_list("/a", &["resourcelist", "changelist"]);
     world.expect_nothing(1_000);

@@ -35,11 +35,9 @@ fn nothing_is_announced_of_a_document_while_it_is_missing() {
 #[test]
 fn while_a_capability_list_is_missing_its_set_goes_on() {
     let mut world = World::with_two_sets(plan());
-    world.delete(SET_A).wait(10);
-    world.update("/a/changelist.xml");
+    world.delete(SET_A).wait(10).update("/a/changelist.xml");
     world.expect(10, ["u /a/changelist.xml"]);
-    world.crash_and_start().wait(1);
-    world.update("/a/changelist.xml");
+    world.crash_and_start().wait(1).update("/a/changelist.xml");
     world.expect(10, ["u /a/changelist.xml"]);
 }
 
@@ -126,13 +124,11 @@ fn what_is_missing_when_its_set_ends_was_never_created() {
     for name in ["changelist", "resourcelist"] {
         world.write(&format!("/n/{name}.xml"), list(name).of("/n"));
     }
-    world.wait(10);
-    world.delete("/n/changelist.xml").wait(1);
+    world.wait(10).delete("/n/changelist.xml").wait(1);
     world.write_capability_list("/n", &["resourcelist", "changelist"]);
     world.wait(10);
     assert_eq!(world.news().len(), 2, "the other ones");
-    world.unmount(0);
-    world.delete("/n/capabilitylist.xml");
+    world.unmount(0).delete("/n/capabilitylist.xml");
     world.remount(0, 2).wait(10_000);
     let news = world.news();
     assert_eq!(news, ["d /n/capabilitylist.xml"]);

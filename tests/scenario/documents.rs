@@ -105,9 +105,7 @@ fn a_broken_file_that_goes_while_nobody_looks_is_forgotten() {
     world.unseen().delete("/a/other.xml");
     world.sweep(0);
     assert_eq!(world.troubles(), 1);
-    world.crash();
-    world.delete("/a/half.xml");
-    world.start();
+    world.crash().delete("/a/half.xml").start();
     assert_eq!(world.troubles(), 0);
     assert_eq!(world.state_of("/a/half.xml"), None);
 }
@@ -117,8 +115,7 @@ fn a_broken_file_that_was_mended_while_it_was_down_is_not_reported() {
     let mut world = World::new(plan());
     world.write_set("/a", &["changelist"]);
     world.break_off("/a/half.xml").wait(10);
-    world.start().wait(5);
-    world.crash();
+    world.start().wait(5).crash();
     world.write("/a/half.xml", list("changelist")).wait(1_000);
     world.start().wait(100);
     assert!(!told!(world, Fact::Broken { .. }));
@@ -169,8 +166,7 @@ fn what_lies_where_a_list_names_no_document_is_told() {
     world.write_text("/a/plain.xml", plain.as_bytes());
     let https = plain.replace("http://www.sitemaps", "https://www.sitemaps");
     world.write_text("/a/https.xml", https.as_bytes());
-    world.break_off("/a/broken.xml");
-    world.start();
+    world.break_off("/a/broken.xml").start();
     world.write_text("/a/list.xml.gz", b"packed");
     let names = [
         "plain.xml",

@@ -262,8 +262,7 @@ fn a_document_that_no_configured_hub_is_told_of_is_unrouted() {
         "https://example.org/a/framework/",
         &["https://foreign.example/"],
     );
-    world.write(SET_A, foreign);
-    world.start().wait(100);
+    world.write(SET_A, foreign).start().wait(100);
     for name in ["/a/resourcelist.xml", SET_A] {
         let state = world.state_of(name);
         assert_eq!(state, Some(DocumentState::Unrouted), "{name}");
@@ -272,8 +271,7 @@ fn a_document_that_no_configured_hub_is_told_of_is_unrouted() {
     plan.sources[0].unadvertised_channels = false;
     let mut world = World::new(plan);
     world.write_set("/a", &["resourcelist"]);
-    world.write(SET_A, bare());
-    world.start().wait(100);
+    world.write(SET_A, bare()).start().wait(100);
     for name in ["/a/resourcelist.xml", SET_A] {
         let state = world.state_of(name);
         assert_eq!(state, Some(DocumentState::Unrouted), "{name}");

@@ -57,8 +57,7 @@ fn a_deleted_document_is_not_reported_as_announced_anyway() {
 #[test]
 fn a_held_document_delays_nobody() {
     let mut world = World::with_two_sets(plan());
-    world.write(NEW, new_list());
-    world.update("/a/changelist.xml");
+    world.write(NEW, new_list()).update("/a/changelist.xml");
     world.expect(3, ["u /a/changelist.xml"]);
 }
 
@@ -112,7 +111,6 @@ fn what_returns_before_its_deletion_is_accepted_is_held_from_then_on() {
     world.script(HUB, Reply::Status(503));
     world.delete("/a/resourcelist.xml").wait(400);
     world.write_list("/a/resourcelist.xml", "resourcelist");
-    world.wait(100);
-    world.script(HUB, Reply::Accept);
+    world.wait(100).script(HUB, Reply::Accept);
     world.expect(2_000, ["d /a/resourcelist.xml", "c /a/resourcelist.xml"]);
 }

@@ -19,7 +19,6 @@ mod documents;
 mod findings;
 mod hold;
 mod moves;
-mod operators;
 mod outage;
 mod outbox;
 mod payload;

@@ -196,8 +196,7 @@ fn a_replaced_hub_is_told_of_it_with_all_it_was_due_and_the_new_one_of_all_that_
         world.update("/a/changelist.xml").wait(1);
         world.write(SET_A, set_a(&[OTHER_HUB]).version(1));
         if is_restarted {
-            world.wait(1);
-            world.crash_and_start();
+            world.wait(1).crash_and_start();
         }
         world.wait(100);
         let due = ["u /a/capabilitylist.xml", "u /a/changelist.xml"];
@@ -300,8 +299,7 @@ fn a_hub_that_replaces_one_that_left_is_sent_what_that_was_due() {
     const CORRECTED: &str = "https://corrected.example.net/";
     let mut world = World::with_two_sets(two_hubs()).with_down(OTHER_HUB);
     world.update("/a/changelist.xml").wait(10);
-    world.write(SET_A, set_a(&[HUB])).wait(10);
-    world.crash();
+    world.write(SET_A, set_a(&[HUB])).wait(10).crash();
     let hubs = [
         (HUB, PublishMode::Content),
         (CORRECTED, PublishMode::Content),
@@ -323,8 +321,7 @@ fn a_hub_that_replaces_one_that_lists_still_advertise_is_told_once_they_are_corr
     assert!(world.findings().iter().any(is_foreign));
     assert_eq!(world.news_at(OTHER_HUB), NOTHING);
     world.update("/a/resourcelist.xml").wait(10);
-    world.crash_and_start();
-    world.write(SET_A, set_a(&[OTHER_HUB]));
+    world.crash_and_start().write(SET_A, set_a(&[OTHER_HUB]));
     let due = ["capabilitylist", "changelist", "resourcelist"];
     world.expect_sorted(OTHER_HUB, 100, due.map(|name| format!("u /a/{name}.xml")));
 }
@@ -425,8 +422,7 @@ fn the_default_topic_of_an_only_mount_stays_as_it_is_when_another_is_added() {
     assert_eq!(topic_of(&world, &of(MOUNTS[0])), other);
     // A set that comes back has the topic that it had.
     world.plan.sources[0].mounts = mounts(&MOUNTS[..2]);
-    world.crash_and_start();
-    world.delete(&of(MOUNTS[1])).wait(1_000);
+    world.crash_and_start().delete(&of(MOUNTS[1])).wait(1_000);
     world.write(&of(MOUNTS[1]), list("capabilitylist")).wait(10);
     assert_eq!(topic_of(&world, &of(MOUNTS[0])), other);
 }
@@ -464,8 +460,7 @@ fn a_document_that_leaves_a_set_whose_topic_returned_is_not_due() {
         .channel("/b/framework/", &[]);
     world.write(SET_B, fewer);
     world.write("/b/changelist.xml", list("changelist").version(5).of("/a"));
-    world.wait(100);
-    world.script(HUB, Reply::Accept).wait(10_000);
+    world.wait(100).script(HUB, Reply::Accept).wait(10_000);
     let news = &world.news_by_topic()["/b/framework/"];
     assert_eq!(news, &["u /b/resourcelist.xml", "u /b/capabilitylist.xml"]);
 }
@@ -479,8 +474,7 @@ fn a_document_that_leaves_a_set_before_a_hub_returns_is_not_pending_for_ever() {
     world.write_list("/a/new.xml", "resourcelist").wait(1_000);
     world.write(SET_A, set_a(&[OTHER_HUB])).wait(100);
     world.write("/a/new.xml", list("resourcelist").of("/b"));
-    world.wait(100);
-    world.write(SET_A, set_a(&[HUB])).wait(100);
+    world.wait(100).write(SET_A, set_a(&[HUB])).wait(100);
     world.script(HUB, Reply::Accept).wait(10_000);
     assert_eq!(world.due("/a", HUB), 0);
 }

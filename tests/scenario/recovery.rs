@@ -81,8 +81,7 @@ fn forty_channels_are_told_within_3_s_of_the_return_of_their_hub(
     let mut world = sets(plan, SETS);
     world.script(HUB, reply);
     update_all(&mut world, SETS);
-    world.wait(2);
-    world.wait(seconds);
+    world.wait(2).wait(seconds);
     let attempts = world.attempts_at(HUB);
     assert!(most_in_30_s(&attempts) <= 15, "{:?}", gaps(&attempts));
     assert!(
@@ -202,8 +201,7 @@ fn a_topic_that_a_hub_never_takes_does_not_slow_the_others() {
         attempts.len()
     );
     for _ in 0..20 {
-        world.wait(97);
-        world.update("/s0001/changelist.xml").wait(2);
+        world.wait(97).update("/s0001/changelist.xml").wait(2);
         assert_eq!(world.heard_by(HUB).len(), 1, "at once");
     }
     assert_eq!(world.failing_hubs(), NOTHING);
@@ -221,8 +219,7 @@ fn credentials_that_are_refused_are_the_hub_s_affair() {
         assert!(refusals_told(&mut world) <= 4);
         let account = world.account(&format!("{}/framework/", set(SETS - 1)), HUB);
         assert!(account.unwrap().needs_operator, "{status}");
-        world.script(HUB, Reply::Accept);
-        world.retry(None).wait(1);
+        world.script(HUB, Reply::Accept).retry(None).wait(1);
         assert_eq!(world.heard_by(HUB).len(), SETS, "{status}");
     }
 }
@@ -232,8 +229,7 @@ fn what_waited_for_credentials_goes_with_the_first_that_is_accepted() {
     let mut world = sets(plan(), SETS);
     world.script(HUB, Reply::Status(401));
     update_all(&mut world, SETS);
-    world.wait(3_600);
-    world.script(HUB, Reply::Accept);
+    world.wait(3_600).script(HUB, Reply::Accept);
     let mut heard = Vec::new();
     // The next attempt comes by itself within a quarter of an hour.
     for _ in 0..=900 {
@@ -299,8 +295,7 @@ fn a_requested_retry_is_made_at_once() {
     let attempts = world.attempts_at(HUB);
     assert_eq!(attempts.len(), 1);
     assert_eq!(attempts[0].topic, "/s0030/framework/");
-    world.script(HUB, Reply::Accept);
-    world.retry(None).wait(1);
+    world.script(HUB, Reply::Accept).retry(None).wait(1);
     assert_eq!(world.heard_by(HUB).len(), SETS);
 }
 
@@ -345,8 +340,7 @@ fn a_size_that_was_refused_is_remembered_for_an_hour() {
         assert_eq!(world.news().len(), 200);
         assert_eq!(halved(&mut world), NOTHING, "{set}");
     }
-    world.wait(3_600);
-    world.script(HUB, Reply::Accept);
+    world.wait(3_600).script(HUB, Reply::Accept);
     write_all(&mut world, "/a", 3);
     world.wait(100);
     assert_eq!(world.heard_by(HUB).len(), 1, "the hub may take more by now");
@@ -405,8 +399,7 @@ fn topics_without_subscribers_slow_no_other() {
     assert!(attempts < 500, "{attempts}");
     assert_eq!(world.heard_by(HUB).len(), 1);
     for _ in 0..20 {
-        world.wait(97);
-        world.update("/s0039/changelist.xml").wait(5);
+        world.wait(97).update("/s0039/changelist.xml").wait(5);
         assert_eq!(world.heard_by(HUB).len(), 1, "within 3 s of its window");
     }
 }
@@ -444,16 +437,13 @@ fn what_is_dropped_waits_for_no_hub() {
 #[test]
 fn a_list_that_a_hub_may_know_is_deleted_although_its_creation_was_never_acknowledged() {
     let mut world = World::with_two_sets(plan());
-    world.script(HUB, Reply::Hang);
-    world.write_set("/n", &[]).wait(10);
+    world.script(HUB, Reply::Hang).write_set("/n", &[]).wait(10);
     assert_eq!(world.attempts_at(HUB).len(), 1);
     world.update("/a/changelist.xml");
-    world.update("/b/changelist.xml").wait(10);
-    world.crash();
+    world.update("/b/changelist.xml").wait(10).crash();
     world.delete("/n/capabilitylist.xml");
     // Two others are tried first, and fail: it is not submitted before the tree is swept.
-    world.script(HUB, Reply::Status(503));
-    world.start();
+    world.script(HUB, Reply::Status(503)).start();
     world.script(HUB, Reply::Accept).wait(1_000);
     let news = world.news_by_topic();
     let deleted = "d /n/capabilitylist.xml".to_owned();

@@ -54,9 +54,7 @@ fn what_a_plan_that_never_settled_made_known_is_forgotten() {
     assert!(!world.remembers(list));
     // The wide plan sees it before its sweep has ended, and no more.
     world.plan = wide;
-    world.launch();
-    world.find_mount(0);
-    world.update(list);
+    world.launch().find_mount(0).update(list);
     assert!(world.remembers(list));
     world.plan = narrow;
     world.start().wait(100);

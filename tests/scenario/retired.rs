@@ -81,8 +81,7 @@ fn a_change_that_is_due_no_more_stays_so_after_a_restart() {
         move_a(&mut world);
         undo(&mut world);
         world.write(CHANGE_LIST, list("changelist").version(9).of("/a"));
-        world.wait(100);
-        world.crash_and_start().wait(100);
+        world.wait(100).crash_and_start().wait(100);
         assert_eq!(late_news(&mut world), NOTHING);
     }
 }
@@ -114,8 +113,7 @@ fn a_change_that_is_due_waits_for_its_document_while_that_is_missing() {
     for is_back in [true, false] {
         let mut world = world_with_a_due_change();
         move_a(&mut world);
-        world.delete(CHANGE_LIST).wait(10);
-        world.crash_and_start();
+        world.delete(CHANGE_LIST).wait(10).crash_and_start();
         assert_eq!(late_news_after(&mut world, 200), NOTHING);
         if is_back {
             world.write(CHANGE_LIST, list("changelist").version(9).of("/a"));
@@ -357,8 +355,7 @@ fn a_set_that_takes_a_topic_over_with_fewer_hubs_creates_nothing_for_one_that_fo
                 world.wait(100);
                 move_a(&mut world);
             }
-            world.wait(100);
-            world.update("/b/resourcelist.xml").wait(100);
+            world.wait(100).update("/b/resourcelist.xml").wait(100);
             world.write(SET_B, b_on("/a/framework/", &[HUB, OTHER_HUB], 2));
             world.wait(100);
             world.script(OTHER_HUB, Reply::Accept).wait(10_000);
@@ -439,8 +436,7 @@ fn a_deletion_that_a_hub_is_due_no_more_is_forgotten_with_its_document() {
     world.wait(3 * 24 * 3_600);
     assert!(!world.remembers(CHANGE_LIST));
     world.write(CHANGE_LIST, list("changelist").of("/a"));
-    world.wait(1_000);
-    world.script(HUB, Reply::Accept);
+    world.wait(1_000).script(HUB, Reply::Accept);
     world.write(SET_A, set_a(&[]).version(3)).wait(10_000);
     let news = world.news();
     assert!(news.contains(&"c /a/changelist.xml".to_owned()), "{news:?}");

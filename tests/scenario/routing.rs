@@ -125,8 +125,7 @@ fn the_index_that_lists_a_component_is_its_index() {
     let lowest = "https://example.org/a/y.xml";
     assert_eq!(index_of(&mut world).as_deref(), Some(lowest));
     // A link to a document that is no index counts for nothing.
-    world.delete("/a/z.xml");
-    world.delete("/a/y.xml");
+    world.delete("/a/z.xml").delete("/a/y.xml");
     world.write_list("/a/elsewhere.xml", "changelist");
     world.wait(1_000).news();
     world.update("/a/changelist.xml").wait(100);
@@ -184,9 +183,7 @@ fn an_index_that_is_gone_is_the_index_only_of_what_still_names_it() {
         for is_down in [false, true] {
             let (mut world, [(name, part), _]) = world_with_an_index(names_it);
             if is_down {
-                world.crash();
-                world.delete(INDEX);
-                world.start();
+                world.crash().delete(INDEX).start();
             } else {
                 world.delete(INDEX);
             }
@@ -217,8 +214,7 @@ fn an_index_that_is_missing_for_a_moment_keeps_its_components_in_their_set() {
     let parts = parts.map(|(name, _)| name);
     let lists_both = index("resourcelist").lists(&parts);
     world.write(INDEX, lists_both.version(1));
-    world.expect_nothing(100);
-    world.update(name).wait(100);
+    world.expect_nothing(100).update(name).wait(100);
     assert!(index_of(&mut world).unwrap().ends_with(INDEX));
 }
 

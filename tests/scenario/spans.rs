@@ -148,8 +148,7 @@ fn where_nothing_true_can_be_said_until_is_left_out() {
     world.update("/a/changelist.xml").wait(10);
     let before = one(&mut world);
     world.update("/a/changelist.xml");
-    world.update("/a/resourcelist.xml");
-    world.update(SET_A).wait(10);
+    world.update("/a/resourcelist.xml").update(SET_A).wait(10);
     let all = heard(&mut world, HUB);
     assert_eq!(all.len(), 3);
     assert_eq!(from(&all[0]), until(&before));
@@ -178,8 +177,7 @@ fn until_is_not_later_than_what(#[case] happens: fn(&mut World), #[case] seconds
     let mut all = heard(&mut world, HUB);
     happens(&mut world);
     let at = world.now;
-    world.wait(5);
-    world.update("/a/changelist.xml").wait(5);
+    world.wait(5).update("/a/changelist.xml").wait(5);
     let meanwhile = one(&mut world);
     assert!(until(&meanwhile).unwrap() < at, "{meanwhile:?}");
     all.push(meanwhile);
@@ -267,8 +265,7 @@ fn a_new_hub_has_no_from_and_a_revived_channel_goes_on() {
     world.update("/a/changelist.xml").wait(10);
     one(&mut world);
     world.plan = two_hubs();
-    world.crash_and_start();
-    world.update("/a/changelist.xml").wait(10);
+    world.crash_and_start().update("/a/changelist.xml").wait(10);
     assert!(from(&one(&mut world)).is_some());
     assert_eq!(from(&heard(&mut world, OTHER_HUB)[0]), None);
     world.delete(SET_A).wait(1_000);
@@ -305,8 +302,7 @@ fn the_until_of_a_topic_that_ping_hubs_read_is_not_later_than_what_is_held() {
     world.fetch("/a/framework/");
     world.write_list("/a/new.xml", "changelist");
     let came = world.now;
-    world.wait(5);
-    world.update("/a/changelist.xml").wait(5);
+    world.wait(5).update("/a/changelist.xml").wait(5);
     let page = world.fetch("/a/framework/").unwrap().body;
     let until = attribute(&page, "until");
     assert!(until.is_some_and(|until| until < came), "{until:?}");

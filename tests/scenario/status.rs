@@ -37,8 +37,7 @@ fn outcomes(notification: &NotificationView) -> Vec<NotificationState> {
 /// A change that the first hub answers so, ten seconds ago.
 fn answered(plan: Plan, reply: Reply) -> World {
     let mut world = World::with_two_sets(plan);
-    world.script(HUB, reply);
-    world.update(CHANGED).wait(10);
+    world.script(HUB, reply).update(CHANGED).wait(10);
     world
 }
 
@@ -77,8 +76,7 @@ fn a_notification_that_was_dropped_or_was_too_large_says_so() {
     world.drop_due("/a", HUB);
     let want = [NotificationState::Dropped];
     assert_eq!(outcomes(&status(&world).notifications[0]), want);
-    world.script(HUB, Reply::AtMost(1));
-    world.update(CHANGED);
+    world.script(HUB, Reply::AtMost(1)).update(CHANGED);
     world.update("/a/resourcelist.xml").wait(10);
     let status = status(&world);
     let fates: Vec<_> = status.notifications.iter().map(outcomes).collect();
@@ -180,8 +178,7 @@ fn what_is_held_is_told_on_its_channel_and_of_many_only_the_oldest() {
         let name = format!("/a/new-{number}.xml");
         world.write(&name, list("changelist").of("/a"));
     }
-    world.wait(1);
-    world.write_list("/a/later.xml", "changelist");
+    world.wait(1).write_list("/a/later.xml", "changelist");
     world.update("/b/resourcelist.xml");
     world.delete("/b/resourcelist.xml").wait(5);
     let status = status(&world);
@@ -208,8 +205,7 @@ fn what_is_held_is_told_on_its_channel_and_of_many_only_the_oldest() {
 fn a_broken_document_is_told_with_path_line_and_since_when() {
     let mut world = World::with_two_sets(plan());
     let since = world.now;
-    world.break_off(CHANGED);
-    world.break_off("/a/other.xml").wait(1);
+    world.break_off(CHANGED).break_off("/a/other.xml").wait(1);
     let shown = status(&world);
     assert!(shown.broken.iter().all(|broken| !broken.lasting));
     assert_eq!(shown.alerts(), []);
@@ -305,8 +301,7 @@ fn a_set_whose_list_still_advertises_the_hub_before_is_muted_and_says_so_loudly(
         .up("/.well-known/resourcesync")
         .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
         .channel("/a/framework/", &[OLD]);
-    world.write(SET_A, advertising);
-    world.update(CHANGED).wait(100);
+    world.write(SET_A, advertising).update(CHANGED).wait(100);
     let status = status(&world);
     let [muted] = &status.muted[..] else {
         panic!("{:?}", status.muted);
@@ -345,8 +340,7 @@ fn the_number_of_pending_changes_is_kept_as_channels_change() {
         due
     };
     assert_eq!(count(&mut world), 0);
-    world.script(HUB, Reply::Status(503));
-    world.update(CHANGED);
+    world.script(HUB, Reply::Status(503)).update(CHANGED);
     world.update("/b/changelist.xml").wait(10);
     assert_eq!(count(&mut world), 2);
     world.update("/a/resourcelist.xml").wait(10);

@@ -43,8 +43,7 @@ fn a_pinged_topic_repeats_what_was_announced_within_its_window() {
     assert_eq!(world.served(TOPIC), both);
     world.crash_and_start();
     assert_eq!(world.served(TOPIC), both);
-    world.wait(3_600);
-    world.update("/a/changelist.xml").wait(10);
+    world.wait(3_600).update("/a/changelist.xml").wait(10);
     assert_eq!(world.served(TOPIC), both[..1]);
 }
 

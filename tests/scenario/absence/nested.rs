@@ -65,8 +65,7 @@ fn a_file_system_below_a_root_that_is_unmounted_deletes_nothing_few_as_its_docum
         let state = world.state_of(SET_A);
         assert_eq!(state, Some(DocumentState::Missing));
         world.nest("a", 21 + round);
-        world.bring_back(aside);
-        world.sweep(0).expect_nothing(HOUR);
+        world.bring_back(aside).sweep(0).expect_nothing(HOUR);
         assert_eq!(suspensions(&mut world), ["resumed"]);
         world.update("/a/changelist.xml");
         world.expect(10, ["u /a/changelist.xml"]);
@@ -93,8 +92,7 @@ fn a_file_system_that_is_unmounted_or_an_empty_one_while_the_daemon_is_down_dele
         assert_eq!(world.news(), NOTHING);
         // It is mounted while the daemon runs.
         world.nest("a", 99);
-        world.bring_back(aside);
-        world.unseen().update("/a/changelist.xml");
+        world.bring_back(aside).unseen().update("/a/changelist.xml");
         world.sweep(0).expect(HOUR, ["u /a/changelist.xml"]);
         assert_eq!(suspensions(&mut world), ["resumed"]);
     }
@@ -145,8 +143,7 @@ fn what_went_with_a_file_system_is_deleted_once_somebody_accepts() {
     world.accept_deletions();
     world.expect(310, ["d /a/capabilitylist.xml"]);
     assert_eq!(suspensions(&mut world), ["resumed"]);
-    world.sweep(0);
-    world.crash();
+    world.sweep(0).crash();
     assert_eq!(world.nested_directories(), ["b"]);
     // What is written to the directory from then on is like anything else below the root.
     world.start();
@@ -161,8 +158,7 @@ fn what_was_deleted_while_its_file_system_was_away_has_its_grace_when_that_is_ba
     let aside = unmount(&mut world, "a");
     world.sweep(0).wait(HOUR);
     world.nest("a", 21);
-    world.bring_back(aside);
-    world.unseen().delete(SET_A);
+    world.bring_back(aside).unseen().delete(SET_A);
     world.sweep(0).expect_nothing(290);
     world.expect(20, ["d /a/capabilitylist.xml"]);
 }
@@ -213,8 +209,7 @@ fn a_link_that_leads_to_nothing_any_more_deletes_nothing() {
     let mut world = baselined(world);
     drop(unmount(&mut world, "a"));
     for _ in 0..2 {
-        world.sweep(0).wait(HOUR);
-        world.crash_and_start();
+        world.sweep(0).wait(HOUR).crash_and_start();
     }
     assert_eq!(world.news(), NOTHING);
     assert_eq!(suspension(&world).as_deref(), Some(SUSPENDED));

@@ -92,8 +92,7 @@ fn a_set_under_another_name_takes_its_topic_over() {
     world.append(LIST, &["u a 01:00"]).wait(1);
     world.write_changes("/n/changelist.xml", &["u z 00:00", "u a 01:00"]);
     let renamed = capability_list("/n", &["changelist"]).change_channel(TOPIC, &[]);
-    world.write("/n/capabilitylist.xml", renamed);
-    world.delete(SET_A);
+    world.write("/n/capabilitylist.xml", renamed).delete(SET_A);
     world.delete(LIST);
     world.accept_deletions().expect_by_topic(1_000, [FIRST]);
     world.append("/n/changelist.xml", &["u b 02:00"]);
@@ -172,8 +171,7 @@ fn two_channels_of_a_set_may_exchange_their_topics() {
 fn what_is_fresh_when_two_channels_of_a_set_exchange_their_topics_is_told() {
     let mut world = world_of(plan());
     world.write(SET_A, set_a(TOPIC, &[]).channel("/a/framework/", &[]));
-    world.wait(60);
-    world.script(HUB, Reply::Status(503));
+    world.wait(60).script(HUB, Reply::Status(503));
     world.append(LIST, &["u a 01:00"]).wait(10).facts();
     world.append(LIST, &["u b 02:00"]);
     world.write(SET_A, exchanged());
@@ -343,8 +341,7 @@ fn a_list_that_was_broken_before_delays_no_set() {
 fn a_list_that_is_gone_before_it_could_be_read_delays_a_set_no_longer() {
     let mut world = world_of(plan());
     write_b_broken_off(&mut world, &["/b/changelist.xml"]);
-    world.wait(1);
-    world.delete("/b/changelist.xml").wait(2);
+    world.wait(1).delete("/b/changelist.xml").wait(2);
     assert!(is_learned(&mut world));
 }
 
@@ -359,8 +356,7 @@ fn a_configured_set_is_not_learned_before_its_capability_list_can_be_read() {
         hubs: Vec::new(),
     });
     world.write_changes_of("/b/changelist.xml", "/other.xml", &["c y 00:30"]);
-    world.break_off(SET_B);
-    world.start().wait(1);
+    world.break_off(SET_B).start().wait(1);
     world.write(SET_B, capability_list("/b", &["changelist"]));
     world.expect_no_changes(10);
 }

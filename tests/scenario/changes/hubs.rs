@@ -266,8 +266,7 @@ fn halves_go_on_after_a_crash() {
     world.write_changes(LIST, &["u z 00:00", "u d 04:00", "u e 05:00", "u f 06:00"]);
     world.wait(1);
     let first = world.changes();
-    world.crash();
-    world.script(HUB, Reply::Accept);
+    world.crash().script(HUB, Reply::Accept);
     world.start().wait(3_600);
     let mut heard = first;
     heard.extend(world.changes());

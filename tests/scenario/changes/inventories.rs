@@ -110,8 +110,7 @@ fn of_the_grace_of_a_resource(#[case] seconds: u64, #[case] interrupt: fn(&mut W
 #[test]
 fn time_without_the_list_is_no_grace_of_a_resource() {
     let mut world = missing_one();
-    world.unmount(0).wait(3_600);
-    world.remount(0, 1);
+    world.unmount(0).wait(3_600).remount(0, 1);
     write_hashes(&mut world, &[(0, 1), (1, 2), (3, 1)]);
     world.expect_entries(200, ["u r1"]); // its mount was absent
     world.unseen().delete(RESOURCES);
@@ -197,8 +196,7 @@ fn a_crash_while_a_large_inventory_is_learned_announces_nothing() {
             world.wait(10).start();
         }
         // One round is over, and the next one is not.
-        world.wait(38);
-        world.crash_and_start().expect_no_changes(100);
+        world.wait(38).crash_and_start().expect_no_changes(100);
     }
 }
 
@@ -215,8 +213,7 @@ fn a_first_resource_list_that_comes_late_is_learned() {
 #[test]
 fn a_change_list_that_comes_before_any_resource_list_is_told() {
     let mut world = world();
-    world.start().wait(100);
-    world.write_changes(LIST, &["u a 05:00"]);
+    world.start().wait(100).write_changes(LIST, &["u a 05:00"]);
     world.expect_entries(60, ["u a"]); // C11
 }
 
@@ -226,8 +223,7 @@ fn resource_lists_are_learned_when_the_only_change_list_is_gone() {
     world.write_changes(LIST, &["u z 00:00"]).wait(10);
     world.start().wait(10);
     write_resources(&mut world, RESOURCES, 0..4);
-    world.wait(60);
-    world.delete(LIST).expect_entries(400, NOTHING);
+    world.wait(60).delete(LIST).expect_entries(400, NOTHING);
     write_resources(&mut world, RESOURCES, 0..5);
     world.expect_entries(60, ["c r4"]);
     world.write_changes(LIST, &["u a 05:00"]);
@@ -243,8 +239,7 @@ fn a_change_list_that_is_not_listed_for_a_while_stays_known() {
     world.write_text(LIST, without_up(&entries).as_bytes());
     write_resources(&mut world, RESOURCES, 0..4);
     world.wait(10).start().wait(60);
-    world.write(SET_A, without_change_list());
-    world.wait(40);
+    world.write(SET_A, without_change_list()).wait(40);
     write_resources(&mut world, RESOURCES, 0..5);
     world.expect_entries(60, ["c r4"]); // they were learned
     world.write(SET_A, set_a(TOPIC, &[]));

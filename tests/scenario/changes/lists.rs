@@ -61,8 +61,7 @@ fn what_is_archived_before_another_list_has_it_is_told() {
         }
         world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
         world.expect_changes(10, ["[00:00, 01:00] u a 01:00"]);
-        world.wait(1_000);
-        world.touch(LIST);
+        world.wait(1_000).touch(LIST);
         world.write_changes(LIST, &["u z 00:00"]).wait(1_000);
         world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
         world.expect_no_changes(10); // the archive has it
@@ -141,8 +140,7 @@ fn what_vanished_is_forgotten_after_the_grace_and_not_by_a_downtime() {
             world.crash().wait(4_000).start();
         }),
         ("an absent mount", |world| {
-            world.unmount(0).wait(4_000);
-            world.remount(0, 1);
+            world.unmount(0).wait(4_000).remount(0, 1);
         }),
         ("none", |_| {}),
     ];
@@ -182,8 +180,7 @@ fn what_vanished_is_not_forgotten_while_its_mount_is_away_and_others_change() {
         .write_changes_of(FOREIGN, SET_A, &["u y 00:00"])
         .wait(10);
     world.write_changes(LIST, &["u z 00:00", "u b 02:00"]);
-    world.wait(400);
-    world.write_changes(LIST, &["u z 00:00"]).wait(10);
+    world.wait(400).write_changes(LIST, &["u z 00:00"]).wait(10);
     world.write_changes_of(FOREIGN, SET_A, &["u a 01:00", "u y 00:00"]);
     world.expect_entries(10, ["u a"]); // its mount is back
 }
@@ -199,8 +196,7 @@ fn what_vanished_is_forgotten_although_newer_versions_overtake_some_reads() {
         world
             .unseen()
             .write_changes(LIST, &["u z 00:00", &first, &second]);
-        world.wait(2);
-        world.see(LIST).wait(98);
+        world.wait(2).see(LIST).wait(98);
     }
     // Fifteen vanished, and those of the last five minutes are remembered.
     let (_, vanished) = world.keys_of(LIST);
@@ -289,13 +285,11 @@ fn a_list_that_cannot_be_read_delays_no_other() {
 })]
 #[case::it_is_away("[00:00, 01:00] u a 01:00", |world: &mut World| {
     let aside = world.take_away(LIST);
-    world.see(LIST).expect_no_changes(10);
-    world.bring_back(aside);
+    world.see(LIST).expect_no_changes(10).bring_back(aside);
     world.see(LIST);
 })]
 #[case::a_sweep_begins("[00:00, 01:00] u a 01:00", |world: &mut World| {
-    world.find_mount(0).wait(60);
-    world.sweep(0);
+    world.find_mount(0).wait(60).sweep(0);
 })]
 fn what_a_list_gained_is_told_later_if_before_it_is_read(
     #[case] want: &str,
@@ -313,8 +307,7 @@ fn a_list_that_is_broken_off_silences_no_other() {
     world.append(LIST, &["u a 01:00"]);
     let whole = change_list(SET_A, &["u z 00:00", "u a 01:00", "u b 02:00"]);
     world.write_text(LIST, &whole.as_bytes()[..whole.len() - 20]);
-    world.wait(1);
-    world.write_changes(SECOND, &["u c 03:00"]);
+    world.wait(1).write_changes(SECOND, &["u c 03:00"]);
     world.expect_changes(10, ["[00:00, 03:00] u c 03:00"]);
     world.append(SECOND, &["u d 04:00"]);
     world.expect_changes(3_600, ["[03:00, 04:00] u d 04:00"]);
@@ -350,8 +343,7 @@ fn a_list_that_cannot_be_read_is_learned_when_it_can() {
     world.now = crate::changes::time("2026-11-20T10:06:00Z");
     world.write_changes(SECOND, &["u z 00:00"]);
     world.write(SET_A, capability_list("/a", &["changelist"]));
-    world.write_changes(LIST, &["u a 01:00"]).wait(10);
-    world.start();
+    world.write_changes(LIST, &["u a 01:00"]).wait(10).start();
     let whole = change_list(SET_A, &["u a 01:00", "u b 02:00"]);
     world.write_text(LIST, &whole.as_bytes()[..whole.len() - 20]);
     world.write(SET_A, set_a(TOPIC, &[])).wait(10);
@@ -411,8 +403,7 @@ fn a_start_waits_for_lists_that_change_by_turns_while_they_are_read() {
     world
         .unseen()
         .write_changes(LIST, &["u a 01:00", "u a 02:00"]);
-    world.write(SET_A, set_a(TOPIC, &[])).wait(1);
-    world.see(LIST);
+    world.write(SET_A, set_a(TOPIC, &[])).wait(1).see(LIST);
     world
         .unseen()
         .write_changes(SECOND, &["u b 01:00", "u b 02:00"]);
@@ -430,8 +421,7 @@ fn a_channel_begins_although_its_only_list_is_written_all_the_time() {
     let mut world = World::new(plan());
     world.now = crate::changes::time("2026-11-20T10:06:00Z");
     world.write(SET_A, capability_list("/a", &["changelist"]));
-    world.wait(10).start();
-    world.write(SET_A, set_a(TOPIC, &[]));
+    world.wait(10).start().write(SET_A, set_a(TOPIC, &[]));
     world.reading = std::time::Duration::from_secs(1);
     let mut entries = Vec::new();
     for number in 0..40 {
@@ -592,8 +582,7 @@ fn what_a_closed_list_gains_is_told_if_another_list_has_it() {
 fn a_list_that_is_open_again_is_told_as_before() {
     let mut world = closed_for(31);
     let open = ["u a 01:00", "u b 02:00", "u d 2026-11-21T10:00:00Z"];
-    world.write_changes(SECOND, &open);
-    world.wait(10).changes();
+    world.write_changes(SECOND, &open).wait(10).changes();
     world.write_changes(SECOND, &["u a 01:00", "u c 01:30", "u b 02:00"]);
     let want = ["[2026-11-21T10:00:00, 2026-11-21T10:00:00.000001] u c"];
     world.expect_changes(10, want);

@@ -365,8 +365,9 @@ impl World {
         self.tree.take_away(&tree::absolute(prefix))
     }
 
-    pub fn bring_back(&mut self, aside: tree::Aside) {
+    pub fn bring_back(&mut self, aside: tree::Aside) -> &mut World {
         self.tree.bring_back(aside);
+        self
     }
 
     /// Returns the number of rows that were ever written.
@@ -419,7 +420,7 @@ impl World {
     }
 
     /// Starts the daemon, which knows of no mount yet.
-    pub fn launch(&mut self) {
+    pub fn launch(&mut self) -> &mut World {
         self.is_frozen = false;
         self.pages.clear();
         if self.engine.is_none() {
@@ -450,6 +451,7 @@ impl World {
         self.plan = self.engine().plan.clone();
         self.perform(effects);
         self.step(Event::Tick);
+        self
     }
 
     /// Ends the daemon; what it had not saved is lost, and answers find nobody.
