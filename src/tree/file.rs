@@ -345,7 +345,7 @@ mod tests {
 
     use crate::tree::file::{CandidateFile, EMPTY_GRACE};
     use crate::tree::model::Model;
-    use crate::tree::pending_hints::{NameEvent, NameHints};
+    use crate::tree::pending_hints::NameHints;
     use announce::observation::{Incomplete, Stat};
 
     const OPEN_WRITER: Duration = Duration::from_secs(30);
@@ -356,7 +356,7 @@ mod tests {
         CandidateFile::new(root, b"a.xml".as_slice().into())
     }
 
-    fn hint(events: &[NameEvent]) -> NameHints {
+    fn hint(events: &[NameHints]) -> NameHints {
         let mut hint = NameHints::default();
         events.iter().for_each(|event| hint.add(*event));
         hint
@@ -375,14 +375,14 @@ mod tests {
 
     #[test]
     fn a_hint_says_whether_the_file_is_read_now_or_later() {
-        use NameEvent::{Closed, Created, MovedIn, Touched, Unclear, Written};
+        let (renamed, written) = (NameHints::RENAMED, NameHints::WRITTEN);
         for (events, want) in [
-            (&[Written, Closed][..], Some(Duration::ZERO)),
-            (&[MovedIn], Some(Duration::ZERO)),
-            (&[Touched], Some(Duration::ZERO)),
-            (&[Unclear], Some(Duration::ZERO)),
-            (&[Created], Some(Duration::from_millis(2))),
-            (&[Created, Written], Some(Duration::from_secs(2))),
+            (&[written, NameHints::CLOSED][..], Some(Duration::ZERO)),
+            (&[NameHints::MOVED_IN], Some(Duration::ZERO)),
+            (&[NameHints::TOUCHED], Some(Duration::ZERO)),
+            (&[NameHints::UNCLEAR], Some(Duration::ZERO)),
+            (&[renamed], Some(Duration::from_millis(2))),
+            (&[renamed, written], Some(Duration::from_secs(2))),
             (&[], None),
         ] {
             let next = file().hint(hint(events), Instant::now(), OPEN_WRITER);
@@ -394,14 +394,14 @@ mod tests {
     fn a_writer_is_waited_for_until_it_closes_or_falls_silent() {
         let (mut file, now) = (file(), Instant::now());
         let second = Duration::from_secs(1);
-        file.hint(hint(&[NameEvent::Written]), now, OPEN_WRITER);
+        file.hint(NameHints::WRITTEN, now, OPEN_WRITER);
         for (after, want) in [
             (second, Some((second, false))),
             (5 * second, Some((25 * second, true))),
             (OPEN_WRITER, None),
         ] {
             // Its times changing meanwhile says nothing about its end.
-            let next = file.hint(hint(&[NameEvent::Touched]), now, OPEN_WRITER);
+            let next = file.hint(NameHints::TOUCHED, now, OPEN_WRITER);
             assert_eq!(next, None);
             assert_eq!(file.writer_wait(now + after, OPEN_WRITER), want);
         }
@@ -457,7 +457,7 @@ mod tests {
         };
         let mut file = file();
         for want in [Some(EMPTY_GRACE), None] {
-            file.hint(hint(&[NameEvent::Closed]), Instant::now(), OPEN_WRITER);
+            file.hint(NameHints::CLOSED, Instant::now(), OPEN_WRITER);
             assert_eq!(file.read_incomplete(Some(empty), wall), want);
         }
     }
@@ -477,7 +477,7 @@ mod tests {
     fn a_writer_whose_end_may_be_lost_is_not_waited_for() {
         let (mut file, now, wall) = (file(), Instant::now(), Timestamp::now());
         file.read_whole(stat(wall, OPEN_WRITER), wall);
-        file.hint(hint(&[NameEvent::Written]), now, OPEN_WRITER);
+        file.hint(NameHints::WRITTEN, now, OPEN_WRITER);
         file.forget_writer();
         assert_eq!(file.writer_wait(now, OPEN_WRITER), None);
         assert!(!file.is_known(&stat(wall, OPEN_WRITER), wall, true));

@@ -16,7 +16,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
 use crate::tree::file_status;
-use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
+use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};
 use crate::tree::watches::{WatchKey, WatchedEvents};
 
 /// Room for some ten thousand events.
@@ -214,13 +214,13 @@ fn merge(pending: &mut PendingBatch, event: &inotify::Event<'_>) {
     };
     let is_directory = happened.contains(ReadFlags::ISDIR);
     for (flag, event) in [
-        (ReadFlags::CREATE, NameEvent::Created),
-        (ReadFlags::MOVED_TO, NameEvent::MovedIn),
-        (ReadFlags::DELETE, NameEvent::Gone),
-        (ReadFlags::MOVED_FROM, NameEvent::Gone),
-        (ReadFlags::MODIFY, NameEvent::Written),
-        (ReadFlags::CLOSE_WRITE, NameEvent::Closed),
-        (ReadFlags::ATTRIB, NameEvent::Touched),
+        (ReadFlags::CREATE, NameHints::RENAMED),
+        (ReadFlags::MOVED_TO, NameHints::MOVED_IN),
+        (ReadFlags::DELETE, NameHints::RENAMED),
+        (ReadFlags::MOVED_FROM, NameHints::RENAMED),
+        (ReadFlags::MODIFY, NameHints::WRITTEN),
+        (ReadFlags::CLOSE_WRITE, NameHints::CLOSED),
+        (ReadFlags::ATTRIB, NameHints::TOUCHED),
     ] {
         if happened.contains(flag) {
             pending.name(key, name.to_bytes(), event, is_directory);
