@@ -83,11 +83,15 @@ impl Inotify {
         while self.queue.read() {
             let left = deadline.and_then(|at| at.checked_duration_since(Instant::now()));
             let Some(left) = left else { return };
-            if !hints.begin_waiting() {
-                return;
+            {
+                let mut pending = hints.lock();
+                if pending.is_news {
+                    return;
+                }
+                pending.is_awaited = true;
             }
             let waited = wait_for_either(&self.queue.inotify, &self.bell, Some(left));
-            hints.end_waiting();
+            hints.lock().is_awaited = false;
             match waited {
                 Ok(false) => {}
                 Ok(true) => drop(rustix::io::read(&self.bell, &mut [0; 8])),

@@ -171,7 +171,10 @@ impl<'a> Observer<'a> {
     }
 
     fn take_directory_hints(&mut self, key: WatchKey, hints: &DirectoryHints) {
-        let (directories, named) = self.watches.concerned(key, hints);
+        let (directories, named) = match self.watches.hints.lock().watched.get(&key) {
+            Some(watched) => (watched.directories.clone(), watched.hints_of_names(hints)),
+            None => return,
+        };
         for id in directories {
             if hints.itself {
                 self.recheck_directory(id);

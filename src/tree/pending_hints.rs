@@ -126,18 +126,20 @@ pub struct PendingHints {
     pub bell: OnceLock<Arc<OwnedFd>>,
 }
 
-/// The hints, while a backend adds to them.
+/// The hints, while they are locked.
 #[derive(Debug, Default)]
 pub struct PendingBatch {
-    batch: HintBatch,
+    pub batch: HintBatch,
     /// True if there is anything worth waking for. A file that is being written is not.
-    is_news: bool,
+    pub is_news: bool,
     /// True if the observer waits, and must be woken.
-    is_awaited: bool,
-    watched: HashMap<WatchKey, WatchPurpose>,
+    pub is_awaited: bool,
+    /// The meaning of each watch, by which events are kept or not. Events of other watches are stale.
+    pub watched: HashMap<WatchKey, WatchPurpose>,
     /// Globs of the names that may matter wherever they are.
     candidates: CandidateGlobs,
-    counted: figures::HintCounts,
+    /// The hints of the kernel since the watching began.
+    pub counted: figures::HintCounts,
 }
 
 impl PendingHints {
@@ -151,13 +153,14 @@ impl PendingHints {
         }
     }
 
-    fn pending(&self) -> MutexGuard<'_, PendingBatch> {
+    /// Locks the hints. [`PendingHints::merge`] adds some, which wakes the observer.
+    pub fn lock(&self) -> MutexGuard<'_, PendingBatch> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets a backend add what it read, under one lock.
     pub fn merge(&self, add: impl FnOnce(&mut PendingBatch)) {
-        let mut pending = self.pending();
+        let mut pending = self.lock();
         add(&mut pending);
         if !(pending.is_news && pending.is_awaited) {
             return;
@@ -177,25 +180,9 @@ impl PendingHints {
         });
     }
 
-    /// Takes note that the observer waits. Returns false if there is something to look at instead.
-    pub fn begin_waiting(&self) -> bool {
-        let mut pending = self.pending();
-        pending.is_awaited = !pending.is_news;
-        pending.is_awaited
-    }
-
-    pub fn end_waiting(&self) {
-        self.pending().is_awaited = false;
-    }
-
-    /// Reads or changes the meaning of each watch, by which events are kept or not. Events of other watches are stale.
-    pub fn watched<T>(&self, act: impl FnOnce(&mut HashMap<WatchKey, WatchPurpose>) -> T) -> T {
-        act(&mut self.pending().watched)
-    }
-
     /// Takes all hints, waiting for some until `deadline`.
     pub fn take(&self, deadline: Option<Instant>) -> HintBatch {
-        let mut pending = self.pending();
+        let mut pending = self.lock();
         if let Some(left) = deadline.and_then(|at| at.checked_duration_since(Instant::now())) {
             pending.is_awaited = true;
             let lacks_news = |pending: &mut PendingBatch| !pending.is_news;
@@ -208,19 +195,6 @@ impl PendingHints {
         // Once stopped, stopped for ever.
         pending.batch.stop = stop;
         batch
-    }
-
-    /// Returns the hints of the kernel since the watching began.
-    pub fn counted(&self) -> figures::HintCounts {
-        self.pending().counted
-    }
-
-    /// Returns true if an event that nobody took yet says that this name is being written.
-    pub fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
-        let pending = self.pending();
-        let hints = pending.batch.directories.get(&key);
-        let hint = hints.and_then(|hints| hints.names.get(name));
-        hint.is_some_and(|hint| hint.writer == Some(WriterState::Writing))
     }
 }
 
