@@ -44,27 +44,22 @@ pub enum ReadError {
 ///
 /// If it cannot be read, or is a capability document that is not complete, well-formed XML.
 pub fn parse(source: impl Read) -> Result<CandidateContent, ReadError> {
-    Ok(parse_document(source, None)?.0)
+    Ok(parse_with_keys(source, false)?.0)
 }
 
-/// Reads a file as [`parse`] does, and returns the keys of its entries too, as [`read_keys`](crate::change_list::read_keys)
-/// does, if it is a Change List that says so before its first entry and has 65,536 at most (C6).
+/// Reads a file as [`parse`] does, and if `are_wanted` returns the keys of its entries too, as
+/// [`read_keys`](crate::change_list::read_keys) does, if it is a Change List that says so before its first entry and has
+/// 65,536 at most (C6).
 ///
 /// # Errors
 ///
 /// As [`parse`].
 pub fn parse_with_keys(
     source: impl Read,
-) -> Result<(CandidateContent, Option<ListedChanges>), ReadError> {
-    parse_document(source, Some(KeysHandler::default()))
-}
-
-fn parse_document(
-    source: impl Read,
-    keys: Option<KeysHandler>,
+    are_wanted: bool,
 ) -> Result<(CandidateContent, Option<ListedChanges>), ReadError> {
     let handler = DocumentHandler {
-        keys,
+        keys: are_wanted.then(KeysHandler::default),
         ..DocumentHandler::default()
     };
     let (mut handler, size) = match read(source, handler)? {
