@@ -52,10 +52,6 @@ impl LastRead {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(stat);
         LastRead { stat: hash, at }
     }
-
-    fn is_of(&self, stat: &Stat) -> bool {
-        *self == LastRead::new(stat, self.at)
-    }
 }
 
 /// Target of a link to a file.
@@ -183,7 +179,7 @@ impl CandidateFile {
     /// Returns true if this is the stat data of the last read.
     pub fn was_read_with(&self, stat: &Stat) -> bool {
         self.last_read
-            .is_some_and(|last_read| last_read.is_of(stat))
+            .is_some_and(|last_read| last_read == LastRead::new(stat, last_read.at))
     }
 
     /// Returns true if a listing that met it with this stat data must have it looked at.
@@ -193,9 +189,8 @@ impl CandidateFile {
 
     /// Returns true if this stat data says that the file is as it was read last.
     fn is_unchanged(&self, stat: &Stat, has_sharp_times: bool) -> bool {
-        self.last_read.is_some_and(|last_read| {
-            last_read.is_of(stat) && (has_sharp_times || !is_racy(stat, last_read.at))
-        })
+        let was_racy = |last_read: LastRead| is_racy(stat, last_read.at);
+        self.was_read_with(stat) && (has_sharp_times || !self.last_read.is_some_and(was_racy))
     }
 
     /// Returns how long to wait for a writer that has the file open, and whether that has taken so long that it is to be
@@ -246,7 +241,8 @@ impl CandidateFile {
         if is_believed || matches!(self.activity, Activity::Closed) {
             return None;
         }
-        let age = age(stat, now.1);
+        let changed = stat.modified.max(stat.changed);
+        let age = Duration::try_from(now.1.duration_since(changed)).ok();
         let seen_for = match &self.activity {
             Activity::Unsettled(seen) if seen.0 == *stat => now.0.duration_since(seen.1),
             _ => Duration::ZERO,
@@ -315,12 +311,6 @@ impl CandidateFile {
         self.reported = LastReport::Incomplete(Box::new(reason.clone()));
         true
     }
-}
-
-/// Returns how long ago a file changed last; nothing if that lies in the future.
-fn age(stat: &Stat, now: Timestamp) -> Option<Duration> {
-    let changed = stat.modified.max(stat.changed);
-    Duration::try_from(now.duration_since(changed)).ok()
 }
 
 /// Returns true if a file may have changed after it was read without its stat data showing it (R4).

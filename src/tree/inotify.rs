@@ -118,7 +118,17 @@ impl Inotify {
         events: WatchedEvents,
         adds: bool,
     ) -> io::Result<WatchKey> {
-        let mut flags = flags(events);
+        let mut flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR
+            | WatchFlags::EXCL_UNLINK;
+        if events == WatchedEvents::NamesAndContent {
+            // Never OPEN or ACCESS: on a web server they mean one event per request.
+            flags |= WatchFlags::CLOSE_WRITE | WatchFlags::MODIFY | WatchFlags::ATTRIB;
+        }
         flags.set(WatchFlags::DONT_FOLLOW, !follow);
         flags.set(WatchFlags::MASK_ADD, adds);
         let key = inotify::add_watch(&self.queue.inotify, path, flags)?;
@@ -138,23 +148,6 @@ impl Drop for Inotify {
         self.let_thread_read(true);
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
-        }
-    }
-}
-
-fn flags(events: WatchedEvents) -> WatchFlags {
-    let names = WatchFlags::CREATE
-        | WatchFlags::DELETE
-        | WatchFlags::MOVE
-        | WatchFlags::DELETE_SELF
-        | WatchFlags::MOVE_SELF
-        | WatchFlags::ONLYDIR
-        | WatchFlags::EXCL_UNLINK;
-    match events {
-        WatchedEvents::Names => names,
-        // Never OPEN or ACCESS: on a web server they mean one event per request.
-        WatchedEvents::NamesAndContent => {
-            names | WatchFlags::CLOSE_WRITE | WatchFlags::MODIFY | WatchFlags::ATTRIB
         }
     }
 }
