@@ -144,7 +144,7 @@ fn measure_changes(name: &str, list: &[u8]) {
     let keys = median(|| read_keys(list).is_ok_and(|listed| listed.entries.len() == CHANGES));
     let both = median(|| {
         matches!(
-            parse_with_keys(list),
+            parse_with_keys(list, true),
             Ok((CandidateContent::Document(_), Some(_)))
         )
     });

@@ -52,10 +52,6 @@ impl LastRead {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(stat);
         LastRead { stat: hash, at }
     }
-
-    fn is_of(&self, stat: &Stat) -> bool {
-        *self == LastRead::new(stat, self.at)
-    }
 }
 
 /// Target of a link to a file.
@@ -183,7 +179,7 @@ impl CandidateFile {
     /// Returns true if this is the stat data of the last read.
     pub fn was_read_with(&self, stat: &Stat) -> bool {
         self.last_read
-            .is_some_and(|last_read| last_read.is_of(stat))
+            .is_some_and(|last_read| last_read == LastRead::new(stat, last_read.at))
     }
 
     /// Returns true if a listing that met it with this stat data must have it looked at.
@@ -193,9 +189,8 @@ impl CandidateFile {
 
     /// Returns true if this stat data says that the file is as it was read last.
     fn is_unchanged(&self, stat: &Stat, has_sharp_times: bool) -> bool {
-        self.last_read.is_some_and(|last_read| {
-            last_read.is_of(stat) && (has_sharp_times || !is_racy(stat, last_read.at))
-        })
+        let was_racy = |last_read: LastRead| is_racy(stat, last_read.at);
+        self.was_read_with(stat) && (has_sharp_times || !self.last_read.is_some_and(was_racy))
     }
 
     /// Returns how long to wait for a writer that has the file open, and whether that has taken so long that it is to be
@@ -246,7 +241,8 @@ impl CandidateFile {
         if is_believed || matches!(self.activity, Activity::Closed) {
             return None;
         }
-        let age = age(stat, now.1);
+        let changed = stat.modified.max(stat.changed);
+        let age = Duration::try_from(now.1.duration_since(changed)).ok();
         let seen_for = match &self.activity {
             Activity::Unsettled(seen) if seen.0 == *stat => now.0.duration_since(seen.1),
             _ => Duration::ZERO,
@@ -317,12 +313,6 @@ impl CandidateFile {
     }
 }
 
-/// Returns how long ago a file changed last; nothing if that lies in the future.
-fn age(stat: &Stat, now: Timestamp) -> Option<Duration> {
-    let changed = stat.modified.max(stat.changed);
-    Duration::try_from(now.duration_since(changed)).ok()
-}
-
 /// Returns true if a file may have changed after it was read without its stat data showing it (R4).
 pub fn is_racy(stat: &Stat, read_at: Timestamp) -> bool {
     let is_near = |changed| read_at.duration_since(changed).unsigned_abs() < RACY;
@@ -345,7 +335,7 @@ mod tests {
 
     use crate::tree::file::{CandidateFile, EMPTY_GRACE};
     use crate::tree::model::Model;
-    use crate::tree::pending_hints::{NameEvent, NameHints};
+    use crate::tree::pending_hints::NameHints;
     use announce::observation::{Incomplete, Stat};
 
     const OPEN_WRITER: Duration = Duration::from_secs(30);
@@ -356,7 +346,7 @@ mod tests {
         CandidateFile::new(root, b"a.xml".as_slice().into())
     }
 
-    fn hint(events: &[NameEvent]) -> NameHints {
+    fn hint(events: &[NameHints]) -> NameHints {
         let mut hint = NameHints::default();
         events.iter().for_each(|event| hint.add(*event));
         hint
@@ -375,14 +365,14 @@ mod tests {
 
     #[test]
     fn a_hint_says_whether_the_file_is_read_now_or_later() {
-        use NameEvent::{Closed, Created, MovedIn, Touched, Unclear, Written};
+        let (renamed, written) = (NameHints::RENAMED, NameHints::WRITTEN);
         for (events, want) in [
-            (&[Written, Closed][..], Some(Duration::ZERO)),
-            (&[MovedIn], Some(Duration::ZERO)),
-            (&[Touched], Some(Duration::ZERO)),
-            (&[Unclear], Some(Duration::ZERO)),
-            (&[Created], Some(Duration::from_millis(2))),
-            (&[Created, Written], Some(Duration::from_secs(2))),
+            (&[written, NameHints::CLOSED][..], Some(Duration::ZERO)),
+            (&[NameHints::MOVED_IN], Some(Duration::ZERO)),
+            (&[NameHints::TOUCHED], Some(Duration::ZERO)),
+            (&[NameHints::UNCLEAR], Some(Duration::ZERO)),
+            (&[renamed], Some(Duration::from_millis(2))),
+            (&[renamed, written], Some(Duration::from_secs(2))),
             (&[], None),
         ] {
             let next = file().hint(hint(events), Instant::now(), OPEN_WRITER);
@@ -394,14 +384,14 @@ mod tests {
     fn a_writer_is_waited_for_until_it_closes_or_falls_silent() {
         let (mut file, now) = (file(), Instant::now());
         let second = Duration::from_secs(1);
-        file.hint(hint(&[NameEvent::Written]), now, OPEN_WRITER);
+        file.hint(NameHints::WRITTEN, now, OPEN_WRITER);
         for (after, want) in [
             (second, Some((second, false))),
             (5 * second, Some((25 * second, true))),
             (OPEN_WRITER, None),
         ] {
             // Its times changing meanwhile says nothing about its end.
-            let next = file.hint(hint(&[NameEvent::Touched]), now, OPEN_WRITER);
+            let next = file.hint(NameHints::TOUCHED, now, OPEN_WRITER);
             assert_eq!(next, None);
             assert_eq!(file.writer_wait(now + after, OPEN_WRITER), want);
         }
@@ -457,7 +447,7 @@ mod tests {
         };
         let mut file = file();
         for want in [Some(EMPTY_GRACE), None] {
-            file.hint(hint(&[NameEvent::Closed]), Instant::now(), OPEN_WRITER);
+            file.hint(NameHints::CLOSED, Instant::now(), OPEN_WRITER);
             assert_eq!(file.read_incomplete(Some(empty), wall), want);
         }
     }
@@ -477,7 +467,7 @@ mod tests {
     fn a_writer_whose_end_may_be_lost_is_not_waited_for() {
         let (mut file, now, wall) = (file(), Instant::now(), Timestamp::now());
         file.read_whole(stat(wall, OPEN_WRITER), wall);
-        file.hint(hint(&[NameEvent::Written]), now, OPEN_WRITER);
+        file.hint(NameHints::WRITTEN, now, OPEN_WRITER);
         file.forget_writer();
         assert_eq!(file.writer_wait(now, OPEN_WRITER), None);
         assert!(!file.is_known(&stat(wall, OPEN_WRITER), wall, true));

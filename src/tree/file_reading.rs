@@ -115,18 +115,18 @@ impl Observer<'_> {
 
     /// Reports what was read, if that still counts by the events that were read since.
     fn report_read_file(&mut self, job: FileReadJob, (look, status): (Look, Option<FileStatus>)) {
-        let is_same = |file: &CandidateFile| Arc::ptr_eq(&file.name, &job.name);
+        let is_same = |file: &&CandidateFile| Arc::ptr_eq(&file.name, &job.name);
         let is_there = self.mounts[job.mount].found.is_some();
-        if !is_there || !self.model.file(job.id).is_some_and(is_same) {
+        let Some(file) = self.model.file(job.id).filter(is_same).filter(|_| is_there) else {
             return;
-        }
+        };
         match look {
             Look::Missing => self.recheck_file(job.id),
             Look::Incomplete(reason) => {
                 self.incomplete(job.id, reason, status.map(|status| status.stat));
             }
             Look::Document { stat, .. } | Look::Other { stat, .. } => {
-                if self.is_written_again(job.id) {
+                if self.is_written_again(file) {
                     return;
                 }
                 let now = Timestamp::now();

@@ -82,8 +82,8 @@ impl From<rustix::fs::Stat> for FileStatus {
             },
             stat: Stat {
                 size: unsigned(stat.st_size),
-                modified: timestamp(unix(stat.st_mtime), unix(stat.st_mtime_nsec)),
-                changed: timestamp(unix(stat.st_ctime), unix(stat.st_ctime_nsec)),
+                modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
+                changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
                 inode: unsigned(stat.st_ino),
             },
         }
@@ -95,13 +95,10 @@ fn unsigned(number: impl TryInto<u64>) -> u64 {
     number.try_into().unwrap_or(u64::MAX)
 }
 
-fn unix(number: impl TryInto<i64>) -> i64 {
-    number.try_into().unwrap_or(0)
-}
-
 /// Returns a timestamp; some file systems hold times that no calendar does.
-fn timestamp(seconds: i64, nanoseconds: i64) -> Timestamp {
-    let nanoseconds = i32::try_from(nanoseconds).unwrap_or(0);
+fn timestamp(seconds: impl TryInto<i64>, nanoseconds: impl TryInto<i32>) -> Timestamp {
+    let seconds = seconds.try_into().unwrap_or(0);
+    let nanoseconds = nanoseconds.try_into().unwrap_or(0);
     Timestamp::new(seconds, nanoseconds).unwrap_or(if seconds < 0 {
         Timestamp::MIN
     } else {

@@ -16,7 +16,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
 use crate::tree::file_status;
-use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
+use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};
 use crate::tree::watches::{WatchKey, WatchedEvents};
 
 /// Room for some ten thousand events.
@@ -83,11 +83,15 @@ impl Inotify {
         while self.queue.read() {
             let left = deadline.and_then(|at| at.checked_duration_since(Instant::now()));
             let Some(left) = left else { return };
-            if !hints.begin_waiting() {
-                return;
+            {
+                let mut pending = hints.lock();
+                if pending.is_news {
+                    return;
+                }
+                pending.is_awaited = true;
             }
             let waited = wait_for_either(&self.queue.inotify, &self.bell, Some(left));
-            hints.end_waiting();
+            hints.lock().is_awaited = false;
             match waited {
                 Ok(false) => {}
                 Ok(true) => drop(rustix::io::read(&self.bell, &mut [0; 8])),
@@ -114,7 +118,17 @@ impl Inotify {
         events: WatchedEvents,
         adds: bool,
     ) -> io::Result<WatchKey> {
-        let mut flags = flags(events);
+        let mut flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR
+            | WatchFlags::EXCL_UNLINK;
+        if events == WatchedEvents::NamesAndContent {
+            // Never OPEN or ACCESS: on a web server they mean one event per request.
+            flags |= WatchFlags::CLOSE_WRITE | WatchFlags::MODIFY | WatchFlags::ATTRIB;
+        }
         flags.set(WatchFlags::DONT_FOLLOW, !follow);
         flags.set(WatchFlags::MASK_ADD, adds);
         let key = inotify::add_watch(&self.queue.inotify, path, flags)?;
@@ -134,23 +148,6 @@ impl Drop for Inotify {
         self.let_thread_read(true);
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
-        }
-    }
-}
-
-fn flags(events: WatchedEvents) -> WatchFlags {
-    let names = WatchFlags::CREATE
-        | WatchFlags::DELETE
-        | WatchFlags::MOVE
-        | WatchFlags::DELETE_SELF
-        | WatchFlags::MOVE_SELF
-        | WatchFlags::ONLYDIR
-        | WatchFlags::EXCL_UNLINK;
-    match events {
-        WatchedEvents::Names => names,
-        // Never OPEN or ACCESS: on a web server they mean one event per request.
-        WatchedEvents::NamesAndContent => {
-            names | WatchFlags::CLOSE_WRITE | WatchFlags::MODIFY | WatchFlags::ATTRIB
         }
     }
 }
@@ -214,13 +211,13 @@ fn merge(pending: &mut PendingBatch, event: &inotify::Event<'_>) {
     };
     let is_directory = happened.contains(ReadFlags::ISDIR);
     for (flag, event) in [
-        (ReadFlags::CREATE, NameEvent::Created),
-        (ReadFlags::MOVED_TO, NameEvent::MovedIn),
-        (ReadFlags::DELETE, NameEvent::Gone),
-        (ReadFlags::MOVED_FROM, NameEvent::Gone),
-        (ReadFlags::MODIFY, NameEvent::Written),
-        (ReadFlags::CLOSE_WRITE, NameEvent::Closed),
-        (ReadFlags::ATTRIB, NameEvent::Touched),
+        (ReadFlags::CREATE, NameHints::RENAMED),
+        (ReadFlags::MOVED_TO, NameHints::MOVED_IN),
+        (ReadFlags::DELETE, NameHints::RENAMED),
+        (ReadFlags::MOVED_FROM, NameHints::RENAMED),
+        (ReadFlags::MODIFY, NameHints::WRITTEN),
+        (ReadFlags::CLOSE_WRITE, NameHints::CLOSED),
+        (ReadFlags::ATTRIB, NameHints::TOUCHED),
     ] {
         if happened.contains(flag) {
             pending.name(key, name.to_bytes(), event, is_directory);

@@ -59,8 +59,8 @@ pub struct TreeMount {
     /// True if a directory of it could not be watched in the sweep that goes on.
     has_unwatched: bool,
     pub sweep: Option<Sweep>,
-    /// Nothing before the first one has ended.
-    next_sweep: Option<Instant>,
+    /// Time of the next sweep; nothing before the first one has ended.
+    pub next_sweep: Option<Instant>,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet, by their path below it.
     pub unmet: HashMap<Arc<[u8]>, UnmetFile>,
     /// Paths to report on that a sweep may still meet.
@@ -193,14 +193,6 @@ impl TreeMount {
         DocumentPath {
             mount: self.id,
             below: below.into(),
-        }
-    }
-
-    /// Returns when the next sweep is due, or when the current one continues; nothing if it can at once.
-    pub fn wake(&self) -> Option<Instant> {
-        match &self.sweep {
-            Some(sweep) => sweep.goes_on_at(),
-            None => self.next_sweep,
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::tree::pending_hints::{NameEvent, PendingBatch, PendingHints};
+use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};
 use crate::tree::watches::WatchKey;
 
 /// True if the system says when a file that was written is closed.
@@ -76,29 +76,34 @@ fn merge(event: notify::Result<notify::Event>, hints: &PendingHints, keys: &Mute
     if event.need_rescan() {
         hints.merge(PendingBatch::overflow);
     }
+    // Whether a watched directory itself was touched, moved, or is gone.
+    let mut is_about_itself = !SAYS_CLOSED;
     let happened = match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => NameEvent::Closed,
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => NameHints::CLOSED,
         EventKind::Access(_) => return,
-        _ if !SAYS_CLOSED => NameEvent::Unclear,
-        EventKind::Create(_) => NameEvent::Created,
-        EventKind::Remove(_) => NameEvent::Gone,
-        EventKind::Modify(ModifyKind::Name(RenameMode::To)) => NameEvent::MovedIn,
-        EventKind::Modify(ModifyKind::Name(RenameMode::From)) => NameEvent::Gone,
+        _ if !SAYS_CLOSED => NameHints::UNCLEAR,
+        EventKind::Create(_) => NameHints::RENAMED,
+        EventKind::Modify(ModifyKind::Name(RenameMode::To)) => NameHints::MOVED_IN,
+        EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)) => {
+            is_about_itself = true;
+            NameHints::RENAMED
+        }
         // It repeats the two above.
         EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => return,
-        EventKind::Modify(ModifyKind::Data(_)) => NameEvent::Written,
-        EventKind::Modify(ModifyKind::Metadata(_)) => NameEvent::Touched,
-        EventKind::Modify(_) | EventKind::Any | EventKind::Other => NameEvent::Unclear,
+        EventKind::Modify(ModifyKind::Data(_)) => NameHints::WRITTEN,
+        EventKind::Modify(ModifyKind::Metadata(_)) => {
+            is_about_itself = true;
+            NameHints::TOUCHED
+        }
+        EventKind::Modify(_) | EventKind::Any | EventKind::Other => NameHints::UNCLEAR,
     };
     let keys = lock(keys);
     hints.merge(|pending| {
         for path in &event.paths {
-            let is_about_itself =
-                matches!(happened, NameEvent::Gone | NameEvent::Touched) || !SAYS_CLOSED;
             if let Some(key) = keys.get(path)
                 && is_about_itself
             {
-                pending.itself(*key, happened == NameEvent::Touched);
+                pending.itself(*key, happened.touched);
             }
             if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
                 && let Some(key) = keys.get(parent)

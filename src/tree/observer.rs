@@ -94,7 +94,16 @@ impl<'a> Observer<'a> {
             });
         }
         while !self.reports.is_stopped {
-            let deadline = (!self.has_work()).then(|| self.next_deadline());
+            // Otherwise a check, a sweep, a part of a sweep or a file is due next.
+            let deadline = (!self.has_work()).then(|| {
+                let present = self.mounts.iter().filter(|mount| mount.found.is_some());
+                let sweeps = present.filter_map(|mount| match &mount.sweep {
+                    Some(sweep) => sweep.goes_on_at(),
+                    None => mount.next_sweep,
+                });
+                let timer = self.queue.times.first().map(|(at, _)| *at);
+                sweeps.chain(timer).fold(self.heartbeat, Instant::min)
+            });
             let batch = self.watches.take(deadline);
             if batch.stop {
                 return;
@@ -135,14 +144,6 @@ impl<'a> Observer<'a> {
         !self.queue.is_empty() || sweeps.any(Sweep::has_work)
     }
 
-    /// Returns when a check, a sweep, a part of a sweep or a file is due next.
-    fn next_deadline(&self) -> Instant {
-        let present = self.mounts.iter().filter(|mount| mount.found.is_some());
-        let timer = self.queue.times.first().map(|(at, _)| *at);
-        let wakes = present.filter_map(TreeMount::wake).chain(timer);
-        wakes.fold(self.heartbeat, Instant::min)
-    }
-
     /// Turns hints into work.
     fn take_hints(&mut self, batch: HintBatch) {
         for (key, hints) in batch.directories {
@@ -171,7 +172,10 @@ impl<'a> Observer<'a> {
     }
 
     fn take_directory_hints(&mut self, key: WatchKey, hints: &DirectoryHints) {
-        let (directories, named) = self.watches.concerned(key, hints);
+        let (directories, named) = match self.watches.hints.lock().watched.get(&key) {
+            Some(watched) => (watched.directories.clone(), watched.hints_of_names(hints)),
+            None => return,
+        };
         for id in directories {
             if hints.itself {
                 self.recheck_directory(id);
@@ -285,7 +289,16 @@ impl<'a> Observer<'a> {
             self.heartbeat = self.heartbeat.min(Instant::now());
         }
         self.report_nested();
-        self.reports.flush();
+        let explained = std::mem::take(&mut self.reports.explained);
+        if !explained.is_empty() {
+            (self.reports).send(TreeReport::Event(Event::Explained(explained)));
+        }
+        let mut batch = std::mem::take(&mut self.reports.observations);
+        while !batch.is_empty() {
+            let rest = batch.split_off(batch.len().min(BATCH));
+            let observed = Event::Observed(std::mem::replace(&mut batch, rest));
+            self.reports.send(TreeReport::Event(observed));
+        }
     }
 
     // Requests for a report on a path, whatever is known of it: each is answered.
@@ -406,20 +419,6 @@ impl ReportSender<'_> {
             is_mount_missing = true;
         }
         is_mount_missing
-    }
-
-    /// Sends what was collected.
-    pub fn flush(&mut self) {
-        if !self.explained.is_empty() {
-            let explained = std::mem::take(&mut self.explained);
-            self.send(TreeReport::Event(Event::Explained(explained)));
-        }
-        let mut batch = std::mem::take(&mut self.observations);
-        while !batch.is_empty() {
-            let rest = batch.split_off(batch.len().min(BATCH));
-            let observed = Event::Observed(std::mem::replace(&mut batch, rest));
-            self.send(TreeReport::Event(observed));
-        }
     }
 
     /// Sends a notice at once: it says nothing about documents, so that it need not follow what was collected before.

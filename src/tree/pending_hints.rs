@@ -14,25 +14,6 @@ use announce::observation::DocumentPath;
 /// Maximum names in one directory whose hints are kept singly, candidates aside; beyond it, the directory is listed.
 const MAX_STRANGERS: usize = 4096;
 
-/// An event about a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameEvent {
-    /// The name is new, by `open`, `mkdir` or a link.
-    Created,
-    /// Something complete was renamed to it.
-    MovedIn,
-    /// It was deleted, or renamed to another name.
-    Gone,
-    /// Its content changes.
-    Written,
-    /// A writer is done.
-    Closed,
-    /// Its permissions, owner, times or number of links changed.
-    Touched,
-    /// Something happened, and its writer may be done or not.
-    Unclear,
-}
-
 /// The last event about a writer of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriterState {
@@ -42,7 +23,7 @@ pub enum WriterState {
     Done,
 }
 
-/// All events about a name since it was checked last.
+/// An event about a name, or all events since it was checked last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NameHints {
     /// True if the name may stand for something else now.
@@ -53,13 +34,37 @@ pub struct NameHints {
 }
 
 impl NameHints {
-    /// Hint that the name may stand for something else.
+    /// The name may stand for something else: it is new, by `open`, `mkdir` or a link, or was deleted or renamed.
     pub const RENAMED: NameHints = NameHints {
         renamed: true,
         ..NameHints::NONE
     };
 
-    /// Hint that something may have happened.
+    /// Something complete was renamed to it.
+    pub const MOVED_IN: NameHints = NameHints {
+        writer: Some(WriterState::Done),
+        ..NameHints::RENAMED
+    };
+
+    /// Its content changes.
+    pub const WRITTEN: NameHints = NameHints {
+        writer: Some(WriterState::Writing),
+        ..NameHints::NONE
+    };
+
+    /// A writer is done.
+    pub const CLOSED: NameHints = NameHints {
+        writer: Some(WriterState::Done),
+        ..NameHints::NONE
+    };
+
+    /// Its permissions, owner, times or number of links changed.
+    pub const TOUCHED: NameHints = NameHints {
+        touched: true,
+        ..NameHints::NONE
+    };
+
+    /// Something may have happened, and its writer may be done or not.
     pub const UNCLEAR: NameHints = NameHints {
         unclear: true,
         ..NameHints::NONE
@@ -72,15 +77,13 @@ impl NameHints {
         unclear: false,
     };
 
-    pub fn add(&mut self, happened: NameEvent) {
-        match happened {
-            NameEvent::Created | NameEvent::Gone => (self.renamed, self.writer) = (true, None),
-            NameEvent::MovedIn => (self.renamed, self.writer) = (true, Some(WriterState::Done)),
-            NameEvent::Written => self.writer = Some(WriterState::Writing),
-            NameEvent::Closed => self.writer = Some(WriterState::Done),
-            NameEvent::Touched => self.touched = true,
-            NameEvent::Unclear => self.unclear = true,
-        }
+    /// Adds a later event. The last one about a writer counts, and none from before the name stood for something else.
+    pub fn add(&mut self, event: NameHints) {
+        let before = self.writer.filter(|_| !event.renamed);
+        self.writer = event.writer.or(before);
+        self.renamed |= event.renamed;
+        self.touched |= event.touched;
+        self.unclear |= event.unclear;
     }
 }
 
@@ -123,18 +126,20 @@ pub struct PendingHints {
     pub bell: OnceLock<Arc<OwnedFd>>,
 }
 
-/// The hints, while a backend adds to them.
+/// The hints, while they are locked.
 #[derive(Debug, Default)]
 pub struct PendingBatch {
-    batch: HintBatch,
+    pub batch: HintBatch,
     /// True if there is anything worth waking for. A file that is being written is not.
-    is_news: bool,
+    pub is_news: bool,
     /// True if the observer waits, and must be woken.
-    is_awaited: bool,
-    watched: HashMap<WatchKey, WatchPurpose>,
+    pub is_awaited: bool,
+    /// The meaning of each watch, by which events are kept or not. Events of other watches are stale.
+    pub watched: HashMap<WatchKey, WatchPurpose>,
     /// Globs of the names that may matter wherever they are.
     candidates: CandidateGlobs,
-    counted: figures::HintCounts,
+    /// The hints of the kernel since the watching began.
+    pub counted: figures::HintCounts,
 }
 
 impl PendingHints {
@@ -148,13 +153,14 @@ impl PendingHints {
         }
     }
 
-    fn pending(&self) -> MutexGuard<'_, PendingBatch> {
+    /// Locks the hints. [`PendingHints::merge`] adds some, which wakes the observer.
+    pub fn lock(&self) -> MutexGuard<'_, PendingBatch> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets a backend add what it read, under one lock.
     pub fn merge(&self, add: impl FnOnce(&mut PendingBatch)) {
-        let mut pending = self.pending();
+        let mut pending = self.lock();
         add(&mut pending);
         if !(pending.is_news && pending.is_awaited) {
             return;
@@ -174,25 +180,9 @@ impl PendingHints {
         });
     }
 
-    /// Takes note that the observer waits. Returns false if there is something to look at instead.
-    pub fn begin_waiting(&self) -> bool {
-        let mut pending = self.pending();
-        pending.is_awaited = !pending.is_news;
-        pending.is_awaited
-    }
-
-    pub fn end_waiting(&self) {
-        self.pending().is_awaited = false;
-    }
-
-    /// Reads or changes the meaning of each watch, by which events are kept or not. Events of other watches are stale.
-    pub fn watched<T>(&self, act: impl FnOnce(&mut HashMap<WatchKey, WatchPurpose>) -> T) -> T {
-        act(&mut self.pending().watched)
-    }
-
     /// Takes all hints, waiting for some until `deadline`.
     pub fn take(&self, deadline: Option<Instant>) -> HintBatch {
-        let mut pending = self.pending();
+        let mut pending = self.lock();
         if let Some(left) = deadline.and_then(|at| at.checked_duration_since(Instant::now())) {
             pending.is_awaited = true;
             let lacks_news = |pending: &mut PendingBatch| !pending.is_news;
@@ -205,19 +195,6 @@ impl PendingHints {
         // Once stopped, stopped for ever.
         pending.batch.stop = stop;
         batch
-    }
-
-    /// Returns the hints of the kernel since the watching began.
-    pub fn counted(&self) -> figures::HintCounts {
-        self.pending().counted
-    }
-
-    /// Returns true if an event that nobody took yet says that this name is being written.
-    pub fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
-        let pending = self.pending();
-        let hints = pending.batch.directories.get(&key);
-        let hint = hints.and_then(|hints| hints.names.get(name));
-        hint.is_some_and(|hint| hint.writer == Some(WriterState::Writing))
     }
 }
 
@@ -239,11 +216,8 @@ impl PendingBatch {
     }
 
     /// Adds an event about a name in a watched directory.
-    pub fn name(&mut self, key: WatchKey, name: &[u8], happened: NameEvent, is_directory: bool) {
-        let changes_names = matches!(
-            happened,
-            NameEvent::Created | NameEvent::MovedIn | NameEvent::Gone | NameEvent::Unclear
-        );
+    pub fn name(&mut self, key: WatchKey, name: &[u8], event: NameHints, is_directory: bool) {
+        let changes_names = event.renamed || event.unclear;
         let watched = self.watched.get(&key);
         let is_named = watched.is_some_and(|it| it.named.contains_key(name));
         // Where only some names matter, a link ends there or a mount has that name.
@@ -257,36 +231,35 @@ impl PendingBatch {
         if !is_known && is_hidden(name) {
             directory_hints.other = true;
         } else if let Some(hint) = directory_hints.names.get_mut(name) {
-            hint.add(happened);
+            hint.add(event);
         } else if !is_known && directory_hints.names.len() >= MAX_STRANGERS {
             directory_hints.everything = true;
         } else {
-            let mut hint = NameHints::default();
-            hint.add(happened);
-            directory_hints.names.insert(name.into(), hint);
+            directory_hints.names.insert(name.into(), event);
         }
-        self.is_news |= happened != NameEvent::Written;
+        self.is_news |= event != NameHints::WRITTEN;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{NameEvent, NameHints, PendingHints, WriterState};
+    use super::{NameHints, PendingHints, WriterState};
     use crate::tree::watches::WatchKey;
     use announce::candidates::CandidateGlobs;
     use announce::plan::DEFAULT_INCLUDE;
 
     #[test]
     fn the_last_of_written_and_closed_wins() {
-        use NameEvent::{Closed, Created, Gone, MovedIn, Touched, Written};
         use WriterState::{Done, Writing};
+        let (written, closed) = (NameHints::WRITTEN, NameHints::CLOSED);
+        let (renamed, moved_in) = (NameHints::RENAMED, NameHints::MOVED_IN);
         for (happened, want) in [
-            (&[Created, Written][..], Some(Writing)),
-            (&[Created, Written, Closed], Some(Done)),
-            (&[Written, Closed, Written], Some(Writing)),
-            (&[Written, MovedIn], Some(Done)),
-            (&[Written, Gone], None),
-            (&[Written, Touched], Some(Writing)),
+            (&[renamed, written][..], Some(Writing)),
+            (&[renamed, written, closed], Some(Done)),
+            (&[written, closed, written], Some(Writing)),
+            (&[written, moved_in], Some(Done)),
+            (&[written, renamed], None),
+            (&[written, NameHints::TOUCHED], Some(Writing)),
         ] {
             let mut hint = NameHints::default();
             for &it in happened {
@@ -323,12 +296,12 @@ mod tests {
         let add = |name: &[u8], happened| {
             hints.merge(|pending| pending.name(key, name, happened, false));
         };
-        for happened in [NameEvent::Written, NameEvent::Closed, NameEvent::Touched] {
+        for happened in [NameHints::WRITTEN, NameHints::CLOSED, NameHints::TOUCHED] {
             add(b"access.log", happened);
             add(b".a.xml.Xy12Zq", happened);
         }
         assert!(hints.take(None).directories.is_empty());
-        add(b"..data", NameEvent::MovedIn);
+        add(b"..data", NameHints::MOVED_IN);
         let taken = &hints.take(None).directories[&key];
         assert!(taken.other && taken.names.is_empty());
     }

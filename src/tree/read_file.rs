@@ -22,7 +22,7 @@ use resourcesync::change_list::{
 };
 use resourcesync::document::{CandidateContent, DeclaredSpan};
 use resourcesync::gzip::{parse_gzip, unpacked};
-use resourcesync::parse::{ReadError, parse, parse_with_keys};
+use resourcesync::parse::{ReadError, parse_with_keys};
 use resourcesync::resource_list::{ListedResources, read_resource_entries, read_resources};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -102,13 +102,7 @@ fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<Fil
         return Ok((Look::Incomplete(Incomplete::NotAFile), Some(before)));
     }
     let are_wanted = recent_keys.kept().is_some();
-    let parse = |reader: &mut dyn Read| {
-        if are_wanted {
-            parse_with_keys(reader)
-        } else {
-            Ok((parse(reader)?, None))
-        }
-    };
+    let parse = |reader: &mut dyn Read| parse_with_keys(reader, are_wanted);
     let content = if is_packed(path) {
         parse_gzip(&file, parse)
     } else {

@@ -357,7 +357,7 @@ mod tests {
         let mut observed = |unseen| {
             observer.report_unmet(0, unseen);
             observer.reports.missing.clear();
-            observer.reports.flush();
+            observer.flush();
             let reports = reports.take().into_iter();
             let batches = reports.filter_map(|report| match report {
                 TreeReport::Event(Event::Observed(batch)) => Some(batch),

@@ -9,11 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::tree::file::CandidateFile;
 use crate::tree::file_status::ALL_WRITE_HERE;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::notify::NotifyBackend;
 use crate::tree::observer::Observer;
-use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints, PendingHints};
+use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints, PendingHints, WriterState};
 use crate::tree::{TreeError, TreeNotice, TreeSettings, WatchMode};
 
 #[cfg(target_os = "linux")]
@@ -55,7 +56,7 @@ pub struct WatchPurpose {
 impl WatchPurpose {
     /// Returns the hints about the names that matter for themselves. An event about the directory itself, or too many to
     /// tell apart, may concern each of them.
-    fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(NameWatchReason, NameHints)> {
+    pub fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(NameWatchReason, NameHints)> {
         let lost = (hints.itself || hints.everything).then_some(&NameHints::RENAMED);
         let hinted = self.named.iter().filter_map(|(name, all)| {
             let hint = *hints.names.get(name).or(lost)?;
@@ -149,18 +150,6 @@ impl Watches {
         }
     }
 
-    /// Returns which directories of the tree hints about a watch concern, and which of the names that matter for themselves.
-    pub fn concerned(
-        &self,
-        key: WatchKey,
-        hints: &DirectoryHints,
-    ) -> (Vec<DirectoryId>, Vec<(NameWatchReason, NameHints)>) {
-        self.hints.watched(|all| match all.get(&key) {
-            Some(watched) => (watched.directories.clone(), watched.hints_of_names(hints)),
-            None => Default::default(),
-        })
-    }
-
     /// Has the hints tell all events that there are until now.
     pub fn read_events(&self) {
         #[cfg(target_os = "linux")]
@@ -172,7 +161,7 @@ impl Watches {
     /// Gives the backend up: nothing is watched from here on.
     pub fn end(&mut self) {
         self.backend = Backend::None;
-        self.hints.watched(HashMap::clear);
+        self.hints.lock().watched.clear();
     }
 
     /// Watches a directory of the tree. Repeated, it restores a watch that was lost.
@@ -183,13 +172,12 @@ impl Watches {
         directory: DirectoryId,
     ) -> io::Result<WatchKey> {
         let key = self.add_to_backend(path, follow, WatchedEvents::NamesAndContent)?;
-        self.hints.watched(|all| {
-            let watched = all.entry(key).or_default();
-            watched.asked = Some(WatchedEvents::NamesAndContent);
-            if !watched.directories.contains(&directory) {
-                watched.directories.push(directory);
-            }
-        });
+        let mut pending = self.hints.lock();
+        let watched = pending.watched.entry(key).or_default();
+        watched.asked = Some(WatchedEvents::NamesAndContent);
+        if !watched.directories.contains(&directory) {
+            watched.directories.push(directory);
+        }
         Ok(key)
     }
 
@@ -202,15 +190,16 @@ impl Watches {
             NameWatchReason::Mount(_) => WatchedEvents::Names,
         };
         let key = self.add_to_backend(directory, true, events).ok()?;
-        let asks_too_much = self.hints.watched(|all| {
-            let watched = all.entry(key).or_default();
+        let asks_too_much = {
+            let mut pending = self.hints.lock();
+            let watched = pending.watched.entry(key).or_default();
             watched.asked = watched.asked.max(Some(events));
             let all = watched.named.entry(name.into()).or_default();
             if !all.contains(&named) {
                 all.push(named);
             }
             watched.asked > Some(watched.events())
-        });
+        };
         if asks_too_much {
             self.reduce(key, directory);
         }
@@ -236,19 +225,22 @@ impl Watches {
 
     /// Takes a meaning from a watch, and gives up a watch without any.
     fn forget(&mut self, key: WatchKey, forget: impl FnOnce(&mut WatchPurpose)) {
-        let is_unused = self.hints.watched(|all| {
+        {
+            let all = &mut self.hints.lock().watched;
             let Some(watched) = all.get_mut(&key) else {
-                return false;
+                return;
             };
             forget(watched);
-            let is_unused = watched.directories.is_empty() && watched.named.is_empty();
-            is_unused && all.remove(&key).is_some()
-        });
+            if !(watched.directories.is_empty() && watched.named.is_empty()) {
+                return;
+            }
+            all.remove(&key);
+        }
         match &mut self.backend {
+            Backend::None => {}
             #[cfg(target_os = "linux")]
-            Backend::Inotify(inotify) if is_unused => inotify.remove(key),
-            Backend::Notify(notify) if is_unused => notify.remove(key),
-            _ => {}
+            Backend::Inotify(inotify) => inotify.remove(key),
+            Backend::Notify(notify) => notify.remove(key),
         }
     }
 
@@ -264,10 +256,9 @@ impl Watches {
         };
         // Where another directory has come in its place, the next check of the mount detects it.
         if reduced == Some(key) {
-            let names = Some(WatchedEvents::Names);
-            self.hints.watched(|all| {
-                all.entry(key).and_modify(|it| it.asked = names);
-            });
+            let all = &mut self.hints.lock().watched;
+            all.entry(key)
+                .and_modify(|it| it.asked = Some(WatchedEvents::Names));
         }
     }
 
@@ -374,12 +365,9 @@ impl Observer<'_> {
         }
     }
 
-    /// Returns true if an event that was read says that a file is being written: then a read of it before that does not count,
-    /// whatever the file's times are.
-    pub fn is_written_again(&self, id: FileId) -> bool {
-        let Some(file) = self.model.file(id) else {
-            return true;
-        };
+    /// Returns true if an event that nobody took yet says that a file is being written: then a read of it before that does not
+    /// count, whatever the file's times are.
+    pub fn is_written_again(&self, file: &CandidateFile) -> bool {
         let watch = match &file.link {
             Some(target) => target.watch.as_ref().map(|(key, name)| (*key, &**name)),
             None => {
@@ -387,7 +375,11 @@ impl Observer<'_> {
                 directory.and_then(|directory| Some((directory.watch?, &*file.name)))
             }
         };
-        watch.is_some_and(|(key, name)| self.watches.hints.is_being_written(key, name))
+        watch.is_some_and(|(key, name)| {
+            let directories = &self.watches.hints.lock().batch.directories;
+            let hint = directories.get(&key).and_then(|it| it.names.get(name));
+            hint.is_some_and(|hint| hint.writer == Some(WriterState::Writing))
+        })
     }
 
     /// Brings the next sweep forward, because a directory found between two sweeps gives no hints, or another one is denied no

@@ -129,8 +129,8 @@ fn hints_and_overflows_are_counted(#[values(Inotify, Notify, Poll)] watch: Watch
     it.write_and_wait("a.xml", 1);
     it.wait_for_quiet();
     assert!(!it.is_unwatched, "one that is to be polled lacks nothing");
-    let hints = it.tree().hints.counted();
+    let hints = it.tree().hints.lock().counted;
     assert_eq!((hints.taken > 0, hints.overflows), (watch != Poll, 0));
     it.tree().hints.merge(|batch| batch.overflow());
-    assert_eq!(it.tree().hints.counted().overflows, 1);
+    assert_eq!(it.tree().hints.lock().counted.overflows, 1);
 }

@@ -13,8 +13,8 @@ use crate::capability::Capability;
 use crate::document::{Advertisement, CandidateContent, Document, Form};
 use crate::fingerprint::Fingerprint;
 use crate::parse::{ReadError, parse};
-use crate::reader::{Element, Handler, StartTag, StopReason, XmlReader};
-use crate::tag::{Namespace, RS};
+use crate::reader::{Element, Handler, StopReason, XmlReader};
+use crate::tag::{Namespace, RS, StartTag};
 use crate::uri::{Hub, Uri};
 use crate::window::detect;
 use crate::writer::{write_attribute, write_escaped};
@@ -319,8 +319,8 @@ impl Handler for LayoutBuilder {
             prefix => format!("{prefix}:"),
         };
         let place = start.offset as usize;
-        let hub = start.tag.has_relation("hub");
-        let hub = hub.then(|| start.tag.value("href")).flatten();
+        let hub = start.has_relation("hub");
+        let hub = hub.then(|| start.value("href")).flatten();
         self.open.push(Node {
             element: start.element,
             prefix: prefixed(start.prefix),
@@ -328,7 +328,7 @@ impl Handler for LayoutBuilder {
             span: place..place,
             children: Vec::new(),
             text: String::new(),
-            capability: start.tag.filled("capability"),
+            capability: start.filled("capability"),
             hub: hub.map(|hub| hub.trim().to_owned()),
         });
     }

@@ -9,7 +9,7 @@ use crate::document::beginning;
 use crate::fingerprint::{push_string, write_beginning};
 use crate::payload::ChangeKind;
 use crate::reader::Element;
-use crate::tag::{Namespace, TagAttributes};
+use crate::tag::{Namespace, StartTag};
 use crate::uri::{is_scheme, normal_resource};
 use crate::writer::{write_escaped, written_len};
 
@@ -101,7 +101,7 @@ const LINK_ATTRIBUTES: [(&str, ValueFilter); 7] = [
 
 impl RelatedLink {
     /// Reads an `rs:ln`; `None` if it has no relation type, or no absolute URI.
-    fn read(tag: TagAttributes<'_>) -> Option<RelatedLink> {
+    fn read(tag: &StartTag<'_>) -> Option<RelatedLink> {
         let href = tag.filled("href").filter(|href| has_scheme(href))?;
         let filtered = |(name, filter): &(&'static str, ValueFilter)| {
             let value = tag.value(name)?;
@@ -206,7 +206,7 @@ impl Draft {
     }
 
     /// Takes an `rs:md`, if it is the first with a `change`: the others mean nothing (C2).
-    pub(crate) fn describe(&mut self, tag: TagAttributes<'_>) {
+    pub(crate) fn describe(&mut self, tag: &StartTag<'_>) {
         let change = tag.value("change").unwrap_or_default();
         let change = change.trim();
         let is_empty = change.is_empty() && !self.is_of_resources;
@@ -226,7 +226,7 @@ impl Draft {
                 (Namespace::None, "length") => &mut self.length,
                 _ => continue,
             };
-            part.push_str(tag.text(attribute).unwrap_or_default().trim());
+            part.push_str(tag.value_of(attribute).unwrap_or_default().trim());
         }
         if self.is_whole {
             self.mime_type = tag.value("type").and_then(|value| media_type(&value));
@@ -234,7 +234,7 @@ impl Draft {
         }
     }
 
-    pub(crate) fn link(&mut self, tag: TagAttributes<'_>) {
+    pub(crate) fn link(&mut self, tag: &StartTag<'_>) {
         // Beyond the limit no link is passed on, and none needs to be kept.
         if self.is_whole
             && self.links_len <= LONGEST_ENTRY

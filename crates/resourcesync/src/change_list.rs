@@ -14,7 +14,8 @@ use crate::change::{Change, ChangeKey, Draft, SkipReason};
 use crate::datetime::Datetime;
 use crate::document::DeclaredSpan;
 use crate::parse::{ReadError, declared_span, read};
-use crate::reader::{Element, Handler, StartTag};
+use crate::reader::{Element, Handler};
+use crate::tag::StartTag;
 
 /// Size of the reads of some spans, which is about that of a page.
 const READ_SIZE: usize = 8 << 10;
@@ -299,14 +300,14 @@ impl<'a> EntriesReader<'a> {
                 self.begun = self.begun.saturating_add(1);
             }
             (1, Element::Md) if self.capability.is_none() => {
-                self.capability = start.tag.filled("capability");
-                self.span = declared_span(start.tag);
+                self.capability = start.filled("capability");
+                self.span = declared_span(start);
             }
-            (1, Element::Ln) if self.up.is_none() && start.tag.has_relation("up") => {
-                self.up = start.tag.value("href").map(Cow::into_owned);
+            (1, Element::Ln) if self.up.is_none() && start.has_relation("up") => {
+                self.up = start.value("href").map(Cow::into_owned);
             }
-            (2, Element::Md) if self.is_open => self.draft.describe(start.tag),
-            (2, Element::Ln) if self.is_open => self.draft.link(start.tag),
+            (2, Element::Md) if self.is_open => self.draft.describe(start),
+            (2, Element::Ln) if self.is_open => self.draft.link(start),
             _ => {}
         }
     }

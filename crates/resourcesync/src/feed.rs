@@ -29,8 +29,8 @@ use serde::Serialize;
 use crate::datetime::Datetime;
 use crate::parse::{ReadError, read};
 use crate::payload::ChangeKind;
-use crate::reader::{Element, Handler, StartTag};
-use crate::tag::TagAttributes;
+use crate::reader::{Element, Handler};
+use crate::tag::StartTag;
 use crate::writer::{link, write_attribute, write_escaped, write_term};
 
 /// Start of a relation that is written as the URI of its registration.
@@ -255,7 +255,7 @@ impl AtomParts {
         found.map(|(_, term)| term.clone())
     }
 
-    fn link(&mut self, tag: TagAttributes<'_>) {
+    fn link(&mut self, tag: &StartTag<'_>) {
         if let Some(href) = tag.filled("href") {
             let relation = tag.filled("rel").unwrap_or_default();
             let relation = relation.strip_prefix(REGISTERED).unwrap_or(&relation);
@@ -320,15 +320,15 @@ impl Handler for FeedHandler {
                 self.author = Some(depth);
                 return;
             }
-            (_, "link", _) => return draft.link(start.tag),
+            (_, "link", _) => return draft.link(start),
             (_, "category", _) => {
-                let scheme = start.tag.filled("scheme").unwrap_or_default();
-                let term = start.tag.filled("term");
+                let scheme = start.filled("scheme").unwrap_or_default();
+                let term = start.filled("term");
                 return draft.categories.extend(term.map(|term| (scheme, term)));
             }
             (_, "content", _) => {
-                let media_type = start.tag.filled("type");
-                let src = start.tag.filled("src");
+                let media_type = start.filled("type");
+                let src = start.filled("src");
                 let content = src.map(|src| ContentLocation { src, media_type });
                 draft.content = draft.content.take().or(content);
                 return;

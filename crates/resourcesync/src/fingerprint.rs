@@ -6,8 +6,7 @@
 
 use std::fmt;
 
-use crate::reader::StartTag;
-use crate::tag::{Namespace, Namespaces};
+use crate::tag::{Namespace, Namespaces, StartTag};
 
 /// blake3 over a document's parsed content, so that a touch, a re-indentation or another prefix is no
 /// change, and a new `at`, `from`, `until` or `completed` is one. Fingerprints are stored: when they are computed
@@ -51,11 +50,11 @@ impl CanonicalHasher {
             self.batch.clear();
         }
         self.name(START, start.namespaces, start.namespace, start.local);
-        for attribute in start.tag.attributes {
-            let local = start.tag.local_name(attribute);
+        for attribute in start.attributes {
+            let local = start.local_name(attribute);
             self.name(ATTRIBUTE, start.namespaces, attribute.namespace, local);
             // The reader has checked that it is well-formed.
-            let value = start.tag.text(attribute).unwrap_or_default();
+            let value = start.value_of(attribute).unwrap_or_default();
             push_string(&mut self.batch, &value);
         }
     }

@@ -32,8 +32,8 @@ use std::io::Read;
 use crate::capability::Capability;
 use crate::document::Form;
 use crate::parse::{ReadError, read};
-use crate::reader::{Element, Handler, StartTag};
-use crate::tag::{Namespace, TagAttributes};
+use crate::reader::{Element, Handler};
+use crate::tag::{Namespace, StartTag};
 use crate::writer::{DocumentWriter, WrittenAttribute};
 
 /// The attributes of an `rs:ln` by name (core 1.1 section 14): `rel` and `href`, and what else is known of the target:
@@ -250,7 +250,7 @@ impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
             return;
         };
         let value = |name| {
-            let value = start.tag.value(name)?;
+            let value = start.value(name)?;
             Some(value.trim().to_owned())
         };
         let keep = |kept: &mut Option<String>, name| *kept = kept.take().or_else(|| value(name));
@@ -263,7 +263,7 @@ impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
                 keep(&mut listing.from, "from");
                 keep(&mut listing.until, "until");
             }
-            (1, Element::Ln, _) => listing.links.push(link(start.tag)),
+            (1, Element::Ln, _) => listing.links.push(link(start)),
             (2, Element::Md, Some(entry)) => {
                 keep(&mut entry.capability, "capability");
                 keep(&mut entry.change, "change");
@@ -278,7 +278,7 @@ impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
                 keep(&mut entry.encoding, "encoding");
                 keep(&mut entry.path, "path");
             }
-            (2, Element::Ln, Some(entry)) => entry.links.push(link(start.tag)),
+            (2, Element::Ln, Some(entry)) => entry.links.push(link(start)),
             _ => {}
         }
     }
@@ -307,11 +307,11 @@ impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
 }
 
 /// Reads an `rs:ln`.
-fn link(tag: TagAttributes<'_>) -> ListedLink {
+fn link(tag: &StartTag<'_>) -> ListedLink {
     let plain = tag.attributes.iter();
     let plain = plain.filter(|attribute| attribute.namespace == Namespace::None);
     let pairs = plain.filter_map(|attribute| {
-        let (name, value) = (tag.local_name(attribute), tag.text(attribute).ok()?);
+        let (name, value) = (tag.local_name(attribute), tag.value_of(attribute).ok()?);
         Some((name.to_owned(), value.trim().to_owned()))
     });
     pairs.collect()

@@ -10,8 +10,8 @@ use crate::document::{
     Malformed, NotADocument, Oversize, beginning, is_structural,
 };
 use crate::fingerprint::CanonicalHasher;
-use crate::reader::{Element, Handler, StartTag, StopReason, XmlReader};
-use crate::tag::TagAttributes;
+use crate::reader::{Element, Handler, StopReason, XmlReader};
+use crate::tag::StartTag;
 use crate::uri::{Hub, Topic, Uri};
 use crate::window::TextWindow;
 
@@ -44,27 +44,22 @@ pub enum ReadError {
 ///
 /// If it cannot be read, or is a capability document that is not complete, well-formed XML.
 pub fn parse(source: impl Read) -> Result<CandidateContent, ReadError> {
-    Ok(parse_document(source, None)?.0)
+    Ok(parse_with_keys(source, false)?.0)
 }
 
-/// Reads a file as [`parse`] does, and returns the keys of its entries too, as [`read_keys`](crate::change_list::read_keys)
-/// does, if it is a Change List that says so before its first entry and has 65,536 at most (C6).
+/// Reads a file as [`parse`] does, and if `are_wanted` returns the keys of its entries too, as
+/// [`read_keys`](crate::change_list::read_keys) does, if it is a Change List that says so before its first entry and has
+/// 65,536 at most (C6).
 ///
 /// # Errors
 ///
 /// As [`parse`].
 pub fn parse_with_keys(
     source: impl Read,
-) -> Result<(CandidateContent, Option<ListedChanges>), ReadError> {
-    parse_document(source, Some(KeysHandler::default()))
-}
-
-fn parse_document(
-    source: impl Read,
-    keys: Option<KeysHandler>,
+    are_wanted: bool,
 ) -> Result<(CandidateContent, Option<ListedChanges>), ReadError> {
     let handler = DocumentHandler {
-        keys,
+        keys: are_wanted.then(KeysHandler::default),
         ..DocumentHandler::default()
     };
     let (mut handler, size) = match read(source, handler)? {
@@ -116,11 +111,11 @@ struct PartialEntry {
 
 impl DocumentHandler {
     /// Takes the start of a child of an entry.
-    fn entry_child(&mut self, element: Element, tag: TagAttributes<'_>) {
+    fn entry_child(&mut self, tag: &StartTag<'_>) {
         let Some(entry) = &mut self.entry else {
             return;
         };
-        match element {
+        match tag.element {
             Element::Md => {
                 let kind = || ChannelKind::of_capability(&tag.filled("capability")?);
                 entry.channel = entry.channel.or_else(kind);
@@ -145,19 +140,6 @@ impl DocumentHandler {
             None => true,
             Some(Ok(capability)) => is_structural(capability, self.form),
             Some(Err(_)) => false,
-        }
-    }
-
-    fn describe(&mut self, tag: TagAttributes<'_>) {
-        let Some(value) = tag.filled("capability") else {
-            return;
-        };
-        self.capability = Some(Capability::from_str(&beginning(&value)));
-        self.span = declared_span(tag);
-        if !self.keeps_entries() {
-            self.locs = String::new();
-            self.ends = Vec::new();
-            self.channels = Vec::new();
         }
     }
 
@@ -208,10 +190,9 @@ impl DocumentHandler {
 }
 
 impl Handler for DocumentHandler {
-    fn start(&mut self, start: &StartTag<'_>) {
-        let tag = start.tag;
-        match (start.depth, start.element) {
-            (0, _) => self.form = Form::of_root(start.local).unwrap_or_default(),
+    fn start(&mut self, tag: &StartTag<'_>) {
+        match (tag.depth, tag.element) {
+            (0, _) => self.form = Form::of_root(tag.local).unwrap_or_default(),
             (1, Element::Entry) => {
                 self.entries += 1;
                 // In bounded memory, whatever a list holds.
@@ -221,7 +202,17 @@ impl Handler for DocumentHandler {
                     !keys.entries.has_wanted_capability() || keys.listed.entries.len() >= MAX_KEYS
                 });
             }
-            (1, Element::Md) if self.capability.is_none() => self.describe(tag),
+            (1, Element::Md) if self.capability.is_none() => {
+                if let Some(value) = tag.filled("capability") {
+                    self.capability = Some(Capability::from_str(&beginning(&value)));
+                    self.span = declared_span(tag);
+                    if !self.keeps_entries() {
+                        self.locs = String::new();
+                        self.ends = Vec::new();
+                        self.channels = Vec::new();
+                    }
+                }
+            }
             (1, Element::Ln) => {
                 for (relation, link) in [("up", &mut self.up), ("index", &mut self.index)] {
                     if link.is_none() && tag.has_relation(relation) {
@@ -231,18 +222,18 @@ impl Handler for DocumentHandler {
                 }
             }
             (1, Element::Other)
-                if start.local == "md"
+                if tag.local == "md"
                     && self.foreign_terms.is_none()
                     && tag.filled("capability").is_some() =>
             {
-                self.foreign_terms = Some(beginning(start.namespaces.uri(start.namespace)));
+                self.foreign_terms = Some(beginning(tag.namespaces.uri(tag.namespace)));
             }
-            (2, element) => self.entry_child(element, tag),
+            (2, _) => self.entry_child(tag),
             _ => {}
         }
-        self.canonical.start(start);
+        self.canonical.start(tag);
         if let Some(keys) = &mut self.keys {
-            keys.start(start);
+            keys.start(tag);
         }
     }
 
@@ -283,7 +274,7 @@ impl Handler for DocumentHandler {
 }
 
 /// Returns the times that a root-level `rs:md` declares.
-pub(crate) fn declared_span(tag: TagAttributes<'_>) -> DeclaredSpan {
+pub(crate) fn declared_span(tag: &StartTag<'_>) -> DeclaredSpan {
     let time = |name| tag.value(name).map(|time| beginning(time.trim()).into());
     DeclaredSpan {
         at: time("at"),
@@ -345,9 +336,7 @@ pub(crate) fn read<H: Handler>(
                 return Err(window.syntax(at, message).into());
             }
             StopReason::End | StopReason::Cut if window.grow()? => {}
-            StopReason::End | StopReason::Cut
-                if reader.is_before_root() && window.is_at_limit() =>
-            {
+            StopReason::End | StopReason::Cut if !reader.has_root && window.is_at_limit() => {
                 return Ok(Err(NotADocument::ForeignRoot));
             }
             StopReason::End if reader.is_after_root() && window.unreadable.is_none() => {

@@ -9,9 +9,7 @@ use crate::markup::{
     BARE_AMPERSAND, declaration, find, is_bare_ampersand, is_space, name_at, push_referenced,
     skip_space,
 };
-use crate::tag::{
-    Attribute, Namespace, Namespaces, SITEMAP, TagAttributes, UnresolvedTag, local_name, undeclared,
-};
+use crate::tag::{Attribute, Namespace, Namespaces, SITEMAP, StartTag, local_name};
 
 /// Deepest nesting of elements, to keep memory bounded.
 const DEEPEST: usize = 1_000;
@@ -35,22 +33,6 @@ pub enum Element {
     Md,
     Ln,
     Other,
-}
-
-/// A start tag, with its namespaces resolved.
-#[derive(Debug)]
-pub struct StartTag<'a> {
-    /// Number of elements around it.
-    pub depth: usize,
-    pub element: Element,
-    pub namespace: Namespace,
-    pub prefix: &'a str,
-    pub local: &'a str,
-    pub tag: TagAttributes<'a>,
-    /// The declarations in scope within the element.
-    pub namespaces: &'a Namespaces,
-    /// Offset of the tag in the text of the document.
-    pub offset: u64,
 }
 
 /// Receives the elements of one document in order.
@@ -112,7 +94,8 @@ pub(crate) fn syntax_error(at: usize, message: impl Into<String>) -> StopReason 
 #[derive(Debug)]
 pub(crate) struct XmlReader<H> {
     pub(crate) handler: H,
-    has_root: bool,
+    /// True if the root's start tag was read.
+    pub(crate) has_root: bool,
     namespaces: Namespaces,
     open: Vec<Open>,
     /// Names of the open elements, in one string.
@@ -149,11 +132,6 @@ impl<H: Handler> XmlReader<H> {
         }
     }
 
-    /// Returns true if the root's start tag is still to come.
-    pub(crate) fn is_before_root(&self) -> bool {
-        !self.has_root
-    }
-
     /// Returns true if the root has ended.
     pub(crate) fn is_after_root(&self) -> bool {
         self.has_root && self.open.is_empty()
@@ -166,7 +144,7 @@ impl<H: Handler> XmlReader<H> {
         let mut taken = 0;
         loop {
             let rest = &text[taken..];
-            let is_before_root = self.is_before_root();
+            let had_root = self.has_root;
             let read = match rest.as_bytes() {
                 [] => Err(StopReason::End),
                 [b'<'] => Err(StopReason::Cut),
@@ -177,11 +155,15 @@ impl<H: Handler> XmlReader<H> {
                 _ => self.characters(rest),
             };
             match read {
+                Ok(_) if self.text.len() > LONGEST_TEXT => {
+                    let message = format!("a text is longer than {LONGEST_TEXT} bytes");
+                    return (taken, syntax_error(0, message));
+                }
                 Ok(length) => taken += length,
                 Err(stop) => return (taken, stop),
             }
             self.has_begun = true;
-            if is_before_root && !self.is_before_root() {
+            if self.has_root && !had_root {
                 return (taken, StopReason::Root);
             }
         }
@@ -196,54 +178,46 @@ impl<H: Handler> XmlReader<H> {
             return Err(syntax_error(0, message));
         }
         // R2: errors do not matter in a file that is no capability document.
-        if self.is_before_root() && local_name(rest).is_some_and(|name| !H::is_root(name)) {
+        if !self.has_root && local_name(rest).is_some_and(|name| !H::is_root(name)) {
             return Err(StopReason::Other(NotADocument::ForeignRoot));
         }
-        let raw = UnresolvedTag::read(rest, &mut self.attributes)?;
         self.flush_text();
         let namespaces = self.namespaces.bindings.len();
-        let tag = raw.resolve(&mut self.attributes, &mut self.namespaces)?;
-        let namespace = self.namespaces.resolve(raw.prefix);
-        let namespace = namespace.ok_or_else(|| syntax_error(1, undeclared(raw.prefix)))?;
-        let element = element(namespace, raw.local);
+        let start = StartTag {
+            depth: self.open.len(),
+            offset: self.text_end - rest.len() as u64,
+            ..StartTag::read(rest, &mut self.attributes, &mut self.namespaces)?
+        };
         if !self.has_root {
-            if !H::is_root(raw.local) {
+            if !H::is_root(start.local) {
                 return Err(StopReason::Other(NotADocument::ForeignRoot));
             }
-            if self.namespaces.uri(namespace) != H::NAMESPACE {
+            let namespace = start.namespaces.uri(start.namespace);
+            if namespace != H::NAMESPACE {
                 return Err(StopReason::Other(NotADocument::Namespace {
-                    root: raw.local.to_owned(),
-                    namespace: beginning(self.namespaces.uri(namespace)),
-                    has_terms: self.namespaces.has_terms(),
+                    root: start.local.to_owned(),
+                    namespace: beginning(namespace),
+                    has_terms: start.namespaces.has_terms(),
                 }));
             }
             self.has_root = true;
         }
-        for attribute in tag.attributes {
+        for attribute in start.attributes {
             // A malformed value matters to every reader.
-            tag.text(attribute)?;
+            start.value_of(attribute)?;
         }
-        self.handler.start(&StartTag {
-            depth: self.open.len(),
-            element,
-            namespace,
-            prefix: raw.prefix,
-            local: raw.local,
-            tag,
-            namespaces: &self.namespaces,
-            offset: self.text_end - rest.len() as u64,
-        });
+        self.handler.start(&start);
         self.open.push(Open {
             name_start: self.names.len(),
             namespaces,
-            element,
+            element: start.element,
         });
-        self.names.push_str(raw.name);
+        self.names.push_str(start.name);
         if self.names.len() > LONGEST_NAMES {
             return Err(syntax_error(0, "the names of nested elements are too long"));
         }
-        let length = raw.text.len();
-        if raw.is_empty_element {
+        let length = start.text.len();
+        if start.is_empty_element {
             self.end(rest.len() - length);
         }
         Ok(length)
@@ -276,7 +250,6 @@ impl<H: Handler> XmlReader<H> {
             return Err(syntax_error(0, BARE_AMPERSAND));
         }
         push_referenced(name, &mut self.text).map_err(|message| syntax_error(0, message))?;
-        self.bound_text()?;
         Ok(end + 1)
     }
 
@@ -312,7 +285,6 @@ impl<H: Handler> XmlReader<H> {
             }
         }
         self.text.push_str(text);
-        self.bound_text()?;
         Ok(end)
     }
 
@@ -330,7 +302,6 @@ impl<H: Handler> XmlReader<H> {
             let end = text.find("]]>").ok_or(StopReason::Cut)?;
             self.inside_root(0, "a CDATA section")?;
             self.text.push_str(&text[..end]);
-            self.bound_text()?;
             Ok(CDATA.len() + end + 3)
         } else if begins(DOCTYPE) && rest.len() >= DOCTYPE.len() {
             self.doctype(rest)
@@ -388,7 +359,7 @@ impl<H: Handler> XmlReader<H> {
 
     /// Returns the stop at markup of a known length that has an error at this offset.
     fn refused(&mut self, length: usize, at: usize, message: impl Into<String>) -> StopReason {
-        if !self.is_before_root() {
+        if self.has_root {
             return syntax_error(at, message);
         }
         self.has_begun = true;
@@ -402,7 +373,7 @@ impl<H: Handler> XmlReader<H> {
 
     /// Finds the end of a DOCTYPE, which is refused in a capability document (R2).
     fn doctype(&mut self, rest: &str) -> Result<usize, StopReason> {
-        if !self.is_before_root() {
+        if self.has_root {
             return Err(syntax_error(0, "a DOCTYPE stands inside the root"));
         }
         // The one use of quick-xml: an internal subset has a grammar of its own, and all that matters here is its end.
@@ -437,14 +408,6 @@ impl<H: Handler> XmlReader<H> {
         Ok(())
     }
 
-    fn bound_text(&self) -> Result<(), StopReason> {
-        if self.text.len() > LONGEST_TEXT {
-            let message = format!("a text is longer than {LONGEST_TEXT} bytes");
-            return Err(syntax_error(0, message));
-        }
-        Ok(())
-    }
-
     /// Hands on the text since the last tag.
     fn flush_text(&mut self) {
         if self.text.is_empty() {
@@ -460,7 +423,7 @@ impl<H: Handler> XmlReader<H> {
     }
 }
 
-fn element(namespace: Namespace, local: &str) -> Element {
+pub(crate) fn element(namespace: Namespace, local: &str) -> Element {
     match (namespace, local) {
         (Namespace::Sitemap, "url" | "sitemap") => Element::Entry,
         (Namespace::Sitemap, "loc") => Element::Loc,

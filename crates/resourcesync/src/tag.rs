@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::markup::{find, name_at, skip_space, unescaped};
-use crate::reader::{StopReason, syntax_error};
+use crate::reader::{Element, StopReason, element, syntax_error};
 
 /// The namespace of Sitemaps (core 1.1 section 6).
 pub(crate) const SITEMAP: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
@@ -29,114 +29,89 @@ pub(crate) struct Attribute {
     pub(crate) namespace: Namespace,
 }
 
-/// A start tag whose namespaces are not yet resolved.
+/// A start tag, with its namespaces resolved.
 #[derive(Debug)]
-pub(crate) struct UnresolvedTag<'a> {
-    pub(crate) text: &'a str,
+pub struct StartTag<'a> {
+    /// Number of elements around it.
+    pub depth: usize,
+    pub element: Element,
+    pub namespace: Namespace,
+    /// The whole name, as the end tag repeats it.
     pub(crate) name: &'a str,
-    pub(crate) prefix: &'a str,
-    pub(crate) local: &'a str,
-    pub(crate) is_empty_element: bool,
-    /// True if no attribute has a prefix or is `xmlns`.
-    is_simple: bool,
-}
-
-/// A start tag's attributes, in order of their resolved names.
-#[derive(Debug, Clone, Copy)]
-pub struct TagAttributes<'a> {
-    text: &'a str,
+    pub prefix: &'a str,
+    pub local: &'a str,
+    pub(crate) text: &'a str,
+    /// Its attributes, in order of their resolved names.
     pub(crate) attributes: &'a [Attribute],
+    pub(crate) is_empty_element: bool,
+    /// The declarations in scope within the element.
+    pub namespaces: &'a Namespaces,
+    /// Offset of the tag in the text of the document.
+    pub offset: u64,
 }
 
-impl<'a> UnresolvedTag<'a> {
-    /// Reads the start tag at the start of a text.
+impl<'a> StartTag<'a> {
+    /// Reads the start tag at the start of a text, at the start of a document, and declares its namespaces. `attributes` is
+    /// room for those of one tag.
     pub(crate) fn read(
         text: &'a str,
-        attributes: &mut Vec<Attribute>,
-    ) -> Result<UnresolvedTag<'a>, StopReason> {
+        attributes: &'a mut Vec<Attribute>,
+        namespaces: &'a mut Namespaces,
+    ) -> Result<StartTag<'a>, StopReason> {
         attributes.clear();
         let bytes = text.as_bytes();
         let name = name_at(bytes, 1).ok_or_else(|| syntax_error(0, "a tag has no proper name"))?;
+        // No attribute has a prefix or is `xmlns`.
         let mut is_simple = true;
         let mut at = name.end;
-        loop {
+        let (length, is_empty_element) = loop {
             let start = skip_space(bytes, at);
-            let (length, is_empty_element) = match bytes.get(start..) {
-                Some([b'>', ..]) => (start + 1, false),
-                Some([b'/', b'>', ..]) => (start + 2, true),
+            match bytes.get(start..) {
+                Some([b'>', ..]) => break (start + 1, false),
+                Some([b'/', b'>', ..]) => break (start + 2, true),
                 None | Some([] | [b'/']) => return Err(StopReason::Cut),
                 Some(_) if start == at => {
                     return Err(syntax_error(at, "white space is missing in a tag"));
                 }
-                Some(_) => {
-                    let attribute = attribute_at(bytes, start)?;
-                    is_simple &=
-                        attribute.prefix.is_empty() && &bytes[attribute.local.clone()] != b"xmlns";
-                    // The closing quote follows the value.
-                    at = attribute.value.end + 1;
-                    attributes.push(attribute);
-                    continue;
-                }
-            };
-            return Ok(UnresolvedTag {
-                text: &text[..length],
-                name: &text[1..name.end],
-                prefix: &text[1..name.prefix_end],
-                local: &text[name.local_start..name.end],
-                is_empty_element,
-                is_simple,
-            });
-        }
-    }
-
-    /// Declares the namespaces, and resolves, sorts and checks the other attributes.
-    pub(crate) fn resolve(
-        &self,
-        attributes: &'a mut Vec<Attribute>,
-        namespaces: &mut Namespaces,
-    ) -> Result<TagAttributes<'a>, StopReason> {
-        let text = self.text;
-        if !self.is_simple {
-            declare(text, attributes, namespaces)?;
-            for attribute in attributes.iter_mut().filter(|a| !a.prefix.is_empty()) {
-                let prefix = &text[attribute.prefix.clone()];
-                attribute.namespace = namespaces
-                    .resolve(prefix)
-                    .ok_or_else(|| syntax_error(attribute.prefix.start, undeclared(prefix)))?;
+                Some(_) => {}
             }
-        }
-        let order = |a: &Attribute, b: &Attribute| {
-            let by_namespace = if a.namespace == b.namespace {
-                Ordering::Equal
-            } else {
-                namespaces.uri(a.namespace).cmp(namespaces.uri(b.namespace))
-            };
-            by_namespace.then_with(|| compare_names(&text[a.local.clone()], &text[b.local.clone()]))
+            let attribute = attribute_at(bytes, start)?;
+            is_simple &= attribute.prefix.is_empty() && &bytes[attribute.local.clone()] != b"xmlns";
+            // The closing quote follows the value.
+            at = attribute.value.end + 1;
+            attributes.push(attribute);
         };
-        if !attributes.is_sorted_by(|a, b| order(a, b).is_lt()) {
-            attributes.sort_unstable_by(order);
-            for pair in attributes.windows(2) {
-                if order(&pair[0], &pair[1]).is_eq() {
-                    let name = &text[pair[0].local.clone()];
-                    let at = pair[0].local.start.max(pair[1].local.start);
-                    let message = format!("the attribute {name} occurs twice");
-                    return Err(syntax_error(at, message));
-                }
-            }
+        let tag = &text[..length];
+        if !is_simple {
+            declare(tag, attributes, namespaces)?;
         }
-        Ok(TagAttributes { text, attributes })
+        sort(tag, attributes, namespaces)?;
+        let (prefix, local) = (&text[1..name.prefix_end], &text[name.local_start..name.end]);
+        let namespace = namespaces.resolve(prefix);
+        let namespace = namespace.ok_or_else(|| syntax_error(1, undeclared(prefix)))?;
+        Ok(StartTag {
+            depth: 0,
+            element: element(namespace, local),
+            namespace,
+            name: &text[1..name.end],
+            prefix,
+            local,
+            text: tag,
+            attributes,
+            is_empty_element,
+            namespaces,
+            offset: 0,
+        })
     }
-}
 
-impl<'a> TagAttributes<'a> {
     /// Returns the local part of an attribute's name.
-    pub(crate) fn local_name(self, attribute: &Attribute) -> &'a str {
+    pub(crate) fn local_name(&self, attribute: &Attribute) -> &'a str {
         &self.text[attribute.local.clone()]
     }
 
     /// Returns an attribute's value, unescaped.
     #[inline]
-    pub(crate) fn text(self, attribute: &Attribute) -> Result<Cow<'a, str>, StopReason> {
+    pub(crate) fn value_of(&self, attribute: &Attribute) -> Result<Cow<'a, str>, StopReason> {
         if attribute.is_plain {
             Ok(Cow::Borrowed(&self.text[attribute.value.clone()]))
         } else {
@@ -145,22 +120,22 @@ impl<'a> TagAttributes<'a> {
     }
 
     /// Returns the value of the attribute with this name and no prefix.
-    pub fn value(self, name: &str) -> Option<Cow<'a, str>> {
+    pub fn value(&self, name: &str) -> Option<Cow<'a, str>> {
         self.attributes
             .iter()
             .find(|a| a.namespace == Namespace::None && self.local_name(a) == name)
-            .and_then(|attribute| self.text(attribute).ok())
+            .and_then(|attribute| self.value_of(attribute).ok())
     }
 
     /// Returns that value without the white space around it, unless it is empty.
-    pub(crate) fn filled(self, name: &str) -> Option<String> {
+    pub(crate) fn filled(&self, name: &str) -> Option<String> {
         let value = self.value(name)?;
         let value = value.trim();
         (!value.is_empty()).then(|| value.to_owned())
     }
 
     /// Returns true if `rel` has this relation type among others, in any case (RFC 8288 section 3.3).
-    pub(crate) fn has_relation(self, relation: &str) -> bool {
+    pub(crate) fn has_relation(&self, relation: &str) -> bool {
         self.value("rel").is_some_and(|rel| {
             let mut relations = rel.split_ascii_whitespace();
             relations.any(|one| one.eq_ignore_ascii_case(relation))
@@ -178,10 +153,38 @@ pub(crate) fn undeclared(prefix: &str) -> String {
     format!("the prefix {prefix} is not declared")
 }
 
-/// Compares as `cmp`, and faster where names differ in their first byte, as most do.
-fn compare_names(a: &str, b: &str) -> Ordering {
-    let first = a.as_bytes().first().cmp(&b.as_bytes().first());
-    first.then_with(|| a.cmp(b))
+/// Sorts the attributes of a tag by their resolved names, none of which may occur twice.
+fn sort(
+    tag: &str,
+    attributes: &mut [Attribute],
+    namespaces: &Namespaces,
+) -> Result<(), StopReason> {
+    let order = |a: &Attribute, b: &Attribute| {
+        let by_namespace = if a.namespace == b.namespace {
+            Ordering::Equal
+        } else {
+            namespaces.uri(a.namespace).cmp(namespaces.uri(b.namespace))
+        };
+        by_namespace.then_with(|| {
+            let (a, b) = (&tag[a.local.clone()], &tag[b.local.clone()]);
+            // Most names differ in their first byte, which is faster to compare.
+            let first = a.as_bytes().first().cmp(&b.as_bytes().first());
+            first.then_with(|| a.cmp(b))
+        })
+    };
+    if attributes.is_sorted_by(|a, b| order(a, b).is_lt()) {
+        return Ok(());
+    }
+    attributes.sort_unstable_by(order);
+    for pair in attributes.windows(2) {
+        if order(&pair[0], &pair[1]).is_eq() {
+            let name = &tag[pair[0].local.clone()];
+            let at = pair[0].local.start.max(pair[1].local.start);
+            let message = format!("the attribute {name} occurs twice");
+            return Err(syntax_error(at, message));
+        }
+    }
+    Ok(())
 }
 
 fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, StopReason> {
@@ -221,7 +224,7 @@ fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, StopReason> {
     })
 }
 
-/// Declares the namespaces that a tag does, and removes the declarations from its attributes.
+/// Declares the namespaces that a tag does, removes the declarations from its attributes, and resolves the others.
 fn declare(
     raw: &str,
     attributes: &mut Vec<Attribute>,
@@ -250,6 +253,12 @@ fn declare(
     }
     if namespaces.bindings.len() > before {
         attributes.retain(|attribute| declared(attribute).is_none());
+    }
+    for attribute in attributes.iter_mut().filter(|a| !a.prefix.is_empty()) {
+        let prefix = part(&attribute.prefix);
+        attribute.namespace = namespaces
+            .resolve(prefix)
+            .ok_or_else(|| syntax_error(attribute.prefix.start, undeclared(prefix)))?;
     }
     Ok(())
 }

@@ -175,26 +175,37 @@ impl<R: Read> TextWindow<R> {
         }
     }
 
-    /// Reads into the buffer, or into the room of a decoder.
+    /// Reads until the buffer or the room of a decoder is full, the file ends, or the budget is used up.
     fn fill(&mut self) -> io::Result<()> {
-        let room = &mut self.buffer[self.filled..];
-        let (read, is_at_end) = match &mut self.decoder {
-            None => read_full(&mut self.source, room, self.budget)?,
+        let free = &mut self.buffer[self.filled..];
+        let room = match &mut self.decoder {
+            None => free,
             Some((_, undecoded)) => {
                 let from = undecoded.len();
                 // One byte of any encoding is at most three of UTF-8.
-                undecoded.resize(from + room.len() / 4, 0);
-                let read = read_full(&mut self.source, &mut undecoded[from..], self.budget)?;
-                undecoded.truncate(from + read.0);
-                read
+                undecoded.resize(from + free.len() / 4, 0);
+                &mut undecoded[from..]
             }
         };
+        let wanted = room.len().min(self.budget);
+        let mut read = 0;
+        while read < wanted && !self.is_at_end {
+            match self.source.read(&mut room[read..wanted]) {
+                Ok(length) => {
+                    read += length;
+                    self.is_at_end = length == 0;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let left = room.len() - read;
+        match &mut self.decoder {
+            None => self.filled += read,
+            Some((_, undecoded)) => undecoded.truncate(undecoded.len() - left),
+        }
         self.budget -= read;
         self.size += read as u64;
-        if self.decoder.is_none() {
-            self.filled += read;
-        }
-        self.is_at_end = is_at_end;
         Ok(())
     }
 
@@ -221,7 +232,7 @@ impl<R: Read> TextWindow<R> {
         }
     }
 
-    /// Accepts the bytes read, but for an incomplete character at their end.
+    /// Makes the bytes read part of the text, up to a character that is forbidden or incomplete.
     fn accept_read(&mut self) {
         // A flaw is the encoding that the next ones are wrong in, or none where the file ends within a character.
         let (end, flaw) = match &mut self.decoder {
@@ -245,21 +256,6 @@ impl<R: Read> TextWindow<R> {
                 (self.filled, is_malformed.then_some(wrong))
             }
         };
-        self.accept(end);
-        if let (None, Some(wrong)) = (&self.unreadable, flaw) {
-            let line = self.line(usize::MAX);
-            self.unreadable = Some(match wrong {
-                None => Malformed::Truncated { line },
-                Some(encoding) => Malformed::Encoding {
-                    line,
-                    encoding: encoding.name().to_owned(),
-                },
-            });
-        }
-    }
-
-    /// Makes the bytes up to `end` part of the text, unless a character is forbidden.
-    fn accept(&mut self, end: usize) {
         let found = first_forbidden(&self.buffer[self.valid..end]);
         let end = found.map_or(end, |(at, _)| self.valid + at);
         let kept = unify_line_ends(&mut self.buffer[self.valid..end], &mut self.after_cr);
@@ -271,23 +267,17 @@ impl<R: Read> TextWindow<R> {
         self.valid = moved_to;
         if let Some((_, character)) = found {
             self.unreadable = Some(self.syntax(usize::MAX, forbidden(character)));
+        } else if let Some(wrong) = flaw {
+            let line = self.line(usize::MAX);
+            self.unreadable = Some(match wrong {
+                None => Malformed::Truncated { line },
+                Some(encoding) => Malformed::Encoding {
+                    line,
+                    encoding: encoding.name().to_owned(),
+                },
+            });
         }
     }
-}
-
-/// Reads until `room` is full, the file ends, or `budget` is used up. Returns the length, and true if the file ended.
-fn read_full(source: &mut impl Read, room: &mut [u8], budget: usize) -> io::Result<(usize, bool)> {
-    let wanted = room.len().min(budget);
-    let mut read = 0;
-    while read < wanted {
-        match source.read(&mut room[read..wanted]) {
-            Ok(0) => return Ok((read, true)),
-            Ok(length) => read += length,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((read, false))
 }
 
 /// Returns the number of characters in the last line of `text`, which follows `before` of them.
@@ -352,7 +342,14 @@ pub(crate) fn detect(head: &[u8]) -> (&'static Encoding, usize, Option<String>) 
         [0, b'<', 0, b'?', ..] => (UTF_16BE, 0),
         [b'<', 0, b'?', 0, ..] => (UTF_16LE, 0),
         _ => {
-            let label = declared(head).unwrap_or(b"utf-8");
+            // Errors in a declaration are found when it is read as text.
+            let declared = || {
+                let rest = head.strip_prefix(b"<?xml")?;
+                let end = rest.windows(2).position(|pair| pair == b"?>")?;
+                let encoding = markup::declaration(&rest[..end]).ok()??;
+                Some(&rest[encoding])
+            };
+            let label = declared().unwrap_or(b"utf-8");
             let encoding = Encoding::for_label_no_replacement(label).unwrap_or_else(|| {
                 unknown = Some(String::from_utf8_lossy(label).into_owned());
                 WINDOWS_1252
@@ -362,13 +359,4 @@ pub(crate) fn detect(head: &[u8]) -> (&'static Encoding, usize, Option<String>) 
         }
     };
     (encoding, mark, unknown)
-}
-
-/// Returns the name of an encoding in a declaration at the start of a file. Errors in that are found when it is read as
-/// text.
-fn declared(head: &[u8]) -> Option<&[u8]> {
-    let rest = head.strip_prefix(b"<?xml")?;
-    let end = rest.windows(2).position(|pair| pair == b"?>")?;
-    let encoding = markup::declaration(&rest[..end]).ok()??;
-    Some(&rest[encoding])
 }

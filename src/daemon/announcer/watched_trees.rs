@@ -142,7 +142,7 @@ impl WatchedTrees {
     ) -> BTreeMap<String, HintCounts> {
         let counted = plan.sources.iter().zip(self.trees());
         let hints = counted.map(|(source, tree)| {
-            let mut hints = tree.hints.counted();
+            let mut hints = tree.hints.lock().counted;
             if let Some(before) = before.get(&source.name) {
                 hints.taken += before.taken;
                 hints.overflows += before.overflows;

@@ -794,7 +794,7 @@ mod with_keys {
     #[test]
     fn document_and_keys_are_those_of_passes_of_their_own() {
         let list = list(&format!("{CHANGE_LIST}{}", entries(5_000)));
-        let (content, keys) = parse_with_keys(list.as_bytes()).unwrap();
+        let (content, keys) = parse_with_keys(list.as_bytes(), true).unwrap();
         assert_eq!(content, parse(list.as_bytes()).unwrap());
         assert_eq!(keys, Some(read_keys(list.as_bytes()).unwrap()));
     }
@@ -809,7 +809,7 @@ mod with_keys {
             index(CHANGE_LIST),
             "text".to_owned(),
         ] {
-            let (content, keys) = parse_with_keys(other.as_bytes()).unwrap();
+            let (content, keys) = parse_with_keys(other.as_bytes(), true).unwrap();
             assert_eq!(content, parse(other.as_bytes()).unwrap());
             assert_eq!(keys, None, "{other}");
         }
@@ -819,7 +819,7 @@ mod with_keys {
     fn keys_of_a_list_that_is_too_long_are_not_kept() {
         let keys = |count| {
             let list = list(&format!("{CHANGE_LIST}{}", entries(count)));
-            let (_, keys) = parse_with_keys(list.as_bytes()).unwrap();
+            let (_, keys) = parse_with_keys(list.as_bytes(), true).unwrap();
             keys.map(|keys| keys.entries.len())
         };
         // The last `url` of each pair does not count, and comes after an entry that does.
