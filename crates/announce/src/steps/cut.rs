@@ -1,6 +1,6 @@
 //! Notifications, cut from what hubs are due (R18 to R21).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::delivery::SizeLimit;
@@ -159,7 +159,7 @@ fn next(
     let max_bytes = size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes));
     let max = max.min(window.max_entries);
     let (announced, beyond) = due_entries(step, channel, hub, Some(max))?;
-    let mut bytes = overhead(step, channel)?;
+    let mut bytes = overhead(channel);
     let mut next = AnnouncedEntries {
         open: beyond,
         ..AnnouncedEntries::default()
@@ -308,7 +308,7 @@ fn launch(
     let (span, untils) = span.transpose()?.unwrap_or_default();
     span.raise_late_times(&mut next.entries);
     let payload = Payload {
-        up: up(step, &next.entries, channel)?,
+        up: up(channel, &next.entries),
         from: span.from,
         until: span.until,
         entries: next.entries,
@@ -389,41 +389,32 @@ pub fn bytes(times: &[Timestamp]) -> Vec<u8> {
     numbers.flat_map(i64::to_be_bytes).collect()
 }
 
-/// Returns the Source Description above a set: the one that lists it, else the one that its list names.
-fn source_description(step: &Step<'_>, set: DocId) -> Result<Option<Uri>> {
-    step.db.value(
-        "SELECT coalesce((SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 \
-         AND l.capability = 0 AND l.form = 0 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri LIMIT 1), \
-         (SELECT u.uri FROM document d CROSS JOIN document u ON u.id = d.up WHERE d.id = ?1))",
-        set,
-    )
-}
-
 /// Returns the most bytes that a payload of a channel has besides its entries.
-pub fn overhead(step: &Step<'_>, channel: &Channel) -> Result<usize> {
+pub fn overhead(channel: &Channel) -> usize {
     let time = Some(Timestamp::UNIX_EPOCH);
-    let mut payload = Payload::default();
-    (payload.from, payload.until) = (time, time);
-    let mut overhead = 0;
-    let above = source_description(step, channel.set)?;
-    for up in [Some(channel.set_uri.clone()), above] {
-        payload.up = up;
-        overhead = payload.render().len().max(overhead);
-    }
-    Ok(overhead)
+    let [of_list, of_description] =
+        [Some(&channel.set_uri), channel.description.as_ref()].map(|up| {
+            let empty = Payload {
+                up: up.cloned(),
+                from: time,
+                until: time,
+                entries: Vec::new(),
+            };
+            empty.render().len()
+        });
+    of_list.max(of_description)
 }
 
 /// R20: returns the Capability List if all entries are its documents, the Source Description if all are Capability Lists,
 /// else none.
-pub fn up(step: &Step<'_>, entries: &[Entry], channel: &Channel) -> Result<Option<Uri>> {
-    let mut above = BTreeSet::new();
-    for entry in entries {
-        above.insert(match entry.capability {
-            Capability::SourceDescription => None,
-            Capability::CapabilityList => source_description(step, channel.set)?,
-            _ => Some(channel.set_uri.clone()),
-        });
-    }
-    let first = above.pop_first().flatten();
-    Ok(first.filter(|_| above.is_empty()))
+pub fn up(channel: &Channel, entries: &[Entry]) -> Option<Uri> {
+    let mut above = entries.iter().map(|entry| match entry.capability {
+        Capability::SourceDescription => None,
+        Capability::CapabilityList => channel.description.as_ref(),
+        _ => Some(&channel.set_uri),
+    });
+    let first = above.next().flatten()?;
+    above
+        .all(|other| other == Some(first))
+        .then(|| first.clone())
 }

@@ -119,7 +119,7 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<AnnouncedEntries> {
     let newest_first = said.iter().rev().map(|(_, entry)| entry);
     let (on_their_way, before): (Vec<&Entry>, Vec<&Entry>) =
         newest_first.partition(|entry| flying.contains(&entry.uri));
-    let room = window.max_bytes.saturating_sub(overhead(step, channel)?);
+    let room = window.max_bytes.saturating_sub(overhead(channel));
     let by_weight = on_their_way.into_iter().chain(&foretold).chain(before);
     let entries = as_many_as_fit(by_weight, window.max_entries, room);
     let shown: BTreeSet<_> = entries.iter().map(key).collect();
@@ -168,7 +168,7 @@ pub fn write_page(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let content = content(step, channel)?;
     let (span, untils) = next_span(step, channel.id, content.before, content.open)?;
     let payload = Payload {
-        up: up(step, &content.entries, channel)?,
+        up: up(channel, &content.entries),
         from: span.from,
         until: span.until,
         entries: content.entries,
