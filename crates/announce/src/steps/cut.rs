@@ -7,7 +7,7 @@ use crate::delivery::SizeLimit;
 use crate::event::Fact;
 use crate::plan::PublishMode;
 use crate::steps::owed::{self, DueDecision, Version, is_deletion_announced};
-use crate::time::{NotificationSpan, later, span};
+use crate::time::{MILLISECOND, later, span};
 use jiff::Timestamp;
 use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
@@ -27,11 +27,11 @@ pub const CHANNELS_PER_STEP: usize = 64;
 /// Entries that are announced together: those of one document, of a notification, or of a topic.
 #[derive(Debug, Default, PartialEq)]
 pub struct AnnouncedEntries {
-    pub entries: Vec<Entry>,
+    /// The entries, and what follows from all of them together. Its `from` is the `until` of the notification before, as long
+    /// as [`set_interval`] did not decide on it.
+    pub payload: Payload,
     /// The version that each document counts as told in once they are accepted; nothing for one that ended.
     pub covers: Vec<(DocId, Option<Version>)>,
-    /// The `until` of the notification before.
-    pub before: Option<Timestamp>,
     /// The time of the earliest change: of those that a notification leaves for the one after it, or that are held.
     pub open: Option<Timestamp>,
 }
@@ -99,7 +99,7 @@ pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
         let Some(mut next) = next(step, &channel, hub, limit)? else {
             continue;
         };
-        next.before = before;
+        next.payload.from = before;
         match cuts.iter_mut().find(|(cut, _)| *cut == next) {
             Some((_, hubs)) => hubs.push((hub, has_left)),
             None => cuts.push((next, vec![(hub, has_left)])),
@@ -166,18 +166,19 @@ fn next(
     };
     let mut is_full = false;
     for one in announced {
-        let count = next.entries.len() + one.entries.len();
-        let size = one.entries.iter().map(entry_len).sum::<usize>();
-        is_full |= !next.entries.is_empty() && (count > max || bytes + size > max_bytes);
+        let (entries, more) = (&mut next.payload.entries, one.payload.entries);
+        let count = entries.len() + more.len();
+        let size = more.iter().map(entry_len).sum::<usize>();
+        is_full |= !entries.is_empty() && (count > max || bytes + size > max_bytes);
         if is_full {
             next.open = next.open.into_iter().chain(one.open).min();
             continue;
         }
         bytes += size;
-        next.entries.extend(one.entries);
+        entries.extend(more);
         next.covers.extend(one.covers);
     }
-    if next.entries.is_empty() {
+    if next.payload.entries.is_empty() {
         return Ok(None);
     }
     let waiting = first_deferred(step, channel, hub)?;
@@ -223,6 +224,11 @@ pub fn due_entries(
         }
         let of = (channel.set, is_member);
         if let DueDecision::Announce(changes, becomes) = owed::due(step, of, &document, told)? {
+            let mut one = AnnouncedEntries {
+                covers: vec![(document.id, becomes)],
+                open: time,
+                ..AnnouncedEntries::default()
+            };
             let entries = changes.into_iter().map(|(change, capability)| Entry {
                 uri: document.uri.clone(),
                 change,
@@ -230,12 +236,8 @@ pub fn due_entries(
                 datetime: time,
                 index: index.clone(),
             });
-            announced.push(AnnouncedEntries {
-                entries: entries.collect(),
-                covers: vec![(document.id, becomes)],
-                before: None,
-                open: time,
-            });
+            one.payload.entries.extend(entries);
+            announced.push(one);
         }
     }
     let source = step.source_of(channel.source);
@@ -251,7 +253,7 @@ fn merge_repeated_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedE
     let mut kept: Vec<AnnouncedEntries> = Vec::with_capacity(announced.len());
     // Newest first, so that the first of its kind is the one to keep.
     for one in announced.into_iter().rev() {
-        let kind = match &one.entries[..] {
+        let kind = match &one.payload.entries[..] {
             [entry] => (entry.index.clone()).map(|index| (index, entry.capability, entry.change)),
             _ => None,
         };
@@ -298,21 +300,26 @@ pub fn first_deferred(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<
 fn launch(
     step: &mut Step<'_>,
     channel: &Channel,
-    mut next: AnnouncedEntries,
+    next: AnnouncedEntries,
     hubs: &[(HubId, bool)],
 ) -> Result<()> {
-    // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
+    let mut payload = next.payload;
+    payload.up = up(channel, &payload.entries);
     let pinged = served::fetching_hubs(step, channel.id)?;
-    let are_pinged = hubs.iter().all(|(hub, _)| pinged.contains(hub));
-    let span = (!are_pinged).then(|| next_span(step, channel.id, next.before, next.open));
-    let (span, untils) = span.transpose()?.unwrap_or_default();
-    span.raise_late_times(&mut next.entries);
-    let payload = Payload {
-        up: up(channel, &next.entries),
-        from: span.from,
-        until: span.until,
-        entries: next.entries,
+    let untils = if hubs.iter().all(|(hub, _)| pinged.contains(hub)) {
+        // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
+        payload.from = None;
+        None
+    } else {
+        Some(set_interval(step, channel.id, &mut payload, next.open)?)
     };
+    if let Some(from) = payload.from {
+        // What was found late happened just after the time that the notification before spoke for.
+        let earliest = later(from, MILLISECOND);
+        for entry in &mut payload.entries {
+            entry.datetime = entry.datetime.map(|time| time.max(earliest));
+        }
+    }
     let body: Arc<[u8]> = payload.render().into();
     let served = pinged.is_empty().then_some(&body);
     let sql = "UPDATE channel SET seq = seq + 1, untils = coalesce(?2, untils), body = coalesce(?3, body) WHERE id = ?1 \
@@ -321,7 +328,7 @@ fn launch(
     let flight = Flight {
         seq,
         entries: payload.entries.len(),
-        until: span.until,
+        until: payload.until,
         cut: step.now,
         ..Flight::default()
     };
@@ -360,19 +367,19 @@ fn launch(
     Ok(())
 }
 
-/// R20: returns the span of the next notification, which differs from all others of this topic, and the column of these.
-pub fn next_span(
+/// R20: gives the next notification its interval, which begins where the one before ended if that is true, and whose `until`
+/// differs from all others of this topic. Returns the column of these.
+pub fn set_interval(
     step: &Step<'_>,
     id: ChannelId,
-    before: Option<Timestamp>,
+    payload: &mut Payload,
     open: Option<Timestamp>,
-) -> Result<(NotificationSpan, Option<Vec<u8>>)> {
+) -> Result<Vec<u8>> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
     let mut used = times(&step.db.value::<Vec<u8>>(sql, id)?);
-    let span = span(step.wall, before, open, &used);
-    used.extend(span.until);
-    let kept = &used[used.len().saturating_sub(UNTILS)..];
-    Ok((span, Some(bytes(kept))))
+    (payload.from, payload.until) = span(step.wall, payload.from, open, &used);
+    used.extend(payload.until);
+    Ok(bytes(&used[used.len().saturating_sub(UNTILS)..]))
 }
 
 /// Returns the times in a column with several.
