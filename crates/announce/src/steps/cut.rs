@@ -70,52 +70,50 @@ pub fn close_windows(step: &mut Step<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Cuts the next notifications of all channels that are ready. Those of a source that is not settled wait.
+/// Cuts the next notifications of all channels that are ready: each of their hubs that is free and due something gets one,
+/// and hubs that are due the same get the same one.
 pub fn cut_ready(step: &mut Step<'_>) -> Result<()> {
-    let ready = std::mem::take(&mut step.ready);
-    ready.into_iter().try_for_each(|id| cut(step, id))
-}
-
-/// Gives every hub of a channel that is free and due something its next notification; hubs that are due the same get the
-/// same one.
-pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
-    let Some(channel) = channel(step, id)? else {
-        return Ok(());
-    };
-    if channel.kind == ChannelKind::Change {
-        return change_log::launch(step, &channel);
-    }
-    let source = step.source_of(channel.source);
-    let Some((source, _)) = source.filter(|_| !channel.is_open) else {
-        return Ok(());
-    };
-    if !source.is_swept() {
-        // Its window closes as soon as the source is settled.
-        let columns = "window_first = ?2, deadline = ?2";
-        return step.db.set_channel(id, columns, step.now);
-    }
-    let mut cuts: Vec<(AnnouncedEntries, Vec<(HubId, bool)>)> = Vec::new();
-    for (hub, has_left, limit, before) in free_accounts(step, &channel)? {
-        let Some(mut next) = next(step, &channel, hub, limit)? else {
+    for id in std::mem::take(&mut step.ready) {
+        let Some(channel) = channel(step, id)? else {
             continue;
         };
-        next.payload.from = before;
-        match cuts.iter_mut().find(|(cut, _)| *cut == next) {
-            Some((_, hubs)) => hubs.push((hub, has_left)),
-            None => cuts.push((next, vec![(hub, has_left)])),
+        if channel.kind == ChannelKind::Change {
+            change_log::launch(step, &channel)?;
+            continue;
         }
-    }
-    if cuts.is_empty() {
-        return served::serve_what_waits(step, &channel);
-    }
-    for (next, hubs) in cuts {
-        launch(step, &channel, next, &hubs)?;
+        let source = step.source_of(channel.source);
+        let Some((source, _)) = source.filter(|_| !channel.is_open) else {
+            continue;
+        };
+        if !source.is_swept() {
+            // Its window closes as soon as the source is settled.
+            let columns = "window_first = ?2, deadline = ?2";
+            step.db.set_channel(id, columns, step.now)?;
+            continue;
+        }
+        let mut cuts: Vec<(AnnouncedEntries, Vec<(HubId, bool)>)> = Vec::new();
+        for (hub, has_left, limit, before) in free_accounts(step, &channel)? {
+            let Some(mut next) = next(step, &channel, hub, limit)? else {
+                continue;
+            };
+            next.payload.from = before;
+            match cuts.iter_mut().find(|(cut, _)| *cut == next) {
+                Some((_, hubs)) => hubs.push((hub, has_left)),
+                None => cuts.push((next, vec![(hub, has_left)])),
+            }
+        }
+        if cuts.is_empty() {
+            served::serve_what_waits(step, &channel)?;
+        }
+        for (next, hubs) in cuts {
+            launch(step, &channel, next, &hubs)?;
+        }
     }
     Ok(())
 }
 
-/// The hub of an account, whether it left, the most entries that it may be sent, and the `until` of the notification before.
-type FreeAccount = (HubId, bool, usize, Option<Timestamp>);
+/// The hub of an account, whether it left, the limits of what it may be sent, and the `until` of the notification before.
+type FreeAccount = (HubId, bool, SizeLimit, Option<Timestamp>);
 
 /// Returns the accounts of a channel whose next notification may be cut now (R22, R24), of documents those that are due one.
 pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccount>> {
@@ -129,35 +127,36 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
     for (hub, has_left, own, until, pinged, fetched) in accounts {
         let pinged = pinged.filter(|_| step.mode(hub) == Some(PublishMode::Ping));
         if pinged.is_none_or(|at| served::next_ping(at, fetched) <= step.now) {
-            free.push((hub, has_left, entry_limit(step, hub, own), until));
+            free.push((hub, has_left, size_limit(step, hub, own), until));
         }
     }
     Ok(free)
 }
 
-/// Returns the size that a hub refused, while that is remembered (R23).
-pub fn size_limit(step: &Step<'_>, hub: HubId) -> Option<SizeLimit> {
-    step.live.hubs.get(&hub)?.queue.size_limit(step.now)
+/// Returns the limits of the next notification to a hub: it may have no more entries than its account may have, and be no
+/// larger than what the hub refused, while that is remembered (R23).
+pub fn size_limit(step: &Step<'_>, hub: HubId, max_entries: Option<usize>) -> SizeLimit {
+    let live = step.live.hubs.get(&hub);
+    let refused = live.and_then(|live| live.queue.size_limit(step.now));
+    let mut limit = refused.unwrap_or(SizeLimit {
+        entries: usize::MAX,
+        bytes: usize::MAX,
+        until: step.now,
+    });
+    limit.entries = limit.entries.min(max_entries.unwrap_or(usize::MAX));
+    limit
 }
 
-/// Returns the most entries that the next notification to a hub may have: no more than its account may have, and than the hub
-/// refused (R23).
-pub fn entry_limit(step: &Step<'_>, hub: HubId, own: Option<usize>) -> usize {
-    let size = size_limit(step, hub);
-    let limits = own.into_iter().chain(size.map(|size| size.entries));
-    limits.min().unwrap_or(usize::MAX)
-}
-
-/// Returns the next notification of an account, of so many entries at most.
+/// Returns the next notification of an account within its limits.
 fn next(
     step: &Step<'_>,
     channel: &Channel,
     hub: HubId,
-    max: usize,
+    limit: SizeLimit,
 ) -> Result<Option<AnnouncedEntries>> {
-    let (window, size) = (&step.plan.window, size_limit(step, hub));
-    let max_bytes = size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes));
-    let max = max.min(window.max_entries);
+    let window = &step.plan.window;
+    let max = limit.entries.min(window.max_entries);
+    let max_bytes = limit.bytes.min(window.max_bytes);
     let (announced, beyond) = due_entries(step, channel, hub, Some(max))?;
     let mut bytes = overhead(channel);
     let mut next = AnnouncedEntries {
@@ -217,7 +216,9 @@ pub fn due_entries(
     let mut beyond = None;
     let mut announced = Vec::new();
     for (number, (told, is_member, index, document)) in due.into_iter().enumerate() {
-        let time = Some(document.change_time());
+        // R19: a deletion happened when a look found the file gone.
+        let deleted = document.absent_since.filter(|_| document.is_gone());
+        let time = Some(deleted.unwrap_or(document.dated));
         if number + 1 == rows {
             beyond = time;
             break;
