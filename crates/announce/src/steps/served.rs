@@ -225,7 +225,14 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
     let Some(channel) = channel(step, id)? else {
         return Ok(None);
     };
-    if is_name_only(step.db, step.plan, step.live, &channel)? {
+    let mut hubs = Vec::new();
+    for hub in active_hubs(step.db, id)? {
+        if step.mode(hub) != Some(PublishMode::Broker) {
+            hubs.push(step.hub_uri(hub)?);
+        }
+    }
+    hubs.sort();
+    if hubs.is_empty() && is_name_only(step.db, step.plan, step.live, &channel)? {
         return Ok(None);
     }
     let is_pinged = !fetching_hubs(step, id)?.is_empty();
@@ -237,13 +244,6 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
             body => body,
         },
     };
-    let mut hubs = Vec::new();
-    for hub in active_hubs(step.db, id)? {
-        if step.mode(hub) != Some(PublishMode::Broker) {
-            hubs.push(step.hub_uri(hub)?);
-        }
-    }
-    hubs.sort();
     Ok(Some(TopicPage {
         topic: channel.topic,
         capability_list: channel.set_uri,
