@@ -230,7 +230,10 @@ fn next_changes(reader: &Reader<'_>, of: &ChannelView, hub: HubId) -> Result<Vec
         return Ok(Vec::new());
     };
     let (announced, _) = due_entries(&step, &channel, hub, None)?;
-    Ok(announced.into_iter().flat_map(|one| one.entries).collect())
+    Ok(announced
+        .into_iter()
+        .flat_map(|one| one.payload.entries)
+        .collect())
 }
 
 /// Returns the known names, for the error about an unknown one.

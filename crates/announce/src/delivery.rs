@@ -228,8 +228,8 @@ pub struct HubQueue {
     pub acceptances: u64,
     /// Channels with a notification at fault that failed since the last acceptance.
     at_fault: BTreeSet<ChannelId>,
-    /// The last one, which may be over.
-    size: Option<SizeLimit>,
+    /// The size that it refused last, whose time may be over.
+    pub size: Option<SizeLimit>,
     /// Refusals of single notifications.
     refusals: BTreeMap<RefusalKind, RefusalLogLimit>,
 }
@@ -449,14 +449,9 @@ impl HubQueue {
         }
     }
 
-    /// Returns the size that it refused, while that is remembered.
-    pub fn size_limit(&self, now: Timestamp) -> Option<SizeLimit> {
-        self.size.filter(|size| now < size.until)
-    }
-
     /// Notes that the hub refused this size. Returns true if that is the first time within an hour.
     pub fn too_large(&mut self, entries: usize, bytes: usize, now: Timestamp) -> bool {
-        let before = self.size_limit(now);
+        let before = self.size.filter(|size| now < size.until);
         self.size = Some(SizeLimit {
             entries: before.map_or(entries, |before| before.entries.min(entries)),
             bytes: before.map_or(bytes, |before| before.bytes.min(bytes)),

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use resourcesync::payload::Entry;
 
 /// Returns `time` plus `duration`, or the end of time.
 pub fn later(time: Timestamp, duration: Duration) -> Timestamp {
@@ -21,17 +20,9 @@ pub fn elapsed(start: Timestamp, now: Timestamp) -> Duration {
 }
 
 /// Resolution of the times in notifications.
-const MILLISECOND: Duration = Duration::from_millis(1);
+pub const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// The `from` and `until` of one notification.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct NotificationSpan {
-    /// The `until` of the notification before on the same account.
-    pub from: Option<Timestamp>,
-    pub until: Option<Timestamp>,
-}
-
-/// Returns the span that is true of a notification which is cut `now`.
+/// Returns the `from` and `until` that are true of a notification which is cut `now`.
 ///
 /// `before` is the `until` of the one before on this account, `open` the time of the earliest change that is held or
 /// left for the next one, and `used` holds what was said on this topic before.
@@ -40,9 +31,11 @@ pub fn span(
     before: Option<Timestamp>,
     open: Option<Timestamp>,
     used: &[Timestamp],
-) -> NotificationSpan {
-    let before_open = open.map(|open| earlier(truncate_to_millisecond(open), MILLISECOND));
-    let mut until = truncate_to_millisecond(now).min(before_open.unwrap_or(Timestamp::MAX));
+) -> (Option<Timestamp>, Option<Timestamp>) {
+    let written = |time: Timestamp| Timestamp::from_millisecond(time.as_millisecond());
+    let [mut until, open] =
+        [now, open.unwrap_or(Timestamp::MAX)].map(|it| written(it).unwrap_or(it));
+    until = until.min(earlier(open, MILLISECOND));
     // A statement that is true of a time is true of an earlier one.
     while used.contains(&until) {
         until = earlier(until, MILLISECOND);
@@ -50,29 +43,9 @@ pub fn span(
     // A clock that went back leaves nothing true to begin with.
     let from = before.filter(|before| *before <= now);
     if from.is_some_and(|from| until <= from) {
-        return NotificationSpan::default();
+        return (None, None);
     }
-    NotificationSpan {
-        from,
-        until: Some(until),
-    }
-}
-
-impl NotificationSpan {
-    /// Sets the datetimes of entries that were found late, just after the time that the notification before spoke for.
-    pub fn raise_late_times(&self, entries: &mut [Entry]) {
-        let Some(earliest) = self.from.map(|from| later(from, MILLISECOND)) else {
-            return;
-        };
-        for entry in entries {
-            entry.datetime = entry.datetime.map(|time| time.max(earliest));
-        }
-    }
-}
-
-/// Returns a time as it is written.
-fn truncate_to_millisecond(time: Timestamp) -> Timestamp {
-    Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
+    (from, Some(until))
 }
 
 #[cfg(test)]
@@ -81,7 +54,7 @@ mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
 
-    use super::{NotificationSpan, span};
+    use super::span;
 
     fn at(milliseconds: i64) -> Timestamp {
         Timestamp::from_millisecond(milliseconds).unwrap()
@@ -105,10 +78,7 @@ mod tests {
         #[case] (from, until): (Option<i64>, Option<i64>),
     ) {
         let used: Vec<Timestamp> = used.iter().map(|used| at(*used)).collect();
-        let wanted = NotificationSpan {
-            from: from.map(at),
-            until: until.map(at),
-        };
+        let wanted = (from.map(at), until.map(at));
         assert_eq!(span(at(now), before.map(at), open.map(at), &used), wanted);
     }
 
@@ -121,9 +91,9 @@ mod tests {
             used in prop::collection::vec(0..100_i64, 0..30),
         ) {
             let used: Vec<Timestamp> = used.into_iter().map(at).collect();
-            let span = span(at(now), before.map(at), open.map(at), &used);
-            prop_assert!(span.from.is_none() || span.until > span.from);
-            if let Some(until) = span.until {
+            let (from, until) = span(at(now), before.map(at), open.map(at), &used);
+            prop_assert!(from.is_none() || until > from);
+            if let Some(until) = until {
                 prop_assert!(until <= at(now) && !used.contains(&until));
                 prop_assert!(open.is_none_or(|open| until < at(open)));
             }

@@ -104,7 +104,7 @@ pub(crate) fn rendered(
     let mut xml = String::new();
     writer::write_head(&mut xml, Form::List, up, &description);
     write_entries(&mut xml);
-    writer::write_tail(&mut xml, Form::List);
+    xml.extend(["</", Form::List.root(), ">\n"]);
     xml.into_bytes()
 }
 

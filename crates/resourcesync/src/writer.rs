@@ -80,7 +80,7 @@ impl<W: Write> DocumentWriter<W> {
     ///
     /// If the sink fails.
     pub fn finish(mut self) -> io::Result<W> {
-        write_tail(&mut self.xml, self.form);
+        self.xml.extend(["</", self.form.root(), ">\n"]);
         self.flush()?;
         Ok(self.sink)
     }
@@ -108,11 +108,6 @@ pub(crate) fn write_head<'a>(
         write_term(xml, "  <rs:ln", link.as_ref());
     }
     write_term(xml, "  <rs:md", description);
-}
-
-/// Writes the end of a document.
-pub(crate) fn write_tail(xml: &mut String, form: Form) {
-    xml.extend(["</", form.root(), ">\n"]);
 }
 
 /// Writes an entry with its elements of the sitemap namespace, its description and its links.

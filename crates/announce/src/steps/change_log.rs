@@ -456,7 +456,7 @@ pub fn launch(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         position.skip(logged.seq - 1);
         position.entries = position.entries.min(logged.entries.saturating_sub(1));
         save(step, &position)?;
-        let entries = (logged.entries - position.entries).min(limit.max(1));
+        let entries = (logged.entries - position.entries).min(limit.entries.max(1));
         let flight = Flight {
             seq: logged.seq.cast_unsigned(),
             entries,

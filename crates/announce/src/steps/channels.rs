@@ -23,16 +23,21 @@ pub struct Channel {
     pub kind: ChannelKind,
     pub set: DocId,
     pub set_uri: Uri,
+    /// The Source Description above the set: the one that lists it, else the one that its list names (R20).
+    pub description: Option<Uri>,
     pub topic: Topic,
     pub is_retired: bool,
     /// True while changes are collected.
     pub is_open: bool,
 }
 
-const COLUMNS: &str = "SELECT c.id, c.source, c.kind, c.set_id, s.uri, c.topic, c.retired IS NOT NULL, c.deadline IS NOT NULL \
+const COLUMNS: &str = "SELECT c.id, c.source, c.kind, c.set_id, s.uri, \
+     coalesce((SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = s.id \
+     AND l.capability = 0 AND l.form = 0 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri LIMIT 1), \
+     (SELECT u.uri FROM document u WHERE u.id = s.up)), c.topic, c.retired IS NOT NULL, c.deadline IS NOT NULL \
      FROM channel c CROSS JOIN document s ON s.id = c.set_id";
 
-from_row! { Channel { id, source, kind, set, set_uri, topic, is_retired, is_open } }
+from_row! { Channel { id, source, kind, set, set_uri, description, topic, is_retired, is_open } }
 
 impl Db<'_> {
     /// Sets columns of a channel to values, which are the parameters after its own.

@@ -1,13 +1,13 @@
 //! Notifications, cut from what hubs are due (R18 to R21).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::delivery::SizeLimit;
 use crate::event::Fact;
 use crate::plan::PublishMode;
 use crate::steps::owed::{self, DueDecision, Version, is_deletion_announced};
-use crate::time::{NotificationSpan, later, span};
+use crate::time::{MILLISECOND, later, span};
 use jiff::Timestamp;
 use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
@@ -27,11 +27,11 @@ pub const CHANNELS_PER_STEP: usize = 64;
 /// Entries that are announced together: those of one document, of a notification, or of a topic.
 #[derive(Debug, Default, PartialEq)]
 pub struct AnnouncedEntries {
-    pub entries: Vec<Entry>,
+    /// The entries, and what follows from all of them together. Its `from` is the `until` of the notification before, as long
+    /// as [`set_interval`] did not decide on it.
+    pub payload: Payload,
     /// The version that each document counts as told in once they are accepted; nothing for one that ended.
     pub covers: Vec<(DocId, Option<Version>)>,
-    /// The `until` of the notification before.
-    pub before: Option<Timestamp>,
     /// The time of the earliest change: of those that a notification leaves for the one after it, or that are held.
     pub open: Option<Timestamp>,
 }
@@ -70,52 +70,50 @@ pub fn close_windows(step: &mut Step<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Cuts the next notifications of all channels that are ready. Those of a source that is not settled wait.
+/// Cuts the next notifications of all channels that are ready: each of their hubs that is free and due something gets one,
+/// and hubs that are due the same get the same one.
 pub fn cut_ready(step: &mut Step<'_>) -> Result<()> {
-    let ready = std::mem::take(&mut step.ready);
-    ready.into_iter().try_for_each(|id| cut(step, id))
-}
-
-/// Gives every hub of a channel that is free and due something its next notification; hubs that are due the same get the
-/// same one.
-pub fn cut(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
-    let Some(channel) = channel(step, id)? else {
-        return Ok(());
-    };
-    if channel.kind == ChannelKind::Change {
-        return change_log::launch(step, &channel);
-    }
-    let source = step.source_of(channel.source);
-    let Some((source, _)) = source.filter(|_| !channel.is_open) else {
-        return Ok(());
-    };
-    if !source.is_swept() {
-        // Its window closes as soon as the source is settled.
-        let columns = "window_first = ?2, deadline = ?2";
-        return step.db.set_channel(id, columns, step.now);
-    }
-    let mut cuts: Vec<(AnnouncedEntries, Vec<(HubId, bool)>)> = Vec::new();
-    for (hub, has_left, limit, before) in free_accounts(step, &channel)? {
-        let Some(mut next) = next(step, &channel, hub, limit)? else {
+    for id in std::mem::take(&mut step.ready) {
+        let Some(channel) = channel(step, id)? else {
             continue;
         };
-        next.before = before;
-        match cuts.iter_mut().find(|(cut, _)| *cut == next) {
-            Some((_, hubs)) => hubs.push((hub, has_left)),
-            None => cuts.push((next, vec![(hub, has_left)])),
+        if channel.kind == ChannelKind::Change {
+            change_log::launch(step, &channel)?;
+            continue;
         }
-    }
-    if cuts.is_empty() {
-        return served::serve_what_waits(step, &channel);
-    }
-    for (next, hubs) in cuts {
-        launch(step, &channel, next, &hubs)?;
+        let source = step.source_of(channel.source);
+        let Some((source, _)) = source.filter(|_| !channel.is_open) else {
+            continue;
+        };
+        if !source.is_swept() {
+            // Its window closes as soon as the source is settled.
+            let columns = "window_first = ?2, deadline = ?2";
+            step.db.set_channel(id, columns, step.now)?;
+            continue;
+        }
+        let mut cuts: Vec<(AnnouncedEntries, Vec<(HubId, bool)>)> = Vec::new();
+        for (hub, has_left, limit, before) in free_accounts(step, &channel)? {
+            let Some(mut next) = next(step, &channel, hub, limit)? else {
+                continue;
+            };
+            next.payload.from = before;
+            match cuts.iter_mut().find(|(cut, _)| *cut == next) {
+                Some((_, hubs)) => hubs.push((hub, has_left)),
+                None => cuts.push((next, vec![(hub, has_left)])),
+            }
+        }
+        if cuts.is_empty() {
+            served::serve_what_waits(step, &channel)?;
+        }
+        for (next, hubs) in cuts {
+            launch(step, &channel, next, &hubs)?;
+        }
     }
     Ok(())
 }
 
-/// The hub of an account, whether it left, the most entries that it may be sent, and the `until` of the notification before.
-type FreeAccount = (HubId, bool, usize, Option<Timestamp>);
+/// The hub of an account, whether it left, the limits of what it may be sent, and the `until` of the notification before.
+type FreeAccount = (HubId, bool, SizeLimit, Option<Timestamp>);
 
 /// Returns the accounts of a channel whose next notification may be cut now (R22, R24), of documents those that are due one.
 pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccount>> {
@@ -129,55 +127,58 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
     for (hub, has_left, own, until, pinged, fetched) in accounts {
         let pinged = pinged.filter(|_| step.mode(hub) == Some(PublishMode::Ping));
         if pinged.is_none_or(|at| served::next_ping(at, fetched) <= step.now) {
-            free.push((hub, has_left, entry_limit(step, hub, own), until));
+            free.push((hub, has_left, size_limit(step, hub, own), until));
         }
     }
     Ok(free)
 }
 
-/// Returns the size that a hub refused, while that is remembered (R23).
-pub fn size_limit(step: &Step<'_>, hub: HubId) -> Option<SizeLimit> {
-    step.live.hubs.get(&hub)?.queue.size_limit(step.now)
+/// Returns the limits of the next notification to a hub: it may have no more entries than its account may have, and be no
+/// larger than what the hub refused, while that is remembered (R23).
+pub fn size_limit(step: &Step<'_>, hub: HubId, max_entries: Option<usize>) -> SizeLimit {
+    let live = step.live.hubs.get(&hub);
+    let refused = live.and_then(|live| live.queue.size);
+    let refused = refused.filter(|size| step.now < size.until);
+    let mut limit = refused.unwrap_or(SizeLimit {
+        entries: usize::MAX,
+        bytes: usize::MAX,
+        until: step.now,
+    });
+    limit.entries = limit.entries.min(max_entries.unwrap_or(usize::MAX));
+    limit
 }
 
-/// Returns the most entries that the next notification to a hub may have: no more than its account may have, and than the hub
-/// refused (R23).
-pub fn entry_limit(step: &Step<'_>, hub: HubId, own: Option<usize>) -> usize {
-    let size = size_limit(step, hub);
-    let limits = own.into_iter().chain(size.map(|size| size.entries));
-    limits.min().unwrap_or(usize::MAX)
-}
-
-/// Returns the next notification of an account, of so many entries at most.
+/// Returns the next notification of an account within its limits.
 fn next(
     step: &Step<'_>,
     channel: &Channel,
     hub: HubId,
-    max: usize,
+    limit: SizeLimit,
 ) -> Result<Option<AnnouncedEntries>> {
-    let (window, size) = (&step.plan.window, size_limit(step, hub));
-    let max_bytes = size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes));
-    let max = max.min(window.max_entries);
+    let window = &step.plan.window;
+    let max = limit.entries.min(window.max_entries);
+    let max_bytes = limit.bytes.min(window.max_bytes);
     let (announced, beyond) = due_entries(step, channel, hub, Some(max))?;
-    let mut bytes = overhead(step, channel)?;
+    let mut bytes = overhead(channel);
     let mut next = AnnouncedEntries {
         open: beyond,
         ..AnnouncedEntries::default()
     };
     let mut is_full = false;
     for one in announced {
-        let count = next.entries.len() + one.entries.len();
-        let size = one.entries.iter().map(entry_len).sum::<usize>();
-        is_full |= !next.entries.is_empty() && (count > max || bytes + size > max_bytes);
+        let (entries, more) = (&mut next.payload.entries, one.payload.entries);
+        let count = entries.len() + more.len();
+        let size = more.iter().map(entry_len).sum::<usize>();
+        is_full |= !entries.is_empty() && (count > max || bytes + size > max_bytes);
         if is_full {
             next.open = next.open.into_iter().chain(one.open).min();
             continue;
         }
         bytes += size;
-        next.entries.extend(one.entries);
+        entries.extend(more);
         next.covers.extend(one.covers);
     }
-    if next.entries.is_empty() {
+    if next.payload.entries.is_empty() {
         return Ok(None);
     }
     let waiting = first_deferred(step, channel, hub)?;
@@ -216,13 +217,20 @@ pub fn due_entries(
     let mut beyond = None;
     let mut announced = Vec::new();
     for (number, (told, is_member, index, document)) in due.into_iter().enumerate() {
-        let time = Some(document.change_time());
+        // R19: a deletion happened when a look found the file gone.
+        let deleted = document.absent_since.filter(|_| document.is_gone());
+        let time = Some(deleted.unwrap_or(document.dated));
         if number + 1 == rows {
             beyond = time;
             break;
         }
         let of = (channel.set, is_member);
         if let DueDecision::Announce(changes, becomes) = owed::due(step, of, &document, told)? {
+            let mut one = AnnouncedEntries {
+                covers: vec![(document.id, becomes)],
+                open: time,
+                ..AnnouncedEntries::default()
+            };
             let entries = changes.into_iter().map(|(change, capability)| Entry {
                 uri: document.uri.clone(),
                 change,
@@ -230,12 +238,8 @@ pub fn due_entries(
                 datetime: time,
                 index: index.clone(),
             });
-            announced.push(AnnouncedEntries {
-                entries: entries.collect(),
-                covers: vec![(document.id, becomes)],
-                before: None,
-                open: time,
-            });
+            one.payload.entries.extend(entries);
+            announced.push(one);
         }
     }
     let source = step.source_of(channel.source);
@@ -251,7 +255,7 @@ fn merge_repeated_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedE
     let mut kept: Vec<AnnouncedEntries> = Vec::with_capacity(announced.len());
     // Newest first, so that the first of its kind is the one to keep.
     for one in announced.into_iter().rev() {
-        let kind = match &one.entries[..] {
+        let kind = match &one.payload.entries[..] {
             [entry] => (entry.index.clone()).map(|index| (index, entry.capability, entry.change)),
             _ => None,
         };
@@ -298,21 +302,26 @@ pub fn first_deferred(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<
 fn launch(
     step: &mut Step<'_>,
     channel: &Channel,
-    mut next: AnnouncedEntries,
+    next: AnnouncedEntries,
     hubs: &[(HubId, bool)],
 ) -> Result<()> {
-    // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
+    let mut payload = next.payload;
+    payload.up = up(channel, &payload.entries);
     let pinged = served::fetching_hubs(step, channel.id)?;
-    let are_pinged = hubs.iter().all(|(hub, _)| pinged.contains(hub));
-    let span = (!are_pinged).then(|| next_span(step, channel.id, next.before, next.open));
-    let (span, untils) = span.transpose()?.unwrap_or_default();
-    span.raise_late_times(&mut next.entries);
-    let payload = Payload {
-        up: up(step, &next.entries, channel)?,
-        from: span.from,
-        until: span.until,
-        entries: next.entries,
+    let untils = if hubs.iter().all(|(hub, _)| pinged.contains(hub)) {
+        // For hubs that fetch, the `from` and `until` of the topic count, not those of a notification.
+        payload.from = None;
+        None
+    } else {
+        Some(set_interval(step, channel.id, &mut payload, next.open)?)
     };
+    if let Some(from) = payload.from {
+        // What was found late happened just after the time that the notification before spoke for.
+        let earliest = later(from, MILLISECOND);
+        for entry in &mut payload.entries {
+            entry.datetime = entry.datetime.map(|time| time.max(earliest));
+        }
+    }
     let body: Arc<[u8]> = payload.render().into();
     let served = pinged.is_empty().then_some(&body);
     let sql = "UPDATE channel SET seq = seq + 1, untils = coalesce(?2, untils), body = coalesce(?3, body) WHERE id = ?1 \
@@ -321,7 +330,7 @@ fn launch(
     let flight = Flight {
         seq,
         entries: payload.entries.len(),
-        until: span.until,
+        until: payload.until,
         cut: step.now,
         ..Flight::default()
     };
@@ -360,19 +369,19 @@ fn launch(
     Ok(())
 }
 
-/// R20: returns the span of the next notification, which differs from all others of this topic, and the column of these.
-pub fn next_span(
+/// R20: gives the next notification its interval, which begins where the one before ended if that is true, and whose `until`
+/// differs from all others of this topic. Returns the column of these.
+pub fn set_interval(
     step: &Step<'_>,
     id: ChannelId,
-    before: Option<Timestamp>,
+    payload: &mut Payload,
     open: Option<Timestamp>,
-) -> Result<(NotificationSpan, Option<Vec<u8>>)> {
+) -> Result<Vec<u8>> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
     let mut used = times(&step.db.value::<Vec<u8>>(sql, id)?);
-    let span = span(step.wall, before, open, &used);
-    used.extend(span.until);
-    let kept = &used[used.len().saturating_sub(UNTILS)..];
-    Ok((span, Some(bytes(kept))))
+    (payload.from, payload.until) = span(step.wall, payload.from, open, &used);
+    used.extend(payload.until);
+    Ok(bytes(&used[used.len().saturating_sub(UNTILS)..]))
 }
 
 /// Returns the times in a column with several.
@@ -389,41 +398,32 @@ pub fn bytes(times: &[Timestamp]) -> Vec<u8> {
     numbers.flat_map(i64::to_be_bytes).collect()
 }
 
-/// Returns the Source Description above a set: the one that lists it, else the one that its list names.
-fn source_description(step: &Step<'_>, set: DocId) -> Result<Option<Uri>> {
-    step.db.value(
-        "SELECT coalesce((SELECT l.uri FROM mention m CROSS JOIN document l ON l.id = m.list WHERE m.document = ?1 \
-         AND l.capability = 0 AND l.form = 0 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri LIMIT 1), \
-         (SELECT u.uri FROM document d CROSS JOIN document u ON u.id = d.up WHERE d.id = ?1))",
-        set,
-    )
-}
-
 /// Returns the most bytes that a payload of a channel has besides its entries.
-pub fn overhead(step: &Step<'_>, channel: &Channel) -> Result<usize> {
+pub fn overhead(channel: &Channel) -> usize {
     let time = Some(Timestamp::UNIX_EPOCH);
-    let mut payload = Payload::default();
-    (payload.from, payload.until) = (time, time);
-    let mut overhead = 0;
-    let above = source_description(step, channel.set)?;
-    for up in [Some(channel.set_uri.clone()), above] {
-        payload.up = up;
-        overhead = payload.render().len().max(overhead);
-    }
-    Ok(overhead)
+    let [of_list, of_description] =
+        [Some(&channel.set_uri), channel.description.as_ref()].map(|up| {
+            let empty = Payload {
+                up: up.cloned(),
+                from: time,
+                until: time,
+                entries: Vec::new(),
+            };
+            empty.render().len()
+        });
+    of_list.max(of_description)
 }
 
 /// R20: returns the Capability List if all entries are its documents, the Source Description if all are Capability Lists,
 /// else none.
-pub fn up(step: &Step<'_>, entries: &[Entry], channel: &Channel) -> Result<Option<Uri>> {
-    let mut above = BTreeSet::new();
-    for entry in entries {
-        above.insert(match entry.capability {
-            Capability::SourceDescription => None,
-            Capability::CapabilityList => source_description(step, channel.set)?,
-            _ => Some(channel.set_uri.clone()),
-        });
-    }
-    let first = above.pop_first().flatten();
-    Ok(first.filter(|_| above.is_empty()))
+pub fn up(channel: &Channel, entries: &[Entry]) -> Option<Uri> {
+    let mut above = entries.iter().map(|entry| match entry.capability {
+        Capability::SourceDescription => None,
+        Capability::CapabilityList => channel.description.as_ref(),
+        _ => Some(&channel.set_uri),
+    });
+    let first = above.next().flatten()?;
+    above
+        .all(|other| other == Some(first))
+        .then(|| first.clone())
 }

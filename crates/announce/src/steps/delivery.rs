@@ -20,7 +20,7 @@ use websub::publisher::verdict::{Verdict, verdict};
 use crate::history::{NotificationState, OutcomeView};
 use crate::state::{AccountId, ChannelId, DocId, HubId, Result, from_row};
 use crate::steps::channels::{self, Channel, channel};
-use crate::steps::cut::{CHANNELS_PER_STEP, cut, entry_limit, size_limit};
+use crate::steps::cut::{CHANNELS_PER_STEP, cut_ready, size_limit};
 use crate::steps::documents::{Presence, SeenDocument};
 use crate::steps::served::{PING_APART, forget_unfetched};
 use crate::steps::{Step, change_log, owed};
@@ -137,30 +137,27 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
             let Some((flight, submission)) = next.filter(|(flight, _)| !flight.is_sending) else {
                 continue;
             };
-            let size = size_limit(step, hub);
-            // One that was cut since may be indivisible.
-            let is_too_large = flight.attempts == 0
-                && !flight.is_logged
-                && size.is_some_and(|size| {
-                    flight.cut < earlier(size.until, SIZE_REMEMBERED)
-                        && (flight.entries > size.entries || flight.bytes > size.bytes)
-                });
-            if !is_too_large && !is_stale(step, account, &flight)? {
+            if flight.attempts > 0 || !is_outdated(step, account, &flight)? {
                 submit(step, account, submission)?;
                 continue;
             }
             step.note_outcome(account, flight.seq, NotificationState::Withdrawn)?;
             withdraw(step, account)?;
-            cut(step, id)?;
+            cut_ready(step)?;
         }
     }
     Ok(())
 }
 
-/// Returns true if the notification in flight was never answered, and no longer announces what there is to announce.
-fn is_stale(step: &Step<'_>, account: AccountId, flight: &Flight) -> Result<bool> {
-    let is_pinged = step.mode(account.1) == Some(PublishMode::Ping);
-    if is_pinged || flight.attempts > 0 || flight.cut >= step.now {
+/// Returns true if the notification in flight no longer announces what there is to announce, or is larger than what the hub
+/// refused since it was cut: one that was cut later may be indivisible.
+fn is_outdated(step: &Step<'_>, account: AccountId, flight: &Flight) -> Result<bool> {
+    let size = size_limit(step, account.1, None);
+    let is_too_large = flight.entries > size.entries || flight.bytes > size.bytes;
+    if is_too_large && !flight.is_logged && flight.cut < earlier(size.until, SIZE_REMEMBERED) {
+        return Ok(true);
+    }
+    if step.mode(account.1) == Some(PublishMode::Ping) || flight.cut >= step.now {
         return Ok(false);
     }
     step.db.exists(
@@ -382,7 +379,7 @@ fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<bool> {
     let (account, now) = (answered.account, step.now);
     let (hub, entries) = (account.1, answered.flight.entries);
     let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
-    let limit = entry_limit(step, hub, step.db.value(sql, account)?);
+    let limit = size_limit(step, hub, step.db.value(sql, account)?).entries;
     // One document may have two entries, which no limit parts.
     if entries < 2 || entries == 2 && limit <= 1 && !answered.flight.is_logged {
         return Ok(false);
@@ -419,10 +416,10 @@ fn refused(
     let (id, hub) = account;
     let seq = answered.flight.seq;
     let attempt = Attempt::new(seq, answered.answer, Some(refusal.clone()), now);
-    step.db
-        .set_account(account, "last = ?3", attempt.to_json())?;
-    let sql = "SELECT is_answer_old, acceptances, is_at_fault FROM account WHERE channel = ?1 AND hub = ?2";
-    let retries: Option<(bool, Option<i64>, bool)> = step.db.first(sql, account)?;
+    let sql = "UPDATE account SET last = ?3 WHERE channel = ?1 AND hub = ?2 \
+               RETURNING is_answer_old, acceptances, is_at_fault";
+    let retries: Option<(bool, Option<i64>, bool)> =
+        step.db.first(sql, (account, attempt.to_json()))?;
     let (Some(queue), Some((is_answer_old, acceptances, was_at_fault))) =
         (step.live.queue_mut(hub), retries)
     else {

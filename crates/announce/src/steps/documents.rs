@@ -122,12 +122,6 @@ impl SeenDocument {
     pub fn seen(&self) -> Option<Version> {
         (!self.is_gone()).then_some(self.version)
     }
-
-    /// R19: the time of its last change; of a deletion, that of the look that found the file gone.
-    pub fn change_time(&self) -> Timestamp {
-        let absent_since = self.absent_since.filter(|_| self.is_gone());
-        absent_since.unwrap_or(self.dated)
-    }
 }
 
 /// Nothing of a URI that is only mentioned, or not even that.

@@ -15,7 +15,7 @@ use crate::plan::PublishMode;
 use crate::state::{AccountId, ChannelId, HubId, Result, from_row, integers, nth};
 use crate::steps::channels::{Channel, active_hubs, channel, is_name_only};
 use crate::steps::cut::{
-    AnnouncedEntries, CHANNELS_PER_STEP, due_entries, first_deferred, next_span, overhead, up,
+    CHANNELS_PER_STEP, due_entries, first_deferred, overhead, set_interval, up,
 };
 use crate::steps::{Step, change_log, channels, delivery};
 use crate::time::{earlier, later};
@@ -94,8 +94,9 @@ fn key(entry: &Entry) -> (Uri, ChangeKind, Capability) {
     (entry.uri.clone(), entry.change, entry.capability)
 }
 
-/// Returns the content of a topic that is fetched, and the time until which the hubs that fetch it have all.
-fn content(step: &Step<'_>, channel: &Channel) -> Result<AnnouncedEntries> {
+/// Returns the content of a topic that is fetched, with the time until which the hubs that fetch it have all as `from`, and
+/// the time of the earliest change that it is without.
+fn content(step: &Step<'_>, channel: &Channel) -> Result<(Payload, Option<Timestamp>)> {
     let window = &step.plan.window;
     let hubs = fetching_hubs(step, channel.id)?;
     let max = window.max_entries;
@@ -107,7 +108,10 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<AnnouncedEntries> {
         let left = announced.iter().skip(max).filter_map(|one| one.open);
         let waiting = first_deferred(step, channel, *hub)?;
         open = left.chain(beyond).chain(open).chain(waiting).min();
-        let entries = announced.into_iter().take(max).flat_map(|one| one.entries);
+        let entries = announced
+            .into_iter()
+            .take(max)
+            .flat_map(|one| one.payload.entries);
         foretold.extend(entries.map(|entry| (key(&entry), entry)));
         let sql = "SELECT until FROM account WHERE channel = ?1 AND hub = ?2";
         untils.push(step.db.value::<Option<_>>(sql, (channel.id, hub))?);
@@ -119,7 +123,7 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<AnnouncedEntries> {
     let newest_first = said.iter().rev().map(|(_, entry)| entry);
     let (on_their_way, before): (Vec<&Entry>, Vec<&Entry>) =
         newest_first.partition(|entry| flying.contains(&entry.uri));
-    let room = window.max_bytes.saturating_sub(overhead(step, channel)?);
+    let room = window.max_bytes.saturating_sub(overhead(channel));
     let by_weight = on_their_way.into_iter().chain(&foretold).chain(before);
     let entries = as_many_as_fit(by_weight, window.max_entries, room);
     let shown: BTreeSet<_> = entries.iter().map(key).collect();
@@ -131,12 +135,13 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<AnnouncedEntries> {
     let remembered = earlier(step.now, step.plan.topic_window);
     let fetched: Option<Vec<Timestamp>> = untils.into_iter().collect();
     let fetched = fetched.and_then(|untils| untils.into_iter().min());
-    Ok(AnnouncedEntries {
+    let payload = Payload {
+        up: up(channel, &entries),
+        from: fetched.filter(|before| has_all_said && *before >= remembered),
+        until: None,
         entries,
-        before: fetched.filter(|before| has_all_said && *before >= remembered),
-        open,
-        ..AnnouncedEntries::default()
-    })
+    };
+    Ok((payload, open))
 }
 
 /// Returns as many entries as a payload may have, the most important first: what is in flight, what is due, and then what
@@ -165,16 +170,10 @@ fn as_many_as_fit<'e>(
 
 /// Makes the body of a topic that is fetched anew.
 pub fn write_page(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
-    let content = content(step, channel)?;
-    let (span, untils) = next_span(step, channel.id, content.before, content.open)?;
-    let payload = Payload {
-        up: up(step, &content.entries, channel)?,
-        from: span.from,
-        until: span.until,
-        entries: content.entries,
-    };
-    let sql = "UPDATE channel SET body = ?2, page_until = ?3, untils = coalesce(?4, untils) WHERE id = ?1";
-    let values = (channel.id, payload.render(), span.until, untils);
+    let (mut payload, open) = content(step, channel)?;
+    let untils = set_interval(step, channel.id, &mut payload, open)?;
+    let sql = "UPDATE channel SET body = ?2, page_until = ?3, untils = ?4 WHERE id = ?1";
+    let values = (channel.id, payload.render(), payload.until, untils);
     step.db.run(sql, values)
 }
 
@@ -188,7 +187,7 @@ pub fn serve_what_waits(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     if !is_due {
         return Ok(());
     }
-    let entries = content(step, channel)?.entries;
+    let (Payload { entries, .. }, _) = content(step, channel)?;
     let body: Vec<u8> = step.db.value(BODY, channel.id)?;
     let served = Payload::parse(&body).unwrap_or_default().entries;
     let moment = |entry: &Entry| entry.datetime.map(|at| at.as_millisecond());
@@ -226,7 +225,14 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
     let Some(channel) = channel(step, id)? else {
         return Ok(None);
     };
-    if is_name_only(step.db, step.plan, step.live, &channel)? {
+    let mut hubs = Vec::new();
+    for hub in active_hubs(step.db, id)? {
+        if step.mode(hub) != Some(PublishMode::Broker) {
+            hubs.push(step.hub_uri(hub)?);
+        }
+    }
+    hubs.sort();
+    if hubs.is_empty() && is_name_only(step.db, step.plan, step.live, &channel)? {
         return Ok(None);
     }
     let is_pinged = !fetching_hubs(step, id)?.is_empty();
@@ -238,13 +244,6 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
             body => body,
         },
     };
-    let mut hubs = Vec::new();
-    for hub in active_hubs(step.db, id)? {
-        if step.mode(hub) != Some(PublishMode::Broker) {
-            hubs.push(step.hub_uri(hub)?);
-        }
-    }
-    hubs.sort();
     Ok(Some(TopicPage {
         topic: channel.topic,
         capability_list: channel.set_uri,
