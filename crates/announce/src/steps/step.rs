@@ -19,7 +19,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, save_time};
 use crate::steps::channels::Channel;
-use crate::steps::documents::{COLUMNS, ChangedPart, ReadDocument, SeenDocument};
+use crate::steps::documents::{ChangedPart, ReadDocument};
 use crate::steps::findings::FindingLogLimit;
 use crate::steps::live::{LiveSource, LiveState};
 use crate::steps::{
@@ -356,12 +356,10 @@ impl<'a> Step<'a> {
         // What is due on the channel of a set that ended stays due; then its documents leave it.
         channels::retire_ended(self, position, &sets)?;
         relations::resolve(self, position)?;
-        self.announce_descriptions(position)?;
         routing::route(self, position, &sets)?;
         let mut affected = lists::touched_lists(self, position)?;
         let may_be_due = "(d.hold <> 0 OR d.presence = 4 OR EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id))";
-        relations::each_touched(self, position, may_be_due, |step, touched| {
-            let document = touched.document;
+        relations::each_touched(self, position, may_be_due, |step, document, _, _| {
             step.weigh.remove(&document.id);
             let is_changed = document.touched >= ChangedPart::Presence;
             owed::weigh(step, document, is_changed)
@@ -420,30 +418,6 @@ impl<'a> Step<'a> {
             sets.extend(source.configured.iter());
         }
         Ok(sets)
-    }
-
-    /// Announces new Source Descriptions on every channel, and remembers those that changed for sets that are published
-    /// together with them (R10).
-    fn announce_descriptions(&mut self, position: usize) -> Result<()> {
-        let (quiet, now) = (self.plan.window.quiet, self.now);
-        let source = &mut self.live.sources[position];
-        (source.descriptions).retain(|_, (_, changed)| now <= later(*changed, quiet));
-        let id = source.id;
-        let sql = format!(
-            "SELECT {COLUMNS} FROM document d WHERE d.source = ?1 AND d.touched > 0 AND d.touched = 3 AND d.capability = 0 \
-             AND d.form = 0 AND d.baseline = 0"
-        );
-        for document in self.db.all::<Vec<SeenDocument>>(&sql, id)? {
-            if document.was.is_none() && !document.is_gone() {
-                owed::owe(self.db, owed::OF_DESCRIPTION, document.id, id, None)?;
-            }
-            let descriptions = &mut self.live.sources[position].descriptions;
-            descriptions
-                .entry(document.id)
-                .or_insert((document.was, now))
-                .1 = now;
-        }
-        Ok(())
     }
 
     /// Returns the effects of the step, in the order in which they are performed.
