@@ -101,10 +101,8 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
             continue;
         }
         delete(step, position, &document)?;
-        if let Some(mut successor) = successor {
-            let before = successor.known;
-            successor.known = (step.db).candidate(before.position, before.uri, before.path)?;
-            documents::seen(step, successor)?;
+        if let Some(successor) = successor {
+            documents::observe(step, successor)?;
         }
     }
     Ok(())
@@ -242,7 +240,6 @@ pub fn mark_missing(
 /// Takes a document to be deleted.
 fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Result<()> {
     owed::see(step.db, before.source, before, None)?;
-    step.db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
     step.db.set_document(
         before.id,
         "presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \

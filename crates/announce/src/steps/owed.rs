@@ -4,7 +4,7 @@
 //! No row means: told what is seen. So a change of a document's version writes first what is owed, by [`see`].
 
 use resourcesync::capability::Capability;
-use resourcesync::document::Form;
+use resourcesync::document::{Document, Form};
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::payload::ChangeKind;
 use rusqlite::Statement;
@@ -47,6 +47,15 @@ impl Parameters for Option<Version> {
 }
 
 impl Version {
+    /// Returns the version that a look read.
+    pub fn of(parsed: &Document) -> Version {
+        Version {
+            capability: parsed.capability,
+            form: parsed.form,
+            fingerprint: Some(parsed.fingerprint),
+        }
+    }
+
     /// Returns true for a list with this capability. An index of several is not one.
     pub fn is_list_of(&self, capability: Capability) -> bool {
         (self.capability, self.form) == (capability, Form::List)
@@ -125,17 +134,18 @@ pub const OF_DESCRIPTION: &str = "FROM channel c CROSS JOIN account a ON a.chann
 pub const OF_SET: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
      WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL AND ?1 = ?1";
 
-/// Writes what is owed of a document before its version changes, or ends.
+/// Writes what is owed of a document before its version changes, or ends, which it permits.
 pub fn see(db: Db<'_>, source: i64, before: &SeenDocument, now: Option<&Version>) -> Result<()> {
     let told = before.seen();
     if before.version.is_description() {
-        return owe(db, OF_DESCRIPTION, before.id, source, told);
+        owe(db, OF_DESCRIPTION, before.id, source, told)?;
+    } else {
+        owe(db, OF_MEMBER, before.id, source, told)?;
+        if now.is_some_and(Version::is_description) {
+            owe(db, OF_DESCRIPTION, before.id, source, None)?;
+        }
     }
-    owe(db, OF_MEMBER, before.id, source, told)?;
-    if now.is_some_and(Version::is_description) {
-        owe(db, OF_DESCRIPTION, before.id, source, None)?;
-    }
-    Ok(())
+    db.run("INSERT INTO seeing VALUES (?1)", before.id)
 }
 
 /// Notes what the accounts of a source or set, or of a member's sets, were told of a document, unless that is noted.

@@ -9,7 +9,7 @@ use crate::changes::round::RoundRequest;
 use crate::delivery::Submission;
 use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use crate::history::{NotificationState, NotificationView, OutcomeView, SharedPayload};
-use crate::observation::DocumentPath;
+use crate::observation::{DocumentPath, Observation};
 use crate::plan::{Plan, PublishMode, SourcePlan};
 use crate::steps::owed::AnnounceConditions;
 use crate::time::later;
@@ -19,7 +19,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, save_time};
 use crate::steps::channels::Channel;
-use crate::steps::documents::{ChangedPart, ReadDocument};
+use crate::steps::documents::ChangedPart;
 use crate::steps::findings::FindingLogLimit;
 use crate::steps::live::{LiveSource, LiveState};
 use crate::steps::{
@@ -39,7 +39,7 @@ pub struct Step<'a> {
     pub now: Timestamp,
     pub wall: Timestamp,
     /// Documents that looks did not find, with those that were found at their paths (R14).
-    pub successors: BTreeMap<DocId, Option<ReadDocument>>,
+    pub successors: BTreeMap<DocId, Option<Observation>>,
     /// Structural documents whose entries are to be noted, with their sources; without a document, they have none.
     pub entries: Vec<(usize, DocId, Option<Arc<Document>>)>,
     /// Documents to weigh at the end of the settling, besides those that are touched.
@@ -99,14 +99,10 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Returns the source at a position, and its plan.
-    pub fn source(&self, position: usize) -> (&LiveSource, &'a SourcePlan) {
-        (&self.live.sources[position], &self.plan.sources[position])
-    }
-
     /// Returns the source with this row, and its plan.
     pub fn source_of(&self, row: i64) -> Option<(&LiveSource, &'a SourcePlan)> {
-        Some(self.source(self.live.position(row)?))
+        let position = self.live.position(row)?;
+        Some((&self.live.sources[position], &self.plan.sources[position]))
     }
 
     /// Returns what may be announced of a document of a source.
