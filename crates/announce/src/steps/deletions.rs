@@ -83,13 +83,33 @@ pub fn accept(step: &mut Step<'_>, position: usize) -> Result<usize> {
     Ok(accepted)
 }
 
-/// Decides about the deletions that this step's looks found, all of them first counted.
+/// Decides about the deletions that this step's looks found, all of them first counted: they are suspended if too many
+/// documents are missing, or some are with the file system that held them.
 pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
-    let source_id = step.live.sources[position].id;
-    if !step.live.sources[position].is_swept() {
+    let plan = &step.plan.sources[position];
+    let source = &mut step.live.sources[position];
+    let source_id = source.id;
+    let (were_suspended, was_mass) = (source.is_suspended(), source.is_mass);
+    let is_any_missing = "SELECT 1 FROM document WHERE source = ?1 AND presence IN (2, 3)";
+    if !source.is_swept() || !were_suspended && !step.db.exists(is_any_missing, source_id)? {
         return Ok(());
     }
-    judge_suspension(step, position)?;
+    let before = source.away.clone();
+    judge(step.db, plan, source)?;
+    let (is_mass, is_less) = (source.is_mass, !before.is_subset(&source.away));
+    let is_more = !source.away.is_subset(&before);
+    match suspension(step.db, &plan.name, source)? {
+        Some(suspension) if !were_suspended || is_more || is_mass && !was_mass => {
+            step.facts.push(Fact::Suspended(suspension));
+        }
+        None if were_suspended => step.facts.push(Fact::Resumed {
+            source: plan.name.clone(),
+        }),
+        _ => {}
+    }
+    if was_mass && !is_mass || is_less {
+        look_at_missing(step, position, None)?;
+    }
     let ids: Vec<_> = step.successors.keys().copied().collect();
     for id in ids {
         let document = step.db.document(id)?;
@@ -179,30 +199,6 @@ pub fn judge(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<(
                 source.away.insert(mount.text_of(top));
             }
         }
-    }
-    Ok(())
-}
-
-/// Suspends deletions if too many documents are missing, or some are with the file system that held them.
-fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
-    let plan = &step.plan.sources[position];
-    let source = &mut step.live.sources[position];
-    let (were_suspended, was_mass) = (source.is_suspended(), source.is_mass);
-    let before = source.away.clone();
-    judge(step.db, plan, source)?;
-    let (is_mass, is_less) = (source.is_mass, !before.is_subset(&source.away));
-    let is_more = !source.away.is_subset(&before);
-    match suspension(step.db, &plan.name, source)? {
-        Some(suspension) if !were_suspended || is_more || is_mass && !was_mass => {
-            step.facts.push(Fact::Suspended(suspension));
-        }
-        None if were_suspended => step.facts.push(Fact::Resumed {
-            source: plan.name.clone(),
-        }),
-        _ => {}
-    }
-    if was_mass && !is_mass || is_less {
-        look_at_missing(step, position, None)?;
     }
     Ok(())
 }
