@@ -347,13 +347,11 @@ impl<'a> Step<'a> {
         if !is_first || !self.live.is_new {
             relations::touch_dependents(self, relations::OF_ANOTHER_KIND, id)?;
         }
-        let mut sets = self.sets_to_route(position)?;
-        sets.extend(freed.into_iter().flatten());
         // What is due on the channel of a set that ended stays due; then its documents leave it.
-        channels::retire_ended(self, position, &sets)?;
+        let sets = channels::retire_ended(self, position, freed.unwrap_or_default())?;
         relations::resolve(self, position)?;
         routing::route(self, position, &sets)?;
-        let mut affected = lists::touched_lists(self, position)?;
+        let mut affected = self.db.all::<BTreeSet<DocId>>(lists::TOUCHED, id)?;
         let may_be_due = "(d.hold <> 0 OR d.presence = 4 OR EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id))";
         relations::each_touched(self, position, may_be_due, |step, document, _, _| {
             step.weigh.remove(&document.id);
@@ -391,29 +389,6 @@ impl<'a> Step<'a> {
         }
         self.live.sources[position].has_settled = true;
         Ok(())
-    }
-
-    /// Returns the sets whose channels may change: those that began, ended or changed, and all when a plan first settles.
-    fn sets_to_route(&self, position: usize) -> Result<BTreeSet<DocId>> {
-        let source = &self.live.sources[position];
-        let touched = "SELECT id FROM document WHERE source = ?1 AND touched > 0 AND touched = 3 \
-             AND (capability = 1 AND form = 0 OR was_capability = 1 AND was_form = 0)";
-        let about = "SELECT d.id FROM finding f CROSS JOIN document d ON d.uri = f.about WHERE f.source = ?1";
-        let sql = match (source.has_settled, source.was_routed) {
-            (true, _) => touched.to_owned(),
-            // Another source may have settled before, and left a topic.
-            (false, true) => format!("{touched} UNION {about} AND f.kind = 'shared_topic'"),
-            (false, false) => format!(
-                "SELECT id FROM document WHERE source = ?1 AND capability IN (0, 1) AND capability = 1 AND form = 0 \
-                 AND presence BETWEEN 1 AND 3 UNION SELECT set_id FROM channel WHERE source = ?1 \
-                 UNION {about} AND f.part = 1"
-            ),
-        };
-        let mut sets = self.db.all::<BTreeSet<DocId>>(&sql, source.id)?;
-        if !source.has_settled {
-            sets.extend(source.configured.iter());
-        }
-        Ok(sets)
     }
 
     /// Returns the effects of the step, in the order in which they are performed.
