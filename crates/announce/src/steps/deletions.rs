@@ -255,8 +255,7 @@ pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
     let Some(document) = step.db.document(id)? else {
         return Ok(());
     };
-    let conditions = step.conditions(document.source, document.archived);
-    let is_told_later = !document.version.is_set() && conditions.all_deletions;
+    let is_told_later = !document.version.is_set() && step.announces_all_deletions(document.source);
     let is_done = step.db.exists(
         "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
          AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND (o.dormant = 0 OR ?2)) \

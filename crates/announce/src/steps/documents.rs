@@ -356,10 +356,11 @@ fn replaces_announced(step: &Step<'_>, before: &SeenDocument, found: &Version) -
     }
     let is_same =
         found.capability == ended.capability && (was_description || found.form == ended.form);
-    !is_same
-        && !before.is_gone()
-        && !deletions::is_awaiting_look(before)
-        && is_deletion_announced(&ended, step.conditions(before.source, before.archived))
+    let is_announced = || {
+        let all_deletions = step.announces_all_deletions(before.source);
+        is_deletion_announced(&ended, before.archived, all_deletions)
+    };
+    !is_same && !before.is_gone() && !deletions::is_awaiting_look(before) && is_announced()
 }
 
 /// Takes in a document that is new or changed.

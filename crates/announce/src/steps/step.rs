@@ -11,7 +11,6 @@ use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use crate::history::{NotificationState, NotificationView, OutcomeView, SharedPayload};
 use crate::observation::{DocumentPath, Observation};
 use crate::plan::{Plan, PublishMode, SourcePlan};
-use crate::steps::owed::AnnounceConditions;
 use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::document::Document;
@@ -105,13 +104,10 @@ impl<'a> Step<'a> {
         Some((&self.live.sources[position], &self.plan.sources[position]))
     }
 
-    /// Returns what may be announced of a document of a source.
-    pub fn conditions(&self, source: i64, archived: bool) -> AnnounceConditions {
+    /// Returns true if deletions of a source are announced that Framework Notification Table 2 does not have (R12).
+    pub fn announces_all_deletions(&self, source: i64) -> bool {
         let source = self.source_of(source);
-        AnnounceConditions {
-            archived,
-            all_deletions: source.is_some_and(|(_, plan)| plan.announce_all_deletions),
-        }
+        source.is_some_and(|(_, plan)| plan.announce_all_deletions)
     }
 
     pub fn mode(&self, hub: HubId) -> Option<PublishMode> {
