@@ -299,7 +299,8 @@ impl<'a> Db<'a> {
 
     /// Executes a statement.
     pub fn run(self, sql: &str, parameters: impl Parameters) -> Result<()> {
-        self.change(sql, parameters).map(drop)
+        self.statement(sql, parameters)?.raw_execute()?;
+        Ok(())
     }
 
     /// Executes a statement, and returns the number of rows that it changed.

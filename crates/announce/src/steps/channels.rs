@@ -72,10 +72,36 @@ pub fn active_hubs(db: Db<'_>, id: ChannelId) -> Result<BTreeSet<HubId>> {
     db.all(sql, id)
 }
 
-/// Retires the channels of sets that have ended, before their documents leave them (R11).
-pub fn retire_ended(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Result<()> {
-    for set in sets {
-        if owed::is_a_set(step, step.live.sources[position].id, *set)? {
+/// Retires the channels of sets that have ended, before their documents leave them (R11). Returns the sets whose channels may
+/// change: those that began, ended or changed, besides those that `lack` one, and all when a plan first settles.
+pub fn retire_ended(
+    step: &mut Step<'_>,
+    position: usize,
+    lack: BTreeSet<DocId>,
+) -> Result<BTreeSet<DocId>> {
+    let source = &step.live.sources[position];
+    let id = source.id;
+    let touched = "SELECT id FROM document WHERE source = ?1 AND touched > 0 AND touched = 3 \
+         AND (capability = 1 AND form = 0 OR was_capability = 1 AND was_form = 0)";
+    let about =
+        "SELECT d.id FROM finding f CROSS JOIN document d ON d.uri = f.about WHERE f.source = ?1";
+    let sql = match (source.has_settled, source.was_routed) {
+        (true, _) => touched.to_owned(),
+        // Another source may have settled before, and left a topic.
+        (false, true) => format!("{touched} UNION {about} AND f.kind = 'shared_topic'"),
+        (false, false) => format!(
+            "SELECT id FROM document WHERE source = ?1 AND capability IN (0, 1) AND capability = 1 AND form = 0 \
+             AND presence BETWEEN 1 AND 3 UNION SELECT set_id FROM channel WHERE source = ?1 \
+             UNION {about} AND f.part = 1"
+        ),
+    };
+    let mut sets = step.db.all::<BTreeSet<DocId>>(&sql, id)?;
+    if !source.has_settled {
+        sets.extend(source.configured.iter());
+    }
+    sets.extend(lack);
+    for set in &sets {
+        if owed::is_a_set(step, id, *set)? {
             continue;
         }
         for kind in ChannelKind::ALL {
@@ -84,7 +110,7 @@ pub fn retire_ended(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>
             }
         }
     }
-    Ok(())
+    Ok(sets)
 }
 
 /// Returns the number of documents with a change that a hub is due, or of changes of resources; those in flight included.

@@ -290,9 +290,9 @@ pub fn first_deferred(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<
          AND NOT ?5)",
         (channel.id, hub, channel.source, channel.set, channel.is_retired),
     )?;
-    let ended = missing.into_iter().filter(|(told, archived, _)| {
-        let conditions = step.conditions(channel.source, *archived);
-        told.is_some_and(|told| is_deletion_announced(&told, conditions))
+    let all_deletions = step.announces_all_deletions(channel.source);
+    let ended = missing.into_iter().filter(|(told, is_archived, _)| {
+        told.is_some_and(|told| is_deletion_announced(&told, *is_archived, all_deletions))
     });
     let times = ended.filter_map(|(.., since)| since);
     Ok(times.chain(held.flatten()).min())

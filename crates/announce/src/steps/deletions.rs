@@ -83,13 +83,33 @@ pub fn accept(step: &mut Step<'_>, position: usize) -> Result<usize> {
     Ok(accepted)
 }
 
-/// Decides about the deletions that this step's looks found, all of them first counted.
+/// Decides about the deletions that this step's looks found, all of them first counted: they are suspended if too many
+/// documents are missing, or some are with the file system that held them.
 pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
-    let source_id = step.live.sources[position].id;
-    if !step.live.sources[position].is_swept() {
+    let plan = &step.plan.sources[position];
+    let source = &mut step.live.sources[position];
+    let source_id = source.id;
+    let (were_suspended, was_mass) = (source.is_suspended(), source.is_mass);
+    let is_any_missing = "SELECT 1 FROM document WHERE source = ?1 AND presence IN (2, 3)";
+    if !source.is_swept() || !were_suspended && !step.db.exists(is_any_missing, source_id)? {
         return Ok(());
     }
-    judge_suspension(step, position)?;
+    let before = source.away.clone();
+    judge(step.db, plan, source)?;
+    let (is_mass, is_less) = (source.is_mass, !before.is_subset(&source.away));
+    let is_more = !source.away.is_subset(&before);
+    match suspension(step.db, &plan.name, source)? {
+        Some(suspension) if !were_suspended || is_more || is_mass && !was_mass => {
+            step.facts.push(Fact::Suspended(suspension));
+        }
+        None if were_suspended => step.facts.push(Fact::Resumed {
+            source: plan.name.clone(),
+        }),
+        _ => {}
+    }
+    if was_mass && !is_mass || is_less {
+        look_at_missing(step, position, None)?;
+    }
     let ids: Vec<_> = step.successors.keys().copied().collect();
     for id in ids {
         let document = step.db.document(id)?;
@@ -101,10 +121,8 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
             continue;
         }
         delete(step, position, &document)?;
-        if let Some(mut successor) = successor {
-            let before = successor.known;
-            successor.known = (step.db).candidate(before.position, before.uri, before.path)?;
-            documents::seen(step, successor)?;
+        if let Some(successor) = successor {
+            documents::observe(step, successor)?;
         }
     }
     Ok(())
@@ -185,30 +203,6 @@ pub fn judge(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<(
     Ok(())
 }
 
-/// Suspends deletions if too many documents are missing, or some are with the file system that held them.
-fn judge_suspension(step: &mut Step<'_>, position: usize) -> Result<()> {
-    let plan = &step.plan.sources[position];
-    let source = &mut step.live.sources[position];
-    let (were_suspended, was_mass) = (source.is_suspended(), source.is_mass);
-    let before = source.away.clone();
-    judge(step.db, plan, source)?;
-    let (is_mass, is_less) = (source.is_mass, !before.is_subset(&source.away));
-    let is_more = !source.away.is_subset(&before);
-    match suspension(step.db, &plan.name, source)? {
-        Some(suspension) if !were_suspended || is_more || is_mass && !was_mass => {
-            step.facts.push(Fact::Suspended(suspension));
-        }
-        None if were_suspended => step.facts.push(Fact::Resumed {
-            source: plan.name.clone(),
-        }),
-        _ => {}
-    }
-    if was_mass && !is_mass || is_less {
-        look_at_missing(step, position, None)?;
-    }
-    Ok(())
-}
-
 /// R15: takes a document that a look did not find to be missing, and begins its grace, unless it has begun.
 pub fn mark_missing(
     step: &mut Step<'_>,
@@ -242,7 +236,6 @@ pub fn mark_missing(
 /// Takes a document to be deleted.
 fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Result<()> {
     owed::see(step.db, before.source, before, None)?;
-    step.db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
     step.db.set_document(
         before.id,
         "presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
@@ -262,8 +255,7 @@ pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
     let Some(document) = step.db.document(id)? else {
         return Ok(());
     };
-    let conditions = step.conditions(document.source, document.archived);
-    let is_told_later = !document.version.is_set() && conditions.all_deletions;
+    let is_told_later = !document.version.is_set() && step.announces_all_deletions(document.source);
     let is_done = step.db.exists(
         "SELECT 1 FROM document d WHERE d.id = ?1 AND d.presence = 4 \
          AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id AND (o.dormant = 0 OR ?2)) \

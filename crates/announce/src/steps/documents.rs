@@ -151,6 +151,7 @@ impl<'a> Db<'a> {
         position: usize,
         uri: Uri,
         path: DocumentPath,
+        at: Timestamp,
     ) -> Result<KnownCandidate> {
         let sql = format!(
             "SELECT EXISTS (SELECT 1 FROM finding WHERE about = ?1 AND part = 2), \
@@ -165,6 +166,7 @@ impl<'a> Db<'a> {
             position,
             uri,
             path,
+            at,
             has_findings,
             is_other_file,
             predates,
@@ -202,13 +204,16 @@ impl<'a> Db<'a> {
     }
 }
 
-/// A candidate, and all that is known of it: a document that was seen, or a file that is none, or cannot be read.
+/// A candidate that was looked at, and all that is known of it: a document that was seen, or a file that is none, or cannot
+/// be read.
 #[derive(Debug)]
 pub struct KnownCandidate {
     /// Position of its source.
     pub position: usize,
     pub uri: Uri,
     pub path: DocumentPath,
+    /// The end of the look.
+    pub at: Timestamp,
     pub has_findings: bool,
     pub is_other_file: bool,
     /// If it could not be read: whether it predates its baseline, whether it was reported, and when it is to be.
@@ -218,25 +223,6 @@ pub struct KnownCandidate {
     /// Its row, if its URI was ever mentioned.
     pub id: Option<DocId>,
     pub document: Option<SeenDocument>,
-}
-
-/// A complete document, as a look found it.
-#[derive(Debug)]
-pub struct ReadDocument {
-    pub known: KnownCandidate,
-    pub parsed: Arc<Document>,
-    pub stat: Stat,
-    pub at: Timestamp,
-}
-
-impl ReadDocument {
-    pub fn version(&self) -> Version {
-        Version {
-            capability: self.parsed.capability,
-            form: self.parsed.form,
-            fingerprint: Some(self.parsed.fingerprint),
-        }
-    }
 }
 
 /// Takes one look at a candidate (R3, R4).
@@ -251,38 +237,19 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
         look,
         Look::Missing | Look::Incomplete(Incomplete::Denied(_))
     ) {
-        let mount = step.live.sources[position].mounts.get(&path.mount);
-        if mount.is_some_and(|mount| mount.has_empty_root()) {
+        let source = &mut step.live.sources[position];
+        let is_doubtful = source.record_doubtful_look(path.mount, &uri, true);
+        if is_doubtful && source.is_absent(path.mount) {
             mounts::accept_root(step, path.mount, at)?;
         }
-        step.live.sources[position].record_doubtful_look(path.mount, &uri, true);
     }
-    let known = step.db.candidate(position, uri, path)?;
+    let known = step.db.candidate(position, uri, path, at)?;
     let found = findings::of_look(&known.uri, &look);
     if let Some(found) = found.filter(|found| known.has_findings || !found.is_empty()) {
         findings::replace(step, position, &known.uri, FindingSubject::File, found)?;
     }
     match look {
-        Look::Document { parsed, stat } => {
-            let read = ReadDocument {
-                known,
-                parsed,
-                stat,
-                at,
-            };
-            let is_another = |before: &&SeenDocument| {
-                !deletions::is_awaiting_look(before)
-                    && replaces_announced(step, before, &read.version())
-            };
-            match read.known.document.as_ref().filter(is_another) {
-                Some(before) => {
-                    let id = before.id;
-                    deletions::mark_missing(step, position, before, at, true)?;
-                    step.successors.insert(id, Some(read));
-                }
-                None => seen(step, read)?,
-            }
-        }
+        Look::Document { parsed, stat } => seen(step, known, parsed, stat)?,
         Look::Other { stat, reason } => {
             let first = &mut step.live.sources[position].other_file;
             let is_first = |(first, _): &(DocumentPath, _)| known.path <= *first;
@@ -294,24 +261,19 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
             }
             forget_trouble(step, &known)?;
             explain_if_named(step, &known)?;
-            step.db.run(
-                "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (mount, path) DO UPDATE SET \
-                 size = excluded.size, modified = excluded.modified, changed = excluded.changed, inode = excluded.inode, \
-                 looked = excluded.looked",
-                (&known.path, &stat, at),
-            )?;
+            let sql = "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+            step.db.run(sql, (&known.path, &stat, at))?;
         }
         // R15: what is missing or out of reach with its mount was not deleted, nor found again.
         Look::Incomplete(_) | Look::Missing
             if step.live.sources[position].is_absent(known.path.mount) => {}
         Look::Incomplete(reason) => {
             explain_if_named(step, &known)?;
-            note_unreadable(step, &known, &reason, at)?;
+            note_unreadable(step, &known, &reason)?;
         }
         Look::Missing => {
             forget_trouble(step, &known)?;
             explain_if_named(step, &known)?;
-            forget_other_file(step, &known)?;
             let source = &mut step.live.sources[position];
             let is_doubtful = source.record_doubtful_look(known.path.mount, &known.uri, false);
             if !is_doubtful && let Some(before) = &known.document {
@@ -320,6 +282,61 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Takes in a complete document.
+fn seen(
+    step: &mut Step<'_>,
+    known: KnownCandidate,
+    parsed: Arc<Document>,
+    stat: Stat,
+) -> Result<()> {
+    let version = Version::of(&parsed);
+    let (position, mount) = (known.position, known.path.mount);
+    if let Some(before) = &known.document
+        && replaces_announced(step, before, &version)
+    {
+        deletions::mark_missing(step, position, before, known.at, true)?;
+        let (id, look) = (before.id, Look::Document { parsed, stat });
+        let (path, at) = (known.path, known.at);
+        let successor = Observation { path, at, look };
+        step.successors.insert(id, Some(successor));
+        return Ok(());
+    }
+    forget_trouble(step, &known)?;
+    if known.is_reported == Some(true) {
+        let (path, uri) = (known.path.clone(), known.uri.clone());
+        step.facts.push(Fact::Mended { path, uri });
+    }
+    let mut baseline = 0;
+    if let Some(before) = &known.document {
+        step.successors.remove(&before.id);
+        if !before.is_gone() && before.version == version {
+            let is_racy = later(before.stat.changed, RACY) >= before.looked;
+            let is_same = (before.stat, &before.path) == (stat, &known.path);
+            if is_same && !is_racy && before.presence == Presence::Present {
+                return Ok(());
+            }
+            return step.db.set_document(
+                before.id,
+                "mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
+                 presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
+                 touched = max(touched, CASE WHEN presence IN (2, 3) THEN 2 ELSE 0 END)",
+                (&known.path, &stat, known.at),
+            );
+        }
+    } else {
+        let source = &mut step.live.sources[position];
+        if !step.plan.sources[position].announce_existing && source.is_new_ground(&known.path) {
+            let mount = source.mount_mut(mount);
+            let is_known = mount.is_some_and(|it| it.baseline.first_look(&known, &parsed, stat));
+            baseline = if is_known { 1 } else { 2 };
+        } else if known.predates == Some(true) {
+            baseline = 2;
+        }
+    }
+    take_new_version(step, known, &parsed, stat, baseline)?;
+    step.live.sources[position].hold_document(step.db, mount)
 }
 
 /// R14, R15: returns true if a version lies in the place of another document whose deletion is announced, so that that one
@@ -333,76 +350,41 @@ fn replaces_announced(step: &Step<'_>, before: &SeenDocument, found: &Version) -
     }
     let is_same =
         found.capability == ended.capability && (was_description || found.form == ended.form);
-    let conditions = step.conditions(before.source, before.archived);
-    !before.is_gone() && !is_same && is_deletion_announced(&ended, conditions)
-}
-
-/// Takes in a complete document.
-pub fn seen(step: &mut Step<'_>, read: ReadDocument) -> Result<()> {
-    let known = &read.known;
-    forget_trouble(step, known)?;
-    forget_other_file(step, known)?;
-    if known.is_reported == Some(true) {
-        let (path, uri) = (known.path.clone(), known.uri.clone());
-        step.facts.push(Fact::Mended { path, uri });
-    }
-    let (position, mount) = (known.position, known.path.mount);
-    let mut baseline = 0;
-    if let Some(before) = &known.document {
-        step.successors.remove(&before.id);
-        if !before.is_gone() && before.version == read.version() {
-            return confirm_version(step, before, &read);
-        }
-    } else {
-        let source = &mut step.live.sources[position];
-        if !step.plan.sources[position].announce_existing && source.is_new_ground(&known.path) {
-            let mount = source.mount_mut(mount);
-            let is_known = mount.is_some_and(|mount| mount.baseline.first_look(&read));
-            baseline = if is_known { 1 } else { 2 };
-        } else if known.predates == Some(true) {
-            baseline = 2;
-        }
-    }
-    take_new_version(step, read, baseline)?;
-    step.live.sources[position].hold_document(step.db, mount)
-}
-
-/// Takes in a document in the version that is known.
-fn confirm_version(step: &Step<'_>, before: &SeenDocument, read: &ReadDocument) -> Result<()> {
-    let is_racy = later(before.stat.changed, RACY) >= before.looked;
-    if before.stat == read.stat
-        && !is_racy
-        && before.presence == Presence::Present
-        && before.path == read.known.path
-    {
-        return Ok(());
-    }
-    step.db.set_document(
-        before.id,
-        "mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
-         presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
-         touched = max(touched, CASE WHEN presence IN (2, 3) THEN 2 ELSE 0 END)",
-        (&read.known.path, &read.stat, read.at),
-    )
+    let is_announced = || {
+        let all_deletions = step.announces_all_deletions(before.source);
+        is_deletion_announced(&ended, before.archived, all_deletions)
+    };
+    !is_same && !before.is_gone() && !deletions::is_awaiting_look(before) && is_announced()
 }
 
 /// Takes in a document that is new or changed.
-fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Result<()> {
-    let db = step.db;
-    let version = read.version();
-    let (stat, at) = (read.stat, read.at);
-    let (uri, path, before) = (&read.known.uri, read.known.path, read.known.document);
+fn take_new_version(
+    step: &mut Step<'_>,
+    known: KnownCandidate,
+    parsed: &Arc<Document>,
+    stat: Stat,
+    baseline: u8,
+) -> Result<()> {
+    let (db, version) = (step.db, Version::of(parsed));
+    let (uri, path, at, before) = (&known.uri, known.path, known.at, known.document);
     let previous = before.as_ref().filter(|before| !before.is_gone());
-    let (live, plan) = step.source(read.known.position);
-    let (source, document) = (live.id, &*read.parsed);
-    let named = [&document.up, &document.index].map(|named| named.as_ref());
-    let named = named.map(|named| named.map(|named| plan.canonical(named)));
-    let row_of = |named: &Option<Uri>| named.as_ref().map(|named| db.row_of(named)).transpose();
-    let (up, index) = (row_of(&named[0])?, row_of(&named[1])?);
-    let names_itself = named.iter().flatten().any(|named| named == uri);
-    let named = index.map(|index| db.document(index)).transpose()?;
-    let named = named.flatten().and_then(|index| index.seen());
-    let named_form = named.map(|index| index.form);
+    let live = &step.live.sources[known.position];
+    let (source, plan) = (live.id, &step.plan.sources[known.position]);
+    let (mut id, mut named) = (known.id, [None, None]);
+    for (row, named) in named.iter_mut().zip([&parsed.up, &parsed.index]) {
+        let Some(named) = named.as_ref().map(|named| plan.canonical(named)) else {
+            continue;
+        };
+        *row = Some(db.row_of(&named)?);
+        // One that names itself has a row by now.
+        id = id.or(row.filter(|_| named == *uri));
+    }
+    let [up, index] = named;
+    let sql = "SELECT form FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3";
+    let named_form = index
+        .map(|index| db.first::<Form>(sql, index))
+        .transpose()?;
+    let named_form = named_form.flatten();
     let newly_indexed = previous.is_some_and(|before| {
         let changed_form =
             before.named_form.is_some() && named_form.is_some() && before.named_form != named_form;
@@ -434,7 +416,6 @@ fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Re
     };
     if let Some(before) = &before {
         owed::see(db, source, before, Some(&version))?;
-        db.run("INSERT INTO seeing VALUES (?1)", before.id)?;
     }
     let hold = previous.map_or(HoldState::Free, |before| before.hold);
     let is_same_kind = previous.is_some_and(|before| before.version.is_same_document(&version));
@@ -453,11 +434,7 @@ fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Re
         (up, index, named_form, newly_indexed, dated, at),
         (hold, is_new_set, baseline, was),
     );
-    let known = match read.known.id {
-        None if names_itself => db.id_of(uri)?,
-        known => known,
-    };
-    let id = if let Some(id) = known {
+    let id = if let Some(id) = id {
         let sql = format!(
             "UPDATE document SET {place} size = ?5, modified = ?6, changed = ?7, inode = ?8, form = ?10, fingerprint = ?11, \
              named_form = ?14, newly_indexed = ?15, dated = ?16, looked = ?17, presence = 1, absent_since = NULL, \
@@ -490,13 +467,13 @@ fn take_new_version(step: &mut Step<'_>, read: ReadDocument, baseline: u8) -> Re
     let is_structural = |version: &Version| is_structural(version.capability, version.form);
     let was = before.as_ref().map(|before| &before.version);
     if is_structural(&version) || was.is_some_and(is_structural) {
-        let parsed = is_structural(&version).then(|| Arc::clone(&read.parsed));
-        step.entries.push((read.known.position, id, parsed));
+        let entries = is_structural(&version).then(|| Arc::clone(parsed));
+        step.entries.push((known.position, id, entries));
     }
     if was.is_some_and(Version::is_set) {
         db.run("DELETE FROM advertised WHERE document = ?1", id)?;
     }
-    let advertised = document.channels.iter().filter(|_| version.is_set());
+    let advertised = parsed.channels.iter().filter(|_| version.is_set());
     for (position, channel) in advertised.enumerate() {
         let hubs: Vec<&str> = channel.hubs.iter().map(|hub| hub.as_str()).collect();
         let hubs = serde_json::json!(hubs).to_string();
@@ -569,28 +546,14 @@ fn explain_if_named(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()> {
     Ok(())
 }
 
-/// Forgets that a candidate was no document.
-fn forget_other_file(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
-    if known.is_other_file {
-        let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
-        step.db.run(sql, &known.path)?;
-    }
-    Ok(())
-}
-
 /// Notes that a document cannot be read; it keeps its last good state.
-fn note_unreadable(
-    step: &Step<'_>,
-    known: &KnownCandidate,
-    reason: &Incomplete,
-    at: Timestamp,
-) -> Result<()> {
+fn note_unreadable(step: &Step<'_>, known: &KnownCandidate, reason: &Incomplete) -> Result<()> {
     let (uri, path, document) = (&known.uri, &known.path, &known.document);
     let is_reachable = !matches!(reason, Incomplete::Denied(_));
     if is_reachable {
         // It is there, whether or not another mount had it before (R13).
         let sql = "UPDATE document SET looked = ?2 WHERE uri = ?1 AND looked = 0";
-        step.db.run(sql, (uri, at))?;
+        step.db.run(sql, (uri, known.at))?;
     }
     if let Some(document) = document.as_ref().filter(|document| document.is_missing()) {
         // A file that cannot be reached may be there or not; one that can be is there, unless something else was.
@@ -603,7 +566,8 @@ fn note_unreadable(
             step.db.set_document(document.id, columns, ())?;
         }
     }
-    let (source, plan) = step.source(known.position);
+    let source = &step.live.sources[known.position];
+    let plan = &step.plan.sources[known.position];
     let predates = document.is_none() && source.is_new_ground(path);
     let report_at = later(step.now, plan.broken_after);
     step.db.run(
@@ -613,7 +577,7 @@ fn note_unreadable(
             uri,
             source.id,
             path,
-            at,
+            known.at,
             reason.to_string(),
             predates,
             report_at,
@@ -621,14 +585,20 @@ fn note_unreadable(
     )
 }
 
-/// Forgets that a candidate could not be read. If that lasted, entries that it has or had count as seen from now on (C7).
+/// Forgets that a candidate was no document, or could not be read. If that lasted, entries that it has or had count as seen
+/// from now on (C7).
 fn forget_trouble(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
+    if known.is_other_file {
+        let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
+        step.db.run(sql, &known.path)?;
+    }
     let Some(is_reported) = known.is_reported else {
         return Ok(());
     };
     let sql = "DELETE FROM trouble WHERE uri = ?1";
     step.db.run(sql, &known.uri)?;
-    let (source, plan) = step.source(known.position);
+    let source = &step.live.sources[known.position];
+    let plan = &step.plan.sources[known.position];
     let graced = later(step.now, plan.broken_after);
     let is_graced = |at| later(at, plan.deletion_grace) <= graced;
     if is_reported || known.report_at.is_some_and(is_graced) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
-use resourcesync::document::{Form, NotADocument};
+use resourcesync::document::NotADocument;
 use resourcesync::uri::{Topic, Uri, is_clean};
 
 use crate::event::Fact;
@@ -16,7 +16,6 @@ use crate::plan::{MountPlan, SourcePlan};
 use crate::state::{Db, DocId, Result};
 use crate::steps::Step;
 use crate::steps::documents::{ChangedPart, SeenDocument};
-use crate::steps::relations::{self, Lister};
 use crate::time::later;
 
 /// Number of findings of one kind that are told each; the others are counted.
@@ -166,12 +165,12 @@ pub fn of_document(
         let uri = uri.clone();
         findings.push(Finding::Unrouted { uri, capability });
     }
+    let no_index =
+        "SELECT uri FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3 AND form = 0";
     if let Some(named) = document.names_index
-        && let Some(index) = step.db.document(named)?
-        && !index.is_gone()
-        && index.version.form != Form::Index
+        && let Some(index) = step.db.first(no_index, named)?
     {
-        let (uri, index) = (uri.clone(), index.uri);
+        let uri = uri.clone();
         findings.push(Finding::NoIndex { uri, index });
     }
     if capability == Capability::CapabilityList {
@@ -225,24 +224,22 @@ fn about_members(
 
 /// Takes in what lies at a path that holds no document.
 pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocument) -> Result<()> {
-    let Some(id) = step.db.id_of(named)? else {
-        return Ok(());
-    };
-    let listers = relations::listers(step, id, step.live.sources[position].id)?;
-    for lister in listers.into_iter().filter(Lister::is_of_capabilities) {
-        let sql = "SELECT 1 FROM finding WHERE about = ?1 AND part = 0 AND document = ?2";
-        if step.db.exists(sql, (&lister.uri, named))? {
-            let (set, uri, cause) = (lister.uri.clone(), named.clone(), cause.clone());
-            let found = match cause {
-                NoDocument::Nothing => Finding::NoFile { set, uri },
-                cause => Finding::NoDocument { set, uri, cause },
-            };
-            let sql = "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3";
-            step.db
-                .run(sql, (&lister.uri, named, json(&found.identity())))?;
-            let part = FindingSubject::Document;
-            note(step, position, &lister.uri, part, &found)?;
-        }
+    let sets = step.db.all::<Vec<Uri>>(
+        "SELECT l.uri FROM document d CROSS JOIN mention m ON m.document = d.id CROSS JOIN document l ON l.id = m.list \
+         WHERE d.uri = ?1 AND l.source = ?2 AND l.presence BETWEEN 1 AND 3 AND l.capability = 1 \
+         AND EXISTS (SELECT 1 FROM finding f WHERE f.about = l.uri AND f.part = 0 AND f.document = d.uri) ORDER BY l.uri",
+        (named, step.live.sources[position].id),
+    )?;
+    for about in sets {
+        let (set, uri, cause) = (about.clone(), named.clone(), cause.clone());
+        let found = match cause {
+            NoDocument::Nothing => Finding::NoFile { set, uri },
+            cause => Finding::NoDocument { set, uri, cause },
+        };
+        let sql =
+            "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3";
+        step.db.run(sql, (&about, named, json(&found.identity())))?;
+        note(step, position, &about, FindingSubject::Document, &found)?;
     }
     Ok(())
 }

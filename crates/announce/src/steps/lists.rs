@@ -366,6 +366,11 @@ pub fn known_inventory(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
 
 // Lists that were seen to change, come or end (C6, C7, C11, C27).
 
+/// The touched documents of a source that sets with changes have, or have taken entries of.
+pub const TOUCHED: &str = "SELECT d.id FROM document d WHERE d.source = ?1 AND d.touched > 0 \
+     AND (EXISTS (SELECT 1 FROM member m CROSS JOIN change_set s ON s.id = m.set_id WHERE m.document = d.id) \
+     OR EXISTS (SELECT 1 FROM change_list l WHERE l.list = d.id))";
+
 /// Notes what the settling of a source says of the lists of its sets; when it settles first, also of all that are known.
 pub fn note_seen(step: &mut Step<'_>, position: usize, affected: &BTreeSet<DocId>) -> Result<()> {
     let source = step.live.sources[position].id;
@@ -406,14 +411,6 @@ fn make_round_due(step: &mut Step<'_>, position: usize, id: DocId) -> Result<()>
         set.trigger_now(step.now);
     }
     set.save(step)
-}
-
-/// Returns the touched documents of a source that sets with changes have, or have taken entries of.
-pub fn touched_lists(step: &Step<'_>, position: usize) -> Result<BTreeSet<DocId>> {
-    step.db.all(
-        "SELECT d.id FROM document d WHERE d.source = ?1 AND d.touched > 0 \
-         AND (EXISTS (SELECT 1 FROM member m CROSS JOIN change_set s ON s.id = m.set_id WHERE m.document = d.id) \
-         OR EXISTS (SELECT 1 FROM change_list l WHERE l.list = d.id))", step.live.sources[position].id)
 }
 
 /// Notes what is seen of a list, for the sets of changes that have it, and those that have taken entries of it.

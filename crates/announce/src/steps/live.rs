@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use resourcesync::document::NotADocument;
+use resourcesync::document::{Document, NotADocument};
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::uri::{Hub, Uri};
 use serde_json::json;
@@ -15,10 +15,10 @@ use serde_json::json;
 use crate::candidates::CandidateGlobs;
 use crate::delivery::HubQueue;
 use crate::finding::Finding;
-use crate::observation::{DocumentPath, Identity, MountId, NoDocument, UnreadableDirectory};
+use crate::observation::{DocumentPath, Identity, MountId, NoDocument, Stat, UnreadableDirectory};
 use crate::plan::{MountPlan, Plan, PublishMode, SourcePlan};
 use crate::state::{Db, DocId, HubId, Result};
-use crate::steps::documents::ReadDocument;
+use crate::steps::documents::KnownCandidate;
 use crate::steps::findings::FindingLogLimit;
 use crate::steps::mounts::NestedFileSystems;
 use crate::steps::owed::Version;
@@ -254,11 +254,6 @@ pub enum MountState {
 }
 
 impl LiveMount {
-    /// Returns true if a directory is there in its place, but is empty, so that the mount is absent.
-    pub fn has_empty_root(&self) -> bool {
-        self.doubt.is_some() && self.state == MountState::Absent
-    }
-
     /// Returns the path of something below its root in the file system, as text.
     pub fn text_of(&self, below: &[u8]) -> String {
         let path = self.plan.directory.join(OsStr::from_bytes(below));
@@ -395,15 +390,15 @@ impl Baseline {
 
     /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it changed
     /// while the mount was swept.
-    pub fn first_look(&mut self, read: &ReadDocument) -> bool {
-        let (changed, at) = (read.stat.changed, read.at);
+    pub fn first_look(&mut self, known: &KnownCandidate, parsed: &Document, stat: Stat) -> bool {
+        let (changed, at) = (stat.changed, known.at);
         // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
         let is_fresh = self.started <= changed && changed <= at;
         self.has_other_clock |= changed > at;
         let Some(fresh) = self.fresh.as_mut().filter(|_| is_fresh) else {
             return true;
         };
-        fresh.push((read.known.uri.clone(), read.parsed.fingerprint));
+        fresh.push((known.uri.clone(), parsed.fingerprint));
         false
     }
 

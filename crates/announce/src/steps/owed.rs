@@ -4,7 +4,7 @@
 //! No row means: told what is seen. So a change of a document's version writes first what is owed, by [`see`].
 
 use resourcesync::capability::Capability;
-use resourcesync::document::Form;
+use resourcesync::document::{Document, Form};
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::payload::ChangeKind;
 use rusqlite::Statement;
@@ -47,6 +47,15 @@ impl Parameters for Option<Version> {
 }
 
 impl Version {
+    /// Returns the version that a look read.
+    pub fn of(parsed: &Document) -> Version {
+        Version {
+            capability: parsed.capability,
+            form: parsed.form,
+            fingerprint: Some(parsed.fingerprint),
+        }
+    }
+
     /// Returns true for a list with this capability. An index of several is not one.
     pub fn is_list_of(&self, capability: Capability) -> bool {
         (self.capability, self.form) == (capability, Form::List)
@@ -54,12 +63,12 @@ impl Version {
 
     /// Returns true for a Source Description, whose changes are announced on every channel (R10).
     pub fn is_description(&self) -> bool {
-        self.is_list_of(Capability::SourceDescription)
+        (self.capability, self.form) == (Capability::SourceDescription, Form::List)
     }
 
     /// Returns true for a Capability List, which stands for a set of resources (R7).
     pub fn is_set(&self) -> bool {
-        self.is_list_of(Capability::CapabilityList)
+        (self.capability, self.form) == (Capability::CapabilityList, Form::List)
     }
 
     /// Returns true if `version` is a version of the same document: a path whose document changes capability or
@@ -69,30 +78,23 @@ impl Version {
     }
 }
 
-/// The conditions, besides the versions, under which a change may be announced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AnnounceConditions {
-    /// Archived documents are routed, but silent (R7).
-    pub archived: bool,
-    /// True if deletions are announced that Framework Notification Table 2 does not have (R12).
-    pub all_deletions: bool,
-}
-
 /// Returns the changes that may be announced of a document, by the version told and the version seen, which is nothing once it
 /// ended: one change; two where an old document ended and a new one began at the same path (R14). Where versions differ and
-/// none may be announced, what is seen counts as told (R22).
-pub fn difference(
+/// none may be announced, what is seen counts as told (R22). An archived document is routed, but silent (R7).
+fn difference(
     told: Option<&Version>,
     seen: Option<&Version>,
-    conditions: AnnounceConditions,
+    is_archived: bool,
+    all_deletions: bool,
 ) -> Vec<(ChangeKind, Capability)> {
     let known = told.filter(|told| seen.is_some_and(|seen| told.is_same_document(seen)));
     if known.is_some() && known == seen {
         return Vec::new();
     }
-    let ended = told.filter(|told| known.is_none() && is_deletion_announced(told, conditions));
+    let is_announced = |told: &Version| is_deletion_announced(told, is_archived, all_deletions);
+    let ended = told.filter(|told| known.is_none() && is_announced(told));
     let ended = ended.map(|told| (ChangeKind::Deleted, told.capability));
-    let said = seen.filter(|seen| is_announceable(seen) && !conditions.archived);
+    let said = seen.filter(|seen| is_announceable(seen) && !is_archived);
     let said = said.map(|seen| match seen.capability {
         // R12: a Resource Dump is a snapshot, and knows no update.
         Capability::ResourceDump => (ChangeKind::Created, seen.capability),
@@ -103,10 +105,10 @@ pub fn difference(
 }
 
 /// Returns true if a document's deletion would be announced. R12, Framework Notification 1.0.1 Table 2: only that of a
-/// Capability List or a Source Description is foreseen.
-pub fn is_deletion_announced(version: &Version, conditions: AnnounceConditions) -> bool {
-    let foreseen = version.is_set() || version.is_description();
-    is_announceable(version) && (foreseen || (conditions.all_deletions && !conditions.archived))
+/// Capability List or a Source Description is foreseen; `all_deletions` has those of others announced too.
+pub fn is_deletion_announced(version: &Version, is_archived: bool, all_deletions: bool) -> bool {
+    let is_foreseen = version.is_set() || version.is_description();
+    is_announceable(version) && (is_foreseen || (all_deletions && !is_archived))
 }
 
 // R6, Framework Notification 1.0.1 section 2: an index is never announced itself; manifests lie in packages.
@@ -125,17 +127,18 @@ pub const OF_DESCRIPTION: &str = "FROM channel c CROSS JOIN account a ON a.chann
 pub const OF_SET: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
      WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL AND ?1 = ?1";
 
-/// Writes what is owed of a document before its version changes, or ends.
+/// Writes what is owed of a document before its version changes, or ends, which it permits.
 pub fn see(db: Db<'_>, source: i64, before: &SeenDocument, now: Option<&Version>) -> Result<()> {
     let told = before.seen();
     if before.version.is_description() {
-        return owe(db, OF_DESCRIPTION, before.id, source, told);
+        owe(db, OF_DESCRIPTION, before.id, source, told)?;
+    } else {
+        owe(db, OF_MEMBER, before.id, source, told)?;
+        if now.is_some_and(Version::is_description) {
+            owe(db, OF_DESCRIPTION, before.id, source, None)?;
+        }
     }
-    owe(db, OF_MEMBER, before.id, source, told)?;
-    if now.is_some_and(Version::is_description) {
-        owe(db, OF_DESCRIPTION, before.id, source, None)?;
-    }
-    Ok(())
+    db.run("INSERT INTO seeing VALUES (?1)", before.id)
 }
 
 /// Notes what the accounts of a source or set, or of a member's sets, were told of a document, unless that is noted.
@@ -211,8 +214,8 @@ pub fn due(
     } else {
         None
     };
-    let conditions = step.conditions(document.source, document.archived);
-    let changes = difference(told.as_ref(), seen, conditions);
+    let all_deletions = step.announces_all_deletions(document.source);
+    let changes = difference(told.as_ref(), seen, document.archived, all_deletions);
     if changes.is_empty() {
         return Ok(DueDecision::Nothing);
     }
@@ -313,13 +316,8 @@ mod tests {
     use resourcesync::payload::ChangeKind::{self, *};
     use rstest::rstest;
 
-    use super::{AnnounceConditions, difference};
+    use super::difference;
     use crate::steps::owed::Version;
-
-    const ORDINARY: AnnounceConditions = AnnounceConditions {
-        archived: false,
-        all_deletions: false,
-    };
 
     fn version(capability: Capability, form: Form, content: u8) -> Version {
         Version {
@@ -355,21 +353,17 @@ mod tests {
             (Some(&first), None, deleted),
         ] {
             let want: Vec<_> = want.iter().map(|kind| (*kind, capability)).collect();
-            assert_eq!(difference(told, seen, ORDINARY), want);
+            assert_eq!(difference(told, seen, false, false), want);
         }
-        assert_eq!(difference(Some(&first), Some(&first), ORDINARY), []);
+        assert_eq!(difference(Some(&first), Some(&first), false, false), []);
     }
 
     #[test]
     fn an_index_is_never_announced() {
         for capability in Capability::all() {
             let index = version(capability, Form::Index, 1);
-            let all = AnnounceConditions {
-                archived: false,
-                all_deletions: true,
-            };
-            assert_eq!(difference(None, Some(&index), all), []);
-            assert_eq!(difference(Some(&index), None, all), []);
+            assert_eq!(difference(None, Some(&index), false, true), []);
+            assert_eq!(difference(Some(&index), None, false, true), []);
         }
     }
 
@@ -378,7 +372,7 @@ mod tests {
         let list = version(CapabilityList, Form::List, 1);
         let other = version(ResourceList, Form::List, 1);
         assert_eq!(
-            difference(Some(&list), Some(&other), ORDINARY),
+            difference(Some(&list), Some(&other), false, false),
             [(Deleted, CapabilityList), (Created, ResourceList)]
         );
     }
@@ -386,12 +380,8 @@ mod tests {
     #[test]
     fn an_archived_document_is_silent() {
         let seen = version(ChangeList, Form::List, 2);
-        let archived = AnnounceConditions {
-            archived: true,
-            all_deletions: true,
-        };
-        assert_eq!(difference(None, Some(&seen), archived), []);
-        assert_eq!(difference(Some(&seen), None, archived), []);
+        assert_eq!(difference(None, Some(&seen), true, true), []);
+        assert_eq!(difference(Some(&seen), None, true, true), []);
     }
 
     #[test]
@@ -402,7 +392,7 @@ mod tests {
             ..seen
         };
         assert_eq!(
-            difference(Some(&told), Some(&seen), ORDINARY),
+            difference(Some(&told), Some(&seen), false, false),
             [(Updated, ChangeList)]
         );
     }

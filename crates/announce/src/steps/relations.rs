@@ -6,38 +6,36 @@ use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 use resourcesync::uri::Uri;
 
-use crate::state::{DocId, Result, from_row};
+use crate::state::{DocId, Result};
 use crate::steps::documents::{self, COLUMNS, ChangedPart, SeenDocument};
 use crate::steps::findings::{self, FindingSubject};
+use crate::steps::owed::Version;
 use crate::steps::{Step, lists, owed};
-
-/// A document that lists another, and is not gone.
-#[derive(Debug)]
-pub struct Lister {
-    pub id: DocId,
-    pub uri: Uri,
-    pub capability: Capability,
-    pub form: Form,
-}
-
-from_row! { Lister { id, uri, capability, form } }
-
-impl Lister {
-    pub fn is_of_capabilities(&self) -> bool {
-        self.capability == Capability::CapabilityList
-    }
-}
+use crate::time::later;
 
 /// Resolves the relations of the documents of a source that are touched, indexes first: an index has no index.
 pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
+    let (quiet, now) = (step.plan.window.quiet, step.now);
+    let source = &mut step.live.sources[position];
+    (source.descriptions).retain(|_, (_, changed)| now <= later(*changed, quiet));
     for form in ["d.form = 1", "d.form = 0"] {
-        each_touched(step, position, form, |step, touched| {
-            let document = &touched.document;
-            let is_in_set = !document.is_gone() && resolve_one(step, document, touched.was_member)?;
-            let found = findings::of_document(step, position, document, is_in_set)?;
-            if touched.has_findings || !found.is_empty() {
+        each_touched(step, position, form, |step, document, was_member, known| {
+            let is_in_set = !document.is_gone() && resolve_one(step, &document, was_member)?;
+            let found = findings::of_document(step, position, &document, is_in_set)?;
+            if known || !found.is_empty() {
                 let part = FindingSubject::Document;
                 findings::replace(step, position, &document.uri, part, found)?;
+            }
+            let is_changed = document.touched == ChangedPart::Version && document.baseline == 0;
+            if document.version.is_description() && is_changed {
+                // R10: a new one is announced on every channel, one that changed also on those that open within `quiet`.
+                if document.was.is_none() && !document.is_gone() {
+                    let source = document.source;
+                    owed::owe(step.db, owed::OF_DESCRIPTION, document.id, source, None)?;
+                }
+                let descriptions = &mut step.live.sources[position].descriptions;
+                let changed = descriptions.entry(document.id);
+                changed.or_insert((document.was, now)).1 = now;
             }
             Ok(())
         })?;
@@ -62,23 +60,13 @@ pub fn touch_dependents(step: &Step<'_>, condition: &str, value: i64) -> Result<
     step.db.run(&sql, value)
 }
 
-/// A touched document.
-#[derive(Debug)]
-pub struct TouchedDocument {
-    pub document: SeenDocument,
-    /// True if it was a member of a set before.
-    was_member: bool,
-    has_findings: bool,
-}
-
-from_row! { TouchedDocument { document, was_member, has_findings } }
-
-/// Visits the documents of a source that are touched and fulfil a condition, a few at a time: a first sweep touches all.
+/// Visits the documents of a source that are touched and fulfil a condition, with whether they were members of a set and had
+/// findings before. It reads a few at a time: a first sweep touches all.
 pub fn each_touched<'a>(
     step: &mut Step<'a>,
     position: usize,
     condition: &str,
-    mut visit: impl FnMut(&mut Step<'a>, TouchedDocument) -> Result<()>,
+    mut visit: impl FnMut(&mut Step<'a>, SeenDocument, bool, bool) -> Result<()>,
 ) -> Result<()> {
     let source = step.live.sources[position].id;
     let sql = format!(
@@ -88,13 +76,13 @@ pub fn each_touched<'a>(
     );
     let mut last = DocId(0);
     loop {
-        let some: Vec<TouchedDocument> = step.db.all(&sql, (source, last))?;
-        let Some(touched) = some.last() else {
+        let some: Vec<(SeenDocument, bool, bool)> = step.db.all(&sql, (source, last))?;
+        let Some((document, ..)) = some.last() else {
             return Ok(());
         };
-        last = touched.document.id;
-        for touched in some {
-            visit(step, touched)?;
+        last = document.id;
+        for (document, was_member, has_findings) in some {
+            visit(step, document, was_member, has_findings)?;
         }
     }
 }
@@ -170,23 +158,9 @@ fn rejoin(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the documents of a source that list one.
-pub fn listers(step: &Step<'_>, document: DocId, source: i64) -> Result<Vec<Lister>> {
-    let mut listers: Vec<Lister> = step.db.all(
-        "SELECT l.id, l.uri, l.capability, l.form FROM mention m CROSS JOIN document l ON l.id = m.list \
-         WHERE m.document = ?1 AND l.source = ?2 AND l.presence BETWEEN 1 AND 3",
-        (document, source),
-    )?;
-    listers.sort_unstable_by(|one, other| one.uri.cmp(&other.uri));
-    Ok(listers)
-}
-
 /// Resolves one document, which may have been a member of sets before. Returns true if it is in a set of resources.
 fn resolve_one(step: &Step<'_>, document: &SeenDocument, was_member: bool) -> Result<bool> {
-    let listers = listers(step, document.id, document.source)?;
-    let index = index_of(step, document, &listers)?;
-    let sets = sets_of(step, document, &listers, index)?;
-    let archived = is_archived(document, &listers);
+    let (index, sets, archived) = relations_of(step, document)?;
     let orphan = sets.is_empty() && document.version.capability != Capability::SourceDescription;
     if (index, archived, orphan) != (document.index_parent, document.archived, document.orphan) {
         step.db.set_document(
@@ -227,68 +201,63 @@ fn resolve_one(step: &Step<'_>, document: &SeenDocument, was_member: bool) -> Re
     Ok(!sets.is_empty())
 }
 
-// R5. An index that is gone lists nothing.
-fn index_of(step: &Step<'_>, document: &SeenDocument, listers: &[Lister]) -> Result<Option<DocId>> {
-    if document.version.form == Form::Index {
-        return Ok(None);
-    }
-    let is_archive = document.version.capability.is_archive();
-    let listing = listers.iter().filter(|lister| {
-        lister.id != document.id
-            && lister.form == Form::Index
-            && (!lister.capability.is_archive() || is_archive)
-    });
-    let listing: Vec<DocId> = listing.map(|lister| lister.id).collect();
-    if let Some(first) = listing.first() {
-        let named = document.names_index.filter(|it| listing.contains(it));
-        return Ok(named.or(Some(*first)));
-    }
-    let Some(named) = document.names_index else {
-        return Ok(None);
-    };
-    let target = step.db.document(named)?;
-    let is_other =
-        target.is_some_and(|target| !target.is_gone() && target.version.form != Form::Index);
-    Ok((!is_other).then_some(named))
-}
-
-// R7.
-fn sets_of(
+/// Returns the index of a document (R5), its sets, and whether only archives list it (R7).
+fn relations_of(
     step: &Step<'_>,
     document: &SeenDocument,
-    listers: &[Lister],
-    index: Option<DocId>,
-) -> Result<BTreeSet<DocId>> {
+) -> Result<(Option<DocId>, BTreeSet<DocId>, bool)> {
+    let Version {
+        capability, form, ..
+    } = document.version;
+    // What is gone lists nothing.
+    let listers = step.db.all::<Vec<(DocId, Capability, Form)>>(
+        "SELECT l.id, l.capability, l.form FROM mention m CROSS JOIN document l ON l.id = m.list \
+         WHERE m.document = ?1 AND l.source = ?2 AND l.presence BETWEEN 1 AND 3 ORDER BY l.uri",
+        (document.id, document.source),
+    )?;
+    let is_archive = capability.is_archive();
+    let indexes = listers.iter().filter(|(id, of, lister)| {
+        *id != document.id && *lister == Form::Index && (is_archive || !of.is_archive())
+    });
+    let indexes: Vec<DocId> = indexes.map(|(id, ..)| *id).collect();
+    let index = match document.names_index {
+        _ if form == Form::Index => None,
+        Some(named) if indexes.is_empty() => {
+            let is_other =
+                "SELECT 1 FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3 AND form = 0";
+            (!step.db.exists(is_other, named)?).then_some(named)
+        }
+        named => named
+            .filter(|it| indexes.contains(it))
+            .or(indexes.first().copied()),
+    };
+    let mut sets = BTreeSet::new();
     if document.version.is_set() {
-        return Ok(BTreeSet::from([document.id]));
-    }
-    if document.version.capability == Capability::SourceDescription {
-        return Ok(BTreeSet::new());
-    }
-    let listing = listers.iter().filter(|it| it.is_of_capabilities());
-    let (lists, indexes): (Vec<&Lister>, Vec<_>) = listing.partition(|it| it.form == Form::List);
-    let mut sets: BTreeSet<DocId> = lists.iter().map(|it| it.id).collect();
-    let mut candidates: BTreeSet<DocId> = indexes.iter().map(|it| it.id).collect();
-    candidates.extend(document.up);
-    if let Some(index) = index {
-        let sql = "SELECT set_id FROM member WHERE document = ?1";
-        candidates.extend(step.db.all::<Vec<DocId>>(sql, index)?);
-    }
-    for set in candidates {
-        if !sets.contains(&set) && owed::is_a_set(step, document.source, set)? {
-            sets.insert(set);
+        sets.insert(document.id);
+    } else if capability != Capability::SourceDescription {
+        let mut candidates: BTreeSet<DocId> = document.up.into_iter().collect();
+        for (id, of, lister) in &listers {
+            match (of, lister) {
+                (Capability::CapabilityList, Form::List) => sets.insert(*id),
+                (Capability::CapabilityList, Form::Index) => candidates.insert(*id),
+                _ => false,
+            };
+        }
+        if let Some(index) = index {
+            let sql = "SELECT set_id FROM member WHERE document = ?1";
+            candidates.extend(step.db.all::<Vec<DocId>>(sql, index)?);
+        }
+        for set in candidates {
+            if !sets.contains(&set) && owed::is_a_set(step, document.source, set)? {
+                sets.insert(set);
+            }
         }
     }
-    Ok(sets)
-}
-
-// R7: listed by an archive, and by no Capability List or other index.
-fn is_archived(document: &SeenDocument, listers: &[Lister]) -> bool {
-    let is_living = |lister: &Lister| {
-        !lister.capability.is_archive()
-            && (lister.is_of_capabilities() || lister.form == Form::Index)
+    let is_living = |(_, of, lister): &(DocId, Capability, Form)| {
+        !of.is_archive() && (*of == Capability::CapabilityList || *lister == Form::Index)
     };
-    !document.version.capability.is_archive()
-        && listers.iter().any(|lister| lister.capability.is_archive())
-        && !listers.iter().any(is_living)
+    let is_archived = !is_archive
+        && listers.iter().any(|(_, of, _)| of.is_archive())
+        && !listers.iter().any(is_living);
+    Ok((index, sets, is_archived))
 }

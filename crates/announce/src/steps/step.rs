@@ -9,9 +9,8 @@ use crate::changes::round::RoundRequest;
 use crate::delivery::Submission;
 use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use crate::history::{NotificationState, NotificationView, OutcomeView, SharedPayload};
-use crate::observation::DocumentPath;
+use crate::observation::{DocumentPath, Observation};
 use crate::plan::{Plan, PublishMode, SourcePlan};
-use crate::steps::owed::AnnounceConditions;
 use crate::time::later;
 use jiff::Timestamp;
 use resourcesync::document::Document;
@@ -19,7 +18,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, save_time};
 use crate::steps::channels::Channel;
-use crate::steps::documents::{COLUMNS, ChangedPart, ReadDocument, SeenDocument};
+use crate::steps::documents::ChangedPart;
 use crate::steps::findings::FindingLogLimit;
 use crate::steps::live::{LiveSource, LiveState};
 use crate::steps::{
@@ -39,7 +38,7 @@ pub struct Step<'a> {
     pub now: Timestamp,
     pub wall: Timestamp,
     /// Documents that looks did not find, with those that were found at their paths (R14).
-    pub successors: BTreeMap<DocId, Option<ReadDocument>>,
+    pub successors: BTreeMap<DocId, Option<Observation>>,
     /// Structural documents whose entries are to be noted, with their sources; without a document, they have none.
     pub entries: Vec<(usize, DocId, Option<Arc<Document>>)>,
     /// Documents to weigh at the end of the settling, besides those that are touched.
@@ -99,23 +98,16 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Returns the source at a position, and its plan.
-    pub fn source(&self, position: usize) -> (&LiveSource, &'a SourcePlan) {
-        (&self.live.sources[position], &self.plan.sources[position])
-    }
-
     /// Returns the source with this row, and its plan.
     pub fn source_of(&self, row: i64) -> Option<(&LiveSource, &'a SourcePlan)> {
-        Some(self.source(self.live.position(row)?))
+        let position = self.live.position(row)?;
+        Some((&self.live.sources[position], &self.plan.sources[position]))
     }
 
-    /// Returns what may be announced of a document of a source.
-    pub fn conditions(&self, source: i64, archived: bool) -> AnnounceConditions {
+    /// Returns true if deletions of a source are announced that Framework Notification Table 2 does not have (R12).
+    pub fn announces_all_deletions(&self, source: i64) -> bool {
         let source = self.source_of(source);
-        AnnounceConditions {
-            archived,
-            all_deletions: source.is_some_and(|(_, plan)| plan.announce_all_deletions),
-        }
+        source.is_some_and(|(_, plan)| plan.announce_all_deletions)
     }
 
     pub fn mode(&self, hub: HubId) -> Option<PublishMode> {
@@ -351,17 +343,13 @@ impl<'a> Step<'a> {
         if !is_first || !self.live.is_new {
             relations::touch_dependents(self, relations::OF_ANOTHER_KIND, id)?;
         }
-        let mut sets = self.sets_to_route(position)?;
-        sets.extend(freed.into_iter().flatten());
         // What is due on the channel of a set that ended stays due; then its documents leave it.
-        channels::retire_ended(self, position, &sets)?;
+        let sets = channels::retire_ended(self, position, freed.unwrap_or_default())?;
         relations::resolve(self, position)?;
-        self.announce_descriptions(position)?;
         routing::route(self, position, &sets)?;
-        let mut affected = lists::touched_lists(self, position)?;
+        let mut affected = self.db.all::<BTreeSet<DocId>>(lists::TOUCHED, id)?;
         let may_be_due = "(d.hold <> 0 OR d.presence = 4 OR EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id))";
-        relations::each_touched(self, position, may_be_due, |step, touched| {
-            let document = touched.document;
+        relations::each_touched(self, position, may_be_due, |step, document, _, _| {
             step.weigh.remove(&document.id);
             let is_changed = document.touched >= ChangedPart::Presence;
             owed::weigh(step, document, is_changed)
@@ -396,53 +384,6 @@ impl<'a> Step<'a> {
             }
         }
         self.live.sources[position].has_settled = true;
-        Ok(())
-    }
-
-    /// Returns the sets whose channels may change: those that began, ended or changed, and all when a plan first settles.
-    fn sets_to_route(&self, position: usize) -> Result<BTreeSet<DocId>> {
-        let source = &self.live.sources[position];
-        let touched = "SELECT id FROM document WHERE source = ?1 AND touched > 0 AND touched = 3 \
-             AND (capability = 1 AND form = 0 OR was_capability = 1 AND was_form = 0)";
-        let about = "SELECT d.id FROM finding f CROSS JOIN document d ON d.uri = f.about WHERE f.source = ?1";
-        let sql = match (source.has_settled, source.was_routed) {
-            (true, _) => touched.to_owned(),
-            // Another source may have settled before, and left a topic.
-            (false, true) => format!("{touched} UNION {about} AND f.kind = 'shared_topic'"),
-            (false, false) => format!(
-                "SELECT id FROM document WHERE source = ?1 AND capability IN (0, 1) AND capability = 1 AND form = 0 \
-                 AND presence BETWEEN 1 AND 3 UNION SELECT set_id FROM channel WHERE source = ?1 \
-                 UNION {about} AND f.part = 1"
-            ),
-        };
-        let mut sets = self.db.all::<BTreeSet<DocId>>(&sql, source.id)?;
-        if !source.has_settled {
-            sets.extend(source.configured.iter());
-        }
-        Ok(sets)
-    }
-
-    /// Announces new Source Descriptions on every channel, and remembers those that changed for sets that are published
-    /// together with them (R10).
-    fn announce_descriptions(&mut self, position: usize) -> Result<()> {
-        let (quiet, now) = (self.plan.window.quiet, self.now);
-        let source = &mut self.live.sources[position];
-        (source.descriptions).retain(|_, (_, changed)| now <= later(*changed, quiet));
-        let id = source.id;
-        let sql = format!(
-            "SELECT {COLUMNS} FROM document d WHERE d.source = ?1 AND d.touched > 0 AND d.touched = 3 AND d.capability = 0 \
-             AND d.form = 0 AND d.baseline = 0"
-        );
-        for document in self.db.all::<Vec<SeenDocument>>(&sql, id)? {
-            if document.was.is_none() && !document.is_gone() {
-                owed::owe(self.db, owed::OF_DESCRIPTION, document.id, id, None)?;
-            }
-            let descriptions = &mut self.live.sources[position].descriptions;
-            descriptions
-                .entry(document.id)
-                .or_insert((document.was, now))
-                .1 = now;
-        }
         Ok(())
     }
 
