@@ -48,7 +48,16 @@ impl Topics {
     /// Serves a page, replacing an earlier one of its topic.
     pub fn serve(&self, page: TopicPage) {
         let (host, target) = host_and_target(page.topic.as_str());
-        let served = Arc::new(ServedPage::new(page, host));
+        let mut hash = blake3::Hasher::new();
+        hash.update(links(&page).as_bytes());
+        hash.update(&[0]).update(&page.body);
+        let etag = format!("\"{}\"", &hash.finalize().to_hex()[..32]);
+        let served = Arc::new(ServedPage {
+            etag: HeaderValue::from_maybe_shared(Bytes::from(etag))
+                .expect("hexadecimal digits and quotes may stand in a header"),
+            host: host.into(),
+            page,
+        });
         let mut pages = write(&self.pages);
         let same_target = pages.entry(target.into()).or_default();
         same_target.retain(|other| other.page.topic != served.page.topic);
@@ -132,21 +141,6 @@ impl Topics {
 }
 
 impl ServedPage {
-    fn new(page: TopicPage, host: String) -> ServedPage {
-        let links = links(&page);
-        let mut hash = blake3::Hasher::new();
-        hash.update(links.as_bytes())
-            .update(&[0])
-            .update(&page.body);
-        let etag = format!("\"{}\"", &hash.finalize().to_hex()[..32]);
-        ServedPage {
-            etag: HeaderValue::from_maybe_shared(Bytes::from(etag))
-                .expect("hexadecimal digits and quotes may stand in a header"),
-            host: host.into(),
-            page,
-        }
-    }
-
     /// Returns true if the `Host` header, or a proxy's version of it without the default port, matches this topic.
     fn is_at(&self, host: &str) -> bool {
         let bare = |text: &str| {
