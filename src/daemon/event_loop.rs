@@ -9,6 +9,7 @@ pub mod hub_link;
 pub mod state_saver;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -171,7 +172,7 @@ pub struct LoopParts<I> {
     pub saver: StateSaver,
     pub hub: HubLink,
     pub counts: DaemonCounts,
-    pub failpoints: Failpoints,
+    pub failpoints: Arc<Failpoints>,
     pub inputs: Sender<Input<I>>,
     pub runtime: Handle,
     /// Once it was told to stop, so that nothing new begins: the end of the wait for work that is under way.
