@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Topic;
 use rusqlite::Connection;
 use tracing::{debug, info, warn};
@@ -196,12 +195,7 @@ impl Announcer {
                 trees.for_each(|tree| tree.explain(paths.clone()));
             }
             Effect::Tell(fact) => {
-                let kind = |topic: &Topic| {
-                    let sql = "SELECT kind FROM channel WHERE topic = ?1";
-                    let kind = self.engine.db().first::<ChannelKind>(sql, topic);
-                    kind.ok().flatten().unwrap_or_default()
-                };
-                parts.counts.count_fact(&fact, kind, Timestamp::now());
+                parts.counts.count_fact(&fact, Timestamp::now());
                 log::log_fact(&fact);
             }
         }

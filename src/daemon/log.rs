@@ -233,6 +233,7 @@ fn log_answer(answered: &AnsweredNotification, outcome: &AnswerOutcome) {
         hub,
         seq,
         attempts,
+        ..
     } = answered;
     match outcome {
         AnswerOutcome::Delivered { changes, took } => {
@@ -297,6 +298,7 @@ fn log_changes(topic: &Topic, seq: u64, body: &[u8]) {
 mod tests {
     use super::*;
     use announce::event::DropCause::{FellBehind, HubRemoved};
+    use resourcesync::capability::ChannelKind;
     use resourcesync::uri::Hub;
 
     #[test]
@@ -311,6 +313,7 @@ mod tests {
             cause,
         };
         let answered = AnsweredNotification {
+            kind: ChannelKind::Framework,
             topic: topic.clone(),
             hub: hub.clone(),
             seq: 1,
