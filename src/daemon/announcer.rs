@@ -14,13 +14,13 @@ use resourcesync::uri::Topic;
 use rusqlite::Connection;
 use tracing::{debug, info, warn};
 use websub::answer::Answer;
-use websub::http::Clock;
+use websub::http::{Clock, lock};
 use websub::topics::http::Topics;
 
 use crate::config::Config;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
-use crate::daemon::announcer::hubs::{Submissions, locked_unreached};
+use crate::daemon::announcer::hubs::Submissions;
 use crate::daemon::announcer::watched_trees::{WatchedTrees, drop_elsewhere};
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
 use crate::daemon::event_loop::commands::{answer, event_of, outcome};
@@ -368,10 +368,7 @@ impl DaemonRole for Announcer {
         let fell_behind = fell_behind.filter(|behind| behind.last > lately);
         status.fell_behind = fell_behind.cloned().collect();
         let submissions = &self.submissions;
-        status.unreached = locked_unreached(&submissions.unreached)
-            .values()
-            .cloned()
-            .collect();
+        status.unreached = lock(&submissions.unreached).values().cloned().collect();
         let figures = &mut status.figures;
         figures.hints = self.trees.hints(&self.engine.plan, &parts.counts.hints);
         figures.attempts = submissions.submitter.durations();

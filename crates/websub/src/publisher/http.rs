@@ -103,8 +103,7 @@ impl Submitter {
         let answered = loop {
             let answered = client.send(request, &url).await;
             let next = answered.as_ref().ok().and_then(|response| {
-                let location = response.headers().get(LOCATION);
-                let location = location.and_then(|location| location.to_str().ok());
+                let location = client::header_text(response.headers(), LOCATION);
                 let status = response.status().as_u16();
                 next_hop(status, location, &url, hops, &hubs.configured)
             });
