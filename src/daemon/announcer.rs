@@ -4,25 +4,23 @@ mod daemon;
 mod hubs;
 mod watched_trees;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Topic;
 use rusqlite::Connection;
-use tracing::warn;
+use tracing::{debug, info, warn};
 use websub::answer::Answer;
-use websub::http::Clock;
-use websub::hub::Relay;
+use websub::http::{Clock, lock};
 use websub::topics::http::Topics;
 
 use crate::config::Config;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
-use crate::daemon::announcer::hubs::{Submissions, locked_unreached};
+use crate::daemon::announcer::hubs::Submissions;
 use crate::daemon::announcer::watched_trees::{WatchedTrees, drop_elsewhere};
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
 use crate::daemon::event_loop::commands::{answer, event_of, outcome};
@@ -30,6 +28,7 @@ use crate::daemon::event_loop::{DaemonRole, Input, LoopParts, SweepCompleteness}
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
+use crate::report::status::words::counted;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{sweeping, waiting};
 use crate::tree::TreeReport;
@@ -43,7 +42,7 @@ use announce::steps::change_sets;
 use announce::steps::engine::Engine;
 use announce::time::earlier;
 
-/// Observations that one step takes, so that the loop never stalls.
+/// Observations that fill a step, so that the loop never stalls.
 const MAX_OBSERVATIONS: usize = 1024;
 
 /// Time for which the status shows that a hub fell behind.
@@ -76,7 +75,7 @@ pub struct Announcer {
     /// The lists of changes that were there at the start were read once.
     has_learned: bool,
     /// What waits for a step.
-    inputs: VecDeque<Event>,
+    inputs: Vec<Event>,
     /// Effects to perform once what came with them is saved.
     effects: Vec<Effect>,
     /// The command among the inputs, and then the one that was executed, with its answer.
@@ -90,27 +89,67 @@ impl Announcer {
         if is_failing && matches!(event, Event::Fetched(_)) && self.inputs.contains(&event) {
             return;
         }
-        match (event, self.inputs.back_mut()) {
+        match (event, self.inputs.last_mut()) {
             (Event::Observed(seen), Some(Event::Observed(before))) if is_failing => {
                 let is_new = |old: &Observation| seen.iter().all(|new| new.path != old.path);
                 before.retain(is_new);
                 before.extend(seen);
             }
-            (event, _) => self.inputs.push_back(event),
+            (event, _) => self.inputs.push(event),
         }
     }
 
-    /// Takes the inputs of one step.
-    fn batch(&mut self) -> Vec<Event> {
-        let (mut batch, mut seen) = (Vec::new(), 0);
-        // A command is answered by this step.
-        while (seen < MAX_OBSERVATIONS || self.commanded.is_some())
-            && let Some(event) = self.inputs.pop_front()
-        {
-            seen += observations(&event);
-            batch.push(event);
+    /// Takes a report of the trees that are in use.
+    fn take_report(&mut self, report: TreeReport, parts: &mut RunParts) {
+        let plan = &self.engine.plan;
+        match report {
+            TreeReport::Event(mut event) => {
+                // R13: a change made while the daemon starts is one, although no tree is watched yet, so that a mount counts as
+                // found when the daemon began.
+                if let Event::MountFound { started, .. } = &mut event {
+                    *started = self
+                        .trees
+                        .began
+                        .map_or(*started, |began| began.min(*started));
+                }
+                if matches!(event, Event::Observed(_)) {
+                    parts.failpoints.pass(Failpoint::Observed);
+                }
+                self.keep(event, parts.saver.trouble.is_some());
+            }
+            TreeReport::Sweeping { mount, files } => {
+                self.trees.progress.insert(mount, files);
+                if let Some(mount) = plan.mount(mount) {
+                    let (mount, found) = (mount.directory.display(), counted(files, "file"));
+                    debug!(%mount, files, "sweeping {mount}, {found} so far");
+                }
+            }
+            TreeReport::Swept {
+                mount,
+                complete,
+                files,
+                took,
+                unwatched,
+            } => {
+                self.trees.progress.insert(mount, files);
+                if let Some((_, source)) = plan.source_of(mount)
+                    && let Some(mount) = source.mount(mount)
+                {
+                    let (mount, found) = (mount.directory.display(), counted(files, "file"));
+                    let seconds = took.as_secs_f64();
+                    debug!(%mount, files, seconds, "swept {mount}, {found}");
+                    if complete {
+                        let mount = (source.name.clone(), mount.to_string());
+                        let sweeps = parts.counts.mounts.entry(mount).or_default();
+                        sweeps.took.observe(took);
+                        sweeps.last = Timestamp::now();
+                        (sweeps.files, sweeps.unwatched) = (files, unwatched);
+                    }
+                }
+            }
+            TreeReport::Notice(notice) if notice.is_warning() => warn!("{notice}"),
+            TreeReport::Notice(notice) => info!("{notice}"),
         }
-        batch
     }
 
     fn perform_effect(&mut self, effect: Effect, parts: &mut RunParts) {
@@ -136,7 +175,7 @@ impl Announcer {
                 };
                 let relay = hub.relay(submission.relayed());
                 parts.saver.unsaved.owed.extend(relay);
-                self.inputs.push_back(Event::Answered {
+                self.inputs.push(Event::Answered {
                     id: (submission.channel, submission.hub, submission.seq),
                     answer: Answer::ACCEPTED,
                     jitter: 0.0,
@@ -156,12 +195,7 @@ impl Announcer {
                 trees.for_each(|tree| tree.explain(paths.clone()));
             }
             Effect::Tell(fact) => {
-                let kind = |topic: &Topic| {
-                    let sql = "SELECT kind FROM channel WHERE topic = ?1";
-                    let kind = self.engine.db().first::<ChannelKind>(sql, topic);
-                    kind.ok().flatten().unwrap_or_default()
-                };
-                parts.counts.count_fact(&fact, kind, Timestamp::now());
+                parts.counts.count_fact(&fact, Timestamp::now());
                 log::log_fact(&fact);
             }
         }
@@ -170,13 +204,6 @@ impl Announcer {
     fn is_settled(&self) -> bool {
         let mut sources = self.engine.live.sources.iter();
         sources.all(|source| source.is_swept())
-    }
-}
-
-fn observations(event: &Event) -> usize {
-    match event {
-        Event::Observed(seen) => seen.len(),
-        _ => 0,
     }
 }
 
@@ -230,39 +257,11 @@ impl DaemonRole for Announcer {
                 let answer = Box::new(request.answer(outcome));
                 self.keep(Event::Taken(answer), is_failing);
             }
-            AnnouncerInput::Tree(generation, mut report) => {
-                if !self.trees.note_report(generation, &mut report) {
-                    return;
-                }
-                log::log_report(&report, &self.engine.plan);
-                match report {
-                    TreeReport::Event(event) => {
-                        if matches!(event, Event::Observed(_)) {
-                            parts.failpoints.pass(Failpoint::Observed);
-                        }
-                        self.keep(event, is_failing);
-                    }
-                    TreeReport::Swept {
-                        mount,
-                        complete: true,
-                        files,
-                        took,
-                        unwatched,
-                    } => {
-                        let plan = &self.engine.plan;
-                        if let Some((_, source)) = plan.source_of(mount)
-                            && let Some(mount) = source.mount(mount)
-                        {
-                            let directory = mount.directory.to_string_lossy().into_owned();
-                            let sweeps =
-                                parts.counts.mounts.entry((source.name.clone(), directory));
-                            let sweeps = sweeps.or_default();
-                            sweeps.took.observe(took);
-                            sweeps.last = Timestamp::now();
-                            (sweeps.files, sweeps.unwatched) = (files, unwatched);
-                        }
-                    }
-                    _ => {}
+            AnnouncerInput::Tree(number, report) => {
+                let current = self.trees.current.as_ref();
+                if let Some(current) = current.filter(|trees| trees.number == number) {
+                    let _ = current.waiting.try_recv();
+                    self.take_report(report, parts);
                 }
             }
         }
@@ -273,7 +272,11 @@ impl DaemonRole for Announcer {
     }
 
     fn is_full(&self) -> bool {
-        self.inputs.iter().map(observations).sum::<usize>() >= MAX_OBSERVATIONS
+        let observations = self.inputs.iter().map(|event| match event {
+            Event::Observed(seen) => seen.len(),
+            _ => 0,
+        });
+        observations.sum::<usize>() >= MAX_OBSERVATIONS
     }
 
     fn wake(&self) -> Option<Timestamp> {
@@ -288,13 +291,9 @@ impl DaemonRole for Announcer {
         let now = moment(parts.clock);
         let (saver, failpoints) = (&mut parts.saver, &parts.failpoints);
         let changes = &saver.unsaved;
-        let batch = self.batch();
-        // Of a backlog, the last step waits for the disk on behalf of all; what was seen is seen again otherwise.
-        let is_backlog = !self.inputs.is_empty();
-        let comes_again =
-            |event: &Event| is_answer(event) || is_backlog && matches!(event, Event::Observed(_));
+        let batch = mem::take(&mut self.inputs);
         let can_lag =
-            !is_awaited && changes.is_empty() && !batch.is_empty() && batch.iter().all(comes_again);
+            !is_awaited && changes.is_empty() && !batch.is_empty() && batch.iter().all(is_answer);
         let synced = saver.file.sync_commits(&self.engine.connection, !can_lag);
         let stepped = synced.and_then(|()| {
             let beside = |db: state::Db<'_>, effects: &[Effect]| {
@@ -307,8 +306,7 @@ impl DaemonRole for Announcer {
         let effects = match stepped {
             Ok(effects) => effects,
             Err(error) => {
-                let again = batch.into_iter().rev();
-                again.for_each(|event| self.inputs.push_front(event));
+                self.inputs = batch;
                 return Err(error);
             }
         };
@@ -325,11 +323,10 @@ impl DaemonRole for Announcer {
         Ok(())
     }
 
-    fn perform_effects(&mut self, owed: Vec<Relay>, parts: &mut RunParts) {
+    fn perform_effects(&mut self, parts: &mut RunParts) {
         for effect in mem::take(&mut self.effects) {
             self.perform_effect(effect, parts);
         }
-        parts.dispatch(owed);
         // Once every tree is known, no channel claims those that are left.
         if self.is_settled() {
             for topic in mem::take(&mut self.unclaimed) {
@@ -345,7 +342,7 @@ impl DaemonRole for Announcer {
     fn command(&mut self, request: &ControlRequest, now: Timestamp) -> Result<(), ControlReply> {
         if request.is_action() {
             let event = event_of(&self.engine.reader(now), request);
-            self.inputs.push_back(event.map_err(ControlReply::Error)?);
+            self.inputs.push(event.map_err(ControlReply::Error)?);
             self.commanded = Some((request.clone(), outcome(request, &[])));
         }
         Ok(())
@@ -371,10 +368,7 @@ impl DaemonRole for Announcer {
         let fell_behind = fell_behind.filter(|behind| behind.last > lately);
         status.fell_behind = fell_behind.cloned().collect();
         let submissions = &self.submissions;
-        status.unreached = locked_unreached(&submissions.unreached)
-            .values()
-            .cloned()
-            .collect();
+        status.unreached = lock(&submissions.unreached).values().cloned().collect();
         let figures = &mut status.figures;
         figures.hints = self.trees.hints(&self.engine.plan, &parts.counts.hints);
         figures.attempts = submissions.submitter.durations();
@@ -386,7 +380,9 @@ impl DaemonRole for Announcer {
     fn step_ended(&mut self) -> SweepCompleteness {
         let is_settled = self.is_settled();
         if is_settled {
-            self.trees.settled();
+            let trees = &mut self.trees;
+            (trees.began, trees.was_settled) = (None, false);
+            trees.progress.clear();
             // If the state cannot be read, nothing is ready either.
             self.has_learned =
                 self.has_learned || change_sets::is_learning(self.engine.db()).is_ok_and(|it| !it);

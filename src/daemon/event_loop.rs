@@ -9,6 +9,7 @@ pub mod hub_link;
 pub mod state_saver;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 use websub::http::Clock;
-use websub::hub::{HubRecord, Relay};
+use websub::hub::HubRecord;
 
 use crate::admin::Readiness;
 use crate::config::DaemonConfig;
@@ -29,7 +30,7 @@ use crate::daemon::event_loop::commands::{NO_EMBEDDED_HUB, ask_subscriptions};
 use crate::daemon::event_loop::counting::LastDay;
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::state_saver::StateSaver;
-use crate::daemon::failpoints::Failpoints;
+use crate::daemon::failpoints::{Failpoint, Failpoints};
 use crate::daemon::log::error_chain;
 use crate::daemon::service_manager::ServiceManager;
 use crate::report;
@@ -112,8 +113,8 @@ pub trait DaemonRole: Sized {
         is_awaited: bool,
     ) -> Result<(), StateFileError>;
 
-    /// Performs the effects of what is saved. `owed` are deliveries of the hub that are saved.
-    fn perform_effects(&mut self, owed: Vec<Relay>, parts: &mut LoopParts<Self::Input>);
+    /// Performs the effects of what is saved.
+    fn perform_effects(&mut self, parts: &mut LoopParts<Self::Input>);
 
     /// Takes note that the state cannot be saved.
     fn not_saved(&mut self) {}
@@ -171,7 +172,7 @@ pub struct LoopParts<I> {
     pub saver: StateSaver,
     pub hub: HubLink,
     pub counts: DaemonCounts,
-    pub failpoints: Failpoints,
+    pub failpoints: Arc<Failpoints>,
     pub inputs: Sender<Input<I>>,
     pub runtime: Handle,
     /// Once it was told to stop, so that nothing new begins: the end of the wait for work that is under way.
@@ -335,7 +336,7 @@ impl<R: DaemonRole> EventLoop<R> {
     pub fn save_and_perform(&mut self) -> bool {
         let is_awaited = !self.replies.is_empty();
         let EventLoop { role, parts, .. } = self;
-        if !parts.saver.may_try() {
+        if parts.saver.trouble.is_some() && Instant::now() < parts.saver.wake() {
             role.not_saved();
             return false;
         }
@@ -361,8 +362,14 @@ impl<R: DaemonRole> EventLoop<R> {
             parts.counts.saves.observe(began.elapsed());
         }
         parts.saver.succeeded(is_step);
-        let changes = std::mem::take(&mut parts.saver.unsaved);
-        role.perform_effects(changes.owed, parts);
+        let owed = std::mem::take(&mut parts.saver.unsaved).owed;
+        role.perform_effects(parts);
+        if let Some(hub) = &parts.hub.linked
+            && !owed.is_empty()
+        {
+            hub.dispatch(owed);
+            parts.failpoints.pass(Failpoint::Dispatched);
+        }
         true
     }
 

@@ -15,14 +15,16 @@ use websub::hub::HubRecord;
 use announce::event::{AnswerOutcome, Effect, Event, Fact};
 use announce::observation::{Look, Observation};
 
-/// A point in the life of a delivery. At some of them a change is about to be saved; once it is, `Saved` follows in the name.
+/// A point in the life of a delivery. At some of them a change is about to be saved; there is a second one once it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failpoint {
     /// The tree has reported a change, and the engine has not received it.
     Observed,
     Seen,
+    SeenSaved,
     /// A notification is cut, and with it the deliveries that the embedded hub owes.
     Cut,
+    CutSaved,
     /// The topic serves the notification.
     Served,
     /// The request to the hub is about to be sent.
@@ -31,64 +33,55 @@ pub enum Failpoint {
     Answered,
     /// A hub has accepted a notification.
     Told,
+    ToldSaved,
     /// The embedded hub has the deliveries that it owes.
     Dispatched,
     /// A subscriber has answered, and the loop has not received the answer.
     Relayed,
     Recorded,
+    RecordedSaved,
     /// Change Lists are about to be read.
     Reading,
     /// The fresh entries of Change Lists were read, and the loop has not received them.
     Taken,
     /// Entries count as taken, and the notifications that tell of them are logged.
     Logged,
+    LoggedSaved,
 }
 
-/// The failpoint at which this process dies, if any. Clones count together.
-#[derive(Debug, Clone)]
-pub struct Failpoints(Option<Arc<ArmedFailpoint>>);
-
+/// The failpoint at which this process dies, if any.
 #[derive(Debug)]
-struct ArmedFailpoint {
+pub struct Failpoints {
+    /// The name of the failpoint; empty if none was asked for.
     failpoint: String,
     passings_left: AtomicU32,
     is_ready: AtomicBool,
 }
 
 impl Failpoints {
-    pub fn from_environment() -> Failpoints {
-        let asked = std::env::var("RSNOTIFY_FAILPOINT").ok();
-        let end = asked.filter(|_| cfg!(debug_assertions)).and_then(|asked| {
-            let (failpoint, passing) = asked.split_once(':')?;
-            Some(Arc::new(ArmedFailpoint {
-                failpoint: failpoint.to_owned(),
-                passings_left: AtomicU32::new(passing.parse().ok()?),
-                is_ready: AtomicBool::new(false),
-            }))
-        });
-        Failpoints(end)
+    pub fn from_environment() -> Arc<Failpoints> {
+        let asked = std::env::var("RSNOTIFY_FAILPOINT").unwrap_or_default();
+        let (failpoint, passing) = asked.split_once(':').unwrap_or_default();
+        Arc::new(Failpoints {
+            failpoint: failpoint.to_owned(),
+            passings_left: AtomicU32::new(passing.parse().unwrap_or_default()),
+            is_ready: AtomicBool::new(false),
+        })
     }
 
     /// Counts from here on.
     pub fn ready(&self) {
-        if let Some(end) = &self.0 {
-            end.is_ready.store(true, Ordering::Relaxed);
-        }
+        self.is_ready.store(true, Ordering::Relaxed);
     }
 
     /// Dies here, if this failpoint was asked for.
     pub fn pass(&self, failpoint: Failpoint) {
-        self.end_at(failpoint, "");
-    }
-
-    fn end_at(&self, failpoint: Failpoint, suffix: &str) {
         // Change Lists are learned while the daemon becomes ready.
         let counts_from_start = matches!(failpoint, Failpoint::Reading | Failpoint::Taken);
         if cfg!(debug_assertions)
-            && let Some(end) = &self.0
-            && (end.is_ready.load(Ordering::Relaxed) || counts_from_start)
-            && end.failpoint == format!("{failpoint:?}{suffix}")
-            && end.passings_left.fetch_sub(1, Ordering::Relaxed) == 1
+            && (self.is_ready.load(Ordering::Relaxed) || counts_from_start)
+            && self.failpoint == format!("{failpoint:?}")
+            && self.passings_left.fetch_sub(1, Ordering::Relaxed) == 1
         {
             let _ = kill_process(getpid(), Signal::KILL);
             loop {
@@ -108,28 +101,32 @@ impl Failpoints {
         if !cfg!(debug_assertions) {
             return;
         }
+        let of_save = |before, after| Some(if is_saved { after } else { before });
         let is_document = |seen: &Observation| matches!(seen.look, Look::Document { .. });
         let seen = events.iter().filter_map(|event| match event {
-            Event::Observed(seen) if seen.iter().any(is_document) => Some(Failpoint::Seen),
+            Event::Observed(seen) if seen.iter().any(is_document) => {
+                of_save(Failpoint::Seen, Failpoint::SeenSaved)
+            }
             _ => None,
         });
         let told = effects.iter().filter_map(|effect| match effect {
-            Effect::Tell(Fact::Cut { .. }) => Some(Failpoint::Cut),
+            Effect::Tell(Fact::Cut { .. }) => of_save(Failpoint::Cut, Failpoint::CutSaved),
             Effect::Tell(Fact::Answered(_, AnswerOutcome::Delivered { .. })) => {
-                Some(Failpoint::Told)
+                of_save(Failpoint::Told, Failpoint::ToldSaved)
             }
             Effect::Tell(Fact::Took { notifications, .. }) if !notifications.is_empty() => {
-                Some(Failpoint::Logged)
+                of_save(Failpoint::Logged, Failpoint::LoggedSaved)
             }
             _ => None,
         });
-        let is_delivered = |record: &&HubRecord| matches!(record, HubRecord::Progressed(..));
-        let recorded = records.iter().filter(is_delivered);
-        let recorded = recorded.map(|_| Failpoint::Recorded);
+        let recorded = records.iter().filter_map(|record| match record {
+            HubRecord::Progressed(..) => of_save(Failpoint::Recorded, Failpoint::RecordedSaved),
+            _ => None,
+        });
         // Each counts once for a step.
         let crossed: BTreeSet<Failpoint> = seen.chain(told).chain(recorded).collect();
-        for failpoint in crossed {
-            self.end_at(failpoint, if is_saved { "Saved" } else { "" });
-        }
+        crossed
+            .into_iter()
+            .for_each(|failpoint| self.pass(failpoint));
     }
 }

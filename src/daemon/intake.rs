@@ -252,7 +252,7 @@ impl DaemonRole for Intake {
         Ok(())
     }
 
-    fn perform_effects(&mut self, owed: Vec<Relay>, parts: &mut HubParts) {
+    fn perform_effects(&mut self, parts: &mut HubParts) {
         for (publisher, is_repeat) in self.accepted.drain(..) {
             self.hub
                 .count(&publisher, |counts| counts.accepted(is_repeat));
@@ -261,7 +261,6 @@ impl DaemonRole for Intake {
             // The client may have disconnected.
             let _ = reply.send(Ok(()));
         }
-        parts.dispatch(owed);
         if parts.stop_by.is_some() {
             // They are saved, and fetched at the next start.
             self.pings.clear();

@@ -7,31 +7,8 @@ use tracing::{Level, debug, error, info, warn};
 pub use websub::publisher::reason::error_chain;
 
 use crate::report::status::words::{counted, missing_in_words};
-use crate::tree::TreeReport;
 use announce::event::{AnswerOutcome, AnsweredNotification, DropCause, Fact};
-use announce::plan::{Plan, is_broker_name};
-
-/// Logs the reports of a tree that are no events.
-pub fn log_report(report: &TreeReport, plan: &Plan) {
-    let (mount, files) = match report {
-        TreeReport::Sweeping { mount, files } | TreeReport::Swept { mount, files, .. } => {
-            (plan.mount(*mount), *files)
-        }
-        TreeReport::Notice(notice) if notice.is_warning() => return warn!("{notice}"),
-        TreeReport::Notice(notice) => return info!("{notice}"),
-        TreeReport::Event(_) => return,
-    };
-    let Some(mount) = mount.map(|mount| mount.directory.display()) else {
-        return;
-    };
-    let found = counted(files, "file");
-    if let TreeReport::Swept { took, .. } = report {
-        let seconds = took.as_secs_f64();
-        debug!(%mount, files, seconds, "swept {mount}, {found}");
-    } else {
-        debug!(%mount, files, "sweeping {mount}, {found} so far");
-    }
-}
+use announce::plan::is_broker_name;
 
 /// Logs a fact of the engine.
 pub fn log_fact(fact: &Fact) {
@@ -256,6 +233,7 @@ fn log_answer(answered: &AnsweredNotification, outcome: &AnswerOutcome) {
         hub,
         seq,
         attempts,
+        ..
     } = answered;
     match outcome {
         AnswerOutcome::Delivered { changes, took } => {
@@ -320,6 +298,7 @@ fn log_changes(topic: &Topic, seq: u64, body: &[u8]) {
 mod tests {
     use super::*;
     use announce::event::DropCause::{FellBehind, HubRemoved};
+    use resourcesync::capability::ChannelKind;
     use resourcesync::uri::Hub;
 
     #[test]
@@ -334,6 +313,7 @@ mod tests {
             cause,
         };
         let answered = AnsweredNotification {
+            kind: ChannelKind::Framework,
             topic: topic.clone(),
             hub: hub.clone(),
             seq: 1,

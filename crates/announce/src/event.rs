@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::capability::ChannelKind;
 use resourcesync::escape::escaped;
 use resourcesync::uri::{Hub, Topic, Uri};
 use websub::answer::Answer;
@@ -253,6 +254,8 @@ pub enum Fact {
 /// A notification that was answered, and the number of attempts at it so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnsweredNotification {
+    /// The kind of its channel.
+    pub kind: ChannelKind,
     pub topic: Topic,
     pub hub: Hub,
     pub seq: u64,

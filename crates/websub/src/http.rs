@@ -13,7 +13,7 @@ pub mod failure;
 pub mod server;
 
 /// Locks a mutex, whatever became of a thread that held it: no invariant spans a panic.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,6 +1,6 @@
 //! `rsnotify run` started and reloaded: the parts are made from the configuration, and changed when it changes.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl Daemon<Announcer> {
             submissions,
             change_reader: ChangeReader::start(taken),
             has_learned: false,
-            inputs: VecDeque::new(),
+            inputs: Vec::new(),
             effects,
             commanded: None,
         };
@@ -98,7 +98,7 @@ impl Daemon<Announcer> {
         let EventLoop { role, parts, .. } = &mut event_loop;
         // No step yet: topics are served as they were saved. What it submits to the embedded hub, that must take once it is
         // there: its deliveries contain the links of the topics, and it must exist before the first report of a tree.
-        role.perform_effects(Vec::new(), parts);
+        role.perform_effects(parts);
         parts.change_hub(prepared_hub, saved, HubTopics::Served(topics.clone()));
         let Announcer { trees, engine, .. } = role;
         trees.current = Some(trees.next_generation(&config, &engine.plan, engine.db())?);

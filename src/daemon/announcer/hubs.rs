@@ -2,7 +2,7 @@
 //! loop; attempts to reach each at the start, before there is anything to tell it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use announce::delivery::{Submission, SubmissionId};
@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 use websub::answer::Answer;
+use websub::http::lock;
 use websub::probe::http as probe;
 use websub::publisher::http::Submitter;
 use websub::publisher::settings::PublishSettings;
@@ -85,7 +86,7 @@ impl Submissions {
     pub fn probe(&mut self, hubs: Vec<PublishSettings>) {
         let brokers: Vec<Hub> = self.brokers.durations().into_keys().collect();
         // What was named before a reload is not named again. Attempts of before write to what was theirs.
-        let mut known = locked_unreached(&self.unreached).clone();
+        let mut known = lock(&self.unreached).clone();
         known.retain(|hub, _| brokers.contains(hub) || hubs.iter().any(|it| it.hub == *hub));
         self.unreached = Arc::new(Mutex::new(known));
         self.probes = JoinSet::new();
@@ -106,9 +107,7 @@ async fn probe_until_reached(
     unreached: Unreached,
 ) {
     while let Some((reason, is_refused)) = failure(&hub, settings.as_ref(), &brokers).await {
-        let since = locked_unreached(&unreached)
-            .get(&hub)
-            .map(|known| known.since);
+        let since = lock(&unreached).get(&hub).map(|known| known.since);
         if since.is_none() && is_refused {
             warn!(%hub, reason, "{hub} refuses the login: {reason}");
         } else if since.is_none() {
@@ -120,13 +119,13 @@ async fn probe_until_reached(
             reason,
             is_refused,
         };
-        locked_unreached(&unreached).insert(hub.clone(), failed);
+        lock(&unreached).insert(hub.clone(), failed);
         // A wrong login is not repeated: that may lock the user.
         if is_refused {
             return;
         }
         tokio::time::sleep(AGAIN).await;
-        if !locked_unreached(&unreached).contains_key(&hub) {
+        if !lock(&unreached).contains_key(&hub) {
             return;
         }
     }
@@ -149,12 +148,7 @@ async fn failure(
 }
 
 fn reached(hub: &Hub, unreached: &Unreached) {
-    if locked_unreached(unreached).remove(hub).is_some() {
+    if lock(unreached).remove(hub).is_some() {
         info!(%hub, "{hub} can be reached");
     }
-}
-
-/// Returns those that could not be reached yet.
-pub fn locked_unreached(unreached: &Unreached) -> MutexGuard<'_, BTreeMap<Hub, NeverReachedHub>> {
-    unreached.lock().unwrap_or_else(PoisonError::into_inner)
 }

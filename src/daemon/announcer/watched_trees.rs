@@ -10,8 +10,7 @@ use crate::config::Config;
 use crate::daemon::announcer::{AnnouncerInput, RunInput};
 use crate::daemon::event_loop::Input;
 use crate::report::figures::HintCounts;
-use crate::tree::{KnownFiles, ListKeyCache, TreeHandle, TreeReport};
-use announce::event::Event;
+use crate::tree::{KnownFiles, ListKeyCache, TreeHandle};
 use announce::observation::{DocumentPath, MountId};
 use announce::plan::{Plan, SourcePlan};
 use announce::state::{self, Db};
@@ -22,10 +21,10 @@ const MAX_WAITING: usize = 8;
 /// Trees that are watched, one for each source of a plan, in the order of the plan.
 pub struct SourceTrees {
     /// Each reload that changes the trees has a number of its own.
-    number: u64,
+    pub number: u64,
     /// One for each report that waits to be taken: a tree that is read faster than it is saved waits itself. Dropped before the
     /// trees, which end with it.
-    waiting: Receiver<()>,
+    pub waiting: Receiver<()>,
     trees: Vec<TreeHandle>,
 }
 
@@ -39,7 +38,7 @@ pub struct WatchedTrees {
     /// Keys of the Change Lists that the trees read.
     pub recent_keys: ListKeyCache,
     /// Start of the daemon or time of the last change of plan, until each present mount was swept since.
-    began: Option<Timestamp>,
+    pub began: Option<Timestamp>,
     /// True if each present mount was swept under the plan before, which has the same mounts.
     pub was_settled: bool,
     /// Candidates met by the sweep of each mount, until all are swept.
@@ -101,32 +100,6 @@ impl WatchedTrees {
         drop_elsewhere(self.current.replace(next));
         self.was_settled = was_settled;
         self.began.get_or_insert(began);
-    }
-
-    /// Takes note of a report. Returns false if it does not count. R13: a change made while the daemon starts is one, although
-    /// no tree is watched yet, so that a mount counts as found when the daemon began.
-    pub fn note_report(&mut self, number: u64, report: &mut TreeReport) -> bool {
-        let Some(current) = self.current.as_ref().filter(|it| it.number == number) else {
-            return false;
-        };
-        let _ = current.waiting.try_recv();
-        match report {
-            TreeReport::Event(Event::MountFound { started, .. }) => {
-                *started = self.began.map_or(*started, |began| began.min(*started));
-            }
-            TreeReport::Sweeping { mount, files } | TreeReport::Swept { mount, files, .. } => {
-                self.progress.insert(*mount, *files);
-            }
-            TreeReport::Event(_) | TreeReport::Notice(_) => {}
-        }
-        true
-    }
-
-    /// Takes note that each present mount was swept.
-    pub fn settled(&mut self) {
-        self.began = None;
-        self.was_settled = false;
-        self.progress.clear();
     }
 
     /// Returns the trees that are in use.

@@ -10,23 +10,17 @@ use announce::event::{AnswerOutcome, DropCause, Fact};
 use announce::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::ChannelKind;
-use resourcesync::uri::Topic;
 use websub::publisher::reason::RefusalKind;
 
 use crate::report::figures::DaemonCounts;
 use crate::report::status::{BacklogOverflow, INTERVAL, INTERVALS, IntervalDeliveries};
 
 impl DaemonCounts {
-    /// Counts a fact that the operator is told. `kind` returns the kind of a channel.
-    pub fn count_fact(
-        &mut self,
-        fact: &Fact,
-        kind: impl Fn(&Topic) -> ChannelKind,
-        now: Timestamp,
-    ) {
+    /// Counts a fact that the operator is told.
+    pub fn count_fact(&mut self, fact: &Fact, now: Timestamp) {
         match fact {
             Fact::Answered(answered, outcome) => {
-                let account = (answered.hub.clone(), kind(&answered.topic));
+                let account = (answered.hub.clone(), answered.kind);
                 let counts = self.hubs.entry(account).or_default();
                 counts.retries += u64::from(answered.attempts > 1);
                 let refused = match outcome {
@@ -207,7 +201,7 @@ mod tests {
 
     use announce::changes::round::UndatedCounts;
     use announce::event::AnsweredNotification;
-    use resourcesync::uri::Hub;
+    use resourcesync::uri::{Hub, Topic};
     use websub::counts::DurationHistogram;
     use websub::publisher::reason::Refusal;
 
@@ -223,6 +217,7 @@ mod tests {
         let answered = |seq, attempts, outcome| {
             let (topic, hub) = (topic.clone(), hub.clone());
             let answered = AnsweredNotification {
+                kind: ChannelKind::Change,
                 topic,
                 hub,
                 seq,
@@ -258,7 +253,7 @@ mod tests {
                 body: Arc::new([]),
             },
         ] {
-            counts.count_fact(&fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
+            counts.count_fact(&fact, Timestamp::UNIX_EPOCH);
         }
         let mut took = DurationHistogram::default();
         took.observe(Duration::from_secs(3));
@@ -303,7 +298,7 @@ mod tests {
         };
         let mut counts = DaemonCounts::default();
         for fact in [&took, &took, &behind, &behind] {
-            counts.count_fact(fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
+            counts.count_fact(fact, Timestamp::UNIX_EPOCH);
         }
         let changes = &counts.changes["main"];
         assert_eq!(changes.taken, [2, 4, 0]);

@@ -11,7 +11,7 @@ use websub::http::BoxedFn;
 use websub::hub::delivery::http::RelayStore;
 use websub::hub::http::{EmbeddedHub, PreparedHub};
 use websub::hub::published_topics::http::HubTopics;
-use websub::hub::{HubRecord, Relay, SavedHub};
+use websub::hub::{HubRecord, SavedHub};
 
 use crate::daemon::event_loop::{Input, LoopParts};
 use crate::daemon::failpoints::Failpoint;
@@ -38,16 +38,6 @@ impl HubLink {
 }
 
 impl<I: Send + 'static> LoopParts<I> {
-    /// Dispatches deliveries that are saved.
-    pub fn dispatch(&self, owed: Vec<Relay>) {
-        if let Some(hub) = &self.hub.linked
-            && !owed.is_empty()
-        {
-            hub.dispatch(owed);
-            self.failpoints.pass(Failpoint::Dispatched);
-        }
-    }
-
     /// Changes the settings of the hub, or starts it with what is `saved`; without settings, it takes no more
     /// subscriptions.
     pub fn change_hub(

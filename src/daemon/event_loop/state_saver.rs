@@ -68,7 +68,8 @@ impl StateSaver {
         }
     }
 
-    /// Returns when the loop must commit even if nothing changes. While steps fail, that is when the last one is retried.
+    /// Returns when the loop must commit even if nothing changes. While steps fail, that is when the last one is retried, and
+    /// none is tried before.
     pub fn wake(&self) -> Instant {
         if self.trouble.is_some() {
             return self.probe_at;
@@ -79,11 +80,6 @@ impl StateSaver {
     /// Has the file answer in the next step, although nothing may have changed, or the step before failed a moment ago.
     pub fn request_probe(&mut self) {
         self.probe_at = Instant::now();
-    }
-
-    /// Returns true if a step may be tried now: always, but for a while after one that failed.
-    pub fn may_try(&self) -> bool {
-        self.trouble.is_none() || Instant::now() >= self.probe_at
     }
 
     /// Does what is due where there is no step: a probe, a check, or a part of shrinking the file.
@@ -153,8 +149,8 @@ mod tests {
         saver.check_at = Instant::now();
         let error = StateFileError::InUse(directory.path().to_owned());
         saver.failed(&error, &mut DaemonCounts::default());
-        assert!(!saver.may_try());
         assert_eq!(saver.wake(), saver.probe_at);
+        assert!(saver.wake() > Instant::now());
         saver.succeeded(true);
         assert_eq!(saver.wake(), saver.check_at);
     }

@@ -123,13 +123,12 @@ fn submit(step: &mut Step<'_>, account: AccountId, submission: Submission) -> Re
 
 /// Submits what may go now to every hub, and cuts again what was never answered and is out of date or too large.
 pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
-    let now = step.now;
     let hubs: Vec<HubId> = step.live.hubs.keys().copied().collect();
     for hub in hubs {
         loop {
             let live = step.live.hubs.get_mut(&hub);
-            let waiting = live.filter(|live| !live.queue.waiting.is_empty());
-            let Some(id) = waiting.and_then(|live| Arc::make_mut(&mut live.queue).pop(now)) else {
+            let live = live.filter(|live| !live.queue.waiting.is_empty());
+            let Some(id) = live.and_then(|it| Arc::make_mut(&mut it.queue).pop(step.now)) else {
                 break;
             };
             let account = (id, hub);
@@ -260,6 +259,7 @@ impl AnsweredFlight<'_> {
     /// Returns the fact of the answer.
     fn fact(&self, outcome: AnswerOutcome) -> Fact {
         let answered = AnsweredNotification {
+            kind: self.channel.kind,
             topic: self.channel.topic.clone(),
             hub: self.hub.clone(),
             seq: self.flight.seq,

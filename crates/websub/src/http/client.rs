@@ -82,6 +82,11 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
     }
 }
 
+/// Returns the first value of a header, if it is text.
+pub fn header_text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
 /// Returns the values of a header, in order. A link may have raw bytes.
 pub fn header_values(headers: &HeaderMap, name: HeaderName) -> Vec<String> {
     let values = headers.get_all(name).iter();

@@ -90,13 +90,32 @@ impl Submitter {
             return Answer::Failed("the publisher has ended".to_owned());
         };
         // A reload may have replaced them meanwhile.
-        let clients = self.0.get();
-        let Some(client) = clients.clients.get(hub) else {
+        let hubs = self.0.get();
+        let Some(mut client) = hubs.clients.get(hub) else {
             return unknown();
         };
-        let began = Instant::now();
-        let answer = clients.follow(client, request).await;
-        lock(&client.durations).observe(began.elapsed());
+        let url = request.url(&client.publish_url);
+        let mut url = match Url::parse(&url) {
+            Ok(url) => url,
+            Err(error) => return Answer::Failed(format!("{url}: {error}")),
+        };
+        let (durations, began, mut hops) = (&client.durations, Instant::now(), 0);
+        let answered = loop {
+            let answered = client.send(request, &url).await;
+            let next = answered.as_ref().ok().and_then(|response| {
+                let location = client::header_text(response.headers(), LOCATION);
+                let status = response.status().as_u16();
+                next_hop(status, location, &url, hops, &hubs.configured)
+            });
+            let Some(next) = next else { break answered };
+            client = hubs.client_for(&next).unwrap_or(client);
+            (url, hops) = (next, hops + 1);
+        };
+        let mut answer = client::answer(answered, &hubs.mask).await;
+        if let Answer::Status { credentials, .. } = &mut answer {
+            *credentials = client.credentials;
+        }
+        lock(durations).observe(began.elapsed());
         answer
     }
 
@@ -137,33 +156,6 @@ impl HubClients {
             configured,
             mask,
         })
-    }
-
-    async fn follow<'a>(&'a self, mut client: &'a HubClient, request: &HubRequest) -> Answer {
-        let url = request.url(&client.publish_url);
-        let mut url = match Url::parse(&url) {
-            Ok(url) => url,
-            Err(error) => return Answer::Failed(format!("{url}: {error}")),
-        };
-        for hops in 0.. {
-            let answered = client.send(request, &url).await;
-            let next = answered.as_ref().ok().and_then(|response| {
-                let location = response.headers().get(LOCATION);
-                let location = location.and_then(|location| location.to_str().ok());
-                let status = response.status().as_u16();
-                next_hop(status, location, &url, hops, &self.configured)
-            });
-            let Some(next) = next else {
-                let mut answer = client::answer(answered, &self.mask).await;
-                if let Answer::Status { credentials, .. } = &mut answer {
-                    *credentials = client.credentials;
-                }
-                return answer;
-            };
-            client = self.client_for(&next).unwrap_or(client);
-            url = next;
-        }
-        unreachable!("redirections are bounded")
     }
 
     /// Returns the client of the hub at `url`, so that it gets its own credentials and not those of the hub that redirected.

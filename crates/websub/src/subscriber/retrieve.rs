@@ -183,8 +183,7 @@ impl Retriever {
         let mut response = request.send().await.map_err(failed)?;
         let status = response.status();
         if !status.is_success() {
-            let said = response.headers().get(RETRY_AFTER);
-            let said = said.and_then(|said| said.to_str().ok());
+            let said = client::header_text(response.headers(), RETRY_AFTER);
             return Err(RetrieveError::Status {
                 url: url(),
                 status,

@@ -12,6 +12,7 @@ use resourcesync::uri::Topic;
 
 use crate::counts::RequestCounts;
 use crate::headers::link_header;
+use crate::http::client::header_text;
 use crate::http::server::{FullResponse, not_allowed, text};
 use crate::http::{BoxedFn, lock, read, write};
 use crate::topics::{NO_SUCH_TOPIC, TopicPage, normalized};
@@ -48,7 +49,16 @@ impl Topics {
     /// Serves a page, replacing an earlier one of its topic.
     pub fn serve(&self, page: TopicPage) {
         let (host, target) = host_and_target(page.topic.as_str());
-        let served = Arc::new(ServedPage::new(page, host));
+        let mut hash = blake3::Hasher::new();
+        hash.update(links(&page).as_bytes());
+        hash.update(&[0]).update(&page.body);
+        let etag = format!("\"{}\"", &hash.finalize().to_hex()[..32]);
+        let served = Arc::new(ServedPage {
+            etag: HeaderValue::from_maybe_shared(Bytes::from(etag))
+                .expect("hexadecimal digits and quotes may stand in a header"),
+            host: host.into(),
+            page,
+        });
         let mut pages = write(&self.pages);
         let same_target = pages.entry(target.into()).or_default();
         same_target.retain(|other| other.page.topic != served.page.topic);
@@ -120,11 +130,17 @@ impl Topics {
             several => {
                 let host = match request.uri().authority() {
                     Some(authority) => authority.as_str(),
-                    None => request.headers().get(HOST)?.to_str().ok()?,
+                    None => header_text(request.headers(), HOST)?,
                 };
+                // A proxy may leave out the default port.
+                let bare = |text: &str| {
+                    let text = text.to_ascii_lowercase();
+                    let shorter = text.strip_suffix(":80").or(text.strip_suffix(":443"));
+                    shorter.unwrap_or(&text).to_owned()
+                };
+                let mut several = several.iter();
                 several
-                    .iter()
-                    .find(|served| served.is_at(host))
+                    .find(|served| bare(&served.host) == bare(host))
                     .map(Arc::clone)
             }
         }
@@ -132,31 +148,6 @@ impl Topics {
 }
 
 impl ServedPage {
-    fn new(page: TopicPage, host: String) -> ServedPage {
-        let links = links(&page);
-        let mut hash = blake3::Hasher::new();
-        hash.update(links.as_bytes())
-            .update(&[0])
-            .update(&page.body);
-        let etag = format!("\"{}\"", &hash.finalize().to_hex()[..32]);
-        ServedPage {
-            etag: HeaderValue::from_maybe_shared(Bytes::from(etag))
-                .expect("hexadecimal digits and quotes may stand in a header"),
-            host: host.into(),
-            page,
-        }
-    }
-
-    /// Returns true if the `Host` header, or a proxy's version of it without the default port, matches this topic.
-    fn is_at(&self, host: &str) -> bool {
-        let bare = |text: &str| {
-            let text = text.to_ascii_lowercase();
-            let shorter = text.strip_suffix(":80").or(text.strip_suffix(":443"));
-            shorter.unwrap_or(&text).to_owned()
-        };
-        bare(&self.host) == bare(host)
-    }
-
     fn reply(&self, asked: &HeaderMap) -> FullResponse {
         let is_known = asked
             .get_all(IF_NONE_MATCH)

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue,
-    LINK, WWW_AUTHENTICATE,
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderValue, LINK,
+    WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use ipnet::Ipv6Net;
@@ -19,7 +19,7 @@ use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
 use crate::headers::{Links, is_form};
-use crate::http::client::header_values;
+use crate::http::client::{header_text, header_values};
 use crate::http::server::{FullResponse, not_allowed, small_body, text};
 use crate::http::{BoxedFn, Replaceable, lock};
 use crate::hub::RelayHeaders;
@@ -207,14 +207,13 @@ impl PublicHub {
         if *request.method() != Method::POST {
             return self.greet();
         }
-        let content_type = text_of(request.headers(), CONTENT_TYPE).unwrap_or_default();
-        let is_form = is_form(&content_type);
+        let content_type = header_text(request.headers(), CONTENT_TYPE).unwrap_or_default();
+        let is_form = is_form(content_type);
+        let is_notification = is_notification(content_type);
         let mut sender = self.sender(&request);
         let taken = match self.charge(&sender, 1) {
             Ok(()) if is_form => return self.answer_form(sender, request).await,
-            Ok(()) if is_notification(&content_type) => {
-                self.take_content(&mut sender, &mut request).await
-            }
+            Ok(()) if is_notification => self.take_content(&mut sender, &mut request).await,
             Ok(()) => Err(PublicationRefusal::MediaType),
             Err(refusal) => {
                 if is_form && let PublicationRefusal::Limit(_) = refusal {
@@ -304,7 +303,7 @@ impl PublicHub {
         verify_hub(topic, &links, &self.embedded.settings.get().settings.hub)?;
         let max_body = self.settings.get().max_body;
         let too_large = || PublicationRefusal::TooLarge(max_body);
-        let announced = text_of(request.headers(), CONTENT_LENGTH);
+        let announced = header_text(request.headers(), CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.parse::<usize>().ok());
         if announced.is_some_and(|length| length > max_body) {
             return Err(too_large());
@@ -329,7 +328,9 @@ impl PublicHub {
             publisher: Arc::clone(&publisher.name),
             body,
             headers: RelayHeaders {
-                content_type: text_of(request.headers(), CONTENT_TYPE).unwrap_or_default(),
+                content_type: header_text(request.headers(), CONTENT_TYPE)
+                    .unwrap_or_default()
+                    .into(),
                 capability_list: capability_list(&links),
             },
             etag: None,
@@ -562,11 +563,6 @@ fn free(under_way: &mut BTreeMap<BucketKey, u32>, slots: &[(BucketKey, u32)]) {
     for (slots, _) in slots {
         decrement(under_way, slots);
     }
-}
-
-fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<String> {
-    let value = headers.get(name)?.to_str().ok()?;
-    Some(value.to_owned())
 }
 
 /// Returns the bearer token of a request. One that is not text is no publisher's.

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::headers::{FORM_TYPE, is_addressed_to, is_form};
+use crate::http::client::header_text;
 use crate::http::lock;
 use crate::http::server::{
     self, FullResponse, Listener, Peer, ServerLimits, not_allowed, small_body, text,
@@ -58,9 +59,7 @@ impl EmbeddedHub {
         }
         let requester = self.requester(&request);
         self.admit(requester, 1)?;
-        let content_type = request.headers().get(CONTENT_TYPE);
-        let content_type = content_type.and_then(|value| value.to_str().ok());
-        if !content_type.is_some_and(is_form) {
+        if !header_text(request.headers(), CONTENT_TYPE).is_some_and(is_form) {
             let words = format!("a subscription is a form: Content-Type {FORM_TYPE}\n");
             return Ok(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
         }
@@ -118,7 +117,7 @@ impl EmbeddedHub {
         let Some(own_hosts) = &prepared.settings.own_hosts else {
             return true;
         };
-        let value = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let value = |name| header_text(headers, name);
         // A header that is not text is not accepted.
         let is_text = |name| headers.get(name).is_none_or(|value| value.to_str().is_ok());
         let (host, origin) = (value(HOST).unwrap_or_default(), value(ORIGIN));
