@@ -70,7 +70,7 @@ fn first() {
     );
 
     let begun = Instant::now();
-    tree.sweep();
+    tree.request_sweep();
     swept(&reports);
     let again = begun.elapsed();
     println!("sweep of the same, unchanged: {again:?}");

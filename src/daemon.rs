@@ -28,15 +28,15 @@ use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 use websub::http::Clock;
 
-use crate::admin::{Admin, Readiness};
+use crate::admin::{AdminPages, Readiness};
 use crate::config::DaemonConfig;
 use crate::config::file::Checked;
 use crate::config::server::{LogLevel, ServerSettings};
 use crate::control::{self, ControlReply, ControlRequest, SocketFile};
-use crate::daemon::event_loop::hub_link::HubLink;
+use crate::daemon::event_loop::hub_link::EmbeddedHubLink;
 use crate::daemon::event_loop::state_saver::StateSaver;
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts};
-use crate::daemon::failpoints::Failpoints;
+use crate::daemon::failpoints::FailpointTrigger;
 use crate::daemon::listen::{
     BoundListener, ListenerRole, ServedListener, bind, passed_listeners, until_dropped,
 };
@@ -89,14 +89,14 @@ impl<R: DaemonRole> Daemon<R> {
 
     /// Puts the configuration into effect as it was read again, or keeps the previous one if that fails.
     fn reload(&mut self, reread: Checked<R::Config>, set_level: fn(LogLevel)) -> ControlReply {
-        let (.., log) = self.config.shared();
+        let (.., log) = self.config.shared_parts();
         let before = log.level;
         let read = reread.map_err(anyhow::Error::from);
         let changed = read.and_then(|config| self.change_configuration(config));
-        self.event_loop.service_manager.status_may_differ();
+        self.event_loop.service_manager.note_status_change();
         match changed {
             Ok(changes) => {
-                let (.., log) = self.config.shared();
+                let (.., log) = self.config.shared_parts();
                 // Readers of the log at either level see that it changed.
                 set_level(log.level.max(before));
                 info!(changes, "reloaded the configuration: {changes}");
@@ -123,13 +123,13 @@ impl<R: DaemonRole> Daemon<R> {
         self.config.verify_change(&config)?;
         let handle = self.runtime.handle().clone();
         let _context = handle.enter();
-        R::apply(self, &config)?;
+        R::apply_config(self, &config)?;
         self.event_loop.configuration = configuration_status(&config);
-        let mut changes = self.config.changes(&config);
+        let mut changes = self.config.changes_in_words(&config);
         if changes.is_empty() {
             changes.push("nothing changed".to_owned());
         }
-        changes.extend(config.missing_directories());
+        changes.extend(config.unreadable_directories());
         self.config = config;
         Ok(changes.join("; "))
     }
@@ -139,7 +139,7 @@ impl<R: DaemonRole> Daemon<R> {
         let (mut event_loop, mut tasks) = (self.event_loop, self.tasks);
         // The listeners end first, so that the effects of their last requests can be saved.
         drop((self.public, self.admin, self.control));
-        event_loop.role.end();
+        event_loop.role.note_loop_end();
         self.runtime.block_on(async {
             let left = by.saturating_duration_since(Instant::now());
             let answered = async { while tasks.join_next().await.is_some() {} };
@@ -148,7 +148,7 @@ impl<R: DaemonRole> Daemon<R> {
         if let Some(hub) = &event_loop.parts.hub.linked {
             hub.record_unverified();
         }
-        let finished = event_loop.finish(&self.received);
+        let finished = event_loop.save_remaining(&self.received);
         drop(event_loop);
         self.runtime.shutdown_background();
         if let Err(trouble) = finished {
@@ -165,7 +165,7 @@ fn configuration_status(config: &impl DaemonConfig) -> ConfigurationStatus {
     ConfigurationStatus {
         loaded: Timestamp::now(),
         refused: None,
-        effective: config.effective(&|_| None),
+        effective: config.effective_toml(&|_| None),
     }
 }
 
@@ -225,12 +225,12 @@ impl<I: Send + 'static> StartingDaemon<I> {
         LoopParts {
             clock,
             saver: StateSaver::new(file),
-            hub: HubLink::default(),
+            hub: EmbeddedHubLink::default(),
             counts: DaemonCounts {
                 began: self.began,
                 ..DaemonCounts::default()
             },
-            failpoints: Failpoints::from_environment(),
+            failpoints: FailpointTrigger::from_environment(),
             inputs: self.inputs.clone(),
             runtime: self.runtime.handle().clone(),
             stop_by: None,
@@ -246,7 +246,7 @@ impl<I: Send + 'static> StartingDaemon<I> {
         admin: BoundListener,
     ) -> Daemon<R> {
         let (mut tasks, inputs) = (self.tasks, self.inputs);
-        let (state_dir, server, _) = config.shared();
+        let (state_dir, server, _) = config.shared_parts();
         let pages = admin_pages(server, &event_loop.readiness, &inputs);
         let admin = admin.serve_admin(&mut tasks, pages);
         let control = control::bind(state_dir).map(|(listener, socket)| {
@@ -294,7 +294,7 @@ fn admin_pages<I: Send + 'static>(
     server: &ServerSettings,
     readiness: &Readiness,
     inputs: &Sender<Input<I>>,
-) -> Admin {
+) -> AdminPages {
     let inputs = inputs.clone();
     let ask = move |detail, answer| {
         let _ = inputs.send(Input::Ask(detail, answer));
@@ -302,7 +302,7 @@ fn admin_pages<I: Send + 'static>(
     // The names under which the listener may be addressed: a guard against DNS rebinding.
     let ip = server.admin_listen.0.tcp().map(|tcp| tcp.ip().to_string());
     let hosts = iter::once("localhost".to_owned()).chain(ip).collect();
-    Admin::new(readiness.clone(), hosts, ask)
+    AdminPages::new(readiness.clone(), hosts, ask)
 }
 
 /// Raises the limit of open files and connections: the soft one to the hard one: the soft limit is only for programs

@@ -30,7 +30,7 @@ pub fn tenth() {
     let mut took: Vec<Duration> = (0..5)
         .map(|_| {
             let begun = Instant::now();
-            tree.sweep();
+            tree.request_sweep();
             let (_, observed) = swept(&reports);
             assert_eq!(observed, 0, "nothing changed");
             begun.elapsed()
@@ -84,7 +84,7 @@ pub fn hints() {
     }
     let touched = begun.elapsed();
     // What was lost is made up for by a sweep, and said.
-    tree.sweep();
+    tree.request_sweep();
     let overflows = overflows_until_swept(&reports);
     println!(
         "hints: {EVENTS} events made in {touched:?}, {:.0} taken in a second; {overflows} overflows; \

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::change_list::{ChangeListError, ListedChanges, read_changes, read_keys};
-use resourcesync::change_payload::{ChangePayload, entry_len, merge, part};
+use resourcesync::change_payload::{ChangePayload, entry_len, merge_latest, part};
 use resourcesync::document::{CandidateContent, Malformed};
 use resourcesync::listing::Listing;
 use resourcesync::parse::{self, ReadError};
@@ -96,7 +96,7 @@ pub fn changes(input: &[u8]) {
     let count = payload.entries.len();
     let half = count.div_ceil(2);
     let parts = [0..half, half..count].map(|range| part(&body, range));
-    let merged = merge(parts.iter().flatten().map(Vec::as_slice), count, usize::MAX);
+    let merged = merge_latest(parts.iter().flatten().map(Vec::as_slice), count, usize::MAX);
     let merged = ChangePayload::parse(&merged.expect("parts")).expect("a notification");
     assert_eq!((merged.from, merged.until), (payload.from, payload.until));
     assert_eq!(merged.entries.len(), count);

@@ -145,11 +145,11 @@ fn expose_daemon(exposition: &mut Exposition, status: &Status, is_ready: bool) {
     exposition.add("save_seconds", &[], &counts.saves);
     exposition.add("save_failures_total", &[], counts.save_failures);
     if let Some(configuration) = &status.configuration {
-        exposition.single(
+        exposition.add_single(
             "rsnotify_config_last_reload_successful gauge 0 if the last reload failed and the previous configuration is kept",
             configuration.refused.is_none(),
         );
-        exposition.single(
+        exposition.add_single(
             "rsnotify_config_last_reload_success_timestamp_seconds gauge Time of the last successful reload",
             configuration.loaded,
         );
@@ -234,7 +234,7 @@ fn expose_sources(exposition: &mut Exposition, status: &Status) {
 
 /// Metrics of hubs, summed over channels: there may be thousands of those, and `rsnotify outbox list` prints them.
 fn expose_hubs(exposition: &mut Exposition, status: &Status) {
-    let hubs = status.hubs_by(|channel, hub| (&hub.hub, channel.kind));
+    let hubs = status.sum_hubs_by(|channel, hub| (&hub.hub, channel.kind));
     let uncounted = HubCounts::default();
     for ((hub, kind), sum) in &hubs {
         // Escaped, as everywhere.
@@ -365,7 +365,7 @@ fn expose_process(exposition: &mut Exposition, began: Timestamp) {
     ];
     for (metric, value) in OF_PROCESS.lines().zip(values) {
         if let Some(value) = value {
-            exposition.single(metric, value);
+            exposition.add_single(metric, value);
         }
     }
 }

@@ -36,7 +36,7 @@ impl Readiness {
     }
 
     /// Returns the reason why the daemon is not ready.
-    fn not_ready(&self) -> Option<&'static str> {
+    fn why_not_ready(&self) -> Option<&'static str> {
         if !self.is_settled.load(Ordering::Relaxed) {
             Some("not every mount was swept yet, or its Change Lists were not read")
         } else if !self.is_saved.load(Ordering::Relaxed) {
@@ -52,20 +52,20 @@ type StatusRequester = dyn Fn(Detail, oneshot::Sender<Status>) + Send + Sync;
 
 /// The admin pages.
 #[derive(Clone)]
-pub(crate) struct Admin {
+pub(crate) struct AdminPages {
     readiness: Readiness,
     hosts: Arc<[String]>,
     request_status: Arc<StatusRequester>,
 }
 
-impl Admin {
+impl AdminPages {
     /// Returns the admin pages. `hosts` are the accepted `Host` names beside IP addresses.
     pub fn new(
         readiness: Readiness,
         hosts: Vec<String>,
         request_status: impl Fn(Detail, oneshot::Sender<Status>) + Send + Sync + 'static,
-    ) -> Admin {
-        Admin {
+    ) -> AdminPages {
+        AdminPages {
             readiness,
             hosts: hosts.into(),
             request_status: Arc::new(request_status),
@@ -74,10 +74,10 @@ impl Admin {
 
     /// Answers a request. Requests under unknown host names are refused (DNS rebinding).
     pub async fn answer<B>(&self, request: &Request<B>) -> AdminResponse {
-        let host = header(request.headers(), HOST);
+        let host = header_text(request.headers(), HOST);
         if !is_addressed_to(&self.hosts, host, None) {
             let message = "this host name is not served here\n";
-            return plain(StatusCode::MISDIRECTED_REQUEST, message);
+            return text_response(StatusCode::MISDIRECTED_REQUEST, message);
         }
         let path = request.uri().path();
         let detail = match path {
@@ -87,19 +87,19 @@ impl Admin {
             "/status.json" | "/" | "/channels" | "/channel" | "/payload" => {
                 Some(Detail::Everything)
             }
-            _ => return empty(StatusCode::NOT_FOUND),
+            _ => return empty_response(StatusCode::NOT_FOUND),
         };
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut page = empty(StatusCode::METHOD_NOT_ALLOWED);
+            let mut page = empty_response(StatusCode::METHOD_NOT_ALLOWED);
             let allowed = HeaderValue::from_static("GET,HEAD");
             page.headers_mut().insert(ALLOW, allowed);
             return page;
         }
         let Some(detail) = detail else {
-            return match self.readiness.not_ready() {
-                _ if path == "/healthz" => plain(StatusCode::OK, "alive\n"),
-                None => plain(StatusCode::OK, "ready\n"),
-                Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+            return match self.readiness.why_not_ready() {
+                _ if path == "/healthz" => text_response(StatusCode::OK, "alive\n"),
+                None => text_response(StatusCode::OK, "ready\n"),
+                Some(why) => text_response(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             };
         };
         let (sender, receiver) = oneshot::channel();
@@ -107,14 +107,14 @@ impl Admin {
         let received = tokio::time::timeout(Duration::from_secs(5), receiver).await;
         let Ok(Ok(status)) = received else {
             let message = "the event loop does not answer\n";
-            return plain(StatusCode::SERVICE_UNAVAILABLE, message);
+            return text_response(StatusCode::SERVICE_UNAVAILABLE, message);
         };
         match path {
             "/metrics" => {
-                let format = ExpositionFormat::accepted(header(request.headers(), ACCEPT));
-                let is_ready = self.readiness.not_ready().is_none();
+                let format = ExpositionFormat::accepted(header_text(request.headers(), ACCEPT));
+                let is_ready = self.readiness.why_not_ready().is_none();
                 let text = metrics::expose(&status, is_ready, format);
-                page_of(format.content_type(), text)
+                ok_response(format.content_type(), text)
             }
             "/status.json" => {
                 let page = Versioned {
@@ -122,11 +122,11 @@ impl Admin {
                     message: &status,
                 };
                 match serde_json::to_string(&page) {
-                    Ok(text) => page_of("application/json", escaped_lines(&text).into_owned()),
-                    Err(_) => empty(StatusCode::INTERNAL_SERVER_ERROR),
+                    Ok(text) => ok_response("application/json", escaped_lines(&text).into_owned()),
+                    Err(_) => empty_response(StatusCode::INTERNAL_SERVER_ERROR),
                 }
             }
-            _ => page::page(path, request.uri().query().unwrap_or_default(), &status),
+            _ => page::page_at(path, request.uri().query().unwrap_or_default(), &status),
         }
     }
 }
@@ -134,26 +134,26 @@ impl Admin {
 /// A response whose body is in memory.
 pub type AdminResponse = Response<Full<Bytes>>;
 
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> AdminResponse {
-    let mut page = page_of("text/plain; charset=utf-8", text);
+fn text_response(status: StatusCode, text: impl Into<Bytes>) -> AdminResponse {
+    let mut page = ok_response("text/plain; charset=utf-8", text);
     *page.status_mut() = status;
     page
 }
 
-fn page_of(content_type: &'static str, body: impl Into<Bytes>) -> AdminResponse {
+fn ok_response(content_type: &'static str, body: impl Into<Bytes>) -> AdminResponse {
     let mut page = Response::new(Full::new(body.into()));
     let content_type = HeaderValue::from_static(content_type);
     page.headers_mut().insert(CONTENT_TYPE, content_type);
     page
 }
 
-fn empty(status: StatusCode) -> AdminResponse {
+fn empty_response(status: StatusCode) -> AdminResponse {
     let mut page = Response::new(Full::default());
     *page.status_mut() = status;
     page
 }
 
-fn header(headers: &HeaderMap, name: HeaderName) -> &str {
+fn header_text(headers: &HeaderMap, name: HeaderName) -> &str {
     let value = headers.get(name).and_then(|value| value.to_str().ok());
     value.unwrap_or_default()
 }

@@ -22,11 +22,11 @@ use url::form_urlencoded;
 use websub::headers::encode_form;
 
 use crate::admin::page::parts::PER_PAGE;
-use crate::admin::{AdminResponse, page_of, plain};
+use crate::admin::{AdminResponse, ok_response, text_response};
 use crate::report::limited;
 use crate::report::status::alerts::Alert;
 use crate::report::status::{
-    ChannelView, INTERVAL, INTERVALS, IntervalDeliveries, Status, WaitingView, waiting_changes,
+    ChannelView, INTERVAL, INTERVALS, IntervalDeliveries, Status, WaitingDocument, pending_and_held,
 };
 
 /// Number of each that the page shows; others have their own pages.
@@ -45,7 +45,7 @@ const HEIGHT: u64 = 100;
 /// Returns the page at a path. The status page renews itself unless the query is `refresh=no`; `/channels` has all channels,
 /// page by page, `/channel?topic=TOPIC` one of them, `/payload?topic=TOPIC&seq=NUMBER` the payload of one of the last
 /// notifications as it was sent, and `/configuration` the effective configuration with secrets masked.
-pub(super) fn page(path: &str, query: &str, status: &Status) -> AdminResponse {
+pub(super) fn page_at(path: &str, query: &str, status: &Status) -> AdminResponse {
     let query = form_urlencoded::parse(query.as_bytes()).into_owned();
     let query: Vec<(String, String)> = query.collect();
     let topic = parameter(&query, "topic");
@@ -95,18 +95,18 @@ fn html(page: &impl Template) -> AdminResponse {
     match page.render() {
         Ok(page) => {
             let page = escaped_lines(&page).into_owned();
-            secured(page_of("text/html; charset=utf-8", page))
+            secured(ok_response("text/html; charset=utf-8", page))
         }
-        Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        Err(error) => text_response(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }
 }
 
 fn text(text: String) -> AdminResponse {
-    secured(plain(StatusCode::OK, text))
+    secured(text_response(StatusCode::OK, text))
 }
 
 fn not_found(message: &str) -> AdminResponse {
-    secured(plain(StatusCode::NOT_FOUND, format!("{message}\n")))
+    secured(text_response(StatusCode::NOT_FOUND, format!("{message}\n")))
 }
 
 /// Adds headers by which the browser runs and loads nothing, sniffs no type, caches nothing and sends no referrer.
@@ -144,15 +144,15 @@ struct OverviewPage<'a> {
     documents: usize,
     channels: Vec<&'a ChannelView>,
     more_channels: usize,
-    waiting: Vec<(&'static str, &'a WaitingView)>,
+    waiting: Vec<(&'static str, &'a WaitingDocument)>,
     more_waiting: usize,
 }
 
 impl<'a> OverviewPage<'a> {
     fn new(status: &'a Status, address: &'static str) -> OverviewPage<'a> {
         let (alerts, more_alerts) = limited(status.alerts(), MAX_LISTED);
-        let (channels, more_channels) = limited(status.by_trouble(), MAX_LISTED);
-        let (waiting, beyond) = limited(waiting_changes(&status.channels), MAX_LISTED);
+        let (channels, more_channels) = limited(status.channels_by_trouble(), MAX_LISTED);
+        let (waiting, beyond) = limited(pending_and_held(&status.channels), MAX_LISTED);
         let all = status.channels.iter();
         let not_listed = all.map(|channel| channel.more_pending + channel.more_held);
         OverviewPage {
@@ -193,14 +193,14 @@ impl<'a> ChannelsPage<'a> {
         let mut states = STATES.iter().map(|(name, _)| *name);
         let state = states.find(|name| *name == value("state"));
         let state = state.unwrap_or_default();
-        let mut views = status.by_trouble();
-        views.retain(|channel| matches(channel, text, state));
+        let mut views = status.channels_by_trouble();
+        views.retain(|channel| channel_matches(channel, text, state));
         let found = views.len();
         let last_page = found.div_ceil(PER_PAGE).max(1);
         let number = value("page").parse().unwrap_or(1).clamp(1, last_page);
         let before = (number - 1) * PER_PAGE;
         ChannelsPage {
-            address: address(text, state, number),
+            address: channels_address(text, state, number),
             status,
             text,
             state,
@@ -211,18 +211,18 @@ impl<'a> ChannelsPage<'a> {
         }
     }
 
-    fn at_page(&self, number: usize) -> String {
-        address(self.text, self.state, number)
+    fn address_of_page(&self, number: usize) -> String {
+        channels_address(self.text, self.state, number)
     }
 }
 
-fn address(text: &str, state: &str, number: usize) -> String {
+fn channels_address(text: &str, state: &str, number: usize) -> String {
     let number = number.to_string();
     let parameters = [("text", text), ("state", state), ("page", &number)];
     format!("/channels?{}", encode_form(&parameters))
 }
 
-fn matches(channel: &ChannelView, text: &str, state: &str) -> bool {
+fn channel_matches(channel: &ChannelView, text: &str, state: &str) -> bool {
     let names = [channel.topic.as_str(), channel.set.as_str()];
     let hubs = channel.hubs.iter().map(|hub| hub.hub.as_str());
     let is_in_state = match state {
@@ -242,7 +242,7 @@ struct ChannelPage<'a> {
     status: &'a Status,
     topic: &'a str,
     /// One for each set that has or had the topic, with its pending and held changes.
-    views: Vec<(&'a ChannelView, Vec<(&'static str, &'a WaitingView)>)>,
+    views: Vec<(&'a ChannelView, Vec<(&'static str, &'a WaitingDocument)>)>,
     notifications: Vec<&'a NotificationView>,
 }
 
@@ -251,9 +251,9 @@ impl<'a> ChannelPage<'a> {
     fn new(status: &'a Status, topic: &'a str) -> Option<ChannelPage<'a>> {
         let channels = status.channels.iter();
         let channels = channels.filter(|channel| channel.topic.as_str() == topic);
-        let views = channels.map(|view| (view, waiting_changes([view])));
+        let views = channels.map(|view| (view, pending_and_held([view])));
         let views = views.collect::<Vec<_>>();
-        let address = parts::channel(&views.first()?.0.topic);
+        let address = parts::channel_url(&views.first()?.0.topic);
         let notifications = status.notifications.iter();
         let notifications = notifications.filter(|view| view.topic.as_str() == topic);
         Some(ChannelPage {
@@ -302,8 +302,8 @@ impl DayPicture {
         let mut pending = String::new();
         let (mut bars, mut starts) = (Vec::new(), Vec::new());
         for (x, one) in places.zip(intervals) {
-            let delivered = scaled(one.delivered, max);
-            let failed = scaled(one.failed, max).min(HEIGHT - delivered);
+            let delivered = scaled_height(one.delivered, max);
+            let failed = scaled_height(one.failed, max).min(HEIGHT - delivered);
             if delivered + failed > 0 {
                 bars.push((x, delivered, failed));
             }
@@ -311,7 +311,7 @@ impl DayPicture {
                 starts.push(x);
             }
             if max_pending > 0 {
-                let y = HEIGHT - scaled(one.pending, max_pending);
+                let y = HEIGHT - scaled_height(one.pending, max_pending);
                 // Writing to a String cannot fail.
                 let _ = write!(pending, "{x},{y} {},{y} ", x + WIDTH);
             }
@@ -339,7 +339,7 @@ fn ticks(last: &IntervalDeliveries) -> Vec<Timestamp> {
 }
 
 /// Returns the height of a value; any value above zero is visible.
-fn scaled(value: u64, max: u64) -> u64 {
+fn scaled_height(value: u64, max: u64) -> u64 {
     match value {
         0 => 0,
         value => (value.saturating_mul(HEIGHT) / max.max(1)).clamp(2, HEIGHT),

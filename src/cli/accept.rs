@@ -10,7 +10,7 @@ use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::AcceptOptions;
 use crate::control::{ControlReply, ControlRequest};
-use crate::report::status::MissingView;
+use crate::report::status::AcceptableDeletions;
 use crate::report::status::words::missing_in_words;
 
 pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Exit> {
@@ -31,7 +31,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
         return Err(unexpected_answer());
     };
     let absent = match documents + resources {
-        0 => missing(daemon, source)?.absent,
+        0 => ask_missing(daemon, source)?.absent,
         _ => Vec::new(),
     };
     let mut answer = json!({ "source": source, "accepted": documents });
@@ -41,7 +41,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
     daemon.print(&answer, |out| {
         let accepted = missing_in_words(documents, resources);
         match (documents + resources, daemon.is_running) {
-            (0, _) => write_nothing(out, source, daemon.is_running),
+            (0, _) => write_none_missing(out, source, daemon.is_running),
             (_, true) => writeln!(out, "accepted {accepted} of {source} as deleted"),
             (_, false) => writeln!(
                 out,
@@ -52,7 +52,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
     })
 }
 
-fn missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<MissingView> {
+fn ask_missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<AcceptableDeletions> {
     let source = source.to_owned();
     match daemon.ask(ControlRequest::Missing { source })? {
         ControlReply::Missing(missing) => Ok(missing),
@@ -62,7 +62,7 @@ fn missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<Missin
 
 /// Prints what would be accepted.
 fn print_missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<Exit> {
-    let missing = missing(daemon, source)?;
+    let missing = ask_missing(daemon, source)?;
     let (source, documents) = (&missing.source, missing.documents);
     let resources = missing.sets.iter().map(|(_, missing, _)| missing).sum();
     let mut answer = json!({
@@ -80,7 +80,7 @@ fn print_missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<
     }
     daemon.print(&answer, |out| {
         if documents + resources == 0 {
-            write_nothing(out, source, daemon.is_running)?;
+            write_none_missing(out, source, daemon.is_running)?;
         } else {
             let missing = missing_in_words(documents, resources);
             writeln!(out, "{missing} of {source} would be accepted as deleted:")?;
@@ -95,7 +95,7 @@ fn print_missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<
     })
 }
 
-fn write_nothing(out: &mut impl Write, source: &str, is_running: bool) -> io::Result<()> {
+fn write_none_missing(out: &mut impl Write, source: &str, is_running: bool) -> io::Result<()> {
     if is_running {
         writeln!(out, "no document of {source} is missing")
     } else {

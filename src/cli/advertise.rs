@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use crate::cli::advertise::sets::{AdvertiseOutcome, AdvertisedSet, sets};
 use crate::cli::inference::with_url;
-use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
+use crate::cli::one_shot_scan::{OneShotScan, scan_with_state};
 use crate::cli::options::AdvertiseOptions;
-use crate::cli::output::{EscapedStdout, print, say};
+use crate::cli::output::{EscapedStdout, eprint_line, print};
 use crate::cli::{Exit, daemon_client};
 use crate::config::Config;
 use crate::daemon::log::error_chain;
@@ -47,20 +47,20 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
         // It tells only which hubs there were before.
         Err(error @ StateFileError::Denied(..)) => {
             let reason = error_chain(&error);
-            say(format_args!("going on without the state: {reason}"));
+            eprint_line(format_args!("going on without the state: {reason}"));
             None
         }
         copy => copy?,
     };
-    let scan = scan_beside(&config, copy, false)?;
-    let broken = broken(&scan)?;
-    scan.notices.iter().chain(&broken).for_each(say);
+    let scan = scan_with_state(&config, copy, false)?;
+    let broken = broken_files(&scan)?;
+    scan.notices.iter().chain(&broken).for_each(eprint_line);
     let mut sets = sets(&scan.engine.reader(scan.now), options.kind)?;
     if options.write {
-        sets.iter_mut().for_each(AdvertisedSet::write);
+        sets.iter_mut().for_each(AdvertisedSet::update_list);
     }
     let warnings = local_url_warnings(&config, &sets);
-    warnings.into_iter().for_each(say);
+    warnings.into_iter().for_each(eprint_line);
     // If only entries are requested, the content of the list does not matter.
     let failures = sets.iter().filter_map(|set| match &set.outcome {
         AdvertiseOutcome::Failed { reason } if !options.entry || set.channels.is_empty() => {
@@ -69,15 +69,15 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
         _ => None,
     });
     for (set, reason) in failures.clone() {
-        say(format_args!("{} {reason}", set.name()));
+        eprint_line(format_args!("{} {reason}", set.name()));
     }
     print(|out| {
         if options.json {
-            let sets: Vec<Value> = sets.iter().map(to_json).collect();
+            let sets: Vec<Value> = sets.iter().map(set_to_json).collect();
             let answer = json!({ "version": JSON_VERSION, "sets": sets });
             writeln!(out, "{answer:#}")
         } else if options.entry {
-            sets.iter().try_for_each(|set| write_entry(out, set))
+            sets.iter().try_for_each(|set| write_entries(out, set))
         } else if options.write {
             sets.iter().try_for_each(|set| write_outcome(out, set))
         } else {
@@ -88,7 +88,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
 }
 
 /// Returns the files that could not be read as documents, with the reasons: each may be a Capability List.
-fn broken(scan: &OneShotScan) -> state::Result<Vec<String>> {
+fn broken_files(scan: &OneShotScan) -> state::Result<Vec<String>> {
     let reader = &scan.engine.reader(scan.now);
     let mut files = report::documents::all(reader)?;
     files.retain(|file| file.kind.is_none() && file.state == DocumentState::Broken);
@@ -107,14 +107,14 @@ fn local_url_warnings(config: &Config, sets: &[AdvertisedSet]) -> BTreeSet<Strin
     let hubs = channels().flat_map(|channel| &channel.hubs);
     let addresses = topics.chain(hubs.map(Hub::as_str));
     let local = addresses.filter_map(local_origin).map(|origin| {
-        let remedy = remedy(config, &origin);
+        let remedy = local_url_remedy(config, &origin);
         format!("only this host reaches {origin}: {remedy}")
     });
     local.collect()
 }
 
 /// Returns the reason why addresses are local, and so what to change.
-fn remedy(config: &Config, origin: &str) -> &'static str {
+fn local_url_remedy(config: &Config, origin: &str) -> &'static str {
     let is_at = |uri: &str| local_origin(uri).as_deref() == Some(origin);
     let public_url = config.server.known_public_url();
     if config.hubs.iter().any(|one| is_at(one.hub.as_str())) {
@@ -131,7 +131,7 @@ fn local_origin(uri: &str) -> Option<String> {
     is_local(uri).then(|| origin(uri))
 }
 
-fn to_json(set: &AdvertisedSet) -> Value {
+fn set_to_json(set: &AdvertisedSet) -> Value {
     let channels = set.channels.iter().map(|channel| {
         json!({
             "kind": channel.kind,
@@ -167,7 +167,7 @@ fn to_json(set: &AdvertisedSet) -> Value {
     })
 }
 
-fn write_entry(out: &mut impl Write, set: &AdvertisedSet) -> io::Result<()> {
+fn write_entries(out: &mut impl Write, set: &AdvertisedSet) -> io::Result<()> {
     if set.channels.is_empty() {
         return Ok(());
     }
@@ -211,7 +211,7 @@ fn write_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<
             if let AdvertiseOutcome::NotInTheTree | AdvertiseOutcome::Failed { .. } = set.outcome {
                 write_comment(out, entry(channel).trim_end())?;
             }
-            write_comment(out, &recipe(channel))?;
+            write_comment(out, &how_to_subscribe(channel))?;
         }
         if let AdvertiseOutcome::Lacks { patch, .. } = &set.outcome {
             // Byte for byte, unless a terminal shows it.
@@ -234,24 +234,24 @@ fn write_comment(out: &mut EscapedStdout, text: &str) -> io::Result<()> {
 
 /// Returns the channel's addresses, and the commands to discover it, to subscribe and to listen (WebSub sections 4 and
 /// 5).
-fn recipe(channel: &Advertisement) -> String {
+fn how_to_subscribe(channel: &Advertisement) -> String {
     let topic = channel.topic.as_str();
     let mut recipe = format!("  topic      {topic} (kind {})\n", channel.kind);
     for hub in &channel.hubs {
         recipe += &format!("  hub        {hub}\n");
     }
-    recipe += &format!("  discover   {}\n", curl(&["--head"], topic));
+    recipe += &format!("  discover   {}\n", curl_command(&["--head"], topic));
     for hub in &channel.hubs {
         let topic = format!("hub.topic={topic}");
         let callback = format!("hub.callback={CALLBACK}");
         let mut form = vec!["--data", "hub.mode=subscribe"];
         form.extend(["--data-urlencode", &topic, "--data-urlencode", &callback]);
-        recipe += &format!("  subscribe  {}\n", curl(&form, hub.as_str()));
+        recipe += &format!("  subscribe  {}\n", curl_command(&form, hub.as_str()));
     }
     recipe + &format!("  listen     rsnotify listen {}", shell_quoted(topic))
 }
 
-fn curl(arguments: &[&str], uri: &str) -> String {
+fn curl_command(arguments: &[&str], uri: &str) -> String {
     let mut command = "curl".to_owned();
     // Otherwise these are patterns of several URIs.
     if uri.contains(['[', ']', '{', '}']) {
@@ -283,7 +283,7 @@ mod tests {
     use resourcesync::document::Advertisement;
     use resourcesync::uri::{Hub, Topic};
 
-    use super::{recipe, shell_quoted};
+    use super::{how_to_subscribe, shell_quoted};
 
     #[test]
     fn a_channel_is_discovered_subscribed_to_and_watched() {
@@ -292,7 +292,7 @@ mod tests {
             topic: Topic::new("https://e.org/t/?a=1&b='"),
             hubs: vec![Hub::new("https://h.example/"), Hub::new("http://[::1]/hub")],
         };
-        assert_snapshot!(recipe(&channel), @r"
+        assert_snapshot!(how_to_subscribe(&channel), @r"
         topic      https://e.org/t/?a=1&b=' (kind framework)
         hub        https://h.example/
         hub        http://[::1]/hub

@@ -21,7 +21,7 @@ use serde_json::json;
 use websub::probe::http as probe;
 
 use crate::cli::inference::with_url;
-use crate::cli::one_shot_scan::{OneShotScan, scan_beside};
+use crate::cli::one_shot_scan::{OneShotScan, scan_with_state};
 use crate::cli::options::CheckOptions;
 use crate::cli::output::{counted, grouped, print};
 use crate::cli::{Exit, block_on};
@@ -39,7 +39,7 @@ use crate::tree::SystemLimit;
 type CheckSection = (&'static str, Vec<Diagnostic>);
 
 /// Returns the finding that stands for more findings of a kind than are printed, if there are any.
-fn unprinted(kind: &str, more: usize) -> Option<Diagnostic> {
+fn more_of_kind(kind: &str, more: usize) -> Option<Diagnostic> {
     let message = format!("and {} more of the kind {kind}", grouped(more));
     (more > 0).then(|| Diagnostic {
         count: more,
@@ -49,7 +49,7 @@ fn unprinted(kind: &str, more: usize) -> Option<Diagnostic> {
 
 pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit> {
     let overrides = options.source.overrides();
-    if HubConfig::is_at(file, &overrides) {
+    if HubConfig::is_hub_file(file, &overrides) {
         let sections = hub_sections(file, &overrides, options.no_environment)?;
         return report_sections(&sections, None, options);
     }
@@ -74,12 +74,12 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
             }
             Err(error) => (None, Some(Diagnostic::finding(error_chain(&error), ""))),
         };
-        let scan = scan_beside(&config, copy, options.all)?;
+        let scan = scan_with_state(&config, copy, options.all)?;
         let views = report::documents::all(&scan.engine.reader(scan.now))?;
         documents = views.len();
-        let mut tree = tree(&scan, views, options.all)?;
+        let mut tree = tree_findings(&scan, views, options.all)?;
         tree.extend(
-            scan.without_document(&config)?.map(|nothing| {
+            scan.no_document_reason(&config)?.map(|nothing| {
                 Diagnostic::finding(nothing, "`rsnotify scan FILE` explains one file")
             }),
         );
@@ -87,10 +87,10 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
             network::sections(&config, &scan, hubs, brokers, unverified)?;
         // The wrong `url` of a hub is why Capability Lists seem to advertise other hubs.
         sections.extend([of_hubs, ("tree", tree)]);
-        let mut of_state = state_directory(&config.state_dir);
+        let mut of_state = state_dir_findings(&config.state_dir);
         of_state.extend(of_copy);
         sections.push(("state", of_state));
-        sections.push(("limits", limits(&scan)));
+        sections.push(("limits", limit_findings(&scan)));
         sections.extend(of_network);
     }
     report_sections(&sections, Some(documents), options)
@@ -123,8 +123,8 @@ fn hub_sections(
     if no_environment {
         return Ok(sections);
     }
-    let mut of_hub = state_directory(&config.state_dir);
-    let (is_running, note) = network::is_running(&config.state_dir);
+    let mut of_hub = state_dir_findings(&config.state_dir);
+    let (is_running, note) = network::check_running(&config.state_dir);
     of_hub.extend(note);
     if is_running {
         let get = block_on(probe::get_hub(&hub.url))?;
@@ -176,7 +176,7 @@ fn report_sections(
     Ok(Exit::fine_if(findings.is_empty()))
 }
 
-fn tree(
+fn tree_findings(
     scan: &OneShotScan,
     documents: Vec<DocumentView>,
     all: bool,
@@ -194,7 +194,7 @@ fn tree(
         let reason = document.reason.unwrap_or_default();
         finding(format!("{}: {reason}", document.path))
     }));
-    diagnostics.extend(unprinted("broken", more));
+    diagnostics.extend(more_of_kind("broken", more));
     let groups = report::findings::groups(reader)?;
     if all {
         let mut findings = report::findings::all(reader)?;
@@ -204,7 +204,7 @@ fn tree(
     } else {
         for group in groups.iter().filter(|group| !group.acknowledged) {
             diagnostics.extend(group.examples.iter().cloned().map(finding));
-            diagnostics.extend(unprinted(&group.kind, group.more()));
+            diagnostics.extend(more_of_kind(&group.kind, group.more()));
         }
     }
     let suspensions = scan.suspensions()?.into_iter();
@@ -215,9 +215,9 @@ fn tree(
         let path = path.to_string();
         diagnostics.extend(clock::file_system(&path, *changed, Timestamp::now()));
     }
-    let without_channel = report::channels::sets_without_channel(reader)?;
+    let without_channel = report::channels::sets_without_change_channel(reader)?;
     diagnostics.extend(topic::changes_not_enabled(&without_channel));
-    let without_list = report::channels::channels_without_list(reader)?;
+    let without_list = report::channels::channels_without_change_list(reader)?;
     diagnostics.extend(topic::no_change_list(&without_list));
     for group in groups.iter().filter(|group| group.acknowledged) {
         let count = counted(group.count, "finding");
@@ -246,13 +246,13 @@ fn write_section(out: &mut impl Write, (title, diagnostics): &CheckSection) -> i
     writeln!(out)
 }
 
-fn state_directory(directory: &Path) -> Vec<Diagnostic> {
+fn state_dir_findings(directory: &Path) -> Vec<Diagnostic> {
     let place = inspect_directory(directory);
     let user = geteuid().as_raw();
     machine::state_directory(&directory.display().to_string(), &place, user, &users())
 }
 
-fn limits(scan: &OneShotScan) -> Vec<Diagnostic> {
+fn limit_findings(scan: &OneShotScan) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     if cfg!(target_os = "linux") {
         let directories = scan.watches.iter().sum();
@@ -274,7 +274,7 @@ fn limits(scan: &OneShotScan) -> Vec<Diagnostic> {
 
 fn users() -> Users {
     let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
-    machine::users(&String::from_utf8_lossy(&passwd))
+    machine::parse_passwd(&String::from_utf8_lossy(&passwd))
 }
 
 /// Inspects `directory` as this user.

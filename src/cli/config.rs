@@ -56,7 +56,7 @@ fn flag_or_variable(given: &ArgMatches, flag: &str) -> Option<String> {
 
 /// Returns what is wrong with the environment, if it has a variable that looks like that of a flag, and is none.
 pub fn unknown_variable(environment: impl IntoIterator<Item = OsString>) -> Option<String> {
-    let known = of_flags();
+    let known = flag_variables();
     let ours = environment.into_iter().filter_map(|name| {
         let name = name.into_string().ok()?;
         let flag = name.strip_prefix(PREFIX)?;
@@ -78,7 +78,7 @@ pub fn unknown_variable(environment: impl IntoIterator<Item = OsString>) -> Opti
 }
 
 /// Returns the variables of all flags.
-fn of_flags() -> BTreeSet<String> {
+fn flag_variables() -> BTreeSet<String> {
     let mut command = CommandLine::command();
     command.build();
     let mut commands = vec![&command];

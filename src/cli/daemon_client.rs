@@ -24,7 +24,7 @@ use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
 use crate::daemon::NO_SOURCES;
-use crate::daemon::commands::{NO_EMBEDDED_HUB, answer, ask_subscriptions, event_of, outcome};
+use crate::daemon::commands::{NO_EMBEDDED_HUB, answer, ask_subscriptions, command_event, outcome};
 use crate::daemon::log::error_chain;
 use crate::report::status::Status;
 use crate::report::{self, JSON_VERSION};
@@ -45,7 +45,7 @@ pub struct DaemonClient<'a> {
 
 /// An answer with the version of its shape, and whether a daemon gave it.
 #[derive(Serialize)]
-struct PrintedReply<'a, T> {
+struct JsonReply<'a, T> {
     version: u64,
     running: bool,
     #[serde(flatten)]
@@ -77,11 +77,11 @@ impl<'a> DaemonClient<'a> {
             read.and_then(|read| read.map(|_| StateFile::open(&self.state_dir)).transpose());
         self.is_running = matches!(state, Err(StateFileError::InUse(_)));
         let answer = match state {
-            Ok(state) if HubConfig::is_at(self.file, &self.overrides) => {
+            Ok(state) if HubConfig::is_hub_file(self.file, &self.overrides) => {
                 let config = HubConfig::load(self.file, &self.overrides)?;
-                answer_of_hub(&config, state, request)?
+                answer_from_hub_state(&config, state, request)?
             }
-            Ok(state) => answer_from(&self.config()?, state, request)?,
+            Ok(state) => answer_from_state(&self.load_config()?, state, request)?,
             Err(StateFileError::InUse(_)) => {
                 self.warn_invalid_config();
                 control::ask(&self.state_dir, &request)?
@@ -89,7 +89,7 @@ impl<'a> DaemonClient<'a> {
             Err(error) => return Err(error.into()),
         };
         match answer {
-            ControlReply::Error(reason) => Err(refused(reason)),
+            ControlReply::Error(reason) => Err(refusal_error(reason)),
             answer => Ok(answer),
         }
     }
@@ -101,7 +101,7 @@ impl<'a> DaemonClient<'a> {
         text: impl FnOnce(&mut EscapedStdout) -> io::Result<()>,
     ) -> anyhow::Result<Exit> {
         if self.as_json {
-            let printed = PrintedReply {
+            let printed = JsonReply {
                 version: JSON_VERSION,
                 running: self.is_running,
                 answer,
@@ -114,7 +114,7 @@ impl<'a> DaemonClient<'a> {
     }
 
     /// Loads the configuration, without which the state cannot be understood.
-    fn config(&self) -> anyhow::Result<Config> {
+    fn load_config(&self) -> anyhow::Result<Config> {
         Config::load(self.file, &self.overrides).map_err(|error| match error {
             error @ ConfigError::Nothing { .. } => {
                 let directory = self.state_dir.display();
@@ -128,7 +128,7 @@ impl<'a> DaemonClient<'a> {
 
     /// Warns if the configuration file is invalid: the daemon then runs with an earlier one.
     fn warn_invalid_config(&self) {
-        let invalid = if HubConfig::is_at(self.file, &self.overrides) {
+        let invalid = if HubConfig::is_hub_file(self.file, &self.overrides) {
             HubConfig::load(self.file, &self.overrides).err()
         } else {
             Config::load(self.file, &self.overrides).err()
@@ -154,7 +154,7 @@ pub fn public_url(config: &Config) -> Option<Uri> {
 }
 
 /// Returns the error for a request that was refused.
-fn refused(reason: impl AsRef<str>) -> anyhow::Error {
+fn refusal_error(reason: impl AsRef<str>) -> anyhow::Error {
     anyhow::anyhow!("{}", escaped(reason.as_ref()))
 }
 
@@ -167,7 +167,7 @@ pub fn unexpected_answer() -> anyhow::Error {
 type OpenState = (StateFile, Connection);
 
 /// Answers from the state. Saves only the requested change; the next daemon does and announces the rest.
-fn answer_from(
+fn answer_from_state(
     config: &Config,
     state: Option<OpenState>,
     request: ControlRequest,
@@ -183,19 +183,19 @@ fn answer_from(
     let now = Clock::start(last_time_saved(&state)?).now();
     if let ControlRequest::Subscriptions(about) = request {
         let saved = saved_subscriptions(config, Db(&state))?;
-        let mut saved = saved.ok_or_else(|| refused(NO_EMBEDDED_HUB))?;
-        return about_subscriptions(&mut saved, about, now, Db(&state));
+        let mut saved = saved.ok_or_else(|| refusal_error(NO_EMBEDDED_HUB))?;
+        return answer_subscriptions(&mut saved, about, now, Db(&state));
     }
-    let mut engine = Engine::read(state, plan(config)?, now.into())?;
+    let mut engine = Engine::read_only(state, plan(config)?, now.into())?;
     if request.is_query() {
-        let mut answer = answer(&engine.reader(now), request).map_err(refused)?;
+        let mut answer = answer(&engine.reader(now), request).map_err(refusal_error)?;
         if let ControlReply::Status(status) = &mut answer {
             let subscriptions = saved_subscriptions(config, engine.db())?;
             status.embedded_hub = subscriptions.map(|subscriptions| subscriptions.status(now));
         }
         return Ok(answer);
     }
-    let event = event_of(&engine.reader(now), &request).map_err(refused)?;
+    let event = command_event(&engine.reader(now), &request).map_err(refusal_error)?;
     let amended = engine.execute_offline(event, now.into());
     let effects = match (amended, &lock) {
         (Err(error), Some(file)) => Err(file.save_error(error)).context("nothing was done")?,
@@ -205,16 +205,16 @@ fn answer_from(
 }
 
 /// Answers a question about the subscriptions of a hub, or ends one.
-fn about_subscriptions(
+fn answer_subscriptions(
     subscriptions: &mut Subscriptions,
     about: SubscriptionsAction,
     now: Timestamp,
     db: Db<'_>,
 ) -> anyhow::Result<ControlReply> {
     let asked = ask_subscriptions(subscriptions, about, now, db);
-    let (answer, ended) = asked.map_err(refused)?;
+    let (answer, ended) = asked.map_err(refusal_error)?;
     if let Some(key) = ended {
-        hub::write(db, &subscriptions.unsubscribe(&key), &[]).context("nothing was done")?;
+        hub::save_hub(db, &subscriptions.unsubscribe(&key), &[]).context("nothing was done")?;
     }
     Ok(answer)
 }
@@ -227,7 +227,7 @@ fn saved_subscriptions(config: &Config, db: Db<'_>) -> state::Result<Option<Subs
 }
 
 /// Answers a request from the state of `rsnotify hub`, if there is one. A subscription that ends is removed from it.
-fn answer_of_hub(
+fn answer_from_hub_state(
     config: &HubConfig,
     state: Option<OpenState>,
     request: ControlRequest,
@@ -246,12 +246,12 @@ fn answer_of_hub(
             Ok(ControlReply::Status(Box::new(Status {
                 embedded_hub: Some(subscriptions.status(now)),
                 publishers: views(uncounted, &topics),
-                ..report::of_hub(now)
+                ..report::empty_status(now)
             })))
         }
         ControlRequest::Subscriptions(about) => {
-            about_subscriptions(&mut subscriptions, about, now, db)
+            answer_subscriptions(&mut subscriptions, about, now, db)
         }
-        _ => Err(refused(NO_SOURCES)),
+        _ => Err(refusal_error(NO_SOURCES)),
     }
 }

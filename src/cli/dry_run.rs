@@ -13,7 +13,7 @@ use announce::state::open::{open_to_read, state_file};
 use announce::state::{self, ChannelId, Db, hub};
 use announce::time::later;
 use jiff::Timestamp;
-use messaging::client::send_frames;
+use messaging::client::frames_to_send;
 use messaging::settings::BrokerSettings;
 use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
@@ -27,11 +27,11 @@ use websub::secret::MASKED;
 
 use crate::cli::Exit;
 use crate::cli::one_shot_scan::{OneShotScan, scan_once};
-use crate::cli::output::{counted, print, say};
+use crate::cli::output::{counted, eprint_line, print};
 use crate::config::Config;
-use crate::daemon::change_reader::{ReadJob, take};
+use crate::daemon::change_reader::{ReadJob, take_fresh};
 use crate::tree::ListKeyCache;
-use announce::changes::selection::Rounds;
+use announce::changes::selection::KeptSelections;
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = config.publish_settings()?;
@@ -58,38 +58,38 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         for (subscription, progress) in &saved.subscriptions {
             let at = progress.next_try.map_or(now, |at| at.max(now));
             if progress.heard < relay.id {
-                shown.extend(delivery(embedded, relay, subscription, (at, now)));
+                shown.extend(delivery_text(embedded, relay, subscription, (at, now)));
             }
         }
     }
     for (at, submission) in &planned {
         let wait = wait_in_words(*at, now);
         if let Some(broker) = brokers.iter().find(|broker| broker.name == submission.hub) {
-            shown.push(format!("# {wait}: {}", sent(submission, broker)));
+            shown.push(format!("# {wait}: {}", message_text(submission, broker)));
             continue;
         }
         if let Some(hub) = hubs.iter().find(|hub| hub.hub == submission.hub) {
-            shown.push(format!("# {wait}: {}", submitted(submission, hub)));
+            shown.push(format!("# {wait}: {}", request_text(submission, hub)));
             continue;
         }
-        let relay = submission.relayed();
+        let relay = submission.as_relay();
         for (subscription, _) in &saved.subscriptions {
-            shown.extend(delivery(embedded, &relay, subscription, (*at, now)));
+            shown.extend(delivery_text(embedded, &relay, subscription, (*at, now)));
         }
     }
-    scan.notices.into_iter().for_each(say);
+    scan.notices.into_iter().for_each(eprint_line);
     print(|out| shown.iter().try_for_each(|shown| writeln!(out, "{shown}")))?;
     let requests = counted(shown.len(), "request");
-    say(format_args!(
+    eprint_line(format_args!(
         "{requests} would be sent; none was, and nothing was saved"
     ));
     if !scan.has_state {
-        say("there is no state yet: the first run takes what is there as known");
+        eprint_line("there is no state yet: the first run takes what is there as known");
     }
     Ok(Exit::Fine)
 }
 
-fn submitted(submission: &Submission, settings: &PublishSettings) -> String {
+fn request_text(submission: &Submission, settings: &PublishSettings) -> String {
     let Submission {
         seq, topic, hub, ..
     } = submission;
@@ -98,16 +98,16 @@ fn submitted(submission: &Submission, settings: &PublishSettings) -> String {
     } else {
         "notification"
     };
-    let request = submission.request();
+    let request = submission.http_request();
     let url = request.url(&settings.publish_url);
     let request = preview(&url, request.headers, &request.body, Some(settings));
     format!("{kind} {seq} of {topic}, to {hub}\n{request}")
 }
 
 /// Returns the messages that a broker would be sent, without the headers that identify the transaction.
-fn sent(submission: &Submission, broker: &BrokerSettings) -> String {
+fn message_text(submission: &Submission, broker: &BrokerSettings) -> String {
     let Submission { seq, topic, .. } = submission;
-    let frames = send_frames(&submission.notification(), broker);
+    let frames = frames_to_send(&submission.broker_notification(), broker);
     let frames = frames.into_iter().map(|frame| {
         let headers = frame.headers.iter().map(|(name, value)| {
             let mut secret = broker.headers.iter().filter(|header| !header.is_public);
@@ -125,7 +125,7 @@ fn sent(submission: &Submission, broker: &BrokerSettings) -> String {
 }
 
 /// Returns the delivery of the embedded hub to a subscriber, if there is one at that time.
-fn delivery(
+fn delivery_text(
     hub: Option<&Hub>,
     relay: &Relay,
     subscription: &Subscription,
@@ -174,7 +174,7 @@ fn play_forward(
         while let Some(effect) = effects.pop_front() {
             let events = match effect {
                 Effect::Submit(submission) => {
-                    let events = answers(&submission);
+                    let events = answer_events(&submission);
                     let account = (submission.channel, submission.hub.clone());
                     if submission.kind == ChannelKind::Framework || told.insert(account) {
                         planned.push((now, submission));
@@ -195,8 +195,8 @@ fn play_forward(
                     let keys = state_file(&config.state_dir);
                     let cache = ListKeyCache::default();
                     let job = ReadJob::new(*request, &engine.plan, keys, cache);
-                    let outcome = take(&job, &Rounds::default());
-                    vec![Event::Taken(Box::new(job.request.answer(outcome)))]
+                    let outcome = take_fresh(&job, &KeptSelections::default());
+                    vec![Event::Taken(Box::new(job.request.answer_with(outcome)))]
                 }
                 Effect::Take(_)
                 | Effect::Serve(_)
@@ -219,7 +219,7 @@ fn play_forward(
 }
 
 /// Returns the events that would answer a submission.
-fn answers(submission: &Submission) -> Vec<Event> {
+fn answer_events(submission: &Submission) -> Vec<Event> {
     let answered = Event::Answered {
         id: (submission.channel, submission.hub.clone(), submission.seq),
         answer: Answer::ACCEPTED,

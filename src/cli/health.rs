@@ -40,10 +40,10 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
              server.admin_listen"
         );
     }
-    let address = reached(&address);
+    let address = reachable_address(&address);
     let page = if options.ready { "/readyz" } else { "/healthz" };
     let patience = display_duration(options.timeout);
-    let answered = block_on(async { timeout(options.timeout, ask(&address, page)).await })?;
+    let answered = block_on(async { timeout(options.timeout, get_page(&address, page)).await })?;
     let Ok(answered) = answered else {
         bail!("no answer from {address} to {page} within {patience}");
     };
@@ -60,7 +60,7 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
 }
 
 /// Returns the address at which this machine reaches a listener.
-pub fn reached(address: &Address) -> Address {
+pub fn reachable_address(address: &Address) -> Address {
     let unspecified = match address {
         Address::Tcp(tcp) if tcp.ip().is_unspecified() => tcp,
         _ => return address.clone(),
@@ -72,15 +72,15 @@ pub fn reached(address: &Address) -> Address {
     Address::Tcp(SocketAddr::new(ip, unspecified.port()))
 }
 
-async fn ask(address: &Address, page: &str) -> anyhow::Result<Response<Bytes>> {
+async fn get_page(address: &Address, page: &str) -> anyhow::Result<Response<Bytes>> {
     match address {
-        Address::Tcp(tcp) => exchange(TcpStream::connect(tcp).await?, &tcp.to_string(), page).await,
-        Address::Unix(path) => exchange(UnixStream::connect(path).await?, "localhost", page).await,
+        Address::Tcp(tcp) => http_get(TcpStream::connect(tcp).await?, &tcp.to_string(), page).await,
+        Address::Unix(path) => http_get(UnixStream::connect(path).await?, "localhost", page).await,
     }
 }
 
 /// Sends one request on a new connection, without a proxy, whatever the environment says.
-async fn exchange(
+async fn http_get(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     host: &str,
     page: &str,
@@ -110,7 +110,7 @@ mod tests {
             ("unix:/run/a.sock", "unix:/run/a.sock"),
         ] {
             let address = Address::read(listens).unwrap();
-            assert_eq!(reached(&address).to_string(), reached_at);
+            assert_eq!(reachable_address(&address).to_string(), reached_at);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use announce::steps::findings::PrefixCounts;
 
-use crate::cli::one_shot_scan::scan_beside;
-use crate::cli::output::say;
+use crate::cli::one_shot_scan::scan_with_state;
+use crate::cli::output::eprint_line;
 use crate::config::Config;
 use crate::config::environment::Overrides;
 
@@ -37,23 +37,23 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
         let error = format!("cannot read the directory {root}: {reason}; correct --root");
         return Err(UrlInferenceError(error).into());
     }
-    let scan = scan_beside(&config, None, false)?;
+    let scan = scan_with_state(&config, None, false)?;
     let source = &scan.engine.plan.sources[0];
     let naming = PrefixCounts::of(scan.engine.db(), source, &source.mounts[0])?;
     let all: usize = naming.otherwise.values().sum();
-    let Some((prefix, _)) = naming.most().filter(|(_, count)| count * 2 > all) else {
-        let (root, reason) = (root.display(), reason(&naming, &scan.notices));
+    let Some((prefix, _)) = naming.most_common().filter(|(_, count)| count * 2 > all) else {
+        let (root, reason) = (root.display(), failure_reason(&naming, &scan.notices));
         let error = format!("cannot tell what {root} is published as: {reason}; give --url URI");
         return Err(UrlInferenceError(error).into());
     };
-    say(format_args!(
+    eprint_line(format_args!(
         "without --url, {} is taken to be published as {prefix}: below that its Capability Lists name documents",
         root.display()
     ));
     Ok(with(prefix.as_str()))
 }
 
-fn reason(naming: &PrefixCounts, notices: &[String]) -> String {
+fn failure_reason(naming: &PrefixCounts, notices: &[String]) -> String {
     if naming.otherwise.is_empty() {
         let unnamed = || "no Capability List in it names a document that is there".to_owned();
         return notices.first().cloned().unwrap_or_else(unnamed);

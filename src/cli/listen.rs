@@ -8,17 +8,17 @@ use messaging::session::MessageSelection;
 use messaging::settings::BrokerSettings;
 
 use crate::cli::options::ListenOptions;
-use crate::cli::output::say;
-use crate::cli::{Exit, block_on, no_broker};
+use crate::cli::output::eprint_line;
+use crate::cli::{Exit, block_on, no_broker_error};
 use crate::config::Config;
 use crate::daemon::log::error_chain;
 
 pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Exit> {
     let origin = match &options.broker {
-        Some(name) => match broker(name, file, options) {
+        Some(name) => match find_broker(name, file, options) {
             Ok((settings, selection)) => Origin::Broker(settings, selection),
             Err((exit, reason)) => {
-                say(reason);
+                eprint_line(reason);
                 return Ok(exit);
             }
         },
@@ -42,10 +42,10 @@ pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Ex
         }),
     };
     let failed = block_on(destination::listen(origin, output))??;
-    Ok(failed.map_or(Exit::Fine, exit_of))
+    Ok(failed.map_or(Exit::Fine, exit_of_failure))
 }
 
-fn exit_of(failure: FailureKind) -> Exit {
+fn exit_of_failure(failure: FailureKind) -> Exit {
     match failure {
         FailureKind::Refused => Exit::Refused,
         FailureKind::Temporary => Exit::Temporary,
@@ -56,7 +56,7 @@ fn exit_of(failure: FailureKind) -> Exit {
 }
 
 /// Returns the broker of the configuration, and the requested subscription.
-fn broker(
+fn find_broker(
     name: &str,
     file: Option<&Path>,
     options: &ListenOptions,
@@ -67,7 +67,7 @@ fn broker(
     let all = all.map_err(|error| wrong(error_chain(&error)))?;
     let mut all = config.brokers.iter().zip(all);
     let found = all.find(|(broker, _)| broker.name.as_str() == name);
-    let unknown = || (Exit::Failure, no_broker(&config, name).to_string());
+    let unknown = || (Exit::Failure, no_broker_error(&config, name).to_string());
     let (broker, settings) = found.ok_or_else(unknown)?;
     let sources = broker.sources.iter().flatten();
     let mut sources: Vec<&str> = sources.map(String::as_str).collect();
@@ -103,7 +103,7 @@ fn broker(
 mod tests {
     use destination::FailureKind;
 
-    use crate::cli::listen::exit_of;
+    use crate::cli::listen::exit_of_failure;
 
     #[test]
     fn each_failure_has_its_exit_code() {
@@ -114,7 +114,7 @@ mod tests {
             (FailureKind::NotVerified, 76),
             (FailureKind::Denied, 77),
         ] {
-            assert_eq!(exit_of(failure).code(), code);
+            assert_eq!(exit_of_failure(failure).code(), code);
         }
     }
 }

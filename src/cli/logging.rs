@@ -65,7 +65,7 @@ pub fn start(log: Log) -> LogGuard {
     match log.format {
         LogFormat::Human => {
             let is_terminal = std::io::stderr().is_terminal();
-            let lines = lines.fmt_fields(Fields);
+            let lines = lines.fmt_fields(FieldFormat);
             all.with(lines.map_event_format(|format| OneLineFormat {
                 format: format.with_ansi(is_terminal),
                 is_journal,
@@ -112,9 +112,9 @@ fn is_journal() -> bool {
 }
 
 /// The message of an event, and those of its fields that it does not say, escaped for a terminal.
-struct Fields;
+struct FieldFormat;
 
-impl<'writer> FormatFields<'writer> for Fields {
+impl<'writer> FormatFields<'writer> for FieldFormat {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
         let mut line = FieldLine {
             writer,
@@ -128,7 +128,7 @@ impl<'writer> FormatFields<'writer> for Fields {
     }
 }
 
-/// The line that [`Fields`] writes.
+/// The line that [`FieldFormat`] writes.
 struct FieldLine<'writer> {
     writer: Writer<'writer>,
     is_empty: bool,
@@ -141,7 +141,7 @@ struct FieldLine<'writer> {
 
 impl FieldLine<'_> {
     /// Returns true if the message has this value: each of its words stands for one field.
-    fn is_said(&mut self, value: &str) -> bool {
+    fn message_says(&mut self, value: &str) -> bool {
         let value = value.trim_matches('"');
         if value.contains(char::is_whitespace) {
             return self.message.contains(value);
@@ -150,13 +150,13 @@ impl FieldLine<'_> {
         word.map(|at| self.words.swap_remove(at)).is_some()
     }
 
-    fn write(&mut self, field: &Field, value: &str) -> fmt::Result {
+    fn write_field(&mut self, field: &Field, value: &str) -> fmt::Result {
         if field.name() == "message" {
             let words = value.split_whitespace();
             let plain = words.map(|word| word.trim_matches(|c| ":,;.()\"'`".contains(c)));
             self.words = plain.map(str::to_owned).collect();
             value.clone_into(&mut self.message);
-        } else if self.is_said(value) {
+        } else if self.message_says(value) {
             return Ok(());
         }
         if !std::mem::take(&mut self.is_empty) {
@@ -180,7 +180,7 @@ impl Visit for FieldLine<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // The fields in which the `log` crate records its caller.
         if self.written.is_ok() && !field.name().starts_with("log.") {
-            self.written = self.write(field, &format!("{value:?}"));
+            self.written = self.write_field(field, &format!("{value:?}"));
         }
     }
 }
@@ -262,18 +262,18 @@ impl LineQueue {
     /// Waits until everything is written, but no longer than this.
     fn flush(&self, patience: Duration) {
         let is_behind = |waiting: &mut WaitingLines| waiting.is_writing || !waiting.is_empty();
-        let (waiting, changed) = (self.waiting(), &self.0.1);
+        let (waiting, changed) = (self.lock_waiting(), &self.0.1);
         drop(changed.wait_timeout_while(waiting, patience, is_behind));
     }
 
-    fn waiting(&self) -> MutexGuard<'_, WaitingLines> {
+    fn lock_waiting(&self) -> MutexGuard<'_, WaitingLines> {
         let waiting = self.0.0.lock();
         waiting.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn drain(&self, mut target: impl Write, tell_dropped: impl Fn(u64)) {
         loop {
-            let mut waiting = self.waiting();
+            let mut waiting = self.lock_waiting();
             waiting.is_writing = false;
             self.0.1.notify_all();
             let woken = self.0.1.wait_while(waiting, |waiting| waiting.is_empty());
@@ -285,7 +285,7 @@ impl LineQueue {
             for line in lines {
                 // The reader is gone, so there is nowhere to report that.
                 let _ = target.write_all(&line);
-                self.waiting().bytes -= line.len();
+                self.lock_waiting().bytes -= line.len();
             }
             let _ = target.flush();
             if dropped > 0 {
@@ -298,7 +298,7 @@ impl LineQueue {
 /// Each call writes one whole line.
 impl Write for LineQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut waiting = self.waiting();
+        let mut waiting = self.lock_waiting();
         if waiting.bytes + line.len() > MAX_WAITING {
             waiting.dropped += 1;
         } else {
@@ -342,7 +342,7 @@ mod tests {
             .with_writer(move || writer.clone())
             .with_target(false)
             .without_time()
-            .fmt_fields(Fields)
+            .fmt_fields(FieldFormat)
             .map_event_format(|format| OneLineFormat {
                 format: format.with_ansi(has_colours),
                 is_journal,

@@ -93,16 +93,16 @@ pub fn completions(shell: Shell) -> anyhow::Result<Exit> {
 
 /// Writes the page of a command, and those of its subcommands.
 fn write_all(command: &Command, parent: Option<&str>, directory: &Path) -> anyhow::Result<()> {
-    let path = directory.join(format!("{}.1", name(command)));
+    let path = directory.join(format!("{}.1", page_name(command)));
     fs::write(&path, page(command, parent)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
     command
         .get_subcommands()
-        .try_for_each(|below| write_all(below, Some(name(command)), directory))
+        .try_for_each(|below| write_all(below, Some(page_name(command)), directory))
 }
 
 /// Returns the name of a command's page: `rsnotify-outbox-list`.
-fn name(command: &Command) -> &str {
+fn page_name(command: &Command) -> &str {
     command.get_display_name().unwrap_or(command.get_name())
 }
 

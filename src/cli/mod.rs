@@ -113,7 +113,7 @@ pub fn main() -> Exit {
         Err(error) => {
             let error_in_words = error_chain(error.as_ref());
             eprintln!("rsnotify: {}", escaped_lines(&error_in_words));
-            if is_about_configuration(&error) {
+            if is_config_error(&error) {
                 Exit::Configuration
             } else if error.is::<UrlInferenceError>() {
                 Exit::Usage
@@ -136,7 +136,7 @@ fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
 }
 
 /// Returns the error for a broker that is not configured, with the names of those that are.
-fn no_broker(config: &Config, name: &str) -> anyhow::Error {
+fn no_broker_error(config: &Config, name: &str) -> anyhow::Error {
     let names = config.brokers.iter().map(|broker| broker.name.as_str());
     let known = match names.collect::<Vec<_>>().join(", ").as_str() {
         "" => "there is no [[broker]]".to_owned(),
@@ -146,7 +146,7 @@ fn no_broker(config: &Config, name: &str) -> anyhow::Error {
 }
 
 /// Returns true if trying again is of no use before the configuration is edited (exit code 78).
-fn is_about_configuration(error: &anyhow::Error) -> bool {
+fn is_config_error(error: &anyhow::Error) -> bool {
     let is_about_hub = error
         .downcast_ref::<PublishSettingsError>()
         .is_some_and(|error| !matches!(error, PublishSettingsError::Client { .. }));

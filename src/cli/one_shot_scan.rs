@@ -18,7 +18,7 @@ use websub::http::Clock;
 
 use crate::config::Config;
 use crate::config::text::Address;
-use crate::report::status::alerts::missing;
+use crate::report::status::alerts::describe_missing;
 use crate::report::{self, limited, sources};
 use crate::tree::{self, TreeNotice, TreeReport, TreeSettings};
 
@@ -54,8 +54,8 @@ pub struct OneShotScan {
 
 impl OneShotScan {
     /// Returns what was read instead, if there is no document, with the reason why the first file is none.
-    pub fn without_document(&self, config: &Config) -> state::Result<Option<String>> {
-        let trees = self.trees(config);
+    pub fn no_document_reason(&self, config: &Config) -> state::Result<Option<String>> {
+        let trees = self.tree_settings(config);
         let explain = |path: &DocumentPath| trees.iter().find_map(|tree| tree::explain(tree, path));
         let db = self.engine.db();
         for live in &self.engine.live.sources {
@@ -78,9 +78,9 @@ impl OneShotScan {
         let sources = report::outline(reader)?.sources;
         for (source, live) in sources.iter().zip(&reader.live.sources) {
             if let Some(suspension) = &source.suspension {
-                let directories = sources::suspended(reader, live)?;
+                let directories = sources::suspending_directories(reader, live)?;
                 let (named, more) = limited(directories, MAX_DIRECTORIES);
-                suspensions.push((suspension.to_string(), missing(&named, more)));
+                suspensions.push((suspension.to_string(), describe_missing(&named, more)));
             }
         }
         Ok(suspensions)
@@ -101,12 +101,12 @@ pub fn plan(config: &Config) -> anyhow::Result<Plan> {
 
 /// Sweeps every mount once, with the saved state.
 pub fn scan_once(config: &Config) -> anyhow::Result<OneShotScan> {
-    scan_beside(config, copy_to_memory(&config.state_dir)?, false)
+    scan_with_state(config, copy_to_memory(&config.state_dir)?, false)
 }
 
 /// Sweeps every mount once, with a copy of a state or as if there were none. As many findings are kept as a daemon keeps, or
 /// all.
-pub fn scan_beside(
+pub fn scan_with_state(
     config: &Config,
     copy: Option<Connection>,
     find_each: bool,
@@ -130,15 +130,15 @@ pub fn scan_beside(
         latest: None,
     };
     scan.engine.live.find_each = find_each;
-    let mut progress = SweepProgress {
-        known: scan.remembered()?.len() as u64,
-        ..SweepProgress::default()
+    let mut progress = SweepProgressBar {
+        known: scan.known_paths()?.len() as u64,
+        ..SweepProgressBar::default()
     };
-    for tree in scan.trees(config) {
+    for tree in scan.tree_settings(config) {
         let mut observed = Ok(());
-        let directories = tree::scan_once(tree, |reported| {
-            progress.note(&reported);
-            observed = scan.observe(reported);
+        let directories = tree::sweep_once(tree, |reported| {
+            progress.note_report(&reported);
+            observed = scan.handle_report(reported);
             match observed {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
@@ -151,9 +151,9 @@ pub fn scan_beside(
     let sources = report::outline(&scan.engine.reader(scan.clock.now()))?.sources;
     let mounts = sources.into_iter().flat_map(|source| source.mounts);
     scan.notices.extend(mounts.filter_map(|mount| mount.reason));
-    scan.step(Event::Tick)?;
+    scan.step_engine(Event::Tick)?;
     // The questions that the steps left are answered. The effects of that are not performed.
-    let trees = scan.trees(config);
+    let trees = scan.tree_settings(config);
     let questions = std::mem::take(&mut scan.questions).into_iter();
     let explained = questions.filter_map(|path| {
         let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
@@ -167,7 +167,7 @@ pub fn scan_beside(
 }
 
 impl OneShotScan {
-    fn step(&mut self, event: Event) -> state::Result<()> {
+    fn step_engine(&mut self, event: Event) -> state::Result<()> {
         let now = self.clock.now().into();
         for effect in self.engine.step(vec![event], now, |_, _| Ok(()))? {
             match effect {
@@ -179,13 +179,15 @@ impl OneShotScan {
         Ok(())
     }
 
-    fn observe(&mut self, reported: TreeReport) -> state::Result<()> {
+    fn handle_report(&mut self, reported: TreeReport) -> state::Result<()> {
         match reported {
             TreeReport::Event(event) => {
                 if let Event::Observed(observations) = &event {
-                    observations.iter().for_each(|observed| self.see(observed));
+                    observations
+                        .iter()
+                        .for_each(|observed| self.note_observed(observed));
                 }
-                self.step(event)?;
+                self.step_engine(event)?;
             }
             TreeReport::Notice(notice) if notice.is_warning() => {
                 self.unreadable += usize::from(matches!(notice, TreeNotice::Unreadable { .. }));
@@ -197,21 +199,21 @@ impl OneShotScan {
                 ..
             } => {
                 // What the state knows, and the sweep did not meet.
-                let mut missing = self.remembered()?;
+                let mut missing = self.known_paths()?;
                 missing.retain(|path| path.mount == mount && !self.seen.contains(path));
                 let missing = missing.into_iter().map(|path| Observation {
                     path,
                     at: Timestamp::now(),
                     look: Look::Missing,
                 });
-                self.step(Event::Observed(missing.collect()))?;
+                self.step_engine(Event::Observed(missing.collect()))?;
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn see(&mut self, observation: &Observation) {
+    fn note_observed(&mut self, observation: &Observation) {
         let path = &observation.path;
         self.seen.insert(path.clone());
         match &observation.look {
@@ -225,13 +227,15 @@ impl OneShotScan {
         }
     }
 
-    fn trees(&self, config: &Config) -> Vec<TreeSettings> {
+    fn tree_settings(&self, config: &Config) -> Vec<TreeSettings> {
         let sources = config.sources.iter().zip(&self.engine.plan.sources);
-        sources.map(|(source, plan)| source.tree(plan)).collect()
+        sources
+            .map(|(source, plan)| source.tree_settings(plan))
+            .collect()
     }
 
     /// Returns the documents that the state knows, and the candidates that could not be read.
-    fn remembered(&self) -> state::Result<Vec<DocumentPath>> {
+    fn known_paths(&self) -> state::Result<Vec<DocumentPath>> {
         self.engine.db().all::<Vec<DocumentPath>>(
             "SELECT mount, path FROM document WHERE presence BETWEEN 1 AND 3 UNION SELECT mount, path FROM trouble",
             (),
@@ -241,7 +245,7 @@ impl OneShotScan {
 
 /// Number of files that sweeps found and read, and the progress bar of a sweep that takes long.
 #[derive(Default)]
-struct SweepProgress {
+struct SweepProgressBar {
     /// Number of files that an earlier run knew.
     known: u64,
     read: u64,
@@ -250,8 +254,8 @@ struct SweepProgress {
     bar: Option<ProgressBar>,
 }
 
-impl SweepProgress {
-    fn note(&mut self, report: &TreeReport) {
+impl SweepProgressBar {
+    fn note_report(&mut self, report: &TreeReport) {
         match report {
             TreeReport::Event(Event::Observed(observations)) => {
                 self.read += observations.len() as u64

@@ -15,7 +15,7 @@ use resourcesync::uri::Hub;
 use url::Url;
 
 use crate::config::environment::{
-    DaemonOptions, Overrides, SourceOptions, StateOptions, TreeOptions,
+    DaemonOptions, Overrides, SourceOptions, StateDirOption, TreeOptions,
 };
 use crate::control::SubscriptionName;
 use crate::report::documents::DocumentState;
@@ -107,20 +107,20 @@ pub enum Command {
         to: PathBuf,
 
         #[command(flatten)]
-        state: StateOptions,
+        state: StateDirOption,
     },
     /// Have the running daemon reload its configuration, and wait for the outcome
     ///
     /// Prints what that changes. If the new configuration is wrong, the daemon keeps the previous one, and the exit status
     /// is 1.
-    Reload(StateOptions),
+    Reload(StateDirOption),
     /// Check the health of the running daemon
     Health(HealthOptions),
     /// Print completions for a shell
     #[command(display_order = 900)]
     Completions {
         /// The shell
-        #[arg(value_parser = named([(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")]))]
+        #[arg(value_parser = parser_by_name([(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")]))]
         shell: Shell,
     },
     /// Print the manual page, or write all of them to a directory
@@ -159,7 +159,7 @@ pub struct TokenOptions {
     pub write: bool,
 
     #[command(flatten)]
-    pub state: StateOptions,
+    pub state: StateDirOption,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -175,7 +175,7 @@ pub struct RunOptions {
 #[derive(Debug, Clone, Args)]
 pub struct HubOptions {
     #[command(flatten)]
-    pub state: StateOptions,
+    pub state: StateDirOption,
 
     /// The address to serve the hub at [default: 127.0.0.1:8400]
     #[arg(long, value_name = "ADDR")]
@@ -269,15 +269,15 @@ pub struct ListenOptions {
     pub strict: bool,
 
     /// The kind of channels to take from a Capability List or Source Description [default: both]
-    #[arg(long, value_parser = named(ChannelKind::ALL.map(described)))]
+    #[arg(long, value_parser = parser_by_name(ChannelKind::ALL.map(kind_with_help)))]
     pub kind: Option<ChannelKind>,
 
     /// The callback URL for the hub to call [default: http://CALLBACK_LISTEN/]
-    #[arg(long, value_name = "URL", value_parser = callback)]
+    #[arg(long, value_name = "URL", value_parser = parse_callback)]
     pub callback: Option<Url>,
 
     /// The address to receive notifications at [default: a free port of 127.0.0.1, with --state the same each time]
-    #[arg(long, value_name = "ADDR", value_parser = address)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub callback_listen: Option<SocketAddr>,
 
     /// The hub to subscribe at [default: the one that the topic names]
@@ -305,7 +305,7 @@ pub struct ListenOptions {
         long,
         value_name = "DURATION",
         default_value = "10m",
-        value_parser = positive_duration,
+        value_parser = parse_positive_duration,
         requires = "exec"
     )]
     pub exec_timeout: Duration,
@@ -354,7 +354,7 @@ pub struct ScanOptions {
     pub tree: TreeOptions,
 
     /// Print only documents in these states, separated by commas
-    #[arg(long, value_parser = named(DocumentState::NAMES), value_delimiter = ',')]
+    #[arg(long, value_parser = parser_by_name(DocumentState::NAMES), value_delimiter = ',')]
     pub state: Vec<DocumentState>,
 
     /// Print JSON
@@ -375,7 +375,7 @@ pub struct AdvertiseOptions {
     pub source: SourceOptions,
 
     /// Only the channels of this kind [default: both]
-    #[arg(long, value_parser = channel_kind())]
+    #[arg(long, value_parser = channel_kind_parser())]
     pub kind: Option<ChannelKind>,
 
     /// Print only the entries, for authors of generators
@@ -419,7 +419,7 @@ pub enum OutboxCommand {
     /// Print one line for each channel and hub, failing ones first
     List {
         /// Print only hubs in these states, separated by commas
-        #[arg(long, value_parser = named(HubCondition::NAMES), value_delimiter = ',')]
+        #[arg(long, value_parser = parser_by_name(HubCondition::NAMES), value_delimiter = ',')]
         state: Vec<HubCondition>,
 
         #[command(flatten)]
@@ -432,7 +432,7 @@ pub enum OutboxCommand {
         channel: Option<String>,
 
         /// The kind of the channel, if its Capability List has one of each
-        #[arg(long, value_parser = channel_kind())]
+        #[arg(long, value_parser = channel_kind_parser())]
         kind: Option<ChannelKind>,
 
         /// The hub: its URI as it is advertised, or "embedded" [default: the only one]
@@ -452,7 +452,7 @@ pub enum OutboxCommand {
         channel: Option<String>,
 
         /// The kind of the channel, if its Capability List has one of each
-        #[arg(long, value_parser = channel_kind())]
+        #[arg(long, value_parser = channel_kind_parser())]
         kind: Option<ChannelKind>,
 
         /// The hub: its URI as it is advertised, or "embedded" [default: all]
@@ -467,7 +467,7 @@ pub enum OutboxCommand {
         channel: String,
 
         /// The kind of the channel, if its Capability List has one of each
-        #[arg(long, value_parser = channel_kind())]
+        #[arg(long, value_parser = channel_kind_parser())]
         kind: Option<ChannelKind>,
 
         /// The hub: its URI as it is advertised, or "embedded"
@@ -509,7 +509,7 @@ pub enum SubscriptionsCommand {
 }
 
 /// Parses a value by its name in configuration and reports.
-fn named<T, const N: usize>(
+fn parser_by_name<T, const N: usize>(
     names: [(T, impl Into<PossibleValue>); N],
 ) -> impl TypedValueParser<Value = T>
 where
@@ -525,12 +525,12 @@ where
 }
 
 /// Parses a kind of channel.
-fn channel_kind() -> impl TypedValueParser<Value = ChannelKind> {
-    named(ChannelKind::ALL.map(|kind| (kind, kind.as_str())))
+fn channel_kind_parser() -> impl TypedValueParser<Value = ChannelKind> {
+    parser_by_name(ChannelKind::ALL.map(|kind| (kind, kind.as_str())))
 }
 
 /// Describes a kind of channel in the help text.
-fn described(kind: ChannelKind) -> (ChannelKind, PossibleValue) {
+fn kind_with_help(kind: ChannelKind) -> (ChannelKind, PossibleValue) {
     let help = match kind {
         ChannelKind::Framework => "Changes of documents: Resource Lists, Change Lists and others",
         ChannelKind::Change => "Changes of resources",
@@ -556,17 +556,17 @@ fn with_variables(command: clap::Command) -> clap::Command {
         .mut_subcommands(with_variables)
 }
 
-fn callback(text: &str) -> Result<Url, String> {
+fn parse_callback(text: &str) -> Result<Url, String> {
     Url::parse(text).map_err(|error| format!("not a URL: {error}"))
 }
 
-fn address(text: &str) -> Result<SocketAddr, &'static str> {
+fn parse_address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse()
         .map_err(|_| "not an address such as 127.0.0.1:8500")
 }
 
 /// Parses a duration that is not 0.
-fn positive_duration(text: &str) -> Result<Duration, String> {
+fn parse_positive_duration(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(Duration::ZERO) => Err("it must be longer than 0s".to_owned()),
         Ok(duration) => Ok(duration),

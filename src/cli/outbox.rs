@@ -13,14 +13,14 @@ use serde_json::json;
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::{DaemonQueryOptions, OutboxCommand};
-use crate::cli::output::{self, aligned, counted, next_try};
+use crate::cli::output::{self, counted, in_columns, next_try_in_words};
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::outbox::{AccountName, AccountView};
 use crate::report::status::{ChannelView, HubCondition, HubView};
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
     let daemon = |ask: &DaemonQueryOptions| DaemonClient::new(file, ask);
-    let named = named(command);
+    let named = named_account(command);
     match command {
         OutboxCommand::List { state, ask } => list(&mut daemon(ask)?, state),
         OutboxCommand::Show {
@@ -28,7 +28,7 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
         } => {
             let daemon = &mut daemon(ask)?;
             let name = named.map_or_else(|| only_account(daemon, *kind), Ok)?;
-            let account = &*account(daemon, name, *payload)?;
+            let account = &*ask_account(daemon, name, *payload)?;
             let mode = json!(account.hub.mode);
             let mode = mode.as_str().unwrap_or_default();
             daemon.print(account, |out| {
@@ -48,7 +48,7 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
 }
 
 /// Returns the hub and the channel that a command names, if it does.
-fn named(command: &OutboxCommand) -> Option<AccountName> {
+fn named_account(command: &OutboxCommand) -> Option<AccountName> {
     let (channel, kind, hub) = match command {
         OutboxCommand::List { .. } => return None,
         OutboxCommand::Show {
@@ -68,7 +68,7 @@ fn named(command: &OutboxCommand) -> Option<AccountName> {
     })
 }
 
-fn channels(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Vec<ChannelView>> {
+fn ask_channels(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Vec<ChannelView>> {
     match daemon.ask(ControlRequest::Outbox)? {
         ControlReply::Outbox(channels) => Ok(channels),
         _ => Err(unexpected_answer()),
@@ -76,9 +76,9 @@ fn channels(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Vec<ChannelView>> {
 }
 
 fn list(daemon: &mut DaemonClient<'_>, states: &[HubCondition]) -> anyhow::Result<Exit> {
-    let channels = channels(daemon)?;
+    let channels = ask_channels(daemon)?;
     let is_all = states.is_empty();
-    let rows = rows(&channels, |hub| is_all || states.contains(&hub.state));
+    let rows = account_rows(&channels, |hub| is_all || states.contains(&hub.state));
     let answer = rows.iter().map(|(channel, hub)| {
         let mut row = json!(hub);
         row["source"] = json!(channel.source);
@@ -93,7 +93,7 @@ fn list(daemon: &mut DaemonClient<'_>, states: &[HubCondition]) -> anyhow::Resul
         if rows.is_empty() && !is_all {
             return writeln!(out, "no hub is in this state on any channel");
         }
-        for line in table(&rows, Timestamp::now()) {
+        for line in account_table(&rows, Timestamp::now()) {
             writeln!(out, "{}", line.trim_end())?;
         }
         for muted in channels.iter().filter(|channel| channel.is_muted()) {
@@ -112,9 +112,9 @@ fn only_account(
     daemon: &mut DaemonClient<'_>,
     kind: Option<ChannelKind>,
 ) -> anyhow::Result<AccountName> {
-    let mut channels = channels(daemon)?;
+    let mut channels = ask_channels(daemon)?;
     channels.retain(|view| kind.is_none_or(|kind| kind == view.kind));
-    match rows(&channels, |_| true)[..] {
+    match account_rows(&channels, |_| true)[..] {
         [(channel, hub)] => Ok(AccountName {
             channel: channel.topic.to_string(),
             kind: None,
@@ -127,7 +127,7 @@ fn only_account(
     }
 }
 
-fn account(
+fn ask_account(
     daemon: &mut DaemonClient<'_>,
     account: AccountName,
     payload: bool,
@@ -176,7 +176,7 @@ fn drop(daemon: &mut DaemonClient<'_>, account: AccountName) -> anyhow::Result<E
 
 fn print_due(daemon: &mut DaemonClient<'_>, name: AccountName) -> anyhow::Result<Exit> {
     let AccountName { channel, hub, .. } = name.clone();
-    let account = &*account(daemon, name, false)?;
+    let account = &*ask_account(daemon, name, false)?;
     let due = account.hub.due;
     let answer = json!({ "dropped": null, "channel": channel, "hub": hub, "due": due });
     daemon.print(&answer, |out| {
@@ -202,7 +202,7 @@ fn print_due(daemon: &mut DaemonClient<'_>, name: AccountName) -> anyhow::Result
 pub type Row<'a> = (&'a ChannelView, &'a HubView);
 
 /// Returns the hubs that are meant, each on each channel, those in the worst condition first.
-pub fn rows(channels: &[ChannelView], is_meant: impl Fn(&HubView) -> bool) -> Vec<Row<'_>> {
+pub fn account_rows(channels: &[ChannelView], is_meant: impl Fn(&HubView) -> bool) -> Vec<Row<'_>> {
     let rows = channels
         .iter()
         .flat_map(|channel| channel.hubs.iter().map(move |hub| (channel, hub)));
@@ -212,7 +212,7 @@ pub fn rows(channels: &[ChannelView], is_meant: impl Fn(&HubView) -> bool) -> Ve
 }
 
 /// Returns a line for each row, in columns, below a header.
-pub fn table(rows: &[Row<'_>], now: Timestamp) -> Vec<String> {
+pub fn account_table(rows: &[Row<'_>], now: Timestamp) -> Vec<String> {
     if rows.is_empty() {
         return vec!["no channel has a hub yet".to_owned()];
     }
@@ -223,7 +223,7 @@ pub fn table(rows: &[Row<'_>], now: Timestamp) -> Vec<String> {
         let next_try = if hub.sending {
             "under way".to_owned()
         } else {
-            next_try(hub.next_try, now)
+            next_try_in_words(hub.next_try, now)
         };
         let retired = channel.retired.map_or("", |_| " (retired)");
         [
@@ -236,9 +236,9 @@ pub fn table(rows: &[Row<'_>], now: Timestamp) -> Vec<String> {
             hub.hub.to_string(),
         ]
     });
-    let mut lines = aligned(header, lines, &[2, 3]);
+    let mut lines = in_columns(header, lines, &[2, 3]);
     for (line, (_, hub)) in lines.iter_mut().skip(1).zip(rows) {
-        if let Some(reason) = hub.trouble() {
+        if let Some(reason) = hub.trouble_reason() {
             line.push_str(&format!("  ({reason})"));
         }
     }

@@ -6,7 +6,9 @@ use std::io::{self, StdoutLock, Write};
 use resourcesync::escape::escaped_lines;
 
 use crate::cli::Exit;
-pub use crate::report::status::words::{counted, grouped, next_try, relative, when};
+pub use crate::report::status::words::{
+    counted, grouped, next_try_in_words, relative, relative_with_time,
+};
 pub use resourcesync::escape::{escaped, excerpt};
 
 /// The maximum number of characters printed of a text of others.
@@ -32,7 +34,7 @@ impl Write for EscapedStdout {
 }
 
 /// Prints one line on standard error.
-pub fn say(words: impl Display) {
+pub fn eprint_line(words: impl Display) {
     eprintln!("rsnotify: {}", escaped(&words.to_string()));
 }
 
@@ -46,12 +48,12 @@ pub fn print(write: impl FnOnce(&mut EscapedStdout) -> io::Result<()>) -> anyhow
 }
 
 /// Returns a text of others escaped, in one line that is not too long.
-pub fn shown(text: impl Display) -> String {
+pub fn escaped_excerpt(text: impl Display) -> String {
     excerpt(&escaped(&text.to_string()), MAX_CHARACTERS)
 }
 
 /// Returns lines in columns, below a header; `numbers` are the right-aligned columns.
-pub fn aligned<const N: usize>(
+pub fn in_columns<const N: usize>(
     header: [&str; N],
     lines: impl Iterator<Item = [String; N]>,
     numbers: &[usize],

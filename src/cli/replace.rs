@@ -19,7 +19,7 @@ pub fn replace(path: &Path, before: &[u8], after: &[u8]) -> anyhow::Result<()> {
     // Hidden files are not published as documents, and another run has another name.
     let new = path.with_file_name(format!(".{name}.{}", Uuid::new_v4().simple()));
     let model = fs::metadata(path).map_err(|_| anyhow!(changed))?;
-    create(&new, after, &model, model.mode() & 0o7777)?;
+    create_like(&new, after, &model, model.mode() & 0o7777)?;
     // Last, since generators know nothing of us.
     let replaced = match fs::read(path) {
         Ok(content) if content == before => fs::rename(&new, path)
@@ -32,7 +32,7 @@ pub fn replace(path: &Path, before: &[u8], after: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Writes a new file with the owner of another one and a mode of its own.
-pub fn create(path: &Path, content: &[u8], model: &Metadata, mode: u32) -> anyhow::Result<()> {
+pub fn create_like(path: &Path, content: &[u8], model: &Metadata, mode: u32) -> anyhow::Result<()> {
     let shown = path.display();
     let failed = || format!("cannot write {shown}");
     let mut options = OpenOptions::new();

@@ -27,11 +27,11 @@ use websub::secret::Secret;
 
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
-use crate::cli::output::{counted, grouped, say};
+use crate::cli::output::{counted, eprint_line, grouped};
 use crate::cli::resend::resources::{
-    LastEntries, ListError, ListVersion, OpenList, SetList, SetLists, sets,
+    LastEntries, ListError, ListVersion, OpenList, SetList, SetLists, broker_sets,
 };
-use crate::cli::{Exit, no_broker};
+use crate::cli::{Exit, no_broker_error};
 use crate::config::Config;
 
 /// Maximum resources of one transaction.
@@ -45,7 +45,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
     let config = Config::load(file, &options.tree.overrides())?;
     let mut brokers = config.brokers.iter();
     let broker = brokers.find(|broker| broker.name.as_str() == options.broker);
-    let broker = broker.ok_or_else(|| no_broker(&config, &options.broker))?;
+    let broker = broker.ok_or_else(|| no_broker_error(&config, &options.broker))?;
     if !broker.channels.contains(&ChannelKind::Change) {
         bail!(
             "broker {} gets no changes of resources, and so no resources: add \"change\" to its channels",
@@ -63,7 +63,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         is_public: true,
     });
     let under = options.under.as_deref().map(Uri::parse).transpose()?;
-    let request = ResendRequest {
+    let request = ResendIdentity {
         broker: options.broker.clone(),
         destination: settings.destination.clone(),
         under: options.under.clone(),
@@ -75,13 +75,13 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
     let file = PositionFile::open(path, request, batch)?;
     if file.position.sent > 0 {
         let sent = grouped(file.position.sent);
-        say(format_args!(
+        eprint_line(format_args!(
             "continuing after {sent} resources, which were sent before"
         ));
     }
     let scan = scan_once(&config)?;
-    scan.notices.iter().for_each(say);
-    let sets = sets(&scan.engine.reader(scan.now), broker)?;
+    scan.notices.iter().for_each(eprint_line);
+    let sets = broker_sets(&scan.engine.reader(scan.now), broker)?;
     if sets.is_empty() {
         bail!(
             "no set has a channel for changes of resources that broker {} is told of",
@@ -90,7 +90,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
     }
     // Before anything is sent: each list can be read.
     for set in &sets {
-        current(set, None)?;
+        last_entries_of(set, None)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -109,18 +109,18 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         file,
         batch: Vec::new(),
     };
-    resending.file.begin()?;
+    resending.file.save_start()?;
     let outcome = resending.run(&sets);
     let sent = counted(resending.file.position.sent, "resource");
     let Err(error) = outcome else {
         resending.file.remove()?;
         let (sets, destination) = (counted(sets.len(), "set"), &settings.destination);
-        say(format_args!("sent {sent} of {sets} to {destination}"));
+        eprint_line(format_args!("sent {sent} of {sets} to {destination}"));
         return Ok(Exit::Fine);
     };
     let TransactionError { exit, reason } = error.downcast()?;
     let (name, address) = (&settings.name, &settings.address);
-    say(format_args!(
+    eprint_line(format_args!(
         "broker {name} at {address} did not take the messages after {sent}: {reason}; the same command continues there"
     ));
     Ok(exit)
@@ -150,12 +150,12 @@ impl ResendRun<'_> {
     fn run(&mut self, sets: &[SetLists]) -> anyhow::Result<()> {
         for set in sets {
             if set.lists.is_empty() {
-                say(format_args!(
+                eprint_line(format_args!(
                     "{} has neither Resource Lists nor Change Lists: nothing is sent of it",
                     set.set
                 ));
             }
-            let mut current = current(set, None)?;
+            let mut current = last_entries_of(set, None)?;
             for list in &set.lists {
                 if self.file.position.is_list_done(set, list) {
                     continue;
@@ -199,24 +199,24 @@ impl ResendRun<'_> {
         let version = file.version();
         // Of another version, the entries are at other positions.
         if current.versions.get(&list.number) != Some(&version) {
-            *current = self::current(set, Some(&mut file))?;
+            *current = self::last_entries_of(set, Some(&mut file))?;
         }
         let start = self.file.position.start_in(set, list, &version);
         let mut failure = None;
-        let read = file.each(|at, change| {
+        let read = file.each_entry(|at, change| {
             if at >= start && failure.is_none() && current.is_current(list, at, &change) {
-                failure = self.take(set, at, change).err();
+                failure = self.add_to_batch(set, at, change).err();
             }
         });
         if let Some(failure) = failure {
             return Err(failure);
         }
         read?;
-        self.flush(set, u32::MAX)
+        self.send_batch(set, u32::MAX)
     }
 
     /// Takes the resource at a position of the list.
-    fn take(&mut self, set: &SetLists, at: u32, change: Change) -> anyhow::Result<()> {
+    fn add_to_batch(&mut self, set: &SetLists, at: u32, change: Change) -> anyhow::Result<()> {
         let is_outside = |under: &Uri| rest_below(&change.loc, under.as_str()).is_none();
         if self.under.as_ref().is_some_and(is_outside) {
             return Ok(());
@@ -228,13 +228,13 @@ impl ResendRun<'_> {
             ..change
         });
         if self.batch.len() >= self.file.position.batch {
-            self.flush(set, at + 1)?;
+            self.send_batch(set, at + 1)?;
         }
         Ok(())
     }
 
     /// Sends the taken resources, and saves the position of the next one.
-    fn flush(&mut self, set: &SetLists, next: u32) -> anyhow::Result<()> {
+    fn send_batch(&mut self, set: &SetLists, next: u32) -> anyhow::Result<()> {
         let count = self.batch.len() as u64;
         if count > 0 {
             let began = self.file.position.began;
@@ -262,7 +262,7 @@ impl ResendRun<'_> {
 
     /// Sends a transaction of so many resources, not before the one before it allows that.
     fn submit(&mut self, notification: &BrokerNotification<'_>, count: u64) -> anyhow::Result<()> {
-        let at = self.rate.next(count, Instant::now());
+        let at = self.rate.reserve(count, Instant::now());
         self.runtime.block_on(async {
             tokio::time::sleep_until(at.into()).await;
             let mut waits = WAITS.into_iter();
@@ -285,7 +285,7 @@ impl ResendRun<'_> {
                 let Some(wait) = wait else {
                     return Err(TransactionError { exit, reason }.into());
                 };
-                say(format_args!(
+                eprint_line(format_args!(
                     "{}: {reason}; trying again in {wait} s",
                     self.settings.name
                 ));
@@ -296,17 +296,17 @@ impl ResendRun<'_> {
 }
 
 /// Reads the lists of a set, again if one is replaced meanwhile. One of them may be open.
-fn current<'a>(
+fn last_entries_of<'a>(
     set: &'a SetLists,
     mut open: Option<&mut OpenList<'a>>,
 ) -> Result<LastEntries, ListError> {
     for _ in 1..READINGS {
-        match set.current(open.as_deref_mut()) {
+        match set.last_entries(open.as_deref_mut()) {
             Err(error) if error.is_stale() => {}
             read => return read,
         }
     }
-    set.current(open)
+    set.last_entries(open)
 }
 
 /// A rate, and the time before which it allows nothing more.
@@ -320,7 +320,7 @@ struct SendRate {
 impl SendRate {
     /// Returns the time at which so many resources may be sent. An unused part of the rate is lost, so that nothing is
     /// sent in a burst.
-    fn next(&mut self, count: u64, now: Instant) -> Instant {
+    fn reserve(&mut self, count: u64, now: Instant) -> Instant {
         let at = self.not_before.max(now);
         let duration = Duration::from_secs_f64(count as f64 / f64::from(self.rate.get()));
         self.not_before = at + duration;
@@ -330,7 +330,7 @@ impl SendRate {
 
 /// The options that make a run the same one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResendRequest {
+pub struct ResendIdentity {
     pub broker: String,
     pub destination: String,
     pub under: Option<String>,
@@ -360,7 +360,7 @@ pub struct PositionFile {
     #[serde(skip)]
     path: PathBuf,
     version: u32,
-    request: ResendRequest,
+    request: ResendIdentity,
     pub position: ResendPosition,
 }
 
@@ -368,14 +368,14 @@ impl ResendPosition {
     /// Returns true if a list is done.
     pub fn is_list_done(&self, set: &SetLists, list: &SetList) -> bool {
         self.list.as_ref().is_some_and(|sent| {
-            let key = key(set, list);
+            let key = list_key(set, list);
             *sent > key || (*sent == key && self.next == u32::MAX)
         })
     }
 
     /// Begins a version of a list, or goes on with it. Returns the position of the next resource.
     pub fn start_in(&mut self, set: &SetLists, list: &SetList, version: &ListVersion) -> u32 {
-        let key = key(set, list);
+        let key = list_key(set, list);
         let is_same = self.list.as_ref() == Some(&key) && self.version.as_ref() == Some(version);
         if !is_same {
             self.list = Some(key);
@@ -386,7 +386,7 @@ impl ResendPosition {
     }
 }
 
-fn key(set: &SetLists, list: &SetList) -> (String, String, String) {
+fn list_key(set: &SetLists, list: &SetList) -> (String, String, String) {
     (
         set.source.clone(),
         set.set.as_str().to_owned(),
@@ -402,7 +402,7 @@ impl PositionFile {
     /// If it cannot be read, or is of another request, which is not done.
     pub fn open(
         path: PathBuf,
-        request: ResendRequest,
+        request: ResendIdentity,
         batch: usize,
     ) -> anyhow::Result<PositionFile> {
         let shown = path.display().to_string();
@@ -440,7 +440,7 @@ impl PositionFile {
 
     /// Writes the position before anything is sent, so that a run that is killed before the first receipt is gone on with,
     /// and not begun anew with other ids. A new run begins now: what is sent was read until then.
-    pub fn begin(&mut self) -> anyhow::Result<()> {
+    pub fn save_start(&mut self) -> anyhow::Result<()> {
         if let Some(directory) = self.path.parent() {
             let created = create_directory(directory);
             created.with_context(|| format!("cannot create {}", directory.display()))?;
@@ -492,7 +492,7 @@ mod tests {
             (50, 90.0, 90.5),
             (50, 90.5, 91.0),
         ] {
-            assert_eq!(rate.next(count, second(now)), second(want), "at {now} s");
+            assert_eq!(rate.reserve(count, second(now)), second(want), "at {now} s");
         }
     }
 }

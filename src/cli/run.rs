@@ -13,7 +13,7 @@ use crate::cli::options::{HubOptions, RunOptions};
 use crate::cli::output::print;
 use crate::cli::{Exit, logging};
 use crate::config::Config;
-use crate::config::environment::{Environment, StateOptions};
+use crate::config::environment::{Environment, StateDirOption};
 use crate::config::hub_config::HubConfig;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon::Daemon;
@@ -27,7 +27,7 @@ pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
     if options.dry_run {
         return dry_run(&config);
     }
-    Daemon::announcing(config)?.run(load, logging::set_level)?;
+    Daemon::start_announcer(config)?.run(load, logging::set_level)?;
     Ok(Exit::Fine)
 }
 
@@ -36,12 +36,12 @@ pub fn hub(file: Option<&Path>, options: &HubOptions) -> anyhow::Result<Exit> {
     let load = || HubConfig::load(file, &overrides);
     let config = load()?;
     let _logging = logging::start(config.log);
-    Daemon::relaying(config)?.run(load, logging::set_level)?;
+    Daemon::start_public_hub(config)?.run(load, logging::set_level)?;
     Ok(Exit::Fine)
 }
 
 /// Copies the state, while the daemon runs or not.
-pub fn backup(file: Option<&Path>, to: &Path, options: &StateOptions) -> anyhow::Result<Exit> {
+pub fn backup(file: Option<&Path>, to: &Path, options: &StateDirOption) -> anyhow::Result<Exit> {
     let state_dir = Environment::of_this_process().state_dir(file, &options.overrides())?;
     let from = state_dir.display();
     ensure!(back_up(&state_dir, to)?, "there is no state in {from}");
@@ -49,16 +49,16 @@ pub fn backup(file: Option<&Path>, to: &Path, options: &StateOptions) -> anyhow:
 }
 
 /// Has the running daemon put its configuration into effect as it is now, or say why not.
-pub fn reload(file: Option<&Path>, options: &StateOptions) -> anyhow::Result<Exit> {
+pub fn reload(file: Option<&Path>, options: &StateDirOption) -> anyhow::Result<Exit> {
     let state_dir = Environment::of_this_process().state_dir(file, &options.overrides())?;
-    let Some(changes) = reloaded(&state_dir)? else {
+    let Some(changes) = request_reload(&state_dir)? else {
         bail!("no rsnotify is running with {}", state_dir.display());
     };
     print(|out| writeln!(out, "reloaded the configuration: {}", escaped(&changes)))
 }
 
 /// Has the daemon reload its configuration. Returns what that changed, or nothing if no daemon runs.
-pub fn reloaded(state_dir: &Path) -> anyhow::Result<Option<String>> {
+pub fn request_reload(state_dir: &Path) -> anyhow::Result<Option<String>> {
     if !is_in_use(state_dir).context("cannot look for the daemon")? {
         return Ok(None);
     }

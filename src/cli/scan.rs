@@ -15,7 +15,7 @@ use crate::cli::Exit;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_once};
 use crate::cli::options::ScanOptions;
-use crate::cli::output::{grouped, print, say};
+use crate::cli::output::{eprint_line, grouped, print};
 use crate::config::Config;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
@@ -47,16 +47,16 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         .retain(|document| options.state.is_empty() || options.state.contains(&document.state));
     let findings = report::findings::all(&scan.engine.reader(scan.now))?.into_iter();
     let wrong_urls = findings.filter(|finding| matches!(finding, Finding::WrongUrl { .. }));
-    wrong_urls.for_each(say);
+    wrong_urls.for_each(eprint_line);
     let suspensions = scan.suspensions()?.into_iter();
     let suspensions = suspensions.flat_map(|(suspension, missing)| [suspension, missing]);
     let suspensions: Vec<String> = suspensions.collect();
-    let nothing = scan.without_document(&config)?;
+    let nothing = scan.no_document_reason(&config)?;
     let notices = scan.notices.iter().chain(&suspensions).chain(&nothing);
-    notices.for_each(say);
+    notices.for_each(eprint_line);
     print(|out| {
         if options.json {
-            let documents: Vec<Value> = documents.iter().map(to_json).collect();
+            let documents: Vec<Value> = documents.iter().map(document_to_json).collect();
             let answer = json!({ "version": JSON_VERSION, "documents": documents });
             return writeln!(out, "{answer:#}");
         }
@@ -77,7 +77,7 @@ fn recount_changes(plan: &Plan, document: &mut DocumentView) {
     }
 }
 
-fn to_json(document: &DocumentView) -> Value {
+fn document_to_json(document: &DocumentView) -> Value {
     json!({
         "uri": document.uri,
         "path": document.path.text(),
@@ -126,12 +126,12 @@ fn explain_file(
 ) -> anyhow::Result<Exit> {
     let plan = &scan.engine.plan;
     let file = std::path::absolute(path).context("cannot tell the current directory")?;
-    let (source, place) = place(plan, &file)?;
+    let (source, place) = place_of_file(plan, &file)?;
     let settings = &plan.sources[source];
     let uri = settings.uri_of(&place);
     let mount = settings.mount(place.mount);
-    let published = mount.map(|mount| mount.published()).unwrap_or_default();
-    let glob = matching(&settings.candidates, &published, &place);
+    let published = mount.map(|mount| mount.url_path()).unwrap_or_default();
+    let glob = matching_glob(&settings.candidates, &published, &place);
     let sql = "SELECT looked FROM document WHERE mount = ?1 AND path = ?2 AND presence > 0 AND looked > 0";
     let state = open_to_read(&config.state_dir)?;
     let looked = state.map(|state| Db(&state).first::<Timestamp>(sql, &place));
@@ -140,7 +140,7 @@ fn explain_file(
     let reason = match document {
         Some(document) => document.reason.clone(),
         None => {
-            let tree = config.sources[source].tree(settings);
+            let tree = config.sources[source].tree_settings(settings);
             let why = tree::explain(&tree, &place).map(|why| why.to_string());
             why.or(uri
                 .is_none()
@@ -156,7 +156,7 @@ fn explain_file(
                 "uri": uri.as_ref().map(|uri| uri.as_str()),
                 "include": glob,
                 "read": looked,
-                "document": document.map(to_json),
+                "document": document.map(document_to_json),
                 "reason": reason,
             });
             return writeln!(out, "{answer:#}");
@@ -188,7 +188,7 @@ fn explain_file(
 }
 
 /// Returns the position of the source that has a file, and its place there: below the longest mount.
-fn place(plan: &Plan, file: &Path) -> anyhow::Result<(usize, DocumentPath)> {
+fn place_of_file(plan: &Plan, file: &Path) -> anyhow::Result<(usize, DocumentPath)> {
     let sources = plan.sources.iter().enumerate();
     let mounts = sources.flat_map(|(source, plan)| plan.mounts.iter().map(move |of| (source, of)));
     let places = mounts.clone().filter_map(|(source, mount)| {
@@ -212,7 +212,7 @@ fn place(plan: &Plan, file: &Path) -> anyhow::Result<(usize, DocumentPath)> {
 }
 
 /// Returns the first include glob that matches a file, if it is a candidate.
-fn matching(
+fn matching_glob(
     candidates: &CandidateGlobs,
     published: &MountUrlPath,
     place: &DocumentPath,

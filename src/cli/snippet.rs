@@ -13,15 +13,15 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use url::Url;
 
 use crate::cli::Exit;
-use crate::cli::health::reached;
+use crate::cli::health::reachable_address;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::WebServer;
-use crate::cli::output::{print, say};
+use crate::cli::output::{eprint_line, print};
 use crate::config::Config;
 use crate::config::environment::SourceOptions;
 use crate::config::hub_config::HubConfig;
-use crate::config::text::{Address, ParsedText};
+use crate::config::text::{Address, AsText};
 use crate::report;
 
 pub fn snippet(
@@ -30,8 +30,8 @@ pub fn snippet(
     source: &SourceOptions,
 ) -> anyhow::Result<Exit> {
     let overrides = source.overrides();
-    if HubConfig::is_at(file, &overrides) {
-        return of_hub(&HubConfig::load(file, &overrides)?, server);
+    if HubConfig::is_hub_file(file, &overrides) {
+        return hub_snippet(&HubConfig::load(file, &overrides)?, server);
     }
     let config = Config::load(file, &with_url(file, overrides)?)?;
     let public_url = config.server.public_url.as_ref();
@@ -40,44 +40,46 @@ pub fn snippet(
     )?;
     let behind = upstream_address(&config.server.listen.0)?;
     let scan = scan_once(&config)?;
-    scan.notices.iter().for_each(say);
+    scan.notices.iter().for_each(eprint_line);
     let reader = &scan.engine.reader(scan.now);
     // A topic that only names notifications for brokers is not served.
-    let channels = report::channels::with_topics(reader)?.into_iter();
+    let channels = report::channels::with_served_topics(reader)?.into_iter();
     let topics: BTreeSet<Topic> = channels.map(|channel| channel.topic).collect();
     let mut sources = config.sources.iter();
     let makes_topics = sources.any(|source| source.unadvertised_channels);
     let embedded = config.embedded_hub.as_ref();
-    let passing = passing(
+    let passing = passed_paths(
         &topics,
         makes_topics.then_some(public_url),
-        embedded.map(|embedded| embedded.hub(public_url)).as_ref(),
+        embedded
+            .map(|embedded| embedded.hub_uri(public_url))
+            .as_ref(),
     );
     let trust = embedded.and_then(|hub| trust_note("embedded_hub", &hub.trusted_proxies, &behind));
-    write(&passing, server, &behind, trust)
+    print_snippet(&passing, server, &behind, trust)
 }
 
 /// Prints the lines for `rsnotify hub`, which serves nothing but the hub.
-fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
+fn hub_snippet(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
     let behind = upstream_address(&config.server.listen.0)?;
-    let passing = passing(&BTreeSet::new(), None, Some(&config.hub.url));
+    let passing = passed_paths(&BTreeSet::new(), None, Some(&config.hub.url));
     let trust = trust_note("hub", &config.hub.trusted_proxies, &behind);
-    write(&passing, server, &behind, trust)
+    print_snippet(&passing, server, &behind, trust)
 }
 
 /// Prints the lines, and on standard error what is special about them.
-fn write(
+fn print_snippet(
     passing: &PassedPaths,
     server: WebServer,
     behind: &Address,
     trust: Option<String>,
 ) -> anyhow::Result<Exit> {
     for (address, reason) in &passing.refused {
-        say(format_args!("{address} cannot be passed on: {reason}"));
+        eprint_line(format_args!("{address} cannot be passed on: {reason}"));
     }
     for (origin, site) in &passing.sites {
         if site.passes_front_page() {
-            say(format_args!(
+            eprint_line(format_args!(
                 "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
             ));
         }
@@ -113,11 +115,11 @@ fn upstream_address(listen: &Address) -> anyhow::Result<Address> {
             );
         }
     }
-    Ok(reached(listen))
+    Ok(reachable_address(listen))
 }
 
 /// Returns a note if rsnotify's configuration does not trust the web server's headers about subscribers' addresses.
-fn trust_note(table: &str, trusted: &[ParsedText<IpNet>], behind: &Address) -> Option<String> {
+fn trust_note(table: &str, trusted: &[AsText<IpNet>], behind: &Address) -> Option<String> {
     let Address::Tcp(address) = behind else {
         return None;
     };
@@ -133,7 +135,7 @@ fn trust_note(table: &str, trusted: &[ParsedText<IpNet>], behind: &Address) -> O
 
 /// Returns the lines for nginx, which compares paths without their escapes, and passes them on as they came where
 /// `proxy_pass` has no path.
-fn nginx(site: &Site, behind: &Address) -> String {
+fn nginx(site: &SitePaths, behind: &Address) -> String {
     let address = match behind {
         Address::Tcp(address) => format!("http://{address}"),
         Address::Unix(path) => format!("http://unix:{}", path.display()),
@@ -145,7 +147,7 @@ fn nginx(site: &Site, behind: &Address) -> String {
     let mut lines =
         "# proxy_pass has no path, so that path and query are passed on as they came.\n".to_owned();
     for (modifier, path) in below.chain(exactly) {
-        let path = quoted(path);
+        let path = nginx_quoted(path);
         lines += &format!(
             "location {modifier} {path} {{\n\
              \x20   proxy_pass {address};\n\
@@ -163,14 +165,14 @@ fn nginx(site: &Site, behind: &Address) -> String {
 
 /// Returns the lines for Apache: they compare the request line with a topic as it was sent, and pass it on likewise.
 /// `ProxyPass` would undo the escapes and write others.
-fn apache(site: &Site, behind: &Address) -> String {
+fn apache(site: &SitePaths, behind: &Address) -> String {
     let address = match behind {
         Address::Tcp(address) => format!("http://{address}"),
         Address::Unix(path) => format!("unix:{}|http://localhost", path.display()),
     };
     let below = site.below.iter();
-    let below = below.map(|path| format!("{}[^? ]*", pattern(&path.raw)));
-    let exactly = site.exactly.iter().map(|path| pattern(&path.raw));
+    let below = below.map(|path| format!("{}[^? ]*", exact_pattern(&path.raw)));
+    let exactly = site.exactly.iter().map(|path| exact_pattern(&path.raw));
     // The query follows by itself: Apache refuses to put one into an address.
     let conditions = below
         .chain(exactly)
@@ -188,14 +190,14 @@ fn apache(site: &Site, behind: &Address) -> String {
 }
 
 /// Returns the lines for Caddy, which compares paths without their escapes, and passes them on as they came.
-fn caddy(site: &Site, behind: &Address) -> String {
+fn caddy(site: &SitePaths, behind: &Address) -> String {
     let address = match behind {
         Address::Tcp(address) => address.to_string(),
         Address::Unix(path) => format!("unix/{}", path.display()),
     };
-    let below = site.below.iter().map(|path| pattern(&path.decoded));
+    let below = site.below.iter().map(|path| exact_pattern(&path.decoded));
     let exactly = site.exactly.iter();
-    let exactly = exactly.map(|path| format!("{}$", pattern(&path.decoded)));
+    let exactly = exactly.map(|path| format!("{}$", exact_pattern(&path.decoded)));
     let patterns: Vec<String> = below.chain(exactly).collect();
     format!(
         "@rsnotify path_regexp `^(?:{})`\n\
@@ -209,7 +211,7 @@ fn caddy(site: &Site, behind: &Address) -> String {
 }
 
 /// Quotes a text for nginx, which has no variables in a location's name.
-fn quoted(text: &str) -> String {
+fn nginx_quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
@@ -217,21 +219,21 @@ fn quoted(text: &str) -> String {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct PassedPaths {
     /// By origin, such as `https://example.org`.
-    sites: BTreeMap<String, Site>,
+    sites: BTreeMap<String, SitePaths>,
     /// Addresses that cannot be passed on, with reasons.
     refused: Vec<(String, &'static str)>,
 }
 
 /// The locations that one site has to pass on.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Site {
+struct SitePaths {
     /// All that lies below these.
     below: Vec<RequestPath>,
     /// These and no others; none lies below the former.
     exactly: Vec<RequestPath>,
 }
 
-impl Site {
+impl SitePaths {
     /// Returns true if the front page is passed on. A web server tells topics by their paths alone, and one may differ
     /// from the front page in the query only.
     fn passes_front_page(&self) -> bool {
@@ -250,9 +252,9 @@ struct RequestPath {
 
 /// Returns the paths to pass on for these topics and this embedded hub. `home` is the public URL, if rsnotify makes
 /// topics below it: of either kind, since change notifications may be turned on later.
-fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> PassedPaths {
+fn passed_paths(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> PassedPaths {
     let mut passed = PassedPaths::default();
-    let mut pass = |uri: String, add: fn(&mut Site, RequestPath)| match request(&uri) {
+    let mut pass = |uri: String, add: fn(&mut SitePaths, RequestPath)| match site_and_path(&uri) {
         Ok((origin, path)) => add(passed.sites.entry(origin).or_default(), path),
         Err(reason) => passed.refused.push((uri, reason)),
     };
@@ -276,7 +278,7 @@ fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> P
 }
 
 /// Returns the site and the path that a request for this address goes to.
-fn request(uri: &str) -> Result<(String, RequestPath), &'static str> {
+fn site_and_path(uri: &str) -> Result<(String, RequestPath), &'static str> {
     let url = Url::parse(uri).map_err(|_| "it is no address")?;
     let (_, rest) = uri.split_once("://").ok_or("it is no address")?;
     let target = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
@@ -305,7 +307,7 @@ fn request(uri: &str) -> Result<(String, RequestPath), &'static str> {
 }
 
 /// Returns a regular expression for exactly this text, in which nothing has a meaning in the file around it.
-fn pattern(text: &str) -> String {
+fn exact_pattern(text: &str) -> String {
     let mut pattern = String::new();
     for c in text.chars() {
         match c {

@@ -9,12 +9,12 @@ use resourcesync::capability::ChannelKind;
 
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::DaemonQueryOptions;
-use crate::cli::outbox::{rows, table};
+use crate::cli::outbox::{account_rows, account_table};
 use crate::cli::{Exit, output};
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::alerts::{self, Alert, Health};
 use crate::report::status::{
-    BacklogView, ChannelView, HubView, Status, WaitingView, waiting_changes,
+    BacklogView, ChannelView, HubView, Status, WaitingDocument, pending_and_held,
 };
 use announce::plan::PublishMode;
 
@@ -46,7 +46,7 @@ struct StatusText<'a> {
     all_troubled: usize,
     /// What hubs are due on change channels, those furthest behind first.
     backlogs: Vec<(&'a ChannelView, &'a HubView, &'a BacklogView)>,
-    waiting: Vec<(&'static str, &'a WaitingView)>,
+    waiting: Vec<(&'static str, &'a WaitingDocument)>,
     more_waiting: usize,
 }
 
@@ -63,16 +63,16 @@ impl<'a> StatusText<'a> {
         backlogs.sort_by_key(|(channel, hub, backlog)| {
             (Reverse(backlog.changes), &channel.topic, &hub.hub)
         });
-        let waiting = waiting_changes(&status.channels);
+        let waiting = pending_and_held(&status.channels);
         // Of each channel, the status itself has only those that wait for longest.
         let documents = channels().filter(|channel| channel.kind == ChannelKind::Framework);
         let untold = documents.map(|channel| channel.more_pending + channel.more_held);
-        let troubled = rows(&status.channels, |hub| hub.state.is_trouble());
+        let troubled = account_rows(&status.channels, |hub| hub.state.is_trouble());
         StatusText {
             status,
             is_running,
             alerts,
-            troubled: table(&troubled[..troubled.len().min(MAX_LINES)], status.at),
+            troubled: account_table(&troubled[..troubled.len().min(MAX_LINES)], status.at),
             all_troubled: troubled.len(),
             backlogs,
             more_waiting: waiting.len().saturating_sub(MAX_LINES) + untold.sum::<usize>(),
@@ -81,7 +81,7 @@ impl<'a> StatusText<'a> {
     }
 
     /// Returns a line about those of so many that are not printed, if there are any.
-    fn others(&self, count: usize, command: &str) -> String {
+    fn others_line(&self, count: usize, command: &str) -> String {
         match count.saturating_sub(MAX_LINES) {
             0 => String::new(),
             more => format!("\nand {more} more: see `{command}`"),

@@ -11,7 +11,7 @@ use websub::hub::subscriptions::view::SubscriptionView;
 use crate::cli::Exit;
 use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::{DaemonQueryOptions, SubscriptionsCommand};
-use crate::cli::output::{self, aligned, counted, next_try, relative};
+use crate::cli::output::{self, counted, in_columns, next_try_in_words, relative};
 use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
 
 pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> anyhow::Result<Exit> {
@@ -20,7 +20,7 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
         SubscriptionsCommand::List(ask) => list(&mut daemon(ask)?),
         SubscriptionsCommand::Show { name, ask } => {
             let daemon = &mut daemon(ask)?;
-            let shown = SubscriptionText::of(daemon, name)?;
+            let shown = SubscriptionText::ask(daemon, name)?;
             daemon.print(&shown.subscription, |out| writeln!(out, "{shown}"))
         }
         SubscriptionsCommand::Remove { name, yes, ask } if *yes => {
@@ -28,7 +28,7 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
         }
         SubscriptionsCommand::Remove { name, ask, .. } => {
             let daemon = &mut daemon(ask)?;
-            let found = SubscriptionText::of(daemon, name)?;
+            let found = SubscriptionText::ask(daemon, name)?;
             let answer = json!({ "removed": null, "found": found.subscription });
             daemon.print(&answer, |out| {
                 writeln!(
@@ -65,13 +65,13 @@ fn list(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Exit> {
                 subscription.state().to_owned(),
                 subscription.owed.to_string(),
                 subscription.attempts.to_string(),
-                next_try(subscription.next_try, now),
+                next_try_in_words(subscription.next_try, now),
                 relative(&subscription.expires, &now),
                 subscription.callback.clone(),
                 subscription.topic.to_string(),
             ]
         });
-        for line in aligned(header, lines, &[1, 2]) {
+        for line in in_columns(header, lines, &[1, 2]) {
             writeln!(out, "{}", line.trim_end())?;
         }
         match list.more {
@@ -111,7 +111,7 @@ struct SubscriptionText {
 
 impl SubscriptionText {
     /// Asks for a subscription.
-    fn of(
+    fn ask(
         daemon: &mut DaemonClient<'_>,
         name: &SubscriptionName,
     ) -> anyhow::Result<SubscriptionText> {

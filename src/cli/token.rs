@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use crate::cli::Exit;
 use crate::cli::options::TokenOptions;
-use crate::cli::output::{print, say};
-use crate::cli::replace::{create, replace};
-use crate::cli::run::reloaded;
+use crate::cli::output::{eprint_line, print};
+use crate::cli::replace::{create_like, replace};
+use crate::cli::run::request_reload;
 use crate::config::file::ConfigError;
 use crate::config::hub_config::{HubConfig, check_name};
 use crate::config::secret::SecretHolder;
@@ -32,7 +32,7 @@ pub fn token(file: Option<&Path>, options: &TokenOptions) -> anyhow::Result<Exit
     if publishers.any(|publisher| publisher.name == name) {
         let known = format!("a publisher is named \"{name}\" already");
         ensure!(!options.write, "{known}: nothing was written");
-        say(format_args!(
+        eprint_line(format_args!(
             "{known}: to replace its token, put this one into its file"
         ));
     }
@@ -55,7 +55,7 @@ pub fn token(file: Option<&Path>, options: &TokenOptions) -> anyhow::Result<Exit
         )?;
         if written.is_none() {
             let file = Path::new("/etc/rsnotify").join(file_name(name));
-            let publisher = publisher(options, &file);
+            let publisher = publisher_table(options, &file);
             writeln!(out, "# In the configuration of the hub:\n{publisher}")?;
         }
         writeln!(
@@ -66,9 +66,9 @@ pub fn token(file: Option<&Path>, options: &TokenOptions) -> anyhow::Result<Exit
     })?;
     if let Some(config) = written {
         let state_dir = &config.state_dir;
-        match reloaded(state_dir)? {
-            Some(changes) => say(format_args!("the hub has reloaded: {changes}")),
-            None => say(format_args!(
+        match request_reload(state_dir)? {
+            Some(changes) => eprint_line(format_args!("the hub has reloaded: {changes}")),
+            None => eprint_line(format_args!(
                 "no hub is running with {}: the next start takes the publisher",
                 state_dir.display()
             )),
@@ -94,9 +94,9 @@ fn add_publisher(config: &HubConfig, options: &TokenOptions, token: &str) -> any
     });
     let file = files.next().unwrap_or(&path);
     let file = file.with_file_name(file_name(&options.name));
-    create(&file, format!("{token}\n").as_bytes(), &model, 0o600)?;
+    create_like(&file, format!("{token}\n").as_bytes(), &model, 0o600)?;
     let gap = if before.ends_with('\n') { "\n" } else { "\n\n" };
-    let after = format!("{before}{gap}{}", publisher(options, &file));
+    let after = format!("{before}{gap}{}", publisher_table(options, &file));
     let valid = HubConfig::load_text(&config.file, &after, &options.state.overrides());
     let written = valid
         .map_err(anyhow::Error::from)
@@ -108,7 +108,7 @@ fn add_publisher(config: &HubConfig, options: &TokenOptions, token: &str) -> any
 }
 
 /// Returns the table of a publisher.
-fn publisher(options: &TokenOptions, file: &Path) -> String {
+fn publisher_table(options: &TokenOptions, file: &Path) -> String {
     let name = Value::from(options.name.as_str());
     let file = Value::from(&*file.to_string_lossy());
     let topics = match &options.topics[..] {

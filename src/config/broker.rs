@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use messaging::message::INITIAL;
 use messaging::objects::{
-    AtomForm, Identifiers, LocationRewrite, ObjectGranularity, ObjectType, object_glob,
+    AtomForm, IdentifierForm, LocationRewrite, ObjectGranularity, ObjectType, object_glob,
 };
 use messaging::settings::{
     BrokerAddress, BrokerHeader, BrokerSettings, BrokerSettingsError, HEART_BEAT,
 };
 use resourcesync::capability::ChannelKind;
-use resourcesync::uri::{Hub, is_clean};
+use resourcesync::uri::{Hub, has_valid_chars};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use url::{Position, Url};
 
 use crate::config::file::{Checked, ConfigFile, ConfigTable, NOT_ZERO};
-use crate::config::schema::suggested;
+use crate::config::schema::with_suggestion;
 use crate::config::secret::{ConfiguredSecret, content_of, read_credentials, read_headers};
-use crate::config::text::{NO_CREDENTIALS, ParsedText, TextValue, seconds};
+use crate::config::text::{AsText, NO_CREDENTIALS, TextValue, seconds};
 use announce::plan::EMBEDDED_NAME;
 
 /// A message broker.
@@ -39,8 +39,8 @@ pub struct Broker {
     /// The ports are 61613 and 61614 unless another is given.
     #[serde(rename = "url")]
     #[schemars(example = "stomp+tls://mq.example.org:61614")]
-    #[default(ParsedText(BrokerAddress::default()))]
-    pub address: ParsedText<BrokerAddress>,
+    #[default(AsText(BrokerAddress::default()))]
+    pub address: AsText<BrokerAddress>,
     /// Destination to send to: a topic, queue or exchange, as the broker writes it. `{source}` stands for the name of the
     /// source.
     #[schemars(example = "/topic/content.change", extend("x-form" = "destination"))]
@@ -72,7 +72,7 @@ pub struct Broker {
     /// The latter is `info:fedora/` with what follows `/objects/` or `/rest/` in the path, or with the whole path.
     #[schemars(with = "String", example = &"uri")]
     #[schemars(extend("enum" = ["uri", "info:fedora"], "x-default" = "`\"uri\"`"))]
-    pub identifiers: Option<Identifiers>,
+    pub identifiers: Option<IdentifierForm>,
     /// With `payload = "atom"`, another location of the content than the URI of the resource.
     ///
     /// See below.
@@ -106,7 +106,7 @@ pub struct Broker {
     pub ca_file: Option<ConfiguredSecret>,
     /// Timeout of connecting, and of silence while receipts are pending.
     #[default(seconds(30))]
-    pub timeout: ParsedText<Duration>,
+    pub timeout: AsText<Duration>,
     /// Headers to add to each message. A value is a text, or the holder of a secret.
     #[schemars(extend("examples" = [{ "priority": "5" }]))]
     pub headers: BTreeMap<String, ConfiguredSecret>,
@@ -132,7 +132,7 @@ pub fn check(file: &ConfigFile<'_>, brokers: &mut [Broker], sources: Option<&[&s
         let table = file.table(format_args!("broker.{at}"));
         broker.check(&table, sources)?;
         let message = format_args!("there is a broker {} already", broker.name);
-        table.refuse(!seen.insert(&broker.name), "name", message)?;
+        table.refuse_if(!seen.insert(&broker.name), "name", message)?;
     }
     Ok(())
 }
@@ -172,7 +172,7 @@ impl Broker {
         if let Some(known) = known
             && let Some((at, source)) = named.find(|(_, name)| !known.contains(&name.as_str()))
         {
-            let message = suggested(&format!("\"{source}\" is no source"), source, known);
+            let message = with_suggestion(&format!("\"{source}\" is no source"), source, known);
             return Err(table.error(&format!("sources.{at}"), message));
         }
         self.channels.sort_unstable();
@@ -182,8 +182,8 @@ impl Broker {
         let has_documents = self.channels.contains(&ChannelKind::Framework);
         let message = "feeds are about changed resources: write channels = [\"change\"], and send changes of documents to \
                        another [[broker]] with payload = \"resourcesync\"";
-        table.refuse(is_atom && has_documents, "payload", message)?;
-        table.refuse(self.timeout.0.is_zero(), "timeout", NOT_ZERO)?;
+        table.refuse_if(is_atom && has_documents, "payload", message)?;
+        table.refuse_if(self.timeout.0.is_zero(), "timeout", NOT_ZERO)?;
         let no_feeds = "it has no effect without feeds: write payload = \"atom\", or remove it";
         for (key, is_given) in [
             ("object", self.object.is_some()),
@@ -191,12 +191,12 @@ impl Broker {
             ("location", self.location.is_some()),
             ("types", !self.types.is_empty()),
         ] {
-            table.refuse(is_given && !is_atom, key, no_feeds)?;
+            table.refuse_if(is_given && !is_atom, key, no_feeds)?;
         }
         let is_wrong = |name: &String| name.is_empty() || name.chars().any(char::is_control);
         let is_wrong = self.username.as_ref().is_some_and(is_wrong);
         let message = "a user name is not empty and has no control characters";
-        table.refuse(is_wrong, "username", message)?;
+        table.refuse_if(is_wrong, "username", message)?;
         if is_atom {
             self.object.get_or_insert_default();
             self.identifiers.get_or_insert_default();
@@ -214,9 +214,9 @@ impl Broker {
             ("client_key", &self.client_key),
             ("ca_file", &self.ca_file),
         ] {
-            table.refuse(held.is_some() && !self.address.0.is_tls, key, no_tls)?;
+            table.refuse_if(held.is_some() && !self.address.0.is_tls, key, no_tls)?;
         }
-        read_headers(table, &mut self.headers, check_header)
+        read_headers(table, &mut self.headers, check_header_name)
     }
 }
 
@@ -237,7 +237,7 @@ pub fn check_vhost(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Err("it is empty: leave it out for \"/\"".to_owned());
     }
-    one_line(text)
+    refuse_controls(text)
 }
 
 /// Checks a destination.
@@ -248,10 +248,10 @@ pub fn check_destination(text: &str) -> Result<(), String> {
     if text.replace("{source}", "").contains(['{', '}']) {
         return Err("it can have {source} only".to_owned());
     }
-    one_line(text)
+    refuse_controls(text)
 }
 
-fn one_line(text: &str) -> Result<(), String> {
+fn refuse_controls(text: &str) -> Result<(), String> {
     if text.chars().any(char::is_control) {
         return Err("it has a control character".to_owned());
     }
@@ -265,7 +265,7 @@ pub fn check_uri_prefix(text: &str) -> Result<(), String> {
     let is_absolute = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.chars().all(is_scheme)
         && !rest.is_empty();
-    if is_absolute && is_clean(text) {
+    if is_absolute && has_valid_chars(text) {
         return Ok(());
     }
     Err("write the beginning of a URI, such as \"https://repo.example.org/\"".to_owned())
@@ -281,11 +281,11 @@ pub fn check_object_type(text: &str) -> Result<(), String> {
     if text.is_empty() || text.contains(',') {
         return Err("a type is a URI or a word, without commas".to_owned());
     }
-    one_line(text)
+    refuse_controls(text)
 }
 
 /// Checks the name of a header of messages.
-fn check_header(name: &str, _: bool) -> Result<(), &'static str> {
+fn check_header_name(name: &str, _: bool) -> Result<(), &'static str> {
     if name.is_empty() || name.chars().any(char::is_control) {
         return Err("a header has a name without control characters");
     }

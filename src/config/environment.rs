@@ -44,7 +44,7 @@ impl Environment {
 
     /// Returns the file to read, if there is one, and its text: the one at `path`, or the default one if nothing else says
     /// what to watch.
-    pub fn read<'a>(
+    pub fn read_config<'a>(
         &'a self,
         path: Option<&'a Path>,
         overrides: &Overrides,
@@ -75,9 +75,9 @@ impl Environment {
         {
             return Ok(self.absolute(path));
         }
-        let (path, text) = self.read(path, overrides)?;
+        let (path, text) = self.read_config(path, overrides)?;
         let (file, _) = ConfigFile::recover(path, &text, self);
-        let written = text_of(&file, "state_dir")?.unwrap_or_default();
+        let written = text_of_key(&file, "state_dir")?.unwrap_or_default();
         state_dir(&file, written.as_ref())
     }
 
@@ -86,13 +86,13 @@ impl Environment {
     pub fn admin_address(&self, path: Option<&Path>, overrides: &Overrides) -> Checked<Address> {
         let (path, text) = match overrides.daemon.admin_listen {
             Some(_) => (None, String::new()),
-            None => self.read(path, overrides)?,
+            None => self.read_config(path, overrides)?,
         };
         let mut file = ConfigFile::parse(path, &text, self)?;
         overrides.apply(&mut file);
         let key = "server.admin_listen";
         let default = ServerSettings::default().admin_listen.0;
-        let address = text_of(&file, key)?.map_or(Ok(default), Address::read);
+        let address = text_of_key(&file, key)?.map_or(Ok(default), Address::read);
         match address.map_err(|message| file.error(key, message))? {
             Address::Unix(socket) => file.absolute(key, &socket).map(Address::Unix),
             address => Ok(address),
@@ -136,7 +136,7 @@ impl Environment {
 }
 
 /// Returns the text of a key, if there is any.
-fn text_of<'f>(file: &'f ConfigFile<'_>, key: &str) -> Checked<Option<&'f str>> {
+fn text_of_key<'f>(file: &'f ConfigFile<'_>, key: &str) -> Checked<Option<&'f str>> {
     let message = "write \"…\", with quotation marks";
     let text = |value: &'f DeValue<'_>| value.as_str().ok_or_else(|| file.error(key, message));
     file.get(key).map(|value| text(value.get_ref())).transpose()
@@ -183,12 +183,12 @@ pub struct TreeOptions {
     pub url: Option<String>,
 
     #[command(flatten)]
-    pub state: StateOptions,
+    pub state: StateDirOption,
 }
 
 /// The flag that names the state directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-pub struct StateOptions {
+pub struct StateDirOption {
     /// The directory of the state file
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
@@ -210,7 +210,7 @@ pub struct DaemonOptions {
     pub log_level: Option<LogLevel>,
 }
 
-impl StateOptions {
+impl StateDirOption {
     pub fn overrides(&self) -> Overrides {
         let mut overrides = Overrides::default();
         overrides.source.tree.state = self.clone();
@@ -267,7 +267,7 @@ impl Overrides {
             }
         }
         if let (Some(root), Some(url)) = (&tree.root, &tree.url) {
-            file.select("source", ("name", "main"), &["path", "url", "mount"]);
+            file.keep_one_table("source", ("name", "main"), &["path", "url", "mount"]);
             file.set("source.0.name", "--root --url", text("main".to_owned()));
             file.set("source.0.path", "--root", text(absolute(root)));
             file.set("source.0.url", "--url", text(url.clone()));
@@ -279,7 +279,7 @@ impl Overrides {
             }
         }
         if let Some(url) = &source.hub {
-            file.select("hub", ("url", url), &[]);
+            file.keep_one_table("hub", ("url", url), &[]);
             file.set("hub.0.url", "--hub", text(url.clone()));
         }
     }

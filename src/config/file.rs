@@ -89,32 +89,32 @@ impl<'a> ConfigFile<'a> {
     pub fn set(&mut self, key: &'static str, flag: &'static str, value: DeValue<'a>) {
         self.flags.push((key, flag));
         let mut parts = key.split('.');
-        if let Some(place) = parts.try_fold(self.root.get_mut(), slot) {
+        if let Some(place) = parts.try_fold(self.root.get_mut(), child_or_new) {
             *place = value;
         }
     }
 
     /// Leaves of a list the one table with this text, without the keys that flags replace, or begins a new table.
-    pub fn select(&mut self, list: &str, (key, text): (&str, &str), replaced: &[&str]) {
+    pub fn keep_one_table(&mut self, list: &str, (key, text): (&str, &str), replaced: &[&str]) {
         let is_it = |table: &&Spanned<DeValue<'_>>| {
             let value = child(table.get_ref(), key);
             value.and_then(|value| value.get_ref().as_str()) == Some(text)
         };
         let tables = self.get(list).and_then(|list| list.get_ref().as_array());
         let written = tables.and_then(|tables| tables.iter().find(is_it));
-        let mut selected = written.cloned().unwrap_or_else(empty);
+        let mut selected = written.cloned().unwrap_or_else(empty_table);
         if let DeValue::Table(table) = selected.get_mut() {
             for key in replaced {
                 table.remove(*key);
             }
         }
-        if let Some(place) = slot(self.root.get_mut(), list) {
+        if let Some(place) = child_or_new(self.root.get_mut(), list) {
             *place = DeValue::Array([selected].into_iter().collect());
         }
     }
 
     /// Returns what the file and the flags say, if each key is known and has a value of its kind.
-    pub fn read<T: DaemonConfig>(&self) -> Checked<T> {
+    pub fn to_config<T: DaemonConfig>(&self) -> Checked<T> {
         check(&schema_of::<T>(), "", &self.root)
             .map_err(|(key, offset, message)| self.error_at(&key, offset, message))?;
         let deserializer = ValueDeserializer::from(self.root.clone());
@@ -174,11 +174,11 @@ impl<'a> ConfigFile<'a> {
         if path.as_os_str().is_empty() {
             return Err(self.error(key, "it is empty"));
         }
-        Ok(self.resolve(path))
+        Ok(self.resolve_path(path))
     }
 
     /// Returns a path that is relative to the file's directory.
-    pub fn resolve(&self, path: &Path) -> PathBuf {
+    pub fn resolve_path(&self, path: &Path) -> PathBuf {
         let directory = self.path.and_then(Path::parent).unwrap_or(Path::new(""));
         self.environment.absolute(&directory.join(path))
     }
@@ -207,7 +207,7 @@ impl ConfigTable<'_> {
     }
 
     /// Refuses a key in it if a condition holds.
-    pub fn refuse(&self, is_wrong: bool, key: &str, message: impl Display) -> Checked {
+    pub fn refuse_if(&self, is_wrong: bool, key: &str, message: impl Display) -> Checked {
         if is_wrong {
             Err(self.error(key, message))
         } else {
@@ -226,17 +226,17 @@ fn child<'v, 'a>(value: &'v DeValue<'a>, part: &str) -> Option<&'v Spanned<DeVal
 }
 
 /// Returns the place of a key in a table, which it may be the first in, or the only table of a list.
-fn slot<'v, 'a>(value: &'v mut DeValue<'a>, part: &str) -> Option<&'v mut DeValue<'a>> {
+fn child_or_new<'v, 'a>(value: &'v mut DeValue<'a>, part: &str) -> Option<&'v mut DeValue<'a>> {
     match value {
         DeValue::Table(table) => {
             let name = Spanned::new(0..0, part.to_owned().into());
-            Some(table.entry(name).or_insert_with(empty).get_mut())
+            Some(table.entry(name).or_insert_with(empty_table).get_mut())
         }
         DeValue::Array(items) => items.first_mut().map(Spanned::get_mut),
         _ => None,
     }
 }
 
-fn empty<'a>() -> Spanned<DeValue<'a>> {
+fn empty_table<'a>() -> Spanned<DeValue<'a>> {
     Spanned::new(0..0, DeValue::Table(DeTable::new()))
 }

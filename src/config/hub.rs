@@ -16,9 +16,9 @@ use websub::secret::{MASKED, Secret};
 
 use crate::config::file::{Checked, ConfigFile, ConfigTable, NOT_ZERO};
 use crate::config::secret::{
-    ConfiguredSecret, content_of, mask_headers, read_credentials, read_headers, read_secret,
+    ConfiguredSecret, content_of, mask_headers, read_credentials, read_headers, read_secret_file,
 };
-use crate::config::text::{NO_CREDENTIALS, ParsedText, check_uri, seconds};
+use crate::config::text::{AsText, NO_CREDENTIALS, check_uri, seconds};
 use announce::plan::{PublishMode, ReplacedHub};
 
 /// A hub outside this process.
@@ -45,8 +45,8 @@ pub struct ExternalHub {
     pub mode: PublishMode,
     /// Hub that this one replaces, whose pending changes it takes over: the URI of one that is no longer configured,
     /// `"nothing"`, or `"auto"`: the only one that was removed when this was the only one added.
-    #[default(ParsedText(ReplacedHub::Automatic))]
-    pub replaces: ParsedText<ReplacedHub>,
+    #[default(AsText(ReplacedHub::Automatic))]
+    pub replaces: AsText<ReplacedHub>,
     /// Headers to add. A value is a text, or the holder of a secret.
     ///
     /// See [secrets](#secrets).
@@ -76,10 +76,10 @@ pub struct ExternalHub {
     ///
     /// See [proxies](#proxies).
     #[schemars(example = "http://proxy.example.org:3128", extend("x-default" = "as the environment says"))]
-    pub proxy: Option<ParsedText<HubProxy>>,
+    pub proxy: Option<AsText<HubProxy>>,
     /// Timeout of a request.
     #[default(seconds(30))]
-    pub timeout: ParsedText<Duration>,
+    pub timeout: AsText<Duration>,
 }
 
 /// Headers whose values are secrets.
@@ -89,22 +89,22 @@ const RESERVED_HEADERS: &str =
     "connection content-length content-type host link te transfer-encoding upgrade";
 
 /// Checks all hubs, and reads the files that they name.
-pub fn check(file: &ConfigFile<'_>, hubs: &mut [ExternalHub]) -> Checked {
+pub fn check_all(file: &ConfigFile<'_>, hubs: &mut [ExternalHub]) -> Checked {
     let mut seen = HashSet::new();
     for (at, hub) in hubs.iter_mut().enumerate() {
         let table = file.table(format_args!("hub.{at}"));
         hub.check(&table)?;
         let message = format_args!("{} is listed already", hub.hub);
-        table.refuse(!seen.insert(&hub.hub), "url", message)?;
+        table.refuse_if(!seen.insert(&hub.hub), "url", message)?;
     }
     Ok(())
 }
 
 impl ExternalHub {
     fn check(&mut self, table: &ConfigTable<'_>) -> Checked {
-        let publish_url =
-            (self.publish_url).get_or_insert_with(|| ConfiguredSecret::written(self.hub.as_str()));
-        publish_url.read(table, "publish_url")?;
+        let publish_url = (self.publish_url)
+            .get_or_insert_with(|| ConfiguredSecret::from_text(self.hub.as_str()));
+        publish_url.read_holder(table, "publish_url")?;
         check_address(publish_url.content.reveal()).map_err(|message| {
             let held = "it holds no absolute URI such as https://hub.example.net/publish?key=…, without user name and \
                         password";
@@ -117,18 +117,18 @@ impl ExternalHub {
         let mut names = self.headers.keys();
         let has_authorization = names.any(|name| name.eq_ignore_ascii_case("authorization"));
         let has_bearer = self.bearer_token_file.is_some();
-        table.refuse(self.timeout.0.is_zero(), "timeout", NOT_ZERO)?;
+        table.refuse_if(self.timeout.0.is_zero(), "timeout", NOT_ZERO)?;
         let message = "a bearer token and a user name with a password exclude each other: keep one";
-        table.refuse(has_bearer && has_login, "bearer_token_file", message)?;
+        table.refuse_if(has_bearer && has_login, "bearer_token_file", message)?;
         let is_wrong = |name: &String| name.contains(':') || name.chars().any(char::is_control);
         let is_wrong = self.username.as_ref().is_some_and(is_wrong);
         let message = "a user name has no \":\" and no control characters";
-        table.refuse(is_wrong, "username", message)?;
+        table.refuse_if(is_wrong, "username", message)?;
         let has_two = has_authorization && (has_bearer || has_password);
         let message = "an Authorization header beside a bearer token or a password: keep one";
-        table.refuse(has_two, "headers", message)?;
-        read_secret(table, "bearer_token_file", &mut self.bearer_token_file)?;
-        read_headers(table, &mut self.headers, check_header)?;
+        table.refuse_if(has_two, "headers", message)?;
+        read_secret_file(table, "bearer_token_file", &mut self.bearer_token_file)?;
+        read_headers(table, &mut self.headers, check_header_name)?;
         let held = [
             &mut self.password_file,
             &mut self.client_cert,
@@ -139,7 +139,7 @@ impl ExternalHub {
     }
 
     /// Returns the settings of submissions. An error in them is an error of the configuration.
-    pub fn settings(&self) -> Result<PublishSettings, PublishSettingsError> {
+    pub fn publish_settings(&self) -> Result<PublishSettings, PublishSettingsError> {
         let hub = self.hub.clone();
         let headers = self.headers.iter().map(|(name, held)| {
             let wrong = |_| PublishSettingsError::Header {
@@ -182,13 +182,13 @@ impl ExternalHub {
     }
 
     /// Hides what may be secret: headers, and the part of an address that is not advertised which may hold a key.
-    pub fn mask(&mut self) {
+    pub fn mask_secrets(&mut self) {
         mask_headers(&mut self.headers);
         if let Some(held) = &mut self.publish_url
             && held.holder.is_none()
             && held.content.reveal() != self.hub.as_str()
         {
-            *held = ConfiguredSecret::written(match Url::parse(held.content.reveal()) {
+            *held = ConfiguredSecret::from_text(match Url::parse(held.content.reveal()) {
                 Ok(url) if &url[Position::BeforePath..] == "/" => return,
                 Ok(url) => format!("{}/{MASKED}", &url[..Position::BeforePath]),
                 Err(_) => MASKED.to_owned(),
@@ -208,7 +208,7 @@ pub fn check_address(text: &str) -> Result<(), String> {
 }
 
 /// Checks the name of a header, and that a secret is not written here.
-fn check_header(name: &str, is_literal: bool) -> Result<(), &'static str> {
+fn check_header_name(name: &str, is_literal: bool) -> Result<(), &'static str> {
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     if name.is_empty() || !name.chars().all(is_token) {
         return Err("a header's name has letters, digits and \"-\" only");

@@ -12,11 +12,11 @@ use websub::hub::publication::{Publisher, Publishers};
 use crate::config::environment::{Environment, Overrides};
 use crate::config::file::{Checked, ConfigError, ConfigFile};
 use crate::config::schema::DaemonKind;
-use crate::config::secret::{ConfiguredSecret, content_of, read_secret};
+use crate::config::secret::{ConfiguredSecret, content_of, read_secret_file};
 use crate::config::served_hub::ServedHub;
 use crate::config::server::{Log, ServerSettings};
-use crate::config::text::{ParsedText, values, with_slash};
-use crate::config::{DaemonConfig, changed, named, state_dir};
+use crate::config::text::{AsText, inner_values, with_slash};
+use crate::config::{DaemonConfig, key_change, named_changes, state_dir};
 
 /// The configuration of `rsnotify hub`, with the keys of its file. What [`HubConfig::load`] returns was checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -45,7 +45,7 @@ impl HubConfig {
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Checked<HubConfig> {
         let environment = Environment::of_this_process();
         let path = path.unwrap_or(&environment.default_file);
-        let (_, text) = environment.read(Some(path), overrides)?;
+        let (_, text) = environment.read_config(Some(path), overrides)?;
         HubConfig::load_text(path, &text, overrides)
     }
 
@@ -53,19 +53,22 @@ impl HubConfig {
     pub fn load_text(path: &Path, text: &str, overrides: &Overrides) -> Checked<HubConfig> {
         let environment = Environment::of_this_process();
         let file = &mut ConfigFile::parse(Some(path), text, &environment)?;
-        HubConfig::of(file, overrides)
+        HubConfig::from_file(file, overrides)
     }
 
-    pub(crate) fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Checked<HubConfig> {
+    pub(crate) fn from_file(
+        file: &mut ConfigFile<'_>,
+        overrides: &Overrides,
+    ) -> Checked<HubConfig> {
         verify_daemon(file, DaemonKind::Hub)?;
         // There are no flags for its tables.
         let mut flags = overrides.clone();
         let source = &mut flags.source;
         (source.tree.root, source.tree.url, source.hub) = (None, None, None);
         flags.apply(file);
-        let mut config: HubConfig = file.read()?;
+        let mut config: HubConfig = file.to_config()?;
         config.file = file.path.unwrap_or(Path::new("")).to_owned();
-        config.hub.check_own(file)?;
+        config.hub.check_hub_table(file)?;
         // The URL of the hub says where it is reached.
         if config.server.public_url.is_none() {
             let origin = Url::parse(config.hub.url.as_str()).map(|url| url.origin());
@@ -80,9 +83,9 @@ impl HubConfig {
     }
 
     /// Returns true if the file at `path`, or the default one, is one of `rsnotify hub`, whatever else is wrong with it.
-    pub fn is_at(path: Option<&Path>, overrides: &Overrides) -> bool {
+    pub fn is_hub_file(path: Option<&Path>, overrides: &Overrides) -> bool {
         let environment = Environment::of_this_process();
-        let read = environment.read(path, overrides);
+        let read = environment.read_config(path, overrides);
         read.is_ok_and(|(path, text)| is_of_hub(&ConfigFile::recover(path, &text, &environment).0))
     }
 
@@ -93,7 +96,7 @@ impl HubConfig {
             topics: settings.topics.clone(),
             token: content_of(&settings.bearer_token_file),
             verify_topic: settings.verify.is_some(),
-            topic_networks: values(&settings.allow_topic_networks),
+            topic_networks: inner_values(&settings.allow_topic_networks),
         });
         Publishers(publishers.collect())
     }
@@ -102,17 +105,17 @@ impl HubConfig {
 impl DaemonConfig for HubConfig {
     const DAEMON: DaemonKind = DaemonKind::Hub;
 
-    fn shared(&self) -> (&Path, &ServerSettings, &Log) {
+    fn shared_parts(&self) -> (&Path, &ServerSettings, &Log) {
         (&self.state_dir, &self.server, &self.log)
     }
 
-    fn changes(&self, after: &HubConfig) -> Vec<String> {
+    fn changes_in_words(&self, after: &HubConfig) -> Vec<String> {
         let publishers = (&self.publishers[..], &after.publishers[..]);
         let words = [
-            named("publisher", publishers, |publisher| publisher.name.clone()),
-            changed("hub", self.hub != after.hub),
-            changed("server", self.server != after.server),
-            changed("log", self.log != after.log),
+            named_changes("publisher", publishers, |publisher| publisher.name.clone()),
+            key_change("hub", self.hub != after.hub),
+            key_change("server", self.server != after.server),
+            key_change("log", self.log != after.log),
         ];
         words.concat()
     }
@@ -165,17 +168,17 @@ pub struct PublisherSettings {
     /// Without a token, anybody may then publish on such a topic: prefer a token, or pings, whose content comes from the
     /// topic itself.
     #[schemars(example = &"topic", extend("x-shown" = true))]
-    pub verify: Option<Verify>,
+    pub verify: Option<ExtraProof>,
     /// Networks, such as `"10.0.0.0/8"`, in which its topics may be although they are not public.
     ///
     /// Names that resolve to other addresses inside are not read. An address in `topics` itself needs none.
-    pub allow_topic_networks: Vec<ParsedText<IpNet>>,
+    pub allow_topic_networks: Vec<AsText<IpNet>>,
 }
 
 /// Ways to verify a publication besides the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Verify {
+pub enum ExtraProof {
     Topic,
 }
 
@@ -190,14 +193,14 @@ fn check_publishers(file: &ConfigFile<'_>, publishers: &mut [PublisherSettings])
             return Err(file.error(&table.key, message));
         }
         let token = &mut publisher.bearer_token_file;
-        read_secret(&table, "bearer_token_file", token)?;
+        read_secret_file(&table, "bearer_token_file", token)?;
         publisher.topics = publisher.topics.drain(..).map(with_slash).collect();
         let token = content_of(&publisher.bearer_token_file);
         for other in earlier {
             let name = &other.name;
             let message = format_args!("another publisher is named \"{name}\" already");
-            table.refuse(*name == publisher.name, "name", message)?;
-            if let Some((ours, theirs)) = overlap(&publisher.topics, &other.topics) {
+            table.refuse_if(*name == publisher.name, "name", message)?;
+            if let Some((ours, theirs)) = find_overlap(&publisher.topics, &other.topics) {
                 let message = format_args!(
                     "{ours} and {theirs} of the publisher \"{name}\" overlap, so a topic could be of either: separate \
                      them, or make them one publisher"
@@ -208,7 +211,7 @@ fn check_publishers(file: &ConfigFile<'_>, publishers: &mut [PublisherSettings])
             let message = format_args!(
                 "the publisher \"{name}\" has the same token, so they cannot be told apart: give each its own"
             );
-            table.refuse(is_same, "bearer_token_file", message)?;
+            table.refuse_if(is_same, "bearer_token_file", message)?;
         }
     }
     Ok(())
@@ -223,7 +226,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
 }
 
 /// Returns two prefixes of which one lies below the other.
-fn overlap<'a>(ours: &'a [Uri], theirs: &'a [Uri]) -> Option<(&'a Uri, &'a Uri)> {
+fn find_overlap<'a>(ours: &'a [Uri], theirs: &'a [Uri]) -> Option<(&'a Uri, &'a Uri)> {
     ours.iter().find_map(|ours| {
         let overlaps = |theirs: &&Uri| ours.is_below(theirs) || theirs.is_below(ours);
         Some((ours, theirs.iter().find(overlaps)?))

@@ -37,12 +37,12 @@ use crate::config::environment::{Environment, Overrides};
 use crate::config::file::{Checked, ConfigError, ConfigFile};
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::{HubConfig, is_of_hub, verify_daemon};
-use crate::config::schema::{Comment, DaemonKind, page, suggested};
+use crate::config::schema::{Comment, DaemonKind, to_toml, with_suggestion};
 use crate::config::secret::mask_headers;
 use crate::config::served_hub::ServedHub;
 use crate::config::server::{Log, ServerSettings};
 use crate::config::source::{Source, Window};
-use crate::config::text::ParsedText;
+use crate::config::text::AsText;
 
 /// The time for which a topic that ping hubs fetch repeats earlier notifications (R25), because such hubs skip pings.
 const TOPIC_WINDOW: std::time::Duration = std::time::Duration::from_secs(3_600);
@@ -103,23 +103,23 @@ impl Config {
     /// Reads the file at `path`, or the default one if nothing else says what to watch, under what the flags say.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Checked<Config> {
         let environment = Environment::of_this_process();
-        let (path, text) = environment.read(path, overrides)?;
+        let (path, text) = environment.read_config(path, overrides)?;
         let file = &mut ConfigFile::parse(path, &text, &environment)?;
-        Config::of(file, overrides)
+        Config::from_file(file, overrides)
     }
 
     /// Loads a configuration as far as consumers of its brokers need it, on whose host there may be no source. The sources
     /// that brokers name need not be among them.
     pub fn load_for_consumer(path: Option<&Path>) -> Checked<Config> {
         let environment = Environment::of_this_process();
-        let (path, text) = environment.read(path, &Overrides::default())?;
+        let (path, text) = environment.read_config(path, &Overrides::default())?;
         let file = ConfigFile::parse(path, &text, &environment)?;
-        let mut config: Config = file.read()?;
+        let mut config: Config = file.to_config()?;
         broker::check(&file, &mut config.brokers, None)?;
         Ok(config)
     }
 
-    fn of(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Checked<Config> {
+    fn from_file(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Checked<Config> {
         let tree = &overrides.source.tree;
         let flag = match (&tree.root, &tree.url) {
             (Some(_), None) => "--root: it needs --url URI too: what the directory is published as",
@@ -137,7 +137,7 @@ impl Config {
             return Err(ConfigError::Invalid(flag.to_owned()));
         }
         overrides.apply(file);
-        let mut config: Config = file.read()?;
+        let mut config: Config = file.to_config()?;
         config.file = file.path.map(Path::to_owned);
         // A path in a flag need not be Unicode, as one in the file is.
         if let (Some(root), Some(source)) = (&tree.root, config.sources.first_mut()) {
@@ -159,7 +159,7 @@ impl Config {
             replaces: settings.replaces.0.clone(),
         });
         let embedded = self.embedded_hub.iter().map(|embedded| HubPlan {
-            hub: embedded.hub(public_url),
+            hub: embedded.hub_uri(public_url),
             mode: PublishMode::Embedded,
             replaces: ReplacedHub::Automatic,
         });
@@ -182,7 +182,10 @@ impl Config {
 
     /// Returns the settings of submissions to each hub. An error in them is an error of the configuration.
     pub fn publish_settings(&self) -> Result<Vec<PublishSettings>, PublishSettingsError> {
-        self.hubs.iter().map(ExternalHub::settings).collect()
+        self.hubs
+            .iter()
+            .map(ExternalHub::publish_settings)
+            .collect()
     }
 
     /// Returns the settings of each broker. An error in them is an error of the configuration.
@@ -193,9 +196,9 @@ impl Config {
     /// Checks what one value says of another, reads the secrets, and fills in what depends on other keys.
     fn check(&mut self, file: &ConfigFile<'_>) -> Checked {
         self.server.check(file)?;
-        source::check(file, &mut self.sources)?;
+        source::check_all(file, &mut self.sources)?;
         self.window.check(file)?;
-        hub::check(file, &mut self.hubs)?;
+        hub::check_all(file, &mut self.hubs)?;
         self.resolve_embedded_hub(file)?;
         let names: Vec<&str> = self.sources.iter().map(|source| &*source.name).collect();
         broker::check(file, &mut self.brokers, Some(&names))?;
@@ -213,7 +216,7 @@ impl Config {
         let prefixes: Vec<Uri> = prefixes.cloned().collect();
         let mut hubs: Vec<Hub> = self.hubs.iter().map(|hub| hub.hub.clone()).collect();
         if let (Some(embedded), Some(public_url)) = (&self.embedded_hub, &public_url) {
-            let embedded = embedded.hub(public_url);
+            let embedded = embedded.hub_uri(public_url);
             if let Some(at) = hubs.iter().position(|hub| *hub == embedded) {
                 let message = format!("{embedded} is a [[hub]] and the embedded hub at once");
                 return Err(file.error(&format!("hub.{at}.url"), message));
@@ -237,20 +240,20 @@ impl Config {
             };
             let is_repeated = !lists.insert((list, channel.kind));
             let message = format_args!("{list} has a {kind}channel already");
-            table.refuse(is_repeated, "capability_list", message)?;
+            table.refuse_if(is_repeated, "capability_list", message)?;
             let is_below = |uri: Uri| prefixes.iter().any(|prefix| uri.is_below(prefix));
             let message = format_args!(
                 "\"{topic}\" lies neither below server.public_url nor below a mount's url"
             );
-            table.refuse(!Uri::parse(topic).is_ok_and(is_below), "topic", message)?;
+            table.refuse_if(!Uri::parse(topic).is_ok_and(is_below), "topic", message)?;
             let message = format_args!("\"{topic}\" is another channel's topic already");
-            table.refuse(!topics.insert(topic), "topic", message)?;
+            table.refuse_if(!topics.insert(topic), "topic", message)?;
             if let Some(position) = channel.hubs.iter().position(|hub| !hubs.contains(hub)) {
                 let hub = channel.hubs[position].as_str();
                 let message =
                     format!("\"{hub}\" is not the url of a [[hub]], nor the embedded hub");
                 let known: Vec<&str> = hubs.iter().map(Hub::as_str).collect();
-                let message = suggested(&message, hub, &known);
+                let message = with_suggestion(&message, hub, &known);
                 return Err(table.error(&format!("hubs.{position}"), message));
             }
         }
@@ -267,8 +270,8 @@ impl Config {
         }
         embedded.trust_loopback_proxies(file, "embedded_hub", &self.server.listen.0);
         // An installation has a file; a trial on this machine needs none.
-        if file.path.is_none() && self.server.is_on_this_machine() {
-            let here = LOOPBACK.map(ParsedText);
+        if file.path.is_none() && self.server.is_local_only() {
+            let here = LOOPBACK.map(AsText);
             embedded.allow_callback_networks.splice(..0, here);
         }
         self.embedded_hub = is_enabled.then_some(embedded);
@@ -299,12 +302,12 @@ pub fn describe(
     comment: &dyn Fn(&str) -> String,
 ) -> Checked<String> {
     let environment = Environment::of_this_process();
-    let (path, text) = environment.read(path, overrides)?;
+    let (path, text) = environment.read_config(path, overrides)?;
     let file = &mut ConfigFile::parse(path, &text, &environment)?;
     let page = if is_of_hub(file) {
-        HubConfig::of(file, overrides)?.effective(&|key| file.origin(key).map(comment))
+        HubConfig::from_file(file, overrides)?.effective_toml(&|key| file.origin(key).map(comment))
     } else {
-        Config::of(file, overrides)?.effective(&|key| file.origin(key).map(comment))
+        Config::from_file(file, overrides)?.effective_toml(&|key| file.origin(key).map(comment))
     };
     Ok(match path {
         Some(path) => format!("# Without a comment: from {}.\n{page}", path.display()),
@@ -340,27 +343,27 @@ pub trait DaemonConfig: Serialize + DeserializeOwned + JsonSchema {
     const DAEMON: DaemonKind;
 
     /// Returns what both daemons have: the state directory, and two tables.
-    fn shared(&self) -> (&Path, &ServerSettings, &Log);
+    fn shared_parts(&self) -> (&Path, &ServerSettings, &Log);
 
     /// Returns TOML that gives this configuration when it is read again, unless a secret in it is masked, with comments
     /// behind values. A secret that is held elsewhere is named by its holder.
-    fn effective(&self, comment: Comment<'_>) -> String {
-        page(self, comment)
+    fn effective_toml(&self, comment: Comment<'_>) -> String {
+        to_toml(self, comment)
     }
 
     /// Returns each difference in words, such as `source blog added` and `window changed`. They have no values: these may
     /// be secrets.
-    fn changes(&self, after: &Self) -> Vec<String>;
+    fn changes_in_words(&self, after: &Self) -> Vec<String>;
 
     /// Returns the directories that cannot be read now, with the reasons, in words.
-    fn missing_directories(&self) -> Vec<String> {
+    fn unreadable_directories(&self) -> Vec<String> {
         Vec::new()
     }
 
     /// Returns an error if a daemon that runs with `self` cannot change to `after`.
     fn verify_change(&self, after: &Self) -> Checked {
-        let (before, old, old_log) = self.shared();
-        let (after, new, new_log) = after.shared();
+        let (before, old, old_log) = self.shared_parts();
+        let (after, new, new_log) = after.shared_parts();
         // The listeners of `rsnotify run` may move while it runs. Topics keep their names then.
         let has_moved = |old, new| Self::DAEMON == DaemonKind::Hub && old != new;
         let key = if before != after {
@@ -384,22 +387,22 @@ pub trait DaemonConfig: Serialize + DeserializeOwned + JsonSchema {
 impl DaemonConfig for Config {
     const DAEMON: DaemonKind = DaemonKind::Run;
 
-    fn shared(&self) -> (&Path, &ServerSettings, &Log) {
+    fn shared_parts(&self) -> (&Path, &ServerSettings, &Log) {
         (&self.state_dir, &self.server, &self.log)
     }
 
-    fn effective(&self, comment: Comment<'_>) -> String {
+    fn effective_toml(&self, comment: Comment<'_>) -> String {
         let mut shown = self.clone();
         // Where the port is any free one, only the running daemon knows.
         shown.server.public_url = self.server.known_public_url();
-        shown.hubs.iter_mut().for_each(ExternalHub::mask);
+        shown.hubs.iter_mut().for_each(ExternalHub::mask_secrets);
         for broker in &mut shown.brokers {
             mask_headers(&mut broker.headers);
         }
-        page(&shown, comment)
+        to_toml(&shown, comment)
     }
 
-    fn changes(&self, after: &Config) -> Vec<String> {
+    fn changes_in_words(&self, after: &Config) -> Vec<String> {
         // A set may have one of each kind.
         let channel_name = |channel: &ConfiguredChannel| match channel.kind {
             ChannelKind::Framework => channel.capability_list.to_string(),
@@ -408,26 +411,26 @@ impl DaemonConfig for Config {
         let embedded = (self.embedded_hub.as_slice(), after.embedded_hub.as_slice());
         let (old, new) = (&self.server, &after.server);
         let words = [
-            named("source", (&self.sources, &after.sources), |source| {
+            named_changes("source", (&self.sources, &after.sources), |source| {
                 source.name.clone()
             }),
-            named("hub", (&self.hubs, &after.hubs), |hub| hub.hub.to_string()),
-            named("broker", (&self.brokers, &after.brokers), |broker| {
+            named_changes("hub", (&self.hubs, &after.hubs), |hub| hub.hub.to_string()),
+            named_changes("broker", (&self.brokers, &after.brokers), |broker| {
                 broker.name.to_string()
             }),
-            named("embedded hub", embedded, |hub| hub.path.clone()),
-            named("channel", (&self.channels, &after.channels), channel_name),
-            changed("window", self.window != after.window),
-            changed("log", self.log != after.log),
-            changed("listen", old.listen != new.listen),
-            changed("admin_listen", old.admin_listen != new.admin_listen),
-            changed("public_url", old.public_url != new.public_url),
-            changed("retired_topic", old.retired_topic != new.retired_topic),
+            named_changes("embedded hub", embedded, |hub| hub.path.clone()),
+            named_changes("channel", (&self.channels, &after.channels), channel_name),
+            key_change("window", self.window != after.window),
+            key_change("log", self.log != after.log),
+            key_change("listen", old.listen != new.listen),
+            key_change("admin_listen", old.admin_listen != new.admin_listen),
+            key_change("public_url", old.public_url != new.public_url),
+            key_change("retired_topic", old.retired_topic != new.retired_topic),
         ];
         words.concat()
     }
 
-    fn missing_directories(&self) -> Vec<String> {
+    fn unreadable_directories(&self) -> Vec<String> {
         let mounts = self.sources.iter().flat_map(|source| &source.mount);
         let missing = mounts.filter_map(|mount| {
             let error = fs::read_dir(&mount.directory).err()?;
@@ -440,12 +443,12 @@ impl DaemonConfig for Config {
     }
 }
 
-fn changed(key: &str, is_changed: bool) -> Vec<String> {
+fn key_change(key: &str, is_changed: bool) -> Vec<String> {
     Vec::from_iter(is_changed.then(|| format!("{key} changed")))
 }
 
 /// Returns the additions, removals and changes of one kind, told apart by name.
-fn named<'a, T: PartialEq>(
+fn named_changes<'a, T: PartialEq>(
     kind: &str,
     (before, after): (&'a [T], &'a [T]),
     name: impl Fn(&T) -> String,

@@ -145,13 +145,13 @@ pub fn keys(schema: &Value) -> Option<&Map<String, Value>> {
 pub type Comment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Returns a configuration as TOML, with comments behind values.
-pub fn page<T: DaemonConfig>(config: &T, comment: Comment<'_>) -> String {
+pub fn to_toml<T: DaemonConfig>(config: &T, comment: Comment<'_>) -> String {
     let values = serde_json::to_value(config).unwrap_or_default();
     let schema = schema_of::<T>();
     let line = |name: &str, key: &str, value: &Value| {
         let comment = comment(key).map(|comment| format!("  # {comment}"));
         let comment = comment.unwrap_or_default();
-        let line = format!("{name} = {}{comment}\n", toml(value));
+        let line = format!("{name} = {}{comment}\n", inline_toml(value));
         if value.is_null() { String::new() } else { line }
     };
     let table = |header: String, schema: &Value, key: &str, values: &Value| {
@@ -178,7 +178,7 @@ pub fn page<T: DaemonConfig>(config: &T, comment: Comment<'_>) -> String {
 }
 
 /// Returns a value in one line of TOML.
-pub fn toml(value: &Value) -> String {
+pub fn inline_toml(value: &Value) -> String {
     let mut line = String::new();
     // Only null has no form, and no value below another one is null.
     let _ = value.serialize(ValueSerializer::new(&mut line));
@@ -225,7 +225,8 @@ pub fn check(schema: &Value, key: &str, value: &Spanned<DeValue<'_>>) -> Result<
         }
         (Some("array"), DeValue::Array(items)) => {
             let mut items = items.iter().enumerate();
-            return items.try_for_each(|(at, item)| check(&schema["items"], &below(key, at), item));
+            return items
+                .try_for_each(|(at, item)| check(&schema["items"], &key_below(key, at), item));
         }
         (Some("string"), DeValue::String(text)) => check_text(schema, text),
         (Some("integer"), DeValue::Integer(number)) => {
@@ -238,7 +239,7 @@ pub fn check(schema: &Value, key: &str, value: &Spanned<DeValue<'_>>) -> Result<
             }
         }
         (Some("boolean"), DeValue::Boolean(_)) | (None, _) => Ok(()),
-        (Some(kind), written) => Err(instead(kind, schema, key, written)),
+        (Some(kind), written) => Err(expected_form(kind, schema, key, written)),
     };
     outcome.map_err(|message| (key.to_owned(), None, message))
 }
@@ -250,16 +251,16 @@ fn check_table(schema: &Value, key: &str, table: &DeTable<'_>) -> Result<(), Wro
     let mut written: Vec<_> = table.iter().collect();
     written.sort_by_key(|(name, _)| name.span().start);
     for (name, value) in written {
-        let key = below(key, name.get_ref());
+        let key = key_below(key, name.get_ref());
         let Some(schema) = keys.get(name.get_ref().as_ref()) else {
             let known: Vec<&str> = keys.keys().map(String::as_str).collect();
-            let message = suggested("there is no such key", name.get_ref(), &known);
+            let message = with_suggestion("there is no such key", name.get_ref(), &known);
             return Err((key, Some(name.span().start), message));
         };
         check(schema, &key, value)?;
     }
     match required(schema).find(|name| !table.contains_key(*name)) {
-        Some(name) => Err((below(key, name), None, "it is missing".to_owned())),
+        Some(name) => Err((key_below(key, name), None, "it is missing".to_owned())),
         None => Ok(()),
     }
 }
@@ -278,7 +279,7 @@ fn check_text(schema: &Value, text: &str) -> Result<(), String> {
 }
 
 /// Returns what to write instead of a value of another kind.
-fn instead(kind: &str, schema: &Value, key: &str, written: &DeValue<'_>) -> String {
+fn expected_form(kind: &str, schema: &Value, key: &str, written: &DeValue<'_>) -> String {
     let (shown, items) = (shown(written), &schema["items"]);
     let last = key.rsplit('.').next().unwrap_or_default();
     let is_item = last.parse::<usize>().is_ok();
@@ -286,13 +287,13 @@ fn instead(kind: &str, schema: &Value, key: &str, written: &DeValue<'_>) -> Stri
         ("object", _) if !schema["properties"].is_object() => {
             "write a table of names and values: { NAME = \"…\" }".to_owned()
         }
-        ("object", _) if is_item => instead_of_tables(key, schema, written),
+        ("object", _) if is_item => expected_table(key, schema, written),
         ("object", DeValue::Array(_)) => format!("this table may appear only once: write [{key}]"),
         ("object", _) => format!("it is a table: write [{key}] and its keys below"),
         ("array", DeValue::Table(_)) if items["type"] == "object" => {
             format!("this table may be repeated: write [[{key}]], or a list [{{ … }}]")
         }
-        ("array", _) if items["type"] == "object" => instead_of_tables(key, items, written),
+        ("array", _) if items["type"] == "object" => expected_table(key, items, written),
         ("array", _) => format!("it is a list: write [\"{shown}\"]"),
         ("boolean", _) => "write true or false, without quotation marks".to_owned(),
         ("integer", _) if shown.parse::<i64>().is_ok() => {
@@ -312,7 +313,7 @@ fn instead(kind: &str, schema: &Value, key: &str, written: &DeValue<'_>) -> Stri
     }
 }
 
-fn below(key: &str, part: impl Display) -> String {
+fn key_below(key: &str, part: impl Display) -> String {
     if key.is_empty() {
         part.to_string()
     } else {
@@ -327,7 +328,7 @@ pub fn required(schema: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Returns a message with the word that was probably meant, or else with all that there are.
-pub fn suggested(message: &str, text: &str, words: &[&str]) -> String {
+pub fn with_suggestion(message: &str, text: &str, words: &[&str]) -> String {
     match nearest(text, words.iter().copied()) {
         Some(meant) => format!("{message}; did you mean \"{meant}\"?"),
         None => format!("{message}; here it may be {}", words.join(", ")),
@@ -350,7 +351,7 @@ fn enum_values(schema: &Value) -> String {
 }
 
 /// Tables within others are written in line.
-fn instead_of_tables(key: &str, schema: &Value, value: &DeValue<'_>) -> String {
+fn expected_table(key: &str, schema: &Value, value: &DeValue<'_>) -> String {
     let is_name = |part: &&str| part.parse::<usize>().is_err();
     let name = key.rsplit('.').find(is_name).unwrap_or(key);
     if !key.contains(&format!(".{name}")) {

@@ -72,27 +72,27 @@ impl From<ConfiguredSecret> for TextOrHolder {
 
 impl ConfiguredSecret {
     /// Returns a text that is written in the configuration.
-    pub fn written(text: impl Into<String>) -> ConfiguredSecret {
+    pub fn from_text(text: impl Into<String>) -> ConfiguredSecret {
         TextOrHolder::Text(text.into()).into()
     }
 
     /// Reads the one line of text that the holder has, if there is one.
-    pub(crate) fn read(&mut self, table: &ConfigTable<'_>, key: &str) -> Checked {
+    pub(crate) fn read_holder(&mut self, table: &ConfigTable<'_>, key: &str) -> Checked {
         let Some(holder) = &mut self.holder else {
             return Ok(());
         };
         let read = holder.content(table.file, MAX_SECRET);
         let (name, content) = read.map_err(|message| table.error(key, message))?;
         let line = content.trim_end_matches(['\r', '\n']);
-        table.refuse(line.is_empty(), key, format_args!("{name} is empty"))?;
+        table.refuse_if(line.is_empty(), key, format_args!("{name} is empty"))?;
         let message = format_args!("{name} has more than one line, or control characters");
-        table.refuse(line.chars().any(char::is_control), key, message)?;
+        table.refuse_if(line.chars().any(char::is_control), key, message)?;
         self.content = Secret::new(line);
         Ok(())
     }
 
     /// Takes a text for the path of a file.
-    fn file_holder(&mut self) -> &mut SecretHolder {
+    fn treat_as_path(&mut self) -> &mut SecretHolder {
         let file = || SecretHolder::File(self.content.reveal().into());
         self.holder.get_or_insert_with(file)
     }
@@ -103,14 +103,14 @@ pub fn content_of(held: &Option<ConfiguredSecret>) -> Option<Secret> {
 }
 
 /// Reads the secret of a key whose text is the path of a file.
-pub fn read_secret(
+pub fn read_secret_file(
     table: &ConfigTable<'_>,
     key: &str,
     held: &mut Option<ConfiguredSecret>,
 ) -> Checked {
     let Some(held) = held else { return Ok(()) };
-    held.file_holder();
-    held.read(table, key)
+    held.treat_as_path();
+    held.read_holder(table, key)
 }
 
 /// Reads the password of a user name, the certificates and the key that a table names. Of user name and password, and of
@@ -127,21 +127,21 @@ pub fn read_credentials(
     ] {
         let (given, missing) = if has_one { (one, other) } else { (other, one) };
         let message = format_args!("it needs {missing} too");
-        table.refuse(has_one != has_other, given, message)?;
+        table.refuse_if(has_one != has_other, given, message)?;
     }
-    read_secret(table, "password_file", password)?;
+    read_secret_file(table, "password_file", password)?;
     for (key, held, kind) in [
         ("client_cert", cert, "CERTIFICATE-----"),
         ("client_key", key, "PRIVATE KEY-----"),
         ("ca_file", ca, "CERTIFICATE-----"),
     ] {
         let Some(held) = held else { continue };
-        let read = held.file_holder().content(table.file, MAX_PEM);
+        let read = held.treat_as_path().content(table.file, MAX_PEM);
         let (name, content) = read.map_err(|message| table.error(key, message))?;
         let mut lines = content.lines().map(str::trim_end);
         let has_pem = lines.any(|line| line.starts_with("-----BEGIN ") && line.ends_with(kind));
         let message = format_args!("{name} has no -----BEGIN … {kind} line");
-        table.refuse(!has_pem, key, message)?;
+        table.refuse_if(!has_pem, key, message)?;
         held.content = Secret::new(content);
     }
     Ok(())
@@ -157,9 +157,9 @@ pub fn read_headers(
     for (name, held) in headers {
         let key = format!("headers.{name}");
         check(name, held.holder.is_none()).map_err(|message| table.error(&key, message))?;
-        held.read(table, &key)?;
+        held.read_holder(table, &key)?;
         let has_control = held.content.reveal().chars().any(char::is_control);
-        table.refuse(has_control, &key, "the value has a control character")?;
+        table.refuse_if(has_control, &key, "the value has a control character")?;
     }
     Ok(())
 }
@@ -186,13 +186,13 @@ impl SecretHolder {
             }
             SecretHolder::File(path) => {
                 let name = path.display().to_string();
-                *path = file.resolve(path);
+                *path = file.resolve_path(path);
                 // No message repeats a secret that stands in the place of its file.
                 if name.len() >= SECRET_LIKE && !name.contains('/') && !path.exists() {
                     let message = "no such file; if this is the secret itself, write it into a file, and name that here";
                     return Err(message.to_owned());
                 }
-                Ok((name, read(path, max)?))
+                Ok((name, read_file(path, max)?))
             }
             SecretHolder::Env(name) => {
                 let value = file.environment.variable(name);
@@ -206,14 +206,14 @@ impl SecretHolder {
                 Ok((format!("${name}"), value.to_owned()))
             }
             SecretHolder::Credential(name) => {
-                let content = read(&credential(file, name)?, max)?;
+                let content = read_file(&credential_path(file, name)?, max)?;
                 Ok((format!("the credential {name}"), content))
             }
         }
     }
 }
 
-fn read(path: &Path, max: u64) -> Result<String, String> {
+fn read_file(path: &Path, max: u64) -> Result<String, String> {
     let (mut content, name) = (String::new(), path.display());
     match File::open(path).and_then(|file| file.take(max + 1).read_to_string(&mut content)) {
         Ok(length) if length as u64 <= max => Ok(content),
@@ -223,7 +223,7 @@ fn read(path: &Path, max: u64) -> Result<String, String> {
 }
 
 /// Returns the path of a credential that systemd gives.
-fn credential(file: &ConfigFile<'_>, name: &str) -> Result<PathBuf, String> {
+fn credential_path(file: &ConfigFile<'_>, name: &str) -> Result<PathBuf, String> {
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
         return Err(format!(
             "\"{name}\" cannot name a credential: write the name that LoadCredential= gives it"

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use resourcesync::uri::{Hub, Uri, is_clean};
+use resourcesync::uri::{Hub, Uri, has_valid_chars};
 use rustix::process::{Resource, getrlimit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use websub::hub::http::EmbeddedHubSettings;
 use websub::hub::request::CallbackPolicy;
 
 use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
-use crate::config::text::{Address, ParsedText, Size, check_uri, seconds, values};
+use crate::config::text::{Address, AsText, Size, check_uri, inner_values, seconds};
 
 /// The largest notification that a key may permit.
 const MAX_BODY: u32 = 64 << 20;
@@ -49,7 +49,7 @@ pub struct ServedHub {
     /// Time after which a topic that nobody publishes, and that has no subscribers, is forgotten.
     #[schemars(extend("x-daemon" = "hub"))]
     #[default(seconds(90 * 24 * 3_600))]
-    pub topic_ttl: ParsedText<Duration>,
+    pub topic_ttl: AsText<Duration>,
     /// Rate limit for the publications of one publisher. A burst may have the same number.
     #[schemars(range(min = 1, max = u32::MAX), example = 600)]
     #[schemars(extend("x-daemon" = "hub", "x-default" = "as `max_requests_per_minute`"))]
@@ -60,19 +60,19 @@ pub struct ServedHub {
     ///
     /// Unless it is set to others, callbacks in `allow_callback_networks` may have any port.
     #[schemars(length(min = 1))]
-    #[default(CallbackPolicy::default().ports.into_iter().map(ParsedText).collect())]
-    pub callback_ports: Vec<ParsedText<RangeInclusive<u16>>>,
+    #[default(CallbackPolicy::default().ports.into_iter().map(AsText).collect())]
+    pub callback_ports: Vec<AsText<RangeInclusive<u16>>>,
     /// Networks, such as `"10.0.0.0/8"`, in which callbacks may be although they are not public.
     ///
     /// For subscribers on this host, such as `rsnotify listen`: `["127.0.0.0/8", "::1"]`.
-    pub allow_callback_networks: Vec<ParsedText<IpNet>>,
+    pub allow_callback_networks: Vec<AsText<IpNet>>,
     /// Proxies, such as `"10.0.0.7"`, whose `Forwarded` or `X-Forwarded-For` is trusted. A proxy in front that is not
     /// trusted makes all subscribers count as one address.
     ///
     /// Every client on a Unix socket is trusted.
     #[schemars(example = ["127.0.0.0/8", "::1"])]
     #[schemars(extend("x-default" = "`[\"127.0.0.0/8\", \"::1\"]` if `server.listen` is on loopback, else `[]`"))]
-    pub trusted_proxies: Vec<ParsedText<IpNet>>,
+    pub trusted_proxies: Vec<AsText<IpNet>>,
     /// Maximum number of subscriptions.
     #[schemars(range(min = 1, max = u32::MAX))]
     #[default(HubLimits::default().subscriptions.in_all)]
@@ -103,18 +103,18 @@ pub struct ServedHub {
 
 impl ServedHub {
     /// Checks `[hub]`, and fills in what depends on other keys.
-    pub(crate) fn check_own(&mut self, file: &ConfigFile<'_>) -> Checked {
+    pub(crate) fn check_hub_table(&mut self, file: &ConfigFile<'_>) -> Checked {
         let default = self.max_requests_per_minute;
         self.max_publications_per_minute.get_or_insert(default);
         let table = file.table("hub");
         let too_large = format_args!("it is larger than {} MiB", MAX_BODY >> 20);
-        table.refuse(self.url.as_str().is_empty(), "url", "it is missing")?;
-        table.refuse(self.max_body.0 > MAX_BODY, "max_body", too_large)?;
-        table.refuse(self.topic_ttl.0.is_zero(), "topic_ttl", NOT_ZERO)
+        table.refuse_if(self.url.as_str().is_empty(), "url", "it is missing")?;
+        table.refuse_if(self.max_body.0 > MAX_BODY, "max_body", too_large)?;
+        table.refuse_if(self.topic_ttl.0.is_zero(), "topic_ttl", NOT_ZERO)
     }
 
     /// Returns the embedded hub's URI, as it is advertised.
-    pub fn hub(&self, public_url: &Uri) -> Hub {
+    pub fn hub_uri(&self, public_url: &Uri) -> Hub {
         let path = self.path.trim_start_matches('/');
         Hub::new(format!("{}{path}", public_url.as_str()))
     }
@@ -127,7 +127,7 @@ impl ServedHub {
         listen: &Address,
     ) {
         if listen.is_loopback() && file.get(&format!("{table}.trusted_proxies")).is_none() {
-            self.trusted_proxies = LOOPBACK.map(ParsedText).to_vec();
+            self.trusted_proxies = LOOPBACK.map(AsText).to_vec();
         }
     }
 
@@ -140,16 +140,16 @@ impl ServedHub {
         limits.subscriptions.per_address = self.max_subscriptions_per_address;
         limits.set_requests_per_minute(self.max_requests_per_minute);
         limits.backlog_bytes = self.max_backlog.0.into();
-        let spare = server::spare(getrlimit(Resource::Nofile).current);
+        let spare = server::spare_descriptors(getrlimit(Resource::Nofile).current);
         let share = |parts: usize, limit: usize| (spare / parts).clamp(1, limit);
         EmbeddedHubSettings {
             policy: CallbackPolicy {
                 https_only: self.https_callbacks_only,
-                ports: values(&self.callback_ports),
-                allowed: values(&self.allow_callback_networks),
+                ports: inner_values(&self.callback_ports),
+                allowed: inner_values(&self.allow_callback_networks),
             },
             limits,
-            trusted_proxies: values(&self.trusted_proxies),
+            trusted_proxies: inner_values(&self.trusted_proxies),
             // As many deliveries again may be slow ones.
             concurrent_deliveries: share(8, usual.concurrent_deliveries),
             concurrent_verifications: share(32, usual.concurrent_verifications),
@@ -188,7 +188,7 @@ pub fn check_url(text: &str) -> Result<(), String> {
 }
 
 fn is_plain(path: &str) -> bool {
-    !path.is_empty() && path.is_ascii() && is_clean(path) && !path.contains(['?', '#', '%'])
+    !path.is_empty() && path.is_ascii() && has_valid_chars(path) && !path.contains(['?', '#', '%'])
 }
 
 fn is_segment(segment: &str) -> bool {

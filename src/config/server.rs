@@ -12,7 +12,7 @@ use smart_default::SmartDefault;
 use url::{Host, Url};
 
 use crate::config::file::{Checked, ConfigFile};
-use crate::config::text::{Address, ParsedText, seconds, with_slash};
+use crate::config::text::{Address, AsText, seconds, with_slash};
 
 /// The two listeners and the times that belong to them.
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -20,8 +20,8 @@ use crate::config::text::{Address, ParsedText, seconds, with_slash};
 pub struct ServerSettings {
     /// Address on which topics and the hub are served: an IP address and a port (0 takes a free one), or
     /// `"unix:/path"`, which needs `public_url`.
-    #[default(ParsedText(Address::Tcp(([127, 0, 0, 1], 8400).into())))]
-    pub listen: ParsedText<Address>,
+    #[default(AsText(Address::Tcp(([127, 0, 0, 1], 8400).into())))]
+    pub listen: AsText<Address>,
     /// Public URL of the listener for topics and the hub.
     ///
     /// The web server in front passes path and query on unchanged.
@@ -31,12 +31,12 @@ pub struct ServerSettings {
     /// Address on which health, metrics and status (`/healthz`, `/readyz`, `/metrics`, `/status.json`) are served.
     ///
     /// Keep it private.
-    #[default(ParsedText(Address::Tcp(([127, 0, 0, 1], 8401).into())))]
-    pub admin_listen: ParsedText<Address>,
+    #[default(AsText(Address::Tcp(([127, 0, 0, 1], 8401).into())))]
+    pub admin_listen: AsText<Address>,
     /// Time for which the topic of a channel that has ended is still served.
     #[schemars(extend("x-daemon" = "run"))]
     #[default(seconds(30 * 24 * 3_600))]
-    pub retired_topic: ParsedText<Duration>,
+    pub retired_topic: AsText<Duration>,
 }
 
 impl ServerSettings {
@@ -54,7 +54,7 @@ impl ServerSettings {
 
     /// Returns true if no other machine can reach it, as far as addresses tell: both listeners are on loopback, and so
     /// is the public URL.
-    pub fn is_on_this_machine(&self) -> bool {
+    pub fn is_local_only(&self) -> bool {
         let is_here = |uri: &Uri| match Url::parse(uri.as_str()).as_ref().map(Url::host) {
             Ok(Some(Host::Ipv4(address))) => address.is_loopback(),
             Ok(Some(Host::Ipv6(address))) => address.is_loopback(),
@@ -93,12 +93,12 @@ impl ServerSettings {
         let takes_a_free_port = tcp.is_some_and(|tcp| tcp.port() == 0);
         let table = file.table("server");
         let message = "a Unix socket says nothing about how it is reached: set public_url too";
-        table.refuse(!has_url && tcp.is_none(), "listen", message)?;
+        table.refuse_if(!has_url && tcp.is_none(), "listen", message)?;
         let message = format_args!("nobody can reach {listen} under that name: set public_url too");
-        table.refuse(!has_url && is_nowhere, "listen", message)?;
+        table.refuse_if(!has_url && is_nowhere, "listen", message)?;
         let is_public = *listen == self.admin_listen.0 && !takes_a_free_port;
         let message = format_args!("{listen} is the public listener's address already");
-        table.refuse(is_public, "admin_listen", message)
+        table.refuse_if(is_public, "admin_listen", message)
     }
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
 use crate::config::file::{Checked, ConfigFile, ConfigTable, NOT_ZERO};
-use crate::config::text::{ParsedText, seconds, values, with_slash};
+use crate::config::text::{AsText, inner_values, seconds, with_slash};
 use crate::tree::{ListKeyCache, TreeSettings, WatchMode};
 
 /// The silence of a writer that keeps a file open after which the file counts as complete (R3).
@@ -71,28 +71,28 @@ pub struct Source {
     pub watch: WatchMode,
     /// Interval of the sweep that finds changes without a hint.
     #[default(seconds(30 * 60))]
-    pub rescan_interval: ParsedText<Duration>,
+    pub rescan_interval: AsText<Duration>,
     /// Interval of the sweep where there are no hints.
     #[default(seconds(10))]
-    pub poll_interval: ParsedText<Duration>,
+    pub poll_interval: AsText<Duration>,
     /// Time for which a file that was found without a hint must be unchanged before it counts as complete.
     #[default(seconds(1))]
-    pub settle: ParsedText<Duration>,
+    pub settle: AsText<Duration>,
     /// Time for which a document may be incomplete before it is reported as broken.
     ///
     /// A new change channel waits as long for lists of its set that may still be written.
     #[default(seconds(10))]
-    pub broken_after: ParsedText<Duration>,
+    pub broken_after: AsText<Duration>,
     /// Time for which a document must be missing, in one run of rsnotify, before it counts as deleted.
     #[default(seconds(5 * 60))]
-    pub deletion_grace: ParsedText<Duration>,
+    pub deletion_grace: AsText<Duration>,
     /// Deletions are suspended when more than this part of the source (and at least 10 documents) is missing, or all its
     /// Capability Lists if it had several, or all documents of one mount, whatever their number, until enough come back
     /// or `rsnotify accept SOURCE` accepts them.
     ///
     /// `"never"` always accepts.
-    #[default(ParsedText(MassDeletionLimit::Percent(50)))]
-    pub mass_deletion: ParsedText<MassDeletionLimit>,
+    #[default(AsText(MassDeletionLimit::Percent(50)))]
+    pub mass_deletion: AsText<MassDeletionLimit>,
     /// Announce the documents that the first sweep of a tree finds as created, instead of taking them as known.
     pub announce_existing: bool,
     /// Announce also the deletions that the specification does not provide for, such as a Resource List's.
@@ -114,7 +114,7 @@ pub struct Source {
     pub changes_from_resource_lists: bool,
     /// Findings that are known and need no action: a kind such as `unrouted`, a URI (with `*` at its end: all that begin
     /// so), or a kind and a URI.
-    pub acknowledged: Vec<ParsedText<AcknowledgedPattern>>,
+    pub acknowledged: Vec<AsText<AcknowledgedPattern>>,
 }
 
 impl Source {
@@ -135,12 +135,12 @@ impl Source {
             unadvertised_channels: self.unadvertised_channels,
             change_notifications: self.change_notifications,
             changes_from_resource_lists: self.changes_from_resource_lists,
-            acknowledged: values(&self.acknowledged),
+            acknowledged: inner_values(&self.acknowledged),
         }
     }
 
     /// Returns the settings of its tree, with the mounts as the plan numbers them.
-    pub fn tree(&self, plan: &SourcePlan) -> TreeSettings {
+    pub fn tree_settings(&self, plan: &SourcePlan) -> TreeSettings {
         TreeSettings {
             mounts: plan.mounts.clone(),
             candidates: plan.candidates.clone(),
@@ -158,7 +158,7 @@ impl Source {
             (None, None) => {
                 let message =
                     "it is missing: write path and url, or mount = [{ path = \"…\", url = \"…\" }]";
-                table.refuse(self.mount.is_empty(), "mount", message)?;
+                table.refuse_if(self.mount.is_empty(), "mount", message)?;
             }
             _ if !self.mount.is_empty() => {
                 let message =
@@ -182,15 +182,15 @@ impl Source {
         }
         let no_inotify = self.watch == WatchMode::Inotify && !cfg!(target_os = "linux");
         let [rescan, poll] = [&self.rescan_interval, &self.poll_interval].map(|it| it.0.is_zero());
-        table.refuse(rescan, "rescan_interval", NOT_ZERO)?;
-        table.refuse(poll, "poll_interval", NOT_ZERO)?;
+        table.refuse_if(rescan, "rescan_interval", NOT_ZERO)?;
+        table.refuse_if(poll, "poll_interval", NOT_ZERO)?;
         let message = "only Linux has inotify: write \"auto\" or \"notify\"";
-        table.refuse(no_inotify, "watch", message)
+        table.refuse_if(no_inotify, "watch", message)
     }
 }
 
 /// Checks all sources.
-pub fn check(file: &ConfigFile<'_>, sources: &mut [Source]) -> Checked {
+pub fn check_all(file: &ConfigFile<'_>, sources: &mut [Source]) -> Checked {
     if sources.is_empty() {
         let message = "nothing to watch: add a [[source]] with path and url, or give --root DIR and --url URI";
         return Err(file.error("source", message));
@@ -201,7 +201,7 @@ pub fn check(file: &ConfigFile<'_>, sources: &mut [Source]) -> Checked {
         source.check(&table)?;
         let is_repeated = earlier.iter().any(|(name, _)| *name == source.name);
         let message = format_args!("there is a source named \"{}\" already", source.name);
-        table.refuse(is_repeated, "name", message)?;
+        table.refuse_if(is_repeated, "name", message)?;
         let first = earlier.len();
         for (position, mount) in source.mount.iter_mut().enumerate() {
             let path = format!("{}.path", table.key);
@@ -214,7 +214,7 @@ pub fn check(file: &ConfigFile<'_>, sources: &mut [Source]) -> Checked {
             mount.prefix = with_slash(mount.prefix.clone());
             mount.aliases = mount.aliases.drain(..).map(with_slash).collect();
             for (at, (_, other)) in earlier.iter().enumerate() {
-                if let Some((name, message)) = overlap(mount, other, at >= first) {
+                if let Some((name, message)) = overlap_error(mount, other, at >= first) {
                     return Err(mount_table.error(name, message));
                 }
             }
@@ -225,7 +225,7 @@ pub fn check(file: &ConfigFile<'_>, sources: &mut [Source]) -> Checked {
 }
 
 /// Returns an error if two mounts overlap. R1: those of different sources do not overlap, and those of one differ.
-fn overlap(
+fn overlap_error(
     mount: &MountPlan,
     other: &MountPlan,
     is_same_source: bool,
@@ -282,13 +282,13 @@ pub struct Window {
     ///
     /// Not longer than `max_wait`.
     #[default(seconds(2))]
-    pub quiet: ParsedText<Duration>,
+    pub quiet: AsText<Duration>,
     /// Longest time from the first change to the notification.
     #[default(seconds(30))]
-    pub max_wait: ParsedText<Duration>,
+    pub max_wait: AsText<Duration>,
     /// Longest time that a new document waits to be listed by its Capability List, index or archive.
     #[default(seconds(60))]
-    pub hold: ParsedText<Duration>,
+    pub hold: AsText<Duration>,
     /// Maximum number of changes in one notification, 1 to 50000; the rest waits for the next.
     #[schemars(range(min = 1, max = 50_000))]
     #[default(1_000)]
@@ -296,11 +296,11 @@ pub struct Window {
     /// Time without changes of its Change Lists after which the changes of a change channel are announced.
     ///
     /// Not longer than `change_max_wait`.
-    #[default(ParsedText(Duration::from_millis(250)))]
-    pub change_quiet: ParsedText<Duration>,
+    #[default(AsText(Duration::from_millis(250)))]
+    pub change_quiet: AsText<Duration>,
     /// Longest time from the first changed Change List to the notification.
     #[default(seconds(5))]
-    pub change_max_wait: ParsedText<Duration>,
+    pub change_max_wait: AsText<Duration>,
     /// Maximum number of changes that wait for a hub on a change channel; the oldest beyond it are dropped for that hub.
     #[schemars(range(min = 1, max = 100_000_000))]
     #[default(1_000_000)]

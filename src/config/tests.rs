@@ -52,7 +52,7 @@ fn read(text: &str, overrides: &Overrides) -> Checked<Config> {
     let path = Path::new("/etc/c.toml");
     let environment = environment();
     let file = &mut ConfigFile::parse(Some(path), text, &environment)?;
-    Config::of(file, overrides)
+    Config::from_file(file, overrides)
 }
 
 /// Loads the file at `path`, or the default one.
@@ -61,8 +61,8 @@ fn load_in(
     path: Option<&Path>,
     overrides: &Overrides,
 ) -> Checked<Config> {
-    let (path, text) = environment.read(path, overrides)?;
-    Config::of(&mut ConfigFile::parse(path, &text, environment)?, overrides)
+    let (path, text) = environment.read_config(path, overrides)?;
+    Config::from_file(&mut ConfigFile::parse(path, &text, environment)?, overrides)
 }
 
 fn flags(given: &[(&str, &str)]) -> Overrides {
@@ -139,7 +139,7 @@ fn two_flags_are_enough() {
     let source = &config.sources[0];
     assert_eq!(source.mount[0].directory, Path::new("/here/tree"));
     assert_eq!(source.mount[0].prefix.as_str(), "http://localhost:8000/");
-    let published = source.mount[0].published();
+    let published = source.mount[0].url_path();
     let candidates = source.plan().candidates;
     let accepts = |below: &[u8]| candidates.accepts(&published, below);
     assert!(accepts(b"a/b.xml"));

@@ -12,7 +12,7 @@ use announce::finding::AcknowledgedPattern;
 use announce::plan::{MassDeletionLimit, ReplacedHub};
 use ipnet::IpNet;
 use resourcesync::datetime::{display_duration, parse_duration};
-use resourcesync::uri::{Hub, Uri, is_clean};
+use resourcesync::uri::{Hub, Uri, has_valid_chars};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -36,27 +36,27 @@ pub trait TextValue: Sized {
 
 /// A value that the file writes as a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ParsedText<T>(pub T);
+pub struct AsText<T>(pub T);
 
 /// Returns the values of a list.
-pub fn values<T: Clone>(list: &[ParsedText<T>]) -> Vec<T> {
+pub fn inner_values<T: Clone>(list: &[AsText<T>]) -> Vec<T> {
     list.iter().map(|value| value.0.clone()).collect()
 }
 
-impl<'de, T: TextValue> Deserialize<'de> for ParsedText<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ParsedText<T>, D::Error> {
+impl<'de, T: TextValue> Deserialize<'de> for AsText<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<AsText<T>, D::Error> {
         let text = String::deserialize(deserializer)?;
-        T::read(&text).map(ParsedText).map_err(D::Error::custom)
+        T::read(&text).map(AsText).map_err(D::Error::custom)
     }
 }
 
-impl<T: TextValue> Serialize for ParsedText<T> {
+impl<T: TextValue> Serialize for AsText<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0.write())
     }
 }
 
-impl<T: TextValue> JsonSchema for ParsedText<T> {
+impl<T: TextValue> JsonSchema for AsText<T> {
     fn schema_name() -> Cow<'static, str> {
         "Written".into()
     }
@@ -80,8 +80,8 @@ impl TextValue for Duration {
 }
 
 /// Returns a number of seconds as a value of a key.
-pub const fn seconds(seconds: u64) -> ParsedText<Duration> {
-    ParsedText(Duration::from_secs(seconds))
+pub const fn seconds(seconds: u64) -> AsText<Duration> {
+    AsText(Duration::from_secs(seconds))
 }
 
 impl TextValue for MassDeletionLimit {
@@ -316,7 +316,7 @@ impl fmt::Display for Address {
 
 /// Checks a document's address.
 pub fn check_uri(text: &str) -> Result<(), String> {
-    if !is_clean(text) {
+    if !has_valid_chars(text) {
         let shown = text.escape_debug();
         return Err(format!(
             "\"{shown}\" has a space, a control character, or one of < > \""

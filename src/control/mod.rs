@@ -24,7 +24,7 @@ use websub::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 
 use crate::report::Versioned;
 use crate::report::outbox::{AccountName, AccountView};
-use crate::report::status::{ChannelView, MissingView, Status};
+use crate::report::status::{AcceptableDeletions, ChannelView, Status};
 
 /// A request of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ pub enum ControlReply {
         #[serde(default, skip_serializing_if = "is_zero")]
         resources: usize,
     },
-    Missing(MissingView),
+    Missing(AcceptableDeletions),
     Status(Box<Status>),
     Outbox(Vec<ChannelView>),
     Account(Box<AccountView>),
@@ -174,7 +174,7 @@ fn from_line<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
 }
 
 /// Calls a function with a path of the socket that is short enough, on Linux however long the directory's path is.
-fn reach<T>(directory: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+fn with_short_path<T>(directory: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let path = directory.join(SOCKET);
     if path.as_os_str().len() <= MAX_ADDRESS_BYTES || !cfg!(target_os = "linux") {
         return act(&path);
@@ -213,7 +213,7 @@ pub enum ClientError {
 /// Sends a request to the daemon that uses `state_dir`.
 pub fn ask(state_dir: &Path, request: &ControlRequest) -> Result<ControlReply, ClientError> {
     let path = state_dir.join(SOCKET);
-    let stream = match reach(state_dir, |path| net::UnixStream::connect(path)) {
+    let stream = match with_short_path(state_dir, |path| net::UnixStream::connect(path)) {
         Ok(stream) => stream,
         Err(source) => {
             return Err(match source.kind() {
@@ -271,7 +271,7 @@ pub fn bind(state_dir: &Path) -> io::Result<(UnixListener, SocketFile)> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => DirBuilder::new().mode(0o700).create(&private)?,
     }
-    let listener = reach(&private, |path| UnixListener::bind(path))?;
+    let listener = with_short_path(&private, |path| UnixListener::bind(path))?;
     let path = state_dir.join(SOCKET);
     fs::set_permissions(private.join(SOCKET), Permissions::from_mode(0o600))?;
     fs::rename(private.join(SOCKET), &path)?;
@@ -292,7 +292,7 @@ pub async fn serve(
                 Ok((stream, _)) => {
                     let ask = ask.clone();
                     tokio::spawn(async move {
-                        converse(stream, ask).await;
+                        serve_client(stream, ask).await;
                         drop(slot);
                     });
                 }
@@ -307,11 +307,11 @@ pub async fn serve(
     }
 }
 
-async fn converse(
+async fn serve_client(
     mut stream: UnixStream,
     ask: impl Fn(ControlRequest, oneshot::Sender<ControlReply>),
 ) {
-    let answer = match timeout(TIMEOUT, request(&mut stream)).await {
+    let answer = match timeout(TIMEOUT, read_request(&mut stream)).await {
         Ok(Ok(Some(request))) => {
             let (sender, answer) = oneshot::channel();
             ask(request, sender);
@@ -334,7 +334,7 @@ async fn converse(
 }
 
 /// Reads the request, if the client sends one.
-async fn request(stream: &mut UnixStream) -> Result<Option<ControlRequest>, String> {
+async fn read_request(stream: &mut UnixStream) -> Result<Option<ControlRequest>, String> {
     let mut line = Vec::new();
     let mut reader = BufReader::new(stream.take(MAX_REQUEST_BYTES));
     match reader.read_until(b'\n', &mut line).await {

@@ -23,14 +23,14 @@ use crate::daemon::Daemon;
 use crate::daemon::announcer::hubs::Submissions;
 use crate::daemon::announcer::watched_trees::{WatchedTrees, drop_elsewhere};
 use crate::daemon::change_reader::{ChangeReader, ReadJob};
-use crate::daemon::event_loop::commands::{answer, event_of, outcome};
+use crate::daemon::event_loop::commands::{answer, command_event, outcome};
 use crate::daemon::event_loop::{DaemonRole, Input, LoopParts, SweepCompleteness};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
 use crate::report::status::words::counted;
 use crate::report::status::{Detail, Status};
-use crate::report::summary::{sweeping, waiting};
+use crate::report::summary::{sweeping_line, unsaved_line};
 use crate::tree::TreeReport;
 use announce::changes::round::{RoundOutcome, RoundRequest};
 use announce::event::{ClockReadings, Effect, Event};
@@ -156,7 +156,7 @@ impl Announcer {
         match effect {
             Effect::Serve(page) => {
                 self.unclaimed.remove(&page.topic);
-                self.topics.serve(page);
+                self.topics.serve_page(page);
                 parts.failpoints.pass(Failpoint::Served);
             }
             Effect::Withdraw(topic) => {
@@ -173,7 +173,7 @@ impl Announcer {
                 let Some(hub) = &parts.hub.linked else {
                     return;
                 };
-                let relay = hub.relay(submission.relayed());
+                let relay = hub.number_relay(submission.as_relay());
                 parts.saver.unsaved.owed.extend(relay);
                 self.inputs.push(Event::Answered {
                     id: (submission.channel, submission.hub, submission.seq),
@@ -187,12 +187,15 @@ impl Announcer {
                 let keys = parts.saver.file.path.clone();
                 let recent_keys = self.trees.recent_keys.clone();
                 let job = ReadJob::new(*request, &self.engine.plan, keys, recent_keys);
-                self.change_reader.read(job);
+                self.change_reader.enqueue(job);
             }
-            Effect::Look(paths) => self.trees.trees().for_each(|tree| tree.look(paths.clone())),
+            Effect::Look(paths) => self
+                .trees
+                .trees()
+                .for_each(|tree| tree.request_looks(paths.clone())),
             Effect::Explain(paths) => {
                 let trees = self.trees.trees();
-                trees.for_each(|tree| tree.explain(paths.clone()));
+                trees.for_each(|tree| tree.request_explanations(paths.clone()));
             }
             Effect::Tell(fact) => {
                 parts.counts.count_fact(&fact, Timestamp::now());
@@ -201,7 +204,7 @@ impl Announcer {
         }
     }
 
-    fn is_settled(&self) -> bool {
+    fn has_swept_all(&self) -> bool {
         let mut sources = self.engine.live.sources.iter();
         sources.all(|source| source.is_swept())
     }
@@ -222,7 +225,7 @@ fn is_externally_visible(effect: &Effect) -> bool {
 }
 
 /// Returns the moment of a step.
-fn moment(clock: Clock) -> ClockReadings {
+fn read_clocks(clock: Clock) -> ClockReadings {
     ClockReadings {
         now: clock.now(),
         wall: Timestamp::now(),
@@ -235,11 +238,11 @@ impl DaemonRole for Announcer {
 
     const UNSAVED_CHANGES: &'static str = ", which are detected again at the next start";
 
-    fn apply(daemon: &mut Daemon<Announcer>, config: &Config) -> anyhow::Result<()> {
+    fn apply_config(daemon: &mut Daemon<Announcer>, config: &Config) -> anyhow::Result<()> {
         daemon.apply_config(config)
     }
 
-    fn input(&mut self, input: AnnouncerInput, parts: &mut RunParts) {
+    fn take_input(&mut self, input: AnnouncerInput, parts: &mut RunParts) {
         let is_failing = parts.saver.trouble.is_some();
         match input {
             AnnouncerInput::Event(event) => {
@@ -254,7 +257,7 @@ impl DaemonRole for Announcer {
                 if let Ok(Some(source)) = source {
                     parts.counts.count_round(&source, &request, &outcome, took);
                 }
-                let answer = Box::new(request.answer(outcome));
+                let answer = Box::new(request.answer_with(outcome));
                 self.keep(Event::Taken(answer), is_failing);
             }
             AnnouncerInput::Tree(number, report) => {
@@ -271,7 +274,7 @@ impl DaemonRole for Announcer {
         !self.inputs.is_empty()
     }
 
-    fn is_full(&self) -> bool {
+    fn is_step_full(&self) -> bool {
         let observations = self.inputs.iter().map(|event| match event {
             Event::Observed(seen) => seen.len(),
             _ => 0,
@@ -279,7 +282,7 @@ impl DaemonRole for Announcer {
         observations.sum::<usize>() >= MAX_OBSERVATIONS
     }
 
-    fn wake(&self) -> Option<Timestamp> {
+    fn wake_time(&self) -> Option<Timestamp> {
         self.engine.wake
     }
 
@@ -288,7 +291,7 @@ impl DaemonRole for Announcer {
         parts: &mut RunParts,
         is_awaited: bool,
     ) -> Result<(), StateFileError> {
-        let now = moment(parts.clock);
+        let now = read_clocks(parts.clock);
         let (saver, failpoints) = (&mut parts.saver, &parts.failpoints);
         let changes = &saver.unsaved;
         let batch = mem::take(&mut self.inputs);
@@ -297,7 +300,7 @@ impl DaemonRole for Announcer {
         let synced = saver.file.sync_commits(&self.engine.connection, !can_lag);
         let stepped = synced.and_then(|()| {
             let beside = |db: state::Db<'_>, effects: &[Effect]| {
-                failpoints.cross(false, &batch, effects, &changes.records);
+                failpoints.pass_step(false, &batch, effects, &changes.records);
                 changes.write(db)
             };
             let stepped = self.engine.step(batch.clone(), now, beside);
@@ -310,7 +313,7 @@ impl DaemonRole for Announcer {
                 return Err(error);
             }
         };
-        failpoints.cross(true, &batch, &effects, &changes.records);
+        failpoints.pass_step(true, &batch, &effects, &changes.records);
         if let Some((request, answer)) = &mut self.commanded {
             *answer = outcome(request, &effects);
         }
@@ -328,7 +331,7 @@ impl DaemonRole for Announcer {
             self.perform_effect(effect, parts);
         }
         // Once every tree is known, no channel claims those that are left.
-        if self.is_settled() {
+        if self.has_swept_all() {
             for topic in mem::take(&mut self.unclaimed) {
                 self.perform_effect(Effect::Withdraw(topic), parts);
             }
@@ -341,7 +344,7 @@ impl DaemonRole for Announcer {
 
     fn command(&mut self, request: &ControlRequest, now: Timestamp) -> Result<(), ControlReply> {
         if request.is_action() {
-            let event = event_of(&self.engine.reader(now), request);
+            let event = command_event(&self.engine.reader(now), request);
             self.inputs.push(event.map_err(ControlReply::Error)?);
             self.commanded = Some((request.clone(), outcome(request, &[])));
         }
@@ -370,15 +373,19 @@ impl DaemonRole for Announcer {
         let submissions = &self.submissions;
         status.unreached = lock(&submissions.unreached).values().cloned().collect();
         let figures = &mut status.figures;
-        figures.hints = self.trees.hints(&self.engine.plan, &parts.counts.hints);
+        figures.hints = self
+            .trees
+            .hint_counts(&self.engine.plan, &parts.counts.hints);
         figures.attempts = submissions.submitter.durations();
-        figures.attempts.extend(submissions.brokers.durations());
-        figures.topics = self.topics.requests();
+        figures
+            .attempts
+            .extend(submissions.brokers.submit_durations());
+        figures.topics = self.topics.request_counts();
         Ok(status)
     }
 
-    fn step_ended(&mut self) -> SweepCompleteness {
-        let is_settled = self.is_settled();
+    fn end_step(&mut self) -> SweepCompleteness {
+        let is_settled = self.has_swept_all();
         if is_settled {
             let trees = &mut self.trees;
             (trees.began, trees.was_settled) = (None, false);
@@ -397,13 +404,13 @@ impl DaemonRole for Announcer {
     }
 
     fn activity(&self, refused: Option<&str>, parts: &RunParts) -> String {
-        if self.is_settled() {
+        if self.has_swept_all() {
             match report::summary(&self.engine.reader(parts.clock.now())) {
                 Ok(summary) => summary.line(refused),
-                Err(error) => waiting(&error_chain(&error)),
+                Err(error) => unsaved_line(&error_chain(&error)),
             }
         } else {
-            sweeping(self.trees.progress.values().sum())
+            sweeping_line(self.trees.progress.values().sum())
         }
     }
 

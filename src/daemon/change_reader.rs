@@ -17,7 +17,7 @@ use crate::daemon::log::error_chain;
 use crate::tree::{ChangeListFile, ChangeListFileError, ListKeyCache, file_path};
 use announce::changes::inventory::take_inventory;
 use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Taken};
-use announce::changes::selection::Rounds;
+use announce::changes::selection::KeptSelections;
 use announce::changes::taken_keys::KeyRow;
 use announce::plan::Plan;
 use announce::state::Db;
@@ -54,9 +54,12 @@ impl ReadJob {
     }
 
     /// Opens a list of the request.
-    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, RoundOutcome> {
-        let path = self.paths.get(&list.list).ok_or_else(|| stale(list))?;
-        ChangeListFile::open(path, list.stat).map_err(refused(list))
+    fn open_list(&self, list: &ListToRead) -> Result<ChangeListFile, RoundOutcome> {
+        let path = self
+            .paths
+            .get(&list.list)
+            .ok_or_else(|| stale_outcome(list))?;
+        ChangeListFile::open(path, list.stat).map_err(refusal_outcome(list))
     }
 }
 
@@ -81,10 +84,10 @@ impl ChangeReader {
         let answer: Arc<TakenCallback> = Arc::new(answer);
         let answer_of_thread = Arc::clone(&answer);
         let (jobs, received) = mpsc::channel::<ReadJob>();
-        let rounds = Rounds::default();
+        let rounds = KeptSelections::default();
         let read = move |job: ReadJob| {
             let began = Instant::now();
-            let outcome = or_failed(|| take(&job, &rounds));
+            let outcome = or_failed(|| take_fresh(&job, &rounds));
             answer_of_thread(job.request, outcome, began.elapsed());
         };
         let thread = std::thread::Builder::new().name("change-lists".into());
@@ -97,7 +100,7 @@ impl ChangeReader {
     }
 
     /// Passes a request to the thread. Without the thread, answers that it failed, so that the round ends.
-    pub fn read(&self, job: ReadJob) {
+    pub fn enqueue(&self, job: ReadJob) {
         if let Err(SendError(job)) = self.jobs.send(job) {
             let reason = "the thread that reads Change Lists does not run".to_owned();
             (self.answer)(job.request, RoundOutcome::Failed(reason), Duration::ZERO);
@@ -146,14 +149,14 @@ fn or_failed(take: impl FnOnce() -> RoundOutcome) -> RoundOutcome {
 }
 
 /// Takes what is fresh.
-pub fn take(job: &ReadJob, rounds: &Rounds) -> RoundOutcome {
-    match try_take(job, rounds) {
+pub fn take_fresh(job: &ReadJob, rounds: &KeptSelections) -> RoundOutcome {
+    match try_take_fresh(job, rounds) {
         Ok(taken) => RoundOutcome::Taken(Box::new(taken)),
         // One was found to be another version now: all that are, are named.
         Err(RoundOutcome::Stale(found)) => {
             let is_stale = |list: &&ListToRead| {
                 let is_found = found.contains_key(&list.list);
-                is_found || matches!(job.open(list), Err(RoundOutcome::Stale(_)))
+                is_found || matches!(job.open_list(list), Err(RoundOutcome::Stale(_)))
             };
             let stale = job.request.lists.iter().filter(is_stale);
             RoundOutcome::Stale(stale.map(|list| (list.list.clone(), list.stat)).collect())
@@ -163,14 +166,14 @@ pub fn take(job: &ReadJob, rounds: &Rounds) -> RoundOutcome {
 }
 
 /// Returns the outcome of a round in which this list is another version now.
-fn stale(list: &ListToRead) -> RoundOutcome {
+fn stale_outcome(list: &ListToRead) -> RoundOutcome {
     RoundOutcome::Stale(BTreeMap::from([(list.list.clone(), list.stat)]))
 }
 
 /// Returns a function that says why a list was refused.
-fn refused(list: &ListToRead) -> impl Fn(ChangeListFileError) -> RoundOutcome + Copy {
+fn refusal_outcome(list: &ListToRead) -> impl Fn(ChangeListFileError) -> RoundOutcome + Copy {
     |error| match error {
-        ChangeListFileError::Stale => stale(list),
+        ChangeListFileError::Stale => stale_outcome(list),
         error => {
             let reason = format!("{}: {}", list.list, error_chain(&error));
             RoundOutcome::Unreadable(BTreeMap::from([(list.list.clone(), list.stat)]), reason)
@@ -188,8 +191,8 @@ impl RoundFiles for JobFiles<'_> {
     type Error = RoundOutcome;
 
     fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, RoundOutcome> {
-        let keys = self.job.open(list)?.take_keys(&self.job.recent_keys);
-        keys.map_err(refused(list))
+        let keys = self.job.open_list(list)?.take_keys(&self.job.recent_keys);
+        keys.map_err(refusal_outcome(list))
     }
 
     fn changes(
@@ -198,16 +201,16 @@ impl RoundFiles for JobFiles<'_> {
         span: &Range<u64>,
         places: &[EntryPlace],
     ) -> Result<Vec<Change>, RoundOutcome> {
-        let changes = self.job.open(list)?.changes(span, places);
-        changes.map_err(refused(list))
+        let changes = self.job.open_list(list)?.changes(span, places);
+        changes.map_err(refusal_outcome(list))
     }
 
-    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, RoundOutcome> {
+    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, RoundOutcome> {
         Ok(self.rows.all(KEYS, (&self.job.request.set, list))?)
     }
 
-    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, RoundOutcome> {
-        Ok(self.rows.last_keys_of_list(&self.job.request.set, list)?)
+    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, RoundOutcome> {
+        Ok(self.rows.last_key_row(&self.job.request.set, list)?)
     }
 
     fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), RoundOutcome> {
@@ -215,24 +218,25 @@ impl RoundFiles for JobFiles<'_> {
     }
 }
 
-fn try_take(job: &ReadJob, rounds: &Rounds) -> Result<Taken, RoundOutcome> {
+fn try_take_fresh(job: &ReadJob, rounds: &KeptSelections) -> Result<Taken, RoundOutcome> {
     let connection = read_only(&job.keys)?;
     let rows = Db(&connection);
     let Some(rules) = job.request.inventory else {
-        return rounds.take(&job.request, &mut JobFiles { job, rows });
+        return rounds.take_fresh(&job.request, &mut JobFiles { job, rows });
     };
     let lists = &job.request.lists;
     // One that is not the version that was seen is found before gigabytes of others are read.
-    let files: Result<Vec<_>, RoundOutcome> = lists.iter().map(|list| job.open(list)).collect();
+    let files: Result<Vec<_>, RoundOutcome> =
+        lists.iter().map(|list| job.open_list(list)).collect();
     let mut files = files?;
     let mut listed = Vec::new();
     for (list, file) in lists.iter().zip(&mut files) {
-        listed.push(file.resources().map_err(refused(list))?);
+        listed.push(file.resources().map_err(refusal_outcome(list))?);
     }
     rows.read_inventory(&job.request.set, |stored| {
         take_inventory(&job.request, rules, listed, stored, |list, positions| {
             let entries = files[list].resource_entries(positions);
-            entries.map_err(refused(&lists[list]))
+            entries.map_err(refusal_outcome(&lists[list]))
         })
     })
 }

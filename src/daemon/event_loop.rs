@@ -28,15 +28,15 @@ use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
 use crate::daemon::event_loop::commands::{NO_EMBEDDED_HUB, ask_subscriptions};
 use crate::daemon::event_loop::counting::LastDay;
-use crate::daemon::event_loop::hub_link::HubLink;
+use crate::daemon::event_loop::hub_link::EmbeddedHubLink;
 use crate::daemon::event_loop::state_saver::StateSaver;
-use crate::daemon::failpoints::{Failpoint, Failpoints};
+use crate::daemon::failpoints::{Failpoint, FailpointTrigger};
 use crate::daemon::log::error_chain;
 use crate::daemon::service_manager::ServiceManager;
 use crate::report;
 use crate::report::figures::DaemonCounts;
 use crate::report::status::{ConfigurationStatus, DaemonView, Detail, IntervalDeliveries, Status};
-use crate::report::summary::waiting;
+use crate::report::summary::unsaved_line;
 use announce::state::open::StateFileError;
 use announce::state::{self, Db};
 use announce::time::elapsed;
@@ -77,10 +77,10 @@ pub enum SweepCompleteness {
 const MAX_INPUTS: usize = 4_096;
 
 /// The work of a daemon, as its loop calls for it: [`Announcer`](crate::daemon::announcer::Announcer) or
-/// [`Intake`](crate::daemon::intake::Intake).
+/// [`PublicHubRole`](crate::daemon::intake::PublicHubRole).
 ///
-/// Inputs are kept until [`DaemonRole::save`] takes them in one transaction; [`DaemonRole::perform`] follows the commit.
-/// Effects that wait for that stay with the role.
+/// Inputs are kept until [`DaemonRole::commit_step`] takes them in one transaction; [`DaemonRole::perform_effects`]
+/// follows the commit. Effects that wait for that stay with the role.
 pub trait DaemonRole: Sized {
     type Input: Send + 'static;
     type Config: DaemonConfig;
@@ -89,21 +89,21 @@ pub trait DaemonRole: Sized {
     const UNSAVED_CHANGES: &'static str;
 
     /// Puts another configuration into effect, all of it or nothing.
-    fn apply(daemon: &mut Daemon<Self>, config: &Self::Config) -> anyhow::Result<()>;
+    fn apply_config(daemon: &mut Daemon<Self>, config: &Self::Config) -> anyhow::Result<()>;
 
     /// Takes an input.
-    fn input(&mut self, input: Self::Input, parts: &mut LoopParts<Self::Input>);
+    fn take_input(&mut self, input: Self::Input, parts: &mut LoopParts<Self::Input>);
 
     /// Returns true if inputs wait for a step.
     fn has_inputs(&self) -> bool;
 
     /// Returns true if the inputs that wait fill a step.
-    fn is_full(&self) -> bool {
+    fn is_step_full(&self) -> bool {
         false
     }
 
     /// Returns the time at which a step has something to do, even without inputs.
-    fn wake(&self) -> Option<Timestamp>;
+    fn wake_time(&self) -> Option<Timestamp>;
 
     /// Takes the inputs, what is due by now, and the changes of the hub in one transaction. If that fails, nothing happened,
     /// and the inputs are kept. `is_awaited` says that somebody is answered once it is saved.
@@ -117,7 +117,7 @@ pub trait DaemonRole: Sized {
     fn perform_effects(&mut self, parts: &mut LoopParts<Self::Input>);
 
     /// Takes note that the state cannot be saved.
-    fn not_saved(&mut self) {}
+    fn note_unsaved(&mut self) {}
 
     /// Returns the connection that writes the state.
     fn connection(&mut self) -> &mut Connection;
@@ -139,7 +139,7 @@ pub trait DaemonRole: Sized {
     ) -> state::Result<Status>;
 
     /// Ends a step, and returns whether every present mount was swept.
-    fn step_ended(&mut self) -> SweepCompleteness;
+    fn end_step(&mut self) -> SweepCompleteness;
 
     /// Returns its activity in one line, while the state can be saved. `refused` is the reason why the last configuration
     /// was not reloaded.
@@ -157,7 +157,7 @@ pub trait DaemonRole: Sized {
     fn log_unanswered(&self) {}
 
     /// Takes note that the loop has ended: nobody answers any more.
-    fn end(&mut self) {}
+    fn note_loop_end(&mut self) {}
 }
 
 /// A command, or its answer, with who waits for that.
@@ -170,9 +170,9 @@ type PendingReply = (
 pub struct LoopParts<I> {
     pub clock: Clock,
     pub saver: StateSaver,
-    pub hub: HubLink,
+    pub hub: EmbeddedHubLink,
     pub counts: DaemonCounts,
-    pub failpoints: Arc<Failpoints>,
+    pub failpoints: Arc<FailpointTrigger>,
     pub inputs: Sender<Input<I>>,
     pub runtime: Handle,
     /// Once it was told to stop, so that nothing new begins: the end of the wait for work that is under way.
@@ -244,12 +244,12 @@ impl<R: DaemonRole> EventLoop<R> {
                 match input {
                     Input::Stop => self.stop(),
                     Input::Command(ControlRequest::Reload, reply) => reload.push(reply),
-                    input => self.input(input),
+                    input => self.take_input(input),
                 }
                 // Each command has a step to itself, which counts what it did.
                 let last = self.replies.last();
                 let is_action = matches!(last, Some((_, Ok(request))) if request.is_action());
-                if is_action || self.role.is_full() {
+                if is_action || self.role.is_step_full() {
                     break;
                 }
             }
@@ -280,15 +280,15 @@ impl<R: DaemonRole> EventLoop<R> {
     }
 
     /// Saves inputs that came after the last step, once the loop has ended. Returns why it cannot be saved.
-    pub fn finish(&mut self, received: &Receiver<Input<R::Input>>) -> Result<(), String> {
+    pub fn save_remaining(&mut self, received: &Receiver<Input<R::Input>>) -> Result<(), String> {
         for input in received.try_iter() {
-            self.input(input);
+            self.take_input(input);
         }
-        self.parts.saver.restore_file(self.role.connection());
-        let totals = self.totals(self.parts.clock.now());
-        self.last_day.note(totals);
+        self.parts.saver.restore_if_deleted(self.role.connection());
+        let totals = self.delivery_totals(self.parts.clock.now());
+        self.last_day.note_totals(totals);
         let saver = &mut self.parts.saver;
-        if let Some(day) = self.last_day.unsaved(true) {
+        if let Some(day) = self.last_day.take_unsaved(true) {
             saver.unsaved.last_day = Some(day);
         }
         // If a step failed before, it is retried now.
@@ -302,9 +302,9 @@ impl<R: DaemonRole> EventLoop<R> {
 
     /// Returns how long to wait for the next input.
     fn time_to_wait(&self) -> Duration {
-        let wakes = [self.service_manager.wake(), self.parts.stop_by];
+        let wakes = [self.service_manager.wake_time(), self.parts.stop_by];
         let wakes = wakes.into_iter().flatten();
-        let wake = wakes.fold(self.parts.saver.wake(), Instant::min);
+        let wake = wakes.fold(self.parts.saver.wake_time(), Instant::min);
         let wait = wake.saturating_duration_since(Instant::now());
         if self.parts.saver.trouble.is_some() {
             return wait;
@@ -313,18 +313,18 @@ impl<R: DaemonRole> EventLoop<R> {
             return Duration::ZERO;
         }
         let now = self.parts.clock.now();
-        let work = self.role.wake().map(|wake| elapsed(now, wake));
+        let work = self.role.wake_time().map(|wake| elapsed(now, wake));
         work.map_or(wait, |work| work.min(wait))
     }
 
-    fn input(&mut self, input: Input<R::Input>) {
+    fn take_input(&mut self, input: Input<R::Input>) {
         match input {
-            Input::Work(input) => self.role.input(input, &mut self.parts),
+            Input::Work(input) => self.role.take_input(input, &mut self.parts),
             Input::HubRecords(records) => self.parts.saver.unsaved.records.extend(records),
             // The client may have disconnected, before or during the answer.
             Input::Ask(_, answer) if answer.is_closed() => {}
             Input::Ask(detail, answer) => self.asks.push((detail, answer)),
-            Input::Command(request, reply) => self.command(request, reply),
+            Input::Command(request, reply) => self.execute_command(request, reply),
             Input::CommandDone(reply, answer) => self.replies.push((reply, Err(answer))),
             Input::HubDrained => self.parts.hub.is_draining = false,
             // The loop has taken note of it, or has ended.
@@ -336,15 +336,15 @@ impl<R: DaemonRole> EventLoop<R> {
     pub fn save_and_perform(&mut self) -> bool {
         let is_awaited = !self.replies.is_empty();
         let EventLoop { role, parts, .. } = self;
-        if parts.saver.trouble.is_some() && Instant::now() < parts.saver.wake() {
-            role.not_saved();
+        if parts.saver.trouble.is_some() && Instant::now() < parts.saver.wake_time() {
+            role.note_unsaved();
             return false;
         }
-        if let Some(day) = self.last_day.unsaved(false) {
+        if let Some(day) = self.last_day.take_unsaved(false) {
             parts.saver.unsaved.last_day = Some(day);
         }
         let now = parts.clock.now();
-        let is_due = role.wake().is_some_and(|wake| wake <= now);
+        let is_due = role.wake_time().is_some_and(|wake| wake <= now);
         let is_step = is_due || role.has_inputs() || !parts.saver.unsaved.is_empty();
         let began = Instant::now();
         let saved = if is_step {
@@ -354,14 +354,14 @@ impl<R: DaemonRole> EventLoop<R> {
             parts.saver.maintain(role.connection())
         };
         if let Err(error) = saved {
-            parts.saver.failed(&error, &mut parts.counts);
-            role.not_saved();
+            parts.saver.note_failure(&error, &mut parts.counts);
+            role.note_unsaved();
             return false;
         }
         if is_step {
             parts.counts.saves.observe(began.elapsed());
         }
-        parts.saver.succeeded(is_step);
+        parts.saver.note_success(is_step);
         let owed = std::mem::take(&mut parts.saver.unsaved).owed;
         role.perform_effects(parts);
         if let Some(hub) = &parts.hub.linked
@@ -374,7 +374,7 @@ impl<R: DaemonRole> EventLoop<R> {
     }
 
     /// Executes a command; [`EventLoop::send_replies`] answers it.
-    fn command(&mut self, request: ControlRequest, reply: oneshot::Sender<ControlReply>) {
+    fn execute_command(&mut self, request: ControlRequest, reply: oneshot::Sender<ControlReply>) {
         let now = self.parts.clock.now();
         let ControlRequest::Subscriptions(about) = request else {
             let begun = self.role.command(&request, now);
@@ -385,9 +385,10 @@ impl<R: DaemonRole> EventLoop<R> {
         let open = self.parts.hub.open.borrow().clone();
         let asked = open.ok_or_else(|| NO_EMBEDDED_HUB.to_owned());
         let asked = asked.and_then(|hub| {
-            let (answer, ended) = hub.inspect(|all| ask_subscriptions(all, about, now, db))?;
+            let (answer, ended) =
+                hub.with_subscriptions(|all| ask_subscriptions(all, about, now, db))?;
             if let Some(key) = ended {
-                hub.end(key, "removed by the hub's operator");
+                hub.end_subscription(key, "removed by the hub's operator");
             }
             Ok(answer)
         });
@@ -424,14 +425,14 @@ impl<R: DaemonRole> EventLoop<R> {
     fn status(&mut self, detail: Detail) -> Status {
         let now = self.parts.clock.now();
         let mut last_day = self.last_day.clone();
-        last_day.note(self.totals(now));
+        last_day.note_totals(self.delivery_totals(now));
         let parts = &self.parts;
         let trouble = parts.saver.trouble.clone();
         let (mut status, trouble) = match self.role.status(detail, now, parts) {
             Ok(status) => (status, trouble),
             Err(error) => {
                 let error = error_chain(&parts.saver.file.load_error(error));
-                (report::of_hub(now), trouble.or(Some(error)))
+                (report::empty_status(now), trouble.or(Some(error)))
             }
         };
         status.unsaved = trouble;
@@ -440,7 +441,7 @@ impl<R: DaemonRole> EventLoop<R> {
         if let (Detail::Subscriptions, Some(hub)) = (detail, hub) {
             // The page does not show the numbers that the state file has.
             status.subscriptions =
-                hub.inspect(|subscriptions| subscriptions.list(now, &|_, _| None));
+                hub.with_subscriptions(|subscriptions| subscriptions.list(now, &|_, _| None));
         }
         status.daemon = Some(self.daemon.clone());
         status.configuration = Some(self.configuration.clone());
@@ -451,30 +452,30 @@ impl<R: DaemonRole> EventLoop<R> {
 
     /// Tells probes and the service manager the outcome of a step.
     fn report_health(&mut self, is_saved: bool) {
-        let knowledge = self.role.step_ended();
+        let knowledge = self.role.end_step();
         // Mounts that were swept under the plan before are known.
         let is_known = knowledge != SweepCompleteness::Partial;
         self.readiness.update(is_saved, is_known);
         if is_saved && knowledge == SweepCompleteness::Complete && !self.is_ready {
             self.is_ready = true;
             info!("ready");
-            self.service_manager.ready();
-            self.parts.failpoints.ready();
+            self.service_manager.report_ready();
+            self.parts.failpoints.arm();
         }
         if self.parts.stop_by.is_some() {
             return;
         }
         if self.noted.is_none_or(|noted| noted.elapsed() >= NOTED_EACH) {
             self.noted = Some(Instant::now());
-            let totals = self.totals(self.parts.clock.now());
-            self.last_day.note(totals);
+            let totals = self.delivery_totals(self.parts.clock.now());
+            self.last_day.note_totals(totals);
         }
         let (role, parts) = (&self.role, &self.parts);
         let refused = self.configuration.refused.as_ref();
         let refused = refused.map(|refused| refused.error.as_str());
         let service_manager = &mut self.service_manager;
         service_manager.report_status(|| match &parts.saver.trouble {
-            Some(trouble) => waiting(trouble),
+            Some(trouble) => unsaved_line(trouble),
             None => role.activity(refused, parts),
         });
     }
@@ -487,7 +488,7 @@ impl<R: DaemonRole> EventLoop<R> {
             return;
         }
         info!("stopping");
-        self.service_manager.stopping();
+        self.service_manager.report_stopping();
         parts.stop_by = Some(Instant::now() + SHUTDOWN_GRACE);
         self.role.stop();
         if let Some(hub) = parts.hub.linked.clone() {
@@ -501,7 +502,7 @@ impl<R: DaemonRole> EventLoop<R> {
     }
 
     /// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
-    fn totals(&mut self, now: Timestamp) -> IntervalDeliveries {
+    fn delivery_totals(&mut self, now: Timestamp) -> IntervalDeliveries {
         let parts = &self.parts;
         let hub = parts.hub.linked.as_ref().map(|hub| hub.status(now));
         let hub = hub.unwrap_or_default();
@@ -511,7 +512,7 @@ impl<R: DaemonRole> EventLoop<R> {
         let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
         let retries: u64 = hubs().map(|counts| counts.retries).sum();
         // Counted for each hub but an embedded one, which counts its own.
-        let pending = report::pending(Db(self.role.connection())).unwrap_or_default();
+        let pending = report::pending_count(Db(self.role.connection())).unwrap_or_default();
         IntervalDeliveries {
             from: now,
             delivered: accepted + deliveries.delivered,

@@ -51,18 +51,18 @@ pub enum Failpoint {
 
 /// The failpoint at which this process dies, if any.
 #[derive(Debug)]
-pub struct Failpoints {
+pub struct FailpointTrigger {
     /// The name of the failpoint; empty if none was asked for.
     failpoint: String,
     passings_left: AtomicU32,
     is_ready: AtomicBool,
 }
 
-impl Failpoints {
-    pub fn from_environment() -> Arc<Failpoints> {
+impl FailpointTrigger {
+    pub fn from_environment() -> Arc<FailpointTrigger> {
         let asked = std::env::var("RSNOTIFY_FAILPOINT").unwrap_or_default();
         let (failpoint, passing) = asked.split_once(':').unwrap_or_default();
-        Arc::new(Failpoints {
+        Arc::new(FailpointTrigger {
             failpoint: failpoint.to_owned(),
             passings_left: AtomicU32::new(passing.parse().unwrap_or_default()),
             is_ready: AtomicBool::new(false),
@@ -70,7 +70,7 @@ impl Failpoints {
     }
 
     /// Counts from here on.
-    pub fn ready(&self) {
+    pub fn arm(&self) {
         self.is_ready.store(true, Ordering::Relaxed);
     }
 
@@ -91,7 +91,7 @@ impl Failpoints {
     }
 
     /// Passes those before a step is saved, or those after it.
-    pub fn cross(
+    pub fn pass_step(
         &self,
         is_saved: bool,
         events: &[Event],

@@ -31,7 +31,7 @@ use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts, SweepCo
 use crate::daemon::{Daemon, StartingDaemon, configuration_status};
 use crate::report;
 use crate::report::status::{Detail, Status};
-use crate::report::summary::relaying;
+use crate::report::summary::hub_line;
 use announce::state::open::{StateFile, StateFileError};
 use announce::state::{self, Db, hub, last_time_saved};
 use announce::time::later;
@@ -44,17 +44,17 @@ pub const NO_SOURCES: &str = "this is `rsnotify hub`, which has no sources and n
                               `rsnotify subscriptions` tell of it";
 
 /// Inputs of `rsnotify hub` alone.
-pub enum IntakeInput {
+pub enum PublicHubInput {
     /// A publication or pings, answered once they are saved.
     Accept(AcceptedRequest, PublicationReply),
     Fetched(Box<FetchReport>),
 }
 
 /// The parts of the loop of `rsnotify hub`.
-pub type HubParts = LoopParts<IntakeInput>;
+pub type HubParts = LoopParts<PublicHubInput>;
 
 /// The role of `rsnotify hub`: takes in publications of many Sources, and saves and relays those of a step.
-pub struct Intake {
+pub struct PublicHubRole {
     connection: Connection,
     hub: Arc<PublicHub>,
     directory: Arc<TopicRegistry>,
@@ -71,7 +71,7 @@ pub struct Intake {
     pings: Vec<(Topic, Arc<str>)>,
 }
 
-impl Intake {
+impl PublicHubRole {
     fn accept(&mut self, request: AcceptedRequest, reply: PublicationReply, parts: &mut HubParts) {
         // While nothing can be saved, nothing is queued.
         if parts.saver.trouble.is_some() || parts.stop_by.is_some() {
@@ -94,7 +94,7 @@ impl Intake {
             AcceptedRequest::Pings { topics, publisher } => {
                 let now = parts.clock.now();
                 for topic in topics {
-                    let saved = write(&self.directory.topics).ping(&topic, &publisher, now);
+                    let saved = write(&self.directory.topics).take_ping(&topic, &publisher, now);
                     let record = HubRecord::Published(Box::new(saved));
                     parts.saver.unsaved.records.push(record);
                     self.pings.push((topic, Arc::clone(&publisher)));
@@ -114,7 +114,7 @@ impl Intake {
             PublicationOutcome::New(saved) => {
                 let seq = saved.seq;
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
-                let owed = self.hub.embedded.relay_new(Relay {
+                let owed = self.hub.embedded.number_new_relay(Relay {
                     id: RelayId::default(),
                     topic: topic.clone(),
                     seq,
@@ -135,7 +135,7 @@ impl Intake {
         self.accepted.push((publisher, is_repeat));
     }
 
-    fn fetched(&mut self, report: FetchReport, parts: &mut HubParts) {
+    fn handle_fetch(&mut self, report: FetchReport, parts: &mut HubParts) {
         let (topic, publisher, began) = (report.topic, report.publisher, report.began);
         match report.outcome {
             // It was fetched before a reload.
@@ -161,7 +161,7 @@ impl Intake {
                 }
                 let now = parts.clock.now();
                 self.hub
-                    .count(&publisher, |counts| counts.failed_fetch(reason, now));
+                    .update_counts(&publisher, |counts| counts.count_failed_fetch(reason, now));
             }
         }
     }
@@ -187,7 +187,7 @@ impl Intake {
         self.forget_at = later(now, FORGET_INTERVAL);
         let hub = &self.hub.embedded;
         let has_subscribers =
-            |topic: &Topic| hub.inspect(|subscriptions| subscriptions.has_topic(topic));
+            |topic: &Topic| hub.with_subscriptions(|subscriptions| subscriptions.has_topic(topic));
         let mut topics = write(&self.directory.topics);
         let forgotten = topics.forget(self.topic_ttl, now, has_subscribers);
         drop(topics);
@@ -199,28 +199,30 @@ impl Intake {
     }
 }
 
-impl DaemonRole for Intake {
-    type Input = IntakeInput;
+impl DaemonRole for PublicHubRole {
+    type Input = PublicHubInput;
     type Config = HubConfig;
 
     const UNSAVED_CHANGES: &'static str = "; deliveries may be repeated at the next start";
 
-    fn apply(daemon: &mut Daemon<Intake>, config: &HubConfig) -> anyhow::Result<()> {
+    fn apply_config(daemon: &mut Daemon<PublicHubRole>, config: &HubConfig) -> anyhow::Result<()> {
         let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
         // Nothing fails from here on.
         let intake = &mut daemon.event_loop.role;
         let publishers = config.publisher_plan();
-        intake.hub.embedded.apply(settings);
-        intake.hub.apply(intake_settings(config), publishers);
+        intake.hub.embedded.apply_settings(settings);
+        intake
+            .hub
+            .apply_settings(public_hub_settings(config), publishers);
         intake.topic_ttl = config.hub.topic_ttl.0;
         end_foreign_topics(&intake.hub, &intake.directory);
         Ok(())
     }
 
-    fn input(&mut self, input: IntakeInput, parts: &mut HubParts) {
+    fn take_input(&mut self, input: PublicHubInput, parts: &mut HubParts) {
         match input {
-            IntakeInput::Accept(request, reply) => self.accept(request, reply, parts),
-            IntakeInput::Fetched(report) => self.fetched(*report, parts),
+            PublicHubInput::Accept(request, reply) => self.accept(request, reply, parts),
+            PublicHubInput::Fetched(report) => self.handle_fetch(*report, parts),
         }
     }
 
@@ -229,7 +231,7 @@ impl DaemonRole for Intake {
         !(self.replies.is_empty() && self.accepted.is_empty() && self.pings.is_empty())
     }
 
-    fn wake(&self) -> Option<Timestamp> {
+    fn wake_time(&self) -> Option<Timestamp> {
         Some(self.forget_at)
     }
 
@@ -244,18 +246,18 @@ impl DaemonRole for Intake {
             let db = Db(&transaction);
             changes.write(db)?;
             state::save_time(db, now, Timestamp::now())?;
-            failpoints.cross(false, &[], &[], &changes.records);
+            failpoints.pass_step(false, &[], &[], &changes.records);
             Ok(transaction.commit()?)
         };
         write().map_err(|error| saver.file.save_error(error))?;
-        failpoints.cross(true, &[], &[], &changes.records);
+        failpoints.pass_step(true, &[], &[], &changes.records);
         Ok(())
     }
 
     fn perform_effects(&mut self, parts: &mut HubParts) {
         for (publisher, is_repeat) in self.accepted.drain(..) {
             self.hub
-                .count(&publisher, |counts| counts.accepted(is_repeat));
+                .update_counts(&publisher, |counts| counts.count_accepted(is_repeat));
         }
         for reply in self.replies.drain(..) {
             // The client may have disconnected.
@@ -274,7 +276,7 @@ impl DaemonRole for Intake {
 
     /// Keeps the changes, which are saved later, and refuses their publications; one that is sent again is answered
     /// once they are saved.
-    fn not_saved(&mut self) {
+    fn note_unsaved(&mut self) {
         self.accepted.clear();
         for reply in self.replies.drain(..) {
             let _ = reply.send(Err(PublicationRefusal::Unsaved));
@@ -296,36 +298,36 @@ impl DaemonRole for Intake {
         Ok(Status {
             publishers: views(counted, &read(&self.directory.topics)),
             unknown_tokens: self.hub.unknown_tokens(),
-            ..report::of_hub(now)
+            ..report::empty_status(now)
         })
     }
 
-    fn step_ended(&mut self) -> SweepCompleteness {
+    fn end_step(&mut self) -> SweepCompleteness {
         SweepCompleteness::Complete
     }
 
     fn activity(&self, refused: Option<&str>, parts: &HubParts) -> String {
         let status = self.hub.embedded.status(parts.clock.now());
-        relaying(status.subscriptions, status.owed, refused)
+        hub_line(status.subscriptions, status.owed, refused)
     }
 
     fn stop(&mut self) {
         self.hub.stage.send_replace(ShutdownStage::Stopping);
     }
 
-    fn end(&mut self) {
+    fn note_loop_end(&mut self) {
         self.hub.stage.send_replace(ShutdownStage::Ended);
     }
 }
 
-impl Daemon<Intake> {
+impl Daemon<PublicHubRole> {
     /// Starts everything.
-    pub fn relaying(config: HubConfig) -> anyhow::Result<Daemon<Intake>> {
+    pub fn start_public_hub(config: HubConfig) -> anyhow::Result<Daemon<PublicHubRole>> {
         let mut process = StartingDaemon::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
         let (file, connection) = StateFile::open(&config.state_dir)?;
-        file.claim(&connection, true)?;
+        file.claim_kind(&connection, true)?;
         let load_error = |error| file.load_error(error);
         let (public, admin) = process.listeners(&config.server)?;
 
@@ -348,17 +350,17 @@ impl Daemon<Intake> {
         let accept_inputs = parts.inputs.clone();
         let hub = PublicHub::new(
             subscribers,
-            intake_settings(&config),
+            public_hub_settings(&config),
             Arc::clone(&client),
             BoxedFn(Box::new(move |request, reply| {
                 // A stopped loop answers by dropping the reply.
-                let input = IntakeInput::Accept(request, reply);
+                let input = PublicHubInput::Accept(request, reply);
                 let _ = accept_inputs.send(Input::Work(input));
             })),
         );
         let fetched = parts.inputs.clone();
         let fetches = Fetches::new(client, clock, move |outcome| {
-            let input = IntakeInput::Fetched(Box::new(outcome));
+            let input = PublicHubInput::Fetched(Box::new(outcome));
             let _ = fetched.send(Input::Work(input));
         });
         end_foreign_topics(&hub, &directory);
@@ -373,7 +375,7 @@ impl Daemon<Intake> {
         let pings = pings.collect();
         drop(published);
         let topic_ttl = config.hub.topic_ttl.0;
-        let intake = Intake {
+        let intake = PublicHubRole {
             connection,
             hub: hub.clone(),
             directory,
@@ -392,7 +394,7 @@ impl Daemon<Intake> {
     }
 }
 
-fn intake_settings(config: &HubConfig) -> PublicHubSettings {
+fn public_hub_settings(config: &HubConfig) -> PublicHubSettings {
     PublicHubSettings {
         max_body: config.hub.max_body.0 as usize,
         publications_per_minute: (config.hub.max_publications_per_minute)
@@ -404,7 +406,7 @@ fn intake_settings(config: &HubConfig) -> PublicHubSettings {
 fn end_foreign_topics(hub: &PublicHub, directory: &TopicRegistry) {
     let publishers = directory.publishers.get();
     let is_foreign = |topic: &&Topic| publishers.of_topic(topic).is_none();
-    let foreign: Vec<Topic> = hub.embedded.inspect(|subscriptions| {
+    let foreign: Vec<Topic> = hub.embedded.with_subscriptions(|subscriptions| {
         let foreign = subscriptions.topics().filter(is_foreign);
         foreign.cloned().collect()
     });

@@ -25,7 +25,7 @@ use websub::hub::http::EmbeddedHub;
 use websub::hub::request::http::serve_public;
 use websub::topics::http::Topics;
 
-use crate::admin::Admin;
+use crate::admin::AdminPages;
 use crate::config::text::Address;
 use crate::control::SocketFile;
 
@@ -143,8 +143,8 @@ impl BoundListener {
 
     /// Serves the admin pages, as a task, with the same limits on idle connections as topics. Must be called within a tokio
     /// runtime.
-    pub fn serve_admin(self, tasks: &mut JoinSet<()>, admin: Admin) -> ServedListener {
-        let spare = server::spare(getrlimit(Resource::Nofile).current);
+    pub fn serve_admin(self, tasks: &mut JoinSet<()>, admin: AdminPages) -> ServedListener {
+        let spare = server::spare_descriptors(getrlimit(Resource::Nofile).current);
         let limits = ServerLimits {
             connections: (spare / 8).clamp(1, ADMIN_CONNECTIONS),
             ..ServerLimits::default()

@@ -41,7 +41,7 @@ pub fn log_fact(fact: &Fact) {
             body,
         } => {
             info!(%topic, seq, changes, hubs, "cut notification {seq} of {topic}");
-            log_changes(topic, *seq, body);
+            log_sent_changes(topic, *seq, body);
         }
         Fact::Learned {
             topic,
@@ -73,7 +73,7 @@ pub fn log_fact(fact: &Fact) {
                 "took {taken} from {from}"
             );
             for (seq, body) in notifications {
-                log_changes(topic, *seq, body);
+                log_sent_changes(topic, *seq, body);
             }
         }
         Fact::SkippedEntries { list, count, .. } => {
@@ -281,7 +281,7 @@ fn log_answer(answered: &AnsweredNotification, outcome: &AnswerOutcome) {
 }
 
 /// Names each change of a notification at the level `debug`.
-fn log_changes(topic: &Topic, seq: u64, body: &[u8]) {
+fn log_sent_changes(topic: &Topic, seq: u64, body: &[u8]) {
     if !tracing::enabled!(Level::DEBUG) {
         return;
     }

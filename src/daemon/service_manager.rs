@@ -39,13 +39,13 @@ impl ServiceManager {
     }
 
     /// Reports that the daemon is ready.
-    pub fn ready(&mut self) {
+    pub fn report_ready(&mut self) {
         self.notify(NotifyState::Ready);
         self.next_line = Instant::now();
     }
 
     /// Reports that the daemon shuts down.
-    pub fn stopping(&mut self) {
+    pub fn report_stopping(&mut self) {
         self.notify(NotifyState::Stopping);
         self.next_line = Instant::now();
         self.report_status(|| "stopping".to_owned());
@@ -67,7 +67,7 @@ impl ServiceManager {
     }
 
     /// Takes note that the status may have changed outside a step of the loop.
-    pub fn status_may_differ(&mut self) {
+    pub fn note_status_change(&mut self) {
         self.is_outdated = self.is_present;
     }
 
@@ -88,7 +88,7 @@ impl ServiceManager {
     }
 
     /// Returns when the loop must step for the service manager's sake.
-    pub fn wake(&self) -> Option<Instant> {
+    pub fn wake_time(&self) -> Option<Instant> {
         let line = self.is_outdated.then_some(self.next_line);
         let ping = self.watchdog.map(|(_, next)| next);
         line.into_iter().chain(ping).min()

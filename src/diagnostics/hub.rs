@@ -33,7 +33,7 @@ pub fn diagnostic(probe: &HubProbe, configured: &[Url]) -> Option<Diagnostic> {
         Ok(reply) => reply,
         Err(error) => {
             let message = format!("{hub}: no answer ({error})");
-            return Some(Diagnostic::finding(message, no_answer(error.cause)));
+            return Some(Diagnostic::finding(message, no_answer_remedy(error.cause)));
         }
     };
     let (message, remedy) = match reply.status {
@@ -84,7 +84,7 @@ pub fn delivery_trouble(hub: &Hub, trouble: &HubTrouble<'_>) -> Diagnostic {
 }
 
 /// Reports a hub that would refuse the notifications of this Source.
-pub fn expected_refusal(hub: &Hub, status: u16, reason: &str) -> Diagnostic {
+pub fn report_expected_refusal(hub: &Hub, status: u16, reason: &str) -> Diagnostic {
     let remedy = match status {
         400 => "correct the topic in the Capability List or in [[channel]]",
         401 => "set bearer_token_file to the token that the hub's operator has given",
@@ -135,7 +135,7 @@ fn redirection(probe: &HubProbe, reply: &ProbeReply, configured: &[Url]) -> Diag
             "compare url and publish_url with the hub's documentation",
         );
     };
-    let shown = shown(&target, probe);
+    let shown = masked_target(&target, probe);
     let message = format!("{hub}: {status}, a redirection to {shown}");
     match next_hop(status, location, &probe.publish_url, 0, configured) {
         Some(_) => Diagnostic::note(
@@ -154,7 +154,7 @@ fn redirection(probe: &HubProbe, reply: &ProbeReply, configured: &[Url]) -> Diag
 }
 
 /// Returns the target of a redirection without what may be a key: queries, and paths after a secret address.
-fn shown(target: &Url, probe: &HubProbe) -> String {
+fn masked_target(target: &Url, probe: &HubProbe) -> String {
     let is_public = probe.publish_url.as_str() == probe.hub.as_str()
         || Url::parse(probe.hub.as_str()).is_ok_and(|hub| hub == probe.publish_url);
     let origin = target.origin().ascii_serialization();
@@ -165,7 +165,7 @@ fn shown(target: &Url, probe: &HubProbe) -> String {
     }
 }
 
-fn no_answer(cause: FailureCause) -> &'static str {
+fn no_answer_remedy(cause: FailureCause) -> &'static str {
     match cause {
         FailureCause::Name => {
             "the host name cannot be resolved; correct url or publish_url, or the name server"

@@ -34,7 +34,7 @@ pub enum StateDirectory {
 pub type Users = BTreeMap<u32, String>;
 
 /// Parses `/etc/passwd` (passwd(5)), skipping lines of another form.
-pub fn users(passwd: &str) -> Users {
+pub fn parse_passwd(passwd: &str) -> Users {
     // Of several names of one user, the first counts, as it does for the system.
     let names = passwd.lines().rev().filter_map(|line| {
         let mut fields = line.split(':');
@@ -45,7 +45,7 @@ pub fn users(passwd: &str) -> Users {
 }
 
 /// Returns the user's name, or `user NUMBER`.
-fn name(users: &Users, id: u32) -> String {
+fn user_name(users: &Users, id: u32) -> String {
     match (users.get(&id), id) {
         (Some(name), _) => name.clone(),
         (None, 0) => "root".to_owned(),
@@ -60,7 +60,7 @@ pub fn state_directory(
     user: u32,
     users: &Users,
 ) -> Vec<Diagnostic> {
-    let by = name(users, user);
+    let by = user_name(users, user);
     match state {
         StateDirectory::Absent { above, owner } => vec![Diagnostic::note(
             format!("{directory} does not exist, which is fine before the first run"),
@@ -68,7 +68,7 @@ pub fn state_directory(
                 "the user who runs rsnotify must be able to create it in {}, which is {}'s, or own \
                  it: `install -d -m 700 -o USER {directory}`",
                 above.display(),
-                name(users, *owner)
+                user_name(users, *owner)
             ),
         )],
         StateDirectory::Unreadable(reason) => vec![Diagnostic::note(
@@ -91,7 +91,7 @@ pub fn state_directory(
         } => {
             let mut diagnostics = Vec::new();
             if *owner != user {
-                let owner = name(users, *owner);
+                let owner = user_name(users, *owner);
                 diagnostics.push(Diagnostic::note(
                     format!("check runs as {by}, and {directory} is {owner}'s"),
                     "the permissions of the two may differ: run check as that user",
@@ -165,7 +165,7 @@ pub fn unreadable(count: usize, user: u32, users: &Users) -> Option<Diagnostic> 
         _ => format!("{count} files and directories of the tree"),
     };
     Some(Diagnostic::note(
-        format!("{what} may not be read by {}", name(users, user)),
+        format!("{what} may not be read by {}", user_name(users, user)),
         "give the user who runs rsnotify a group that may (SupplementaryGroups= in its unit), or open them by \
          chmod",
     ))
@@ -306,11 +306,11 @@ mod tests {
     #[test]
     fn users_have_the_names_that_the_system_gives_them() {
         let passwd = "admin:x:0:0:root:/root:/bin/sh\nroot:x:0:0::/:\n# a comment\nbroken\nwww:x:33:33::/:\n";
-        let users = super::users(passwd);
+        let users = super::parse_passwd(passwd);
         for (id, want) in [(0, "admin"), (33, "www"), (7, "user 7")] {
-            assert_eq!(name(&users, id), want);
+            assert_eq!(user_name(&users, id), want);
         }
-        assert_eq!(name(&Users::default(), 0), "root");
+        assert_eq!(user_name(&Users::default(), 0), "root");
     }
 
     #[test]

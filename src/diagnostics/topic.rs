@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use resourcesync::payload::PAYLOAD_TYPE;
-use resourcesync::uri::{Hub, Topic, Uri, is_clean};
+use resourcesync::uri::{Hub, Topic, Uri, has_valid_chars};
 use url::Url;
 use websub::probe::{BodySummary, FailureCause, ProbeError, ProbeReply, TopicReplies};
 use websub::topics::NO_SUCH_TOPIC;
@@ -27,7 +27,7 @@ const DROPS_LINKS: &str =
 const SEE_LOG: &str = "the log of the web server in front should have the reason";
 
 /// Returns the hubs that the topic of a channel should advertise.
-pub fn advertised_hubs(channel: &ChannelView) -> impl Iterator<Item = &Hub> {
+pub fn hubs_to_advertise(channel: &ChannelView) -> impl Iterator<Item = &Hub> {
     let hubs = channel.hubs.iter();
     let hubs = hubs.filter(|view| view.mode != PublishMode::Broker);
     hubs.map(|view| &view.hub)
@@ -123,7 +123,7 @@ fn names(topics: &[&Topic]) -> String {
 fn problems(expected: &ChannelView, replies: &TopicReplies) -> Vec<ReplyProblem> {
     let no_answer = |method, error: &ProbeError| {
         let message = format!("no answer to {method} ({error})");
-        (0, message, no_answer(error.cause))
+        (0, message, no_answer_remedy(error.cause))
     };
     let (head, get) = match (&replies.head, &replies.get) {
         (Err(error), _) => return vec![no_answer("HEAD", error)],
@@ -157,7 +157,7 @@ fn status_problem(expected: &ChannelView, reply: &ProbeReply) -> Option<ReplyPro
     Some(match status {
         200 => return None,
         301..=303 | 307 | 308 => {
-            let (target, remedy) = target(&expected.topic, reply.location.as_deref());
+            let (target, remedy) = describe_redirect(&expected.topic, reply.location.as_deref());
             (1, format!("{status}, a redirection to {target}"), remedy)
         }
         404 if reply.body.is(NO_SUCH_TOPIC) => (
@@ -216,7 +216,8 @@ fn content_problems(expected: &ChannelView, reply: &ProbeReply) -> Vec<ReplyProb
         ),
     }
     if has_links {
-        if is_clean(expected.topic.as_str()) && links.self_links != [expected.topic.as_str()] {
+        if has_valid_chars(expected.topic.as_str()) && links.self_links != [expected.topic.as_str()]
+        {
             let said = match links.self_links.as_slice() {
                 [] => "has no rel=\"self\"".to_owned(),
                 links => format!("calls it {} (rel=\"self\")", links.join(", ")),
@@ -227,8 +228,8 @@ fn content_problems(expected: &ChannelView, reply: &ProbeReply) -> Vec<ReplyProb
                 "the web server in front changes path, query or Host on the way: let it pass them on unchanged",
             );
         }
-        let hubs = advertised_hubs(expected).map(Hub::as_str);
-        let hubs: Vec<&str> = hubs.filter(|hub| is_clean(hub)).collect();
+        let hubs = hubs_to_advertise(expected).map(Hub::as_str);
+        let hubs: Vec<&str> = hubs.filter(|hub| has_valid_chars(hub)).collect();
         let linked: Vec<&str> = links.hubs.iter().map(String::as_str).collect();
         let beyond = |all: &[&str], others: &[&str]| {
             let beyond = all.iter().filter(|hub| !others.contains(hub));
@@ -250,7 +251,7 @@ fn content_problems(expected: &ChannelView, reply: &ProbeReply) -> Vec<ReplyProb
             );
         }
         let list = expected.set.as_str();
-        if is_clean(list) && !links.capability_lists.iter().any(|link| link == list) {
+        if has_valid_chars(list) && !links.capability_lists.iter().any(|link| link == list) {
             let message =
                 "the Link header does not name the Capability List (rel=\"resourcesync\")";
             add(14, message.to_owned(), DROPS_LINKS);
@@ -283,7 +284,7 @@ fn kind(reply: &ProbeReply) -> String {
 }
 
 /// Describes the target of a redirection, compared with the topic, and returns the remedy.
-fn target(topic: &Topic, location: Option<&str>) -> (String, &'static str) {
+fn describe_redirect(topic: &Topic, location: Option<&str>) -> (String, &'static str) {
     let pass_on = "topic URIs are compared exactly, so they must answer at their own address; let the \
                    web server in front pass them on to server.listen before any rule that redirects, or set \
                    public_url to where this leads";
@@ -330,7 +331,7 @@ fn target(topic: &Topic, location: Option<&str>) -> (String, &'static str) {
     }
 }
 
-fn no_answer(cause: FailureCause) -> &'static str {
+fn no_answer_remedy(cause: FailureCause) -> &'static str {
     match cause {
         FailureCause::Name => {
             "the host name cannot be resolved; correct public_url, or this machine's name server"

@@ -10,20 +10,20 @@ use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::report::limited;
-use crate::report::status::{ChannelView, FailingHub, HubCondition, HubView, WaitingView};
+use crate::report::status::{ChannelView, FailingHub, HubCondition, HubView, WaitingDocument};
 use announce::state::{AccountId, ChannelId, Db, HubId, Result};
 use announce::steps::change_log;
 use announce::steps::channels::{is_name_only, of_topic};
-use announce::steps::served::next_ping;
+use announce::steps::served::next_ping_at;
 
 /// Documents of each channel that are reported; of others, their number.
 const MAX_REPORTED: usize = 10;
 
 /// Returns every channel, retired ones too, in the order they were opened.
 pub fn all(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
-    let mut channels = outline(reader)?;
-    pending(reader, &mut channels)?;
-    let mut held = held(reader, None)?;
+    let mut channels = all_in_outline(reader)?;
+    add_pending(reader, &mut channels)?;
+    let mut held = held_by_channel(reader, None)?;
     for channel in &mut channels {
         let held = held.remove(&channel.id).unwrap_or_default();
         (channel.held, channel.more_held) = limited(held, MAX_REPORTED);
@@ -32,10 +32,10 @@ pub fn all(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
 }
 
 /// Returns every channel without what waits on it, in the order they were opened.
-pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
+pub fn all_in_outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
     let due = pending_by_account(reader.db)?;
     let mut hubs: BTreeMap<ChannelId, Vec<HubView>> = BTreeMap::new();
-    for (channel, hub) in accounts(reader, "ORDER BY a.channel, a.hub", &due)? {
+    for (channel, hub) in accounts_where(reader, "ORDER BY a.channel, a.hub", &due)? {
         // R11: a hub that left, and was told what was due, is not shown.
         if !hub.has_left || hub.in_flight.is_some() || hub.due > 0 {
             hubs.entry(channel).or_default().push(hub);
@@ -45,7 +45,7 @@ pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
                CROSS JOIN document d ON d.id = c.set_id ORDER BY c.id";
     let mut channels = Vec::new();
     for (source, id, kind, set, topic, retired, seq) in reader.db.all::<Vec<_>>(sql, ())? {
-        let Some(position) = reader.live.position(source) else {
+        let Some(position) = reader.live.source_position(source) else {
             continue;
         };
         channels.push(ChannelView {
@@ -77,10 +77,10 @@ pub fn outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
     Ok(channels)
 }
 
-/// Returns every channel whose topic is more than a name, as in [`outline`].
-pub fn with_topics(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
+/// Returns every channel whose topic is more than a name, as in [`all_in_outline`].
+pub fn with_served_topics(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
     let mut channels = Vec::new();
-    for channel in outline(reader)? {
+    for channel in all_in_outline(reader)? {
         if !is_for_brokers_only(reader, &channel.topic)? {
             channels.push(channel);
         }
@@ -89,7 +89,7 @@ pub fn with_topics(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
 }
 
 /// Returns the accounts of configured hubs that meet a condition in SQL; `due` has the numbers of changes that are due.
-fn accounts(
+fn accounts_where(
     reader: &Reader<'_>,
     condition: &str,
     due: &BTreeMap<AccountId, usize>,
@@ -112,7 +112,7 @@ fn accounts(
         let (pinged, was_fetched, was_reported): (Option<Timestamp>, bool, bool) = fetches;
         let (is_sending, source, deadline): (bool, _, Option<Timestamp>) = waits;
         let sending = is_sending && !reader.live.is_at_rest;
-        let position = reader.live.position(source);
+        let position = reader.live.source_position(source);
         let queue = reader.live.hubs.get(&id).map(|live| &live.queue);
         let queue = queue.filter(|queue| in_flight.is_some() && queue.waiting.contains(&channel));
         let outage = queue.and_then(|queue| queue.outage.as_ref());
@@ -120,7 +120,7 @@ fn accounts(
         let pinged = pinged.filter(|_| mode == PublishMode::Ping);
         let is_known = pinged.is_some() && (was_fetched || was_reported);
         let fetch_confirmed = is_known.then_some(was_fetched);
-        let free_from = pinged.map(|at| next_ping(at, was_fetched));
+        let free_from = pinged.map(|at| next_ping_at(at, was_fetched));
         let is_settled = position.is_none_or(|at| reader.live.sources[at].is_swept());
         let waits = if in_flight.is_some() {
             None
@@ -199,7 +199,7 @@ pub fn troubled_hubs(reader: &Reader<'_>) -> Result<BTreeMap<Hub, String>> {
             "WHERE a.hub = {} AND (a.seq IS NOT NULL OR a.unfetched_reported = 1)",
             id.0
         );
-        let mut views = accounts(reader, &open, &BTreeMap::new())?.into_iter();
+        let mut views = accounts_where(reader, &open, &BTreeMap::new())?.into_iter();
         if let Some((_, view)) = views.find(|(_, view)| view.state.is_trouble()) {
             let unfetched = || "it does not fetch topics after pings".to_owned();
             troubled.insert(view.hub, view.last_failure.unwrap_or_else(unfetched));
@@ -245,7 +245,7 @@ const HAS_CHANGE_LIST: &str = "(EXISTS (SELECT 1 FROM member m CROSS JOIN docume
      WHERE m.set_id = s.id AND d.capability = ?1 AND d.form = 0 AND d.presence = 1))";
 
 /// Returns the sets that have Change Lists and no change channel, by their Capability Lists.
-pub fn sets_without_channel(reader: &Reader<'_>) -> Result<Vec<Uri>> {
+pub fn sets_without_change_channel(reader: &Reader<'_>) -> Result<Vec<Uri>> {
     reader.db.all(
         &format!(
             "SELECT s.uri FROM document s WHERE s.capability IN (0, 1) AND s.capability = 1 AND s.form = 0 \
@@ -255,7 +255,7 @@ pub fn sets_without_channel(reader: &Reader<'_>) -> Result<Vec<Uri>> {
 }
 
 /// Returns the change channels of sets that have no Change List, with these sets.
-pub fn channels_without_list(reader: &Reader<'_>) -> Result<Vec<(Topic, Uri)>> {
+pub fn channels_without_change_list(reader: &Reader<'_>) -> Result<Vec<(Topic, Uri)>> {
     let channels = reader.db.all::<Vec<(i64, _, _)>>(
         &format!(
             "SELECT c.source, c.topic, s.uri FROM channel c CROSS JOIN document s ON s.id = c.set_id \
@@ -264,7 +264,7 @@ pub fn channels_without_list(reader: &Reader<'_>) -> Result<Vec<(Topic, Uri)>> {
     let mut without = Vec::new();
     for (source, topic, set) in channels {
         // C27: these have changes without.
-        let position = reader.live.position(source);
+        let position = reader.live.source_position(source);
         let plan = position.map(|position| &reader.plan.sources[position]);
         let needs_list = plan.is_some_and(|plan| !plan.changes_from_resource_lists);
         if needs_list && !is_for_brokers_only(reader, &topic)? {
@@ -291,7 +291,7 @@ fn pending_reason(hub: &HubView, is_flying: bool) -> String {
 }
 
 /// Notes the documents of which some hub of each channel is due something for longest, and the number of the others.
-fn pending(reader: &Reader<'_>, channels: &mut [ChannelView]) -> Result<()> {
+fn add_pending(reader: &Reader<'_>, channels: &mut [ChannelView]) -> Result<()> {
     type Row = (ChannelId, HubId, bool, (Uri, Capability, Timestamp));
     let rows: Vec<Row> = reader.db.all(
         "SELECT w.channel, w.hub, max(w.flies), d.uri, d.capability, \
@@ -317,7 +317,7 @@ fn pending(reader: &Reader<'_>, channels: &mut [ChannelView]) -> Result<()> {
             Some(pending_reason(hub, *is_flying))
         });
         let reasons: BTreeSet<String> = reasons.collect();
-        channel.pending.push(WaitingView {
+        channel.pending.push(WaitingDocument {
             uri: uri.clone(),
             capability: *capability,
             since: *since,
@@ -329,16 +329,16 @@ fn pending(reader: &Reader<'_>, channels: &mut [ChannelView]) -> Result<()> {
 
 /// Returns what will be announced on each channel once something else happens, and what that is (R15, R17): to some hub,
 /// or to one of one channel. What is held for longest comes first.
-pub fn held(
+pub fn held_by_channel(
     reader: &Reader<'_>,
     only: Option<AccountId>,
-) -> Result<BTreeMap<ChannelId, Vec<WaitingView>>> {
+) -> Result<BTreeMap<ChannelId, Vec<WaitingDocument>>> {
     let condition = match only {
         Some((channel, hub)) => format!("AND o.channel = {} AND o.hub = {}", channel.0, hub.0),
         None => String::new(),
     };
     let hold = i64::try_from(reader.plan.window.hold.as_nanos()).unwrap_or(i64::MAX);
-    let mut held: BTreeMap<ChannelId, Vec<WaitingView>> = BTreeMap::new();
+    let mut held: BTreeMap<ChannelId, Vec<WaitingDocument>> = BTreeMap::new();
     let rows = reader.db.all::<Vec<(_, _, _, _, Timestamp)>>(
         &format!(
             "SELECT DISTINCT o.channel, d.uri, d.capability, d.presence > 1 AND d.absent_since IS NOT NULL, \
@@ -357,7 +357,7 @@ pub fn held(
         } else {
             format!("it has waited since {since:.0} for a document that lists it")
         };
-        held.entry(channel).or_default().push(WaitingView {
+        held.entry(channel).or_default().push(WaitingDocument {
             uri,
             capability,
             since,

@@ -96,9 +96,9 @@ pub fn all(reader: &Reader<'_>) -> Result<Vec<DocumentView>> {
         let is_any_told = reader.db.exists(HAS_HUB, live.id)?;
         for row in reader.db.all::<Vec<DocumentRow>>(&of_source, live.id)? {
             let id = row.1.0;
-            let mut document = document(reader, (plan, live), (&topics, is_any_told), row);
+            let mut document = view_of_row(reader, (plan, live), (&topics, is_any_told), row);
             if document.kind == Some((Capability::ChangeList, Form::List)) {
-                document.changes = taken_changes(reader, id)?;
+                document.changes = taken_of_change_list(reader, id)?;
             }
             documents.push(document);
         }
@@ -107,14 +107,14 @@ pub fn all(reader: &Reader<'_>) -> Result<Vec<DocumentView>> {
              AND NOT EXISTS (SELECT 1 FROM document d WHERE d.uri = t.uri AND d.presence > 0)",
             live.id,
         )?;
-        documents.extend(unread.into_iter().map(|row| unreadable(plan, row)));
+        documents.extend(unread.into_iter().map(|row| unreadable_view(plan, row)));
     }
     documents.sort_by(|one, other| one.uri.cmp(&other.uri));
     Ok(documents)
 }
 
 /// Returns a document that cannot be read, or of which nothing else is known yet.
-fn unreadable(
+fn unreadable_view(
     plan: &SourcePlan,
     (uri, path, reason): (Uri, DocumentPath, Option<String>),
 ) -> DocumentView {
@@ -133,7 +133,7 @@ fn unreadable(
 }
 
 /// Returns how much of a Change List was taken; of several sets, for the one that has taken least.
-fn taken_changes(reader: &Reader<'_>, id: DocId) -> Result<Option<TakenChangeCounts>> {
+fn taken_of_change_list(reader: &Reader<'_>, id: DocId) -> Result<Option<TakenChangeCounts>> {
     let changes = reader.db.first(
         "SELECT coalesce(l.listed, 0), coalesce(l.taken, 0), l.fingerprint IS NOT DISTINCT FROM d.fingerprint, \
          d.size, d.modified, d.changed, d.inode FROM document d CROSS JOIN member m ON m.document = d.id \
@@ -159,7 +159,7 @@ type DocumentRow = (
 );
 
 /// Returns a document. `of_source` has the topics of all channels of the source, and whether any hub is told on them.
-fn document(
+fn view_of_row(
     reader: &Reader<'_>,
     (plan, live): (&SourcePlan, &LiveSource),
     of_source: (&BTreeSet<Topic>, bool),
@@ -170,9 +170,9 @@ fn document(
     let mut view = DocumentView {
         index,
         kind: Some(kind),
-        sets: lines(&sets).flat_map(Uri::parse).collect(),
-        channels: lines(&channels).map(Topic::new).collect(),
-        ..unreadable(plan, file)
+        sets: split_lines(&sets).flat_map(Uri::parse).collect(),
+        channels: split_lines(&channels).map(Topic::new).collect(),
+        ..unreadable_view(plan, file)
     };
     if kind == (Capability::SourceDescription, Form::List) {
         (view.channels, is_told) = (of_source.0.clone(), of_source.1);
@@ -180,7 +180,7 @@ fn document(
     if view.reason.is_some() {
         return view;
     }
-    view.state = match state_alone(kind, presence, is_held, is_archived, is_told) {
+    view.state = match state_ignoring_due(kind, presence, is_held, is_archived, is_told) {
         DocumentState::Missing => DocumentState::Missing,
         _ if due.is_some() => DocumentState::Pending,
         alone => alone,
@@ -199,7 +199,7 @@ fn document(
         }),
         DocumentState::Pending => {
             let what = if presence == 4 { "deletion" } else { "change" };
-            let hubs: BTreeSet<&str> = lines(&due).collect();
+            let hubs: BTreeSet<&str> = split_lines(&due).collect();
             let hubs: Vec<&str> = hubs.into_iter().collect();
             Some(format!("its {what} is due to {}", hubs.join(" ")))
         }
@@ -239,12 +239,12 @@ fn why_not_announced(
 }
 
 /// Returns several values, of which each has a line.
-fn lines(text: &Option<String>) -> impl Iterator<Item = &str> {
+fn split_lines(text: &Option<String>) -> impl Iterator<Item = &str> {
     text.iter().flat_map(|text| text.lines())
 }
 
 /// Returns the state of a document by itself, whatever hubs are due of it.
-pub fn state_alone(
+pub fn state_ignoring_due(
     (capability, form): (Capability, Form),
     presence: u8,
     is_held: bool,

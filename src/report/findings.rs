@@ -16,7 +16,7 @@ use announce::steps::findings::{self, EXAMPLES, FindingSubject, wrong_urls};
 const MAX_FINDINGS: usize = 100;
 
 /// Returns the findings of each source.
-fn by_source<'a>(reader: &Reader<'a>) -> Result<Vec<(&'a SourcePlan, Finding)>> {
+fn all_with_source<'a>(reader: &Reader<'a>) -> Result<Vec<(&'a SourcePlan, Finding)>> {
     let mut all = Vec::new();
     for plan in &reader.plan.sources {
         let found = findings::of_source(reader.db, plan)?.into_iter();
@@ -27,14 +27,14 @@ fn by_source<'a>(reader: &Reader<'a>) -> Result<Vec<(&'a SourcePlan, Finding)>> 
 
 /// Returns all findings, in order.
 pub fn all(reader: &Reader<'_>) -> Result<BTreeSet<Finding>> {
-    let all = by_source(reader)?.into_iter();
+    let all = all_with_source(reader)?.into_iter();
     Ok(all.map(|(_, finding)| finding).collect())
 }
 
 /// Returns all findings by kind: a wrong `url` comes first, and those that are acknowledged last, and by themselves.
 pub fn groups(reader: &Reader<'_>) -> Result<Vec<FindingGroup>> {
     let mut groups: BTreeMap<(bool, bool, &'static str), FindingGroup> = BTreeMap::new();
-    for (plan, finding) in by_source(reader)? {
+    for (plan, finding) in all_with_source(reader)? {
         let (acknowledged, kind) = (plan.is_acknowledged(&finding), finding.kind());
         let group = groups.entry((acknowledged, kind != "wrong_url", kind));
         let group = group.or_insert_with(|| FindingGroup {
@@ -43,7 +43,7 @@ pub fn groups(reader: &Reader<'_>) -> Result<Vec<FindingGroup>> {
             examples: Vec::new(),
             acknowledged,
         });
-        group.count += finding.count();
+        group.count += finding.finding_count();
         // To say that there is one more takes as much room as that one.
         if group.examples.len() <= EXAMPLES {
             group.examples.push(finding.to_string());
@@ -64,17 +64,17 @@ pub fn unacknowledged_counts(
     let mut counts = BTreeMap::new();
     for finding in findings::of_source(reader.db, plan)? {
         if !plan.is_acknowledged(&finding) {
-            *counts.entry(finding.kind()).or_default() += finding.count();
+            *counts.entry(finding.kind()).or_default() += finding.finding_count();
         }
     }
     Ok(counts)
 }
 
 /// Returns the first findings that nobody has acknowledged, in words, and the number of the others.
-pub fn first_unacknowledged(reader: &Reader<'_>) -> Result<(Vec<String>, usize)> {
-    let mut all = by_source(reader)?;
+pub fn unacknowledged_in_words(reader: &Reader<'_>) -> Result<(Vec<String>, usize)> {
+    let mut all = all_with_source(reader)?;
     all.retain(|(plan, finding)| !plan.is_acknowledged(finding));
-    let count: usize = all.iter().map(|(_, finding)| finding.count()).sum();
+    let count: usize = all.iter().map(|(_, finding)| finding.finding_count()).sum();
     let first: BTreeSet<Finding> = all.into_iter().map(|(_, finding)| finding).collect();
     let first = first.iter().take(MAX_FINDINGS).map(Finding::to_string);
     let first = Vec::from_iter(first);
@@ -91,7 +91,7 @@ pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<BTreeSet<Finding>
 }
 
 /// Returns the sets of which no change is sent to any hub.
-pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
+pub fn muted_sets(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
     let mut muted = Vec::new();
     for (plan, live) in reader.sources() {
         let found = reader.db.all::<Vec<(Uri, String)>>(
@@ -100,7 +100,7 @@ pub fn muted(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
         )?;
         let found = found.into_iter();
         let found = found.filter_map(|(set, said)| Some((set, findings::parse(&said)?)));
-        let muting = found.filter(|(_, finding)| finding.mutes());
+        let muting = found.filter(|(_, finding)| finding.mutes_channel());
         let muting: BTreeSet<(Uri, Finding)> = muting.collect();
         if muting.is_empty() {
             continue;

@@ -42,12 +42,12 @@ const MAX_LISTED: usize = 1_000;
 pub fn status(reader: &Reader<'_>) -> Result<Status> {
     let mut status = outline(reader)?;
     for (source, live) in status.sources.iter_mut().zip(&reader.live.sources) {
-        let missing_in = sources::suspended(reader, live)?;
+        let missing_in = sources::suspending_directories(reader, live)?;
         (source.missing_in, source.more_missing_in) = limited(missing_in, sources::MAX_DIRECTORIES);
     }
     status.channels = channels::all(reader)?;
     (status.broken, status.more_broken) = sources::broken(reader)?;
-    (status.findings, status.more_findings) = findings::first_unacknowledged(reader)?;
+    (status.findings, status.more_findings) = findings::unacknowledged_in_words(reader)?;
     status.finding_groups = findings::groups(reader)?;
     status.notifications = reader.history.latest(reader.db)?;
     Ok(status)
@@ -56,8 +56,8 @@ pub fn status(reader: &Reader<'_>) -> Result<Status> {
 /// Returns the status without its lists of documents, findings and notifications. It reads each channel and account, and
 /// no document but those that cannot be read and those of sets that no hub is told of.
 pub fn outline(reader: &Reader<'_>) -> Result<Status> {
-    let muted = findings::muted(reader)?;
-    let mut status = of_hub(reader.now);
+    let muted = findings::muted_sets(reader)?;
+    let mut status = empty_status(reader.now);
     for (plan, live) in reader.sources() {
         let mut holdings = sources::holdings(reader, plan, live)?;
         holdings.muted = muted.iter().filter(|set| set.source == plan.name).count();
@@ -66,13 +66,13 @@ pub fn outline(reader: &Reader<'_>) -> Result<Status> {
         status.figures.holdings.insert(plan.name.clone(), holdings);
     }
     (status.muted, status.more_muted) = limited(muted, MAX_LISTED);
-    status.channels = channels::outline(reader)?;
+    status.channels = channels::all_in_outline(reader)?;
     status.failing_hubs = channels::failing_hubs(reader)?;
     Ok(status)
 }
 
 /// Returns the status of `rsnotify hub`, which has no sources, without what the hub knows.
-pub fn of_hub(now: Timestamp) -> Status {
+pub fn empty_status(now: Timestamp) -> Status {
     Status {
         at: now,
         ..Status::default()
@@ -85,19 +85,19 @@ pub fn summary(reader: &Reader<'_>) -> Result<Summary> {
     // Of the channels, those that are not retired.
     let channels = "SELECT (SELECT count(*) FROM channel) - (SELECT count(*) FROM channel WHERE ends IS NOT NULL)";
     let suspended = reader.sources().filter(|(_, live)| live.is_suspended());
-    let absent = reader.live.sources.iter().flat_map(sources::absent);
+    let absent = reader.live.sources.iter().flat_map(sources::absent_mounts);
     Ok(Summary {
         channels: reader.db.value(channels, ())?,
-        pending: pending(reader.db)?,
+        pending: pending_count(reader.db)?,
         troubled: channels::troubled_hubs(reader)?,
         suspended: suspended.map(|(plan, _)| plan.name.clone()).collect(),
-        muted: findings::muted(reader)?.len(),
+        muted: findings::muted_sets(reader)?.len(),
         absent: absent.cloned().collect(),
     })
 }
 
 /// Returns the number of changes that are pending, counted for each hub.
-pub fn pending(db: Db<'_>) -> Result<usize> {
+pub fn pending_count(db: Db<'_>) -> Result<usize> {
     let counts = channels::pending_by_account(db)?;
     Ok(counts.values().sum())
 }

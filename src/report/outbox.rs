@@ -12,7 +12,7 @@ use resourcesync::payload::{Entry, Payload};
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
 
-use crate::report::status::{ChannelView, HubView, WaitingView};
+use crate::report::status::{ChannelView, HubView, WaitingDocument};
 use crate::report::{MAX_LISTED, channels, limited};
 use announce::state::{ChannelId, HubId, Result, StateError};
 use announce::steps::change_log;
@@ -66,7 +66,7 @@ pub struct AccountView {
     /// The event that these changes wait for, besides the answer to what is in flight.
     pub waits: Option<String>,
     /// The changes that are held, and the number of further ones.
-    pub held: Vec<WaitingView>,
+    pub held: Vec<WaitingDocument>,
     pub more_held: usize,
 }
 
@@ -77,7 +77,7 @@ pub struct FlightView {
     pub changes: Vec<Entry>,
     /// On a change channel, the changes of resources instead.
     #[serde(default)]
-    pub resources: Vec<ResourceView>,
+    pub resources: Vec<ResourceChangeView>,
     pub bytes: usize,
     /// The payload for the hub, or for readers of the topic that it is pinged about; if it was asked for.
     pub payload: Option<String>,
@@ -85,7 +85,7 @@ pub struct FlightView {
 
 /// A change of a resource, as its Change List has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResourceView {
+pub struct ResourceChangeView {
     pub uri: String,
     /// `created`, `updated` or `deleted`.
     pub change: String,
@@ -93,24 +93,24 @@ pub struct ResourceView {
 }
 
 /// Returns the account that an operator means. Of several channels, a live one is meant, else the latest.
-pub fn account(
+pub fn find_account(
     reader: &Reader<'_>,
     name: &AccountName,
 ) -> Result<(ChannelId, Hub), UnknownAccount> {
-    let (channel, hub) = named(reader, name)?;
+    let (channel, hub) = find_by_name(reader, name)?;
     Ok((channel.id, hub.hub))
 }
 
-/// Returns the changes due to a hub on a channel, named as in [`account`], and the outcome of announcing them.
+/// Returns the changes due to a hub on a channel, named as in [`find_account`], and the outcome of announcing them.
 pub fn account_view(
     reader: &Reader<'_>,
     name: &AccountName,
     with_payload: bool,
 ) -> Result<AccountView, UnknownAccount> {
-    let (channel, hub) = named(reader, name)?;
+    let (channel, hub) = find_by_name(reader, name)?;
     let changes = next_changes(reader, &channel, hub.id)?;
     let (changes, more_changes) = limited(changes, MAX_LISTED);
-    let mut held = channels::held(reader, Some((channel.id, hub.id)))?;
+    let mut held = channels::held_by_channel(reader, Some((channel.id, hub.id)))?;
     let mut held = held.remove(&channel.id).unwrap_or_default();
     held.sort_by(|one, other| one.uri.cmp(&other.uri));
     let (held, more_held) = limited(held, MAX_LISTED);
@@ -132,14 +132,14 @@ pub fn account_view(
 }
 
 /// Returns the channel that is meant, without the hub on it that is meant, and this.
-fn named(
+fn find_by_name(
     reader: &Reader<'_>,
     name: &AccountName,
 ) -> Result<(ChannelView, HubView), UnknownAccount> {
     let AccountName { channel, kind, hub } = name;
     let set = Uri::parse(channel).ok();
     let is_topic = |view: &ChannelView| view.topic.as_str() == *channel;
-    let mut named = channels::outline(reader)?;
+    let mut named = channels::all_in_outline(reader)?;
     let topics: Vec<String> = named.iter().map(|view| view.topic.to_string()).collect();
     named.retain(|view| is_topic(view) || set.as_ref() == Some(&view.set));
     named.retain(|view| kind.is_none_or(|kind| kind == view.kind));
@@ -192,7 +192,7 @@ fn flight(
         let body = change_log::remaining_body(reader.db, (channel, hub.id), seq, entries)?;
         let payload = ChangePayload::parse(&body);
         let resources = payload.iter().flat_map(|payload| &payload.entries);
-        let resources = resources.map(|change| ResourceView {
+        let resources = resources.map(|change| ResourceChangeView {
             uri: change.loc.to_string(),
             change: change.kind.as_str().to_owned(),
             datetime: change.datetime.as_ref().map(ToString::to_string),

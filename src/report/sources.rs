@@ -12,9 +12,11 @@ use announce::time::later;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 
-use crate::report::documents::{DocumentState, state_alone};
+use crate::report::documents::{DocumentState, state_ignoring_due};
 use crate::report::figures::SourceFigures;
-use crate::report::status::{BrokenView, MissingDirectory, MissingView, MountStatus, SourceStatus};
+use crate::report::status::{
+    AcceptableDeletions, BrokenView, MissingDirectory, MountStatus, SourceStatus,
+};
 use crate::report::{findings, limited};
 use announce::state::Result;
 use announce::steps::live::{LiveSource, MountState};
@@ -47,7 +49,7 @@ pub fn source(
     let documents = holdings.documents.iter();
     let missing = documents.filter(|((_, state), _)| *state == DocumentState::Missing);
     let without_document =
-        mounts::no_document_reason(reader.db, live, |path| live.explain_other(path))?;
+        mounts::no_document_reason(reader.db, live, |path| live.non_document_reason(path))?;
     let mounts = live.mounts.values().map(|mount| {
         let (first, more) = mount.unreadable.clone();
         let (unreadable, others) = limited(first, MAX_UNREADABLE);
@@ -106,7 +108,8 @@ pub fn holdings(
             *mount,
         )?;
         for (kind, presence, held, archived, is_orphan, many) in counted {
-            let state = state_alone(kind, presence, held, archived, is_told(kind, !is_orphan));
+            let state =
+                state_ignoring_due(kind, presence, held, archived, is_told(kind, !is_orphan));
             count((kind.0, state), isize::try_from(many).unwrap_or(isize::MAX));
         }
     }
@@ -133,7 +136,7 @@ pub fn holdings(
         ), live.id)?;
     for (kind, presence, held, archived, is_routed) in broken {
         let is_told = is_told(kind, is_routed);
-        let state = state_alone(kind, presence, held, archived, is_told);
+        let state = state_ignoring_due(kind, presence, held, archived, is_told);
         count((kind.0, state), -1);
         count((kind.0, DocumentState::Broken), 1);
     }
@@ -179,12 +182,12 @@ pub fn broken(reader: &Reader<'_>) -> Result<(Vec<BrokenView>, usize)> {
 
 /// Returns what [`Event::Accept`](announce::event::Event::Accept) would accept of the source at this position in
 /// the plan (R15).
-pub fn acceptable(reader: &Reader<'_>, position: usize) -> Result<MissingView> {
+pub fn acceptable(reader: &Reader<'_>, position: usize) -> Result<AcceptableDeletions> {
     let plan = &reader.plan.sources[position];
     let live = &reader.live.sources[position];
-    let directories = missing_in(reader, live, |path, _| !live.is_absent(path.mount))?;
-    let absent = absent(live).map(|directory| directory.to_string_lossy().into_owned());
-    Ok(MissingView {
+    let directories = missing_by_directory(reader, live, |path, _| !live.is_absent(path.mount))?;
+    let absent = absent_mounts(live).map(|directory| directory.to_string_lossy().into_owned());
+    Ok(AcceptableDeletions {
         source: plan.name.clone(),
         documents: directories.iter().map(|directory| directory.missing).sum(),
         directories,
@@ -198,24 +201,27 @@ pub fn acceptable(reader: &Reader<'_>, position: usize) -> Result<MissingView> {
 }
 
 /// Returns the directories of the mounts that are not there.
-pub fn absent(live: &LiveSource) -> impl Iterator<Item = &PathBuf> {
+pub fn absent_mounts(live: &LiveSource) -> impl Iterator<Item = &PathBuf> {
     let mounts = live.mounts.values();
     let absent = mounts.filter(|mount| mount.state == MountState::Absent);
     absent.map(|mount| &mount.plan.directory)
 }
 
 /// Returns the directories in which documents are missing and not yet accepted, if that suspends deletions.
-pub fn suspended(reader: &Reader<'_>, live: &LiveSource) -> Result<Vec<MissingDirectory>> {
+pub fn suspending_directories(
+    reader: &Reader<'_>,
+    live: &LiveSource,
+) -> Result<Vec<MissingDirectory>> {
     if !live.is_suspended() {
         return Ok(Vec::new());
     }
-    missing_in(reader, live, |path, is_accepted| {
+    missing_by_directory(reader, live, |path, is_accepted| {
         !is_accepted && (live.is_mass || live.is_away(path))
     })
 }
 
 /// Returns the directories that documents are missing in, those with most first; all documents of the source are read.
-fn missing_in(
+fn missing_by_directory(
     reader: &Reader<'_>,
     live: &LiveSource,
     counts: impl Fn(&DocumentPath, bool) -> bool,

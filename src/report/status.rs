@@ -99,23 +99,23 @@ impl Status {
     }
 
     /// Returns the number of documents, or of changes of resources, that hubs are due, over all channels.
-    pub fn pending(&self) -> usize {
+    pub fn pending_count(&self) -> usize {
         self.channels.iter().map(ChannelView::pending_count).sum()
     }
 
     /// Returns the number of held documents, over all channels.
-    pub fn held(&self) -> usize {
+    pub fn held_count(&self) -> usize {
         self.channels.iter().map(ChannelView::held_count).sum()
     }
 
     /// Returns the number of acknowledged findings.
-    pub fn acknowledged_findings(&self) -> usize {
+    pub fn acknowledged_finding_count(&self) -> usize {
         let known = self.finding_groups.iter().filter(|it| it.acknowledged);
         known.map(|group| group.count).sum()
     }
 
     /// Returns the channels, those with problems first, then those on which something waits.
-    pub fn by_trouble(&self) -> Vec<&ChannelView> {
+    pub fn channels_by_trouble(&self) -> Vec<&ChannelView> {
         let mut channels: Vec<&ChannelView> = self.channels.iter().collect();
         channels.sort_by_key(|channel| (channel.worst(), channel.held.is_empty(), &channel.topic));
         channels
@@ -221,7 +221,7 @@ impl fmt::Display for MissingDirectory {
 
 /// The documents and resources (C29) that would be accepted as deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MissingView {
+pub struct AcceptableDeletions {
     pub source: String,
     pub documents: usize,
     pub directories: Vec<MissingDirectory>,
@@ -267,16 +267,16 @@ pub struct ChannelView {
     pub hubs: Vec<HubView>,
     /// The documents that have been due to some hub for longest, and the number of others. For a change channel, the
     /// number of changes that the hub furthest behind is due.
-    pub pending: Vec<WaitingView>,
+    pub pending: Vec<WaitingDocument>,
     pub more_pending: usize,
     /// The held documents that have waited for longest, and the number of others.
-    pub held: Vec<WaitingView>,
+    pub held: Vec<WaitingDocument>,
     pub more_held: usize,
 }
 
 /// A document with a pending change, and what that waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WaitingView {
+pub struct WaitingDocument {
     pub uri: Uri,
     pub capability: Capability,
     /// Since when it changed, is missing or is held.
@@ -466,7 +466,7 @@ impl ChannelView {
     }
 
     /// Returns when a hub last accepted a notification.
-    pub fn accepted(&self) -> Option<Timestamp> {
+    pub fn last_accepted_at(&self) -> Option<Timestamp> {
         self.hubs.iter().filter_map(|hub| hub.accepted).max()
     }
 
@@ -486,14 +486,14 @@ impl ChannelView {
 }
 
 /// Returns the pending and held changes of channels with their state, the oldest first and without repetitions.
-pub fn waiting_changes<'a>(
+pub fn pending_and_held<'a>(
     channels: impl IntoIterator<Item = &'a ChannelView>,
-) -> Vec<(&'static str, &'a WaitingView)> {
+) -> Vec<(&'static str, &'a WaitingDocument)> {
     let all = channels.into_iter().flat_map(|channel| {
         let pending = channel.pending.iter().map(|view| ("pending", view));
         pending.chain(channel.held.iter().map(|view| ("held", view)))
     });
-    let mut all: Vec<(&str, &WaitingView)> = all.collect();
+    let mut all: Vec<(&str, &WaitingDocument)> = all.collect();
     all.sort_by_key(|(state, view)| (view.since, *state, &view.uri, &view.reason));
     all.dedup();
     all
@@ -509,7 +509,7 @@ impl HubView {
     }
 
     /// Returns the reason for trouble, if there is any.
-    pub fn trouble(&self) -> Option<&str> {
+    pub fn trouble_reason(&self) -> Option<&str> {
         match self.failure() {
             Some(refusal) => Some(&refusal.reason),
             None if self.fetch_confirmed == Some(false) => {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use resourcesync::escape::printable;
 use resourcesync::uri::Hub;
 
-use crate::report::status::words::{counted, grouped, many};
+use crate::report::status::words::{counted, counted_grouped, grouped};
 
 /// The status in a few numbers and names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,21 +26,21 @@ pub struct Summary {
 }
 
 /// Returns the line while not every present mount was swept yet.
-pub fn sweeping(files: u64) -> String {
+pub fn sweeping_line(files: u64) -> String {
     match files {
         0 => "sweeping".to_owned(),
-        files => format!("sweeping {}", many(files, "file")),
+        files => format!("sweeping {}", counted_grouped(files, "file")),
     }
 }
 
 /// Returns the line while the state cannot be saved, or read.
-pub fn waiting(trouble: &str) -> String {
+pub fn unsaved_line(trouble: &str) -> String {
     printable(&format!("cannot save, nothing is sent: {trouble}"))
 }
 
 /// Returns the line of `rsnotify hub`: the subscriptions, and the deliveries that are pending for them. `refused` is the
 /// reason why the configuration was not reloaded.
-pub fn relaying(subscriptions: usize, owed: usize, refused: Option<&str>) -> String {
+pub fn hub_line(subscriptions: usize, owed: usize, refused: Option<&str>) -> String {
     let (subscriptions, owed) = (counted(subscriptions, "subscription"), grouped(owed));
     let mut parts = Vec::from_iter(refused.map(not_reloaded));
     parts.push(format!("{subscriptions}, deliveries owed: {owed}"));
@@ -56,7 +56,7 @@ impl Summary {
     pub fn line(&self, refused: Option<&str>) -> String {
         let mut parts = Vec::from_iter(refused.map(not_reloaded));
         if self.muted > 0 {
-            let sets = many(self.muted, "set");
+            let sets = counted_grouped(self.muted, "set");
             parts.push(format!("NOTHING IS SENT of {sets}, see `rsnotify status`"));
         }
         if let Some((hub, reason)) = self.troubled.first_key_value() {
@@ -76,7 +76,10 @@ impl Summary {
             [mount] => parts.push(format!("{} is not there", mount.display())),
             mounts => parts.push(format!("{} mounts are not there", mounts.len())),
         }
-        let (channels, pending) = (many(self.channels, "channel"), grouped(self.pending));
+        let (channels, pending) = (
+            counted_grouped(self.channels, "channel"),
+            grouped(self.pending),
+        );
         parts.push(format!("{channels}, {pending} pending"));
         printable(&parts.join("; "))
     }
@@ -103,13 +106,13 @@ mod tests {
     }
 
     #[rstest]
-    #[case(sweeping(0), "sweeping")]
-    #[case(sweeping(1), "sweeping 1 file")]
-    #[case(sweeping(999), "sweeping 999 files")]
-    #[case(sweeping(41_200), "sweeping 41,200 files")]
-    #[case(sweeping(1_000_000), "sweeping 1,000,000 files")]
+    #[case(sweeping_line(0), "sweeping")]
+    #[case(sweeping_line(1), "sweeping 1 file")]
+    #[case(sweeping_line(999), "sweeping 999 files")]
+    #[case(sweeping_line(41_200), "sweeping 41,200 files")]
+    #[case(sweeping_line(1_000_000), "sweeping 1,000,000 files")]
     #[case(
-        waiting("the disk is full"),
+        unsaved_line("the disk is full"),
         "cannot save, nothing is sent: the disk is full"
     )]
     #[case(watching(|_| ()), "12 channels, 0 pending")]

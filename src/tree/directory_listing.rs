@@ -33,7 +33,7 @@ struct OpenDirectory {
 impl Observer<'_> {
     /// Lists a directory and updates the model, or finds out what has become of it. Its subdirectories are listed later if
     /// they are new or `depth` says so.
-    pub fn list(&mut self, id: DirectoryId, depth: Depth) {
+    pub fn list_directory(&mut self, id: DirectoryId, depth: Depth) {
         let Some(directory) = self.model.directory(id) else {
             return;
         };
@@ -42,12 +42,12 @@ impl Observer<'_> {
         if self.mounts[mount].found.is_none() {
             return;
         }
-        let below = self.model.below(id);
+        let below = self.model.path_in_mount(id);
         let path = join(&self.mounts[mount].directory, &below);
         let (fd, identity) = match open(&path, is_link) {
             Ok(opened) => opened,
             Err(error) if file_status::is_absence(error) => return self.recheck_directory(id),
-            Err(error) => return self.deny(id, &path, error),
+            Err(error) => return self.mark_unreadable(id, &path, error),
         };
         if is_root && Some(identity) != self.mounts[mount].found {
             return self.check_mount(mount);
@@ -61,34 +61,34 @@ impl Observer<'_> {
         };
         let circle = self.same_directory_above(id, identity);
         if before != Some(identity) {
-            self.meet_another_directory(&listing, identity);
+            self.set_directory_identity(&listing, identity);
             listing.depth = depth.max(Depth::Subtree);
         }
         if let Some(above) = circle {
             return self.cut_circle(id, listing.path, above);
         }
         let nested = self.model.nested_at(id);
-        self.mounts[mount].nested.note(id, nested);
+        self.mounts[mount].nested.set_nested(id, nested);
         // Watched first, then listed: an entry that is created in between is seen twice, not never.
         self.watch(id, &listing.path, mount);
-        let found = match self.names_to_look_at(&listing, below) {
+        let found = match self.read_relevant_names(&listing, below) {
             Ok(found) => found,
-            Err(error) => return self.deny(id, &listing.path, error),
+            Err(error) => return self.mark_unreadable(id, &listing.path, error),
         };
-        if self.allow(&listing) {
+        if self.mark_readable(&listing) {
             // R13: what a sweep under way could not read belongs to it.
             let sweep = self.mounts[mount].sweep.as_ref();
             let depth = sweep.map_or(Depth::Subtree, |_| Depth::Sweep);
             listing.depth = listing.depth.max(depth);
         }
         for (name, kind) in &found {
-            self.update_listed(&listing, name, *kind);
+            self.update_listed_name(&listing, name, *kind);
         }
         self.remove_unmet(&listing, &found);
     }
 
     /// Takes note that a path stands for another directory than before, or for the first one.
-    fn meet_another_directory(&mut self, listing: &OpenDirectory, identity: Identity) {
+    fn set_directory_identity(&mut self, listing: &OpenDirectory, identity: Identity) {
         self.unwatch(listing.id);
         // Queried only if it differs from the parent's.
         let above = self.model.file_system_above(listing.id, identity.device);
@@ -102,7 +102,7 @@ impl Observer<'_> {
     }
 
     /// Reads the names in a directory that may matter. `below` is its path below its mount.
-    fn names_to_look_at(
+    fn read_relevant_names(
         &self,
         listing: &OpenDirectory,
         mut below: Vec<u8>,
@@ -126,14 +126,14 @@ impl Observer<'_> {
     }
 
     /// Takes note that a directory can be read. Returns true if it could not be before.
-    fn allow(&mut self, listing: &OpenDirectory) -> bool {
+    fn mark_readable(&mut self, listing: &OpenDirectory) -> bool {
         let Some(directory) = self.model.directory_mut(listing.id) else {
             return false;
         };
         let before = std::mem::replace(&mut directory.state, ListingOutcome::Readable);
         let was_denied = before == ListingOutcome::Denied;
         if was_denied {
-            self.end_denial(listing.id, listing.mount);
+            self.forget_unreadable(listing.id, listing.mount);
             let directory = listing.path.clone();
             self.reports.notice(TreeNotice::Readable { directory });
         }
@@ -141,21 +141,21 @@ impl Observer<'_> {
     }
 
     /// Updates the model for one name of a listing, and queues its file if that may have changed.
-    fn update_listed(&mut self, listing: &OpenDirectory, name: &[u8], kind: FileType) {
+    fn update_listed_name(&mut self, listing: &OpenDirectory, name: &[u8], kind: FileType) {
         let (id, fd) = (listing.id, &listing.fd);
         let known = Some(kind).filter(|kind| *kind != FileType::Unknown);
-        let found = || file_status::within(fd, name, false).map(|found| found.kind);
+        let found = || file_status::of_name_in(fd, name, false).map(|found| found.kind);
         let kind = match known.map_or_else(found, Ok) {
             Ok(kind) => kind,
-            Err(error) if file_status::is_absence(error) => return self.remove(id, name),
+            Err(error) if file_status::is_absence(error) => return self.remove_name(id, name),
             // It may not be looked at by this user.
             Err(_) => return,
         };
         let depth = Some(listing.depth).filter(|depth| *depth >= Depth::Subtree);
-        let Some(TreeEntry::File(file)) = self.update(id, name, kind, depth) else {
+        let Some(TreeEntry::File(file)) = self.update_name(id, name, kind, depth) else {
             return;
         };
-        let status = file_status::within(fd, name, kind == FileType::Symlink);
+        let status = file_status::of_name_in(fd, name, kind == FileType::Symlink);
         let has_sharp_times = self.model.has_sharp_times(file);
         let needs_look = |stat: &Stat| {
             let file = self.model.file(file);
@@ -188,10 +188,10 @@ impl Observer<'_> {
     fn remove_unmet(&mut self, listing: &OpenDirectory, found: &[ListedName]) {
         let directory = self.model.directory(listing.id);
         for name in directory.map_or_else(Vec::new, |it| it.unmet(found)) {
-            match file_status::within(&listing.fd, &*name, false) {
+            match file_status::of_name_in(&listing.fd, &*name, false) {
                 Ok(status) if status.kind == FileType::Symlink => {}
-                Ok(status) => self.update_listed(listing, &name, status.kind),
-                Err(error) if file_status::is_absence(error) => self.remove(listing.id, &name),
+                Ok(status) => self.update_listed_name(listing, &name, status.kind),
+                Err(error) if file_status::is_absence(error) => self.remove_name(listing.id, &name),
                 Err(_) => {}
             }
         }
@@ -204,20 +204,20 @@ impl Observer<'_> {
         let existing = self.model.entry(id, name);
         let depth = match existing {
             _ if hint.renamed || hint.unclear => Depth::Subtree,
-            Some(TreeEntry::File(file)) => return self.hint(file, hint),
+            Some(TreeEntry::File(file)) => return self.apply_file_hint(file, hint),
             _ => Depth::Directory,
         };
         let Some(path) = self.path_of_name(id, name) else {
             return;
         };
-        match file_status::within(CWD, &path, false) {
+        match file_status::of_name_in(CWD, &path, false) {
             Ok(status) => {
-                let entry = self.update(id, name, status.kind, Some(depth));
+                let entry = self.update_name(id, name, status.kind, Some(depth));
                 if let Some(TreeEntry::File(file)) = entry {
-                    self.hint(file, hint);
+                    self.apply_file_hint(file, hint);
                 }
             }
-            Err(error) if file_status::is_absence(error) => self.remove(id, name),
+            Err(error) if file_status::is_absence(error) => self.remove_name(id, name),
             // The listing or the read will report the reason.
             Err(_) => match existing {
                 Some(TreeEntry::File(file)) => self.queue.push_file(file),
@@ -230,27 +230,27 @@ impl Observer<'_> {
     }
 
     /// Returns the path of a directory.
-    pub fn path_of(&self, id: DirectoryId) -> Option<PathBuf> {
+    pub fn directory_path(&self, id: DirectoryId) -> Option<PathBuf> {
         let mount = &self.mounts[self.model.directory(id)?.mount];
-        Some(join(&mount.directory, &self.model.below(id)))
+        Some(join(&mount.directory, &self.model.path_in_mount(id)))
     }
 
     /// Returns the path of a name in a directory.
     pub fn path_of_name(&self, id: DirectoryId, name: &[u8]) -> Option<PathBuf> {
-        Some(join(&self.path_of(id)?, name))
+        Some(join(&self.directory_path(id)?, name))
     }
 
     /// Returns true if a directory that was listed is not there any more, or another one is.
     pub fn is_replaced(&self, id: DirectoryId) -> bool {
         let directory = self.model.directory(id);
         let identity = directory.and_then(|directory| directory.identity);
-        let listed = identity.zip(self.path_of(id));
-        listed.is_some_and(|(identity, path)| !file_status::is_at(&path, identity))
+        let listed = identity.zip(self.directory_path(id));
+        listed.is_some_and(|(identity, path)| !file_status::has_identity(&path, identity))
     }
 
     /// Takes note that a name stands for something of this kind. A directory is listed again as `depth` says, or
     /// entirely if it is new.
-    pub fn update(
+    pub fn update_name(
         &mut self,
         id: DirectoryId,
         name: &[u8],
@@ -275,16 +275,16 @@ impl Observer<'_> {
         depth: Option<Depth>,
     ) -> Option<TreeEntry> {
         let at = self.model.directory(id)?.mount;
-        let below = || self.model.below_name(id, name);
+        let below = || self.model.entry_path_in_mount(id, name);
         let published = &self.mounts[at].published;
         if !self.settings.candidates.may_enter(published, name, below) {
-            self.remove(id, name);
+            self.remove_name(id, name);
             return None;
         }
         let (child, depth) = match self.model.entry(id, name) {
             Some(TreeEntry::Directory(child)) => (child, depth),
             _ => {
-                self.remove(id, name);
+                self.remove_name(id, name);
                 let child = self.model.add_below(id, name)?;
                 let is_behind_link = self.model.directory(child)?.is_behind_link;
                 self.mounts[at].linked += usize::from(is_behind_link);
@@ -308,30 +308,32 @@ impl Observer<'_> {
     pub fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
         match self.model.entry(id, name) {
             Some(TreeEntry::File(file)) => return Some(file),
-            Some(_) => self.remove(id, name),
+            Some(_) => self.remove_name(id, name),
             None => {}
         }
         let candidates = &self.settings.candidates;
         let mount = &mut self.mounts[self.model.directory(id)?.mount];
-        let below = self.model.below_name(id, name);
-        if !(candidates.may_be(name) && candidates.is_candidate(&mount.published, &below)) {
+        let below = self.model.entry_path_in_mount(id, name);
+        if !(candidates.is_candidate_name(name)
+            && candidates.is_candidate(&mount.published, &below))
+        {
             return None;
         }
         let file = self.model.add_file(id, name);
         // A file that was reported as unreachable is reported again.
         if let Some(UnmetFile::Read(last_read)) = mount.unmet.remove(&*below) {
-            self.model.file_mut(file)?.adopt(last_read);
+            self.model.file_mut(file)?.adopt_read(last_read);
         }
         Some(file)
     }
 
     /// Takes note that a name is gone, with all beneath it.
-    pub fn remove(&mut self, id: DirectoryId, name: &[u8]) {
+    pub fn remove_name(&mut self, id: DirectoryId, name: &[u8]) {
         match self.model.entry(id, name) {
             None => {}
             Some(TreeEntry::File(file)) => self.remove_file(file),
             Some(TreeEntry::Directory(top)) => {
-                for id in self.model.beneath(top).into_iter().rev() {
+                for id in self.model.subtree(top).into_iter().rev() {
                     let files = self.model.files_in(id);
                     files.into_iter().for_each(|file| self.remove_file(file));
                     self.remove_directory(id);
@@ -345,7 +347,7 @@ impl Observer<'_> {
     /// Removes a file. Its number may be used again: no part refers to it from here on, but for the queues of sweeps, which
     /// are looked up again.
     fn remove_file(&mut self, id: FileId) {
-        let Some((at, below)) = self.model.place_of(id) else {
+        let Some((at, below)) = self.model.mount_and_path(id) else {
             return;
         };
         self.forget_target(id);
@@ -355,7 +357,7 @@ impl Observer<'_> {
         if let Some(file) = removed
             && (file.is_requested || file.reported != LastReport::Nothing)
         {
-            let path = self.mounts[at].path(&below);
+            let path = self.mounts[at].document_path(&below);
             let unmet = file.last_read.map_or(UnmetFile::Unread, UnmetFile::Read);
             self.reports.observe_missing(path, unmet);
         }
@@ -368,8 +370,8 @@ impl Observer<'_> {
         if let Some(directory) = self.model.remove_directory(id) {
             let mount = &mut self.mounts[directory.mount];
             mount.linked -= usize::from(directory.is_behind_link);
-            mount.nested.note(id, None);
-            self.end_denial(id, directory.mount);
+            mount.nested.set_nested(id, None);
+            self.forget_unreadable(id, directory.mount);
         }
     }
 }
@@ -384,7 +386,7 @@ fn may_matter(
 ) -> bool {
     use FileType::{Directory, Symlink, Unknown};
     let may_lead_on = matches!(kind, Directory | Symlink | Unknown);
-    let may_be = kind != Directory && candidates.may_be(name);
+    let may_be = kind != Directory && candidates.is_candidate_name(name);
     if !(may_be || may_lead_on) {
         return false;
     }
@@ -406,7 +408,7 @@ fn open(path: &Path, follow: bool) -> Result<(OwnedFd, Identity), Errno> {
         flags |= OFlags::NOFOLLOW;
     }
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
-    let status = file_status::of(&fd)?;
+    let status = file_status::of_open_file(&fd)?;
     Ok((fd, status.identity))
 }
 
@@ -437,17 +439,17 @@ mod tests {
         let kept = entry(b"y.xml").and_then(TreeEntry::file).unwrap();
         let gone = observer
             .model
-            .beneath(entry(b"a").unwrap().directory().unwrap());
+            .subtree(entry(b"a").unwrap().directory().unwrap());
         let files = gone.iter().flat_map(|id| observer.model.files_in(*id));
         let files = Vec::from_iter(files);
         for file in &files {
-            observer.model.file_mut(*file).unwrap().request();
+            observer.model.file_mut(*file).unwrap().request_report();
         }
         assert_eq!(
             (gone.len(), files.len(), observer.model.links.len()),
             (2, 2, 1)
         );
-        observer.remove(root, b"a");
+        observer.remove_name(root, b"a");
         let missing = observer.reports.missing.keys().map(|path| &*path.below);
         let mut missing = Vec::from_iter(missing);
         missing.sort_unstable();

@@ -104,14 +104,14 @@ impl CandidateFile {
     }
 
     /// Adopts the read of an earlier run: unchanged, the file is not read again.
-    pub fn adopt(&mut self, last_read: LastRead) {
+    pub fn adopt_read(&mut self, last_read: LastRead) {
         self.last_read = Some(last_read);
         self.reported = LastReport::Whole;
     }
 
     /// Takes note of events about this file, and returns after how long it is read; nothing if they do not tell. R3: until
     /// its writer is done, it is not read.
-    pub fn hint(
+    pub fn apply_hint(
         &mut self,
         hint: NameHints,
         now: Instant,
@@ -138,7 +138,7 @@ impl CandidateFile {
         if is_done || hint.renamed {
             self.activity = Activity::Closed;
         } else if hint.unclear {
-            self.expect_change();
+            self.mark_stale();
         } else {
             return None;
         }
@@ -151,9 +151,9 @@ impl CandidateFile {
     }
 
     /// Takes note that somebody waits for a report.
-    pub fn request(&mut self) {
+    pub fn request_report(&mut self) {
         self.is_requested = true;
-        self.expect_change();
+        self.mark_stale();
     }
 
     /// Takes note that a writer is done, by an event elsewhere.
@@ -170,7 +170,7 @@ impl CandidateFile {
         }
     }
 
-    fn expect_change(&mut self) {
+    fn mark_stale(&mut self) {
         if matches!(self.activity, Activity::None) {
             self.activity = Activity::Stale;
         }
@@ -212,8 +212,8 @@ impl CandidateFile {
     }
 
     /// Returns true if the last report still holds, so that the file need not be read.
-    pub fn is_known(&self, stat: &Stat, now: Timestamp, has_sharp_times: bool) -> bool {
-        let may_be_mapped = |last_read: LastRead| may_be_mapped(stat, last_read.at, now);
+    pub fn is_report_valid(&self, stat: &Stat, now: Timestamp, has_sharp_times: bool) -> bool {
+        let may_be_mapped = |last_read: LastRead| may_be_mended_by_map(stat, last_read.at, now);
         let was_read = match &self.reported {
             LastReport::Whole => true,
             LastReport::Incomplete(reason) => {
@@ -261,7 +261,7 @@ impl CandidateFile {
     }
 
     /// Takes note of a read that found the file complete.
-    pub fn read_whole(&mut self, stat: Stat, now: Timestamp) {
+    pub fn note_whole_read(&mut self, stat: Stat, now: Timestamp) {
         self.last_read = Some(LastRead::new(&stat, now));
         self.reported = LastReport::Whole;
         self.activity = Activity::None;
@@ -271,7 +271,7 @@ impl CandidateFile {
 
     /// Takes note of a read that found the file incomplete, with its stat data if it was read to an end. Returns how long to
     /// wait before that is reported, if it is new and empty, and likely to be filled soon.
-    pub fn read_incomplete(&mut self, stat: Option<Stat>, now: Timestamp) -> Option<Duration> {
+    pub fn note_incomplete_read(&mut self, stat: Option<Stat>, now: Timestamp) -> Option<Duration> {
         let is_new_and_empty = self.reported == LastReport::Nothing
             && matches!(self.activity, Activity::Closed)
             && self.failures == 0
@@ -293,7 +293,7 @@ impl CandidateFile {
     }
 
     /// Returns how long to wait for the next retry, longer each time.
-    pub fn retry_after(&mut self) -> Duration {
+    pub fn next_retry_delay(&mut self) -> Duration {
         let after = FIRST_RETRY.saturating_mul(1 << self.failures.min(10));
         self.failures = self.failures.saturating_add(1);
         after.min(LAST_RETRY)
@@ -301,7 +301,7 @@ impl CandidateFile {
 
     /// Takes note that the file is incomplete for this reason. Returns true if that is to be reported: once for each
     /// reason, and whenever somebody waits.
-    pub fn report_incomplete(&mut self, reason: &Incomplete) -> bool {
+    pub fn must_report_incomplete(&mut self, reason: &Incomplete) -> bool {
         let is_reported =
             matches!(&self.reported, LastReport::Incomplete(before) if **before == *reason);
         if is_reported && !self.is_requested {
@@ -321,7 +321,7 @@ pub fn is_racy(stat: &Stat, read_at: Timestamp) -> bool {
 
 /// Returns true if a file that was broken when it was read may have been mended through a map since, without its stat
 /// data showing it. It is read again ever less often.
-fn may_be_mapped(stat: &Stat, read_at: Timestamp, now: Timestamp) -> bool {
+fn may_be_mended_by_map(stat: &Stat, read_at: Timestamp, now: Timestamp) -> bool {
     let [age_then, age_now] = [read_at, now].map(|at| at.duration_since(stat.changed));
     let age_then = age_then.max(SignedDuration::ZERO);
     age_then < MAPPED && age_now >= age_then * 2
@@ -375,7 +375,7 @@ mod tests {
             (&[renamed, written], Some(Duration::from_secs(2))),
             (&[], None),
         ] {
-            let next = file().hint(hint(events), Instant::now(), OPEN_WRITER);
+            let next = file().apply_hint(hint(events), Instant::now(), OPEN_WRITER);
             assert_eq!(next, want, "{events:?}");
         }
     }
@@ -384,14 +384,14 @@ mod tests {
     fn a_writer_is_waited_for_until_it_closes_or_falls_silent() {
         let (mut file, now) = (file(), Instant::now());
         let second = Duration::from_secs(1);
-        file.hint(NameHints::WRITTEN, now, OPEN_WRITER);
+        file.apply_hint(NameHints::WRITTEN, now, OPEN_WRITER);
         for (after, want) in [
             (second, Some((second, false))),
             (5 * second, Some((25 * second, true))),
             (OPEN_WRITER, None),
         ] {
             // Its times changing meanwhile says nothing about its end.
-            let next = file.hint(NameHints::TOUCHED, now, OPEN_WRITER);
+            let next = file.apply_hint(NameHints::TOUCHED, now, OPEN_WRITER);
             assert_eq!(next, None);
             assert_eq!(file.writer_wait(now + after, OPEN_WRITER), want);
         }
@@ -426,16 +426,18 @@ mod tests {
         let wall = Timestamp::now();
         let old = stat(wall, Duration::from_secs(60));
         let mut file = file();
-        assert!(!file.is_known(&old, wall, true) && file.needs_look(&old, true));
-        file.read_whole(old, wall);
-        assert!(file.is_known(&old, wall, false) && !file.needs_look(&old, false));
-        assert!(!file.is_known(&stat(wall, SETTLE), wall, true));
+        assert!(!file.is_report_valid(&old, wall, true) && file.needs_look(&old, true));
+        file.note_whole_read(old, wall);
+        assert!(file.is_report_valid(&old, wall, false) && !file.needs_look(&old, false));
+        assert!(!file.is_report_valid(&stat(wall, SETTLE), wall, true));
         // R4: read too soon after it changed, unless the file system's times are sharp.
         let young = stat(wall, SETTLE);
-        file.read_whole(young, wall);
-        assert!(file.is_known(&young, wall, true) && !file.is_known(&young, wall, false));
-        file.request();
-        assert!(!file.is_known(&young, wall, true));
+        file.note_whole_read(young, wall);
+        assert!(
+            file.is_report_valid(&young, wall, true) && !file.is_report_valid(&young, wall, false)
+        );
+        file.request_report();
+        assert!(!file.is_report_valid(&young, wall, true));
     }
 
     #[test]
@@ -447,8 +449,8 @@ mod tests {
         };
         let mut file = file();
         for want in [Some(EMPTY_GRACE), None] {
-            file.hint(NameHints::CLOSED, Instant::now(), OPEN_WRITER);
-            assert_eq!(file.read_incomplete(Some(empty), wall), want);
+            file.apply_hint(NameHints::CLOSED, Instant::now(), OPEN_WRITER);
+            assert_eq!(file.note_incomplete_read(Some(empty), wall), want);
         }
     }
 
@@ -456,20 +458,20 @@ mod tests {
     fn a_reason_is_reported_once_and_when_it_is_asked_for() {
         let mut file = file();
         let reason = Incomplete::NotAFile;
-        assert!(file.report_incomplete(&reason));
-        assert!(!file.report_incomplete(&reason));
-        file.request();
-        assert!(file.report_incomplete(&reason));
-        assert!(file.report_incomplete(&Incomplete::BeingWritten));
+        assert!(file.must_report_incomplete(&reason));
+        assert!(!file.must_report_incomplete(&reason));
+        file.request_report();
+        assert!(file.must_report_incomplete(&reason));
+        assert!(file.must_report_incomplete(&Incomplete::BeingWritten));
     }
 
     #[test]
     fn a_writer_whose_end_may_be_lost_is_not_waited_for() {
         let (mut file, now, wall) = (file(), Instant::now(), Timestamp::now());
-        file.read_whole(stat(wall, OPEN_WRITER), wall);
-        file.hint(NameHints::WRITTEN, now, OPEN_WRITER);
+        file.note_whole_read(stat(wall, OPEN_WRITER), wall);
+        file.apply_hint(NameHints::WRITTEN, now, OPEN_WRITER);
         file.forget_writer();
         assert_eq!(file.writer_wait(now, OPEN_WRITER), None);
-        assert!(!file.is_known(&stat(wall, OPEN_WRITER), wall, true));
+        assert!(!file.is_report_valid(&stat(wall, OPEN_WRITER), wall, true));
     }
 }

@@ -37,9 +37,9 @@ struct FileReadJob {
 
 impl Observer<'_> {
     /// Takes note of events about a file that is there.
-    pub fn hint(&mut self, id: FileId, hint: NameHints) {
+    pub fn apply_file_hint(&mut self, id: FileId, hint: NameHints) {
         let (file, now) = (self.model.file_mut(id), Instant::now());
-        match file.and_then(|file| file.hint(hint, now, self.settings.open_writer)) {
+        match file.and_then(|file| file.apply_hint(hint, now, self.settings.open_writer)) {
             None => {}
             Some(Duration::ZERO) => self.queue.push_file(id),
             Some(after) => self.queue.push_file_after(id, after),
@@ -48,7 +48,7 @@ impl Observer<'_> {
 
     /// Looks at a file, and reads it if it must and may be read.
     pub fn read_if_due(&mut self, id: FileId) {
-        if let Some(job) = self.look(id, false) {
+        if let Some(job) = self.read_job_if_due(id, false) {
             let found = read(&job.path, &self.settings.recent_keys);
             self.watches.read_events();
             self.report_read_file(job, found);
@@ -56,14 +56,14 @@ impl Observer<'_> {
     }
 
     /// Looks at the next files of a sweep, and reads several at once if they are small.
-    pub fn read_next_of_sweep(&mut self, at: usize) {
+    pub fn read_next_sweep_files(&mut self, at: usize) {
         let (mut jobs, mut size) = (Vec::new(), 0_u64);
         while jobs.len() < MAX_AT_ONCE
             && size < MAX_SIZE_AT_ONCE
             && let Some(sweep) = &mut self.mounts[at].sweep
             && let Some(id) = sweep.files.pop_front()
         {
-            if let Some(job) = self.look(id, true) {
+            if let Some(job) = self.read_job_if_due(id, true) {
                 size = size.saturating_add(job.size);
                 jobs.push(job);
             }
@@ -78,14 +78,14 @@ impl Observer<'_> {
 
     /// Looks at a file, perhaps as a part of a sweep, and decides whether it must and may be read. Returns nothing if
     /// it need not be read, or not yet.
-    fn look(&mut self, id: FileId, is_in_sweep: bool) -> Option<FileReadJob> {
+    fn read_job_if_due(&mut self, id: FileId, is_in_sweep: bool) -> Option<FileReadJob> {
         let file = self.model.file(id)?;
         let (name, is_link) = (Arc::clone(&file.name), file.link.is_some());
-        let (mount, below) = self.model.place_of(id)?;
+        let (mount, below) = self.model.mount_and_path(id)?;
         self.mounts[mount].found?;
         let path = join(&self.mounts[mount].directory, &below);
         let leads_on = |kind| matches!(kind, FileType::Directory | FileType::Symlink);
-        let status = match file_status::within(CWD, &path, is_link) {
+        let status = match file_status::of_name_in(CWD, &path, is_link) {
             Ok(status) if status.kind == FileType::RegularFile => status,
             found => {
                 match found {
@@ -95,19 +95,19 @@ impl Observer<'_> {
                     Err(error) if !file_status::is_absence(error) => {
                         self.incomplete(id, Incomplete::Denied(file_status::reason(error)), None);
                     }
-                    _ => self.recheck_file(id),
+                    _ => self.recheck_file_name(id),
                 }
                 return None;
             }
         };
         let is_mounted = || file_status::is_mount_point(CWD, &path);
         self.note_silent(id, status.has_other_names || is_mounted());
-        let can_wait = self.can_wait(id, mount, &status.stat, is_in_sweep);
+        let can_wait = self.can_skip_read(id, mount, &status.stat, is_in_sweep);
         (!can_wait).then_some(FileReadJob {
             id,
             name,
             mount,
-            document: self.mounts[mount].path(&below),
+            document: self.mounts[mount].document_path(&below),
             path,
             size: status.stat.size,
         })
@@ -121,7 +121,7 @@ impl Observer<'_> {
             return;
         };
         match look {
-            Look::Missing => self.recheck_file(job.id),
+            Look::Missing => self.recheck_file_name(job.id),
             Look::Incomplete(reason) => {
                 self.incomplete(job.id, reason, status.map(|status| status.stat));
             }
@@ -131,7 +131,7 @@ impl Observer<'_> {
                 }
                 let now = Timestamp::now();
                 if let Some(file) = self.model.file_mut(job.id) {
-                    file.read_whole(stat, now);
+                    file.note_whole_read(stat, now);
                 }
                 self.queue.clear_timer(job.id);
                 if !self.model.has_sharp_times(job.id) && is_racy(&stat, now) {
@@ -144,14 +144,14 @@ impl Observer<'_> {
     }
 
     /// Rechecks the name of a file, because it stands for something else, or for nothing.
-    fn recheck_file(&mut self, id: FileId) {
+    fn recheck_file_name(&mut self, id: FileId) {
         if let Some((directory, name)) = self.model.name_of(id) {
             self.check_name(directory, &name, NameHints::RENAMED);
         }
     }
 
     /// Returns true if a file that is there need not be read, or not yet: its next look is set, or a report has it.
-    fn can_wait(&mut self, id: FileId, at: usize, stat: &Stat, is_in_sweep: bool) -> bool {
+    fn can_skip_read(&mut self, id: FileId, at: usize, stat: &Stat, is_in_sweep: bool) -> bool {
         let has_sharp_times = self.model.has_sharp_times(id);
         let Some(file) = self.model.file_mut(id) else {
             return true;
@@ -165,11 +165,11 @@ impl Observer<'_> {
                 file.is_requested || is_in_sweep && file.reported == LastReport::Nothing;
             let is_reported = is_long || is_awaited;
             (after, is_reported.then_some(Incomplete::BeingWritten))
-        } else if file.is_known(stat, wall, has_sharp_times) {
+        } else if file.is_report_valid(stat, wall, has_sharp_times) {
             if !matches!(file.reported, LastReport::Incomplete(_)) {
                 return true;
             }
-            (file.retry_after(), None)
+            (file.next_retry_delay(), None)
         } else if let Some((left, has_age)) =
             file.settle_wait(stat, (now, wall), self.settings.settle)
         {
@@ -196,8 +196,8 @@ impl Observer<'_> {
         let Some(file) = self.model.file_mut(id) else {
             return;
         };
-        let grace = file.read_incomplete(stat, Timestamp::now());
-        let after = grace.unwrap_or_else(|| file.retry_after());
+        let grace = file.note_incomplete_read(stat, Timestamp::now());
+        let after = grace.unwrap_or_else(|| file.next_retry_delay());
         if grace.is_none() {
             self.report_incomplete(id, reason);
         }
@@ -207,10 +207,10 @@ impl Observer<'_> {
     /// Reports why a file cannot be read, once for each reason.
     pub fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
         if let Some(file) = self.model.file_mut(id)
-            && file.report_incomplete(&reason)
-            && let Some((at, below)) = self.model.place_of(id)
+            && file.must_report_incomplete(&reason)
+            && let Some((at, below)) = self.model.mount_and_path(id)
         {
-            let path = self.mounts[at].path(&below);
+            let path = self.mounts[at].document_path(&below);
             self.reports.observe(path, Look::Incomplete(reason));
         }
     }

@@ -23,24 +23,24 @@ pub struct FileStatus {
 }
 
 /// Returns the status of a path, links followed.
-pub fn follow(path: &Path) -> Result<FileStatus, Errno> {
+pub fn of_path(path: &Path) -> Result<FileStatus, Errno> {
     rustix::fs::stat(path).map(FileStatus::from)
 }
 
 /// Returns true if this is what a path leads to now.
-pub fn is_at(path: &Path, identity: Identity) -> bool {
-    follow(path).is_ok_and(|status| status.identity == identity)
+pub fn has_identity(path: &Path, identity: Identity) -> bool {
+    of_path(path).is_ok_and(|status| status.identity == identity)
 }
 
 /// Returns the status of a name in an open directory, or of a path in `CWD`; of a link its own, unless it is followed.
-pub fn within(directory: impl AsFd, name: impl Arg, follow: bool) -> Result<FileStatus, Errno> {
+pub fn of_name_in(directory: impl AsFd, name: impl Arg, follow: bool) -> Result<FileStatus, Errno> {
     let mut flags = AtFlags::empty();
     flags.set(AtFlags::SYMLINK_NOFOLLOW, !follow);
     rustix::fs::statat(directory, name, flags).map(FileStatus::from)
 }
 
 /// Returns the status of an open file.
-pub fn of(file: impl AsFd) -> Result<FileStatus, Errno> {
+pub fn of_open_file(file: impl AsFd) -> Result<FileStatus, Errno> {
     rustix::fs::fstat(file).map(FileStatus::from)
 }
 
@@ -77,21 +77,21 @@ impl From<rustix::fs::Stat> for FileStatus {
             kind,
             has_other_names: kind == FileType::RegularFile && stat.st_nlink > 1,
             identity: Identity {
-                device: unsigned(stat.st_dev),
-                inode: unsigned(stat.st_ino),
+                device: to_u64(stat.st_dev),
+                inode: to_u64(stat.st_ino),
             },
             stat: Stat {
-                size: unsigned(stat.st_size),
+                size: to_u64(stat.st_size),
                 modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
                 changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
-                inode: unsigned(stat.st_ino),
+                inode: to_u64(stat.st_ino),
             },
         }
     }
 }
 
 // The types of these fields differ between systems.
-fn unsigned(number: impl TryInto<u64>) -> u64 {
+fn to_u64(number: impl TryInto<u64>) -> u64 {
     number.try_into().unwrap_or(u64::MAX)
 }
 

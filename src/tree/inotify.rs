@@ -77,7 +77,7 @@ impl Inotify {
 
     /// Reads events until there is a hint worth waking for, or until `deadline`. Without one the observer is busy, and the
     /// thread reads on.
-    pub fn wait(&self, deadline: Option<Instant>) {
+    pub fn wait_for_hints(&self, deadline: Option<Instant>) {
         self.let_thread_read(deadline.is_none());
         let hints = &self.queue.hints;
         while self.queue.read() {
@@ -204,10 +204,10 @@ fn wait_for_either(
 fn merge(pending: &mut PendingBatch, event: &inotify::Event<'_>) {
     let (key, happened) = (WatchKey(event.wd()), event.events());
     if happened.contains(ReadFlags::QUEUE_OVERFLOW) {
-        return pending.overflow();
+        return pending.add_overflow();
     }
     let Some(name) = event.file_name() else {
-        return pending.itself(key, happened.contains(ReadFlags::ATTRIB));
+        return pending.add_self_event(key, happened.contains(ReadFlags::ATTRIB));
     };
     let is_directory = happened.contains(ReadFlags::ISDIR);
     for (flag, event) in [
@@ -220,7 +220,7 @@ fn merge(pending: &mut PendingBatch, event: &inotify::Event<'_>) {
         (ReadFlags::ATTRIB, NameHints::TOUCHED),
     ] {
         if happened.contains(flag) {
-            pending.name(key, name.to_bytes(), event, is_directory);
+            pending.add_name(key, name.to_bytes(), event, is_directory);
         }
     }
 }

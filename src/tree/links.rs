@@ -34,7 +34,7 @@ impl Observer<'_> {
         let existing = self.model.entry(id, name);
         let child = existing.and_then(TreeEntry::directory);
         let before = child.and_then(|child| self.model.directory(child)?.identity);
-        let entry = match file_status::follow(&path) {
+        let entry = match file_status::of_path(&path) {
             Ok(status) if status.kind == FileType::Directory => {
                 if self.model.same_on_path(id, status.identity).is_some() {
                     if existing != Some(TreeEntry::Dangling) {
@@ -42,7 +42,7 @@ impl Observer<'_> {
                     }
                     return Some(self.update_dead_link(id, name, TreeEntry::Dangling));
                 }
-                if child.is_none() && self.is_refused(id, &path) {
+                if child.is_none() && self.exceeds_link_limit(id, &path) {
                     return Some(self.update_dead_link(id, name, TreeEntry::Refused));
                 }
                 let is_other = before != Some(status.identity);
@@ -76,7 +76,7 @@ impl Observer<'_> {
     /// Takes note that a link leads to nothing that is looked at, for the reason that `entry` is.
     fn update_dead_link(&mut self, id: DirectoryId, name: &[u8], entry: TreeEntry) -> TreeEntry {
         if self.model.entry(id, name) != Some(entry) {
-            self.remove(id, name);
+            self.remove_name(id, name);
         }
         let link: Name = (id, name.into());
         self.model.set_entry(link.clone(), entry);
@@ -85,12 +85,12 @@ impl Observer<'_> {
     }
 
     /// Returns true if a new link in this directory is not followed. That is reported once for each mount and reason.
-    fn is_refused(&mut self, id: DirectoryId, link: &Path) -> bool {
+    fn exceeds_link_limit(&mut self, id: DirectoryId, link: &Path) -> bool {
         let Some(directory) = self.model.directory(id) else {
             return true;
         };
         let (mount, link) = (&mut self.mounts[directory.mount], link.to_owned());
-        let refusal = if self.model.links_on_path(id) >= MAX_LINKS {
+        let refusal = if self.model.count_links_on_path(id) >= MAX_LINKS {
             TreeNotice::LinkTooDeep { link }
         } else if mount.linked >= MAX_LINKED {
             let directories = MAX_LINKED;
@@ -111,7 +111,7 @@ impl Observer<'_> {
             directory.is_some_and(|it| it.entries.get(name) == Some(&TreeEntry::Refused))
         };
         let refused = self.model.links.iter().filter(is_refused);
-        let below = refused.map(|(id, name)| self.model.below_name(*id, name));
+        let below = refused.map(|(id, name)| self.model.entry_path_in_mount(*id, name));
         below.collect()
     }
 
@@ -121,8 +121,8 @@ impl Observer<'_> {
         let above = self.model.directory(id)?.parent?;
         let same = self.model.same_on_path(above, identity)?;
         // Another directory may have come in its place, and its inode may be in use again.
-        let path = self.path_of(same)?;
-        file_status::is_at(&path, identity).then_some(path)
+        let path = self.directory_path(same)?;
+        file_status::has_identity(&path, identity).then_some(path)
     }
 
     /// Takes note that a directory stands above itself.
@@ -134,10 +134,10 @@ impl Observer<'_> {
         let at = known.mount;
         let before = std::mem::replace(&mut known.state, ListingOutcome::Circle);
         let names: Vec<_> = known.entries.keys().cloned().collect();
-        self.mounts[at].nested.note(id, None);
-        self.end_denial(id, at);
+        self.mounts[at].nested.set_nested(id, None);
+        self.forget_unreadable(id, at);
         for name in names {
-            self.remove(id, &name);
+            self.remove_name(id, &name);
         }
         if before != ListingOutcome::Circle {
             self.reports.notice(TreeNotice::Circle { directory, above });
@@ -153,7 +153,7 @@ impl Observer<'_> {
             return;
         }
         let directory = self.model.directory(file.directory);
-        let gives_hints = directory.is_some_and(|it| self.gives_hints(it.mount));
+        let gives_hints = directory.is_some_and(|it| self.mount_gives_hints(it.mount));
         self.forget_target(id);
         let target = gives_hints.then(|| std::fs::canonicalize(link).ok());
         let named = NameWatchReason::Link(id);
@@ -194,7 +194,7 @@ impl Observer<'_> {
             // The recheck of another may have removed it.
             && self.model.links.contains(&link)
             && let Some(TreeEntry::File(id)) = self.update_link(link.0, &link.1, None)
-            && self.has_changed(id)
+            && self.has_file_changed(id)
         {
             if let Some(file) = self.model.file_mut(id)
                 && by_event
@@ -215,10 +215,10 @@ impl Observer<'_> {
     }
 
     /// Returns true if a file is there now with other stat data than it was read with.
-    fn has_changed(&self, id: FileId) -> bool {
+    fn has_file_changed(&self, id: FileId) -> bool {
         let status = self.model.file(id).and_then(|file| {
             let path = self.path_of_name(file.directory, &file.name)?;
-            Some((file, file_status::follow(&path).ok()?))
+            Some((file, file_status::of_path(&path).ok()?))
         });
         status.is_some_and(|(file, status)| !file.was_read_with(&status.stat))
     }
@@ -226,7 +226,7 @@ impl Observer<'_> {
     /// Queues the files without events that have changed.
     pub fn recheck_silent_files(&mut self) {
         for id in &self.silent {
-            if self.has_changed(*id) {
+            if self.has_file_changed(*id) {
                 self.queue.push_file(*id);
             }
         }
@@ -260,7 +260,7 @@ mod tests {
             assert_eq!(observer.mounts[0].linked, 2);
             observer.mounts[0].begin_sweep();
         }
-        observer.remove(root, b"link");
+        observer.remove_name(root, b"link");
         assert_eq!(observer.mounts[0].linked, 0);
         assert!(observer.model.links.is_empty());
     }

@@ -247,19 +247,19 @@ impl TreeHandle {
 
     /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed; but a
     /// path that is [no candidate](CandidateGlobs::accepts) is not answered.
-    pub fn look(&self, paths: Vec<DocumentPath>) {
+    pub fn request_looks(&self, paths: Vec<DocumentPath>) {
         self.hints
             .add_and_wake(|batch| batch.requested.extend(paths));
     }
 
     /// Asks why there is no document at each path: [`Event::Explained`] answers, in time.
-    pub fn explain(&self, paths: Vec<DocumentPath>) {
+    pub fn request_explanations(&self, paths: Vec<DocumentPath>) {
         self.hints
             .add_and_wake(|batch| batch.questions.extend(paths));
     }
 
     /// Asks for a sweep of all mounts, now.
-    pub fn sweep(&self) {
+    pub fn request_sweep(&self) {
         self.hints.add_and_wake(|batch| batch.sweep = true);
     }
 }
@@ -276,13 +276,13 @@ impl Drop for TreeHandle {
 
 /// Sweeps once, without watching, and reports on the calling thread. Returns how many directories the kernel
 /// would be asked to watch.
-pub fn scan_once(
+pub fn sweep_once(
     settings: TreeSettings,
     report: impl FnMut(TreeReport) -> ControlFlow<()>,
 ) -> Result<usize, TreeError> {
     let mut observer = Observer::new(settings, KnownFiles::default(), Watches::none(), report);
-    observer.scan_once();
-    Ok(observer.directories_to_watch())
+    observer.sweep_once();
+    Ok(observer.count_directories_to_watch())
 }
 
 /// Returns where a document lies in the file system.

@@ -214,7 +214,7 @@ impl Model {
     }
 
     /// Returns all directories beneath one, itself first.
-    pub fn beneath(&self, id: DirectoryId) -> Vec<DirectoryId> {
+    pub fn subtree(&self, id: DirectoryId) -> Vec<DirectoryId> {
         let mut found = vec![id];
         let mut next = 0;
         while let Some(&id) = found.get(next) {
@@ -258,7 +258,7 @@ impl Model {
     // Paths.
 
     /// Returns the path of a directory below its mount, in bytes; empty for the mount itself.
-    pub fn below(&self, id: DirectoryId) -> Vec<u8> {
+    pub fn path_in_mount(&self, id: DirectoryId) -> Vec<u8> {
         let path = self.self_and_ancestors(id).map(|(_, directory)| directory);
         let beneath_root = path.filter(|directory| directory.parent.is_some());
         let mut names: Vec<&[u8]> = beneath_root.map(|it| &*it.name).collect();
@@ -267,8 +267,8 @@ impl Model {
     }
 
     /// Returns the path of a name in a directory, below the mount.
-    pub fn below_name(&self, id: DirectoryId, name: &[u8]) -> Vec<u8> {
-        let mut below = self.below(id);
+    pub fn entry_path_in_mount(&self, id: DirectoryId, name: &[u8]) -> Vec<u8> {
+        let mut below = self.path_in_mount(id);
         push_name(&mut below, name);
         below
     }
@@ -280,9 +280,9 @@ impl Model {
     }
 
     /// Returns the position of a file's mount, and its path below that.
-    pub fn place_of(&self, id: FileId) -> Option<(usize, Vec<u8>)> {
+    pub fn mount_and_path(&self, id: FileId) -> Option<(usize, Vec<u8>)> {
         let file = self.file(id)?;
-        let below = self.below_name(file.directory, &file.name);
+        let below = self.entry_path_in_mount(file.directory, &file.name);
         Some((self.directory(file.directory)?.mount, below))
     }
 
@@ -296,7 +296,7 @@ impl Model {
     }
 
     /// Returns the number of links that the path to a directory leads through. The root may be one, which does not count.
-    pub fn links_on_path(&self, id: DirectoryId) -> usize {
+    pub fn count_links_on_path(&self, id: DirectoryId) -> usize {
         let is_link = |(_, it): &(DirectoryId, &Directory)| it.is_link && it.parent.is_some();
         self.self_and_ancestors(id).filter(is_link).count()
     }
@@ -331,7 +331,7 @@ impl Model {
         let device = directory.device()?;
         let is_nested = directory.is_mount_point || above.is_some_and(|above| above != device);
         is_nested.then(|| NestedFileSystem {
-            below: self.below(id).into(),
+            below: self.path_in_mount(id).into(),
             device,
             is_link: directory.is_link,
         })
@@ -396,14 +396,14 @@ mod tests {
     #[test]
     fn a_directory_is_found_by_its_path_until_it_is_removed() {
         let (mut model, [root, a, b]) = tree();
-        assert_eq!(model.below(root), b"");
-        assert_eq!(model.below(b), b"a/b");
-        assert_eq!(model.below_name(root, b"x.xml"), b"x.xml");
+        assert_eq!(model.path_in_mount(root), b"");
+        assert_eq!(model.path_in_mount(b), b"a/b");
+        assert_eq!(model.entry_path_in_mount(root, b"x.xml"), b"x.xml");
         assert_eq!(model.at(root, b"a/b"), Some(b));
-        assert_eq!(model.beneath(root), [root, a, b]);
+        assert_eq!(model.subtree(root), [root, a, b]);
         model.remove_directory(b);
         assert_eq!(model.at(root, b"a/b"), None);
-        assert_eq!(model.beneath(root), [root, a]);
+        assert_eq!(model.subtree(root), [root, a]);
         assert_eq!(model.add_below(b, b"c"), None);
     }
 
@@ -430,9 +430,12 @@ mod tests {
     fn links_on_a_path_count_beneath_the_root() {
         let (mut model, [root, a, b]) = tree();
         assert!(model.directory(root).unwrap().is_link);
-        assert_eq!(model.links_on_path(b), 0);
+        assert_eq!(model.count_links_on_path(b), 0);
         model.directory_mut(a).unwrap().is_link = true;
-        assert_eq!([root, a, b].map(|id| model.links_on_path(id)), [0, 1, 1]);
+        assert_eq!(
+            [root, a, b].map(|id| model.count_links_on_path(id)),
+            [0, 1, 1]
+        );
     }
 
     #[test]

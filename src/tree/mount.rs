@@ -102,7 +102,7 @@ impl TreeMount {
         TreeMount {
             id: plan.id,
             directory: plan.directory.clone(),
-            published: plan.published(),
+            published: plan.url_path(),
             root,
             unmet,
             ..TreeMount::default()
@@ -110,9 +110,9 @@ impl TreeMount {
     }
 
     /// Returns the identity of the root that is there now, or why there is none that can be listed.
-    pub fn found_root(&self) -> Result<Identity, String> {
+    pub fn root_identity(&self) -> Result<Identity, String> {
         let unreadable = |error| unreadable_root(&self.directory, &error);
-        let status = file_status::follow(&self.directory);
+        let status = file_status::of_path(&self.directory);
         let status = status.map_err(|error| unreadable(error.into()))?;
         if status.kind != FileType::Directory {
             return Err("it is not a directory".into());
@@ -125,7 +125,7 @@ impl TreeMount {
     }
 
     /// Takes note that its root is there.
-    pub fn find(&mut self, identity: Identity, at: Timestamp, file_system: FileSystemTraits) {
+    pub fn mark_found(&mut self, identity: Identity, at: Timestamp, file_system: FileSystemTraits) {
         (self.found, self.found_at, self.was_swept) = (Some(identity), at, false);
         self.absence = RootAbsence::default();
         self.file_system = file_system;
@@ -133,19 +133,19 @@ impl TreeMount {
 
     /// Takes note of why it is absent; `was_present` if it was there until now. Returns true if that is to be reported:
     /// once for each reason, and not while another root may be about to take its place.
-    pub fn lose(&mut self, reason: &str, was_present: bool, now: Instant) -> bool {
+    pub fn mark_lost(&mut self, reason: &str, was_present: bool, now: Instant) -> bool {
         if was_present {
             self.absence.since = Some(now);
         }
         let is_known = self.absence.is_reported && self.absence.reason == reason;
-        let is_to_be_reported = !is_known && !self.is_swapping(now);
+        let is_to_be_reported = !is_known && !self.awaits_new_root(now);
         self.absence.reason = reason.to_owned();
         self.absence.is_reported |= is_to_be_reported;
         is_to_be_reported
     }
 
     /// Returns true if its root went so shortly before that another may be about to take its place.
-    pub fn is_swapping(&self, now: Instant) -> bool {
+    pub fn awaits_new_root(&self, now: Instant) -> bool {
         let since = self.absence.since;
         since.is_some_and(|since| now.saturating_duration_since(since) < SWAPPED_WITHIN)
     }
@@ -189,7 +189,7 @@ impl TreeMount {
         }
     }
 
-    pub fn path(&self, below: &[u8]) -> DocumentPath {
+    pub fn document_path(&self, below: &[u8]) -> DocumentPath {
         DocumentPath {
             mount: self.id,
             below: below.into(),
@@ -223,17 +223,17 @@ impl Observer<'_> {
         if let Some(before) = before.filter(|before| Some(before) != mount.parent_watch.as_ref()) {
             self.watches.remove_name(&before, named);
         }
-        match mount.found_root() {
+        match mount.root_identity() {
             Ok(identity) if mount.found == Some(identity) => {}
-            Ok(identity) => self.find_mount(at, identity),
-            Err(reason) => self.lose_mount(at, &reason),
+            Ok(identity) => self.mark_mount_found(at, identity),
+            Err(reason) => self.mark_mount_lost(at, &reason),
         }
     }
 
     /// Takes note that the root of a mount is not there, and reports why: once for each reason, and not while another root may
     /// be about to take its place.
-    pub fn lose_mount(&mut self, at: usize, reason: &str) {
-        let was_present = self.leave_mount(at);
+    pub fn mark_mount_lost(&mut self, at: usize, reason: &str) {
+        let was_present = self.forget_mount_root(at);
         let now = Instant::now();
         if was_present {
             // A link may be removed before its replacement is there.
@@ -241,7 +241,7 @@ impl Observer<'_> {
         }
         let mount = &mut self.mounts[at];
         let reason = format!("{}: {reason}", mount.directory.display());
-        let is_to_be_reported = mount.lose(&reason, was_present, now);
+        let is_to_be_reported = mount.mark_lost(&reason, was_present, now);
         self.report_unreadable();
         if !is_to_be_reported {
             return;
@@ -250,12 +250,12 @@ impl Observer<'_> {
         let mount = self.mounts[at].id;
         self.send(TreeReport::Event(Event::MountLost { mount, reason }));
         for path in requested {
-            self.answer_request(path, true);
+            self.answer_look_request(path, true);
         }
     }
 
     /// Takes note that a root is gone, or another one is there. Returns true if there was one.
-    fn leave_mount(&mut self, at: usize) -> bool {
+    fn forget_mount_root(&mut self, at: usize) -> bool {
         if self.mounts[at].found.take().is_none() {
             return false;
         }
@@ -263,15 +263,15 @@ impl Observer<'_> {
         // R15: what seemed to be missing there is withdrawn, before another root is found in its place.
         self.flush();
         self.end_sweep(at, false);
-        for id in self.model.beneath(self.mounts[at].root) {
+        for id in self.model.subtree(self.mounts[at].root) {
             self.unwatch(id);
-            self.mounts[at].unreadable.allow(id);
+            self.mounts[at].unreadable.remove(id);
         }
         true
     }
 
-    fn find_mount(&mut self, at: usize, identity: Identity) {
-        if self.leave_mount(at) {
+    fn mark_mount_found(&mut self, at: usize, identity: Identity) {
+        if self.forget_mount_root(at) {
             let directory = self.mounts[at].directory.clone();
             self.reports.notice(TreeNotice::Replaced { directory });
         }
@@ -279,14 +279,14 @@ impl Observer<'_> {
         // written before would seem to be written since.
         let started = Timestamp::now();
         let mount = &mut self.mounts[at];
-        mount.find(identity, started, file_system(&mount.directory));
+        mount.mark_found(identity, started, file_system(&mount.directory));
         let mount = mount.id;
         self.send(TreeReport::Event(Event::MountFound {
             mount,
             identity,
             started,
         }));
-        self.begin_watching(at);
+        self.choose_watch_or_poll(at);
         self.mounts[at].begin_sweep();
     }
 }
@@ -317,14 +317,14 @@ const MAX_NAMED: usize = 1_000;
 /// The directories of a mount that could not be read.
 #[derive(Debug, Default)]
 pub struct UnreadableDirectories {
-    pub denials: BTreeMap<DirectoryId, Denial>,
+    pub denials: BTreeMap<DirectoryId, UnreadableRetry>,
     /// True if the last report is outdated.
     is_outdated: bool,
 }
 
 /// A directory that could not be read.
 #[derive(Debug)]
-pub struct Denial {
+pub struct UnreadableRetry {
     retry_at: Instant,
     tries: u8,
     pub directory: UnreadableDirectory,
@@ -332,7 +332,7 @@ pub struct Denial {
 
 impl UnreadableDirectories {
     /// Takes note that a directory could not be read. Returns true unless that is so once more.
-    fn deny(&mut self, id: DirectoryId, mut directory: UnreadableDirectory) -> bool {
+    fn add(&mut self, id: DirectoryId, mut directory: UnreadableDirectory) -> bool {
         let mut tries = 0;
         let before = self.denials.remove(&id);
         if let Some(before) = &before {
@@ -341,7 +341,7 @@ impl UnreadableDirectories {
         self.is_outdated |=
             before.as_ref().map(|it| &it.directory.reason) != Some(&directory.reason);
         let after = FIRST_RETRY.saturating_mul(1 << tries.min(5));
-        let denial = Denial {
+        let denial = UnreadableRetry {
             retry_at: Instant::now() + after.min(LAST_RETRY),
             tries: tries.saturating_add(1),
             directory,
@@ -351,7 +351,7 @@ impl UnreadableDirectories {
     }
 
     /// Takes note that a directory can be read, or is none any more. Returns true if it could not be read before.
-    pub fn allow(&mut self, id: DirectoryId) -> bool {
+    pub fn remove(&mut self, id: DirectoryId) -> bool {
         let was_denied = self.denials.remove(&id).is_some();
         self.is_outdated |= was_denied;
         was_denied
@@ -359,21 +359,21 @@ impl UnreadableDirectories {
 
     /// Returns the directories to try again.
     pub fn due(&self, now: Instant) -> impl Iterator<Item = DirectoryId> {
-        let is_due = move |(_, it): &(&DirectoryId, &Denial)| it.retry_at <= now;
+        let is_due = move |(_, it): &(&DirectoryId, &UnreadableRetry)| it.retry_at <= now;
         self.denials.iter().filter(is_due).map(|(id, _)| *id)
     }
 }
 
 impl Observer<'_> {
     /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
-    pub fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
+    pub fn mark_unreadable(&mut self, id: DirectoryId, path: &Path, error: Errno) {
         let Some(directory) = self.model.directory_mut(id) else {
             return;
         };
         let at = directory.mount;
         if directory.parent.is_none() {
             let reason = unreadable_root(&self.mounts[at].directory, &error.into());
-            return self.lose_mount(at, &reason);
+            return self.mark_mount_lost(at, &reason);
         }
         let before = std::mem::replace(&mut directory.state, ListingOutcome::Denied);
         let reason = file_status::reason(error);
@@ -388,16 +388,16 @@ impl Observer<'_> {
             });
         }
         let reported = UnreadableDirectory {
-            below: self.model.below(id),
+            below: self.model.path_in_mount(id),
             directory: path.display().to_string(),
             reason: reason.clone(),
             remedy: remedy.map(str::to_owned),
             since: Timestamp::now(),
         };
-        if !self.mounts[at].unreadable.deny(id, reported) {
+        if !self.mounts[at].unreadable.add(id, reported) {
             return;
         }
-        for id in self.model.beneath(id) {
+        for id in self.model.subtree(id) {
             for file in self.model.files_in(id) {
                 self.report_incomplete(file, Incomplete::Denied(reason.clone()));
             }
@@ -406,8 +406,8 @@ impl Observer<'_> {
 
     /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
     /// is written in its place from then on is new (R13).
-    pub fn end_denial(&mut self, id: DirectoryId, at: usize) {
-        if self.mounts[at].unreadable.allow(id) {
+    pub fn forget_unreadable(&mut self, id: DirectoryId, at: usize) {
+        if self.mounts[at].unreadable.remove(id) {
             self.sweep_soon(at);
         }
     }
@@ -458,7 +458,7 @@ mod tests {
             is_local,
             ..FileSystemTraits::default()
         };
-        mount.find(
+        mount.mark_found(
             Identity {
                 device: 1,
                 inode: 1,
@@ -472,7 +472,7 @@ mod tests {
     fn a_loss_is_reported_once_for_each_reason() {
         let (mut mount, now) = (mount(), Instant::now());
         for (reason, is_news) in [("gone", true), ("gone", false), ("denied", true)] {
-            assert_eq!(mount.lose(reason, false, now), is_news);
+            assert_eq!(mount.mark_lost(reason, false, now), is_news);
         }
         find(&mut mount, Timestamp::now(), true);
         assert_eq!(mount.absence.reason, "");
@@ -484,10 +484,10 @@ mod tests {
         find(&mut mount, Timestamp::now(), true);
         mount.found = None;
         let now = Instant::now();
-        assert!(!mount.lose("gone", true, now));
-        assert!(mount.is_swapping(now) && mount.absence.reason == "gone");
+        assert!(!mount.mark_lost("gone", true, now));
+        assert!(mount.awaits_new_root(now) && mount.absence.reason == "gone");
         let later = now + SWAPPED_WITHIN;
-        assert!(!mount.is_swapping(later) && mount.lose("gone", false, later));
+        assert!(!mount.awaits_new_root(later) && mount.mark_lost("gone", false, later));
     }
 
     #[test]

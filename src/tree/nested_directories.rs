@@ -38,7 +38,7 @@ pub struct NestedDirectories {
 impl NestedDirectories {
     /// Takes note of the file system that begins at a directory. There is none where the directory is gone, or lies in the
     /// file system of the one above it.
-    pub fn note(&mut self, id: DirectoryId, begins: Option<NestedFileSystem>) {
+    pub fn set_nested(&mut self, id: DirectoryId, begins: Option<NestedFileSystem>) {
         let before = match &begins {
             Some(nested) => self.known.insert(id, nested.clone()),
             None => self.known.remove(&id),
@@ -64,7 +64,7 @@ impl NestedDirectories {
 impl Observer<'_> {
     /// Rechecks the file systems above what seems to be missing: one may be gone although its directory was not listed
     /// since.
-    pub fn recheck_nested(&mut self) {
+    pub fn recheck_above_missing(&mut self) {
         let mut mounts = self.mounts.iter();
         if mounts.all(|mount| mount.nested.known.is_empty()) {
             return;
@@ -81,7 +81,7 @@ impl Observer<'_> {
         let gone = nested.filter(|(_, id, place)| above.contains(place) && self.is_replaced(*id));
         let gone: Vec<_> = gone.map(|(at, id, _)| (at, id)).collect();
         for (at, id) in gone {
-            self.mounts[at].nested.note(id, None);
+            self.mounts[at].nested.set_nested(id, None);
             self.queue.push_directory(id, Depth::Subtree);
         }
     }
@@ -203,7 +203,7 @@ mod tests {
     fn nothing_is_reported_before_the_end_of_the_first_sweep() {
         let (model, id) = tree(1, 2);
         let mut nested = NestedDirectories::default();
-        nested.note(id, model.nested_at(id));
+        nested.set_nested(id, model.nested_at(id));
         assert_eq!(nested.take_report(false), None);
         nested.ends_sweep = true;
         assert_eq!(nested.take_report(false), Some((vec![inner(2)], true)));
@@ -215,12 +215,12 @@ mod tests {
     fn a_report_is_sent_again_only_if_it_differs() {
         let (model, id) = tree(1, 2);
         let mut nested = NestedDirectories::default();
-        nested.note(id, model.nested_at(id));
+        nested.set_nested(id, model.nested_at(id));
         assert_eq!(nested.take_report(true), Some((vec![inner(2)], false)));
-        nested.note(id, None);
-        nested.note(id, model.nested_at(id));
+        nested.set_nested(id, None);
+        nested.set_nested(id, model.nested_at(id));
         assert_eq!(nested.take_report(true), None);
-        nested.note(id, None);
+        nested.set_nested(id, None);
         assert_eq!(nested.take_report(true), Some((Vec::new(), false)));
     }
 

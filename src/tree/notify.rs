@@ -70,11 +70,11 @@ impl NotifyBackend {
 fn merge(event: notify::Result<notify::Event>, hints: &PendingHints, keys: &Mutex<Keys>) {
     let Ok(event) = event else {
         // The error does not say which events were lost.
-        hints.merge(PendingBatch::overflow);
+        hints.merge(PendingBatch::add_overflow);
         return;
     };
     if event.need_rescan() {
-        hints.merge(PendingBatch::overflow);
+        hints.merge(PendingBatch::add_overflow);
     }
     // Whether a watched directory itself was touched, moved, or is gone.
     let mut is_about_itself = !SAYS_CLOSED;
@@ -103,13 +103,13 @@ fn merge(event: notify::Result<notify::Event>, hints: &PendingHints, keys: &Mute
             if let Some(key) = keys.get(path)
                 && is_about_itself
             {
-                pending.itself(*key, happened.touched);
+                pending.add_self_event(*key, happened.touched);
             }
             if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
                 && let Some(key) = keys.get(parent)
             {
                 // The crate does not always say whether it is a directory.
-                pending.name(*key, name.as_bytes(), happened, true);
+                pending.add_name(*key, name.as_bytes(), happened, true);
             }
         }
     });

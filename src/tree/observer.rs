@@ -58,7 +58,7 @@ impl<'a> Observer<'a> {
         let mounts = settings.mounts.iter().enumerate().map(|(at, plan)| {
             let mut unmet = known.0.remove(&plan.id).unwrap_or_default();
             // A file that was excluded since is there nevertheless: it is forgotten, not missing.
-            let published = plan.published();
+            let published = plan.url_path();
             unmet.retain(|below, _| settings.candidates.accepts(&published, below));
             TreeMount::new(plan, model.add_root(at), unmet)
         });
@@ -87,7 +87,7 @@ impl<'a> Observer<'a> {
     /// Observes until it is told to stop.
     pub fn run(&mut self) {
         // Only `auto` goes on without a backend.
-        if self.settings.watch != WatchMode::Poll && self.watches.backend().is_none() {
+        if self.settings.watch != WatchMode::Poll && self.watches.backend_name().is_none() {
             self.reports.notice(TreeNotice::WatchesRanOut {
                 limit: SystemLimit::instances(),
                 interval: self.settings.poll_interval,
@@ -110,17 +110,17 @@ impl<'a> Observer<'a> {
             }
             self.take_hints(batch);
             self.queue_due_work();
-            self.work();
+            self.run_time_slice();
             self.flush();
         }
     }
 
     /// Sweeps each mount once.
-    pub fn scan_once(&mut self) {
+    pub fn sweep_once(&mut self) {
         self.is_one_shot = true;
         self.check_mounts();
         while !self.reports.is_stopped {
-            self.work();
+            self.run_time_slice();
             self.flush();
             let sweeps = self.mounts.iter().filter_map(|mount| mount.sweep.as_ref());
             match sweeps.filter_map(Sweep::goes_on_at).min() {
@@ -132,11 +132,11 @@ impl<'a> Observer<'a> {
     }
 
     /// Returns the number of directories that the kernel is asked to watch, where its events are relied on.
-    pub fn directories_to_watch(&self) -> usize {
+    pub fn count_directories_to_watch(&self) -> usize {
         let mounts = self.mounts.iter();
         let watched =
             mounts.filter(|it| it.found.is_some() && self.settings.watch.trusts(it.file_system));
-        watched.map(|it| self.model.beneath(it.root).len()).sum()
+        watched.map(|it| self.model.subtree(it.root).len()).sum()
     }
 
     fn has_work(&self) -> bool {
@@ -156,7 +156,7 @@ impl<'a> Observer<'a> {
         }
         let has_ended = batch.ended.is_some();
         if let Some(reason) = batch.ended {
-            self.watches.end();
+            self.watches.drop_backend();
             let interval = self.settings.poll_interval;
             self.reports
                 .notice(TreeNotice::EventsEnded { reason, interval });
@@ -166,7 +166,7 @@ impl<'a> Observer<'a> {
             self.mounts.iter_mut().for_each(TreeMount::begin_sweep);
         }
         for path in batch.requested {
-            self.answer_request(path, false);
+            self.answer_look_request(path, false);
         }
         self.queue.questions.extend(batch.questions);
     }
@@ -202,10 +202,10 @@ impl<'a> Observer<'a> {
                         && let Some(TreeEntry::File(file)) =
                             self.update_link(directory, &name, None)
                     {
-                        self.hint(file, hint);
+                        self.apply_file_hint(file, hint);
                     }
                 }
-                NameWatchReason::Link(file) => self.hint(file, hint),
+                NameWatchReason::Link(file) => self.apply_file_hint(file, hint),
             }
         }
     }
@@ -230,12 +230,12 @@ impl<'a> Observer<'a> {
     }
 
     /// Works for one time slice: tasks that hints and timers asked for, then sweeps, then questions.
-    fn work(&mut self) {
+    fn run_time_slice(&mut self) {
         let end = Instant::now() + TIME_SLICE;
         let mut has_swept = false;
         while !self.reports.is_stopped && !self.reports.is_full() && Instant::now() < end {
             match self.queue.pop() {
-                Some(Task::List(id, depth)) => self.list(id, depth),
+                Some(Task::List(id, depth)) => self.list_directory(id, depth),
                 Some(Task::Read(id)) => self.read_if_due(id),
                 None if self.continue_sweep() => has_swept = true,
                 None => {
@@ -284,7 +284,7 @@ impl<'a> Observer<'a> {
     /// Sends what was observed. R15: files are missing only from a tree that is there, and what may only be away with
     /// another file system is reported after that is.
     pub fn flush(&mut self) {
-        self.recheck_nested();
+        self.recheck_above_missing();
         if self.reports.withdraw_missing(&mut self.mounts) {
             self.heartbeat = self.heartbeat.min(Instant::now());
         }
@@ -305,7 +305,7 @@ impl<'a> Observer<'a> {
 
     /// Answers from a fresh look. A file that exists and has not been met yet is left to the next sweep, unless
     /// `is_last` says that this has been tried. Nothing is reported of a path that is no candidate: it is not missing.
-    pub fn answer_request(&mut self, path: DocumentPath, is_last: bool) {
+    pub fn answer_look_request(&mut self, path: DocumentPath, is_last: bool) {
         let candidates = &self.settings.candidates;
         let is_candidate = |mount: &TreeMount| {
             mount.id == path.mount && candidates.accepts(&mount.published, &path.below)
@@ -315,20 +315,20 @@ impl<'a> Observer<'a> {
         };
         let mount = &mut self.mounts[at];
         if mount.found.is_none() {
-            if mount.is_swapping(Instant::now()) {
+            if mount.awaits_new_root(Instant::now()) {
                 mount.requested.insert(path);
                 return;
             }
             let reason = mount.absence.reason.clone();
-            return self.report_denied(path, reason);
+            return self.report_denied_file(path, reason);
         }
         if let Some(id) = self.file_at(at, &path.below) {
             if let Some(file) = self.model.file_mut(id) {
-                file.request();
+                file.request_report();
             }
             return self.queue.push_file(id);
         }
-        match file_status::follow(&join(&self.mounts[at].directory, &path.below)) {
+        match file_status::of_path(&join(&self.mounts[at].directory, &path.below)) {
             Ok(_) if !is_last => {
                 self.mounts[at].requested.insert(path);
                 if self.mounts[at].sweep.is_none() {
@@ -336,11 +336,11 @@ impl<'a> Observer<'a> {
                 }
             }
             Err(error) if !file_status::is_absence(error) => {
-                self.report_denied(path, file_status::reason(error));
+                self.report_denied_file(path, file_status::reason(error));
             }
             // The sweep did not reach it, as behind a link that is not followed.
             Ok(status) if status.kind == FileType::RegularFile => {
-                self.report_denied(path, "it lies behind a link that is not followed".into());
+                self.report_denied_file(path, "it lies behind a link that is not followed".into());
             }
             // It is gone, or no file.
             Ok(_) | Err(_) => {
@@ -351,7 +351,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    pub fn report_denied(&mut self, path: DocumentPath, reason: String) {
+    pub fn report_denied_file(&mut self, path: DocumentPath, reason: String) {
         let reason = Incomplete::Denied(reason);
         self.reports.observe(path, Look::Incomplete(reason));
     }
@@ -407,7 +407,7 @@ impl ReportSender<'_> {
         let mut is_mount_missing = false;
         for mount in mounts.iter_mut() {
             let in_mount = |path: &DocumentPath| path.mount == mount.id;
-            let is_at = |root| file_status::is_at(&mount.directory, root);
+            let is_at = |root| file_status::has_identity(&mount.directory, root);
             if !missing.keys().any(in_mount) || mount.found.is_some_and(is_at) {
                 continue;
             }

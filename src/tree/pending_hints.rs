@@ -200,14 +200,14 @@ impl PendingHints {
 
 impl PendingBatch {
     /// Takes note that events were lost.
-    pub fn overflow(&mut self) {
+    pub fn add_overflow(&mut self) {
         self.counted.overflows += 1;
         self.batch.overflow = true;
         self.is_news = true;
     }
 
     /// Adds an event about a watched directory itself, which was touched, or else moved, or is gone.
-    pub fn itself(&mut self, key: WatchKey, is_touched: bool) {
+    pub fn add_self_event(&mut self, key: WatchKey, is_touched: bool) {
         self.counted.taken += 1;
         let directory_hints = self.batch.directories.entry(key).or_default();
         directory_hints.touched |= is_touched;
@@ -216,13 +216,13 @@ impl PendingBatch {
     }
 
     /// Adds an event about a name in a watched directory.
-    pub fn name(&mut self, key: WatchKey, name: &[u8], event: NameHints, is_directory: bool) {
+    pub fn add_name(&mut self, key: WatchKey, name: &[u8], event: NameHints, is_directory: bool) {
         let changes_names = event.renamed || event.unclear;
         let watched = self.watched.get(&key);
         let is_named = watched.is_some_and(|it| it.named.contains_key(name));
         // Where only some names matter, a link ends there or a mount has that name.
         let is_in_tree = watched.is_none_or(|it| !it.directories.is_empty());
-        let is_known = is_named || is_in_tree && self.candidates.may_be(name);
+        let is_known = is_named || is_in_tree && self.candidates.is_candidate_name(name);
         if !is_known && !(is_in_tree && (is_directory || changes_names)) {
             return;
         }
@@ -294,7 +294,7 @@ mod tests {
         let names = CandidateGlobs::new(include, Vec::new()).unwrap();
         let (hints, key) = (PendingHints::new(names), WatchKey(1));
         let add = |name: &[u8], happened| {
-            hints.merge(|pending| pending.name(key, name, happened, false));
+            hints.merge(|pending| pending.add_name(key, name, happened, false));
         };
         for happened in [NameHints::WRITTEN, NameHints::CLOSED, NameHints::TOUCHED] {
             add(b"access.log", happened);

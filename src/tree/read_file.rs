@@ -17,7 +17,7 @@ use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Stat};
 use resourcesync::capability::Capability;
 use resourcesync::change::Change;
 use resourcesync::change_list::{
-    ChangeListError, EntryPlace, ListedChanges, at_places, each_entry, read_changes,
+    ChangeListError, EntryPlace, ListedChanges, changes_at_places, each_entry, read_changes,
     read_changes_at, read_keys,
 };
 use resourcesync::document::{CandidateContent, DeclaredSpan};
@@ -73,7 +73,7 @@ impl ListKeyCache {
 /// Returns all bytes of the file at `path`, read with the same care as documents: anything but a regular file is not
 /// even opened, which may disturb others.
 pub fn content(path: &Path) -> io::Result<Vec<u8>> {
-    if file_status::follow(path)?.kind != FileType::RegularFile {
+    if file_status::of_path(path)?.kind != FileType::RegularFile {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut content = Vec::new();
@@ -97,7 +97,7 @@ pub fn read(path: &Path, recent_keys: &ListKeyCache) -> (Look, Option<FileStatus
 
 fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<FileStatus>), Errno> {
     let file = open(path)?;
-    let before = file_status::of(&file)?;
+    let before = file_status::of_open_file(&file)?;
     if before.kind != FileType::RegularFile {
         return Ok((Look::Incomplete(Incomplete::NotAFile), Some(before)));
     }
@@ -108,8 +108,8 @@ fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<Fil
     } else {
         parse(&mut &file)
     };
-    let after = file_status::of(&file)?;
-    let is_still_there = file_status::follow(path)?.identity == before.identity;
+    let after = file_status::of_open_file(&file)?;
+    let is_still_there = file_status::of_path(path)?.identity == before.identity;
     Ok(match content {
         _ if before != after || !is_still_there => {
             (Look::Incomplete(Incomplete::BeingWritten), None)
@@ -140,9 +140,9 @@ fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<Fil
 pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocument> {
     let mount = settings.mounts.iter().find(|plan| plan.id == path.mount)?;
     let file = join(&mount.directory, &path.below);
-    match file_status::follow(&file) {
+    match file_status::of_path(&file) {
         Err(error) if file_status::is_absence(error) => {
-            file_status::follow(&mount.directory).ok()?;
+            file_status::of_path(&mount.directory).ok()?;
             return Some(other_case(&file).map_or(NoDocument::Nothing, NoDocument::OtherCase));
         }
         Err(error) => return Some(NoDocument::Denied(file_status::reason(error))),
@@ -151,7 +151,7 @@ pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocumen
     }
     let excluded = settings
         .candidates
-        .exclusion(&mount.published(), &path.below);
+        .exclusion(&mount.url_path(), &path.below);
     if let Some(exclusion @ (Exclusion::Hidden | Exclusion::Excluded(_))) = excluded {
         return Some(NoDocument::Excluded(exclusion));
     }
@@ -180,7 +180,7 @@ fn other_case(absent: &Path) -> Option<String> {
     ];
     let mut others = names.iter().filter(|other| *other != name);
     let found = others.find(|other| {
-        file_status::follow(&absent.with_file_name(OsStr::from_bytes(other))).is_ok()
+        file_status::of_path(&absent.with_file_name(OsStr::from_bytes(other))).is_ok()
     })?;
     Some(String::from_utf8_lossy(found).into_owned())
 }
@@ -225,7 +225,7 @@ type ListResult<T> = Result<T, ChangeListFileError>;
 impl ChangeListFile {
     /// Opens the version of the file at `path` that is there now, and returns it with its stat data.
     pub fn open_latest(path: &Path) -> ListResult<(ChangeListFile, Stat)> {
-        let status = file_status::follow(path).map_err(io::Error::from)?;
+        let status = file_status::of_path(path).map_err(io::Error::from)?;
         Ok((ChangeListFile::open(path, status.stat)?, status.stat))
     }
 
@@ -238,11 +238,11 @@ impl ChangeListFile {
             error => ChangeListFileError::Io(error.into()),
         };
         // Anything but a regular file is not even opened, which may disturb others.
-        if !is_version(&file_status::follow(path).map_err(failed)?) {
+        if !is_version(&file_status::of_path(path).map_err(failed)?) {
             return Err(ChangeListFileError::Stale);
         }
         let file = open(path).map_err(failed)?;
-        let opened = file_status::of(&file).map_err(io::Error::from)?;
+        let opened = file_status::of_open_file(&file).map_err(io::Error::from)?;
         if !is_version(&opened) {
             return Err(ChangeListFileError::Stale);
         }
@@ -261,32 +261,32 @@ impl ChangeListFile {
 
     /// Returns the keys of its entries.
     pub fn keys(&mut self) -> ListResult<ListedChanges> {
-        self.read(FileStatus::eq, |reader| read_keys(reader))
+        self.read_version(FileStatus::eq, |reader| read_keys(reader))
     }
 
     /// Returns the entries at these places, which ascend. `span` is that of all its entries.
     pub fn changes(&mut self, span: &Range<u64>, places: &[EntryPlace]) -> ListResult<Vec<Change>> {
         if !self.is_packed
             && let Some(changes) = read_changes_at(&self.file, span, places)
-            && file_status::of(&self.file).map_err(io::Error::from)? == self.opened
+            && file_status::of_open_file(&self.file).map_err(io::Error::from)? == self.opened
         {
             return Ok(changes);
         }
         let positions: Vec<u32> = places.iter().map(|place| place.position).collect();
         let read = |reader: &mut dyn Read| read_changes(reader, &positions);
-        let changes = self.read(FileStatus::eq, read)?;
-        at_places(changes, places).ok_or(ChangeListFileError::Stale)
+        let changes = self.read_version(FileStatus::eq, read)?;
+        changes_at_places(changes, places).ok_or(ChangeListFileError::Stale)
     }
 
     /// Returns the resources of a Resource List.
     pub fn resources(&mut self) -> ListResult<ListedResources> {
-        self.read(FileStatus::eq, |reader| read_resources(reader))
+        self.read_version(FileStatus::eq, |reader| read_resources(reader))
     }
 
     /// Returns the entries of a Resource List at these positions, which ascend.
     pub fn resource_entries(&mut self, positions: &[u32]) -> ListResult<Vec<Change>> {
         let read = |reader: &mut dyn Read| read_resource_entries(reader, positions);
-        let changes = self.read(FileStatus::eq, read)?;
+        let changes = self.read_version(FileStatus::eq, read)?;
         let all = Some(changes).filter(|changes| changes.len() == positions.len());
         all.ok_or(ChangeListFileError::Stale)
     }
@@ -300,14 +300,14 @@ impl ChangeListFile {
     ) -> ListResult<DeclaredSpan> {
         // A file that was replaced by renaming is still the version that it was.
         let content = |status: &FileStatus| (status.stat.size, status.stat.modified);
-        self.read(
+        self.read_version(
             |before, after| content(before) == content(after),
             |reader| each_entry(reader, capability, take),
         )
     }
 
     /// Reads all of it. The result counts if it is the same version after that.
-    fn read<T>(
+    fn read_version<T>(
         &mut self,
         is_same: impl FnOnce(&FileStatus, &FileStatus) -> bool,
         read: impl FnOnce(&mut dyn Read) -> Result<T, ChangeListError>,
@@ -318,7 +318,7 @@ impl ChangeListFile {
         } else {
             read(&mut &self.file)
         };
-        let after = file_status::of(&self.file).map_err(io::Error::from)?;
+        let after = file_status::of_open_file(&self.file).map_err(io::Error::from)?;
         match result {
             Ok(result) if is_same(&self.opened, &after) => Ok(result),
             // A file that was complete a moment ago and is not any more is being written.

@@ -82,9 +82,9 @@ impl Observer<'_> {
             let (mount, files) = (mount.id, sweep.met);
             self.send(TreeReport::Sweeping { mount, files });
         } else if let Some(id) = sweep.directories.pop_front() {
-            self.list(id, Depth::Sweep);
+            self.list_directory(id, Depth::Sweep);
         } else if !sweep.files.is_empty() {
-            self.read_next_of_sweep(at);
+            self.read_next_sweep_files(at);
         } else if let Some((id, _)) = sweep.unsettled.pop_front() {
             self.read_if_due(id);
         } else {
@@ -102,15 +102,15 @@ impl Observer<'_> {
             if !self.mounts[at].was_swept {
                 self.mounts[at].nested.ends_sweep = true;
             }
-            let unseen = self.unseen(at);
+            let unseen = self.unreachable_paths(at);
             self.report_unmet(at, &unseen);
             // Requests about a root that went are answered once another is swept, or none is there.
             for path in std::mem::take(&mut self.mounts[at].requested) {
-                self.answer_request(path, true);
+                self.answer_look_request(path, true);
             }
         }
         self.report_unreadable();
-        let gives_hints = self.gives_hints(at);
+        let gives_hints = self.mount_gives_hints(at);
         let mount = &mut self.mounts[at];
         mount.end_sweep(complete, gives_hints, &self.settings);
         let (id, candidates) = (mount.id, sweep.met);
@@ -130,7 +130,7 @@ impl Observer<'_> {
     }
 
     /// Returns the paths in a mount beneath which nothing can be known, and why.
-    fn unseen(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
+    fn unreachable_paths(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
         let denied = self.mounts[at].unreadable.denials.values();
         let denied = denied.map(|it| &it.directory.below);
         let denied = denied.map(|below| (below.clone(), "its directory cannot be read"));
@@ -146,7 +146,7 @@ impl Observer<'_> {
         for (below, file) in std::mem::take(&mut mount.unmet) {
             let ends = (0..below.len()).filter(|&end| below[end] == b'/');
             let reason = ends.filter_map(|end| unseen.get(&below[..end])).next();
-            let path = mount.path(&below);
+            let path = mount.document_path(&below);
             let Some(reason) = reason else {
                 self.reports.observe_missing(path, file);
                 continue;

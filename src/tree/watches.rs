@@ -128,7 +128,7 @@ impl Watches {
     }
 
     /// Returns the backend's name, if there is one.
-    pub fn backend(&self) -> Option<&'static str> {
+    pub fn backend_name(&self) -> Option<&'static str> {
         match self.backend {
             Backend::None => None,
             #[cfg(target_os = "linux")]
@@ -143,7 +143,7 @@ impl Watches {
         match &self.backend {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => {
-                inotify.wait(deadline);
+                inotify.wait_for_hints(deadline);
                 self.hints.take(None)
             }
             Backend::None | Backend::Notify(_) => self.hints.take(deadline),
@@ -159,7 +159,7 @@ impl Watches {
     }
 
     /// Gives the backend up: nothing is watched from here on.
-    pub fn end(&mut self) {
+    pub fn drop_backend(&mut self) {
         self.backend = Backend::None;
         self.hints.lock().watched.clear();
     }
@@ -201,19 +201,19 @@ impl Watches {
             watched.asked > Some(watched.events())
         };
         if asks_too_much {
-            self.reduce(key, directory);
+            self.reduce_events(key, directory);
         }
         Some((key, name.into()))
     }
 
     pub fn remove(&mut self, key: WatchKey, directory: DirectoryId) {
-        self.forget(key, |watched| {
+        self.remove_purpose(key, |watched| {
             watched.directories.retain(|it| *it != directory);
         });
     }
 
     pub fn remove_name(&mut self, (key, name): &NameWatch, named: NameWatchReason) {
-        self.forget(*key, |watched| {
+        self.remove_purpose(*key, |watched| {
             if let Some(all) = watched.named.get_mut(name) {
                 all.retain(|it| *it != named);
                 if all.is_empty() {
@@ -224,7 +224,7 @@ impl Watches {
     }
 
     /// Takes a meaning from a watch, and gives up a watch without any.
-    fn forget(&mut self, key: WatchKey, forget: impl FnOnce(&mut WatchPurpose)) {
+    fn remove_purpose(&mut self, key: WatchKey, forget: impl FnOnce(&mut WatchPurpose)) {
         {
             let all = &mut self.hints.lock().watched;
             let Some(watched) = all.get_mut(&key) else {
@@ -245,7 +245,7 @@ impl Watches {
     }
 
     /// Gives up the events of a watch that are no longer needed.
-    fn reduce(&mut self, key: WatchKey, path: &Path) {
+    fn reduce_events(&mut self, key: WatchKey, path: &Path) {
         let reduced = match &mut self.backend {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => {
@@ -280,17 +280,18 @@ impl Watches {
 
 impl Observer<'_> {
     /// Returns true if the kernel can be asked to report the changes of the mount at this position, and may be.
-    pub fn gives_hints(&self, at: usize) -> bool {
-        self.settings.watch.trusts(self.mounts[at].file_system) && self.watches.backend().is_some()
+    pub fn mount_gives_hints(&self, at: usize) -> bool {
+        self.settings.watch.trusts(self.mounts[at].file_system)
+            && self.watches.backend_name().is_some()
     }
 
     /// Decides whether a mount that was found is watched or polled, and reports that.
-    pub fn begin_watching(&mut self, at: usize) {
-        let gives_hints = self.gives_hints(at);
+    pub fn choose_watch_or_poll(&mut self, at: usize) {
+        let gives_hints = self.mount_gives_hints(at);
         let mount = &mut self.mounts[at];
         mount.is_polled = !gives_hints;
         let directory = mount.directory.clone();
-        let backend = self.watches.backend();
+        let backend = self.watches.backend_name();
         self.reports.notice(match backend.filter(|_| gives_hints) {
             Some(backend) => TreeNotice::Watching { directory, backend },
             None => TreeNotice::Polling {
@@ -307,7 +308,7 @@ impl Observer<'_> {
 
     /// Watches a directory. Repeated, it restores a watch that was lost.
     pub fn watch(&mut self, id: DirectoryId, path: &Path, at: usize) {
-        let gives_hints = self.gives_hints(at);
+        let gives_hints = self.mount_gives_hints(at);
         let Some(directory) = self.model.directory(id).filter(|_| gives_hints) else {
             return;
         };
@@ -413,12 +414,12 @@ impl SystemLimit {
 
     /// Returns the limit of events of a tree that are kept until they are read.
     pub fn events() -> SystemLimit {
-        SystemLimit::now("fs.inotify.max_queued_events")
+        SystemLimit::read("fs.inotify.max_queued_events")
     }
 
     /// Returns the lower of two limits: a container may have one besides that of the whole system.
     fn tighter(of_system: &'static str, of_namespace: &'static str) -> SystemLimit {
-        let [of_system, of_namespace] = [of_system, of_namespace].map(SystemLimit::now);
+        let [of_system, of_namespace] = [of_system, of_namespace].map(SystemLimit::read);
         match (of_system.allowed, of_namespace.allowed) {
             (Some(system), Some(namespace)) if namespace < system => of_namespace,
             (None, Some(_)) => of_namespace,
@@ -427,7 +428,7 @@ impl SystemLimit {
     }
 
     /// Reads a sysctl.
-    fn now(sysctl: &'static str) -> SystemLimit {
+    fn read(sysctl: &'static str) -> SystemLimit {
         let path = format!("/proc/sys/{}", sysctl.replace('.', "/"));
         let text = std::fs::read_to_string(path).ok();
         SystemLimit {

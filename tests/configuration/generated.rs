@@ -2,7 +2,7 @@
 
 use rsnotify::config::Config;
 use rsnotify::config::hub_config::HubConfig;
-use rsnotify::config::schema::{keys, required, schema_of, toml};
+use rsnotify::config::schema::{inline_toml, keys, required, schema_of};
 use serde_json::Value;
 
 /// The longest line of the example file.
@@ -84,7 +84,7 @@ fn rows(table: &Value) -> Vec<String> {
             (Value::String(words), _) => format!(" {words}"),
             (_, Value::Null) if required.contains(&name.as_str()) => " required".to_owned(),
             (_, Value::Null) => String::new(),
-            (_, value) => format!(" `{}`", toml(value)),
+            (_, value) => format!(" `{}`", inline_toml(value)),
         };
         let help =
             [&key["description"], &key["x-more"]].map(|text| text.as_str().unwrap_or_default());
@@ -133,7 +133,7 @@ fn show(name: &str, key: &Value, is_shown: bool) -> String {
     let (default, example) = (&key["default"], &key["examples"][0]);
     let is_empty = ["null", "[]", "{}"].contains(&default.to_string().as_str());
     let has_example = is_empty && !example.is_null();
-    let value = toml(if has_example { example } else { default });
+    let value = inline_toml(if has_example { example } else { default });
     let help = comment(key["description"].as_str().unwrap_or_default());
     let sign = if is_shown { "" } else { "#" };
     format!("{help}{sign}{name} = {value}\n")

@@ -143,7 +143,9 @@ fn passed_on(request: &Request, manner: FrontManner, upstream: SocketAddr) -> Sa
         let (name, _) = line.split_once(": ").unwrap();
         match (manner, name.to_ascii_lowercase().as_str()) {
             (FrontManner::DropLink, "link") | (_, "connection" | "content-length") => None,
-            (FrontManner::Late, "date") => Some("Date: Thu, 01 Jan 2026 00:00:00 GMT\r\n".to_owned()),
+            (FrontManner::Late, "date") => {
+                Some("Date: Thu, 01 Jan 2026 00:00:00 GMT\r\n".to_owned())
+            }
             _ => Some(format!("{line}\r\n")),
         }
     });

@@ -187,7 +187,7 @@ fn what_lies_where_a_list_names_no_document_is_told() {
     let told = |world: &mut World| -> Vec<String> {
         let facts = world.facts().into_iter();
         let found = facts.filter_map(|fact| match fact {
-            Fact::Found(finding) if finding.without_document().is_some() => {
+            Fact::Found(finding) if finding.uri_without_document().is_some() => {
                 Some(in_words(&finding))
             }
             _ => None,
@@ -204,7 +204,7 @@ fn what_lies_where_a_list_names_no_document_is_told() {
     let found = world.findings();
     let found = found
         .iter()
-        .filter(|finding| finding.without_document().is_some());
+        .filter(|finding| finding.uri_without_document().is_some());
     let mut found: Vec<String> = found.map(in_words).collect();
     found.sort();
     assert_eq!(found, expected);
@@ -239,7 +239,7 @@ fn a_list_beyond_the_protocol_is_announced_and_reported() {
     let named = findings
         .iter()
         .filter(|finding| finding.kind() == "no_file");
-    assert_eq!(named.map(Finding::count).sum::<usize>(), 50_000 - 2);
+    assert_eq!(named.map(Finding::finding_count).sum::<usize>(), 50_000 - 2);
     let large = findings
         .iter()
         .find(|finding| finding.kind() == "too_large");

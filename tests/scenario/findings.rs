@@ -31,7 +31,7 @@ fn told(world: &mut World) -> (Vec<Finding>, Vec<(&'static str, usize)>) {
 
 /// Returns the number of all findings, those that are only counted included.
 fn counted(world: &World) -> usize {
-    world.findings().iter().map(Finding::count).sum()
+    world.findings().iter().map(Finding::finding_count).sum()
 }
 
 /// A Capability List that names many documents, of which there is none.
@@ -150,7 +150,7 @@ fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
     assert_eq!(world.findings(), found);
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
     assert_eq!(found, [CAUSE]);
-    let muted: Vec<_> = report::findings::muted(&world.engine().reader(world.now)).unwrap();
+    let muted: Vec<_> = report::findings::muted_sets(&world.engine().reader(world.now)).unwrap();
     assert_eq!(muted.len(), 3);
     for set in &muted {
         let want = ("wrong_url", CAUSE);

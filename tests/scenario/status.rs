@@ -285,7 +285,7 @@ fn a_hub_is_summed_up_over_all_channels() {
     assert_eq!(hubs[0].troubles.len(), 1);
     assert_eq!(hubs[0].last.unwrap().status, Some(401));
     assert!(hubs[0].accepted.is_none() && hubs[1].accepted.is_some());
-    let by_trouble = status.by_trouble();
+    let by_trouble = status.channels_by_trouble();
     assert!(
         by_trouble
             .iter()
@@ -336,7 +336,7 @@ fn the_number_of_pending_changes_is_kept_as_channels_change() {
         let status = status(world);
         let hubs = status.channels.iter().flat_map(|channel| &channel.hubs);
         let due: usize = hubs.map(|hub| hub.due).sum();
-        assert_eq!(report::pending(world.engine().db()).unwrap(), due);
+        assert_eq!(report::pending_count(world.engine().db()).unwrap(), due);
         due
     };
     assert_eq!(count(&mut world), 0);

@@ -16,7 +16,7 @@ use announce::state::{
     ChannelId, Db, DocId, FromColumn, HubId, ToColumn, hub, last_day, last_time_saved,
     save_last_day, save_time,
 };
-use announce::steps::cut::{bytes, times};
+use announce::steps::cut::{decode_times, encode_times};
 use jiff::Timestamp;
 use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::document::Form;
@@ -89,7 +89,7 @@ fn filled(directory: &Path) -> (StateFile, Connection) {
     ];
     let body = vec![b'x'; 200_000].into();
     let relays = [relay(5), Relay { body, ..relay(6) }];
-    hub::write(Db(&transaction), &records, &relays).unwrap();
+    hub::save_hub(Db(&transaction), &records, &relays).unwrap();
     transaction.commit().unwrap();
     (file, connection)
 }
@@ -244,7 +244,7 @@ fn values_are_read_as_they_were_written() {
     ] {
         let time: Timestamp = text.parse().unwrap();
         comes_back(time);
-        assert_eq!(times(&bytes(&[time, time])), [time, time]);
+        assert_eq!(decode_times(&encode_times(&[time, time])), [time, time]);
     }
     Capability::all().for_each(comes_back);
     ChannelKind::ALL.into_iter().for_each(comes_back);
@@ -379,8 +379,8 @@ fn requests_that_were_not_verified_are_found_in_their_order_and_replaced() {
     let saved = SavedRelayReader::new(file.path.clone());
     for requests in [requests, Vec::new()] {
         let record = HubRecord::Unverified(requests.clone());
-        hub::write(Db(&connection), &[record], &[]).unwrap();
-        assert_eq!(saved.unverified().unwrap(), requests);
+        hub::save_hub(Db(&connection), &[record], &[]).unwrap();
+        assert_eq!(saved.unverified_requests().unwrap(), requests);
     }
 }
 
@@ -391,7 +391,7 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
     let db = Db(&connection);
     let (subscription, topic) = (subscription(), subscription().topic);
     let records = [HubRecord::Subscribed(subscription.clone(), RelayId(4))];
-    hub::write(db, &records, &[relay(5), relay(6)]).unwrap();
+    hub::save_hub(db, &records, &[relay(5), relay(6)]).unwrap();
     let tried = DeliveryProgress {
         heard: RelayId(5),
         attempts: 3,
@@ -407,7 +407,7 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
         HubRecord::Subscribed(renewed.clone(), RelayId(6)),
         HubRecord::Ended(topic.clone(), RelayId(5)),
     ];
-    hub::write(db, &records, &[]).unwrap();
+    hub::save_hub(db, &records, &[]).unwrap();
     let saved = hub::load(db).unwrap();
     assert_eq!(saved.subscriptions, [(renewed.clone(), tried)]);
     assert_eq!(hub::load_relays(db).unwrap(), [relay(6)]);
@@ -426,9 +426,9 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
     let seq_after = |heard| next(heard).map(|relay| relay.seq);
     assert_eq!([5, 6].map(seq_after), [Some(6), None]);
     let ended = HubRecord::Unsubscribed(renewed.key());
-    hub::write(db, &[ended], &[]).unwrap();
+    hub::save_hub(db, &[ended], &[]).unwrap();
     assert_eq!(hub::load(db).unwrap().subscriptions, []);
-    hub::write(db, &[HubRecord::Published(Box::new(published()))], &[]).unwrap();
+    hub::save_hub(db, &[HubRecord::Published(Box::new(published()))], &[]).unwrap();
     assert_eq!(hub::load_published_topics(db).unwrap(), [published()]);
 }
 

@@ -121,7 +121,7 @@ fn what_is_asked_of_a_watched_tree_is_explained(#[values(Inotify, Notify, Poll)]
     });
     it.wait_for("sentinel.xml", 1);
     it.tree()
-        .explain(["absent.xml", "list.XML", "sentinel.xml"].map(path).into());
+        .request_explanations(["absent.xml", "list.XML", "sentinel.xml"].map(path).into());
     it.wait("two answers", |it| it.explained.len() == 2);
     let why = |name: &str| it.explained[name.as_bytes()].to_string();
     assert_eq!(why("absent.xml"), "no file is there");

@@ -273,7 +273,8 @@ fn a_look_that_is_asked_for_is_answered(#[values(Inotify, Notify, Poll)] watch: 
     let mut it = Watched::start(watch);
     it.write_and_wait("a.xml", 1);
     let before = it.looks_at("a.xml").len();
-    it.tree().look(vec![path("a.xml"), path("no/such.xml")]);
+    it.tree()
+        .request_looks(vec![path("a.xml"), path("no/such.xml")]);
     it.wait("both answers", |it| {
         it.looks_at("a.xml").len() > before && it.last("no/such.xml") == Some(&Look::Missing)
     });

@@ -257,11 +257,11 @@ impl Watched {
     pub fn wait_for_quiet(&mut self) {
         let before = self.looks_at("sentinel.xml").len();
         let sweeps = self.sweeps;
-        self.tree().look(vec![path("sentinel.xml")]);
+        self.tree().request_looks(vec![path("sentinel.xml")]);
         self.wait("the sentinel", |it| {
             it.looks_at("sentinel.xml").len() > before
         });
-        self.tree().sweep();
+        self.tree().request_sweep();
         self.wait("a sweep", |it| it.sweeps > sweeps);
     }
 

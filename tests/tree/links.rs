@@ -10,7 +10,7 @@ use announce::event::Event;
 use announce::observation::{Look, Stat};
 use jiff::Timestamp;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{KnownFiles, TreeNotice, TreeReport, scan_once};
+use rsnotify::tree::{KnownFiles, TreeNotice, TreeReport, sweep_once};
 use rstest::rstest;
 
 use crate::harness::{Watched, path, put, settings};
@@ -222,7 +222,7 @@ fn links_are_followed_four_deep_and_no_file_behind_is_missing(
     it.write("sentinel.xml", 1);
     it.wait_for("n/n/n/n/a.xml", 4);
     it.wait_for_quiet();
-    it.tree().look(vec![path("n/n/n/n/n/a.xml")]);
+    it.tree().request_looks(vec![path("n/n/n/n/n/a.xml")]);
     it.wait_for_quiet();
     it.wait_for_quiet();
     let behind = it.looks_at("n/n/n/n/n/a.xml");
@@ -251,7 +251,7 @@ fn links_into_each_other_do_not_multiply_without_bound() {
     }
     std::thread::sleep(Duration::from_millis(300)); // lets the files settle: no event, so no deadline
     let (mut looks, mut notices) = (0, Vec::new());
-    scan_once(settings(root, Poll), |report| {
+    sweep_once(settings(root, Poll), |report| {
         match report {
             TreeReport::Event(Event::Observed(batch)) => looks += batch.len(),
             TreeReport::Notice(notice @ TreeNotice::TooManyLinked { .. }) => notices.push(notice),

@@ -131,6 +131,6 @@ fn hints_and_overflows_are_counted(#[values(Inotify, Notify, Poll)] watch: Watch
     assert!(!it.is_unwatched, "one that is to be polled lacks nothing");
     let hints = it.tree().hints.lock().counted;
     assert_eq!((hints.taken > 0, hints.overflows), (watch != Poll, 0));
-    it.tree().hints.merge(|batch| batch.overflow());
+    it.tree().hints.merge(|batch| batch.add_overflow());
     assert_eq!(it.tree().hints.lock().counted.overflows, 1);
 }

@@ -133,7 +133,7 @@ fn a_file_that_is_asked_for_is_missing_after_the_report_of_its_file_system(
     });
     it.wait_for("d/a.xml", 1);
     unmount(&it.root.join("d"));
-    it.tree().look(vec![path("d/a.xml")]);
+    it.tree().request_looks(vec![path("d/a.xml")]);
     it.wait_for_missing("d/a.xml");
     assert_eq!(nested_when_missing(&it, "d/a.xml"), NONE);
 }

@@ -11,7 +11,7 @@ use announce::event::Event;
 use announce::observation::{Look, Stat};
 use jiff::Timestamp;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{KnownFiles, TreeHandle, TreeReport, TreeSettings, scan_once};
+use rsnotify::tree::{KnownFiles, TreeHandle, TreeReport, TreeSettings, sweep_once};
 use rstest::rstest;
 
 use crate::harness::{DEADLINE, Watched, excluding, path, place, put, settings, version_of};
@@ -63,7 +63,7 @@ fn what_is_excluded_is_not_missing(#[values(Inotify, Notify, Poll)] watch: Watch
     settings.candidates = excluding(&["a.xml", "d/**"]);
     let mut it = Watched::start_knowing(it.stop(), settings, known);
     it.wait("the first sweep", |it| it.sweeps > 0);
-    it.tree().look(names.map(path).into());
+    it.tree().request_looks(names.map(path).into());
     it.wait_for_quiet();
     it.wait_for_quiet();
     it.looks.remove(&b"sentinel.xml"[..]);
@@ -96,10 +96,10 @@ fn a_sweep_that_is_asked_for_or_follows_lost_events_finds_what_no_event_told(
     let outside = it.place.path().join("outside.xml");
     fs::hard_link(it.root.join("a.xml"), &outside).unwrap();
     put(&outside, 2);
-    it.tree().sweep();
+    it.tree().request_sweep();
     it.wait_for("a.xml", 2);
     put(&outside, 3);
-    it.tree().hints.merge(|batch| batch.overflow());
+    it.tree().hints.merge(|batch| batch.add_overflow());
     it.wait_for("a.xml", 3);
     assert!(it.notices.contains(&rsnotify::tree::TreeNotice::Overflow));
 }
@@ -113,7 +113,7 @@ fn a_survey_sees_every_candidate_and_ends() {
     put(root.join("new.xml"), 2);
     let mut looks = Vec::new();
     let mut swept = false;
-    scan_once(settings(&root, Inotify), |report| {
+    sweep_once(settings(&root, Inotify), |report| {
         match report {
             TreeReport::Event(Event::Observed(batch)) => looks.extend(batch),
             TreeReport::Swept {

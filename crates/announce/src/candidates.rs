@@ -16,7 +16,7 @@ pub struct CandidateGlobs {
     pub include: Vec<String>,
     pub exclude: Vec<String>,
     /// The ends of candidates' names, one per include glob.
-    tails: Vec<Tail>,
+    tails: Vec<NameEnding>,
     included: GlobSet,
     excluded: GlobSet,
     /// Directories beneath which everything is excluded.
@@ -47,7 +47,7 @@ pub enum Exclusion {
 
 /// The end of a candidate's name, as far as a glob tells.
 #[derive(Debug, Clone)]
-struct Tail {
+struct NameEnding {
     end: Box<[u8]>,
     /// True if that is the whole name.
     is_whole: bool,
@@ -67,7 +67,7 @@ impl CandidateGlobs {
             .map(|glob| glob.strip_suffix("/**").unwrap_or(glob))
             .collect();
         Ok(CandidateGlobs {
-            tails: include.iter().map(|glob| Tail::of(glob)).collect(),
+            tails: include.iter().map(|glob| NameEnding::of(glob)).collect(),
             included: globs(include.iter().map(String::as_str))?,
             excluded: globs(exclude.iter().map(String::as_str))?,
             pruned: globs(pruned.into_iter())?,
@@ -87,13 +87,13 @@ impl CandidateGlobs {
             return Some(Exclusion::Hidden);
         }
         let ends = (0..below.len()).filter(|&at| below[at] == b'/');
-        let mut above = ends.filter_map(|end| published.matching(&self.pruned, &below[..end]));
+        let mut above = ends.filter_map(|end| published.matching_glob(&self.pruned, &below[..end]));
         let excluding = above.next();
-        if let Some(glob) = excluding.or_else(|| published.matching(&self.excluded, below)) {
+        if let Some(glob) = excluding.or_else(|| published.matching_glob(&self.excluded, below)) {
             return Some(Exclusion::Excluded(self.exclude[glob].clone()));
         }
         let is_included = self.includes(published, below);
-        (!is_included).then(|| Exclusion::NotIncluded(self.extended_include(below)))
+        (!is_included).then(|| Exclusion::NotIncluded(self.include_also_matching(below)))
     }
 
     /// Returns true if a glob includes a file, each part of whose path has a name.
@@ -103,11 +103,12 @@ impl CandidateGlobs {
         let mut tails = self.tails.iter().filter(|tail| tail.matches(name));
         names.all(|name| !name.is_empty())
             && (tails.clone().any(|tail| tail.anywhere)
-                || tails.next().is_some() && published.matching(&self.included, below).is_some())
+                || tails.next().is_some()
+                    && published.matching_glob(&self.included, below).is_some())
     }
 
     /// Returns the include globs with one more that accepts the file at this path, and others like it.
-    fn extended_include(&self, below: &[u8]) -> Vec<String> {
+    fn include_also_matching(&self, below: &[u8]) -> Vec<String> {
         let below = String::from_utf8_lossy(below);
         let (directory, name) = below.rsplit_once('/').unwrap_or(("", &below));
         let packed = name.strip_suffix(".gz").unwrap_or(name);
@@ -128,14 +129,14 @@ impl CandidateGlobs {
     }
 
     /// Returns true if a file of this name, in some directory, can be a candidate.
-    pub fn may_be(&self, name: &[u8]) -> bool {
+    pub fn is_candidate_name(&self, name: &[u8]) -> bool {
         !is_unread(name) && self.tails.iter().any(|tail| tail.matches(name))
     }
 
     /// Returns true if the file at this path below its mount is a candidate, given that its name
-    /// [may be](CandidateGlobs::may_be) one.
+    /// [may be](CandidateGlobs::is_candidate_name) one.
     pub fn is_candidate(&self, published: &MountUrlPath, below: &[u8]) -> bool {
-        self.includes(published, below) && published.matching(&self.excluded, below).is_none()
+        self.includes(published, below) && published.matching_glob(&self.excluded, below).is_none()
     }
 
     /// Returns true if candidates may lie beneath this directory. `below` is its path, `name` the last part of it.
@@ -145,7 +146,7 @@ impl CandidateGlobs {
         name: &[u8],
         below: impl FnOnce() -> Vec<u8>,
     ) -> bool {
-        let is_pruned = || published.matching(&self.pruned, &below()).is_some();
+        let is_pruned = || published.matching_glob(&self.pruned, &below()).is_some();
         !is_hidden(name) && (self.pruned.is_empty() || !is_pruned())
     }
 }
@@ -161,7 +162,7 @@ impl MountUrlPath {
     }
 
     /// Returns the first glob that matches what lies at `below`, by the one path or the other.
-    fn matching(&self, globs: &GlobSet, below: &[u8]) -> Option<usize> {
+    fn matching_glob(&self, globs: &GlobSet, below: &[u8]) -> Option<usize> {
         if globs.is_empty() {
             return None;
         }
@@ -205,8 +206,8 @@ fn is_unread(below: &[u8]) -> bool {
         || (name.len() > 1 && name.starts_with(b"#") && name.ends_with(b"#"))
 }
 
-impl Tail {
-    fn of(glob: &str) -> Tail {
+impl NameEnding {
+    fn of(glob: &str) -> NameEnding {
         let is_plain = |text: &str| !text.contains(['*', '?', '[', ']', '{', '}', '\\']);
         let (above, last) = glob.rsplit_once('/').unwrap_or(("", glob));
         let end = match last.strip_prefix('*') {
@@ -215,7 +216,7 @@ impl Tail {
             _ => None,
         };
         let (text, is_whole) = end.unwrap_or_default();
-        Tail {
+        NameEnding {
             end: text.as_bytes().into(),
             is_whole,
             anywhere: above == "**" && end.is_some(),

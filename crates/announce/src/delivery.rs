@@ -86,7 +86,7 @@ pub struct Submission {
 
 impl Submission {
     /// Returns what a hub is sent over HTTP.
-    pub fn request(&self) -> HubRequest {
+    pub fn http_request(&self) -> HubRequest {
         let hub = self.hub.clone();
         if self.mode == PublishMode::Ping {
             return HubRequest::ping(hub, &self.topic);
@@ -98,7 +98,7 @@ impl Submission {
     }
 
     /// Returns what a message broker is sent.
-    pub fn notification(&self) -> BrokerNotification<'_> {
+    pub fn broker_notification(&self) -> BrokerNotification<'_> {
         BrokerNotification {
             source: &self.source,
             topic: self.topic.as_str(),
@@ -109,7 +109,7 @@ impl Submission {
     }
 
     /// Returns what the embedded hub relays.
-    pub fn relayed(&self) -> Relay {
+    pub fn as_relay(&self) -> Relay {
         Relay {
             id: RelayId::default(),
             topic: self.topic.clone(),
@@ -440,7 +440,7 @@ impl HubQueue {
     }
 
     /// Makes the next probe of a failing hub due now, and has its outcome logged even if the outage was logged before.
-    pub fn hurry(&mut self, now: Timestamp) {
+    pub fn make_probe_due(&mut self, now: Timestamp) {
         if let Some(outage) = &mut self.outage {
             (outage.next_probe, outage.earliest_first) = (now, now);
             outage.probes_at_once = FIRST_AT_ONCE;
@@ -481,7 +481,7 @@ impl HubQueue {
     }
 
     /// Returns the refusals that were not logged by themselves: each kind with its reason, and their number.
-    pub fn sum_up(&mut self, now: Timestamp) -> Vec<(RefusalKind, String, usize)> {
+    pub fn sum_up_refusals(&mut self, now: Timestamp) -> Vec<(RefusalKind, String, usize)> {
         let due = self.refusals.iter_mut();
         let due = due.filter(|(_, alike)| later(alike.since, SUMMED_UP_FOR) <= now);
         due.filter_map(|(kind, alike)| {
@@ -550,7 +550,7 @@ mod tests {
                 body: Arc::clone(&payload),
                 outside: Vec::new(),
             };
-            let request = submission.request();
+            let request = submission.http_request();
             assert_eq!(request.body == payload, is_content);
             assert_eq!(request.in_query.is_some(), is_in_query);
         }

@@ -164,7 +164,7 @@ pub enum Finding {
 
 impl Finding {
     /// Returns the URI that a Capability List names and that is no document's.
-    pub fn without_document(&self) -> Option<&Uri> {
+    pub fn uri_without_document(&self) -> Option<&Uri> {
         match self {
             Finding::NoFile { uri, .. } | Finding::NoDocument { uri, .. } => Some(uri),
             _ => None,
@@ -172,7 +172,7 @@ impl Finding {
     }
 
     /// Returns the number of findings that it stands for.
-    pub fn count(&self) -> usize {
+    pub fn finding_count(&self) -> usize {
         match self {
             Finding::MoreWithoutFile { count, .. } => *count,
             _ => 1,
@@ -229,7 +229,7 @@ impl Finding {
     }
 
     /// Returns true if nothing is sent on the set's channel because of it, or the set has no channel.
-    pub fn mutes(&self) -> bool {
+    pub fn mutes_channel(&self) -> bool {
         matches!(
             self,
             Finding::ForeignHubs { .. }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::delivery::Attempt;
 use crate::state::{ChannelId, Db, Result, read};
-use crate::steps::cut::times;
+use crate::steps::cut::decode_times;
 
 /// Notifications that are kept.
 const MAX_NOTIFICATIONS: usize = 50;
@@ -178,7 +178,7 @@ impl NotificationHistory {
             let mut view = notification.clone();
             let open = view.hubs.iter_mut();
             for outcome in open.filter(|hub| hub.outcome == NotificationState::InFlight) {
-                *outcome = by_account(db, *channel, view.seq, outcome.hub.clone())?;
+                *outcome = outcome_by_account(db, *channel, view.seq, outcome.hub.clone())?;
             }
             views.push(view);
         }
@@ -187,7 +187,7 @@ impl NotificationHistory {
 }
 
 /// Returns the outcome of a notification that has no other than what the hub's account says.
-fn by_account(db: Db<'_>, channel: ChannelId, seq: u64, hub: Hub) -> Result<OutcomeView> {
+fn outcome_by_account(db: Db<'_>, channel: ChannelId, seq: u64, hub: Hub) -> Result<OutcomeView> {
     let account = db.first::<(bool, _, Option<Attempt>, bool)>(
         "SELECT a.seq IS NOT DISTINCT FROM ?3, a.attempts, a.last, coalesce(p.heard < ?3, FALSE) \
          FROM hub h CROSS JOIN account a ON a.channel = ?1 AND a.hub = h.id \
@@ -215,7 +215,7 @@ fn by_account(db: Db<'_>, channel: ChannelId, seq: u64, hub: Hub) -> Result<Outc
 
 /// Returns what a state holds of the last notifications: what is in flight, the last notification of each channel without
 /// a log, and the end of each log.
-pub fn recalled(db: Db<'_>) -> Result<NotificationHistory> {
+pub fn load_history(db: Db<'_>) -> Result<NotificationHistory> {
     let sql = format!(
         "SELECT 0, a.channel, c.topic, a.seq, a.cut, NULL, length(a.body), a.body, h.uri, a.last, NULL, TRUE, c.kind \
          FROM account a CROSS JOIN channel c ON c.id = a.channel CROSS JOIN hub h ON h.id = a.hub WHERE a.body IS NOT NULL \
@@ -260,7 +260,7 @@ pub fn recalled(db: Db<'_>) -> Result<NotificationHistory> {
             last.hubs.push(outcome);
             continue;
         }
-        let until = cut.or(untils.and_then(|untils| times(&untils).pop()));
+        let until = cut.or(untils.and_then(|untils| decode_times(&untils).pop()));
         let body = body.filter(|body| !body.is_empty());
         let view = NotificationView {
             kind,

@@ -109,7 +109,7 @@ impl MountPlan {
     }
 
     /// Returns the path under which it is published, for globs.
-    pub fn published(&self) -> MountUrlPath {
+    pub fn url_path(&self) -> MountUrlPath {
         MountUrlPath::of(&self.prefix)
     }
 }
@@ -219,7 +219,7 @@ pub struct ConfiguredChannel {
 
 impl Plan {
     /// Returns every hub and broker, with its mode.
-    pub fn destinations(&self) -> impl Iterator<Item = (&Hub, PublishMode)> {
+    pub fn hubs_and_brokers(&self) -> impl Iterator<Item = (&Hub, PublishMode)> {
         let hubs = self.hubs.iter().map(|hub| (&hub.hub, hub.mode));
         let brokers = self.brokers.iter();
         hubs.chain(brokers.map(|broker| (&broker.name, PublishMode::Broker)))
@@ -227,7 +227,7 @@ impl Plan {
 
     /// Returns the mode of a hub or broker, if it is configured.
     pub fn mode_of(&self, hub: &Hub) -> Option<PublishMode> {
-        let mut destinations = self.destinations();
+        let mut destinations = self.hubs_and_brokers();
         destinations.find_map(|(configured, mode)| (configured == hub).then_some(mode))
     }
 
@@ -253,7 +253,7 @@ impl Plan {
     }
 
     /// Returns the position of the source that an operator calls `name`, or the names that there are.
-    pub fn source_named(&self, name: &str) -> Result<usize, String> {
+    pub fn source_position(&self, name: &str) -> Result<usize, String> {
         let position = self.sources.iter().position(|source| source.name == name);
         let known = self.sources.iter().map(|source| source.name.as_str());
         position.ok_or_else(|| {
@@ -285,7 +285,7 @@ impl SourcePlan {
     /// Returns true if the file at this path may be a document.
     pub fn accepts(&self, path: &DocumentPath) -> bool {
         let mount = self.mount(path.mount);
-        mount.is_some_and(|mount| self.candidates.accepts(&mount.published(), &path.below))
+        mount.is_some_and(|mount| self.candidates.accepts(&mount.url_path(), &path.below))
     }
 
     /// Returns the longest prefix that `uri` lies below, which may be an alias, with its mount (R1).

@@ -23,7 +23,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::notification::Handed;
 use crate::reporter::{PrintedText, Reporter};
 use crate::{
-    CLOSE_TIMEOUT, ExecOptions, OutputOptions, of_output, second_signal, stop_signals, stopped,
+    CLOSE_TIMEOUT, ExecOptions, OutputOptions, ignore_broken_pipe, stop_signals,
+    wait_for_second_signal, wait_for_stop,
 };
 
 /// Properties of messages that a line of JSON has beside what is read of the payload.
@@ -53,8 +54,8 @@ pub async fn run(
         stop: stop.subscribe(),
     };
     tokio::select! {
-        ended = listener.read() => ended,
-        () = second_signal(&listener.stop) => Ok(()),
+        ended = listener.read_until_stop() => ended,
+        () = wait_for_second_signal(&listener.stop) => Ok(()),
     }
 }
 
@@ -68,13 +69,13 @@ struct BrokerListener<'a> {
 }
 
 impl BrokerListener<'_> {
-    async fn read(&self) -> Result<(), Failure> {
+    async fn read_until_stop(&self) -> Result<(), Failure> {
         let destinations = self.wanted.destinations.join(" ");
         let mut was_open = false;
         let mut failures = 0;
         loop {
             let opened = tokio::select! {
-                () = stopped(&self.stop) => return Ok(()),
+                () = wait_for_stop(&self.stop) => return Ok(()),
                 opened = BrokerSubscription::open(&self.settings, &self.wanted) => opened,
             };
             let error = match opened {
@@ -83,13 +84,13 @@ impl BrokerListener<'_> {
                     failures = 0;
                     let name = self.settings.name.as_str();
                     self.reporter.subscribed(&destinations, name, None);
-                    match self.receive(&mut subscription).await {
+                    match self.hand_over_all(&mut subscription).await {
                         Ok(Some(error)) => error,
                         Ok(None) => {
                             let _ = tokio::time::timeout(CLOSE_TIMEOUT, subscription.close()).await;
                             return Ok(());
                         }
-                        Err(error) => return of_output(Err(error)),
+                        Err(error) => return ignore_broken_pipe(Err(error)),
                     }
                 }
                 Err(error) => error,
@@ -97,13 +98,13 @@ impl BrokerListener<'_> {
             if !was_open {
                 return Err(failure(&self.settings, error));
             }
-            let wait = wait(failures);
+            let wait = retry_wait(failures);
             failures += 1;
             let (reporter, retry) = (self.reporter, Some(wait.as_secs()));
             let reason = format!("{}: {error}", self.settings.name);
             reporter.not_subscribed(&destinations, &reason, None, retry);
             tokio::select! {
-                () = stopped(&self.stop) => return Ok(()),
+                () = wait_for_stop(&self.stop) => return Ok(()),
                 () = tokio::time::sleep(wait) => {}
             }
         }
@@ -111,14 +112,14 @@ impl BrokerListener<'_> {
 
     /// Hands messages over until the connection fails, whose error it returns, or until it is stopped. The other error is
     /// that the output is closed.
-    async fn receive(
+    async fn hand_over_all(
         &self,
         subscription: &mut BrokerSubscription,
     ) -> io::Result<Option<BrokerError>> {
         loop {
             let message = tokio::select! {
                 biased;
-                () = stopped(&self.stop) => return Ok(None),
+                () = wait_for_stop(&self.stop) => return Ok(None),
                 message = subscription.message() => match message {
                     Ok(message) => message,
                     Err(error) => return Ok(Some(error)),
@@ -155,22 +156,22 @@ impl BrokerListener<'_> {
         } else {
             PrintedText::Lines(content.text(message))
         };
-        self.reporter.print(text, stopped(&self.stop)).await
+        self.reporter.print(text, wait_for_stop(&self.stop)).await
     }
 
     /// Runs the command until it exits with 0: no message after this one is handed over before. Returns false if it was
     /// stopped before that.
     async fn execute(&self, run: CommandInput<'_>, command: &ExecOptions) -> bool {
         for failures in 0.. {
-            let outcome = run.clone().execute(command, stopped(&self.stop));
+            let outcome = run.clone().execute(command, wait_for_stop(&self.stop));
             let Err(reason) = outcome.await else {
                 return true;
             };
             self.reporter.command_failed(run.topic, &reason);
             tokio::select! {
                 biased;
-                () = stopped(&self.stop) => return false,
-                () = tokio::time::sleep(wait(failures)) => {}
+                () = wait_for_stop(&self.stop) => return false,
+                () = tokio::time::sleep(retry_wait(failures)) => {}
             }
         }
         false
@@ -252,7 +253,7 @@ fn line(item: &ItemChange) -> String {
     format!("{}  {change:<6}  {uri}{media_type}\n", item.updated)
 }
 
-fn wait(failures: usize) -> Duration {
+fn retry_wait(failures: usize) -> Duration {
     Duration::from_secs(WAITS[failures.min(WAITS.len() - 1)])
 }
 

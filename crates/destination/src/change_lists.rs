@@ -79,9 +79,9 @@ pub async fn missed(
         return Ok(nothing(CatchUpError::NoCapabilityList));
     };
     let retriever = Retriever::new(AllowedOrigins::of([topic, up]))?;
-    let lists = match change_lists(&retriever, up).await {
+    let lists = match change_list_entries(&retriever, up).await {
         Ok(lists) => lists,
-        Err(error) => return Ok(nothing(error.given_up(up, patience)?)),
+        Err(error) => return Ok(nothing(error.give_up_or_retry(up, patience)?)),
     };
     patience.succeeded(up);
     let last = memory.known_until().and_then(time_span);
@@ -100,7 +100,7 @@ pub async fn missed(
             Ok(listing) => listing,
             Err(error) if !error.may_reappear() && error.is_temporary() => return Err(error),
             Err(error) => {
-                match error.given_up(&url, patience) {
+                match error.give_up_or_retry(&url, patience) {
                     Ok(error) => unreadable.push(error),
                     Err(error) => awaited = awaited.or(Some(error)),
                 }
@@ -187,12 +187,15 @@ impl DocumentQueue {
 }
 
 /// Reads the entries of the Change Lists, indexes and archives that a Capability List names.
-async fn change_lists(retriever: &Retriever, up: &str) -> Result<Vec<ListedEntry>, CatchUpError> {
+async fn change_list_entries(
+    retriever: &Retriever,
+    up: &str,
+) -> Result<Vec<ListedEntry>, CatchUpError> {
     let mut lists = read(retriever, up).await?.entries;
     if lists.is_empty() {
-        return Err(CatchUpError::document(up, "it has no entries"));
+        return Err(CatchUpError::unreadable(up, "it has no entries"));
     }
-    lists.retain(|entry| entry.loc.is_some() && names_changes(entry.known_capability()));
+    lists.retain(|entry| entry.loc.is_some() && is_of_change_lists(entry.known_capability()));
     if lists.is_empty() {
         return Err(CatchUpError::NoChangeList(up.to_owned()));
     }
@@ -202,14 +205,14 @@ async fn change_lists(retriever: &Retriever, up: &str) -> Result<Vec<ListedEntry
 /// Reads a Change List, an index or an archive of them.
 async fn read_list(retriever: &Retriever, url: &str) -> Result<Listing, CatchUpError> {
     let listing = read(retriever, url).await?;
-    if !names_changes(listing.known_capability()) {
-        return Err(CatchUpError::document(url, "it is no Change List"));
+    if !is_of_change_lists(listing.known_capability()) {
+        return Err(CatchUpError::unreadable(url, "it is no Change List"));
     }
     Ok(listing)
 }
 
 /// Returns true for the capability of Change Lists, their indexes and their archives (Archives 0.9.1 section 3).
-fn names_changes(capability: Option<Capability>) -> bool {
+fn is_of_change_lists(capability: Option<Capability>) -> bool {
     matches!(
         capability,
         Some(Capability::ChangeList | Capability::ChangeListArchive)
@@ -218,12 +221,12 @@ fn names_changes(capability: Option<Capability>) -> bool {
 
 async fn read(retriever: &Retriever, url: &str) -> Result<Listing, CatchUpError> {
     let listing = Listing::parse(&retriever.get(url).await?);
-    let listing = listing.map_err(|error| CatchUpError::document(url, error_chain(&error)))?;
-    listing.ok_or_else(|| CatchUpError::document(url, "it is no ResourceSync document"))
+    let listing = listing.map_err(|error| CatchUpError::unreadable(url, error_chain(&error)))?;
+    listing.ok_or_else(|| CatchUpError::unreadable(url, "it is no ResourceSync document"))
 }
 
 impl CatchUpError {
-    fn document(url: &str, reason: impl Into<String>) -> CatchUpError {
+    fn unreadable(url: &str, reason: impl Into<String>) -> CatchUpError {
         CatchUpError::Document {
             url: url.to_owned(),
             reason: reason.into(),
@@ -257,7 +260,7 @@ impl CatchUpError {
     /// # Errors
     ///
     /// If the document is to be read again.
-    fn given_up(
+    fn give_up_or_retry(
         self,
         url: &str,
         patience: &mut FailingDocuments,
@@ -266,7 +269,7 @@ impl CatchUpError {
             return Ok(self);
         }
         let is_missing = self.may_reappear();
-        let attempts = is_missing.then(|| patience.failed(url, Instant::now()));
+        let attempts = is_missing.then(|| patience.count_failure(url, Instant::now()));
         let Some(attempts) = attempts.flatten() else {
             return Err(self);
         };
@@ -285,7 +288,7 @@ pub struct FailingDocuments {
 
 impl FailingDocuments {
     /// Notes that a document could not be used. Returns the number of attempts if it is given up now.
-    pub fn failed(&mut self, url: &str, now: Instant) -> Option<u32> {
+    pub fn count_failure(&mut self, url: &str, now: Instant) -> Option<u32> {
         let failing = self.failing.entry(url.to_owned());
         let (since, attempts) = failing.or_insert((now, 0));
         *attempts = attempts.saturating_add(1);
@@ -401,7 +404,7 @@ mod tests {
         let mut patience = FailingDocuments::default();
         let long_ago = Instant::now().checked_sub(Duration::from_secs(3600));
         for _ in 0..10 {
-            patience.failed(&url, long_ago.unwrap());
+            patience.count_failure(&url, long_ago.unwrap());
         }
         let read = read(&base, None, &mut patience).await.unwrap();
         assert_eq!(read.missed.len(), readable);
@@ -469,7 +472,9 @@ mod tests {
             .map(|name| {
                 let url = format!("{base}/{name}");
                 let later = now + Duration::from_secs(3600);
-                (0..4).filter_map(|_| patience.failed(&url, later)).count()
+                (0..4)
+                    .filter_map(|_| patience.count_failure(&url, later))
+                    .count()
             })
             .into();
         assert_eq!(many, [1, 1], "the fifth attempt of each is the last");
@@ -525,22 +530,22 @@ mod tests {
         let mut patience = FailingDocuments::default();
         for attempt in 1..ATTEMPTS * 2 {
             let now = start + Duration::from_secs(u64::from(attempt));
-            assert_eq!(patience.failed("a", now), None, "{attempt} attempts");
+            assert_eq!(patience.count_failure("a", now), None, "{attempt} attempts");
         }
         let late = start + PATIENCE + Duration::from_secs(1);
-        assert_eq!(patience.failed("a", late), Some(ATTEMPTS * 2));
+        assert_eq!(patience.count_failure("a", late), Some(ATTEMPTS * 2));
         // Later ones have a time of their own, and a long one alone is not enough.
         for attempt in 1..ATTEMPTS {
             let now = late + PATIENCE * (attempt - 1);
-            assert_eq!(patience.failed("b", now), None, "{attempt} attempts");
+            assert_eq!(patience.count_failure("b", now), None, "{attempt} attempts");
         }
-        let last = patience.failed("b", late + PATIENCE * ATTEMPTS);
+        let last = patience.count_failure("b", late + PATIENCE * ATTEMPTS);
         assert_eq!(last, Some(ATTEMPTS));
         // One that was back meanwhile has all its time again.
         for _ in 1..ATTEMPTS {
-            assert_eq!(patience.failed("c", start), None);
+            assert_eq!(patience.count_failure("c", start), None);
         }
         patience.succeeded("c");
-        assert_eq!(patience.failed("c", late), None);
+        assert_eq!(patience.count_failure("c", late), None);
     }
 }

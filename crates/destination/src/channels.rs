@@ -45,7 +45,7 @@ pub struct ListenedChannel {
 
 impl ListenedChannel {
     /// Returns the Capability List that advertises it; none for a topic that was given itself.
-    pub fn advertised_by(&self) -> Option<&str> {
+    pub fn advertising_list(&self) -> Option<&str> {
         self.kind.and(self.capability_list.as_deref())
     }
 }
@@ -119,7 +119,7 @@ async fn channels_at(asked: &str, options: &SubscribeOptions) -> Result<FoundCha
             return Ok(found.ok_or_else(|| no_hub(asked, listing))?);
         }
     };
-    let (advertised, mut found) = advertised(asked, listing, &retriever).await;
+    let (advertised, mut found) = advertising_entries(asked, listing, &retriever).await;
     let mut topics = BTreeSet::new();
     for (of, entry, list) in advertised {
         let is_wanted = kind.is_none_or(|kind| kind == of);
@@ -173,7 +173,7 @@ fn may_advertise(listing: &Listing) -> bool {
 
 /// Reads the entries by which a document advertises channels, itself or by the Capability Lists that it names: each with
 /// the kind of its channel and its list.
-async fn advertised(
+async fn advertising_entries(
     asked: &str,
     first: Listing,
     retriever: &Retriever,
@@ -293,7 +293,7 @@ impl NewChannelWatcher {
     }
 
     /// Looks when it is time, and returns the channels that are advertised since. It may be dropped and called again.
-    pub async fn found(&mut self) -> Vec<ListenedChannel> {
+    pub async fn find_new(&mut self) -> Vec<ListenedChannel> {
         if self.documents.is_empty() {
             std::future::pending::<()>().await;
         }
@@ -326,12 +326,12 @@ impl NewChannelWatcher {
             }
         }
         self.note_unusable(found.unusable.into_iter().map(|(url, _)| url).collect());
-        self.save(found.channels)
+        self.save_new(found.channels)
     }
 
     /// Saves the subscriptions of the channels that are new, and returns these. Notifications on them since the last look
     /// count as missed. Channels that cannot be saved are reported, and found again at the next look.
-    fn save(&mut self, found: Vec<ListenedChannel>) -> Vec<ListenedChannel> {
+    fn save_new(&mut self, found: Vec<ListenedChannel>) -> Vec<ListenedChannel> {
         let since = self.looked.0;
         self.looked.1 = Instant::now();
         let by_topic = |channel: ListenedChannel| (channel.topic.clone(), channel);

@@ -109,22 +109,22 @@ impl RunningCommand {
                 self.is_over = true;
                 return Ok(status);
             }
-            next(&mut self.children).await;
+            wait_for_child(&mut self.children).await;
         }
     }
 
     /// Waits until the command has ended, and leaves its status, so that nothing else gets its id.
-    async fn ended(&mut self) {
+    async fn wait_for_end(&mut self) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         while let Ok(None) = waitid(WaitId::Pid(self.group), options) {
-            next(&mut self.children).await;
+            wait_for_child(&mut self.children).await;
         }
     }
 
     /// Ends the command and all that it has started: first by SIGTERM, then by SIGKILL.
     async fn terminate(&mut self) {
         self.signal(Signal::TERM);
-        let _ = tokio::time::timeout(KILL_AFTER, self.ended()).await;
+        let _ = tokio::time::timeout(KILL_AFTER, self.wait_for_end()).await;
         self.signal(Signal::KILL);
         let _ = tokio::time::timeout(KILL_AFTER, self.exit_status()).await;
     }
@@ -143,7 +143,7 @@ impl Drop for RunningCommand {
     }
 }
 
-async fn next(children: &mut tokio::signal::unix::Signal) {
+async fn wait_for_child(children: &mut tokio::signal::unix::Signal) {
     if children.recv().await.is_none() {
         // No further one can be noticed.
         std::future::pending().await

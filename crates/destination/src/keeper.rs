@@ -11,7 +11,7 @@ use websub::subscriber::{CallbackSubscription, HubDecision, SubscribeError};
 
 use crate::channels::current_hub;
 use crate::failure::{Failure, FailureKind};
-use crate::{ListenContext, stopped};
+use crate::{ListenContext, wait_for_stop};
 
 /// Part of a lease after which it is renewed.
 const RENEWAL: f64 = 0.8;
@@ -83,7 +83,7 @@ impl Keeper {
     pub async fn run(mut self) {
         let listening = Arc::clone(&self.listening);
         tokio::select! {
-            () = stopped(&listening.stop) => {}
+            () = wait_for_stop(&listening.stop) => {}
             () = self.keep() => {
                 listening.destination.close_callback(&self.subscription);
                 return;
@@ -103,8 +103,8 @@ impl Keeper {
             let (subscription, hub) = (&mut self.subscription, &self.hub);
             let outcome = destination.subscribe(subscription, hub, &self.topic, wanted);
             let mut next_at = match outcome.await {
-                Ok(granted) => self.verified(granted, requested_at),
-                Err(error) => match self.failed(error) {
+                Ok(granted) => self.note_verified(granted, requested_at),
+                Err(error) => match self.note_failed(error) {
                     Some(wait) => Instant::now() + wait,
                     None => return,
                 },
@@ -117,7 +117,7 @@ impl Keeper {
                 match decision {
                     // The hub verifies late, or once more.
                     Some(HubDecision::Verified(granted)) => {
-                        next_at = self.verified(granted, Instant::now());
+                        next_at = self.note_verified(granted, Instant::now());
                     }
                     Some(HubDecision::Denied(reason)) => {
                         self.lease = None;
@@ -137,7 +137,7 @@ impl Keeper {
     }
 
     /// Notes a verified subscription, and its lease. Returns the time of the renewal.
-    fn verified(&mut self, granted: Option<Duration>, at: Instant) -> Instant {
+    fn note_verified(&mut self, granted: Option<Duration>, at: Instant) -> Instant {
         self.attempts = 0;
         let reporter = &self.listening.reporter;
         let (topic, hub) = (self.topic.as_str(), self.hub.as_str());
@@ -145,7 +145,7 @@ impl Keeper {
         // Later verifications are reported as renewals, unless the lease has ended.
         if (self.lease).is_none_or(|earlier| earlier.ends_at <= Instant::now()) {
             reporter.subscribed(topic, hub, lease_seconds);
-            let saved = self.listening.state.change(&self.topic, |saved| {
+            let saved = self.listening.state.update(&self.topic, |saved| {
                 saved.is_verified = true;
                 saved.hub = self.hub.clone();
             });
@@ -166,7 +166,7 @@ impl Keeper {
 
     /// Notes a failed request. Returns the wait before the next one; `None` if there is none, because the subscription is
     /// given up.
-    fn failed(&mut self, error: SubscribeError) -> Option<Duration> {
+    fn note_failed(&mut self, error: SubscribeError) -> Option<Duration> {
         self.attempts += 1;
         let (reporter, first) = (&self.listening.reporter, &self.listening.first);
         let denial = match &error {
@@ -175,7 +175,7 @@ impl Keeper {
         };
         let asked_for = error.retry_after();
         let failure = Failure::from(error);
-        let is_kept = self.is_verified || self.is_found_later || may_pass(failure.kind);
+        let is_kept = self.is_verified || self.is_found_later || is_retryable(failure.kind);
         let wait = || asked_for.unwrap_or_else(|| backoff(self.attempts, fastrand::f64()));
         let wait = is_kept.then(wait);
         let is_first = self.attempts == 1 && !self.is_verified;
@@ -211,7 +211,7 @@ impl Keeper {
 
 /// Returns true for failures of a first request after which the same request may succeed: those of hubs that are busy, or
 /// that verify late. A hub that refuses or denies has decided.
-fn may_pass(kind: FailureKind) -> bool {
+fn is_retryable(kind: FailureKind) -> bool {
     matches!(kind, FailureKind::Temporary | FailureKind::NotVerified)
 }
 
@@ -219,7 +219,7 @@ fn may_pass(kind: FailureKind) -> bool {
 mod tests {
     use rstest::rstest;
 
-    use super::{Duration, FailureKind, Instant, Lease, may_pass};
+    use super::{Duration, FailureKind, Instant, Lease, is_retryable};
 
     #[test]
     fn a_subscription_that_was_not_verified_is_requested_again() {
@@ -230,7 +230,7 @@ mod tests {
             (FailureKind::Denied, false),
             (FailureKind::Other, false),
         ] {
-            assert_eq!(may_pass(kind), want, "{kind:?}");
+            assert_eq!(is_retryable(kind), want, "{kind:?}");
         }
     }
 

@@ -57,7 +57,7 @@ use crate::failure::Failure;
 pub use crate::failure::FailureKind;
 use crate::keeper::{FirstRequestFailure, Keeper};
 use crate::memory::{KeySet, Memory};
-use crate::receiver::{CatchUpRetry, TopicReceiver, baseline};
+use crate::receiver::{CatchUpRetry, TopicReceiver, initial_memory};
 use crate::reporter::{PrintedText, Reporter};
 use crate::state::{ListenState, SavedSubscription};
 
@@ -138,7 +138,7 @@ pub enum Origin {
 pub async fn listen(origin: Origin, output: OutputOptions) -> anyhow::Result<Option<FailureKind>> {
     let reporter = Reporter::start(output.json).context("cannot start the thread that prints")?;
     let ended = match origin {
-        Origin::Topics(options) => run(options, output, &reporter).await,
+        Origin::Topics(options) => listen_to_topics(options, output, &reporter).await,
         Origin::Broker(settings, wanted) => broker::run(settings, wanted, &output, &reporter).await,
     };
     let failed = ended.err().map(|failure| {
@@ -149,7 +149,7 @@ pub async fn listen(origin: Origin, output: OutputOptions) -> anyhow::Result<Opt
     Ok(failed)
 }
 
-async fn run(
+async fn listen_to_topics(
     options: SubscribeOptions,
     output: OutputOptions,
     reporter: &Reporter,
@@ -176,7 +176,7 @@ async fn run(
     let mut receivers = JoinSet::new();
     let mut keepers = Vec::new();
     for channel in channels.into_values() {
-        keepers.extend(listening.open(channel, false, &mut receivers));
+        keepers.extend(listening.open_callback(channel, false, &mut receivers));
     }
     // All callbacks are known by now.
     destination.serve();
@@ -190,22 +190,22 @@ async fn run(
     }
     let outcome = loop {
         tokio::select! {
-            () = stopped(&listening.stop) => break Ok(()),
+            () = wait_for_stop(&listening.stop) => break Ok(()),
             Some(first) = firsts.recv() => {
-                if let Some(failure) = undecided.decided(first, reporter) {
+                if let Some(failure) = undecided.add_outcome(first, reporter) {
                     break Err(failure);
                 }
             }
             Some(ended) = receivers.join_next() => match ended.context("a task ended")? {
                 // Its subscription was given up.
                 Ok(()) => {}
-                ended => break of_output(ended),
+                ended => break ignore_broken_pipe(ended),
             },
             () = listening.look.notified() => watched.look_soon(),
-            found = watched.found() => {
+            found = watched.find_new() => {
                 for channel in found {
                     undecided.left += 1;
-                    if let Some(keeper) = listening.open(channel, true, &mut receivers) {
+                    if let Some(keeper) = listening.open_callback(channel, true, &mut receivers) {
                         subscriptions.spawn(keeper.run());
                     }
                 }
@@ -226,7 +226,7 @@ async fn run(
     };
     tokio::select! {
         () = finish => {}
-        () = second_signal(&listening.stop) => {}
+        () = wait_for_second_signal(&listening.stop) => {}
     }
     outcome
 }
@@ -256,7 +256,7 @@ impl ListenContext {
 
     /// Opens the callback of a channel whose subscription is saved, and receives what comes there. Returns the keeper,
     /// which is to be run.
-    fn open(
+    fn open_callback(
         self: &Arc<Self>,
         channel: ListenedChannel,
         is_found_later: bool,
@@ -268,7 +268,7 @@ impl ListenContext {
             id: saved.callback.clone(),
             secret: saved.secret.clone(),
         };
-        let (subscription, received) = self.destination.open(&key, &channel.topic);
+        let (subscription, received) = self.destination.open_callback(&key, &channel.topic);
         let check = Arc::new(Notify::new());
         let receiver = TopicReceiver {
             listening: Arc::clone(self),
@@ -368,11 +368,11 @@ async fn save_subscriptions(
     let saved = state.saved().clone();
     for (topic, channel) in wanted {
         let subscription = match saved.subscriptions.get(topic) {
-            Some(earlier) => earlier.clone().found(channel),
+            Some(earlier) => earlier.clone().with_channel(channel),
             None => {
                 let memory = match saved.memory_of_moved(channel, wanted) {
                     Some(memory) => memory,
-                    None if state.path.is_some() => baseline(channel).await,
+                    None if state.path.is_some() => initial_memory(channel).await,
                     None => Memory::default(),
                 };
                 SavedSubscription::new(channel, memory)
@@ -394,7 +394,7 @@ struct PendingFirstRequests {
 
 impl PendingFirstRequests {
     /// Notes the outcome of a first request. Returns the first failure once all have failed.
-    fn decided(
+    fn add_outcome(
         &mut self,
         first: Result<(), FirstRequestFailure>,
         reporter: &Reporter,
@@ -430,7 +430,7 @@ impl PendingFirstRequests {
 }
 
 /// Counts a closed output as a regular end, like a signal.
-fn of_output(ended: io::Result<()>) -> Result<(), Failure> {
+fn ignore_broken_pipe(ended: io::Result<()>) -> Result<(), Failure> {
     match ended {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(anyhow::Error::new(error).context("cannot print").into())
@@ -458,13 +458,13 @@ fn stop_signals() -> io::Result<watch::Sender<u32>> {
 }
 
 /// Waits until it is to stop.
-async fn stopped(stop: &watch::Receiver<u32>) {
+async fn wait_for_stop(stop: &watch::Receiver<u32>) {
     // An error means that the sender has ended, and so has everything else.
     let _ = stop.clone().wait_for(|stops| *stops > 0).await;
 }
 
 /// Waits for a second signal. It does not wait for a command that is running: dropped, it is killed.
-async fn second_signal(stop: &watch::Receiver<u32>) {
+async fn wait_for_second_signal(stop: &watch::Receiver<u32>) {
     let _ = stop.clone().wait_for(|stops| *stops > 1).await;
 }
 
@@ -472,7 +472,7 @@ async fn second_signal(stop: &watch::Receiver<u32>) {
 mod tests {
     use super::{
         Duration, Failure, FailureKind, FirstRequestFailure, PendingFirstRequests, Reporter, Topic,
-        stop_signals, stopped, wait_after,
+        stop_signals, wait_after, wait_for_stop,
     };
 
     fn failed(kind: FailureKind) -> Result<(), FirstRequestFailure> {
@@ -493,7 +493,7 @@ mod tests {
                 ..PendingFirstRequests::default()
             };
             let decisions = outcomes.into_iter();
-            let decisions = decisions.map(|outcome| undecided.decided(outcome, &reporter));
+            let decisions = decisions.map(|outcome| undecided.add_outcome(outcome, &reporter));
             Vec::from_iter(decisions.map(|failure| failure.map(|failure| failure.kind)))
         };
         let refused = || failed(FailureKind::Refused);
@@ -514,7 +514,7 @@ mod tests {
         let stop = stop_signals().unwrap().subscribe();
         let process = rustix::process::getpid();
         rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();
-        let stopped = tokio::time::timeout(Duration::from_secs(10), stopped(&stop));
+        let stopped = tokio::time::timeout(Duration::from_secs(10), wait_for_stop(&stop));
         assert_eq!(stopped.await, Ok(()));
     }
 }

@@ -168,7 +168,7 @@ impl Memory {
     }
 
     /// Returns the keys of changes that were handed over and are not known from the last `until`.
-    pub fn handed_over(&self) -> HashSet<ReceivedKey> {
+    pub fn handed_over_keys(&self) -> HashSet<ReceivedKey> {
         let dated = self.edge.iter().chain(&self.caught_up).map(|edge| edge.key);
         dated.chain(self.undated.order.iter().copied()).collect()
     }
@@ -190,10 +190,10 @@ impl Memory {
     /// Removes the changes of a notification that were read from Change Lists and handed over before. Each of these removes
     /// one.
     pub fn remove_caught_up(&mut self, changes: &mut Vec<ReceivedChange>) {
-        let mut left = counted(self.caught_up.iter().map(|edge| edge.key));
+        let mut left = count_keys(self.caught_up.iter().map(|edge| edge.key));
         let removed =
             changes.extract_if(.., |change| remove_one(&mut left, ReceivedKey::of(change)));
-        let mut removed = counted(removed.map(|change| ReceivedKey::of(&change)));
+        let mut removed = count_keys(removed.map(|change| ReceivedKey::of(&change)));
         // They count as changes of a notification from now on.
         let caught_up = self.caught_up.drain(..);
         let (announced, caught_up): (VecDeque<_>, _) =
@@ -235,7 +235,7 @@ fn span_start(text: Option<&str>) -> Option<Timestamp> {
 }
 
 /// Returns the number of each key.
-fn counted(keys: impl Iterator<Item = ReceivedKey>) -> HashMap<ReceivedKey, u32> {
+fn count_keys(keys: impl Iterator<Item = ReceivedKey>) -> HashMap<ReceivedKey, u32> {
     let mut counts = HashMap::new();
     keys.for_each(|key| *counts.entry(key).or_default() += 1);
     counts
@@ -422,7 +422,7 @@ impl<'a> MissedSelection<'a> {
     ) -> MissedSelection<'a> {
         MissedSelection {
             memory,
-            handed_over: memory.handed_over(),
+            handed_over: memory.handed_over_keys(),
             following,
             now,
             missed: Vec::new(),
@@ -593,7 +593,7 @@ mod tests {
     }
 
     fn is_missed(memory: &Memory, change: &ReceivedChange) -> bool {
-        memory.is_missed(change, ReceivedKey::of(change), &memory.handed_over())
+        memory.is_missed(change, ReceivedKey::of(change), &memory.handed_over_keys())
     }
 
     /// A change from a Change List.

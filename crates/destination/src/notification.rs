@@ -36,7 +36,7 @@ pub struct Handed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum HandedEntries {
-    Framework(#[serde(serialize_with = "documents")] Vec<Entry>),
+    Framework(#[serde(serialize_with = "serialize_entries")] Vec<Entry>),
     Change(Vec<ReceivedChange>),
 }
 
@@ -90,7 +90,7 @@ fn with_milliseconds(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 
-fn documents<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_entries<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(entries.iter().map(|entry| {
         let mut object = json!({
             "loc": entry.uri, "change": entry.change, "capability": entry.capability

@@ -21,7 +21,7 @@ use crate::command::CommandInput;
 use crate::memory::{Continuity, KeySet, Memory, MissedChange, NextNotification, ReceivedKey};
 use crate::notification::{Handed, HandedEntries};
 use crate::reporter::PrintedText;
-use crate::{ListenContext, stopped};
+use crate::{ListenContext, wait_for_stop};
 
 /// Missed changes handed over at a time.
 const CHANGES_AT_A_TIME: usize = 1_000;
@@ -86,7 +86,7 @@ impl TopicReceiver {
             let retry_at = self.retry.at;
             tokio::select! {
                 biased;
-                () = stopped(&listening.stop) => return Ok(()),
+                () = wait_for_stop(&listening.stop) => return Ok(()),
                 () = check.notified() => self.catch_up().await?,
                 () = sleep_until(retry_at.unwrap_or_else(Instant::now)), if retry_at.is_some() => {
                     self.catch_up().await?;
@@ -102,7 +102,7 @@ impl TopicReceiver {
     }
 
     /// Returns nothing to hand over, with the memory of what was.
-    fn prepared(&self) -> PreparedHandOvers {
+    fn no_hand_overs(&self) -> PreparedHandOvers {
         let saved = self.listening.state.saved();
         let saved = saved.subscriptions.get(&self.topic);
         PreparedHandOvers {
@@ -132,14 +132,14 @@ impl TopicReceiver {
                 return Ok(());
             }
         }
-        let mut judged = self.prepared();
+        let mut judged = self.no_hand_overs();
         let mut answered = Vec::new();
         for notification in notifications {
             let added = self.add_hand_overs(&mut judged, &notification.body, false);
             // The hub delivers it again, and what comes after it.
             if let Err(error) = added.await {
                 self.retry.has_pending = true;
-                self.retry(error.retry_after());
+                self.schedule_retry(error.retry_after());
                 break;
             }
             answered.push(notification);
@@ -161,12 +161,12 @@ impl TopicReceiver {
         if self.listening.state.path.is_none() {
             return Ok(());
         }
-        let body = content(&self.topic).await;
+        let body = topic_content(&self.topic).await;
         if let Err(error) = &body {
             let reporter = &self.listening.reporter;
             reporter.not_caught_up(self.topic.as_str(), &error_chain(error));
             if error.is_temporary() {
-                self.retry(error.retry_after());
+                self.schedule_retry(error.retry_after());
                 return Ok(());
             }
         }
@@ -174,7 +174,7 @@ impl TopicReceiver {
         // Without a notification that follows a gap, no later one has to wait: it begins where the last one ended, or there
         // is a gap, which is read then.
         let is_awaited = body.is_some();
-        let mut judged = self.prepared();
+        let mut judged = self.no_hand_overs();
         let read = match body {
             Some(body) => self.add_hand_overs(&mut judged, &body, true).await,
             // The topic has nothing, or nobody may read it.
@@ -186,15 +186,15 @@ impl TopicReceiver {
         let is_handed_over = self.hand_over(judged.hand_overs).await?;
         self.retry.has_pending = !is_handed_over || (is_awaited && read.is_err());
         match read {
-            Err(error) => self.retry(error.retry_after()),
-            Ok(()) if !is_handed_over => self.retry(None),
+            Err(error) => self.schedule_retry(error.retry_after()),
+            Ok(()) if !is_handed_over => self.schedule_retry(None),
             Ok(()) => self.retry = CatchUpRetry::default(),
         }
         Ok(())
     }
 
     /// Sets the time of the next attempt, which a server may ask for.
-    fn retry(&mut self, asked_for: Option<Duration>) {
+    fn schedule_retry(&mut self, asked_for: Option<Duration>) {
         self.retry.attempts += 1;
         let backoff = || backoff(self.retry.attempts, fastrand::f64());
         let wait = asked_for.unwrap_or_else(backoff);
@@ -246,7 +246,7 @@ impl TopicReceiver {
         {
             memory.remove_caught_up(changes);
             if relation == Continuity::Overlap {
-                let handed_over = memory.handed_over();
+                let handed_over = memory.handed_over_keys();
                 changes.retain(|change| {
                     let is_known = is_page && memory.has_had(change, &handed_over);
                     !is_known && !self.heard.contains(ReceivedKey::of(change))
@@ -257,7 +257,7 @@ impl TopicReceiver {
             relation == Continuity::Repeat || (had_entries && handed.changes().is_empty());
         // One that was read is no repeat: the topic often has the notification that was delivered last.
         if is_repeat && !caught_up {
-            reporter.repeat(topic, handed.until.as_deref());
+            reporter.repeated(topic, handed.until.as_deref());
         }
         if relation != Continuity::Repeat {
             *memory = std::mem::take(memory).after(&handed);
@@ -374,7 +374,7 @@ impl TopicReceiver {
                 from: first.from.as_deref(),
                 until: last.until.as_deref(),
             };
-            let outcome = run.execute(command, stopped(stop)).await;
+            let outcome = run.execute(command, wait_for_stop(stop)).await;
             if let Err(reason) = &outcome {
                 listening.reporter.command_failed(&last.topic, reason);
             }
@@ -387,7 +387,7 @@ impl TopicReceiver {
         } else {
             PrintedText::Lines(first.to_string())
         };
-        listening.reporter.print(text, stopped(stop)).await
+        listening.reporter.print(text, wait_for_stop(stop)).await
     }
 
     /// Records that a notification was handed over, and saves the memory.
@@ -404,7 +404,7 @@ impl TopicReceiver {
         };
         // It was handed over all the same; after a restart it may be once more.
         let state = &listening.state;
-        if let Err(error) = state.change(&self.topic, |saved| saved.memory = after) {
+        if let Err(error) = state.update(&self.topic, |saved| saved.memory = after) {
             listening.reporter.not_saved(self.topic.as_str(), &error);
         }
     }
@@ -420,8 +420,8 @@ impl PreparedHandOvers {
         while let Some(part) = parts.next() {
             let is_last = parts.len() == 0;
             let end = match &until {
-                _ if !is_last => effective(part),
-                None => effective(missed),
+                _ if !is_last => last_effective(part),
+                None => last_effective(missed),
                 until => until.clone(),
             };
             // Our own time, at the first subscription, is no `until`.
@@ -449,18 +449,18 @@ impl PreparedHandOvers {
 }
 
 /// Returns the last time at which one of some changes took effect, if any has one.
-fn effective(changes: &[MissedChange]) -> Option<String> {
+fn last_effective(changes: &[MissedChange]) -> Option<String> {
     let last = changes.iter().rev().find_map(|missed| missed.effective);
     last.map(|last| last.to_string())
 }
 
 /// Returns the memory of a topic to which nobody has subscribed yet: neither its current content was missed, nor what the
 /// Change Lists have. If these cannot be read, changes in them without a time may be handed over.
-pub async fn baseline(channel: &ListenedChannel) -> Memory {
+pub async fn initial_memory(channel: &ListenedChannel) -> Memory {
     let now = Timestamp::now();
     let topic = &channel.topic;
     let mut memory = Memory::new(channel.kind, channel.capability_list.as_deref());
-    let content = content(topic).await.unwrap_or_default();
+    let content = topic_content(topic).await.unwrap_or_default();
     if let Ok(notification) = Notification::parse(&content) {
         memory = memory.after(&Handed::new(topic.as_str(), notification, &content));
     }
@@ -478,7 +478,7 @@ pub async fn baseline(channel: &ListenedChannel) -> Memory {
 }
 
 /// Retrieves the content of a topic: the last notification, or nothing.
-async fn content(topic: &Topic) -> Result<Vec<u8>, RetrieveError> {
+async fn topic_content(topic: &Topic) -> Result<Vec<u8>, RetrieveError> {
     let retriever = Retriever::new(AllowedOrigins::of([topic.as_str()]))?;
     retriever.get(topic.as_str()).await
 }

@@ -79,7 +79,7 @@ impl Reporter {
         };
         tokio::select! {
             biased;
-            printed = self.printed(text) => printed.map(|()| true),
+            printed = self.print_and_wait(text) => printed.map(|()| true),
             () = stopped => Ok(false),
         }
     }
@@ -87,10 +87,10 @@ impl Reporter {
     /// Waits until all is printed, but no longer than the time for that.
     pub async fn finish(&self) {
         let nothing = PrintedText::Lines(String::new());
-        let _ = tokio::time::timeout(STOP_PRINTING_AFTER, self.printed(nothing)).await;
+        let _ = tokio::time::timeout(STOP_PRINTING_AFTER, self.print_and_wait(nothing)).await;
     }
 
-    async fn printed(&self, text: PrintedText) -> io::Result<()> {
+    async fn print_and_wait(&self, text: PrintedText) -> io::Result<()> {
         let (outcome, printed) = oneshot::channel();
         // Otherwise the outcome is dropped.
         let _ = self.jobs.send((text, Some(outcome))).await;
@@ -187,7 +187,7 @@ impl Reporter {
     }
 
     /// Reports a notification that was delivered again.
-    pub fn repeat(&self, topic: &str, until: Option<&str>) {
+    pub fn repeated(&self, topic: &str, until: Option<&str>) {
         let which = match until {
             Some(until) => format!("the notification of {topic} until {until}"),
             None => format!("a notification of {topic}"),

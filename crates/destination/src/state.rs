@@ -46,7 +46,7 @@ pub struct SavedSubscription {
     pub hub: Hub,
     /// Last segment of the callback.
     pub callback: String,
-    #[serde(serialize_with = "revealed")]
+    #[serde(serialize_with = "serialize_secret")]
     pub secret: Secret,
     /// True if a hub has verified it.
     #[serde(default)]
@@ -62,7 +62,7 @@ impl SavedState {
         channel: &ListenedChannel,
         wanted: &BTreeMap<Topic, ListenedChannel>,
     ) -> Option<Memory> {
-        let list = channel.advertised_by()?;
+        let list = channel.advertising_list()?;
         let earlier = self.subscriptions.iter().find(|(topic, saved)| {
             saved.advertised_by.as_deref() == Some(list)
                 && saved.memory.kind == channel.kind
@@ -78,7 +78,7 @@ impl SavedSubscription {
         let CallbackKey { id, secret } = CallbackKey::random();
         SavedSubscription {
             asked: channel.asked.clone(),
-            advertised_by: channel.advertised_by().map(str::to_owned),
+            advertised_by: channel.advertising_list().map(str::to_owned),
             hub: channel.hub.clone(),
             callback: id,
             secret,
@@ -93,8 +93,8 @@ impl SavedSubscription {
     }
 
     /// Records where the channel was found.
-    pub fn found(self, channel: &ListenedChannel) -> SavedSubscription {
-        let list = channel.advertised_by().map(str::to_owned);
+    pub fn with_channel(self, channel: &ListenedChannel) -> SavedSubscription {
+        let list = channel.advertising_list().map(str::to_owned);
         SavedSubscription {
             asked: channel.asked.clone(),
             advertised_by: list.or(self.advertised_by),
@@ -165,7 +165,7 @@ impl ListenState {
 
     /// Changes one subscription, and saves it durably before it returns. If it cannot be saved, it stays changed: what was
     /// handed over was.
-    pub fn change(
+    pub fn update(
         &self,
         topic: &Topic,
         change: impl FnOnce(&mut SavedSubscription),
@@ -214,7 +214,7 @@ fn lock(path: &Path) -> anyhow::Result<File> {
     }
 }
 
-fn revealed<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_secret<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(secret.reveal())
 }
 
@@ -314,12 +314,12 @@ mod tests {
         fs::create_dir(&obstacle).unwrap();
         let topic = Topic::new("https://e.org/t");
         let advertised_by = || Some("https://e.org/cl.xml".to_owned());
-        let change = state.change(&topic, |it| it.advertised_by = advertised_by());
+        let change = state.update(&topic, |it| it.advertised_by = advertised_by());
         assert!(change.is_err());
         let changed = state.saved().subscriptions[&topic].clone();
         assert_eq!(changed.advertised_by, advertised_by());
         fs::remove_dir(&obstacle).unwrap();
-        state.change(&topic, |_| ()).unwrap();
+        state.update(&topic, |_| ()).unwrap();
         let saved = state.saved().clone();
         assert_eq!(saved.subscriptions.len(), 1);
         drop(state);

@@ -55,13 +55,13 @@ impl Brokers {
     /// Starts a task for each broker on `runtime`. They connect when there is something to send, or when asked to.
     pub fn new(settings: Vec<BrokerSettings>, runtime: &Handle) -> Brokers {
         let brokers = Brokers::default();
-        brokers.change(settings, runtime);
+        brokers.reconfigure(settings, runtime);
         brokers
     }
 
     /// Replaces the brokers. One whose settings stay the same keeps its connection; of others, what is under way finishes
     /// on the connection that it began on.
-    pub fn change(&self, settings: Vec<BrokerSettings>, runtime: &Handle) {
+    pub fn reconfigure(&self, settings: Vec<BrokerSettings>, runtime: &Handle) {
         let mut current = lock(&self.brokers);
         let mut before = std::mem::take(&mut *current);
         for settings in settings {
@@ -72,7 +72,7 @@ impl Brokers {
                     let durations = before.map(|broker| lock(&broker.durations).clone());
                     let settings = Arc::new(settings);
                     let (requests, received) = unbounded_channel();
-                    runtime.spawn(serve(Arc::clone(&settings), received));
+                    runtime.spawn(run_task(Arc::clone(&settings), received));
                     Arc::new(BrokerTask {
                         settings,
                         requests,
@@ -90,10 +90,10 @@ impl Brokers {
             return Answer::Failed(format!("{name} is not configured"));
         };
         let began = Instant::now();
-        let frames = send_frames(notification, &broker.settings);
-        let sent = broker.request(frames).await;
+        let frames = frames_to_send(notification, &broker.settings);
+        let sent = broker.send_and_wait(frames).await;
         lock(&broker.durations).observe(began.elapsed());
-        sent.map_or_else(BrokerError::answer, |()| Answer::Receipts)
+        sent.map_or_else(BrokerError::into_answer, |()| Answer::Receipts)
     }
 
     /// Connects to a broker, unless there is a connection.
@@ -105,11 +105,11 @@ impl Brokers {
         let Some(broker) = lock(&self.brokers).get(name).cloned() else {
             return Ok(());
         };
-        broker.request(Vec::new()).await
+        broker.send_and_wait(Vec::new()).await
     }
 
     /// Returns the durations of the submissions to each broker.
-    pub fn durations(&self) -> BTreeMap<Hub, DurationHistogram> {
+    pub fn submit_durations(&self) -> BTreeMap<Hub, DurationHistogram> {
         let brokers = lock(&self.brokers);
         let durations = brokers
             .iter()
@@ -124,7 +124,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl BrokerTask {
-    async fn request(&self, sends: Vec<Frame>) -> Result<(), BrokerError> {
+    async fn send_and_wait(&self, sends: Vec<Frame>) -> Result<(), BrokerError> {
         let (answer, answered) = oneshot::channel();
         // If the task has ended, it drops the request, and with it the sender of the answer.
         let _ = self.requests.send(SendRequest { sends, answer });
@@ -134,7 +134,7 @@ impl BrokerTask {
 }
 
 /// Connects whenever there is something to send, until all senders are gone.
-async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<SendRequest>) {
+async fn run_task(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<SendRequest>) {
     while let Some(first) = requests.recv().await {
         match Session::open(&settings, None).await {
             Ok(session) => {
@@ -274,7 +274,7 @@ impl<'a> BrokerConnection<'a> {
                 Ok(())
             }
             "ERROR" => {
-                let error = BrokerError::refused(frame, &self.session.mask);
+                let error = BrokerError::from_frame(frame, &self.session.mask);
                 // It may be about one of several. The others say nothing about it, and are sent again.
                 let blamed = match id {
                     Some((number, _)) => self.pending.remove(&number),
@@ -283,7 +283,11 @@ impl<'a> BrokerConnection<'a> {
                 };
                 match blamed {
                     Some(pending) => {
-                        let outcome = if is_repeat(frame) { Ok(()) } else { Err(error) };
+                        let outcome = if is_duplicate(frame) {
+                            Ok(())
+                        } else {
+                            Err(error)
+                        };
                         let _ = pending.answer.send(outcome);
                         Err(BrokerError::Closed)
                     }
@@ -297,7 +301,7 @@ impl<'a> BrokerConnection<'a> {
 
 /// Returns true if an `ERROR` says that the messages were taken before, in a transaction whose receipts were lost: Artemis
 /// ends a transaction with a message whose id it knows. All of it was committed then.
-fn is_repeat(error: &Frame) -> bool {
+fn is_duplicate(error: &Frame) -> bool {
     let says_so = |text: &str| text.contains("Duplicate message detected");
     error.header("message").is_some_and(says_so) || says_so(&String::from_utf8_lossy(&error.body))
 }
@@ -313,7 +317,10 @@ fn parse_receipt(id: &str) -> Option<(u64, usize)> {
 
 /// Returns the `SEND` frames of a notification, in the order in which they are sent, but for their transaction and receipts.
 /// A header of a message counts before a configured one.
-pub fn send_frames(notification: &BrokerNotification<'_>, settings: &BrokerSettings) -> Vec<Frame> {
+pub fn frames_to_send(
+    notification: &BrokerNotification<'_>,
+    settings: &BrokerSettings,
+) -> Vec<Frame> {
     let form = settings.form.as_ref();
     let feeds = form.and_then(|form| atom_messages(notification, form));
     // A notification that yields no feeds was saved while the broker had other settings.

@@ -61,7 +61,7 @@ impl Frame {
 
     /// Returns the bytes of the frame. A body gets its `content-length`.
     pub fn encode(&self) -> Vec<u8> {
-        let is_escaped = is_escaped(&self.command);
+        let is_escaped = has_escapes(&self.command);
         let mut bytes = Vec::with_capacity(self.body.len() + 1_024);
         bytes.extend_from_slice(self.command.as_bytes());
         bytes.push(b'\n');
@@ -86,7 +86,7 @@ fn is_command(line: &[u8]) -> bool {
 }
 
 /// Returns true unless a frame's headers have no escapes, for compatibility with STOMP 1.0.
-fn is_escaped(command: &str) -> bool {
+fn has_escapes(command: &str) -> bool {
     command != "CONNECT" && command != "CONNECTED"
 }
 
@@ -178,14 +178,16 @@ impl Decoder {
                 FramePart::Headers => match self.line() {
                     None => return Ok(None),
                     Some(_) if std::mem::take(&mut self.is_cut) => {}
-                    Some(line) if line.is_empty() => self.part = FramePart::Body(self.length()),
-                    Some(line) => match header(&line, is_escaped(&self.frame.command)) {
+                    Some(line) if line.is_empty() => {
+                        self.part = FramePart::Body(self.body_length())
+                    }
+                    Some(line) => match header(&line, has_escapes(&self.frame.command)) {
                         Ok(header) => self.frame.headers.push(header),
                         Err(damage) => self.record_damage(FrameError::Malformed(damage)),
                     },
                 },
                 FramePart::Body(left) => {
-                    if !self.body(left) {
+                    if !self.take_body(left) {
                         return Ok(None);
                     }
                     self.part = FramePart::Command;
@@ -226,7 +228,7 @@ impl Decoder {
     }
 
     /// Returns the length that a frame says its body has.
-    fn length(&mut self) -> Option<usize> {
+    fn body_length(&mut self) -> Option<usize> {
         let length = self.frame.header("content-length")?.trim().parse();
         if length.is_err() {
             let damage = "a frame's content-length is no number";
@@ -236,7 +238,7 @@ impl Decoder {
     }
 
     /// Takes bytes of a body. Returns true at its end.
-    fn body(&mut self, left: Option<usize>) -> bool {
+    fn take_body(&mut self, left: Option<usize>) -> bool {
         let rest = &self.received[self.taken..];
         let nul = || rest.iter().position(|byte| *byte == 0);
         let end = left.or_else(nul).unwrap_or(rest.len());
@@ -254,7 +256,7 @@ impl Decoder {
         if after.is_some_and(|byte| byte != 0) {
             let damage = "a frame does not end where its content-length says";
             self.record_damage(FrameError::Malformed(damage));
-            return self.body(None);
+            return self.take_body(None);
         }
         self.taken += usize::from(after.is_some());
         after.is_some()

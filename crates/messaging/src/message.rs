@@ -52,7 +52,7 @@ impl<'a> HashedPayload<'a> {
     }
 
     /// Returns the change notification that it is, with the datetimes that lie outside its interval.
-    pub fn changes(&self) -> Option<ChangePayload> {
+    pub fn change_payload(&self) -> Option<ChangePayload> {
         let mut payload = ChangePayload::parse(self.bytes)?;
         for (position, datetime) in self.outside {
             if let Some(change) = payload.entries.get_mut(*position) {
@@ -65,7 +65,7 @@ impl<'a> HashedPayload<'a> {
 
 /// Position of an id among those of one notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum NotificationPart {
+pub(crate) enum IdPosition {
     /// The message that has the whole notification.
     Whole,
     /// The feed of this many changes of an object, by the number of the first. Both count, so that feeds of the same
@@ -80,14 +80,11 @@ pub(crate) enum NotificationPart {
 ///
 /// The body counts too, since numbers begin anew when a state file is lost, and new changes must not be discarded
 /// as repeats of old ones.
-pub(crate) fn message_id(
-    notification: &BrokerNotification<'_>,
-    position: NotificationPart,
-) -> String {
+pub(crate) fn message_id(notification: &BrokerNotification<'_>, position: IdPosition) -> String {
     let (kind, number, count) = match position {
-        NotificationPart::Whole => (0_u8, 0, 0),
-        NotificationPart::Feed { first, count } => (1, first, count),
-        NotificationPart::Entry(number) => (2, number, 1),
+        IdPosition::Whole => (0_u8, 0, 0),
+        IdPosition::Feed { first, count } => (1, first, count),
+        IdPosition::Entry(number) => (2, number, 1),
     };
     let mut hasher = blake3::Hasher::new();
     // Of a fixed length, or with its length, so that two positions never yield the same bytes.
@@ -115,8 +112,8 @@ pub(crate) fn urn(id: &str) -> String {
 
 /// Returns the one message of a notification that is sent as hubs get it: `payload = "resourcesync"` (F3, F6).
 pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Frame {
-    let id = message_id(notification, NotificationPart::Whole);
-    let mut message = message(&id, notification.topic, "application/xml", notification);
+    let id = message_id(notification, IdPosition::Whole);
+    let mut message = message_frame(&id, notification.topic, "application/xml", notification);
     message.body = notification.body.bytes.to_vec();
     message
 }
@@ -124,7 +121,7 @@ pub fn resourcesync_message(notification: &BrokerNotification<'_>) -> Frame {
 /// Returns a message about an object (F3), with headers that STOMP or the brokers define and properties that consumers
 /// select by. It lacks what a particular frame adds (destination, receipt, transaction, lengths), and its body, which is a
 /// feed or the payload. Messages of one `group` are received in order even by consumers that compete.
-pub(crate) fn message(
+pub(crate) fn message_frame(
     id: &str,
     group: &str,
     content_type: &str,
@@ -171,7 +168,7 @@ mod tests {
     use resourcesync::capability::ChannelKind;
 
     use super::{
-        BrokerNotification, HashedPayload, MESSAGE_TYPE, NotificationPart, message_id,
+        BrokerNotification, HashedPayload, IdPosition, MESSAGE_TYPE, message_id,
         resourcesync_message, urn,
     };
 
@@ -189,7 +186,7 @@ mod tests {
     fn a_message_repeats_the_payload_and_says_what_it_is() {
         let notification = notification();
         let message = resourcesync_message(&notification);
-        let id = message_id(&notification, NotificationPart::Whole);
+        let id = message_id(&notification, IdPosition::Whole);
         assert_eq!(message.body, notification.body.bytes);
         let headers = message.headers.iter();
         for (name, _) in headers.skip_while(|(name, _)| name != "messageId") {
@@ -222,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_id_is_a_uuid_of_version_8() {
-        let position = NotificationPart::Feed { first: 0, count: 1 };
+        let position = IdPosition::Feed { first: 0, count: 1 };
         let id = message_id(&notification(), position);
         let parsed = uuid::Uuid::parse_str(&id).unwrap();
         assert_eq!(parsed.get_version_num(), 8);
@@ -238,9 +235,9 @@ mod tests {
         others[2].seq = 8;
         others[3].body = HashedPayload::new(b"<urlset />", &[]);
         let mut ids = HashSet::new();
-        let feed = |first| NotificationPart::Feed { first, count: 1 };
-        let positions = (0..300).flat_map(|at| [feed(at), NotificationPart::Entry(at)]);
-        for position in positions.chain([NotificationPart::Whole]) {
+        let feed = |first| IdPosition::Feed { first, count: 1 };
+        let positions = (0..300).flat_map(|at| [feed(at), IdPosition::Entry(at)]);
+        for position in positions.chain([IdPosition::Whole]) {
             for notification in &others {
                 let id = message_id(notification, position);
                 assert_eq!(id, message_id(notification, position));

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::frame::Frame;
 use crate::message::{
-    BrokerNotification, LONGEST_PROPERTY, NotificationPart, message, message_id, urn,
+    BrokerNotification, IdPosition, LONGEST_PROPERTY, message_frame, message_id, urn,
 };
 
 /// Name of the server, and of the author where no user is known.
@@ -33,7 +33,7 @@ pub struct AtomForm {
     /// Kind of thing that is one object.
     pub object: ObjectGranularity,
     /// Identifiers of objects and items.
-    pub identifiers: Identifiers,
+    pub identifiers: IdentifierForm,
     /// Another location of the content than the resource's URI.
     pub location: Option<LocationRewrite>,
     /// Types of objects.
@@ -52,10 +52,10 @@ pub fn object_glob(text: &str) -> Result<Glob, globset::Error> {
 /// Returns the content change messages of a notification, in order of the first change of each object (F2 to F5).
 /// `None` if it is no change notification that was rendered here.
 pub fn atom_messages(notification: &BrokerNotification<'_>, form: &AtomForm) -> Option<Vec<Frame>> {
-    let payload = notification.body.changes()?;
+    let payload = notification.body.change_payload()?;
     let until = Datetime::parse(&payload.until.to_string())?;
     let mut messages = Vec::new();
-    let mut objects = objects(&payload.entries, form);
+    let mut objects = changed_objects(&payload.entries, form);
     // The next one is the last of them.
     objects.reverse();
     while let Some(mut object) = objects.pop() {
@@ -89,8 +89,8 @@ struct ObjectChanges<'a> {
 
 impl ObjectChanges<'_> {
     /// Returns its position among the ids of the notification.
-    fn position(&self) -> NotificationPart {
-        NotificationPart::Feed {
+    fn id_position(&self) -> IdPosition {
+        IdPosition::Feed {
             first: self.changes.first().map_or(0, |(number, _)| *number),
             count: self.changes.len() as u64,
         }
@@ -100,14 +100,16 @@ impl ObjectChanges<'_> {
     fn parent(&self) -> Option<&str> {
         let is_other = |uri: &&str| compared(uri) != compared(self.uri);
         let mut changes = self.changes.iter();
-        let collection = changes.find_map(|(_, change)| linked(change, "collection"));
-        collection.filter(is_other).or_else(|| directory(self.uri))
+        let collection = changes.find_map(|(_, change)| link_target(change, "collection"));
+        collection
+            .filter(is_other)
+            .or_else(|| parent_directory(self.uri))
     }
 }
 
 /// Returns the objects that changed, in order of their first changes, each once for each author. If another one changed an
 /// item meanwhile, it comes once more, so that the changes of an item keep their order.
-fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<ObjectChanges<'a>> {
+fn changed_objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<ObjectChanges<'a>> {
     let types = form.types.iter().filter_map(|one| {
         let glob = object_glob(&one.objects).ok()?;
         Some((glob.compile_matcher(), &one.name))
@@ -122,8 +124,8 @@ fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<ObjectChanges<'a>>
             ObjectGranularity::Directory => directory_of(&change.loc),
         };
         // URIs that have the same identifier are one object, named as its first change names it.
-        let identifier = |uri: &str| form.identifiers.of(&compared(uri));
-        let author = linked(change, "author");
+        let identifier = |uri: &str| form.identifiers.identifier(&compared(uri));
+        let author = link_target(change, "author");
         let key = (identifier(uri), author);
         let item = identifier(&change.loc);
         let index = match (known.get(&key), changed.get(&item)) {
@@ -154,10 +156,10 @@ fn directory_of(uri: &str) -> &str {
     if uri.ends_with('/') && !uri.contains(['?', '#']) {
         return uri;
     }
-    directory(uri).unwrap_or(uri)
+    parent_directory(uri).unwrap_or(uri)
 }
 
-fn linked<'a>(change: &'a Change, relation: &str) -> Option<&'a str> {
+fn link_target<'a>(change: &'a Change, relation: &str) -> Option<&'a str> {
     let has_relation = |link: &&RelatedLink| {
         let mut relations = link.rel.split_ascii_whitespace();
         relations.any(|one| one.eq_ignore_ascii_case(relation))
@@ -172,20 +174,22 @@ fn feed(
     form: &AtomForm,
 ) -> ContentChangeMessage {
     let mut feed = ContentChangeMessage {
-        id: urn(&message_id(notification, object.position())),
+        id: urn(&message_id(notification, object.id_position())),
         server: Some(SERVER_VERSION.to_owned()),
         format: Some(FORMAT.to_owned()),
         author: object.author.unwrap_or(SERVER).to_owned(),
         title: change_summary(object),
         updated: until,
-        object: form.identifiers.of(object.uri),
-        parent: object.parent().map(|parent| form.identifiers.of(parent)),
+        object: form.identifiers.identifier(object.uri),
+        parent: object
+            .parent()
+            .map(|parent| form.identifiers.identifier(parent)),
         types: object.types.clone(),
         items: Vec::new(),
         skipped: 0,
     };
     let items = object.changes.iter().map(|(number, change)| {
-        let id = message_id(notification, NotificationPart::Entry(*number));
+        let id = message_id(notification, IdPosition::Entry(*number));
         item(urn(&id), change, &feed, form)
     });
     feed.items = items.collect();
@@ -197,9 +201,9 @@ fn feed(
 /// Returns the entry of a change, whose feed has the time of changes without one.
 fn item(id: String, change: &Change, feed: &ContentChangeMessage, form: &AtomForm) -> ItemChange {
     // The version that the change made, where the list names it.
-    let version = linked(change, "memento").unwrap_or(&change.loc);
+    let version = link_target(change, "memento").unwrap_or(&change.loc);
     let content = || ContentLocation {
-        src: (form.location.as_ref()).map_or_else(|| version.to_owned(), |to| to.of(version)),
+        src: (form.location.as_ref()).map_or_else(|| version.to_owned(), |to| to.rewrite(version)),
         media_type: change.mime_type.as_deref().map(str::to_owned),
     };
     ItemChange {
@@ -207,9 +211,9 @@ fn item(id: String, change: &Change, feed: &ContentChangeMessage, form: &AtomFor
         author: feed.author.clone(),
         title: feed.title.clone(),
         updated: change.datetime.unwrap_or(feed.updated),
-        item: form.identifiers.of(&change.loc),
+        item: form.identifiers.identifier(&change.loc),
         content: (change.kind != ChangeKind::Deleted).then(content),
-        summary: format!("The item was {}.", past(change.kind)),
+        summary: format!("The item was {}.", change_word(change.kind)),
         state_before: None,
         state_after: (change.kind == ChangeKind::Created).then(|| ACTIVE.to_owned()),
         change: Some(change.kind),
@@ -221,14 +225,14 @@ fn change_summary(object: &ObjectChanges<'_>) -> String {
     // In the order of the words.
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, change) in &object.changes {
-        *counts.entry(past(change.kind)).or_default() += 1;
+        *counts.entry(change_word(change.kind)).or_default() += 1;
     }
     let parts = counts.iter().map(|(past, count)| format!("{count} {past}"));
     parts.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns a change as a word of a description.
-fn past(change: ChangeKind) -> &'static str {
+fn change_word(change: ChangeKind) -> &'static str {
     match change {
         ChangeKind::Created => "added",
         ChangeKind::Deleted => "deleted",
@@ -241,13 +245,13 @@ fn feed_message(
     feed: &ContentChangeMessage,
     notification: &BrokerNotification<'_>,
 ) -> Frame {
-    let id = message_id(notification, object.position());
+    let id = message_id(notification, object.id_position());
     let items = feed.items.iter();
     let types: BTreeSet<&str> = items
         .filter_map(|item| item.change.map(change_term))
         .collect();
     let types: Vec<&str> = types.into_iter().collect();
-    let mut message = message(&id, &feed.object, ATOM_TYPE, notification);
+    let mut message = message_frame(&id, &feed.object, ATOM_TYPE, notification);
     for (name, value) in [
         ("changeTypes", types.join(",")),
         ("objectUri", feed.object.clone()),
@@ -281,7 +285,7 @@ pub enum ObjectGranularity {
 
 /// Form of identifiers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Identifiers {
+pub enum IdentifierForm {
     /// The URI as the Change List has it.
     #[default]
     #[serde(rename = "uri")]
@@ -291,12 +295,12 @@ pub enum Identifiers {
     InfoFedora,
 }
 
-impl Identifiers {
+impl IdentifierForm {
     /// Returns the identifier of a resource, object or parent with a URI.
-    pub fn of(self, uri: &str) -> String {
+    pub fn identifier(self, uri: &str) -> String {
         match self {
-            Identifiers::Uri => uri.to_owned(),
-            Identifiers::InfoFedora => info_fedora(uri),
+            IdentifierForm::Uri => uri.to_owned(),
+            IdentifierForm::InfoFedora => info_fedora(uri),
         }
     }
 }
@@ -328,7 +332,7 @@ pub struct ObjectType {
 
 impl LocationRewrite {
     /// Returns the location of a resource's content. A URI that does not lie below the replaced ones stays unchanged.
-    pub fn of(&self, uri: &str) -> String {
+    pub fn rewrite(&self, uri: &str) -> String {
         // What follows is as it is written, where the beginning is: some servers take escapes for other characters.
         let written = uri.strip_prefix(&self.from).filter(|rest| !rest.is_empty());
         match rest_below(uri, &self.from) {
@@ -340,7 +344,7 @@ impl LocationRewrite {
 
 /// Returns the directory of a resource, or the one above a directory: the URI up to its last slash. `None` without one
 /// below the authority.
-pub(crate) fn directory(uri: &str) -> Option<&str> {
+pub(crate) fn parent_directory(uri: &str) -> Option<&str> {
     let end = uri.find(['?', '#']).unwrap_or(uri.len());
     let path = uri[..end].strip_suffix('/').unwrap_or(&uri[..end]);
     let start = path_start(path)?;
@@ -382,7 +386,7 @@ fn info_fedora(uri: &str) -> String {
     // The marker that comes first is the interface's; the other is a part of a name.
     let name = match (path.find(OBJECTS), path.find(REST)) {
         (Some(at), rest) if rest.is_none_or(|rest| at < rest) => {
-            &object(&path[at + OBJECTS.len()..])
+            &fedora_object_id(&path[at + OBJECTS.len()..])
         }
         (_, Some(at)) => &uri[start + at + REST.len()..],
         _ => &uri[start..],
@@ -392,7 +396,7 @@ fn info_fedora(uri: &str) -> String {
 
 /// Returns an object or datastream below `/objects/` as an identifier has it. The content of a datastream is named as the
 /// datastream.
-fn object(path: &str) -> String {
+fn fedora_object_id(path: &str) -> String {
     match path.split_once("/datastreams/") {
         Some((object, datastream)) => {
             let datastream = datastream.strip_suffix("/content").unwrap_or(datastream);
@@ -577,7 +581,7 @@ mod tests {
 
     fn info_fedora() -> AtomForm {
         AtomForm {
-            identifiers: Identifiers::InfoFedora,
+            identifiers: IdentifierForm::InfoFedora,
             ..AtomForm::default()
         }
     }
@@ -909,7 +913,7 @@ mod tests {
             ("urn:a/http://e.org/b/c", None),
             ("", None),
         ] {
-            assert_eq!(directory(uri), want, "{uri}");
+            assert_eq!(parent_directory(uri), want, "{uri}");
         }
     }
 
@@ -939,15 +943,15 @@ mod tests {
             urn:a:http://h urn:a:http://h
             ",
         ) {
-            assert_eq!(Identifiers::InfoFedora.of(uri), want);
-            assert_eq!(Identifiers::Uri.of(uri), uri);
+            assert_eq!(IdentifierForm::InfoFedora.identifier(uri), want);
+            assert_eq!(IdentifierForm::Uri.identifier(uri), uri);
         }
     }
 
     fn location(from: &str, uri: &str) -> String {
         let end = if from.ends_with('/') { "/" } else { "" };
         let (from, to) = (from.to_owned(), format!("https://repo.example.org{end}"));
-        LocationRewrite { from, to }.of(uri)
+        LocationRewrite { from, to }.rewrite(uri)
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl From<std::io::Error> for BrokerError {
 
 impl BrokerError {
     /// Returns the meaning of an `ERROR`; secrets in it are masked.
-    pub fn refused(error: &Frame, mask: &Mask) -> BrokerError {
+    pub fn from_frame(error: &Frame, mask: &Mask) -> BrokerError {
         let body = String::from_utf8_lossy(&error.body);
         let first = body.lines().map(str::trim).find(|line| !line.is_empty());
         let message = error.header("message").unwrap_or_default().trim();
@@ -69,7 +69,7 @@ impl BrokerError {
             (message, first) => format!("{message}: {first}"),
         };
         BrokerError::Refused {
-            refusal: refusal(&text),
+            refusal: refusal_kind(&text),
             text: printable(&mask.hide(&text)),
         }
     }
@@ -80,7 +80,7 @@ impl BrokerError {
     }
 
     /// Returns it as an answer for the engine.
-    pub fn answer(self) -> Answer {
+    pub fn into_answer(self) -> Answer {
         match self {
             BrokerError::Refused { refusal, text } => Answer::BrokerError {
                 refusal,
@@ -94,7 +94,7 @@ impl BrokerError {
 /// Returns the kind of refusal that the text of an `ERROR` describes, in the words of ActiveMQ, Artemis and RabbitMQ. Only
 /// what names a login or destination as refused or missing needs an operator: their other errors, also of a destination that
 /// is full, locked or on a node that is down, pass by themselves (F7).
-fn refusal(text: &str) -> BrokerRefusal {
+fn refusal_kind(text: &str) -> BrokerRefusal {
     const CREDENTIALS: [&str; 7] = [
         "password is invalid",
         "access refused for user",
@@ -137,7 +137,7 @@ mod tests {
     fn refused(message: &str, body: &str, mask: &Mask) -> BrokerError {
         let mut frame = Frame::new("ERROR").with("message", message);
         frame.body = body.as_bytes().to_vec();
-        BrokerError::refused(&frame, mask)
+        BrokerError::from_frame(&frame, mask)
     }
 
     #[rstest]

@@ -140,7 +140,7 @@ async fn connected(
     let connected = reader.frame().await?;
     match connected.command.as_str() {
         "CONNECTED" => {}
-        "ERROR" => return Err(BrokerError::refused(&connected, &mask)),
+        "ERROR" => return Err(BrokerError::from_frame(&connected, &mask)),
         other => return Err(BrokerError::Failed(format!("{other} before CONNECTED"))),
     }
     let version = connected.header("version").unwrap_or("1.0");
@@ -149,14 +149,14 @@ async fn connected(
     }
     let (frames, received) = unbounded_channel();
     let (progress, written) = watch::channel(0);
-    let (theirs, ours) = heart_beats(connected.header("heart-beat"), settings.heart_beat);
+    let (theirs, ours) = heart_beat_times(connected.header("heart-beat"), settings.heart_beat);
     reader.patience = theirs.map(|between| between * MISSING_BEATS);
     Ok(Session {
         reader,
         writer: FrameWriter {
             frames,
             written,
-            task: tokio::spawn(write(writing, received, ours, progress)),
+            task: tokio::spawn(write_frames(writing, received, ours, progress)),
         },
         server: connected.header("server").map(str::to_owned),
         mask,
@@ -184,7 +184,7 @@ async fn stream(
 }
 
 /// Returns the times between heart-beats of the broker and of ours, from its header and ours.
-fn heart_beats(said: Option<&str>, offered: Duration) -> (Option<Duration>, Option<Duration>) {
+fn heart_beat_times(said: Option<&str>, offered: Duration) -> (Option<Duration>, Option<Duration>) {
     let (sends, wants) = said
         .and_then(|said| said.split_once(','))
         .unwrap_or_default();
@@ -247,7 +247,7 @@ impl Drop for FrameWriter {
 }
 
 /// Writes queued frames, and a heart-beat in time while there are none.
-async fn write(
+async fn write_frames(
     mut half: WriteHalf<Box<dyn Stream>>,
     mut frames: UnboundedReceiver<Vec<u8>>,
     beats: Option<Duration>,
@@ -319,13 +319,13 @@ impl BrokerSubscription {
         };
         let ids = wanted.subscription_ids();
         for (id, destination) in ids.iter().zip(&wanted.destinations) {
-            let subscribe = wanted.subscribe(id, destination).encode();
+            let subscribe = wanted.subscribe_frame(id, destination).encode();
             subscription.session.writer.write(subscribe);
         }
         let mut awaited: BTreeSet<String> = ids.into_iter().collect();
         let subscribed = async {
             while !awaited.is_empty() {
-                if let Some(id) = subscription.receive().await? {
+                if let Some(id) = subscription.receive_frame().await? {
                     awaited.remove(&id);
                 }
             }
@@ -345,17 +345,17 @@ impl BrokerSubscription {
             if let Some(first) = self.first.pop_front() {
                 return Ok(first);
             }
-            self.receive().await?;
+            self.receive_frame().await?;
         }
     }
 
     /// Reads a frame, and keeps it if it is a message. Returns the id of a receipt. Safe to be cancelled.
-    async fn receive(&mut self) -> Result<Option<String>, BrokerError> {
+    async fn receive_frame(&mut self) -> Result<Option<String>, BrokerError> {
         let frame = self.session.reader.frame().await?;
         match frame.command.as_str() {
             "RECEIPT" => return Ok(frame.header("receipt-id").map(str::to_owned)),
             "MESSAGE" => self.first.push_back(frame),
-            "ERROR" => return Err(BrokerError::refused(&frame, &self.session.mask)),
+            "ERROR" => return Err(BrokerError::from_frame(&frame, &self.session.mask)),
             _ => {}
         }
         Ok(None)
@@ -388,7 +388,7 @@ impl MessageSelection {
         ids.collect()
     }
 
-    fn subscribe(&self, id: &str, destination: &str) -> Frame {
+    fn subscribe_frame(&self, id: &str, destination: &str) -> Frame {
         let mut frame = Frame::new("SUBSCRIBE")
             .with("id", id)
             .with("destination", destination)
@@ -493,7 +493,7 @@ mod tests {
         #[case] ours: Option<u64>,
     ) {
         let seconds = |seconds: Option<u64>| seconds.map(Duration::from_secs);
-        let agreed = heart_beats(said, Duration::from_secs(10));
+        let agreed = heart_beat_times(said, Duration::from_secs(10));
         assert_eq!(agreed, (seconds(theirs), seconds(ours)));
     }
 
@@ -505,7 +505,7 @@ mod tests {
             durable: Some("archive".to_owned()),
             leaves_damaged: false,
         };
-        let frame = wanted.subscribe(&wanted.subscription_ids()[0], "/topic/a");
+        let frame = wanted.subscribe_frame(&wanted.subscription_ids()[0], "/topic/a");
         for (name, value) in [
             ("id", "archive /topic/a"),
             ("activemq.subscriptionName", "archive /topic/a"),

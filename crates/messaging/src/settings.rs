@@ -99,7 +99,7 @@ impl BrokerSettings {
     /// If the certificates or the key cannot be used.
     pub fn check(&self) -> Result<(), BrokerSettingsError> {
         let checked = || {
-            let roots = roots(authorities(self)?)?;
+            let roots = roots(ca_certificates(self)?)?;
             let provider = Arc::new(aws_lc_rs::default_provider());
             let builder = ClientConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
@@ -134,7 +134,7 @@ impl BrokerSettings {
 /// If the certificates or the key cannot be used, with the reason.
 pub(crate) fn connector(settings: &BrokerSettings) -> Result<TlsConnector, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let authorities = authorities(settings)?;
+    let authorities = ca_certificates(settings)?;
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
@@ -144,7 +144,7 @@ pub(crate) fn connector(settings: &BrokerSettings) -> Result<TlsConnector, Strin
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-fn authorities(settings: &BrokerSettings) -> Result<Vec<CertificateDer<'static>>, String> {
+fn ca_certificates(settings: &BrokerSettings) -> Result<Vec<CertificateDer<'static>>, String> {
     let ca_pem = settings.ca_pem.as_ref();
     ca_pem.map_or_else(|| Ok(Vec::new()), |pem| certificates(pem, "ca_file"))
 }

@@ -16,7 +16,7 @@ use crate::parse::{ReadError, parse};
 use crate::reader::{Element, Handler, StopReason, XmlReader};
 use crate::tag::{Namespace, RS, StartTag};
 use crate::uri::{Hub, Uri};
-use crate::window::detect;
+use crate::window::encoding_of;
 use crate::writer::{write_attribute, write_escaped};
 
 /// The depth of an entry's children.
@@ -65,23 +65,23 @@ pub fn advertise(
     wanted: &Advertisement,
     former: &BTreeSet<Hub>,
 ) -> Result<Option<Vec<u8>>, Unpatchable> {
-    let before = capability_list(list)?;
+    let before = parse_capability_list(list)?;
     if advertises(&before, wanted, former) {
         return Ok(None);
     }
-    let (encoding, mark, _) = detect(list);
+    let (encoding, mark, _) = encoding_of(list);
     let (mark, rest) = list.split_at(mark);
     let text = decoded(rest, encoding)?;
-    let root = layout(&text).ok_or(Unpatchable::Markup)?;
+    let root = parse_nodes(&text).ok_or(Unpatchable::Markup)?;
     let edits = match present_entry(&root, wanted) {
-        Some(entry) => completion(&text, entry, wanted, former),
-        None => addition(&text, &root, wanted).into_iter().collect(),
+        Some(entry) => edits_to_complete(&text, entry, wanted, former),
+        None => edit_to_add(&text, &root, wanted).into_iter().collect(),
     };
     let edited = edited(&text, edits);
     // Characters that the encoding does not have become references: they stand in text and in values only.
     let bytes = [mark, &encoding.encode(&edited).0[..]].concat();
     // The result is read back, whatever the markup is like.
-    let after = capability_list(&bytes).map_err(|_| Unpatchable::Markup)?;
+    let after = parse_capability_list(&bytes).map_err(|_| Unpatchable::Markup)?;
     if advertises(&after, wanted, former) && is_same_otherwise(before, after, wanted) {
         Ok(Some(bytes))
     } else {
@@ -89,7 +89,7 @@ pub fn advertise(
     }
 }
 
-fn capability_list(list: &[u8]) -> Result<Document, Unpatchable> {
+fn parse_capability_list(list: &[u8]) -> Result<Document, Unpatchable> {
     match parse(list)? {
         CandidateContent::Document(document)
             if document.capability == Capability::CapabilityList && document.form == Form::List =>
@@ -184,7 +184,7 @@ fn edited(text: &str, mut edits: Vec<Edit>) -> String {
 
 /// Returns the edits that add to an entry what it lacks. Section 5 has the hubs before the description, sitemaps have
 /// `loc` first.
-fn completion(
+fn edits_to_complete(
     text: &str,
     entry: &Node,
     wanted: &Advertisement,
@@ -239,7 +239,7 @@ fn completion(
 }
 
 /// Returns the edit that adds an entry behind the last one, indented as it is; without one, behind what the root has.
-fn addition(text: &str, root: &Node, wanted: &Advertisement) -> Option<Edit> {
+fn edit_to_add(text: &str, root: &Node, wanted: &Advertisement) -> Option<Edit> {
     let model = root.children_of(Element::Entry).last();
     let last = model.or(root.children.last())?;
     let line = indentation(text, last.span.start);
@@ -286,10 +286,10 @@ impl Node {
 }
 
 /// Returns the root of a document; nothing if it is not well-formed.
-fn layout(text: &str) -> Option<Node> {
+fn parse_nodes(text: &str) -> Option<Node> {
     // The reader takes LF for the only line end. Every place stays where it is.
     let text = text.replace("\r\n", " \n").replace('\r', "\n");
-    let mut reader = XmlReader::new(LayoutBuilder::default());
+    let mut reader = XmlReader::new(NodeBuilder::default());
     let mut rest = &text[..];
     loop {
         let (taken, stop) = reader.parse(rest, (text.len() - rest.len()) as u64);
@@ -304,12 +304,12 @@ fn layout(text: &str) -> Option<Node> {
 
 /// A document that is being read.
 #[derive(Default)]
-struct LayoutBuilder {
+struct NodeBuilder {
     open: Vec<Node>,
     root: Option<Node>,
 }
 
-impl Handler for LayoutBuilder {
+impl Handler for NodeBuilder {
     fn start(&mut self, start: &StartTag<'_>) {
         if start.depth > DEEPEST {
             return;

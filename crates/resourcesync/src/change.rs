@@ -85,7 +85,7 @@ type ValueFilter = fn(&str) -> Option<Box<str>>;
 
 /// The attributes of a link beside `rel` and `href`, in the order in which they are written.
 const LINK_ATTRIBUTES: [(&str, ValueFilter); 7] = [
-    ("hash", fixity),
+    ("hash", valid_hash),
     ("length", |length| Some(number(length)?.to_string().into())),
     // As written: a W3C Datetime with seconds and zone.
     ("modified", |modified| {
@@ -206,7 +206,7 @@ impl Draft {
     }
 
     /// Takes an `rs:md`, if it is the first with a `change`: the others mean nothing (C2).
-    pub(crate) fn describe(&mut self, tag: &StartTag<'_>) {
+    pub(crate) fn take_md(&mut self, tag: &StartTag<'_>) {
         let change = tag.value("change").unwrap_or_default();
         let change = change.trim();
         let is_empty = change.is_empty() && !self.is_of_resources;
@@ -234,7 +234,7 @@ impl Draft {
         }
     }
 
-    pub(crate) fn link(&mut self, tag: &StartTag<'_>) {
+    pub(crate) fn add_link(&mut self, tag: &StartTag<'_>) {
         // Beyond the limit no link is passed on, and none needs to be kept.
         if self.is_whole
             && self.links_len <= LONGEST_ENTRY
@@ -245,7 +245,7 @@ impl Draft {
         }
     }
 
-    pub(crate) fn text(&mut self, element: Element, text: &str) {
+    pub(crate) fn take_text(&mut self, element: Element, text: &str) {
         let part = match element {
             Element::Loc => &mut self.loc,
             Element::Lastmod => &mut self.lastmod,
@@ -257,7 +257,7 @@ impl Draft {
     }
 
     /// Returns the URI as compared, and the kind; or the reason why the entry does not count.
-    pub(crate) fn verdict(&self) -> Result<(Cow<'_, str>, ChangeKind), SkipReason> {
+    pub(crate) fn uri_and_kind(&self) -> Result<(Cow<'_, str>, ChangeKind), SkipReason> {
         if self.loc.is_empty() {
             return Err("it has no loc".into());
         }
@@ -282,14 +282,14 @@ impl Draft {
     }
 
     /// Takes the change, if the entry counts.
-    pub(crate) fn change(&mut self) -> Option<Change> {
-        let (_, kind) = self.verdict().ok()?;
+    pub(crate) fn take_change(&mut self) -> Option<Change> {
+        let (_, kind) = self.uri_and_kind().ok()?;
         let mut change = Change {
             loc: self.loc.as_str().into(),
             lastmod: is_strict(&self.lastmod).then(|| self.lastmod.as_str().into()),
             kind,
             datetime: Datetime::parse(&self.datetime).filter(|_| !self.is_of_resources),
-            hash: fixity(&self.hash),
+            hash: valid_hash(&self.hash),
             length: number(&self.length),
             mime_type: self.mime_type.take(),
             encoding: self.encoding.take(),
@@ -308,12 +308,12 @@ impl Draft {
         datetime: Option<Datetime>,
         room: &mut Vec<u8>,
     ) -> Result<ChangeKey, SkipReason> {
-        let (uri, kind) = self.verdict()?;
+        let (uri, kind) = self.uri_and_kind()?;
         let (lastmod, hash) = match datetime {
             Some(_) => Default::default(),
             None => {
                 let digests = normalized_digests(&self.hash);
-                (instant(&self.lastmod), digests.join(" "))
+                (normal_lastmod(&self.lastmod), digests.join(" "))
             }
         };
         let undated = [&lastmod, &*hash, &self.length];
@@ -329,7 +329,7 @@ pub(crate) fn kind(value: &str) -> Option<ChangeKind> {
 }
 
 /// Returns a value of `hash` as it is passed on: hash values, each with the name of its algorithm before a colon.
-fn fixity(value: &str) -> Option<Box<str>> {
+fn valid_hash(value: &str) -> Option<Box<str>> {
     let is_one = |value: &str| {
         let parts = value.split_once(':');
         parts.is_some_and(|(algorithm, digest)| !algorithm.is_empty() && !digest.is_empty())
@@ -390,7 +390,7 @@ pub(crate) fn normalized_digests(hash: &str) -> Vec<String> {
 }
 
 /// Returns a `lastmod` as it is compared: an instant, whatever its zone.
-pub(crate) fn instant(lastmod: &str) -> Cow<'_, str> {
+pub(crate) fn normal_lastmod(lastmod: &str) -> Cow<'_, str> {
     match Datetime::parse(lastmod) {
         Some(datetime) => datetime.at().to_string().into(),
         None => lastmod.into(),
@@ -401,7 +401,7 @@ pub(crate) fn instant(lastmod: &str) -> Cow<'_, str> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{ChangeKey, coding, fixity, has_scheme, kind, media_type, number, priority};
+    use super::{ChangeKey, coding, has_scheme, kind, media_type, number, priority, valid_hash};
     use crate::datetime::Datetime;
     use crate::payload::ChangeKind;
 
@@ -428,10 +428,10 @@ mod tests {
                 Some("md5:15 sha-256:y66dER_t="),
             ),
         ] {
-            assert_eq!(fixity(value).as_deref(), want, "{value}");
+            assert_eq!(valid_hash(value).as_deref(), want, "{value}");
         }
         for value in "|1584|md5:|:15|md5:15 16".split('|') {
-            assert_eq!(fixity(value), None, "{value}");
+            assert_eq!(valid_hash(value), None, "{value}");
         }
         for (value, want) in [
             ("text/html", Some("text/html")),

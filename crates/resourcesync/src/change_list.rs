@@ -39,7 +39,7 @@ pub struct ListedChanges {
     /// Number of entries that do not count.
     pub skipped: usize,
     /// The first entry that does not count.
-    pub first_skipped: Option<Skipped>,
+    pub first_skipped: Option<SkippedEntry>,
     /// Number of entries with a `datetime` that is none.
     pub invalid: usize,
     /// The interval of the list as its `rs:md` declares it.
@@ -75,7 +75,7 @@ pub struct EntryPlace {
 
 impl ListedChanges {
     /// Returns the part of the file from the first entry that counts to the end of the last.
-    pub fn span(&self) -> Range<u64> {
+    pub fn byte_span(&self) -> Range<u64> {
         let first = self.entries.first();
         first.map_or(0, |entry| u64::from(entry.place.offset))..self.end
     }
@@ -83,7 +83,7 @@ impl ListedChanges {
 
 /// An entry that does not count (C2).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedEntry {
     /// Line of its start tag, from 1.
     pub line: u64,
     /// Why it does not count.
@@ -112,7 +112,7 @@ pub fn read_changes(
     source: impl Read,
     positions: &[u32],
 ) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
-    read_keyed(source, Some(positions))
+    read_keyed_changes(source, Some(positions))
 }
 
 /// Reads the entries of a Change List at these places, which ascend, from the parts of the file that have them. `span` is
@@ -127,27 +127,30 @@ pub fn read_changes_at(
     let spans = SpanReader {
         file: BufReader::with_capacity(READ_SIZE, file),
         current: 0..0,
-        following: spans(span, places)?.into_iter(),
+        following: byte_spans(span, places)?.into_iter(),
     };
-    at_places(read_keyed(spans, None).ok()?, places)
+    changes_at_places(read_keyed_changes(spans, None).ok()?, places)
 }
 
-fn read_keyed(
+fn read_keyed_changes(
     source: impl Read,
     wanted: Option<&[u32]>,
 ) -> Result<Vec<(ChangeKey, Change)>, ChangeListError> {
     let (mut changes, mut room) = (Vec::new(), Vec::new());
-    let entries = EntriesReader::of_whole_entries(Capability::ChangeList.as_str(), wanted);
+    let entries = EntriesReader::with_all_fields(Capability::ChangeList.as_str(), wanted);
     read_entries(source, entries, |entries, _| {
         let draft = &mut entries.draft;
         let key = draft.key(Datetime::parse(&draft.datetime), &mut room);
-        changes.extend(key.ok().zip(draft.change()));
+        changes.extend(key.ok().zip(draft.take_change()));
     })?;
     Ok(changes)
 }
 
 /// Returns the changes that were read for some places, unless other entries stand there.
-pub fn at_places(read: Vec<(ChangeKey, Change)>, places: &[EntryPlace]) -> Option<Vec<Change>> {
+pub fn changes_at_places(
+    read: Vec<(ChangeKey, Change)>,
+    places: &[EntryPlace],
+) -> Option<Vec<Change>> {
     let (keys, changes): (Vec<ChangeKey>, Vec<Change>) = read.into_iter().unzip();
     let wanted = places.iter().map(|place| place.key);
     keys.into_iter().eq(wanted).then_some(changes)
@@ -155,7 +158,7 @@ pub fn at_places(read: Vec<(ChangeKey, Change)>, places: &[EntryPlace]) -> Optio
 
 /// Returns the parts of a file that make a document with only these entries: the beginning up to the first entry, each of
 /// them, and what comes after the last.
-fn spans(all: &Range<u64>, places: &[EntryPlace]) -> Option<Vec<Range<u64>>> {
+fn byte_spans(all: &Range<u64>, places: &[EntryPlace]) -> Option<Vec<Range<u64>>> {
     let mut spans: Vec<Range<u64>> = Vec::new();
     spans.push(0..all.start);
     let mut before: Option<u32> = None;
@@ -187,11 +190,11 @@ pub fn each_entry(
     capability: Capability,
     mut take: impl FnMut(u32, Change),
 ) -> Result<DeclaredSpan, ChangeListError> {
-    let entries = EntriesReader::of_whole_entries(capability.as_str(), None);
+    let entries = EntriesReader::with_all_fields(capability.as_str(), None);
     let read = read_entries(source, entries, |entries, position| {
         // The root describes the list before its entries.
         if entries.has_wanted_capability()
-            && let Some(change) = entries.draft.change()
+            && let Some(change) = entries.draft.take_change()
         {
             take(position, change);
         }
@@ -269,7 +272,7 @@ impl<'a> EntriesReader<'a> {
     }
 
     /// Reads entries of a document with this capability whole: all, or those at some positions, which ascend.
-    pub(crate) fn of_whole_entries(
+    pub(crate) fn with_all_fields(
         capability: &'a str,
         wanted: Option<&'a [u32]>,
     ) -> EntriesReader<'a> {
@@ -306,15 +309,15 @@ impl<'a> EntriesReader<'a> {
             (1, Element::Ln) if self.up.is_none() && start.has_relation("up") => {
                 self.up = start.value("href").map(Cow::into_owned);
             }
-            (2, Element::Md) if self.is_open => self.draft.describe(start),
-            (2, Element::Ln) if self.is_open => self.draft.link(start),
+            (2, Element::Md) if self.is_open => self.draft.take_md(start),
+            (2, Element::Ln) if self.is_open => self.draft.add_link(start),
             _ => {}
         }
     }
 
     fn text(&mut self, depth: usize, element: Element, text: &str) {
         if depth == 2 && self.is_open {
-            self.draft.text(element, text);
+            self.draft.take_text(element, text);
         }
     }
 
@@ -355,7 +358,7 @@ impl Default for KeysHandler {
 
 impl KeysHandler {
     pub(crate) fn conclude(self) -> ListedChanges {
-        let first_skipped = self.first_skipped.map(|((_, line), reason)| Skipped {
+        let first_skipped = self.first_skipped.map(|((_, line), reason)| SkippedEntry {
             line: line.unwrap_or_default(),
             reason,
         });

@@ -10,7 +10,7 @@ use crate::change::{Change, RelatedLink};
 use crate::change_list::{EntriesReader, read_entries};
 use crate::datetime::Datetime;
 use crate::document::Form;
-use crate::payload::rendered;
+use crate::payload::render_payload;
 use crate::uri::Uri;
 use crate::writer::{self, WrittenAttribute, written_len};
 
@@ -35,7 +35,7 @@ impl ChangePayload {
     /// Returns the notification as it is sent.
     pub fn render(&self) -> Vec<u8> {
         let interval = [self.from, self.until].map(|time| Some(written(time).into()));
-        rendered(self.up.as_ref(), ChannelKind::Change, interval, |xml| {
+        render_payload(self.up.as_ref(), ChannelKind::Change, interval, |xml| {
             self.entries
                 .iter()
                 .for_each(|change| write_entry(xml, change));
@@ -45,8 +45,10 @@ impl ChangePayload {
     /// Reads a notification that was [rendered](ChangePayload::render) here.
     pub fn parse(body: &[u8]) -> Option<ChangePayload> {
         let mut entries = Vec::new();
-        let whole = EntriesReader::of_whole_entries(ChannelKind::Change.capability(), None);
-        let read = read_entries(body, whole, |whole, _| entries.extend(whole.draft.change()));
+        let whole = EntriesReader::with_all_fields(ChannelKind::Change.capability(), None);
+        let read = read_entries(body, whole, |whole, _| {
+            entries.extend(whole.draft.take_change())
+        });
         let EntriesReader { up, span, .. } = read.ok()?;
         let time = |time: Option<Box<str>>| Some(Datetime::parse(&time?)?.at());
         Some(ChangePayload {
@@ -60,7 +62,7 @@ impl ChangePayload {
     /// Returns the boundaries of its entries: one before each, and one after the last. Each is later than the one
     /// before it, and an entry's datetime is not later than the boundary after it, unless it is later than `until`.
     /// `None` if the interval is too short for that.
-    fn entry_boundaries(&self) -> Option<Vec<Timestamp>> {
+    fn boundary_times(&self) -> Option<Vec<Timestamp>> {
         let mut after = u32::try_from(self.entries.len()).ok()?;
         let mut boundary = self.from;
         let mut boundaries = vec![boundary];
@@ -69,7 +71,9 @@ impl ChangePayload {
             let reserved = TICK.checked_mul(after as i32)?;
             let latest = self.until.checked_sub(reserved).ok()?;
             let least = boundary.checked_add(TICK).ok()?;
-            let written = change.datetime.map(|datetime| to_tick(datetime.at()));
+            let written = change
+                .datetime
+                .map(|datetime| round_up_to_tick(datetime.at()));
             let wanted = written.map_or(least, |written| least.max(written));
             boundary = match after {
                 0 => self.until,
@@ -92,7 +96,7 @@ pub fn part(body: &[u8], entries: Range<usize>) -> Option<Vec<u8>> {
     if entries.is_empty() || entries.end > whole.entries.len() {
         return None;
     }
-    let boundaries = whole.entry_boundaries()?;
+    let boundaries = whole.boundary_times()?;
     let (from, until) = (boundaries[entries.start], boundaries[entries.end]);
     let mut part = ChangePayload {
         up: whole.up,
@@ -110,7 +114,7 @@ pub fn part(body: &[u8], entries: Range<usize>) -> Option<Vec<u8>> {
 /// Returns the last of some notifications, oldest first, in one (C25): as many consecutive ones as fit, and the last
 /// one in any case. `None` without one, or if the last is none of ours. No more bodies are taken from the iterator than
 /// fit, and one.
-pub fn merge(
+pub fn merge_latest(
     bodies: impl DoubleEndedIterator<Item = impl AsRef<[u8]>>,
     max_entries: usize,
     max_bytes: usize,
@@ -154,9 +158,9 @@ fn write_entry(xml: &mut String, change: &Change) {
     ];
     let description = [
         ("change", Some(change.kind.as_str().into())),
-        ("datetime", number(change.datetime)),
+        ("datetime", number_text(change.datetime)),
         ("hash", text(&change.hash)),
-        ("length", number(change.length)),
+        ("length", number_text(change.length)),
         ("type", text(&change.mime_type)),
         ("encoding", text(&change.encoding)),
     ];
@@ -177,7 +181,7 @@ fn text(value: &Option<Box<str>>) -> Option<Cow<'_, str>> {
     value.as_deref().map(Cow::from)
 }
 
-fn number(value: Option<impl ToString>) -> Option<Cow<'static, str>> {
+fn number_text(value: Option<impl ToString>) -> Option<Cow<'static, str>> {
     value.map(|value| value.to_string().into())
 }
 
@@ -190,7 +194,7 @@ fn written(time: Timestamp) -> String {
 }
 
 /// Returns the first whole microsecond that is not earlier.
-fn to_tick(time: Timestamp) -> Timestamp {
+fn round_up_to_tick(time: Timestamp) -> Timestamp {
     let beyond = time.subsec_nanosecond().rem_euclid(1_000);
     let missing = (1_000 - beyond) % 1_000;
     let whole = time.checked_add(SignedDuration::from_nanos(missing.into()));

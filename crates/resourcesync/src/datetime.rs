@@ -46,13 +46,13 @@ impl Datetime {
 
     /// Returns the first instant after the second, or after the finer unit, that it names as [displayed](fmt::Display).
     pub fn end(&self) -> Timestamp {
-        let unit = 10_i64.pow((MAX_DIGITS - self.digits()) as u32);
+        let unit = 10_i64.pow((MAX_DIGITS - self.fraction_digits()) as u32);
         let end = self.at().checked_add(SignedDuration::from_nanos(unit));
         end.unwrap_or(Timestamp::MAX)
     }
 
     /// Returns the number of digits after the seconds.
-    fn digits(&self) -> usize {
+    fn fraction_digits(&self) -> usize {
         usize::from(self.precision.get() - 1).min(MAX_DIGITS)
     }
 }
@@ -60,7 +60,7 @@ impl Datetime {
 /// Writes it in UTC with seconds, and with as many digits after them as it was written with.
 impl fmt::Display for Datetime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.*}", self.digits(), self.at())
+        write!(f, "{:.*}", self.fraction_digits(), self.at())
     }
 }
 

@@ -147,7 +147,7 @@ pub enum NotADocument {
     /// namespace like `RS`, so that a capability document was meant.
     #[error(
         "its root element {root} is in {}: write xmlns=\"{SITEMAP}\"",
-        in_words(namespace)
+        namespace_words(namespace)
     )]
     Namespace {
         /// Local name of the root.
@@ -165,7 +165,7 @@ pub enum NotADocument {
     /// A root-level `md` with a capability, in another namespace than `RS`.
     #[error(
         "its root-level md is in {}: write rs:md, and xmlns:rs=\"{RS}\"",
-        in_words(namespace)
+        namespace_words(namespace)
     )]
     Terms {
         /// Its namespace; empty if it has none.
@@ -184,7 +184,7 @@ pub(crate) fn beginning(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-fn in_words(namespace: &str) -> String {
+fn namespace_words(namespace: &str) -> String {
     match namespace {
         "" => "no namespace".to_owned(),
         namespace => format!("the namespace \"{namespace}\""),

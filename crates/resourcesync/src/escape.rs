@@ -11,12 +11,12 @@ pub fn is_unsafe(c: char) -> bool {
 
 /// Returns the text in one line, with unsafe characters escaped as in JSON: `\n`, `\u001b`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    rewritten(text, is_unsafe)
+    escape_where(text, is_unsafe)
 }
 
 /// Escapes as [`escaped`], but for line ends. JSON stays the same JSON.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
-    rewritten(text, |c| c != '\n' && is_unsafe(c))
+    escape_where(text, |c| c != '\n' && is_unsafe(c))
 }
 
 /// Maximum characters kept of a text from elsewhere.
@@ -35,7 +35,7 @@ pub fn excerpt(text: &str, max: usize) -> String {
         .collect()
 }
 
-fn rewritten(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+fn escape_where(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     // Nearly every text is plain ASCII, and that is tested fastest.
     if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || !text.chars().any(&is_escaped) {
         return Cow::Borrowed(text);

@@ -31,7 +31,7 @@ use crate::parse::{ReadError, read};
 use crate::payload::ChangeKind;
 use crate::reader::{Element, Handler};
 use crate::tag::StartTag;
-use crate::writer::{link, write_attribute, write_escaped, write_term};
+use crate::writer::{rel_and_href, write_attribute, write_escaped, write_term};
 
 /// Start of a relation that is written as the URI of its registration.
 const REGISTERED: &str = "http://www.iana.org/assignments/relation/";
@@ -79,7 +79,7 @@ pub struct ContentChangeMessage {
     /// Description in words.
     pub title: String,
     /// Time of the changes, of the last of them if they have several.
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "serialize_text")]
     pub updated: Datetime,
     /// Identifier of the object: the link with relation `via`.
     #[serde(rename = "objectUri")]
@@ -108,7 +108,7 @@ pub struct ItemChange {
     /// Description in words.
     pub title: String,
     /// Time of the change.
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "serialize_text")]
     pub updated: Datetime,
     /// Identifier of the item: the link with relation `via`.
     #[serde(rename = "itemUri")]
@@ -125,7 +125,10 @@ pub struct ItemChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_after: Option<String>,
     /// `None` for a change of state alone.
-    #[serde(serialize_with = "as_term", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        serialize_with = "serialize_term",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub change: Option<ChangeKind>,
 }
 
@@ -148,14 +151,17 @@ pub fn change_term(change: ChangeKind) -> &'static str {
     }
 }
 
-fn as_term<S: serde::Serializer>(
+fn serialize_term<S: serde::Serializer>(
     change: &Option<ChangeKind>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     change.map(change_term).serialize(serializer)
 }
 
-fn as_text<S: serde::Serializer>(datetime: &Datetime, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_text<S: serde::Serializer>(
+    datetime: &Datetime,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_str(datetime)
 }
 
@@ -209,9 +215,9 @@ impl ContentChangeMessage {
         write_author(&mut xml, "  ", &self.author);
         write_text(&mut xml, "  <title", TEXT, &self.title);
         write_text(&mut xml, "  <updated", "", &self.updated.to_string());
-        write_term(&mut xml, "  <link", &link("via", &self.object));
+        write_term(&mut xml, "  <link", &rel_and_href("via", &self.object));
         if let Some(parent) = &self.parent {
-            write_term(&mut xml, "  <link", &link("related", parent));
+            write_term(&mut xml, "  <link", &rel_and_href("related", parent));
         }
         for term in &self.types {
             write_feed_category(&mut xml, TYPE_SCHEME, term);
@@ -255,7 +261,7 @@ impl AtomParts {
         found.map(|(_, term)| term.clone())
     }
 
-    fn link(&mut self, tag: &StartTag<'_>) {
+    fn add_link(&mut self, tag: &StartTag<'_>) {
         if let Some(href) = tag.filled("href") {
             let relation = tag.filled("rel").unwrap_or_default();
             let relation = relation.strip_prefix(REGISTERED).unwrap_or(&relation);
@@ -320,7 +326,7 @@ impl Handler for FeedHandler {
                 self.author = Some(depth);
                 return;
             }
-            (_, "link", _) => return draft.link(start),
+            (_, "link", _) => return draft.add_link(start),
             (_, "category", _) => {
                 let scheme = start.filled("scheme").unwrap_or_default();
                 let term = start.filled("term");
@@ -412,9 +418,9 @@ fn write_entry(xml: &mut String, item: &ItemChange) {
             write_term(xml, "    <content", &attributes);
         }
         // RFC 4287 section 4.1.2: an entry without content has an alternate.
-        None => write_term(xml, "    <link", &link("alternate", &item.item)),
+        None => write_term(xml, "    <link", &rel_and_href("alternate", &item.item)),
     }
-    write_term(xml, "    <link", &link("via", &item.item));
+    write_term(xml, "    <link", &rel_and_href("via", &item.item));
     write_text(xml, "    <summary", TEXT, &item.summary);
     for (scheme, term) in [
         (BEFORE_SCHEME, item.state_before.as_deref()),

@@ -49,10 +49,10 @@ impl CanonicalHasher {
             self.hasher.update(&self.batch);
             self.batch.clear();
         }
-        self.name(START, start.namespaces, start.namespace, start.local);
+        self.push_name(START, start.namespaces, start.namespace, start.local);
         for attribute in start.attributes {
             let local = start.local_name(attribute);
-            self.name(ATTRIBUTE, start.namespaces, attribute.namespace, local);
+            self.push_name(ATTRIBUTE, start.namespaces, attribute.namespace, local);
             // The reader has checked that it is well-formed.
             let value = start.value_of(attribute).unwrap_or_default();
             push_string(&mut self.batch, &value);
@@ -73,7 +73,7 @@ impl CanonicalHasher {
         Fingerprint(*self.hasher.finalize().as_bytes())
     }
 
-    fn name(&mut self, token: u8, namespaces: &Namespaces, namespace: Namespace, local: &str) {
+    fn push_name(&mut self, token: u8, namespaces: &Namespaces, namespace: Namespace, local: &str) {
         let tag = match namespace {
             Namespace::None => 0,
             Namespace::Sitemap => 1,

@@ -166,8 +166,8 @@ impl Listing {
         targets(&self.links, relation)
     }
 
-    pub(crate) fn description(&self) -> [WrittenAttribute<'_>; 5] {
-        described([
+    pub(crate) fn md_attributes(&self) -> [WrittenAttribute<'_>; 5] {
+        to_attributes([
             ("capability", &self.capability),
             ("at", &self.at),
             ("completed", &self.completed),
@@ -188,8 +188,8 @@ impl ListedEntry {
         targets(&self.links, relation)
     }
 
-    pub(crate) fn description(&self) -> [WrittenAttribute<'_>; 12] {
-        described([
+    pub(crate) fn md_attributes(&self) -> [WrittenAttribute<'_>; 12] {
+        to_attributes([
             ("capability", &self.capability),
             ("change", &self.change),
             ("datetime", &self.datetime),
@@ -206,7 +206,7 @@ impl ListedEntry {
     }
 }
 
-fn described<'a, const N: usize>(
+fn to_attributes<'a, const N: usize>(
     values: [(&'a str, &'a Option<String>); N],
 ) -> [WrittenAttribute<'a>; N] {
     values.map(|(name, value)| (name, value.as_deref().map(Cow::from)))

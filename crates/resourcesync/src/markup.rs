@@ -8,7 +8,9 @@ use crate::reader::{StopReason, syntax_error};
 
 /// Reads the text between `<?xml` and `?>` (XML 1.0 section 2.8). Returns the range of the encoding's name, or the
 /// offset and message of an error.
-pub(crate) fn declaration(bytes: &[u8]) -> Result<Option<Range<usize>>, (usize, &'static str)> {
+pub(crate) fn read_declaration(
+    bytes: &[u8],
+) -> Result<Option<Range<usize>>, (usize, &'static str)> {
     let mut at = 0;
     let version = pseudo_attribute(bytes, &mut at, b"version")?;
     let version = version.ok_or((0, "the XML declaration has no version"))?;
@@ -116,7 +118,7 @@ pub(crate) fn push_referenced(name: &str, text: &mut String) -> Result<(), Strin
 pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, StopReason> {
     let mut text = String::with_capacity(value.len());
     let mut rest = &raw[value.clone()];
-    while let Some(at) = find(rest.as_bytes(), [b'&', b'\t', b'\n']) {
+    while let Some(at) = find_any(rest.as_bytes(), [b'&', b'\t', b'\n']) {
         text.push_str(&rest[..at]);
         let special = &rest[at..];
         if !special.starts_with('&') {
@@ -139,7 +141,7 @@ pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, StopRe
 /// Finds the first of some bytes. Eight are compared at once: where a byte equals a wanted one their difference is
 /// zero, subtracting one sets its high bit, and the lowest high bit set is always right.
 #[inline]
-pub(crate) fn find<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> Option<usize> {
+pub(crate) fn find_any<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH_BITS: u64 = ONES << 7;
     let wide = wanted.map(|byte| u64::from(byte) * ONES);
@@ -170,7 +172,7 @@ pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
 
 /// Offsets of a name's parts. Without a prefix, `prefix_end` is its start.
 #[derive(Debug)]
-pub(crate) struct QName {
+pub(crate) struct NameOffsets {
     pub(crate) prefix_end: usize,
     pub(crate) local_start: usize,
     pub(crate) end: usize,
@@ -178,8 +180,8 @@ pub(crate) struct QName {
 
 /// Returns the name at an offset, if there is a proper one.
 #[inline]
-pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<QName> {
-    let mut name = QName {
+pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<NameOffsets> {
+    let mut name = NameOffsets {
         prefix_end: start,
         local_start: start,
         end: start,
@@ -208,7 +210,7 @@ pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<QName> {
 
 /// Returns true if the parts of a name beyond ASCII hold only characters that a name may.
 #[cold]
-fn has_name_characters(bytes: &[u8], start: usize, name: &QName) -> bool {
+fn has_name_characters(bytes: &[u8], start: usize, name: &NameOffsets) -> bool {
     let is_name = |part: &[u8]| {
         std::str::from_utf8(part).is_ok_and(|part| {
             let first = part.chars().next();

@@ -111,7 +111,7 @@ struct PartialEntry {
 
 impl DocumentHandler {
     /// Takes the start of a child of an entry.
-    fn entry_child(&mut self, tag: &StartTag<'_>) {
+    fn take_entry_child(&mut self, tag: &StartTag<'_>) {
         let Some(entry) = &mut self.entry else {
             return;
         };
@@ -228,7 +228,7 @@ impl Handler for DocumentHandler {
             {
                 self.foreign_terms = Some(beginning(tag.namespaces.uri(tag.namespace)));
             }
-            (2, _) => self.entry_child(tag),
+            (2, _) => self.take_entry_child(tag),
             _ => {}
         }
         self.canonical.start(tag);
@@ -293,11 +293,11 @@ pub(crate) fn read<H: Handler>(
     let mut window = TextWindow::new(source);
     let mut reader = XmlReader::new(handler);
     window.grow()?;
-    if let Some(blank) = window.blank() {
+    if let Some(blank) = window.blank_error() {
         return Err(blank.into());
     }
     // Text that does not begin with a tag is no XML. A crash leaves NULs.
-    match window.first_byte() {
+    match window.first_non_space() {
         Some(b'<' | 0) | None => {}
         Some(GZIP) => return Ok(Err(NotADocument::Gzip)),
         Some(_) => return Ok(Err(NotADocument::ForeignRoot)),
@@ -321,7 +321,7 @@ pub(crate) fn read<H: Handler>(
                 at,
                 message,
             } => {
-                refused.get_or_insert(window.syntax(at, message));
+                refused.get_or_insert(window.error_at(at, message));
                 window.take(length);
             }
             StopReason::Other(other) => return Ok(Err(other)),
@@ -333,7 +333,7 @@ pub(crate) fn read<H: Handler>(
                 window.budget = usize::MAX;
             }
             StopReason::Syntax { at, message } => {
-                return Err(window.syntax(at, message).into());
+                return Err(window.error_at(at, message).into());
             }
             StopReason::End | StopReason::Cut if window.grow()? => {}
             StopReason::End | StopReason::Cut if !reader.has_root && window.is_at_limit() => {

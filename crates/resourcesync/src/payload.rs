@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::capability::{Capability, ChannelKind};
 use crate::document::Form;
 use crate::uri::Uri;
-use crate::writer::{self, link, written_len};
+use crate::writer::{self, rel_and_href, written_len};
 
 /// Content type of every payload, exactly: some hubs refuse a `charset`.
 pub const PAYLOAD_TYPE: &str = "application/xml";
@@ -82,7 +82,7 @@ impl Payload {
     /// Returns the notification as it is sent (Framework Notification 1.0.1 section 3; R19, R20).
     pub fn render(&self) -> Vec<u8> {
         let interval = [self.from, self.until].map(|time| time.map(datetime));
-        rendered(self.up.as_ref(), ChannelKind::Framework, interval, |xml| {
+        render_payload(self.up.as_ref(), ChannelKind::Framework, interval, |xml| {
             self.entries
                 .iter()
                 .for_each(|entry| write_entry(xml, entry));
@@ -91,14 +91,14 @@ impl Payload {
 }
 
 /// Returns a notification whose entries are written by a function.
-pub(crate) fn rendered(
+pub(crate) fn render_payload(
     up: Option<&Uri>,
     kind: ChannelKind,
     interval: [Option<Cow<'_, str>>; 2],
     write_entries: impl FnOnce(&mut String),
 ) -> Vec<u8> {
     let [from, until] = interval;
-    let up = up.map(|up| link("up", up.as_str()));
+    let up = up.map(|up| rel_and_href("up", up.as_str()));
     let capability = Some(kind.capability().into());
     let description = [("capability", capability), ("from", from), ("until", until)];
     let mut xml = String::new();
@@ -121,7 +121,7 @@ fn write_entry(xml: &mut String, entry: &Entry) {
         ("capability", Some(entry.capability.as_str().into())),
     ];
     let index = entry.index.as_ref();
-    let index = index.map(|index| link("index", index.as_str()));
+    let index = index.map(|index| rel_and_href("index", index.as_str()));
     writer::write_entry(xml, Form::List, loc, &description, index);
 }
 

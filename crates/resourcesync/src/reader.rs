@@ -6,8 +6,8 @@ use quick_xml::errors::Error;
 
 use crate::document::{Form, NotADocument, beginning};
 use crate::markup::{
-    BARE_AMPERSAND, declaration, find, is_bare_ampersand, is_space, name_at, push_referenced,
-    skip_space,
+    BARE_AMPERSAND, find_any, is_bare_ampersand, is_space, name_at, push_referenced,
+    read_declaration, skip_space,
 };
 use crate::tag::{Attribute, Namespace, Namespaces, SITEMAP, StartTag, local_name};
 
@@ -97,7 +97,7 @@ pub(crate) struct XmlReader<H> {
     /// True if the root's start tag was read.
     pub(crate) has_root: bool,
     namespaces: Namespaces,
-    open: Vec<Open>,
+    open: Vec<OpenElement>,
     /// Names of the open elements, in one string.
     names: String,
     /// Text since the last tag, without white space at its start. Comments, references and CDATA sections do not end
@@ -110,7 +110,7 @@ pub(crate) struct XmlReader<H> {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenElement {
     name_start: usize,
     /// Number of declarations in scope around the element.
     namespaces: usize,
@@ -148,11 +148,11 @@ impl<H: Handler> XmlReader<H> {
             let read = match rest.as_bytes() {
                 [] => Err(StopReason::End),
                 [b'<'] => Err(StopReason::Cut),
-                [b'<', b'/', ..] => self.end_tag(rest),
-                [b'<', b'!' | b'?', ..] => self.other_markup(rest),
-                [b'<', ..] => self.start_tag(rest),
-                [b'&', ..] => self.reference(rest),
-                _ => self.characters(rest),
+                [b'<', b'/', ..] => self.read_end_tag(rest),
+                [b'<', b'!' | b'?', ..] => self.read_other_markup(rest),
+                [b'<', ..] => self.read_start_tag(rest),
+                [b'&', ..] => self.read_reference(rest),
+                _ => self.read_characters(rest),
             };
             match read {
                 Ok(_) if self.text.len() > LONGEST_TEXT => {
@@ -169,7 +169,7 @@ impl<H: Handler> XmlReader<H> {
         }
     }
 
-    fn start_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_start_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
         if self.is_after_root() {
             return Err(syntax_error(0, "a second root element begins"));
         }
@@ -197,7 +197,7 @@ impl<H: Handler> XmlReader<H> {
                 return Err(StopReason::Other(NotADocument::Namespace {
                     root: start.local.to_owned(),
                     namespace: beginning(namespace),
-                    has_terms: start.namespaces.has_terms(),
+                    has_terms: start.namespaces.declares_rs_terms(),
                 }));
             }
             self.has_root = true;
@@ -207,7 +207,7 @@ impl<H: Handler> XmlReader<H> {
             start.value_of(attribute)?;
         }
         self.handler.start(&start);
-        self.open.push(Open {
+        self.open.push(OpenElement {
             name_start: self.names.len(),
             namespaces,
             element: start.element,
@@ -218,12 +218,12 @@ impl<H: Handler> XmlReader<H> {
         }
         let length = start.text.len();
         if start.is_empty_element {
-            self.end(rest.len() - length);
+            self.end_element(rest.len() - length);
         }
         Ok(length)
     }
 
-    fn end_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_end_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
         let Some(open) = self.open.last() else {
             return Err(syntax_error(0, "an end tag ends no element"));
         };
@@ -233,7 +233,7 @@ impl<H: Handler> XmlReader<H> {
         let is_it = rest.as_bytes().get(2..name_end) == Some(expected.as_bytes());
         match rest.as_bytes().get(end) {
             Some(b'>') if is_it => {
-                self.end(rest.len() - end - 1);
+                self.end_element(rest.len() - end - 1);
                 Ok(end + 1)
             }
             _ if !rest.contains('>') => Err(StopReason::Cut),
@@ -241,9 +241,9 @@ impl<H: Handler> XmlReader<H> {
         }
     }
 
-    fn reference(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_reference(&mut self, rest: &str) -> Result<usize, StopReason> {
         self.inside_root(0, "a reference")?;
-        let end = find(&rest.as_bytes()[1..], [b';', b'&', b'<']);
+        let end = find_any(&rest.as_bytes()[1..], [b';', b'&', b'<']);
         let end = 1 + end.ok_or(StopReason::Cut)?;
         let name = &rest[1..end];
         if !rest[end..].starts_with(';') || is_bare_ampersand(name) {
@@ -253,7 +253,7 @@ impl<H: Handler> XmlReader<H> {
         Ok(end + 1)
     }
 
-    fn characters(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_characters(&mut self, rest: &str) -> Result<usize, StopReason> {
         let bytes = rest.as_bytes();
         // Most texts are the indentation between two tags.
         let start = if self.text.is_empty() {
@@ -261,7 +261,7 @@ impl<H: Handler> XmlReader<H> {
         } else {
             0
         };
-        let length = find(&bytes[start..], [b'<', b'&']);
+        let length = find_any(&bytes[start..], [b'<', b'&']);
         let end = length.map_or(bytes.len(), |length| start + length);
         let text = &rest[start..end];
         if text.is_empty() {
@@ -270,7 +270,7 @@ impl<H: Handler> XmlReader<H> {
         self.inside_root(start, "text")?;
         let mut end = end;
         let mut text = text;
-        if find(text.as_bytes(), [b']']).is_some() {
+        if find_any(text.as_bytes(), [b']']).is_some() {
             if let Some(at) = text.find("]]>") {
                 return Err(syntax_error(start + at, "]]> stands in the text"));
             }
@@ -289,22 +289,22 @@ impl<H: Handler> XmlReader<H> {
     }
 
     /// Reads a comment, processing instruction, CDATA section, the declaration or the DOCTYPE.
-    fn other_markup(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_other_markup(&mut self, rest: &str) -> Result<usize, StopReason> {
         let begins = |markup: &str| {
             let common = rest.len().min(markup.len());
             rest.as_bytes()[..common].eq_ignore_ascii_case(&markup.as_bytes()[..common])
         };
         if rest.starts_with("<?") {
-            self.instruction(rest)
+            self.read_instruction(rest)
         } else if rest.starts_with(COMMENT) {
-            self.comment(rest)
+            self.read_comment(rest)
         } else if let Some(text) = rest.strip_prefix(CDATA) {
             let end = text.find("]]>").ok_or(StopReason::Cut)?;
             self.inside_root(0, "a CDATA section")?;
             self.text.push_str(&text[..end]);
             Ok(CDATA.len() + end + 3)
         } else if begins(DOCTYPE) && rest.len() >= DOCTYPE.len() {
-            self.doctype(rest)
+            self.read_doctype(rest)
         } else if begins(DOCTYPE) || COMMENT.starts_with(rest) || CDATA.starts_with(rest) {
             Err(StopReason::Cut)
         } else {
@@ -314,7 +314,7 @@ impl<H: Handler> XmlReader<H> {
     }
 
     // XML 1.0 section 2.5: no `--` but the one that ends it.
-    fn comment(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_comment(&mut self, rest: &str) -> Result<usize, StopReason> {
         let first = rest[COMMENT.len()..].find("--").ok_or(StopReason::Cut)?;
         let first = COMMENT.len() + first;
         let end = rest[first..].find("-->").ok_or(StopReason::Cut)?;
@@ -327,7 +327,7 @@ impl<H: Handler> XmlReader<H> {
     }
 
     // XML 1.0 section 2.6, and Namespaces in XML 1.0 section 7: no colon in a target.
-    fn instruction(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_instruction(&mut self, rest: &str) -> Result<usize, StopReason> {
         let bytes = rest.as_bytes();
         let end = 2 + rest[2..].find("?>").ok_or(StopReason::Cut)?;
         let length = end + 2;
@@ -340,7 +340,7 @@ impl<H: Handler> XmlReader<H> {
                 return Err(self.refused(length, 0, "the XML declaration is not at the start"));
             }
             "xml" => {
-                return match declaration(&bytes[name.end..end]) {
+                return match read_declaration(&bytes[name.end..end]) {
                     Ok(_) => Ok(length),
                     Err((at, message)) => Err(self.refused(length, name.end + at, message)),
                 };
@@ -372,7 +372,7 @@ impl<H: Handler> XmlReader<H> {
     }
 
     /// Finds the end of a DOCTYPE, which is refused in a capability document (R2).
-    fn doctype(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_doctype(&mut self, rest: &str) -> Result<usize, StopReason> {
         if self.has_root {
             return Err(syntax_error(0, "a DOCTYPE stands inside the root"));
         }
@@ -389,7 +389,7 @@ impl<H: Handler> XmlReader<H> {
     }
 
     /// Ends the innermost element, before the last `left` bytes of the text.
-    fn end(&mut self, left: usize) {
+    fn end_element(&mut self, left: usize) {
         self.flush_text();
         let Some(open) = self.open.pop() else {
             return;
@@ -423,7 +423,7 @@ impl<H: Handler> XmlReader<H> {
     }
 }
 
-pub(crate) fn element(namespace: Namespace, local: &str) -> Element {
+pub(crate) fn element_named(namespace: Namespace, local: &str) -> Element {
     match (namespace, local) {
         (Namespace::Sitemap, "url" | "sitemap") => Element::Entry,
         (Namespace::Sitemap, "loc") => Element::Loc,

@@ -217,7 +217,7 @@ impl TryFrom<Listing> for Payload {
         }
         let up = listing.targets("up").next().map(Uri::parse).transpose();
         let entries = (1..).zip(listing.entries);
-        let entries = entries.map(|(number, listed)| entry(number, listed));
+        let entries = entries.map(|(number, listed)| read_entry(number, listed));
         Ok(Payload {
             up: up?,
             from: listing.from.map(timestamp).transpose()?,
@@ -228,7 +228,7 @@ impl TryFrom<Listing> for Payload {
 }
 
 /// Returns the entry with this number in a notification.
-fn entry(entry: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
+fn read_entry(entry: usize, listed: ListedEntry) -> Result<Entry, PayloadError> {
     let missing = |part| PayloadError::Incomplete { entry, part };
     let loc = listed.loc.as_deref().ok_or_else(|| missing("loc"))?;
     let index = listed.targets("index").next().map(Uri::parse).transpose();

@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use crate::capability::Capability;
-use crate::change::{Change, instant, normalized_digests};
+use crate::change::{Change, normal_lastmod, normalized_digests};
 use crate::change_list::{ChangeListError, EntriesReader, read_entries};
 use crate::document::DeclaredSpan;
 
@@ -43,7 +43,7 @@ impl ResourceState {
     /// Returns the state of an entry with these values, empty where it has none.
     fn of(lastmod: &str, length: &str, hash: &str) -> ResourceState {
         let mut words = [[0; 8]; 4];
-        let rest = [&*instant(lastmod), length];
+        let rest = [&*normal_lastmod(lastmod), length];
         for (half, value) in words[0].chunks_exact_mut(4).zip(rest) {
             if !value.is_empty() {
                 half.copy_from_slice(&short_hash::<4>(value));
@@ -62,26 +62,26 @@ impl ResourceState {
 
     /// Returns true if they may be of one version: all digests by the same algorithms are equal, or where there are none,
     /// `lastmod` and `length` as far as both have them.
-    pub fn is_same(&self, other: &ResourceState) -> bool {
-        let [rest, digests @ ..] = self.words();
-        let [other_rest, others @ ..] = other.words();
+    pub fn may_be_same(&self, other: &ResourceState) -> bool {
+        let [rest, digests @ ..] = self.as_u64s();
+        let [other_rest, others @ ..] = other.as_u64s();
         let digests = digests
             .iter()
             .flat_map(|one| others.iter().map(move |other| (*one, *other)))
             .filter(|(one, other)| one >> 48 == other >> 48);
         let halves = [rest >> 32, rest & u64::from(u32::MAX)].into_iter();
         let rest = halves.zip([other_rest >> 32, other_rest & u64::from(u32::MAX)]);
-        self == other || are_same(digests).or_else(|| are_same(rest)) == Some(true)
+        self == other || common_are_equal(digests).or_else(|| common_are_equal(rest)) == Some(true)
     }
 
-    fn words(&self) -> [u64; 4] {
+    fn as_u64s(&self) -> [u64; 4] {
         let (words, _) = self.0.as_chunks();
         std::array::from_fn(|at| u64::from_be_bytes(words[at]))
     }
 }
 
 /// Returns true if the values that both have are equal, and nothing if there are none.
-fn are_same(pairs: impl Iterator<Item = (u64, u64)>) -> Option<bool> {
+fn common_are_equal(pairs: impl Iterator<Item = (u64, u64)>) -> Option<bool> {
     let mut common = pairs.filter(|(one, other)| *one != 0 && *other != 0);
     let (one, other) = common.next()?;
     Some(one == other && common.all(|(one, other)| one == other))
@@ -97,7 +97,7 @@ pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListEr
     let entries = EntriesReader::new(Capability::ResourceList.as_str());
     let read = read_entries(source, entries, |entries, position| {
         let draft = &entries.draft;
-        match draft.verdict() {
+        match draft.uri_and_kind() {
             Ok((uri, _)) => listed.entries.push(ListedResource {
                 resource: ResourceKey(short_hash(&uri)),
                 state: ResourceState::of(&draft.lastmod, &draft.length, &draft.hash),
@@ -121,9 +121,9 @@ pub fn read_resource_entries(
 ) -> Result<Vec<Change>, ChangeListError> {
     let mut changes = Vec::new();
     let list = Capability::ResourceList.as_str();
-    let entries = EntriesReader::of_whole_entries(list, Some(positions));
+    let entries = EntriesReader::with_all_fields(list, Some(positions));
     read_entries(source, entries, |entries, _| {
-        changes.extend(entries.draft.change());
+        changes.extend(entries.draft.take_change());
     })?;
     Ok(changes)
 }

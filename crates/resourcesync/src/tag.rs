@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::markup::{find, name_at, skip_space, unescaped};
-use crate::reader::{Element, StopReason, element, syntax_error};
+use crate::markup::{find_any, name_at, skip_space, unescaped};
+use crate::reader::{Element, StopReason, element_named, syntax_error};
 
 /// The namespace of Sitemaps (core 1.1 section 6).
 pub(crate) const SITEMAP: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
@@ -83,7 +83,7 @@ impl<'a> StartTag<'a> {
         };
         let tag = &text[..length];
         if !is_simple {
-            declare(tag, attributes, namespaces)?;
+            take_declarations(tag, attributes, namespaces)?;
         }
         sort(tag, attributes, namespaces)?;
         let (prefix, local) = (&text[1..name.prefix_end], &text[name.local_start..name.end]);
@@ -91,7 +91,7 @@ impl<'a> StartTag<'a> {
         let namespace = namespace.ok_or_else(|| syntax_error(1, undeclared(prefix)))?;
         Ok(StartTag {
             depth: 0,
-            element: element(namespace, local),
+            element: element_named(namespace, local),
             namespace,
             name: &text[1..name.end],
             prefix,
@@ -207,7 +207,8 @@ fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, StopReason> {
     let mut is_plain = true;
     let mut close = open + 1;
     loop {
-        close += find(&bytes[close..], [quote, b'<', b'&', b'\t', b'\n']).ok_or(StopReason::Cut)?;
+        close +=
+            find_any(&bytes[close..], [quote, b'<', b'&', b'\t', b'\n']).ok_or(StopReason::Cut)?;
         match bytes[close] {
             byte if byte == quote => break,
             b'<' => return Err(syntax_error(close, "an attribute's value contains <")),
@@ -225,7 +226,7 @@ fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, StopReason> {
 }
 
 /// Declares the namespaces that a tag does, removes the declarations from its attributes, and resolves the others.
-fn declare(
+fn take_declarations(
     raw: &str,
     attributes: &mut Vec<Attribute>,
     namespaces: &mut Namespaces,
@@ -350,7 +351,7 @@ impl Namespaces {
     }
 
     /// Returns true if a declared namespace is that of the ResourceSync terms, or was meant to be.
-    pub(crate) fn has_terms(&self) -> bool {
+    pub(crate) fn declares_rs_terms(&self) -> bool {
         let mut declared = self.bindings.iter();
         declared.any(|(_, namespace)| self.uri(*namespace).contains("openarchives.org/rs/"))
     }

@@ -27,7 +27,7 @@ pub struct NotAUri(pub String);
 
 impl Uri {
     /// Reads an absolute hierarchical URI. White space around it is removed; characters that a URI may not contain are
-    /// kept ([`is_clean`]), because real documents contain them.
+    /// kept ([`has_valid_chars`]), because real documents contain them.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Uri {
 
 /// Returns true if a text has no control characters, spaces, `<`, `>` or `"`, which no URI may have and which would
 /// break a `Link` header (R8).
-pub fn is_clean(text: &str) -> bool {
+pub fn has_valid_chars(text: &str) -> bool {
     !text.contains(|c: char| c.is_control() || c.is_whitespace() || "<>\"".contains(c))
 }
 
@@ -271,7 +271,7 @@ fn push_escaped(text: &mut String, byte: u8) {
 fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
     let parts = authority.rsplit_once('@');
     let (user, host) = parts.map_or((None, authority), |(user, host)| (Some(user), host));
-    let is_escape = |(at, _)| escape_at(authority.as_bytes(), at).is_some();
+    let is_escape = |(at, _)| unescape_at(authority.as_bytes(), at).is_some();
     if user.is_some_and(|user| user.contains('@') || user.contains(BRACKETS))
         || !authority.match_indices('%').all(is_escape)
     {
@@ -305,18 +305,18 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
 /// characters that should have been escaped are: non-ASCII ones, percent signs and brackets, as in file names and as some
 /// generators write them.
 fn normal_escapes(text: &str, is_same: fn(u8) -> bool) -> Cow<'_, str> {
-    if text.bytes().all(is_kept) {
+    if text.bytes().all(needs_no_escape) {
         return Cow::Borrowed(text);
     }
     let bytes = text.as_bytes();
     let mut normal = String::with_capacity(text.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let escaped = escape_at(bytes, at);
+        let escaped = unescape_at(bytes, at);
         match escaped {
             Some(value) if is_same(value) => normal.push(char::from(value)),
             Some(value) => push_escaped(&mut normal, value),
-            None if is_kept(byte) => normal.push(char::from(byte)),
+            None if needs_no_escape(byte) => normal.push(char::from(byte)),
             None => push_escaped(&mut normal, byte),
         }
         at += if escaped.is_some() { 3 } else { 1 };
@@ -325,7 +325,7 @@ fn normal_escapes(text: &str, is_same: fn(u8) -> bool) -> Cow<'_, str> {
 }
 
 /// Returns the byte that an escape such as `%2F` stands for, if one begins there.
-pub fn escape_at(bytes: &[u8], at: usize) -> Option<u8> {
+pub fn unescape_at(bytes: &[u8], at: usize) -> Option<u8> {
     let [b'%', digits @ ..] = bytes.get(at..at + 3)? else {
         return None;
     };
@@ -334,8 +334,8 @@ pub fn escape_at(bytes: &[u8], at: usize) -> Option<u8> {
     are_digits.then(|| u8::from_str_radix(digits, 16).ok())?
 }
 
-/// Returns true if a byte of a path or query stays as it is. Those that [`is_clean`] rejects stay, so that it can.
-fn is_kept(byte: u8) -> bool {
+/// Returns true if a byte of a path or query stays as it is. Those that [`has_valid_chars`] rejects stay, so that it can.
+fn needs_no_escape(byte: u8) -> bool {
     byte.is_ascii() && !b"%[]{}\\^`|".contains(&byte)
 }
 

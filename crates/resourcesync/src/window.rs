@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use crate::document::Malformed;
-use crate::markup::{self, find, first_forbidden, forbidden, is_space};
+use crate::markup::{self, find_any, first_forbidden, forbidden, is_space};
 
 /// Size of the first read, enough for the root of most other files.
 const FIRST_SIZE: usize = 8 << 10;
@@ -89,7 +89,7 @@ impl<R: Read> TextWindow<R> {
 
     /// Returns the error at `offset`.
     #[cold]
-    pub(crate) fn syntax(&self, offset: usize, message: String) -> Malformed {
+    pub(crate) fn error_at(&self, offset: usize, message: String) -> Malformed {
         let text = &self.buffer[self.start..self.valid];
         let before = &text[..offset.min(text.len())];
         Malformed::Syntax {
@@ -112,7 +112,7 @@ impl<R: Read> TextWindow<R> {
 
     /// Returns the error of a file that is all white space and NULs, as a crash leaves one whose blocks were allocated, or
     /// the beginning of a byte order mark.
-    pub(crate) fn blank(&self) -> Option<Malformed> {
+    pub(crate) fn blank_error(&self) -> Option<Malformed> {
         let is_closed = self.is_at_end || self.unreadable.is_some();
         let bytes = &self.buffer[self.start..self.filled];
         let is_cut_mark = MARKS.iter().any(|mark| mark.starts_with(bytes));
@@ -127,7 +127,7 @@ impl<R: Read> TextWindow<R> {
     }
 
     /// Returns the first byte that is not white space, validated or not.
-    pub(crate) fn first_byte(&self) -> Option<u8> {
+    pub(crate) fn first_non_space(&self) -> Option<u8> {
         let mut bytes = self.buffer[self.start..self.filled].iter().copied();
         bytes.find(|&byte| !is_space(byte))
     }
@@ -149,7 +149,7 @@ impl<R: Read> TextWindow<R> {
             if !self.has_begun {
                 self.detect_encoding();
             }
-            self.accept_read();
+            self.decode_read_bytes();
         }
         Ok(self.valid > before)
     }
@@ -167,7 +167,7 @@ impl<R: Read> TextWindow<R> {
         if self.filled > self.buffer.len() / 2 {
             if self.filled >= LONGEST_MARKUP {
                 let message = format!("markup longer than {LONGEST_MARKUP} bytes");
-                let too_long = self.syntax(usize::MAX, message);
+                let too_long = self.error_at(usize::MAX, message);
                 self.unreadable.get_or_insert(too_long);
             } else {
                 self.buffer.resize(self.buffer.len() * 2, 0);
@@ -212,7 +212,7 @@ impl<R: Read> TextWindow<R> {
     /// Detects the encoding.
     fn detect_encoding(&mut self) {
         self.has_begun = true;
-        let (encoding, mark, unknown) = detect(&self.buffer[..self.filled]);
+        let (encoding, mark, unknown) = encoding_of(&self.buffer[..self.filled]);
         self.unknown_encoding = unknown.map(|name| Malformed::Syntax {
             line: 1,
             column: 1,
@@ -233,7 +233,7 @@ impl<R: Read> TextWindow<R> {
     }
 
     /// Makes the bytes read part of the text, up to a character that is forbidden or incomplete.
-    fn accept_read(&mut self) {
+    fn decode_read_bytes(&mut self) {
         // A flaw is the encoding that the next ones are wrong in, or none where the file ends within a character.
         let (end, flaw) = match &mut self.decoder {
             None => match std::str::from_utf8(&self.buffer[self.valid..self.filled]) {
@@ -266,7 +266,7 @@ impl<R: Read> TextWindow<R> {
         }
         self.valid = moved_to;
         if let Some((_, character)) = found {
-            self.unreadable = Some(self.syntax(usize::MAX, forbidden(character)));
+            self.unreadable = Some(self.error_at(usize::MAX, forbidden(character)));
         } else if let Some(wrong) = flaw {
             let line = self.line(usize::MAX);
             self.unreadable = Some(match wrong {
@@ -298,7 +298,7 @@ fn unify_line_ends(text: &mut [u8], after_cr: &mut bool) -> usize {
     let mut kept = 0;
     *after_cr = false;
     loop {
-        let cr = find(&text[at..], [b'\r']).map(|length| at + length);
+        let cr = find_any(&text[at..], [b'\r']).map(|length| at + length);
         let end = cr.unwrap_or(text.len());
         if kept < at {
             text.copy_within(at..end, kept);
@@ -333,7 +333,7 @@ fn newlines(text: &[u8]) -> u64 {
 
 /// Detects the encoding by a byte order mark, the width of `<?`, the declaration, in this order. Returns it with the length
 /// of the mark, and the name of a declared encoding that is unknown: then it decodes at least ASCII.
-pub(crate) fn detect(head: &[u8]) -> (&'static Encoding, usize, Option<String>) {
+pub(crate) fn encoding_of(head: &[u8]) -> (&'static Encoding, usize, Option<String>) {
     let mut unknown = None;
     let (encoding, mark) = match head {
         [0xef, 0xbb, 0xbf, ..] => (UTF_8, 3),
@@ -346,7 +346,7 @@ pub(crate) fn detect(head: &[u8]) -> (&'static Encoding, usize, Option<String>) 
             let declared = || {
                 let rest = head.strip_prefix(b"<?xml")?;
                 let end = rest.windows(2).position(|pair| pair == b"?>")?;
-                let encoding = markup::declaration(&rest[..end]).ok()??;
+                let encoding = markup::read_declaration(&rest[..end]).ok()??;
                 Some(&rest[encoding])
             };
             let label = declared().unwrap_or(b"utf-8");

@@ -50,7 +50,7 @@ impl<W: Write> DocumentWriter<W> {
     pub fn new(sink: W, root: &Listing) -> io::Result<DocumentWriter<W>> {
         let (form, links) = (root.form, link_attributes(&root.links));
         let mut xml = String::new();
-        write_head(&mut xml, form, links, &root.description());
+        write_head(&mut xml, form, links, &root.md_attributes());
         let mut writer = DocumentWriter { sink, form, xml };
         writer.flush()?;
         Ok(writer)
@@ -69,7 +69,7 @@ impl<W: Write> DocumentWriter<W> {
             ("lastmod", entry.lastmod.as_deref()),
             ("changefreq", entry.changefreq.as_deref()),
         ];
-        let description = entry.description();
+        let description = entry.md_attributes();
         write_entry(&mut self.xml, self.form, elements, &description, links);
         self.flush()
     }
@@ -160,7 +160,7 @@ pub(crate) fn write_term(xml: &mut String, start: &str, attributes: &[WrittenAtt
 }
 
 /// Returns the attributes of a link.
-pub(crate) fn link<'a>(rel: &'a str, href: &'a str) -> [WrittenAttribute<'a>; 2] {
+pub(crate) fn rel_and_href<'a>(rel: &'a str, href: &'a str) -> [WrittenAttribute<'a>; 2] {
     [("rel", Some(rel.into())), ("href", Some(href.into()))]
 }
 

@@ -69,7 +69,7 @@ impl TopicHub {
             report_fetches: false,
         };
         let topics = Topics::new(|_| {});
-        topics.serve(page.clone());
+        topics.serve_page(page.clone());
         let mut settings = EmbeddedHubSettings::new(url);
         settings.policy = policy;
         let relays = Arc::new(Mutex::new(BTreeMap::new()));
@@ -114,7 +114,7 @@ impl TopicHub {
     pub fn publish(&mut self, body: impl Into<Arc<[u8]>>) {
         self.seq += 1;
         self.page.body = body.into();
-        self.topics.serve(self.page.clone());
+        self.topics.serve_page(self.page.clone());
         let notification = Relay {
             id: RelayId::default(),
             topic: self.page.topic.clone(),
@@ -122,7 +122,7 @@ impl TopicHub {
             body: Arc::clone(&self.page.body),
             headers: RelayHeaders::default(),
         };
-        if let Some(relay) = self.hub.relay(notification) {
+        if let Some(relay) = self.hub.number_relay(notification) {
             lock(&self.relays).insert(relay.id, relay.clone());
             self.hub.dispatch(vec![relay]);
         }

@@ -46,7 +46,7 @@ pub async fn mirror(
         .capability_list
         .ok_or("the topic names no Capability List")?;
     let topic = &found.self_uri;
-    let (mut subscription, mut requests) = destination.open(&CallbackKey::random(), topic);
+    let (mut subscription, mut requests) = destination.open_callback(&CallbackKey::random(), topic);
     destination.serve();
     destination
         .subscribe(&mut subscription, hub, topic, LEASE)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::retry::asked_for;
+use crate::retry::parse_retry_after;
 
 /// An answer, or the error if there was none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Answer {
     /// Returns the wait of its `Retry-After`, clamped (R23).
     pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
         match self {
-            Answer::Status { retry_after, .. } => asked_for(retry_after.as_deref()?, now),
+            Answer::Status { retry_after, .. } => parse_retry_after(retry_after.as_deref()?, now),
             _ => None,
         }
     }

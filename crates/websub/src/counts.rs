@@ -74,7 +74,7 @@ pub struct DeliveryCounts {
 
 impl DeliveryCounts {
     /// Counts attempt number `attempts`.
-    pub fn attempted(&mut self, answer: &Answer, outcome: DeliveryOutcome, attempts: u32) {
+    pub fn count_attempt(&mut self, answer: &Answer, outcome: DeliveryOutcome, attempts: u32) {
         self.retries += u64::from(attempts > 1);
         let count = match (outcome, answer) {
             (DeliveryOutcome::Delivered, _) => &mut self.delivered,
@@ -145,7 +145,7 @@ mod tests {
             (answered(410), DeliveryOutcome::Gone, 5),
         ] {
             for attempts in 1..=times {
-                deliveries.attempted(&answer, outcome, attempts);
+                deliveries.count_attempt(&answer, outcome, attempts);
             }
         }
         let want = DeliveryCounts {

@@ -4,7 +4,7 @@
 // The address alone: `core` has no sockets.
 use core::net::IpAddr;
 
-use resourcesync::uri::{Hub, Topic, Uri, is_clean};
+use resourcesync::uri::{Hub, Topic, Uri, has_valid_chars};
 use url::form_urlencoded;
 
 /// Returns the `Link` header of a topic and its notifications: one line, no space before `;`, which some readers reject.
@@ -16,7 +16,7 @@ pub fn link_header(topic: &Topic, hubs: &[Hub], capability_list: Option<&Uri>) -
     topic
         .chain(hubs)
         .chain(list)
-        .filter(|(uri, _)| is_clean(uri))
+        .filter(|(uri, _)| has_valid_chars(uri))
         .map(|(uri, relation)| format!("<{uri}>; rel=\"{relation}\""))
         .collect::<Vec<_>>()
         .join(", ")
@@ -76,7 +76,7 @@ fn relations(mut rest: &str) -> (String, &str) {
             rest = after;
             continue;
         };
-        let (value, after) = value(after.trim_start());
+        let (value, after) = parameter_value(after.trim_start());
         if name.trim().eq_ignore_ascii_case("rel") {
             relations.get_or_insert(value);
         }
@@ -85,7 +85,7 @@ fn relations(mut rest: &str) -> (String, &str) {
 }
 
 /// Returns a parameter's value, quoted or not, and the text after it.
-fn value(text: &str) -> (String, &str) {
+fn parameter_value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ',']).unwrap_or(text.len());
         let (token, rest) = text.split_at(end);
@@ -127,7 +127,7 @@ pub fn is_addressed_to(hosts: &[String], host: &str, origin: Option<&str>) -> bo
 pub const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// Returns `url` with parameters appended to its own query, which stays as it is.
-pub fn with_parameters(url: &str, parameters: &[(&str, &str)]) -> String {
+pub fn url_with_parameters(url: &str, parameters: &[(&str, &str)]) -> String {
     let url = url.split('#').next().unwrap_or(url);
     let join = match url.split_once('?') {
         None => "?",

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 
-use crate::retry::after;
+use crate::retry::time_after;
 
 pub mod client;
 pub mod failure;
@@ -79,7 +79,7 @@ impl Clock {
 
     /// Returns the time.
     pub fn now(&self) -> Timestamp {
-        after(self.began, self.started.elapsed())
+        time_after(self.began, self.started.elapsed())
     }
 }
 

@@ -9,7 +9,7 @@ use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Hub, Topic, Uri};
 use url::Url;
 
-use crate::headers::{FORM_TYPE, encode_form, link_header, with_parameters};
+use crate::headers::{FORM_TYPE, encode_form, link_header, url_with_parameters};
 
 #[cfg(feature = "publisher")]
 pub mod http;
@@ -63,7 +63,7 @@ impl HubRequest {
     pub fn url(&self, publish_url: &Url) -> String {
         match &self.in_query {
             None => publish_url.to_string(),
-            Some(topic) => with_parameters(
+            Some(topic) => url_with_parameters(
                 publish_url.as_str(),
                 &[("hub.mode", "publish"), ("hub.topic", topic.as_str())],
             ),

@@ -16,23 +16,23 @@ pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 /// Attempts of the embedded hub before it gives up a delivery or a fetch, after about eleven hours of [`backoff`].
 pub const MAX_ATTEMPTS: u32 = 100;
 
-/// Returns the time of the next attempt: after the wait that was [asked for](asked_for), else after [`backoff`].
+/// Returns the time of the next attempt: after the wait that was [asked for](parse_retry_after), else after [`backoff`].
 pub fn next_try(
     asked_for: Option<Duration>,
     attempts: u32,
     now: Timestamp,
     jitter: f64,
 ) -> Timestamp {
-    after(now, asked_for.unwrap_or_else(|| backoff(attempts, jitter)))
+    time_after(now, asked_for.unwrap_or_else(|| backoff(attempts, jitter)))
 }
 
 /// Returns the time after a wait, or the end of time.
-pub(crate) fn after(time: Timestamp, wait: Duration) -> Timestamp {
+pub(crate) fn time_after(time: Timestamp, wait: Duration) -> Timestamp {
     time.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
 
 /// Returns the wait of a `Retry-After` header, in seconds or as a date, clamped; none for a past date or anything else.
-pub fn asked_for(retry_after: &str, now: Timestamp) -> Option<Duration> {
+pub fn parse_retry_after(retry_after: &str, now: Timestamp) -> Option<Duration> {
     let text = retry_after.trim();
     let wait = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         Duration::from_secs(text.parse().unwrap_or(u64::MAX))
@@ -66,7 +66,7 @@ const FIRST_HOUR: Duration = Duration::from_secs(60 * 60);
 /// Returns when something ends that is due to end at `due`, after it has lasted for `lasts`: not before the run that `began`
 /// then has lasted for as long, or for an hour.
 pub fn end_after_restart(due: Timestamp, lasts: Duration, began: Timestamp) -> Timestamp {
-    due.max(after(began, lasts.min(FIRST_HOUR)))
+    due.max(time_after(began, lasts.min(FIRST_HOUR)))
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
     #[case("soon", None)]
     #[case("", None)]
     fn retry_after_is_honoured_within_reason(#[case] said: &str, #[case] wait: Option<i64>) {
-        let at = next_try(asked_for(said, now()), 4, now(), 1.0);
+        let at = next_try(parse_retry_after(said, now()), 4, now(), 1.0);
         assert_eq!(at.duration_since(now()).as_secs(), wait.unwrap_or(16));
     }
 
@@ -107,7 +107,7 @@ mod tests {
 
         #[test]
         fn any_retry_after_is_survived(text in "\\PC{0,40}", attempts: u32) {
-            let at = next_try(asked_for(&text, now()), attempts, now(), 0.5);
+            let at = next_try(parse_retry_after(&text, now()), attempts, now(), 0.5);
             let wait = at.duration_since(now()).as_secs();
             prop_assert!((1..=3600).contains(&wait), "{wait}");
         }

@@ -230,7 +230,7 @@ impl Destination {
 
     /// Opens a callback for a topic. Returns the subscription and the receiver of the requests that arrive at the
     /// callback.
-    pub fn open(
+    pub fn open_callback(
         &self,
         key: &CallbackKey,
         topic: &Topic,
@@ -260,7 +260,7 @@ impl Destination {
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let callbacks = Arc::clone(&self.callbacks);
-        let handler = move |request| answer(Arc::clone(&callbacks), request);
+        let handler = move |request| answer_request(Arc::clone(&callbacks), request);
         let until_stopped = async {
             // An error signals the drop.
             let _ = stopped.await;
@@ -299,7 +299,8 @@ impl Destination {
             ("hub.lease_seconds", seconds.as_str()),
             ("hub.secret", secret.reveal()),
         ];
-        self.ask(subscription, hub, topic, SUBSCRIBE, &more).await
+        self.ask_hub(subscription, hub, topic, SUBSCRIBE, &more)
+            .await
     }
 
     /// Unsubscribes, and waits until the hub has verified it.
@@ -313,7 +314,7 @@ impl Destination {
         hub: &Hub,
         topic: &Topic,
     ) -> Result<(), SubscribeError> {
-        self.ask(subscription, hub, topic, "unsubscribe", &[])
+        self.ask_hub(subscription, hub, topic, "unsubscribe", &[])
             .await?;
         self.close_callback(subscription);
         Ok(())
@@ -325,7 +326,7 @@ impl Destination {
         lock(&self.callbacks).remove(&subscription.key.id);
     }
 
-    async fn ask(
+    async fn ask_hub(
         &self,
         subscription: &mut CallbackSubscription,
         hub: &Hub,
@@ -391,12 +392,14 @@ impl Destination {
 const BODY_BYTES: usize = 16 * 1024 * 1024;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-async fn answer(callbacks: Arc<Callbacks>, request: Request<Incoming>) -> FullResponse {
+async fn answer_request(callbacks: Arc<Callbacks>, request: Request<Incoming>) -> FullResponse {
     // The last segment of the path decides: a proxy may have changed the others.
     let id = request.uri().path().rsplit('/').next().unwrap_or_default();
     let id = id.to_owned();
     match *request.method() {
-        Method::GET => verification(&callbacks, &id, request.uri().query().unwrap_or_default()),
+        Method::GET => {
+            answer_verification(&callbacks, &id, request.uri().query().unwrap_or_default())
+        }
         Method::POST => notification(&callbacks, &id, request).await,
         _ => text(StatusCode::METHOD_NOT_ALLOWED, "GET or POST\n"),
     }
@@ -404,7 +407,7 @@ async fn answer(callbacks: Arc<Callbacks>, request: Request<Incoming>) -> FullRe
 
 /// Confirms a verification request for a subscription that we want (WebSub section 5.3.1), and no other. Passes on a
 /// denial, which may come at any time (section 5.2).
-fn verification(callbacks: &Callbacks, id: &str, query: &str) -> FullResponse {
+fn answer_verification(callbacks: &Callbacks, id: &str, query: &str) -> FullResponse {
     let value = |name| form_value(query.as_bytes(), name);
     let not_ours = || text(StatusCode::NOT_FOUND, "not asked for\n");
     let callbacks = lock(callbacks);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resourcesync::uri::{Hub, Topic, Uri, escape_at, is_unreserved};
+use resourcesync::uri::{Hub, Topic, Uri, is_unreserved, unescape_at};
 
 #[cfg(any(feature = "publisher", feature = "hub"))]
 pub mod http;
@@ -17,7 +17,7 @@ pub fn normalized(topic: &str) -> String {
     let mut normalized = Vec::with_capacity(topic.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let escaped = escape_at(bytes, at);
+        let escaped = unescape_at(bytes, at);
         match escaped {
             None => normalized.push(byte),
             Some(decoded) if is_unreserved(decoded) => normalized.push(decoded),

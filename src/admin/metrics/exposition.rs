@@ -95,7 +95,7 @@ impl Exposition {
     }
 
     /// Defines a metric without labels, and adds its value.
-    pub fn single(&mut self, metric: &'static str, value: impl Into<MetricValue>) {
+    pub fn add_single(&mut self, metric: &'static str, value: impl Into<MetricValue>) {
         self.define(metric);
         if let Some(family) = self.0.last_mut() {
             family.values.push((Vec::new(), value.into()));
@@ -114,7 +114,7 @@ impl Exposition {
         let _ = encode(&mut text, &registry);
         match format {
             ExpositionFormat::OpenMetrics => text,
-            ExpositionFormat::Text => as_text(&text),
+            ExpositionFormat::Text => to_text_format(&text),
         }
     }
 }
@@ -189,7 +189,7 @@ impl From<&DurationHistogram> for MetricValue {
 }
 
 /// Converts to the text format, which names a counter like its values and has no end mark.
-fn as_text(open_metrics: &str) -> String {
+fn to_text_format(open_metrics: &str) -> String {
     let lines: Vec<&str> = open_metrics.lines().collect();
     let is_counter = |line: Option<&&str>| line.is_some_and(|line| line.ends_with(" counter"));
     let mut text = String::with_capacity(open_metrics.len());
@@ -225,7 +225,7 @@ mod tests {
             let mut exposition = Exposition::default();
             exposition.define("rsnotify_a_total counter Told of a counter");
             exposition.add("a_total", &[("path", "\"\\\n")], 2_u64);
-            exposition.single("b gauge Not a counter", 1_u64);
+            exposition.add_single("b gauge Not a counter", 1_u64);
             let want = format!(
                 "# HELP {name} Told of a counter.\n# TYPE {name} counter\nrsnotify_a_total{{path=\"\\\"\\\\\\n\"}} 2\n\
                  # HELP b Not a counter.\n# TYPE b gauge\nb 1\n{end}"

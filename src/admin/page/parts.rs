@@ -15,7 +15,7 @@ use announce::history::{NotificationState, NotificationView};
 use announce::plan::PublishMode;
 pub use announce::plan::is_broker_name;
 
-pub use crate::report::status::words::{elapsed, grouped, many as counted, relative};
+pub use crate::report::status::words::{counted_grouped as counted, elapsed, grouped, relative};
 
 pub const STYLE: &str = include_str!("../../../templates/style.css");
 /// Channels per page.
@@ -24,7 +24,7 @@ pub const PER_PAGE: usize = 100;
 const BEGINNING: usize = 4 << 10;
 
 /// Returns the address of a channel's page.
-pub fn channel(topic: &Topic) -> String {
+pub fn channel_url(topic: &Topic) -> String {
     format!("/channel?{}", encode_form(&[("topic", topic.as_str())]))
 }
 
@@ -55,7 +55,7 @@ pub fn to_the_second(at: &Timestamp) -> String {
 }
 
 /// Returns the time of the day.
-pub fn hour(at: &Timestamp) -> String {
+pub fn time_of_day(at: &Timestamp) -> String {
     at.strftime("%H:%M").to_string()
 }
 
@@ -64,7 +64,10 @@ pub fn next_try(hub: &HubView, now: &Timestamp) -> String {
     if hub.sending {
         "being sent now".to_owned()
     } else {
-        format!("next attempt {}", words::next_try(hub.next_try, *now))
+        format!(
+            "next attempt {}",
+            words::next_try_in_words(hub.next_try, *now)
+        )
     }
 }
 
@@ -112,7 +115,7 @@ pub fn mode(mode: &PublishMode) -> &'static str {
 }
 
 /// Returns the class of a condition in the style sheet.
-pub fn class(state: impl Borrow<HubCondition>) -> &'static str {
+pub fn condition_class(state: impl Borrow<HubCondition>) -> &'static str {
     match state.borrow() {
         HubCondition::Muted | HubCondition::NeedsOperator => "act",
         HubCondition::Failing | HubCondition::Unfetched => "look",
@@ -121,7 +124,7 @@ pub fn class(state: impl Borrow<HubCondition>) -> &'static str {
     }
 }
 
-pub fn outcome_class(outcome: &NotificationState) -> &'static str {
+pub fn notification_class(outcome: &NotificationState) -> &'static str {
     match outcome {
         NotificationState::Accepted => "fine",
         NotificationState::Due | NotificationState::InFlight => "busy",
@@ -140,7 +143,7 @@ pub fn subscription_class(subscription: &SubscriptionView) -> &'static str {
     }
 }
 
-pub fn verdict_class(verdict: &Health) -> &'static str {
+pub fn health_class(verdict: &Health) -> &'static str {
     match verdict {
         Health::Act => "act",
         Health::Look => "look",
@@ -150,7 +153,7 @@ pub fn verdict_class(verdict: &Health) -> &'static str {
 }
 
 /// Returns the address of the section or page with the details.
-pub fn details(part: &StatusPart) -> &'static str {
+pub fn details_link(part: &StatusPart) -> &'static str {
     match part {
         StatusPart::State | StatusPart::Sources => "#sources",
         StatusPart::Configuration => "#configuration",

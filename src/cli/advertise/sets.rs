@@ -57,7 +57,7 @@ impl AdvertisedSet {
     }
 
     /// Writes what the list lacks into it.
-    pub fn write(&mut self) {
+    pub fn update_list(&mut self) {
         let (Some(path), AdvertiseOutcome::Lacks { before, after, .. }) =
             (&self.path, &self.outcome)
         else {
@@ -67,7 +67,7 @@ impl AdvertisedSet {
             Ok(()) => self.is_written = true,
             Err(error) => {
                 let reason = error_chain(error.as_ref());
-                self.outcome = failed(format!("is not written: {reason}"));
+                self.outcome = failed_outcome(format!("is not written: {reason}"));
             }
         }
     }
@@ -80,7 +80,7 @@ type FoundSet = (Option<PathBuf>, BTreeMap<ChannelKind, Advertisement>);
 pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec<AdvertisedSet>> {
     let mut patched = BTreeSet::new();
     let mut sets = Vec::new();
-    for (list, (path, channels)) in found(reader, kind)? {
+    for (list, (path, channels)) in found_sets(reader, kind)? {
         let channels: Vec<Advertisement> = channels.into_values().collect();
         let file = path.and_then(|path| match tree::content(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -94,16 +94,16 @@ pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec
         let mut outcome = match (channels.as_slice(), file) {
             // It is gone with its channel.
             ([], None) => continue,
-            ([], Some(_)) => failed(why_no_channel(reader, &list, kind)?),
+            ([], Some(_)) => failed_outcome(why_no_channel(reader, &list, kind)?),
             (_, None) if is_configured() => AdvertiseOutcome::NotInTheTree,
-            (_, None) => failed("is not there now"),
-            (_, Some((_, Err(error)))) => failed(format!("cannot be read: {error}")),
-            (channels, Some((path, Ok(before)))) => compared(reader, &path, before, channels)?,
+            (_, None) => failed_outcome("is not there now"),
+            (_, Some((_, Err(error)))) => failed_outcome(format!("cannot be read: {error}")),
+            (channels, Some((path, Ok(before)))) => compare_list(reader, &path, before, channels)?,
         };
         if let (AdvertiseOutcome::Lacks { .. }, Some(path)) = (&outcome, &path)
             && !patched.insert(path.clone())
         {
-            outcome = failed(format!(
+            outcome = failed_outcome(format!(
                 "is the same file as another set's, and can advertise the channels of one only: not {}",
                 channels[0].topic.as_str()
             ));
@@ -120,9 +120,12 @@ pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec
 }
 
 /// Returns the sets with channels, and those whose Capability List is in the tree.
-fn found(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<BTreeMap<Uri, FoundSet>> {
+fn found_sets(
+    reader: &Reader<'_>,
+    kind: Option<ChannelKind>,
+) -> state::Result<BTreeMap<Uri, FoundSet>> {
     let mut found: BTreeMap<Uri, FoundSet> = BTreeMap::new();
-    for channel in report::channels::with_topics(reader)? {
+    for channel in report::channels::with_served_topics(reader)? {
         let is_meant = kind.is_none_or(|kind| channel.kind == kind);
         if !is_meant || channel.retired.is_some() {
             continue;
@@ -161,7 +164,7 @@ fn why_no_channel(
     kind: Option<ChannelKind>,
 ) -> state::Result<String> {
     let findings = report::findings::about_channel(reader, list)?;
-    let Some(finding) = findings.iter().find(|finding| finding.mutes()) else {
+    let Some(finding) = findings.iter().find(|finding| finding.mutes_channel()) else {
         let why = match kind {
             Some(ChannelKind::Change) => {
                 "advertises no change channel, and change_notifications = false gives it none"
@@ -179,13 +182,13 @@ fn why_no_channel(
 }
 
 /// Escapes a citation of a file, which may contain anything, for a terminal.
-fn failed(reason: impl AsRef<str>) -> AdvertiseOutcome {
+fn failed_outcome(reason: impl AsRef<str>) -> AdvertiseOutcome {
     let reason = reason.as_ref().replace(char::is_control, "\u{fffd}");
     AdvertiseOutcome::Failed { reason }
 }
 
 /// Compares a list with the channels that it should advertise.
-fn compared(
+fn compare_list(
     reader: &Reader<'_>,
     path: &Path,
     before: Vec<u8>,
@@ -201,14 +204,14 @@ fn compared(
             Ok(patched) => after = patched.or(after),
             Err(error) => {
                 let reason = error_chain(&error);
-                return Ok(failed(format!("cannot be patched: {reason}")));
+                return Ok(failed_outcome(format!("cannot be patched: {reason}")));
             }
         }
     }
     Ok(match after {
         None => AdvertiseOutcome::Complete,
         Some(after) => AdvertiseOutcome::Lacks {
-            patch: unified(path, &before, &after),
+            patch: unified_diff(path, &before, &after),
             before,
             after,
         },
@@ -216,14 +219,14 @@ fn compared(
 }
 
 /// Returns a unified diff. The path is absolute and leads through no link, or `patch` refuses it.
-pub fn unified(path: &Path, before: &[u8], after: &[u8]) -> Vec<u8> {
+pub fn unified_diff(path: &Path, before: &[u8], after: &[u8]) -> Vec<u8> {
     // Lines end in LF for `patch`, whatever is before it.
     let [old, new] = [before, after].map(|text| {
         let lines = text.split_inclusive(|&byte| byte == b'\n');
         lines.collect::<Vec<&[u8]>>()
     });
     let changes = capture_diff_slices(Algorithm::Myers, &old, &new);
-    let name = quoted(path.as_os_str().as_bytes());
+    let name = quoted_name(path.as_os_str().as_bytes());
     let mut patch = format!("--- {name}\n+++ {name}\n").into_bytes();
     let hunks = group_diff_ops(changes, CONTEXT);
     for hunk in hunks.into_iter().filter(|hunk| !hunk.is_empty()) {
@@ -244,7 +247,7 @@ pub fn unified(path: &Path, before: &[u8], after: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a file's name as GNU diff writes it: one with special characters is quoted.
-fn quoted(name: &[u8]) -> String {
+fn quoted_name(name: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
     let mark = if name.iter().all(is_plain) { "" } else { "\"" };
     let mut quoted = String::new();
@@ -262,7 +265,7 @@ fn quoted(name: &[u8]) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::unified;
+    use super::unified_diff;
 
     #[test]
     fn a_patch_has_lines_that_end_in_lf_and_names_that_are_quoted_where_they_are_odd() {
@@ -282,7 +285,7 @@ mod tests {
                 unmarked,
             ),
         ] {
-            let patch = unified(Path::new(name), before.as_bytes(), after.as_bytes());
+            let patch = unified_diff(Path::new(name), before.as_bytes(), after.as_bytes());
             let wanted = format!("--- {written}\n+++ {written}\n{wanted}");
             assert_eq!(String::from_utf8(patch).unwrap(), wanted);
         }

@@ -36,14 +36,14 @@ pub(super) fn sections(
     unverified: Vec<Diagnostic>,
 ) -> anyhow::Result<[CheckSection; 4]> {
     let (plan, reader) = (&scan.engine.plan, &scan.engine.reader(scan.now));
-    let mut channels = report::channels::with_topics(reader)?;
+    let mut channels = report::channels::with_served_topics(reader)?;
     channels.retain(|channel| channel.retired.is_none());
     let mounts = plan.sources.iter().flat_map(|source| &source.mounts);
     let mounts: Vec<_> = mounts.map(|mount| &mount.prefix).collect();
     let topics = channels.iter().map(|channel| &channel.topic);
     let mut of_topics = topic::reachability(topics, &plan.hubs, &mounts);
 
-    let (is_running, note) = is_running(&config.state_dir);
+    let (is_running, note) = check_running(&config.state_dir);
     of_topics.extend(note);
     let is_public_url_known = config.server.known_public_url().is_some();
     let is_known = |url: &str| is_public_url_known || !url.starts_with(plan.public_url.as_str());
@@ -78,7 +78,7 @@ pub(super) fn sections(
                     None => Ok(None),
                 }
             },
-            probed(brokers)
+            probe_brokers(brokers)
         )
     })?;
     let prepared = "cannot prepare requests";
@@ -116,7 +116,7 @@ pub(super) fn sections(
         ("hubs", of_hubs),
         ("topics", of_topics),
         ("brokers", of_brokers),
-        ("clock", clocks(&topics, &probes)),
+        ("clock", clock_findings(&topics, &probes)),
     ])
 }
 
@@ -126,13 +126,13 @@ fn acceptance_problems(
     hubs: &[PublishSettings],
 ) -> anyhow::Result<Vec<Diagnostic>> {
     let advertises =
-        |channel: &ChannelView, hub| topic::advertised_hubs(channel).any(|one| one == hub);
+        |channel: &ChannelView, hub| topic::hubs_to_advertise(channel).any(|one| one == hub);
     let is_advertised = |hub| expected.iter().any(|channel| advertises(channel, hub));
     let asked = hubs.iter().map(|settings| {
         let hub = &settings.hub;
         let is_advertised = is_advertised(hub);
         // Topics of muted sets, which may be meant for another hub, tell if this one knows the token, and no more.
-        let is_asked = |channel: &&&ChannelView| match topic::advertised_hubs(channel).next() {
+        let is_asked = |channel: &&&ChannelView| match topic::hubs_to_advertise(channel).next() {
             None => !is_advertised,
             Some(_) => advertises(channel, hub),
         };
@@ -144,13 +144,13 @@ fn acceptance_problems(
     let answers = hubs.iter().zip(answers).filter_map(|(settings, answer)| {
         let probe::TopicCheckReply { status, reason } = answer?;
         let is_certain = status == 401 || is_advertised(&settings.hub);
-        is_certain.then(|| hub::expected_refusal(&settings.hub, status, &reason))
+        is_certain.then(|| hub::report_expected_refusal(&settings.hub, status, &reason))
     });
     Ok(answers.collect())
 }
 
 /// Returns true if a daemon is running, so that topics should be served, as far as this user can see.
-pub(super) fn is_running(state_dir: &Path) -> (bool, Option<Diagnostic>) {
+pub(super) fn check_running(state_dir: &Path) -> (bool, Option<Diagnostic>) {
     match is_in_use(state_dir) {
         Ok(true) => (true, None),
         Ok(false) => {
@@ -180,7 +180,7 @@ fn has_accepted_all(channels: &[ChannelView], hub: &Hub) -> bool {
 }
 
 /// Connects to each broker, and ends the connection.
-async fn probed(brokers: Vec<BrokerSettings>) -> Vec<Diagnostic> {
+async fn probe_brokers(brokers: Vec<BrokerSettings>) -> Vec<Diagnostic> {
     let tasks = brokers.into_iter().map(|settings| {
         tokio::spawn(async move {
             let answer = match Session::open(&settings, None).await {
@@ -202,7 +202,7 @@ async fn probed(brokers: Vec<BrokerSettings>) -> Vec<Diagnostic> {
 }
 
 /// Compares the clocks of all that answered with ours.
-fn clocks(
+fn clock_findings(
     topics: &[(&ChannelView, Option<TopicReplies>)],
     hubs: &[hub::HubProbe],
 ) -> Vec<Diagnostic> {

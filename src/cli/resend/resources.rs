@@ -121,7 +121,7 @@ impl LastEntries {
             entries.reverse();
         }
         let first = entries.iter().find_map(|entry| entry.datetime);
-        let (from, until) = (time(&span.from), time(&span.until));
+        let (from, until) = (declared_time(&span.from), declared_time(&span.until));
         let begin = from.or(first).or(until).unwrap_or(modified);
         let end = until.unwrap_or(modified);
         let mut at = begin;
@@ -149,7 +149,7 @@ impl LastEntries {
 
     /// Returns true if the entry at a position of a list describes a current resource.
     pub fn is_current(&self, list: &SetList, position: u32, change: &Change) -> bool {
-        match self.last.get(&key(&change.loc)) {
+        match self.last.get(&resource_key(&change.loc)) {
             Some(last) => last.place == (list.number, position) && !last.is_deletion,
             None => list.capability == Capability::ResourceList,
         }
@@ -157,12 +157,12 @@ impl LastEntries {
 }
 
 /// Returns a time that a list declares.
-fn time(declared: &Option<Box<str>>) -> Option<Timestamp> {
+fn declared_time(declared: &Option<Box<str>>) -> Option<Timestamp> {
     Some(Datetime::parse(declared.as_deref()?)?.at())
 }
 
 /// Returns the key of a resource.
-fn key(loc: &str) -> [u8; 16] {
+fn resource_key(loc: &str) -> [u8; 16] {
     let mut key = [0; 16];
     key.copy_from_slice(&blake3::hash(compared(loc).as_bytes()).as_bytes()[..16]);
     key
@@ -173,9 +173,9 @@ fn key(loc: &str) -> [u8; 16] {
 /// # Errors
 ///
 /// If a list of one of them cannot be read: without it, what is there now is not known.
-pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<SetLists>> {
+pub fn broker_sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<SetLists>> {
     let documents = report::documents::all(reader)?;
-    let channels = report::channels::outline(reader)?.into_iter();
+    let channels = report::channels::all_in_outline(reader)?.into_iter();
     let is_told = |source: &String| {
         let sources = broker.sources.as_ref();
         sources.is_none_or(|sources| sources.is_empty() || sources.contains(source))
@@ -204,7 +204,7 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<SetLists
             let is_root = is_description || document.uri == channel.set;
             let is_replaced =
                 capability == Capability::ResourceList && document.state == DocumentState::Archived;
-            let is_needed = document.sets.contains(&channel.set) && is_needed(capability);
+            let is_needed = document.sets.contains(&channel.set) && names_resources(capability);
             if !is_root && (!is_needed || is_replaced) {
                 continue;
             }
@@ -212,7 +212,7 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<SetLists
             let path = path.filter(|_| is_readable(document));
             let path = path.with_context(|| format!("cannot read {}", document.uri))?;
             if is_structural(capability, form) {
-                for uri in listed(&path, capability)? {
+                for uri in listed_documents(&path, capability)? {
                     let uri = source.map_or(uri.clone(), |source| source.canonical(&uri));
                     let listed = known.get(&uri);
                     if listed.map_or(!is_description, |listed| !is_readable(listed)) {
@@ -228,7 +228,7 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<SetLists
                 });
             }
         }
-        number(&mut lists);
+        number_lists(&mut lists);
         sets.push(SetLists {
             lists,
             source: channel.source,
@@ -241,7 +241,7 @@ pub fn sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<SetLists
 }
 
 /// Returns true if documents of a capability say what resources there are, or list those that do.
-fn is_needed(capability: Capability) -> bool {
+fn names_resources(capability: Capability) -> bool {
     matches!(
         capability,
         Capability::ResourceList | Capability::ChangeList | Capability::ChangeListArchive
@@ -254,7 +254,7 @@ fn is_readable(document: &DocumentView) -> bool {
 }
 
 /// Returns the needed documents that a structural one lists.
-fn listed(path: &Path, capability: Capability) -> anyhow::Result<Vec<Uri>> {
+fn listed_documents(path: &Path, capability: Capability) -> anyhow::Result<Vec<Uri>> {
     let failed = || format!("cannot read {}", path.display());
     let mut bytes = tree::content(path).with_context(failed)?;
     if bytes.starts_with(&MAGIC) {
@@ -267,7 +267,7 @@ fn listed(path: &Path, capability: Capability) -> anyhow::Result<Vec<Uri>> {
     let mut entries = listing.with_context(failed)?.entries;
     if capability == Capability::CapabilityList {
         entries.retain(|entry| {
-            entry.capability.is_none() || entry.known_capability().is_some_and(is_needed)
+            entry.capability.is_none() || entry.known_capability().is_some_and(names_resources)
         });
     }
     let uris = entries.iter();
@@ -276,8 +276,8 @@ fn listed(path: &Path, capability: Capability) -> anyhow::Result<Vec<Uri>> {
 }
 
 /// Numbers lists, and puts them in order of their URIs.
-fn number(lists: &mut [SetList]) {
-    lists.sort_by(|a, b| natural(a.uri.as_str()).cmp(&natural(b.uri.as_str())));
+fn number_lists(lists: &mut [SetList]) {
+    lists.sort_by(|a, b| natural_key(a.uri.as_str()).cmp(&natural_key(b.uri.as_str())));
     for (number, list) in lists.iter_mut().enumerate() {
         list.number = number;
     }
@@ -285,7 +285,7 @@ fn number(lists: &mut [SetList]) {
 }
 
 /// Returns a key that orders texts by the numbers in them, `-9` before `-10`.
-fn natural(text: &str) -> Vec<(usize, &str, &str)> {
+fn natural_key(text: &str) -> Vec<(usize, &str, &str)> {
     let parts = text.split_inclusive(|c: char| !c.is_ascii_digit());
     let parts = parts.map(|part| {
         let digits = part.bytes().take_while(u8::is_ascii_digit).count();
@@ -299,7 +299,7 @@ fn natural(text: &str) -> Vec<(usize, &str, &str)> {
 impl SetLists {
     /// Reads all its lists, and the last entries of resources in its Change Lists. One of them may be open in the version
     /// that counts.
-    pub fn current<'a>(
+    pub fn last_entries<'a>(
         &'a self,
         mut open: Option<&mut OpenList<'a>>,
     ) -> Result<LastEntries, ListError> {
@@ -317,16 +317,16 @@ impl SetLists {
             };
             current.versions.insert(list.number, file.version());
             if list.capability == Capability::ResourceList {
-                let span = file.each(|_, _| {})?;
-                let at = time(&span.at).or_else(|| time(&span.completed));
+                let span = file.each_entry(|_, _| {})?;
+                let at = declared_time(&span.at).or_else(|| declared_time(&span.completed));
                 let at = at.unwrap_or(file.stat.modified);
                 current.since = Some(current.since.map_or(at, |since| since.min(at)));
                 continue;
             }
             let mut entries = Vec::new();
-            let span = file.each(|position, change| {
+            let span = file.each_entry(|position, change| {
                 entries.push(ShortEntry {
-                    key: key(&change.loc),
+                    key: resource_key(&change.loc),
                     position,
                     datetime: change.datetime.map(|datetime| datetime.at()),
                     is_deletion: change.kind == ChangeKind::Deleted,
@@ -363,7 +363,7 @@ impl OpenList<'_> {
     }
 
     /// Hands over the entries, with their positions in the list. Returns the times that it declares.
-    pub fn each(&mut self, take: impl FnMut(u32, Change)) -> Result<DeclaredSpan, ListError> {
+    pub fn each_entry(&mut self, take: impl FnMut(u32, Change)) -> Result<DeclaredSpan, ListError> {
         let read = self.file.each_entry(self.list.capability, take);
         read.map_err(|source| self.list.error(source))
     }
@@ -429,8 +429,8 @@ mod tests {
                 path,
             });
         }
-        number(&mut set.lists);
-        let found = set.current(None).unwrap();
+        number_lists(&mut set.lists);
+        let found = set.last_entries(None).unwrap();
         let mut resources = Vec::new();
         for list in &set.lists {
             let mut file = list.open().unwrap();
@@ -440,7 +440,7 @@ mod tests {
                     resources.extend(name);
                 }
             };
-            file.each(take).unwrap();
+            file.each_entry(take).unwrap();
         }
         resources.sort();
         resources.join(" ")

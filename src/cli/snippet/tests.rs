@@ -6,7 +6,7 @@ use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::cli::snippet::{
-    PassedPaths, RequestPath, apache, caddy, nginx, passing, pattern, quoted,
+    PassedPaths, RequestPath, apache, caddy, exact_pattern, nginx, nginx_quoted, passed_paths,
 };
 use crate::config::text::Address;
 
@@ -15,7 +15,7 @@ const ESCAPED_SLASH: &str = "web servers do not agree what an escaped slash mean
 fn passed(topics: &[&str], home: Option<&str>, hub: Option<&str>) -> PassedPaths {
     let topics: BTreeSet<Topic> = topics.iter().map(|topic| Topic::new(*topic)).collect();
     let home = home.map(|home| Uri::parse(home).unwrap());
-    passing(&topics, home.as_ref(), hub.map(Hub::new).as_ref())
+    passed_paths(&topics, home.as_ref(), hub.map(Hub::new).as_ref())
 }
 
 #[test]
@@ -148,7 +148,7 @@ proptest! {
     #[test]
     fn nothing_in_a_topic_has_a_meaning_of_its_own(path in "/\\PC{0,30}") {
         // Only letters, digits, escapes, and characters that have no special meaning anywhere are left.
-        let mut pattern = pattern(&path);
+        let mut pattern = exact_pattern(&path);
         for part in ["[.]", "\\x{", "}"] {
             pattern = pattern.replace(part, "");
         }
@@ -156,7 +156,7 @@ proptest! {
         left.retain(|c| !c.is_alphanumeric() && !"/-_~%".contains(c));
         prop_assert_eq!(left, "");
 
-        let quoted = quoted(&path);
+        let quoted = nginx_quoted(&path);
         let inside = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap();
         let mut read = String::new();
         let mut characters = inside.chars();

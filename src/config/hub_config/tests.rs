@@ -9,7 +9,7 @@ use rstest::rstest;
 use super::HubConfig;
 use crate::config::environment::{Environment, Overrides};
 use crate::config::file::{ConfigError, ConfigFile};
-use crate::config::hub_config::Verify;
+use crate::config::hub_config::ExtraProof;
 use crate::config::tests::{self, assert_refused, variables};
 use crate::config::{Config, DaemonConfig};
 
@@ -32,7 +32,7 @@ fn read(text: &str) -> Result<HubConfig, ConfigError> {
     let path = Path::new("/etc/c.toml");
     let environment = environment();
     let file = &mut ConfigFile::parse(Some(path), text, &environment)?;
-    HubConfig::of(file, &Overrides::default())
+    HubConfig::from_file(file, &Overrides::default())
 }
 
 fn message(text: &str) -> String {
@@ -73,8 +73,8 @@ fn keys_have_effect_and_the_effective_configuration_gives_the_same_again() {
     let settings = &config.publishers[0];
     let token = settings.bearer_token_file.as_ref().unwrap();
     assert_eq!(token.content.reveal(), "books");
-    assert_eq!(settings.verify, Some(Verify::Topic));
-    let effective = config.effective(&|_| None);
+    assert_eq!(settings.verify, Some(ExtraProof::Topic));
+    let effective = config.effective_toml(&|_| None);
     assert!(!effective.contains("books"), "{effective}");
     assert_eq!(read(&effective).unwrap(), config, "{effective}");
 }
@@ -179,6 +179,6 @@ fn a_file_of_one_daemon_is_refused_by_the_other_which_is_named() {
         std::fs::write(&path, text).unwrap();
         let error = Config::load(Some(&path), &Overrides::default()).unwrap_err();
         assert!(error.to_string().contains(want), "{error}");
-        assert!(HubConfig::is_at(Some(&path), &Overrides::default()));
+        assert!(HubConfig::is_hub_file(Some(&path), &Overrides::default()));
     }
 }

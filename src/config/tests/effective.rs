@@ -11,7 +11,7 @@ use crate::config::file::ConfigError;
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 
 fn effective(config: &Config) -> String {
-    config.effective(&|_| None)
+    config.effective_toml(&|_| None)
 }
 
 /// The same configuration, read from its effective form.

@@ -52,6 +52,6 @@ fn what_came_went_and_changed_is_named() {
     ] {
         let before = configured(sources, more);
         let after = configured(sources_after, more_after);
-        assert_eq!(before.changes(&after).join("; "), want);
+        assert_eq!(before.changes_in_words(&after).join("; "), want);
     }
 }

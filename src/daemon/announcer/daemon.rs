@@ -23,8 +23,8 @@ use crate::config::Config;
 use crate::config::file::ConfigError;
 use crate::config::text::Address;
 use crate::daemon::announcer::hubs::Submissions;
-use crate::daemon::announcer::watched_trees::{WatchedTrees, covers};
-use crate::daemon::announcer::{Announcer, AnnouncerInput, RunParts, moment};
+use crate::daemon::announcer::watched_trees::{WatchedTrees, covers_plan};
+use crate::daemon::announcer::{Announcer, AnnouncerInput, RunParts, read_clocks};
 use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
 use crate::daemon::failpoints::Failpoint;
@@ -39,7 +39,7 @@ use announce::steps::engine::Engine;
 impl Daemon<Announcer> {
     /// Starts everything. All that can fail for want of permission or a free address does so before the first file is
     /// read.
-    pub fn announcing(config: Config) -> anyhow::Result<Daemon<Announcer>> {
+    pub fn start_announcer(config: Config) -> anyhow::Result<Daemon<Announcer>> {
         let mut process = StartingDaemon::begin()?;
         let handle = process.runtime.handle().clone();
         let _context = handle.enter();
@@ -49,7 +49,7 @@ impl Daemon<Announcer> {
         let brokers = config.broker_settings()?;
         let brokers = Arc::new(Brokers::new(brokers, &submission_runtime));
         let (file, connection) = StateFile::open(&config.state_dir)?;
-        file.claim(&connection, false)?;
+        file.claim_kind(&connection, false)?;
         let (public, admin) = process.listeners(&config.server)?;
         let public_url = public_url(&config, public.listener.tcp_address())?;
         let prepared_hub = prepared_hub(&config, &public_url)?;
@@ -58,7 +58,7 @@ impl Daemon<Announcer> {
         let saved = saved_subscriptions(&file, prepared_hub.is_some()).map_err(load_error)?;
         let clock = Clock::start(last_time_saved(&connection).map_err(load_error)?);
         let plan = config.plan(&public_url);
-        let (engine, effects) = Engine::start(connection, plan, moment(clock))
+        let (engine, effects) = Engine::start(connection, plan, read_clocks(clock))
             .map_err(|error| file.save_error(error))?;
         let parts: RunParts = process.loop_parts(file, clock);
         let inputs = parts.inputs.clone();
@@ -101,7 +101,7 @@ impl Daemon<Announcer> {
         role.perform_effects(parts);
         parts.change_hub(prepared_hub, saved, HubTopics::Served(topics.clone()));
         let Announcer { trees, engine, .. } = role;
-        trees.current = Some(trees.next_generation(&config, &engine.plan, engine.db())?);
+        trees.current = Some(trees.start_generation(&config, &engine.plan, engine.db())?);
         role.submissions.probe(hubs);
         let public = public.serve_public(&mut process.tasks, topics, parts.hub.open.subscribe());
         Ok(process.into_daemon(event_loop, config, public, admin))
@@ -113,8 +113,10 @@ impl Daemon<Announcer> {
         let clients = HubClients::new(hubs.clone())?;
         let brokers = config.broker_settings()?;
         let (public, admin) = (&self.public, &self.admin);
-        let new_public = self.bound(public, &config.server.listen.0, ListenerRole::Public)?;
-        let new_admin = self.bound(admin, &config.server.admin_listen.0, ListenerRole::Admin)?;
+        let new_public =
+            self.bind_if_moved(public, &config.server.listen.0, ListenerRole::Public)?;
+        let new_admin =
+            self.bind_if_moved(admin, &config.server.admin_listen.0, ListenerRole::Admin)?;
         let tcp = match &new_public {
             Some(elsewhere) => elsewhere.listener.tcp_address(),
             None => public.tcp,
@@ -134,9 +136,9 @@ impl Daemon<Announcer> {
 
         // Nothing fails from here on.
         let EventLoop { role, parts, .. } = &mut self.event_loop;
-        role.submissions.submitter.change(clients);
+        role.submissions.submitter.replace_clients(clients);
         let runtime = &role.submissions.runtime;
-        role.submissions.brokers.change(brokers, runtime);
+        role.submissions.brokers.reconfigure(brokers, runtime);
         role.submissions.probe(hubs);
         for hub in changed_hubs(&self.config, config) {
             role.keep(Event::HubChanged(hub), false);
@@ -166,7 +168,7 @@ impl Daemon<Announcer> {
     }
 
     /// Binds a listener whose address has changed to the new one.
-    fn bound(
+    fn bind_if_moved(
         &self,
         served: &ServedListener,
         address: &Address,
@@ -205,23 +207,23 @@ impl EventLoop<Announcer> {
             bail!("the plan cannot change while the state is not saved: {trouble}");
         }
         let announcer = &mut self.role;
-        let was_settled = announcer.trees.was_settled || announcer.is_settled();
+        let was_settled = announcer.trees.was_settled || announcer.has_swept_all();
         let Announcer { engine, trees, .. } = announcer;
         let before = engine.plan.clone();
-        let now = moment(self.parts.clock);
+        let now = read_clocks(self.parts.clock);
         let (next, effects) = engine.change_plan(plan, now, |db, plan| -> anyhow::Result<_> {
-            trees.next_generation(config, plan, db)
+            trees.start_generation(config, plan, db)
         })?;
         // Mounts that the plan does not have are counted no more.
         let (counts, sources) = (&mut self.parts.counts, &announcer.engine.plan.sources);
-        let hints = announcer.trees.hints(&before, &counts.hints);
+        let hints = announcer.trees.hint_counts(&before, &counts.hints);
         counts.hints.extend(hints);
         counts.mounts.retain(|(source, directory), _| {
             let is_same = |mount: &MountPlan| mount.directory.to_string_lossy() == *directory;
             let mut sources = sources.iter().filter(|plan| plan.name == *source);
             sources.any(|source| source.mounts.iter().any(is_same))
         });
-        let is_covered = covers(&before, &announcer.engine.plan);
+        let is_covered = covers_plan(&before, &announcer.engine.plan);
         let was_settled = was_settled && announcer.has_learned && is_covered;
         announcer.has_learned = was_settled;
         announcer.trees.replace(next, began, was_settled);
@@ -276,7 +278,7 @@ fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>
         let host = url.and_then(|url| url.host_str().map(str::to_owned));
         EmbeddedHubSettings {
             own_hosts: config.file.is_none().then(|| host.into_iter().collect()),
-            ..embedded.settings(embedded.hub(public_url))
+            ..embedded.settings(embedded.hub_uri(public_url))
         }
     });
     settings.map(PreparedHub::new).transpose()

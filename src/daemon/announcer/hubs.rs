@@ -57,10 +57,10 @@ impl Submissions {
             failpoints.pass(Failpoint::Submitting);
             let answer = match submission.mode {
                 PublishMode::Broker => {
-                    let notification = submission.notification();
+                    let notification = submission.broker_notification();
                     brokers.submit(&submission.hub, &notification).await
                 }
-                _ => submitter.submit(&submission.request()).await,
+                _ => submitter.submit(&submission.http_request()).await,
             };
             failpoints.pass(Failpoint::Answered);
             // If the loop has stopped, the next start submits again.
@@ -77,14 +77,14 @@ impl Submissions {
         if let Event::Answered { id, answer, .. } = event {
             self.under_way.remove(id);
             if !matches!(answer, Answer::Failed(_)) {
-                reached(&id.1, &self.unreached);
+                note_reached(&id.1, &self.unreached);
             }
         }
     }
 
     /// Tries to reach all brokers and these hubs, each until it was reached once. Must be called within a tokio runtime.
     pub fn probe(&mut self, hubs: Vec<PublishSettings>) {
-        let brokers: Vec<Hub> = self.brokers.durations().into_keys().collect();
+        let brokers: Vec<Hub> = self.brokers.submit_durations().into_keys().collect();
         // What was named before a reload is not named again. Attempts of before write to what was theirs.
         let mut known = lock(&self.unreached).clone();
         known.retain(|hub, _| brokers.contains(hub) || hubs.iter().any(|it| it.hub == *hub));
@@ -106,7 +106,7 @@ async fn probe_until_reached(
     brokers: Arc<Brokers>,
     unreached: Unreached,
 ) {
-    while let Some((reason, is_refused)) = failure(&hub, settings.as_ref(), &brokers).await {
+    while let Some((reason, is_refused)) = probe_failure(&hub, settings.as_ref(), &brokers).await {
         let since = lock(&unreached).get(&hub).map(|known| known.since);
         if since.is_none() && is_refused {
             warn!(%hub, reason, "{hub} refuses the login: {reason}");
@@ -129,11 +129,11 @@ async fn probe_until_reached(
             return;
         }
     }
-    reached(&hub, &unreached);
+    note_reached(&hub, &unreached);
 }
 
 /// Returns the reason why a hub or broker cannot be reached, and whether that is a refusal which an operator must end.
-async fn failure(
+async fn probe_failure(
     hub: &Hub,
     settings: Option<&PublishSettings>,
     brokers: &Brokers,
@@ -147,7 +147,7 @@ async fn failure(
     Some((failure.to_string(), failure.needs_operator()))
 }
 
-fn reached(hub: &Hub, unreached: &Unreached) {
+fn note_reached(hub: &Hub, unreached: &Unreached) {
     if lock(unreached).remove(hub).is_some() {
         info!(%hub, "{hub} can be reached");
     }

@@ -19,7 +19,7 @@ use announce::state::{self, Db};
 const MAX_WAITING: usize = 8;
 
 /// Trees that are watched, one for each source of a plan, in the order of the plan.
-pub struct SourceTrees {
+pub struct TreeGeneration {
     /// Each reload that changes the trees has a number of its own.
     pub number: u64,
     /// One for each report that waits to be taken: a tree that is read faster than it is saved waits itself. Dropped before the
@@ -31,7 +31,7 @@ pub struct SourceTrees {
 /// The trees that are in use.
 pub struct WatchedTrees {
     /// Reports of others do not count: not yet, or no more.
-    pub current: Option<SourceTrees>,
+    pub current: Option<TreeGeneration>,
     /// Number of the last generation that was tried; it may have failed.
     last_number: u64,
     inputs: Sender<RunInput>,
@@ -61,21 +61,21 @@ impl WatchedTrees {
 
     /// Starts trees for a plan, which are not in use yet. They begin before the others end, and
     /// until then take as many watches again; if those run out, the next sweep finds them free.
-    pub fn next_generation(
+    pub fn start_generation(
         &mut self,
         config: &Config,
         plan: &Plan,
         db: Db<'_>,
-    ) -> anyhow::Result<SourceTrees> {
+    ) -> anyhow::Result<TreeGeneration> {
         self.last_number += 1;
         let number = self.last_number;
         // Of trees that are given up, the receiver goes first.
         let mut trees = Vec::new();
         let (ahead, waiting) = sync_channel(MAX_WAITING);
         for (source, plan) in config.sources.iter().zip(&plan.sources) {
-            let mut tree = source.tree(plan);
+            let mut tree = source.tree_settings(plan);
             tree.recent_keys = self.recent_keys.clone();
-            let known = known(db, plan)?;
+            let known = known_files(db, plan)?;
             let (inputs, ahead) = (self.inputs.clone(), ahead.clone());
             trees.push(TreeHandle::watch(tree, known, move |report| {
                 let input = AnnouncerInput::Tree(number, report);
@@ -87,7 +87,7 @@ impl WatchedTrees {
                 }
             })?);
         }
-        Ok(SourceTrees {
+        Ok(TreeGeneration {
             number,
             waiting,
             trees,
@@ -96,7 +96,7 @@ impl WatchedTrees {
 
     /// Puts the trees of another plan in use. `began` is when the change of plan began, and `was_settled` says that all
     /// of them were swept under the plan before.
-    pub fn replace(&mut self, next: SourceTrees, began: Timestamp, was_settled: bool) {
+    pub fn replace(&mut self, next: TreeGeneration, began: Timestamp, was_settled: bool) {
         drop_elsewhere(self.current.replace(next));
         self.was_settled = was_settled;
         self.began.get_or_insert(began);
@@ -108,7 +108,7 @@ impl WatchedTrees {
     }
 
     /// Returns the hints that each source's tree got, those of earlier trees included.
-    pub fn hints(
+    pub fn hint_counts(
         &self,
         plan: &Plan,
         before: &BTreeMap<String, HintCounts>,
@@ -127,7 +127,7 @@ impl WatchedTrees {
 }
 
 /// Returns true if `effective` looks at all that `plan` looks at.
-pub fn covers(effective: &Plan, plan: &Plan) -> bool {
+pub fn covers_plan(effective: &Plan, plan: &Plan) -> bool {
     let is_covered = |source: &SourcePlan| {
         let is_same = |other: &SourcePlan| {
             other.mounts == source.mounts && other.candidates == source.candidates
@@ -138,13 +138,13 @@ pub fn covers(effective: &Plan, plan: &Plan) -> bool {
 }
 
 /// Drops trees on a thread of its own: a thread of theirs on a dead mount may take long to end.
-pub fn drop_elsewhere(trees: Option<SourceTrees>) {
+pub fn drop_elsewhere(trees: Option<TreeGeneration>) {
     // If no thread can be started, they are dropped here.
     let _ = std::thread::Builder::new().spawn(move || drop(trees));
 }
 
 /// Returns the files of a source that earlier runs read, with the stat data that spares reading them again.
-fn known(db: Db<'_>, source: &SourcePlan) -> state::Result<KnownFiles> {
+fn known_files(db: Db<'_>, source: &SourcePlan) -> state::Result<KnownFiles> {
     let mut known = KnownFiles::default();
     for mount in &source.mounts {
         // No file has a size below 0: such a one is read again, and missed if it is not there.

@@ -46,14 +46,14 @@ pub fn ask_subscriptions(
 }
 
 /// Returns the event of a command that acts.
-pub fn event_of(reader: &Reader<'_>, request: &ControlRequest) -> Result<Event, String> {
+pub fn command_event(reader: &Reader<'_>, request: &ControlRequest) -> Result<Event, String> {
     let account = |name: &AccountName| {
-        let account = report::outbox::account(reader, name);
+        let account = report::outbox::find_account(reader, name);
         account.map_err(|unknown| error_chain(&unknown))
     };
     match request {
         ControlRequest::Accept { source } => {
-            reader.plan.source_named(source)?;
+            reader.plan.source_position(source)?;
             let source = source.clone();
             Ok(Event::Accept { source })
         }
@@ -111,7 +111,7 @@ pub fn answer(reader: &Reader<'_>, request: ControlRequest) -> Result<ControlRep
     let failed = |error: StateError| error_chain(&error);
     Ok(match request {
         ControlRequest::Missing { source } => {
-            let source = reader.plan.source_named(&source)?;
+            let source = reader.plan.source_position(&source)?;
             ControlReply::Missing(report::sources::acceptable(reader, source).map_err(failed)?)
         }
         ControlRequest::Status => {

@@ -41,10 +41,10 @@ impl DaemonCounts {
                 ..
             } => {
                 let counts = self.changes.entry(source.clone()).or_default();
-                add(&mut counts.taken, *changes);
+                add_each(&mut counts.taken, *changes);
                 let (missing, invalid) = (undated.missing, undated.invalid);
                 let undated = [missing, invalid, undated.back_dated, undated.ahead];
-                add(&mut counts.undated, undated);
+                add_each(&mut counts.undated, undated);
             }
             Fact::SkippedEntries { source, count, .. } => {
                 let counts = self.changes.entry(source.clone()).or_default();
@@ -89,17 +89,17 @@ impl DaemonCounts {
                 let learned = lists.filter(|list| list.is_learned || list.is_archived);
                 let learned = learned.count();
                 let taken = request.lists.len() - learned;
-                add(&mut counts.reads, [learned, taken, 0]);
+                add_each(&mut counts.reads, [learned, taken, 0]);
             }
             RoundOutcome::Stale(_) | RoundOutcome::Unreadable(..) | RoundOutcome::Failed(_) => {
-                add(&mut counts.reads, [0, 0, request.lists.len()]);
+                add_each(&mut counts.reads, [0, 0, request.lists.len()]);
             }
         }
     }
 }
 
 /// Adds numbers to sums, each to its own.
-fn add<const N: usize>(sums: &mut [u64; N], numbers: [usize; N]) {
+fn add_each<const N: usize>(sums: &mut [u64; N], numbers: [usize; N]) {
     for (sum, number) in sums.iter_mut().zip(numbers) {
         *sum += number as u64;
     }
@@ -142,7 +142,7 @@ impl LastDay {
 
     /// Returns what is to be saved, as JSON: if something was counted, and the last time was an interval ago or
     /// `is_stopping`.
-    pub fn unsaved(&mut self, is_stopping: bool) -> Option<String> {
+    pub fn take_unsaved(&mut self, is_stopping: bool) -> Option<String> {
         let is_due = self.saved.is_none_or(|saved| saved.elapsed() >= LENGTH);
         if !self.is_unsaved || !(is_due || is_stopping) {
             return None;
@@ -152,7 +152,7 @@ impl LastDay {
     }
 
     /// Adds what was counted since the last time, of all since the start, to the interval of now.
-    pub fn note(&mut self, totals: IntervalDeliveries) {
+    pub fn note_totals(&mut self, totals: IntervalDeliveries) {
         self.advance(totals.from);
         let last = std::mem::replace(&mut self.last, totals);
         if let Some(interval) = self.intervals.back_mut() {
@@ -339,40 +339,40 @@ mod tests {
     #[test]
     fn counts_belong_to_the_interval_in_which_they_are_noted() {
         let mut day = LastDay::new(None, time("20T10:07:00"));
-        day.note(totals("20T10:07:00", 3, 0, 2));
-        day.note(totals("20T10:14:59", 5, 1, 4));
-        day.note(totals("20T10:50:00", 9, 1, 0));
+        day.note_totals(totals("20T10:07:00", 3, 0, 2));
+        day.note_totals(totals("20T10:14:59", 5, 1, 4));
+        day.note_totals(totals("20T10:50:00", 9, 1, 0));
         assert_eq!(
             view(&day),
             ["10:07 5 1 4", "10:15 0 0 4", "10:30 0 0 4", "10:45 4 0 4"]
         );
-        day.note(totals("20T11:00:00", 9, 1, 0));
+        day.note_totals(totals("20T11:00:00", 9, 1, 0));
         assert_eq!(view(&day).last().unwrap(), "11:00 0 0 0");
     }
 
     #[test]
     fn older_intervals_than_those_of_a_day_are_forgotten() {
         let mut day = LastDay::new(None, time("20T10:00:00"));
-        day.note(totals("20T10:00:00", 1, 0, 1));
-        day.note(totals("21T10:00:00", 2, 0, 1));
+        day.note_totals(totals("20T10:00:00", 1, 0, 1));
+        day.note_totals(totals("21T10:00:00", 2, 0, 1));
         assert_eq!(Vec::from(day.intervals.clone()).len(), INTERVALS);
         assert_eq!(view(&day)[0], "10:15 0 0 1");
-        day.note(totals("25T10:00:00", 4, 0, 0));
+        day.note_totals(totals("25T10:00:00", 4, 0, 0));
         assert_eq!(view(&day), ["10:00 2 0 1"]);
     }
 
     #[test]
     fn a_restart_continues_what_was_saved_and_is_marked() {
         let mut day = LastDay::new(None, time("20T10:07:00"));
-        let start = day.unsaved(false);
+        let start = day.take_unsaved(false);
         assert!(start.is_some(), "a start is saved with the first step");
-        day.note(totals("20T10:08:00", 4, 2, 1));
-        assert_eq!(day.unsaved(false), None, "within a quarter of an hour");
-        let saved = day.unsaved(true);
-        assert_eq!(day.unsaved(true), None, "nothing was counted since");
+        day.note_totals(totals("20T10:08:00", 4, 2, 1));
+        assert_eq!(day.take_unsaved(false), None, "within a quarter of an hour");
+        let saved = day.take_unsaved(true);
+        assert_eq!(day.take_unsaved(true), None, "nothing was counted since");
 
         let mut day = LastDay::new(saved.as_deref(), time("20T10:31:00"));
-        day.note(totals("20T10:32:00", 3, 0, 0));
+        day.note_totals(totals("20T10:32:00", 3, 0, 0));
         assert_eq!(view(&day), ["10:07 4 2 1", "10:15 0 0 1", "10:30 3 0 1"]);
         let all = Vec::from(day.intervals.clone());
         let starts: Vec<_> = all.iter().map(|one| (one.starts, one.retries)).collect();

@@ -19,7 +19,7 @@ use crate::daemon::log::error_chain;
 
 /// The embedded hub, if there ever was one in this process.
 #[derive(Default)]
-pub struct HubLink {
+pub struct EmbeddedHubLink {
     /// A hub that takes no subscriptions any more finishes what it has begun.
     pub linked: Option<Arc<EmbeddedHub>>,
     /// The hub while it takes subscriptions, for those who follow that it is opened and closed.
@@ -27,7 +27,7 @@ pub struct HubLink {
     pub is_draining: bool,
 }
 
-impl HubLink {
+impl EmbeddedHubLink {
     /// Links a hub that takes subscriptions; without one, the hub of before takes no more.
     pub fn link(&mut self, open: Option<Arc<EmbeddedHub>>) {
         if open.is_some() {
@@ -48,7 +48,7 @@ impl<I: Send + 'static> LoopParts<I> {
     ) {
         let open = settings.map(|settings| match &self.hub.linked {
             Some(hub) => {
-                hub.apply(settings);
+                hub.apply_settings(settings);
                 hub.clone()
             }
             None => self.start_hub(settings, saved, topics),
@@ -73,7 +73,7 @@ impl<I: Send + 'static> LoopParts<I> {
         };
         let relays = Arc::new(SavedRelayReader::new(self.saver.file.path.clone()));
         let in_words = |error: StateError| error_chain(&error);
-        let unverified = relays.unverified().unwrap_or_else(|error| {
+        let unverified = relays.unverified_requests().unwrap_or_else(|error| {
             warn!(
                 "requests that were not verified cannot be read: {}",
                 in_words(error)
@@ -83,11 +83,11 @@ impl<I: Send + 'static> LoopParts<I> {
         let parts = Arc::clone(&relays);
         let relays = RelayStore {
             next: BoxedFn(Box::new(move |topic, heard| {
-                let next = relays.read(|db| next_relay(db, topic, heard));
+                let next = relays.read_or_reopen(|db| next_relay(db, topic, heard));
                 next.map_err(in_words)
             })),
             part: BoxedFn(Box::new(move |id, number| {
-                let part = parts.read(|db| relay_part(db, id, number));
+                let part = parts.read_or_reopen(|db| relay_part(db, id, number));
                 part.map_err(in_words)
             })),
         };

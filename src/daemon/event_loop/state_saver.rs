@@ -37,7 +37,7 @@ impl SaveBatch {
 
     /// Writes it in the transaction of a step.
     pub fn write(&self, db: Db<'_>) -> state::Result<()> {
-        state::hub::write(db, &self.records, &self.owed)?;
+        state::hub::save_hub(db, &self.records, &self.owed)?;
         let last_day = self.last_day.as_deref();
         last_day.map_or(Ok(()), |intervals| state::save_last_day(db, intervals))
     }
@@ -70,7 +70,7 @@ impl StateSaver {
 
     /// Returns when the loop must commit even if nothing changes. While steps fail, that is when the last one is retried, and
     /// none is tried before.
-    pub fn wake(&self) -> Instant {
+    pub fn wake_time(&self) -> Instant {
         if self.trouble.is_some() {
             return self.probe_at;
         }
@@ -100,7 +100,7 @@ impl StateSaver {
     }
 
     /// Takes note that the file could be written. `was_written` says that it was.
-    pub fn succeeded(&mut self, was_written: bool) {
+    pub fn note_success(&mut self, was_written: bool) {
         if was_written || Instant::now() >= self.probe_at {
             self.probe_at = Instant::now() + PROBE_INTERVAL;
         }
@@ -110,7 +110,7 @@ impl StateSaver {
     }
 
     /// Takes note that a step, a probe or a check failed.
-    pub fn failed(&mut self, error: &StateFileError, counts: &mut DaemonCounts) {
+    pub fn note_failure(&mut self, error: &StateFileError, counts: &mut DaemonCounts) {
         counts.save_failures += 1;
         let trouble = error_chain(error);
         if self.trouble.as_ref() != Some(&trouble) {
@@ -124,7 +124,7 @@ impl StateSaver {
     }
 
     /// Restores the state file from the one that is still open if it was deleted.
-    pub fn restore_file(&mut self, connection: &mut Connection) {
+    pub fn restore_if_deleted(&mut self, connection: &mut Connection) {
         match self.file.restore_if_deleted(connection) {
             Ok(true) => warn!("the state file was missing and has been restored"),
             Ok(false) => {}
@@ -148,10 +148,10 @@ mod tests {
         let mut saver = StateSaver::new(file);
         saver.check_at = Instant::now();
         let error = StateFileError::InUse(directory.path().to_owned());
-        saver.failed(&error, &mut DaemonCounts::default());
-        assert_eq!(saver.wake(), saver.probe_at);
-        assert!(saver.wake() > Instant::now());
-        saver.succeeded(true);
-        assert_eq!(saver.wake(), saver.check_at);
+        saver.note_failure(&error, &mut DaemonCounts::default());
+        assert_eq!(saver.wake_time(), saver.probe_at);
+        assert!(saver.wake_time() > Instant::now());
+        saver.note_success(true);
+        assert_eq!(saver.wake_time(), saver.check_at);
     }
 }

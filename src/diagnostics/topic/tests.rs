@@ -176,7 +176,10 @@ fn the_target_of_a_redirection_is_described_in_words(
     #[case] location: &str,
     #[case] want: &str,
 ) {
-    assert_eq!(target(&Topic::new(topic), Some(location)).0, want);
+    assert_eq!(
+        describe_redirect(&Topic::new(topic), Some(location)).0,
+        want
+    );
 }
 
 #[rstest]

@@ -49,7 +49,7 @@ impl Alert {
         }
     }
 
-    fn since(self, since: Option<Timestamp>) -> Alert {
+    fn with_since(self, since: Option<Timestamp>) -> Alert {
         Alert { since, ..self }
     }
 }
@@ -103,12 +103,12 @@ impl Status {
             let advice = "the previous one stays in effect; correct the file and reload";
             let what = format!("The configuration was not reloaded: {}", refused.error);
             let alert = Alert::new(Health::Act, StatusPart::Configuration, what, advice);
-            alerts.push(alert.since(Some(refused.at)));
+            alerts.push(alert.with_since(Some(refused.at)));
         }
         for source in &self.sources {
-            of_source(source, &mut alerts);
+            add_source_alerts(source, &mut alerts);
         }
-        self.of_muted(&mut alerts);
+        self.add_muted_alerts(&mut alerts);
         let mut failing = self.hubs();
         failing.retain(|summary| !summary.troubles.is_empty());
         for summary in &failing {
@@ -140,7 +140,7 @@ impl Status {
             let what = format!("{} cannot be read", counted(count, "document"));
             let advice = "their last good versions are kept";
             let alert = Alert::new(Health::Look, StatusPart::Broken, what, advice);
-            alerts.push(alert.since(Some(first.since)));
+            alerts.push(alert.with_since(Some(first.since)));
         }
         if !self.findings.is_empty() {
             let count = counted(self.findings.len() + self.more_findings, "problem");
@@ -158,14 +158,14 @@ impl Status {
 
     /// Returns every hub, those that fail first.
     pub fn hubs(&self) -> Vec<HubSummary<'_>> {
-        let hubs = self.hubs_by(|_, hub| &hub.hub);
+        let hubs = self.sum_hubs_by(|_, hub| &hub.hub);
         let mut hubs: Vec<HubSummary<'_>> = hubs.into_values().collect();
-        hubs.sort_by_key(HubSummary::worst);
+        hubs.sort_by_key(HubSummary::worst_condition);
         hubs
     }
 
     /// Returns the sums of hubs by a key.
-    pub fn hubs_by<'a, K: Ord>(
+    pub fn sum_hubs_by<'a, K: Ord>(
         &'a self,
         key: impl Fn(&'a ChannelView, &'a HubView) -> K,
     ) -> BTreeMap<K, HubSummary<'a>> {
@@ -180,7 +180,7 @@ impl Status {
     }
 
     /// Adds an alert for each reason for which sets are muted, whatever their number.
-    fn of_muted(&self, alerts: &mut Vec<Alert>) {
+    fn add_muted_alerts(&self, alerts: &mut Vec<Alert>) {
         let mut by_reason: BTreeMap<(&str, &str), (&MutedSet, usize)> = BTreeMap::new();
         for muted in &self.muted {
             let reason = match muted.kind.as_str() {
@@ -209,7 +209,7 @@ impl Status {
     }
 }
 
-fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
+fn add_source_alerts(source: &SourceStatus, alerts: &mut Vec<Alert>) {
     let mounts = || source.mounts.iter();
     for mount in mounts().filter(|mount| mount.present == Some(false)) {
         let advice = "nothing below it counts as deleted; it is swept when it is back";
@@ -231,7 +231,7 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
         let more = missing_in.len() - named.len() + source.more_missing_in;
         let is_any = !missing_in.is_empty();
         alerts.push(Alert {
-            advice: is_any.then(|| missing(named, more)),
+            advice: is_any.then(|| describe_missing(named, more)),
             ..Alert::new(Health::Act, StatusPart::Sources, suspension.clone(), "")
         });
     }
@@ -239,7 +239,7 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
 }
 
 /// Returns the directories with most missing documents, and the number of the others.
-pub fn missing(named: &[MissingDirectory], more: usize) -> String {
+pub fn describe_missing(named: &[MissingDirectory], more: usize) -> String {
     let mut parts: Vec<String> = named.iter().map(ToString::to_string).collect();
     if more > 0 {
         parts.push(format!("and {}", more_directories(more)));
@@ -275,7 +275,7 @@ fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
         advice = format!("{remedy}; {advice}");
     }
     let since = mount.unreadable.iter().map(|directory| directory.since);
-    Some(Alert::new(Health::Act, StatusPart::Sources, what, &advice).since(since.min()))
+    Some(Alert::new(Health::Act, StatusPart::Sources, what, &advice).with_since(since.min()))
 }
 
 fn of_fallen_behind(behind: &BacklogOverflow) -> Alert {
@@ -285,7 +285,7 @@ fn of_fallen_behind(behind: &BacklogOverflow) -> Alert {
         format!("{hub} fell behind on {topic}: {changes} that it was never sent, counted as told");
     let advice = "its Destinations see the gap, and have to read the Change Lists; raise window.change_backlog if that \
                   is too early";
-    Alert::new(Health::Look, StatusPart::Hubs, what, advice).since(Some(behind.last))
+    Alert::new(Health::Look, StatusPart::Hubs, what, advice).with_since(Some(behind.last))
 }
 
 fn of_unreached(unreached: &NeverReachedHub) -> Alert {
@@ -300,7 +300,7 @@ fn of_unreached(unreached: &NeverReachedHub) -> Alert {
         let advice = "nothing is lost, and all is sent once it can be; `rsnotify check` tries too";
         Alert::new(Health::Look, StatusPart::Hubs, what, advice)
     };
-    alert.since(Some(unreached.since))
+    alert.with_since(Some(unreached.since))
 }
 
 fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
@@ -321,7 +321,7 @@ fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
         Some(words) => format!("it said: {words}; usually: {cause}"),
         None => format!("usually: {cause}"),
     };
-    Alert::new(urgency, StatusPart::Hubs, what, &advice).since(trouble.since)
+    Alert::new(urgency, StatusPart::Hubs, what, &advice).with_since(trouble.since)
 }
 
 /// One hub over all channels.
@@ -364,7 +364,7 @@ pub struct HubTrouble<'a> {
 
 impl<'a> HubSummary<'a> {
     /// Returns its worst condition.
-    pub fn worst(&self) -> HubCondition {
+    pub fn worst_condition(&self) -> HubCondition {
         let worst = self.states.keys().next();
         worst.copied().unwrap_or(HubCondition::Fine)
     }
@@ -388,11 +388,11 @@ impl<'a> HubSummary<'a> {
             hub: &views[0].hub,
             mode: views[0].mode,
             channels: views.len(),
-            states: counts(all().map(|view| view.state)),
+            states: count_each(all().map(|view| view.state)),
             due: all().map(|view| view.due).sum(),
             in_flight: all().filter(|view| view.in_flight.is_some()).count(),
             oldest: awaited.filter_map(|view| view.since).min(),
-            refused: counts(all().filter_map(refusal)),
+            refused: count_each(all().filter_map(refusal)),
             unfetched: unfetched.count(),
             accepted: all().filter_map(|view| view.accepted).max(),
             last: last.max_by_key(|last| last.at),
@@ -402,7 +402,7 @@ impl<'a> HubSummary<'a> {
 }
 
 /// Returns how often each item occurs.
-fn counts<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
+fn count_each<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
     let mut counts = BTreeMap::new();
     items.for_each(|item| *counts.entry(item).or_default() += 1);
     counts
@@ -412,7 +412,7 @@ fn counts<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
 fn grouped_failures<'a>(views: impl Iterator<Item = &'a HubView>) -> Vec<HubTrouble<'a>> {
     let mut troubles: Vec<HubTrouble<'a>> = Vec::new();
     for view in views.filter(|view| view.state.is_trouble()) {
-        let Some(reason) = view.trouble() else {
+        let Some(reason) = view.trouble_reason() else {
             continue;
         };
         let kind = view.failure().map(|refusal| refusal.kind);

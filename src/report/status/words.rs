@@ -28,7 +28,7 @@ pub fn missing_in_words(documents: usize, resources: usize) -> String {
 }
 
 /// Returns a number of things, with separators of thousands.
-pub fn many(number: impl Display, thing: &str) -> String {
+pub fn counted_grouped(number: impl Display, thing: &str) -> String {
     counted(grouped(number), thing)
 }
 
@@ -62,12 +62,12 @@ pub fn elapsed(since: &Timestamp, now: &Timestamp) -> String {
 }
 
 /// Returns [`relative`], and the time to the second.
-pub fn when(at: &Timestamp, now: &Timestamp) -> String {
+pub fn relative_with_time(at: &Timestamp, now: &Timestamp) -> String {
     format!("{} ({at:.0})", relative(at, now))
 }
 
 /// Returns the time of the next attempt, if there is one.
-pub fn next_try(at: Option<Timestamp>, now: Timestamp) -> String {
+pub fn next_try_in_words(at: Option<Timestamp>, now: Timestamp) -> String {
     match at {
         Some(at) if at > now => relative(&at, &now),
         Some(_) => "now".to_owned(),

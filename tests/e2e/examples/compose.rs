@@ -93,7 +93,7 @@ fn the_tree_is_published_as_it_is_announced() {
     let mount = &config.sources[0].mount[0];
     assert_eq!(&mount.prefix, url);
     let tree = mount.directory.to_str().unwrap();
-    let hub = config.embedded_hub.as_ref().unwrap().hub(url);
+    let hub = config.embedded_hub.as_ref().unwrap().hub_uri(url);
     let generator = texts(&services["generator"]["command"]);
     assert_eq!(generator[2..5], [tree, url.as_str(), hub.as_str()]);
     assert!(text("examples/site/nginx.conf").contains(&format!("root {tree};")));

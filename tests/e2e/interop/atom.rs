@@ -5,7 +5,7 @@ use std::process::Command;
 
 use messaging::message::{BrokerNotification, HashedPayload};
 use messaging::objects::{AtomForm, atom_messages};
-use messaging::objects::{Identifiers, ObjectGranularity, ObjectType};
+use messaging::objects::{IdentifierForm, ObjectGranularity, ObjectType};
 use resourcesync::capability::ChannelKind;
 use resourcesync::feed::{ContentChangeMessage, ItemChange, change_term};
 use serde_json::{Map, Value, json};
@@ -45,7 +45,7 @@ fn feeds() -> Vec<ContentChangeMessage> {
     };
     let mut feeds = Vec::new();
     for object in [ObjectGranularity::Resource, ObjectGranularity::Directory] {
-        for identifiers in [Identifiers::Uri, Identifiers::InfoFedora] {
+        for identifiers in [IdentifierForm::Uri, IdentifierForm::InfoFedora] {
             let form = AtomForm {
                 object,
                 identifiers,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use announce::changes::inventory::take_inventory;
 use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Taken};
-use announce::changes::selection::Rounds;
+use announce::changes::selection::KeptSelections;
 use announce::changes::taken_keys::KeyRow;
 use announce::observation::Stat;
 use announce::plan::Plan;
@@ -44,7 +44,7 @@ impl From<StateError> for NotTaken {
 
 /// Reads the lists of a request as they are now, with what the database says was taken.
 pub fn take(
-    rounds: &mut Rounds,
+    rounds: &mut KeptSelections,
     request: &RoundRequest,
     tree: &FakeTree,
     plan: &Plan,
@@ -58,7 +58,7 @@ pub fn take(
                 texts,
                 rows: db,
             };
-            rounds.take(request, &mut files)
+            rounds.take_fresh(request, &mut files)
         }
     });
     match taken {
@@ -148,12 +148,12 @@ impl RoundFiles for Files<'_> {
         Ok(changes)
     }
 
-    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, NotTaken> {
+    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, NotTaken> {
         Ok(self.rows.all(KEYS, (&self.request.set, list))?)
     }
 
-    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, NotTaken> {
-        Ok(self.rows.last_keys_of_list(&self.request.set, list)?)
+    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, NotTaken> {
+        Ok(self.rows.last_key_row(&self.request.set, list)?)
     }
 
     fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), NotTaken> {

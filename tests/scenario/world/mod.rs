@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use announce::changes::round::RoundRequest;
-use announce::changes::selection::Rounds;
+use announce::changes::selection::KeptSelections;
 use announce::delivery::Submission;
 use announce::event::{ClockReadings, DropCause, Effect, Event, Fact};
 use announce::finding::Finding;
@@ -79,7 +79,7 @@ pub struct World {
     disk: Option<rusqlite::Connection>,
     /// The file of the database, if it is in one.
     file: Option<PathBuf>,
-    rounds: Rounds,
+    rounds: KeptSelections,
     engine: Option<Engine>,
     tree: FakeTree,
     /// The file systems below the root of the first mount.
@@ -138,7 +138,7 @@ impl World {
             plan,
             disk: Some(announce::state::open::in_memory().unwrap()),
             file: None,
-            rounds: Rounds::default(),
+            rounds: KeptSelections::default(),
             engine: None,
             tree: FakeTree::default(),
             nested: BTreeMap::new(),
@@ -614,7 +614,7 @@ impl World {
 
     fn account_of(&self, set: &str, hub: &str) -> Option<(ChannelId, Hub)> {
         let names = names(&tree::absolute(&format!("{set}/framework/")), hub);
-        report::outbox::account(&self.engine().reader(self.now), &names).ok()
+        report::outbox::find_account(&self.engine().reader(self.now), &names).ok()
     }
 
     /// Returns all that a hub is due on the channel of a set.
@@ -791,7 +791,7 @@ impl World {
                 changes::take(rounds, request, tree, plan, db)
             }
         };
-        let taken = Box::new(request.answer(outcome));
+        let taken = Box::new(request.answer_with(outcome));
         self.come(self.now + self.reading, Event::Taken(taken));
     }
 

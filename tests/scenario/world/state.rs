@@ -60,7 +60,7 @@ impl World {
     /// Returns the number of missing documents of the first source.
     pub fn missing(&self) -> usize {
         let source = self.engine().live.sources[0].id;
-        announce::steps::deletions::missing(self.db(), source)
+        announce::steps::deletions::load_missing(self.db(), source)
             .unwrap()
             .len()
     }

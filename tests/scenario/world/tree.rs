@@ -64,7 +64,7 @@ pub fn path_of(plan: &Plan, name: &str) -> Option<(DocumentPath, PathBuf)> {
     let below = uri.as_str().strip_prefix(mount.prefix.as_str()).unwrap();
     if !source
         .candidates
-        .accepts(&mount.published(), below.as_bytes())
+        .accepts(&mount.url_path(), below.as_bytes())
     {
         return None;
     }
@@ -169,7 +169,7 @@ impl FakeTree {
         let (_, source) = plan.source_of(path.mount).unwrap();
         let uri = uri_of(plan, path).to_string();
         let mount = source.mount_of(&uri_of(plan, path)).unwrap();
-        let exclusion = source.candidates.exclusion(&mount.published(), &path.below);
+        let exclusion = source.candidates.exclusion(&mount.url_path(), &path.below);
         match (self.look(&uri), exclusion) {
             (Look::Missing, _) => Some(NoDocument::Nothing),
             (_, Some(exclusion)) => Some(NoDocument::Excluded(exclusion)),

@@ -12,7 +12,9 @@ use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use resourcesync::resource_list::{ListedResource, ListedResources, ResourceKey, ResourceState};
 
-use crate::changes::round::{AHEAD, FreshChange, RoundRequest, Taken, TakenList, read_in_order};
+use crate::changes::round::{
+    AHEAD, FreshChange, RoundRequest, Taken, TakenList, read_in_given_order,
+};
 use crate::plan::MassDeletionLimit;
 use crate::time::later;
 
@@ -65,7 +67,7 @@ pub fn take_inventory<E>(
     let lists = request.lists.iter().zip(&listed);
     let lists = lists.map(|(list, of)| TakenList::new(list, of.entries.len(), of.skipped));
     let mut lists: Vec<TakenList> = lists.collect();
-    let mut compared = compare(request, rules, resources(listed), stored)?;
+    let mut compared = compare(request, rules, merged_resources(listed), stored)?;
     let missing = &mut compared.missing;
     // R15, C29: no deletion is believed while too many resources are missing, unless an operator accepts them.
     let limit = rules.mass_deletion;
@@ -82,7 +84,7 @@ pub fn take_inventory<E>(
     differing.sort_unstable_by_key(|(list, resource, _)| (*list, resource.position));
     let entries = differing.iter();
     let entries = entries.map(|(list, resource, _)| (*list, resource.position));
-    let read = read_in_order(entries, read)?;
+    let read = read_in_given_order(entries, read)?;
     let mut changes = Vec::new();
     for ((list, resource, kind), mut change) in differing.into_iter().zip(read) {
         let row = InventoryRow {
@@ -119,7 +121,7 @@ pub fn take_inventory<E>(
 
 /// Returns the resources of all lists with the numbers of these, in order of their keys; of one that stands in several
 /// places the first.
-fn resources(listed: Vec<ListedResources>) -> Vec<(u32, ListedResource)> {
+fn merged_resources(listed: Vec<ListedResources>) -> Vec<(u32, ListedResource)> {
     let mut resources = Vec::with_capacity(listed.iter().map(|list| list.entries.len()).sum());
     for (list, listed) in (0..).zip(listed) {
         resources.extend(listed.entries.into_iter().map(|entry| (list, entry)));
@@ -176,7 +178,7 @@ fn compare<E>(
         let missing = &mut compared.missing;
         missing.of += 1;
         let noted = match resources.next_if(|(_, resource)| resource.resource == key) {
-            Some((list, new)) if !new.state.is_same(&row.state) => {
+            Some((list, new)) if !new.state.may_be_same(&row.state) => {
                 let new = (list as usize, new, ChangeKind::Updated);
                 compared.has_more |= !push_within(&mut compared.differing, limit, new);
                 continue;

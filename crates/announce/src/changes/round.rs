@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::{RoundMode, Timestamp, TimestampRound, ToSpan, Unit};
 use resourcesync::change::Change;
-use resourcesync::change_list::{EntryPlace, ListedChanges, Skipped};
+use resourcesync::change_list::{EntryPlace, ListedChanges, SkippedEntry};
 use resourcesync::change_payload::{ChangePayload, entry_len};
 use resourcesync::datetime::Datetime;
 use resourcesync::fingerprint::Fingerprint;
@@ -98,7 +98,7 @@ pub struct ListToRead {
 
 impl RoundRequest {
     /// Returns the answer with this outcome.
-    pub fn answer(&self, outcome: RoundOutcome) -> RoundAnswer {
+    pub fn answer_with(&self, outcome: RoundOutcome) -> RoundAnswer {
         let (set, round) = (self.set.clone(), self.round);
         RoundAnswer {
             set,
@@ -178,7 +178,7 @@ pub struct TakenList {
     pub latest: Option<Timestamp>,
     /// Entries that do not count (C2).
     pub skipped: usize,
-    pub first_skipped: Option<Skipped>,
+    pub first_skipped: Option<SkippedEntry>,
     pub undated: UndatedCounts,
     /// Present if it was closed for good and has other entries now: the number of those that are not told (C7).
     pub rewritten: Option<usize>,
@@ -234,10 +234,10 @@ pub trait RoundFiles {
     ) -> Result<Vec<Change>, Self::Error>;
 
     /// Returns the rows of keys that were taken from a list of the set.
-    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Self::Error>;
+    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Self::Error>;
 
     /// Returns the last of these rows whose keys have not vanished.
-    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, Self::Error>;
+    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, Self::Error>;
 
     /// Hands over the rows of all lists of the set, list after list.
     fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), Self::Error>;
@@ -245,7 +245,7 @@ pub trait RoundFiles {
 
 /// Reads entries, each given by its list and its place there, and returns them in this order. `read` is called once for
 /// each list, with places that ascend.
-pub(super) fn read_in_order<P: Copy + Ord, E>(
+pub(super) fn read_in_given_order<P: Copy + Ord, E>(
     entries: impl Iterator<Item = (usize, P)>,
     mut read: impl FnMut(usize, &[P]) -> Result<Vec<Change>, E>,
 ) -> Result<Vec<Change>, E> {
@@ -302,7 +302,7 @@ pub fn intervals(
     let lengths = lengths(&fresh, limits);
     let mut fresh = fresh.into_iter();
     let intervals = lengths.into_iter().map(|length| {
-        let interval = interval(fresh.by_ref().take(length).collect(), &empty);
+        let interval = make_interval(fresh.by_ref().take(length).collect(), &empty);
         empty.from = interval.payload.until;
         interval
     });
@@ -337,7 +337,7 @@ fn ceil_to_microsecond(time: Timestamp) -> Timestamp {
     time.round(up.mode(RoundMode::Ceil)).unwrap_or(time)
 }
 
-fn interval(part: Vec<FreshChange>, empty: &ChangePayload) -> Interval {
+fn make_interval(part: Vec<FreshChange>, empty: &ChangePayload) -> Interval {
     let from = empty.from;
     let last = part.last().map(|fresh| ceil_to_microsecond(fresh.time));
     // A microsecond for each entry: what is divided at one time still lies in consecutive intervals.

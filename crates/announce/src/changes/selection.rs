@@ -14,10 +14,10 @@ use resourcesync::uri::Uri;
 
 use crate::changes::round::{
     AHEAD, FreshChange, LeftEntries, ListToRead, RoundFiles, RoundRequest, Taken, TakenList,
-    read_in_order,
+    read_in_given_order,
 };
 use crate::changes::taken_keys::{
-    Comparison, KeyChanges, KeyRow, TakenKeys, UntakenEntry, appended,
+    Comparison, KeyChanges, KeyRow, TakenKeys, UntakenEntry, appended_rows,
 };
 use crate::time::later;
 
@@ -28,25 +28,25 @@ const MAX_SELECTED: usize = 1 << 18;
 
 /// Rounds of all sets, with what each has compared and not taken yet.
 #[derive(Debug)]
-pub struct Rounds {
+pub struct KeptSelections {
     /// By set. Locked only to take one out or to keep it.
     selections: Mutex<BTreeMap<Uri, Selection>>,
     /// Entries of all selections.
     max: usize,
 }
 
-impl Default for Rounds {
-    fn default() -> Rounds {
-        Rounds {
+impl Default for KeptSelections {
+    fn default() -> KeptSelections {
+        KeptSelections {
             selections: Mutex::default(),
             max: MAX_SELECTED,
         }
     }
 }
 
-impl Rounds {
+impl KeptSelections {
     /// Takes the earliest fresh entries of the lists that a request names (C13).
-    pub fn take<F: RoundFiles>(
+    pub fn take_fresh<F: RoundFiles>(
         &self,
         request: &RoundRequest,
         files: &mut F,
@@ -119,7 +119,7 @@ impl Selection {
         let unsaved = &mut selection.unsaved;
         let mut before: Option<Uri> = None;
         let mut number = 0;
-        let compared = comparison.conclude(|pass| {
+        let compared = comparison.compare_taken(|pass| {
             files.each_taken(&mut |list, first, row| {
                 if (row.vanished).is_some_and(|at| request.watch.is_forgotten(at)) {
                     unsaved.entry((list, first)).or_insert(None);
@@ -134,11 +134,11 @@ impl Selection {
         })?;
         let mut taken = compared.taken;
         taken.extend(compared.untold.into_iter().filter(|entry| {
-            selection.lists[entry.list as usize].take_untold(entry, request.told_until)
+            selection.lists[entry.list as usize].note_untold(entry, request.told_until)
         }));
         taken.sort_unstable_by_key(|entry| (entry.list, entry.place.position));
         for entry in taken {
-            selection.lists[entry.list as usize].take(entry.place.key);
+            selection.lists[entry.list as usize].mark_taken(entry.place.key);
         }
         let copies = compared.copies.into_iter().map(|copy| (copy, false));
         selection.fresh = FreshEntries {
@@ -146,7 +146,7 @@ impl Selection {
             next: 0,
             copies: copies.collect(),
         };
-        selection.depends_on_time = selection.fresh.left().any(|entry| {
+        selection.depends_on_time = selection.fresh.untaken().any(|entry| {
             entry.is_ahead || selection.lists[entry.list as usize].is_before_dated(entry)
         });
         Ok(selection)
@@ -161,7 +161,7 @@ impl Selection {
         files: &mut F,
     ) -> Result<(), F::Error> {
         let listed = files.keys(list)?;
-        let stored = files.taken(&list.list)?;
+        let stored = files.taken_rows(&list.list)?;
         let mut keys = TakenKeys::new(stored, &request.watch);
         let (mut selected, times) = SelectedList::new(list, &listed, request.at);
         let untaken = keys.reconcile(&listed.entries, &times, request.watch.now);
@@ -206,7 +206,7 @@ impl Selection {
         if request.after != Some(self.round) || (self.depends_on_time && age > AHEAD) {
             return false;
         }
-        let numbers = self.numbers(request);
+        let numbers = self.list_numbers(request);
         let version = |of: &ListToRead| (of.stat, of.fingerprint, of.waits);
         let is_known = request.lists.iter().all(|list| {
             let uri = |selected: &SelectedList| selected.report.version.list.cmp(&list.list);
@@ -217,7 +217,7 @@ impl Selection {
         let lists = self.lists.iter().zip(&numbers);
         let mut unfinished = lists.filter(|(list, _)| list.has_more());
         let has_all = request.beyond.is_some() || unfinished.all(|(_, number)| number.is_some());
-        let next = self.fresh.next(request);
+        let next = self.fresh.next_entries(request);
         // Of a list that is read alone, an entry that another list tells at a later time is told at its own.
         let tells = request.beyond.is_none() || !next.is_empty();
         let mut entries = next.iter();
@@ -231,7 +231,7 @@ impl Selection {
     }
 
     /// Returns the numbers of its lists in a request.
-    fn numbers(&self, request: &RoundRequest) -> Vec<Option<usize>> {
+    fn list_numbers(&self, request: &RoundRequest) -> Vec<Option<usize>> {
         let uris = self.lists.iter().map(|list| &list.report.version.list);
         let position = |list| request.lists.binary_search_by(|of| of.list.cmp(list)).ok();
         uris.map(position).collect()
@@ -244,11 +244,11 @@ impl Selection {
         files: &mut F,
     ) -> Result<Taken, F::Error> {
         self.round = request.round;
-        let numbers = self.numbers(request);
-        let told = self.fresh.next(request).to_vec();
+        let numbers = self.list_numbers(request);
+        let told = self.fresh.next_entries(request).to_vec();
         let entries = told.iter();
         let entries = entries.map(|entry| (entry.list as usize, entry.place));
-        let changes = read_in_order(entries, |list, places| match numbers[list] {
+        let changes = read_in_given_order(entries, |list, places| match numbers[list] {
             Some(number) => files.changes(&request.lists[number], &self.lists[list].span, places),
             None => Ok(Vec::new()),
         })?;
@@ -260,14 +260,14 @@ impl Selection {
         });
         let changes: Vec<FreshChange> = changes.collect();
         self.fresh.take(told.len(), |entry| {
-            self.lists[entry.list as usize].take(entry.place.key)
+            self.lists[entry.list as usize].mark_taken(entry.place.key)
         });
         let mut keys = std::mem::take(&mut self.unsaved);
         for list in &mut self.lists {
             let uri = &list.report.version.list;
             if !list.added.is_empty() {
                 let last = last_row(uri, &keys, files)?;
-                let rows = appended(last, list.added.drain(..)).into_iter();
+                let rows = appended_rows(last, list.added.drain(..)).into_iter();
                 keys.extend(rows.map(|(number, row)| ((uri.clone(), number), Some(row))));
             }
         }
@@ -276,14 +276,14 @@ impl Selection {
             self.lists[entry.list as usize].note_told(is_undated, entry.is_ahead);
         }
         let mut earliest: Vec<_> = self.lists.iter().map(|list| list.late).collect();
-        for entry in self.fresh.left() {
+        for entry in self.fresh.untaken() {
             let list = entry.list as usize;
-            earliest[list] = self.lists[list].earlier(earliest[list], entry);
+            earliest[list] = self.lists[list].earlier_of(earliest[list], entry);
         }
         let mut lists: Vec<Option<TakenList>> = vec![None; request.lists.len()];
         for ((list, earliest), number) in self.lists.iter_mut().zip(earliest).zip(numbers) {
             if let Some(number) = number {
-                lists[number] = Some(list.report(earliest));
+                lists[number] = Some(list.report_taken(earliest));
             }
         }
         Ok(Taken {
@@ -308,7 +308,7 @@ fn last_row<F: RoundFiles>(
         Some((*number, row.clone()))
     });
     let unsaved = unsaved.next();
-    let saved = files.last_taken(list)?.map(|(number, row)| {
+    let saved = files.last_taken_row(list)?.map(|(number, row)| {
         let is_deleted = rows.contains_key(&(list.clone(), number));
         let none = || KeyRow::new(&[], None);
         (number, if is_deleted { none() } else { row })
@@ -340,14 +340,14 @@ impl FreshEntries {
     }
 
     /// Returns those that were not taken, copies among them.
-    fn left(&self) -> impl Iterator<Item = &UntakenEntry> {
+    fn untaken(&self) -> impl Iterator<Item = &UntakenEntry> {
         let copies = self.copies.iter().filter(|(_, is_taken)| !is_taken);
         let entries = self.entries[self.next..].iter();
         entries.chain(copies.map(|(copy, _)| copy))
     }
 
     /// Returns the entries that a round tells.
-    fn next(&self, request: &RoundRequest) -> &[UntakenEntry] {
+    fn next_entries(&self, request: &RoundRequest) -> &[UntakenEntry] {
         let left = &self.entries[self.next..];
         let is_before =
             |entry: &UntakenEntry| request.beyond.is_none_or(|beyond| entry.time < beyond);
@@ -363,7 +363,7 @@ impl FreshEntries {
 
     /// Returns the copies that are taken with an entry.
     fn copies(&self, entry: &UntakenEntry) -> impl Iterator<Item = &UntakenEntry> {
-        let copies = self.copies[self.copies_of(entry)].iter();
+        let copies = self.copies[self.copy_range(entry)].iter();
         copies.map(|(copy, _)| copy)
     }
 
@@ -372,7 +372,7 @@ impl FreshEntries {
         for number in self.next..self.next + count {
             let entry = self.entries[number];
             taken(&entry);
-            let copies = self.copies_of(&entry);
+            let copies = self.copy_range(&entry);
             for (copy, is_taken) in &mut self.copies[copies] {
                 *is_taken = true;
                 taken(copy);
@@ -385,7 +385,7 @@ impl FreshEntries {
     }
 
     /// Returns the range of an entry's copies.
-    fn copies_of(&self, entry: &UntakenEntry) -> Range<usize> {
+    fn copy_range(&self, entry: &UntakenEntry) -> Range<usize> {
         let number = |entry: &UntakenEntry| (entry.place.key, entry.copy);
         let wanted = number(entry);
         let copies = &self.copies;
@@ -441,7 +441,7 @@ impl SelectedList {
             ..TakenList::new(list, listed.entries.len(), listed.skipped)
         };
         let selected = SelectedList {
-            span: listed.span(),
+            span: listed.byte_span(),
             dated,
             left: 0,
             added: Vec::new(),
@@ -454,7 +454,7 @@ impl SelectedList {
     }
 
     /// Counts the entry with this key as taken.
-    fn take(&mut self, key: ChangeKey) {
+    fn mark_taken(&mut self, key: ChangeKey) {
         self.left -= 1;
         self.added.push(key);
     }
@@ -471,7 +471,7 @@ impl SelectedList {
 
     /// Returns the earlier one of a time and that of an entry. One with the time of the comparison, which the next comparison
     /// changes, is the earliest of all.
-    fn earlier(&self, time: Option<Timestamp>, entry: &UntakenEntry) -> Option<Timestamp> {
+    fn earlier_of(&self, time: Option<Timestamp>, entry: &UntakenEntry) -> Option<Timestamp> {
         let own = if self.is_before_dated(entry) {
             Timestamp::MIN
         } else {
@@ -485,12 +485,12 @@ impl SelectedList {
         if self.report.version.waits && entry.is_silent {
             self.report.waiting += 1;
         } else {
-            self.late = self.earlier(self.late, entry);
+            self.late = self.earlier_of(self.late, entry);
         }
     }
 
     /// Notes an entry that no list tells now. Returns true if it is taken nevertheless.
-    fn take_untold(&mut self, entry: &UntakenEntry, told_until: Option<Timestamp>) -> bool {
+    fn note_untold(&mut self, entry: &UntakenEntry, told_until: Option<Timestamp>) -> bool {
         if self.report.version.waits {
             self.report.waiting += 1;
             return false;
@@ -518,7 +518,7 @@ impl SelectedList {
     }
 
     /// Returns the list as it was taken since the last report, with the time of the earliest of all entries that are left of it.
-    fn report(&mut self, earliest: Option<Timestamp>) -> TakenList {
+    fn report_taken(&mut self, earliest: Option<Timestamp>) -> TakenList {
         let untold = std::mem::take(&mut self.rewriting);
         let has_told = self.report.told > 0 && self.report.waiting == 0;
         let is_rewritten = self.report.version.closed_until.is_some() && (untold > 0 || has_told);

@@ -86,7 +86,7 @@ impl TakenKeys {
         changed.collect()
     }
 
-    fn present(&self) -> impl Iterator<Item = ChangeKey> {
+    fn present_keys(&self) -> impl Iterator<Item = ChangeKey> {
         let rows = self.rows.values().filter(|row| row.vanished.is_none());
         rows.flat_map(KeyRow::keys)
     }
@@ -100,7 +100,7 @@ impl TakenKeys {
         times: &[Timestamp],
         at: Timestamp,
     ) -> Vec<UntakenPosition> {
-        let before: Vec<ChangeKey> = self.present().collect();
+        let before: Vec<ChangeKey> = self.present_keys().collect();
         // Most lists only grow: what they begin with is what was stored.
         let keys = entries.iter().map(|entry| entry.place.key);
         let pairs = keys.clone().zip(&before);
@@ -133,7 +133,7 @@ impl TakenKeys {
         let vanished = counts.iter().filter(|(_, (_, vanished))| *vanished > 0);
         let mut back: KeyMap<u32> = vanished.map(|(key, (_, count))| (*key, *count)).collect();
         if !back.is_empty() {
-            let returned = new.extract_if(.., |(key, _)| take_one(&mut back, *key));
+            let returned = new.extract_if(.., |(key, _)| decrement(&mut back, *key));
             let returned: Vec<ChangeKey> = returned.map(|(key, _)| key).collect();
             self.remove(&returned, true);
             self.add(returned);
@@ -166,7 +166,7 @@ impl TakenKeys {
             if !row.keys().any(|key| left.contains_key(&key)) {
                 continue;
             }
-            let kept = row.keys().filter(|key| !take_one(&mut left, *key));
+            let kept = row.keys().filter(|key| !decrement(&mut left, *key));
             let kept: Vec<ChangeKey> = kept.collect();
             if kept.len() < row.keys().len() {
                 *row = KeyRow::new(&kept, row.vanished);
@@ -179,7 +179,7 @@ impl TakenKeys {
     /// Writes the keys that are present in as few rows as they need, once they are in twice as many.
     fn pack(&mut self) {
         let rows = self.rows.values().filter(|row| row.vanished.is_none());
-        let keys: Vec<ChangeKey> = self.present().collect();
+        let keys: Vec<ChangeKey> = self.present_keys().collect();
         if rows.count() <= 2 * keys.len().div_ceil(KEYS_PER_ROW) {
             return;
         }
@@ -193,7 +193,7 @@ impl TakenKeys {
         let mut rows = self.rows.iter().rev();
         let last = rows.find(|(_, row)| row.vanished.is_none());
         let last = last.map(|(number, row)| (*number, row.clone()));
-        for (number, row) in appended(last, keys) {
+        for (number, row) in appended_rows(last, keys) {
             self.rows.insert(number, row);
             self.changed.insert(number);
         }
@@ -201,13 +201,13 @@ impl TakenKeys {
 }
 
 /// Takes one from the count of a key. Returns false if there is none left.
-fn take_one(counts: &mut KeyMap<u32>, key: ChangeKey) -> bool {
+fn decrement(counts: &mut KeyMap<u32>, key: ChangeKey) -> bool {
     let left = counts.get_mut(&key).filter(|count| **count > 0);
     left.map(|count| *count -= 1).is_some()
 }
 
 /// Returns the rows that some more keys make after the last row of a list.
-pub fn appended(
+pub fn appended_rows(
     last: Option<(u32, KeyRow)>,
     keys: impl IntoIterator<Item = ChangeKey>,
 ) -> Vec<(u32, KeyRow)> {
@@ -355,7 +355,7 @@ impl Comparison {
 
     /// Compares with what was taken from all lists. `stored` passes each taken key with the number of its list, list by
     /// list.
-    pub fn conclude<E>(
+    pub fn compare_taken<E>(
         mut self,
         stored: impl FnOnce(&mut dyn FnMut(u32, ChangeKey)) -> Result<(), E>,
     ) -> Result<ComparedEntries, E> {
@@ -367,7 +367,7 @@ impl Comparison {
             (entry.place.key, entry.is_silent, entry.list, entry.copy)
         });
         let mut counts = KeyCounts::new(candidates);
-        stored(&mut |list, key| counts.pass(candidates, list, key))?;
+        stored(&mut |list, key| counts.count_key(candidates, list, key))?;
         let mut compared = ComparedEntries::default();
         let mut is_fresh = Vec::with_capacity(candidates.len());
         for group in candidates.chunk_by(|one, other| one.place.key == other.place.key) {
@@ -422,7 +422,7 @@ impl KeyCounts {
         let words = (candidates.len() / 4).next_power_of_two();
         let mut filter = vec![0; words];
         for entry in candidates {
-            let (word, bit) = place(entry.place.key, words);
+            let (word, bit) = filter_bit(entry.place.key, words);
             filter[word] |= bit;
         }
         KeyCounts {
@@ -432,8 +432,8 @@ impl KeyCounts {
     }
 
     /// Notes a key that was taken from a list.
-    fn pass(&mut self, candidates: &[UntakenEntry], list: u32, key: ChangeKey) {
-        let (word, bit) = place(key, self.filter.len());
+    fn count_key(&mut self, candidates: &[UntakenEntry], list: u32, key: ChangeKey) {
+        let (word, bit) = filter_bit(key, self.filter.len());
         if self.filter[word] & bit == 0 {
             return;
         }
@@ -452,7 +452,7 @@ impl KeyCounts {
 }
 
 /// Returns the word of a filter that has a key's bit, and the bit.
-fn place(key: ChangeKey, words: usize) -> (usize, u64) {
+fn filter_bit(key: ChangeKey, words: usize) -> (usize, u64) {
     let mut low = [0; 8];
     low.copy_from_slice(&key.0[..8]);
     let low = u64::from_le_bytes(low);

@@ -121,7 +121,7 @@ impl SavedRelayReader {
     }
 
     /// Loads the requests that an earlier run accepted and did not verify.
-    pub fn unverified(&self) -> Result<Vec<(SubscriptionKey, SubscriptionRequest)>> {
+    pub fn unverified_requests(&self) -> Result<Vec<(SubscriptionKey, SubscriptionRequest)>> {
         let connection = read_only(&self.path)?;
         let sql =
             "SELECT topic, callback, requested, lease, secret FROM unverified ORDER BY position";
@@ -130,7 +130,10 @@ impl SavedRelayReader {
 
     /// Reads with the open connection; if that fails or finds nothing, with a new one: the file may have been restored
     /// under its name.
-    pub fn read<T>(&self, read: impl Fn(Db<'_>) -> Result<Option<T>>) -> Result<Option<T>> {
+    pub fn read_or_reopen<T>(
+        &self,
+        read: impl Fn(Db<'_>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         let locked = self.connection.lock();
         let mut open = locked.unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = &*open
@@ -197,12 +200,12 @@ impl FromRow for (SubscriptionKey, SubscriptionRequest) {
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// Returns a secret as text, which it need not be.
-fn escaped(secret: &Secret) -> String {
+fn escape_secret(secret: &Secret) -> String {
     percent_encode(secret.bytes(), ESCAPED).to_string()
 }
 
 /// Writes changes of the hub, in their order, and then the notifications that it is to relay.
-pub fn write(db: Db<'_>, records: &[HubRecord], relays: &[Relay]) -> Result<()> {
+pub fn save_hub(db: Db<'_>, records: &[HubRecord], relays: &[Relay]) -> Result<()> {
     for record in records {
         write_record(db, record)?;
     }
@@ -217,7 +220,7 @@ fn write_record(db: Db<'_>, record: &HubRecord) -> Result<()> {
             (
                 &subscription.topic,
                 subscription.callback.as_str(),
-                subscription.secret.as_ref().map(escaped),
+                subscription.secret.as_ref().map(escape_secret),
                 subscription.expires,
                 heard.0,
             ),
@@ -264,7 +267,7 @@ fn write_unverified(db: Db<'_>, requests: &[(SubscriptionKey, SubscriptionReques
                 key.callback.as_str(),
                 request.topic.as_str(),
                 lease,
-                secret.map(escaped),
+                secret.map(escape_secret),
             ),
         )?;
     }

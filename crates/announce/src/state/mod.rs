@@ -304,7 +304,7 @@ impl<'a> Db<'a> {
     }
 
     /// Executes a statement, and returns the number of rows that it changed.
-    pub fn change(self, sql: &str, parameters: impl Parameters) -> Result<usize> {
+    pub fn run_and_count(self, sql: &str, parameters: impl Parameters) -> Result<usize> {
         Ok(self.statement(sql, parameters)?.raw_execute()?)
     }
 

@@ -150,7 +150,7 @@ impl StateFile {
         check_schema(&connection, &path)?;
         // Fails on a file system without modes.
         let _ = std::fs::set_permissions(&path, Permissions::from_mode(0o600));
-        prepare(&mut connection).map_err(open_error)?;
+        set_pragmas(&mut connection).map_err(open_error)?;
         let metadata = metadata_of(&path)?;
         let file = StateFile {
             identity: identity(&metadata),
@@ -173,7 +173,7 @@ impl StateFile {
             return Err(StateFileError::Replaced(self.path.clone()));
         }
         let is_smaller = metadata.len() < self.size;
-        if is_smaller && !stated_size(&self.file).is_ok_and(|stated| stated <= metadata.len()) {
+        if is_smaller && !size_by_header(&self.file).is_ok_and(|stated| stated <= metadata.len()) {
             // A checkpoint on closing would extend the truncated file with partial data.
             let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
             return Err(StateFileError::Cut(self.path.clone(), metadata.len()));
@@ -276,7 +276,7 @@ impl StateFile {
     ///
     /// # Errors
     /// It is that of the other daemon, or cannot be written.
-    pub fn claim(&self, connection: &Connection, is_hub: bool) -> Result<(), StateFileError> {
+    pub fn claim_kind(&self, connection: &Connection, is_hub: bool) -> Result<(), StateFileError> {
         let db = Db(connection);
         let exists = |query| db.exists(query, ()).map_err(|error| self.load_error(error));
         let of_run =
@@ -307,7 +307,7 @@ pub fn open_to_read(directory: &Path) -> Result<Option<Connection>, StateFileErr
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
-    let connection = Connection::open_with_flags(uri(&path), flags).map_err(open_error)?;
+    let connection = Connection::open_with_flags(sqlite_uri(&path), flags).map_err(open_error)?;
     check_schema(&connection, &path)?;
     connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
     Ok(Some(connection))
@@ -350,7 +350,7 @@ pub fn copy_to_memory(directory: &Path) -> Result<Option<Connection>, StateFileE
         let mut connection = Connection::open_in_memory()?;
         create_tables(&connection)?;
         connection.execute_batch(ADDED)?;
-        connection.execute("ATTACH ?1 AS file", [uri(&path)])?;
+        connection.execute("ATTACH ?1 AS file", [sqlite_uri(&path)])?;
         let tables = {
             let mut names = connection.prepare(
                 "SELECT name FROM file.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
@@ -369,7 +369,7 @@ pub fn copy_to_memory(directory: &Path) -> Result<Option<Connection>, StateFileE
             "DELETE FROM main.sqlite_sequence; INSERT INTO main.sqlite_sequence SELECT * FROM file.sqlite_sequence; \
              COMMIT; DETACH file",
         )?;
-        prepare(&mut connection)?;
+        set_pragmas(&mut connection)?;
         Ok(connection)
     };
     let copied = copy().map(Some);
@@ -380,7 +380,7 @@ pub fn copy_to_memory(directory: &Path) -> Result<Option<Connection>, StateFileE
 pub fn in_memory() -> Result<Connection> {
     let mut connection = Connection::open_in_memory()?;
     create_tables(&connection)?;
-    prepare(&mut connection)?;
+    set_pragmas(&mut connection)?;
     Ok(connection)
 }
 
@@ -416,7 +416,7 @@ fn create_tables(connection: &Connection) -> rusqlite::Result<()> {
 /// left of the log beyond 4 MiB is given back. Temporary data, such as the statement journal of deleting a large channel,
 /// is in memory: a container may have no directory for temporary files. The page cache grows to 4 MB at most: the system
 /// has the rest of the file in its own.
-fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
+fn set_pragmas(connection: &mut Connection) -> rusqlite::Result<()> {
     // One that reads first would fail at once, and not wait, if an operator's command holds the file just then.
     connection.set_transaction_behavior(TransactionBehavior::Immediate);
     connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
@@ -472,7 +472,7 @@ fn create(
 
 /// Returns the URI under which SQLite reads the file. Without a write-ahead log it is complete in itself and opened as
 /// immutable: then SQLite creates no files beside it, which a read-only directory would not allow.
-fn uri(path: &Path) -> String {
+fn sqlite_uri(path: &Path) -> String {
     let name = percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC);
     let parameters = if beside(path, "-wal").exists() {
         "?mode=ro"
@@ -500,7 +500,7 @@ fn identity(metadata: &Metadata) -> FileIdentity {
 
 /// Returns the size of a database by its header (SQLite's file format, section 1.3), which a vacuum reduces before the file
 /// is truncated.
-fn stated_size(file: &File) -> std::io::Result<u64> {
+fn size_by_header(file: &File) -> std::io::Result<u64> {
     let (mut page_size, mut pages) = ([0; 2], [0; 4]);
     file.read_exact_at(&mut page_size, 16)?;
     file.read_exact_at(&mut pages, 28)?;

@@ -7,7 +7,7 @@ use crate::changes::round::{AHEAD, Interval, NotificationLimits, Taken, UndatedC
 use crate::event::{DropCause, Fact};
 use crate::time::{earlier, later};
 use jiff::Timestamp;
-use resourcesync::change_payload::{ChangePayload, merge, part};
+use resourcesync::change_payload::{ChangePayload, merge_latest, part};
 use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ struct NotificationSummary {
 }
 
 impl NotificationSummary {
-    fn before(&self) -> usize {
+    fn entries_before(&self) -> usize {
         self.total - self.entries
     }
 }
@@ -172,7 +172,7 @@ fn backlog_at(db: Db<'_>, position: &LogPosition) -> Result<usize> {
     let (id, to) = (position.account.0, position.last);
     let next = next(db, position)?.map_or(0, |next| next.entries);
     let later = match first(db, id, position.first_after_next(), to)? {
-        Some(first) => last(db, id, to)?.map_or(0, |last| last.total - first.before()),
+        Some(first) => last(db, id, to)?.map_or(0, |last| last.total - first.entries_before()),
         None => 0,
     };
     Ok((next + later).saturating_sub(position.entries))
@@ -188,7 +188,7 @@ pub fn told_until(step: &Step<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
 
 fn last_until(db: Db<'_>, id: ChannelId) -> Result<Option<Timestamp>> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
-    Ok(cut::times(&db.value::<Vec<u8>>(sql, id)?).pop())
+    Ok(cut::decode_times(&db.value::<Vec<u8>>(sql, id)?).pop())
 }
 
 /// Returns true if a time lies further ahead of the wall clock than any clock is wrong.
@@ -197,10 +197,10 @@ pub fn is_far_ahead(step: &Step<'_>, time: Timestamp) -> bool {
 }
 
 /// C12: begins the next interval of a channel where its set was told of last, on another topic.
-pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
+pub fn set_next_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()> {
     if !is_far_ahead(step, until) && told_until(step, id)? < Some(until) {
         step.db
-            .set_channel(id, "untils = ?2", cut::bytes(&[until]))?;
+            .set_channel(id, "untils = ?2", cut::encode_times(&[until]))?;
     }
     Ok(())
 }
@@ -209,7 +209,7 @@ pub fn go_on_from(step: &Step<'_>, id: ChannelId, until: Timestamp) -> Result<()
 /// the topic over not before that either.
 pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &TrackedSet) -> Result<()> {
     let latest = (set.learned_until).filter(|latest| !is_far_ahead(step, *latest));
-    go_on_from(step, channel.id, latest.unwrap_or(step.wall))?;
+    set_next_from(step, channel.id, latest.unwrap_or(step.wall))?;
     let sql = "SELECT count(*), coalesce(sum(taken), 0) FROM change_list WHERE set_id = ?1 AND to_learn = 0";
     let (lists, changes) = step.db.value::<(usize, usize)>(sql, set.id)?;
     step.facts.push(Fact::Learned {
@@ -264,7 +264,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
         undated.ahead += list.undated.ahead;
         undated.back_dated += list.undated.back_dated;
     }
-    let source = step.source_of(channel.source);
+    let source = step.source_with_row(channel.source);
     step.facts.push(Fact::Took {
         source: source.map_or_else(String::new, |(_, plan)| plan.name.clone()),
         topic: channel.topic.clone(),
@@ -279,7 +279,7 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
         && let Some(until) = told_until(step, channel.id)?
         && let Some(live) = live_of_set(step, channel.set, channel.kind)?
     {
-        go_on_from(step, live.id, until)?;
+        set_next_from(step, live.id, until)?;
     }
     step.serve.insert(channel.id);
     step.ready.insert(channel.id);
@@ -304,7 +304,7 @@ fn append_or_extend(
         && last.until == since
         && last.entries + entries <= window.max_entries
         && last.bytes + body.len() <= window.max_bytes
-        && let Some(grown) = grown(step, channel.id, last.seq, &body)?
+        && let Some(grown) = extended(step, channel.id, last.seq, &body)?
     {
         body = grown;
         for (position, _) in &mut left_out {
@@ -317,7 +317,7 @@ fn append_or_extend(
         step.db.run(sql, (channel.id, last.seq))?;
     }
     let sql = "UPDATE channel SET seq = seq + ?3, untils = ?2 WHERE id = ?1 RETURNING seq";
-    let until = cut::bytes(&[payload.until]);
+    let until = cut::encode_times(&[payload.until]);
     let seq: u64 = step.db.value(sql, (channel.id, until, number))?;
     let of = (channel.id, seq, since, payload.until);
     let sizes = (entries, total, body.len());
@@ -332,7 +332,12 @@ fn append_or_extend(
 
 /// Returns the last notification of a log with the next one in it, if there are hubs and none was sent it, nor counts as
 /// told, and both fit into one.
-fn grown(step: &Step<'_>, id: ChannelId, last: i64, next: &Arc<[u8]>) -> Result<Option<Arc<[u8]>>> {
+fn extended(
+    step: &Step<'_>,
+    id: ChannelId,
+    last: i64,
+    next: &Arc<[u8]>,
+) -> Result<Option<Arc<[u8]>>> {
     let sql = "SELECT l.body FROM change_log l WHERE l.channel = ?1 AND l.seq = ?2 \
                AND EXISTS (SELECT 1 FROM account WHERE channel = ?1 AND left_at IS NULL) \
                AND NOT EXISTS (SELECT 1 FROM account WHERE channel = ?1 AND (seq = ?2 OR sending = ?2)) \
@@ -341,7 +346,8 @@ fn grown(step: &Step<'_>, id: ChannelId, last: i64, next: &Arc<[u8]>) -> Result<
     let unsent: Option<Arc<[u8]>> = step.db.first(sql, (id, last))?;
     let both = unsent.map(|unsent| [unsent, next.clone()]);
     let window = &step.plan.window;
-    let merged = both.and_then(|both| merge(both.iter(), window.max_entries, window.max_bytes));
+    let merged =
+        both.and_then(|both| merge_latest(both.iter(), window.max_entries, window.max_bytes));
     Ok(merged.map(Arc::from))
 }
 
@@ -365,7 +371,7 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         let end = last(step.db, channel.id, to)?.map_or(0, |last| last.total);
         let mut from = position.first_after_next();
         while let Some(logged) = first(step.db, channel.id, from, to)? {
-            if kept + end - logged.before() <= max {
+            if kept + end - logged.entries_before() <= max {
                 break;
             }
             dropped += logged.entries;
@@ -404,7 +410,7 @@ pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
             .transpose()?;
         let is_beyond = after
             .flatten()
-            .is_some_and(|after| total - after.before() > max);
+            .is_some_and(|after| total - after.entries_before() > max);
         let to = if is_beyond { position.last } else { i64::MAX };
         let after_next = position.first_after_next();
         wanted.extend([(next, next), (flying, flying), (after_next, to)]);
@@ -426,7 +432,7 @@ pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
 // Hubs.
 
 /// C26: gives a new account the notifications that are cut from now on; one that left continues where it was.
-pub fn join(step: &Step<'_>, account: AccountId) -> Result<()> {
+pub fn add_position(step: &Step<'_>, account: AccountId) -> Result<()> {
     step.db.run(
         "INSERT INTO log_position (channel, hub, heard) SELECT id, ?2, seq FROM channel WHERE id = ?1 \
          ON CONFLICT (channel, hub) DO UPDATE SET last = NULL",
@@ -435,7 +441,7 @@ pub fn join(step: &Step<'_>, account: AccountId) -> Result<()> {
 }
 
 /// C26: lets a hub that is advertised no more have what was cut until now, or nothing more unless it `is_told`.
-pub fn leave(step: &Step<'_>, account: AccountId, is_told: bool) -> Result<()> {
+pub fn set_last_due(step: &Step<'_>, account: AccountId, is_told: bool) -> Result<()> {
     let sql = "UPDATE log_position SET last = CASE WHEN ?3 THEN (SELECT seq FROM channel WHERE id = ?1) ELSE heard END \
                WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, (account, is_told))
@@ -563,7 +569,7 @@ pub fn topic_body(step: &Step<'_>, id: ChannelId) -> Result<Arc<[u8]>> {
     let mut bodies = step.db.all::<Vec<Arc<[u8]>>>(sql, (id, from, to))?;
     let window = &step.plan.window;
     if bodies.len() > 1
-        && let Some(merged) = merge(bodies.iter(), window.max_entries, window.max_bytes)
+        && let Some(merged) = merge_latest(bodies.iter(), window.max_entries, window.max_bytes)
     {
         return Ok(merged.into());
     }

@@ -122,7 +122,7 @@ impl TrackedSet {
     }
 
     /// Ends a round without reading anything: there is nothing to read.
-    pub fn skip(&mut self, now: Timestamp) {
+    pub fn skip_round(&mut self, now: Timestamp) {
         self.triggers = None;
         self.end_retirement(now);
     }
@@ -181,7 +181,7 @@ pub fn retry_delay(times: u32) -> Duration {
 
 /// Adds the set of a change channel that opened, revived or has other hubs. Its interval goes on from the last one that the
 /// set was told (C12); what its lists gained meanwhile is announced.
-pub fn open(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+pub fn track_set(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     step.db.run(
         "INSERT INTO change_set (id, source) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET source = excluded.source",
         (channel.set, channel.source),
@@ -196,7 +196,7 @@ pub fn open(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         untils.extend(change_log::told_until(step, other)?);
     }
     for until in untils {
-        change_log::go_on_from(step, channel.id, until)?;
+        change_log::set_next_from(step, channel.id, until)?;
     }
     set.trigger(step.now);
     set.save(step)
@@ -270,7 +270,7 @@ pub fn accept_missing(step: &Step<'_>, source: i64) -> Result<usize> {
 
 /// Notes that there may be lists of a source that are not seen now: of any kind where a mount is away, or else Change Lists
 /// (C7). Each round sees all Resource Lists of its set.
-pub fn stop_watching(step: &Step<'_>, source: i64, is_mount_away: bool) -> Result<()> {
+pub fn note_unseen_lists(step: &Step<'_>, source: i64, is_mount_away: bool) -> Result<()> {
     step.db.run(
         "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL AND (?2 OR learned <> 2)",
         (source, is_mount_away),
@@ -279,7 +279,7 @@ pub fn stop_watching(step: &Step<'_>, source: i64, is_mount_away: bool) -> Resul
 
 /// Begins a run, or the time of another plan: rounds under way do not count any more, and what was seen only by the run
 /// before is seen anew.
-pub fn restart(step: &Step<'_>, is_start: bool) -> Result<()> {
+pub fn restart_rounds(step: &Step<'_>, is_start: bool) -> Result<()> {
     step.db.run(
         "UPDATE change_set SET wake = CASE WHEN retiring IS NOT NULL OR accepted IS NOT NULL THEN ?1 END, not_before = NULL, \
          first_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, last_trigger = CASE WHEN retiring IS NOT NULL THEN 0 END, \

@@ -101,7 +101,7 @@ pub fn retire_ended(
     }
     sets.extend(lack);
     for set in &sets {
-        if owed::is_a_set(step, id, *set)? {
+        if owed::set_exists(step, id, *set)? {
             continue;
         }
         for kind in ChannelKind::ALL {
@@ -157,7 +157,7 @@ pub fn retire(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 
 /// Writes what a hub was told of the documents of a set, where it was told what is seen, or will be by what is in flight.
 fn save_dormant(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<()> {
-    owed::make_flown_dormant(step, (channel.id, hub))?;
+    owed::owe_nothing_after_flight(step, (channel.id, hub))?;
     step.db.run(
         "INSERT INTO owed (channel, hub, document, told_capability, told_form, told_fingerprint, dormant) \
          SELECT ?1, ?2, d.id, d.capability, d.form, d.fingerprint, 1 FROM member m CROSS JOIN document d ON d.id = m.document \
@@ -261,7 +261,7 @@ pub fn open(
         end_left_accounts(step, id)?;
     }
     if kind == ChannelKind::Change && is_changed {
-        change_sets::open(step, &channel)?;
+        change_sets::track_set(step, &channel)?;
         step.ready.insert(id);
     }
     if kind == ChannelKind::Framework && !hubs.is_empty() {
@@ -281,12 +281,12 @@ fn leave(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
     let is_first = !step.live.sources[position].has_settled;
     let is_told = !(is_first && step.live.hubs.get(&hub).is_some_and(|hub| hub.is_inherited));
     if channel.kind == ChannelKind::Change {
-        change_log::leave(step, account, is_told)?;
+        change_log::set_last_due(step, account, is_told)?;
     }
     if !is_told {
         let sql = "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2";
         step.db.run(sql, account)?;
-        withdraw(step, account)?;
+        cancel_flight(step, account)?;
     }
     if channel.kind == ChannelKind::Framework {
         save_dormant(step, channel, hub)?;
@@ -310,7 +310,7 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
         account,
     )?;
     if channel.kind == ChannelKind::Change {
-        return change_log::join(step, account);
+        return change_log::add_position(step, account);
     }
     if left {
         return wake_dormant(step, account, channel.set);
@@ -371,7 +371,7 @@ fn owe_from_now(step: &mut Step<'_>, position: usize, channel: &Channel, hub: Hu
 }
 
 /// Withdraws what is in flight on an account, without following it up.
-fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
+fn cancel_flight(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let (channel, hub) = account;
     delivery::clear_flight(step, account)?;
     if let Some(live) = step.live.hubs.get_mut(&hub)
@@ -404,11 +404,11 @@ fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
          WHERE o.channel = ?1 AND o.hub = ?2 AND d.presence = 4",
         account,
     )?;
-    withdraw(step, account)?;
+    cancel_flight(step, account)?;
     let sql = "DELETE FROM account WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, account)?;
     gone.into_iter()
-        .try_for_each(|id| deletions::forget_if_done(step, id))
+        .try_for_each(|id| deletions::forget_if_unowed(step, id))
 }
 
 /// Ends a channel: what is still due on it is dropped, and reported (R11, C9).
@@ -432,7 +432,7 @@ fn end(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 /// Removes the channels of sources that are not configured.
 pub fn remove_orphaned(step: &mut Step<'_>) -> Result<()> {
     for channel in step.db.all::<Vec<Channel>>(COLUMNS, ())? {
-        if step.live.position(channel.source).is_none() {
+        if step.live.source_position(channel.source).is_none() {
             remove(step, &channel)?;
         }
     }
@@ -474,10 +474,10 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
              (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2))",
             account,
         )?;
-        withdraw(step, account)?;
+        cancel_flight(step, account)?;
         change_log::trim(step, account.0)?;
         for document in gone {
-            deletions::forget_if_done(step, document)?;
+            deletions::forget_if_unowed(step, document)?;
         }
         end_left_accounts(step, account.0)?;
     }
@@ -489,7 +489,9 @@ pub fn is_name_only(db: Db<'_>, plan: &Plan, live: &LiveState, channel: &Channel
     let hubs = active_hubs(db, channel.id)?;
     let mut modes = hubs.iter().map(|hub| Some(live.hubs.get(hub)?.mode));
     let is_for_brokers = !hubs.is_empty() && modes.all(|mode| mode == Some(PublishMode::Broker));
-    let source = live.position(channel.source).filter(|_| is_for_brokers);
+    let source = live
+        .source_position(channel.source)
+        .filter(|_| is_for_brokers);
     let Some(source) = source.map(|position| &plan.sources[position]) else {
         return Ok(false);
     };

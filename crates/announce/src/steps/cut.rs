@@ -81,7 +81,7 @@ pub fn cut_ready(step: &mut Step<'_>) -> Result<()> {
             change_log::launch(step, &channel)?;
             continue;
         }
-        let source = step.source_of(channel.source);
+        let source = step.source_with_row(channel.source);
         let Some((source, _)) = source.filter(|_| !channel.is_open) else {
             continue;
         };
@@ -93,7 +93,7 @@ pub fn cut_ready(step: &mut Step<'_>) -> Result<()> {
         }
         let mut cuts: Vec<(AnnouncedEntries, Vec<(HubId, bool)>)> = Vec::new();
         for (hub, has_left, limit, before) in free_accounts(step, &channel)? {
-            let Some(mut next) = next(step, &channel, hub, limit)? else {
+            let Some(mut next) = next_entries(step, &channel, hub, limit)? else {
                 continue;
             };
             next.payload.from = before;
@@ -103,7 +103,7 @@ pub fn cut_ready(step: &mut Step<'_>) -> Result<()> {
             }
         }
         if cuts.is_empty() {
-            served::serve_what_waits(step, &channel)?;
+            served::serve_due_entries(step, &channel)?;
         }
         for (next, hubs) in cuts {
             launch(step, &channel, next, &hubs)?;
@@ -126,7 +126,7 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
     let mut free = Vec::new();
     for (hub, has_left, own, until, pinged, fetched) in accounts {
         let pinged = pinged.filter(|_| step.mode(hub) == Some(PublishMode::Ping));
-        if pinged.is_none_or(|at| served::next_ping(at, fetched) <= step.now) {
+        if pinged.is_none_or(|at| served::next_ping_at(at, fetched) <= step.now) {
             free.push((hub, has_left, size_limit(step, hub, own), until));
         }
     }
@@ -149,7 +149,7 @@ pub fn size_limit(step: &Step<'_>, hub: HubId, max_entries: Option<usize>) -> Si
 }
 
 /// Returns the next notification of an account within its limits.
-fn next(
+fn next_entries(
     step: &Step<'_>,
     channel: &Channel,
     hub: HubId,
@@ -225,7 +225,9 @@ pub fn due_entries(
             break;
         }
         let of = (channel.set, is_member);
-        if let DueDecision::Announce(changes, becomes) = owed::due(step, of, &document, told)? {
+        if let DueDecision::Announce(changes, becomes) =
+            owed::decide_due(step, of, &document, told)?
+        {
             let mut one = AnnouncedEntries {
                 covers: vec![(document.id, becomes)],
                 open: time,
@@ -242,7 +244,7 @@ pub fn due_entries(
             announced.push(one);
         }
     }
-    let source = step.source_of(channel.source);
+    let source = step.source_with_row(channel.source);
     if !source.is_some_and(|(_, plan)| plan.announce_all_components) {
         announced = merge_repeated_components(announced);
     }
@@ -340,7 +342,7 @@ fn launch(
             step.db.run(sql, (channel.id, hub, document, *told))?;
         }
         if channel.is_retired || *has_left {
-            owed::make_flown_dormant(step, (channel.id, *hub))?;
+            owed::owe_nothing_after_flight(step, (channel.id, *hub))?;
         }
     }
     step.facts.push(Fact::Cut {
@@ -360,7 +362,7 @@ fn launch(
             served::add_recent_entries(step, channel.id, &payload.entries)?;
         }
         served::forget_old_entries(step, channel.id)?;
-        served::write_page(step, channel)?;
+        served::write_topic_body(step, channel)?;
     }
     step.serve.insert(channel.id);
     for (hub, _) in hubs {
@@ -378,21 +380,21 @@ pub fn set_interval(
     open: Option<Timestamp>,
 ) -> Result<Vec<u8>> {
     let sql = "SELECT untils FROM channel WHERE id = ?1";
-    let mut used = times(&step.db.value::<Vec<u8>>(sql, id)?);
+    let mut used = decode_times(&step.db.value::<Vec<u8>>(sql, id)?);
     (payload.from, payload.until) = span(step.wall, payload.from, open, &used);
     used.extend(payload.until);
-    Ok(bytes(&used[used.len().saturating_sub(UNTILS)..]))
+    Ok(encode_times(&used[used.len().saturating_sub(UNTILS)..]))
 }
 
 /// Returns the times in a column with several.
-pub fn times(bytes: &[u8]) -> Vec<Timestamp> {
+pub fn decode_times(bytes: &[u8]) -> Vec<Timestamp> {
     let numbers = bytes.as_chunks::<8>().0.iter();
     let times = numbers.map(|bytes| Timestamp::from_nanosecond(i64::from_be_bytes(*bytes).into()));
     times.flatten().collect()
 }
 
 /// Returns several times for one column.
-pub fn bytes(times: &[Timestamp]) -> Vec<u8> {
+pub fn encode_times(times: &[Timestamp]) -> Vec<u8> {
     let numbers = times.iter().map(|time| time.as_nanosecond());
     let numbers = numbers.map(|number| i64::try_from(number).unwrap_or_default());
     numbers.flat_map(i64::to_be_bytes).collect()

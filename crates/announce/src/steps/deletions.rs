@@ -18,7 +18,7 @@ use crate::time::later;
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Returns the documents of a source that are missing, in order.
-pub fn missing(db: Db<'_>, source: i64) -> Result<Vec<SeenDocument>> {
+pub fn load_missing(db: Db<'_>, source: i64) -> Result<Vec<SeenDocument>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM document d WHERE d.source = ?1 AND d.presence IN (2, 3) ORDER BY d.uri"
     );
@@ -43,7 +43,7 @@ fn may_be_deleted(step: &Step<'_>, document: &SeenDocument) -> bool {
             || !(source.is_mass || source.is_away(&document.path))
     };
     let is_grace_over = document.grace_ends.is_some_and(|ends| ends <= step.now);
-    let source = step.source_of(document.source);
+    let source = step.source_with_row(document.source);
     document.is_missing() && is_grace_over && source.is_some_and(|(it, _)| is_believed(it))
 }
 
@@ -60,7 +60,7 @@ fn request_look(step: &mut Step<'_>, document: &SeenDocument) -> Result<()> {
 /// Asks for a look at what is missing, if its grace is over; and, below a mount that was swept just now, at what this run
 /// has not seen to be absent.
 pub fn look_at_missing(step: &mut Step<'_>, position: usize, swept: Option<MountId>) -> Result<()> {
-    for document in missing(step.db, step.live.sources[position].id)? {
+    for document in load_missing(step.db, step.live.sources[position].id)? {
         if Some(document.path.mount) == swept && document.grace_ends.is_none() {
             step.look.insert(document.path);
         } else {
@@ -73,7 +73,7 @@ pub fn look_at_missing(step: &mut Step<'_>, position: usize, swept: Option<Mount
 /// Accepts as deleted what is missing now, except below a mount that is away, where nobody can see what is missing.
 pub fn accept(step: &mut Step<'_>, position: usize) -> Result<usize> {
     let mut accepted = 0;
-    for document in missing(step.db, step.live.sources[position].id)? {
+    for document in load_missing(step.db, step.live.sources[position].id)? {
         if !step.live.sources[position].is_absent(document.path.mount) {
             step.db.set_document(document.id, "presence = 3", ())?;
             accepted += 1;
@@ -95,7 +95,7 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
         return Ok(());
     }
     let before = source.away.clone();
-    judge(step.db, plan, source)?;
+    judge_missing(step.db, plan, source)?;
     let (is_mass, is_less) = (source.is_mass, !before.is_subset(&source.away));
     let is_more = !source.away.is_subset(&before);
     match suspension(step.db, &plan.name, source)? {
@@ -148,7 +148,7 @@ fn census(db: Db<'_>, source: &LiveSource) -> Result<MountCounts> {
 }
 
 /// Returns the numbers of documents, or of Capability Lists, that are missing, and of those that may be.
-fn missing_of(counts: &MountCounts, source: &LiveSource, kind: usize) -> (usize, usize) {
+fn missing_counts(counts: &MountCounts, source: &LiveSource, kind: usize) -> (usize, usize) {
     counts.iter().fold((0, 0), |(missing, all), (id, counts)| {
         let [present, gone, accepted] = counts[kind];
         let visible = if source.is_absent(*id) { 0 } else { present };
@@ -161,7 +161,7 @@ pub fn suspension(db: Db<'_>, name: &str, live: &LiveSource) -> Result<Option<Su
     if !live.is_suspended() {
         return Ok(None);
     }
-    let (missing, of) = missing_of(&census(db, live)?, live, 0);
+    let (missing, of) = missing_counts(&census(db, live)?, live, 0);
     let missing = Some(missing).filter(|_| live.is_mass);
     Ok(Some(SuspendedDeletions {
         source: name.to_owned(),
@@ -172,12 +172,12 @@ pub fn suspension(db: Db<'_>, name: &str, live: &LiveSource) -> Result<Option<Su
 }
 
 /// Judges whether so much is missing that no deletion is believed, and what is missing with the file system that held it.
-pub fn judge(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<()> {
+pub fn judge_missing(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<()> {
     let counts = census(db, source)?;
     let mut of_mounts = counts.values();
     let is_emptied = of_mounts.any(|[[present, missing, _], _]| *present == 0 && *missing > 0);
-    let (missing_documents, documents) = missing_of(&counts, source, 0);
-    let (missing_lists, lists) = missing_of(&counts, source, 1);
+    let (missing_documents, documents) = missing_counts(&counts, source, 0);
+    let (missing_lists, lists) = missing_counts(&counts, source, 1);
     let of_mounts = counts.values();
     let lists_before = of_mounts.map(|[_, [present, missing, _]]| present + missing);
     let had_several = lists_before.sum::<usize>() > 1;
@@ -189,7 +189,7 @@ pub fn judge(db: Db<'_>, plan: &SourcePlan, source: &mut LiveSource) -> Result<(
     source.away.clear();
     let mut rows = (source.mounts.values()).flat_map(|mount| mount.nested.rows.values());
     if rows.any(|row| row.is_away) {
-        for document in missing(db, source.id)? {
+        for document in load_missing(db, source.id)? {
             let path = document.path;
             if document.presence == Presence::Missing
                 && let Some(mount) = source.mounts.get(&path.mount)
@@ -240,7 +240,7 @@ fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Result
         before.id,
         "presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
          was_capability = ?2, was_form = ?3, was_fingerprint = ?4",
-        before.settled(),
+        before.settled_version(),
     )?;
     step.db.run("DELETE FROM seeing", ())?;
     step.entries.push((position, before.id, None));
@@ -251,7 +251,7 @@ fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Result
 
 /// Forgets a deleted document of which nothing is owed to any hub; nor, where each deletion is announced, may be once its
 /// set or the hub returns.
-pub fn forget_if_done(step: &Step<'_>, id: DocId) -> Result<()> {
+pub fn forget_if_unowed(step: &Step<'_>, id: DocId) -> Result<()> {
     let Some(document) = step.db.document(id)? else {
         return Ok(());
     };
@@ -289,7 +289,7 @@ pub fn forget_and_report(step: &mut Step<'_>, documents: &[DocId]) -> Result<()>
             *id,
         )?;
         for (account, source, is_flown) in due {
-            if !is_flown || step.live.position(source).is_none() {
+            if !is_flown || step.live.source_position(source).is_none() {
                 *dropped.entry(account).or_insert(0) += 1;
             }
         }

@@ -141,7 +141,7 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
                 continue;
             }
             step.note_outcome(account, flight.seq, NotificationState::Withdrawn)?;
-            withdraw(step, account)?;
+            withdraw_flight(step, account)?;
             cut_ready(step)?;
         }
     }
@@ -170,10 +170,10 @@ fn is_outdated(step: &Step<'_>, account: AccountId, flight: &Flight) -> Result<b
 
 /// Withdraws what is in flight. Where the hub may have taken it, it is not known any more what the hub was told of its
 /// documents; a document that it was never told of counts as not told, unless it is away: its end is to be told then.
-pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
+pub fn withdraw_flight(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let sql = "SELECT 1 FROM account WHERE channel = ?1 AND hub = ?2 AND (in_doubt = 1 OR sending IS NOT NULL)";
     let in_doubt = step.db.exists(sql, account)?;
-    let covered = covered(step, account)?;
+    let covered = flight_versions(step, account)?;
     step.db.run(
         "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1 \
          AND document IN (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2)",
@@ -188,7 +188,7 @@ pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
             let seen = step.db.document(*document)?;
             let is_there = |seen: &SeenDocument| seen.presence == Presence::Present;
             let is_away = !seen.as_ref().is_some_and(is_there);
-            let told = owed.unwrap_or_else(|| seen.and_then(|seen| seen.seen()));
+            let told = owed.unwrap_or_else(|| seen.and_then(|seen| seen.seen_version()));
             if let Some(mut told) = told.or(flown.filter(|_| is_away)) {
                 told.fingerprint = None;
                 owed::set_told(step.db, account, *document, Some(told))?;
@@ -198,7 +198,7 @@ pub fn withdraw(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     clear_flight(step, account)?;
     step.ready.insert(account.0);
     let documents = covered.into_iter().map(|(document, _)| document);
-    follow_up(step, account.0, documents.collect())
+    weigh_again(step, account.0, documents.collect())
 }
 
 /// The columns of an account with nothing in flight.
@@ -212,13 +212,13 @@ pub fn clear_flight(step: &Step<'_>, account: AccountId) -> Result<()> {
     step.db.set_account(account, NO_FLIGHT, ())
 }
 
-fn covered(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
+fn flight_versions(step: &Step<'_>, account: AccountId) -> Result<Vec<(DocId, Option<Version>)>> {
     let sql = "SELECT document, capability, form, fingerprint FROM flight_entry WHERE channel = ?1 AND hub = ?2";
     step.db.all(sql, account)
 }
 
 /// Weighs documents again, after what an account of a channel was told of them changed.
-fn follow_up(step: &mut Step<'_>, channel: ChannelId, documents: Vec<DocId>) -> Result<()> {
+fn weigh_again(step: &mut Step<'_>, channel: ChannelId, documents: Vec<DocId>) -> Result<()> {
     for document in documents {
         if let Some(document) = step.db.document(document)? {
             owed::weigh(step, document, false)?;
@@ -293,7 +293,7 @@ pub fn answered(
     let (Some(channel), Some((flight, last))) = (channel(step, id)?, flying) else {
         let sql =
             "UPDATE account SET sending = NULL WHERE channel = ?1 AND hub = ?2 AND sending = ?3";
-        if step.db.change(sql, (account, seq))? > 0 {
+        if step.db.run_and_count(sql, (account, seq))? > 0 {
             // It was dropped meanwhile: what is due since then may be cut now.
             step.ready.insert(id);
         }
@@ -368,10 +368,10 @@ fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     if answered.flight.is_logged {
         change_log::trim(step, id)?;
     }
-    follow_up(step, id, told)?;
+    weigh_again(step, id, told)?;
     step.ready.insert(id);
     let ended = step.live.queue_mut(hub).and_then(HubQueue::accepted);
-    release(step, hub, ended)
+    release_waiting(step, hub, ended)
 }
 
 /// Withdraws a notification that is too large, so that half of it is cut. Returns false if it cannot be made smaller.
@@ -387,7 +387,7 @@ fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<bool> {
     let limit = limit.min(entries / 2);
     let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
     let last = Attempt::new(answered.flight.seq, answered.answer, Some(refusal), now);
-    withdraw(step, account)?;
+    withdraw_flight(step, account)?;
     let values = (limit, last.to_json());
     step.db
         .set_account(account, "max_entries = ?3, last = ?4", values)?;
@@ -401,7 +401,7 @@ fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<bool> {
     let ended = queue.end_outage();
     let halved = AnswerOutcome::Halved { limit, is_news };
     step.facts.push(answered.fact(halved));
-    release(step, hub, ended)?;
+    release_waiting(step, hub, ended)?;
     Ok(true)
 }
 
@@ -434,7 +434,7 @@ fn refused(
         // The hub was reached in another way then.
         retry_at = now;
         queue.push(id, false);
-        queue.hurry(now);
+        queue.make_probe_due(now);
     } else if is_of_hub {
         let failure = HubFailure {
             refusal: refusal.clone(),
@@ -466,11 +466,11 @@ fn refused(
         next_try: retry_at,
         is_news,
     }));
-    release(step, hub, ended)
+    release_waiting(step, hub, ended)
 }
 
 /// Releases everything that waited for a failing hub, now that it answers.
-fn release(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()> {
+fn release_waiting(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Result<()> {
     let Some(outage) = ended else {
         return Ok(());
     };
@@ -502,7 +502,7 @@ pub fn sum_up_refusals(step: &mut Step<'_>) {
         if live.queue.sums_up_at().is_none_or(|at| at > now) {
             continue;
         }
-        for (kind, reason, notifications) in Arc::make_mut(&mut live.queue).sum_up(now) {
+        for (kind, reason, notifications) in Arc::make_mut(&mut live.queue).sum_up_refusals(now) {
             step.facts.push(Fact::RefusedAlike {
                 hub: live.hub.clone(),
                 kind,
@@ -518,7 +518,7 @@ pub fn retry_reconfigured(step: &mut Step<'_>, hub: HubId) -> Result<()> {
     let sql = "UPDATE account SET retry_at = ?2, is_answer_old = sending IS NOT NULL WHERE hub = ?1 AND seq IS NOT NULL";
     step.db.run(sql, (hub, step.now))?;
     if let Some(queue) = step.live.queue_mut(hub) {
-        queue.hurry(step.now);
+        queue.make_probe_due(step.now);
     }
     retry_due(step)
 }
@@ -539,7 +539,7 @@ pub fn retry(step: &mut Step<'_>, only: Option<AccountId>) -> Result<()> {
         if let Some(queue) = step.live.queue_mut(hub) {
             match only {
                 Some(_) => queue.push_asked_for(id),
-                None => queue.hurry(step.now),
+                None => queue.make_probe_due(step.now),
             }
         }
     }
@@ -559,7 +559,7 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let sql = "SELECT seq FROM account WHERE channel = ?1 AND hub = ?2";
     let seq: Option<u64> = step.db.value(sql, account)?;
     let (changes, documents) = match channel.kind {
-        ChannelKind::Framework => drop_documents(step, account)?,
+        ChannelKind::Framework => drop_due_documents(step, account)?,
         ChannelKind::Change => (change_log::drop_due(step, account)?, BTreeSet::new()),
     };
     if changes == 0 {
@@ -583,15 +583,15 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<()> {
             queue.end_outage();
         }
     }
-    follow_up(step, id, documents.into_iter().collect())?;
+    weigh_again(step, id, documents.into_iter().collect())?;
     step.report_dropped(&channel.topic, hub, changes, DropCause::Operator)
 }
 
 /// Takes as told what is in flight on an account and what it is due of documents. Returns these, and their number.
-fn drop_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSet<DocId>)> {
+fn drop_due_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSet<DocId>)> {
     let sql = "SELECT document FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL";
     let due = step.db.all::<Vec<DocId>>(sql, account)?;
-    let flown = covered(step, account)?;
+    let flown = flight_versions(step, account)?;
     let mut owed: BTreeSet<DocId> = due.iter().copied().collect();
     owed.extend(flown.iter().map(|(document, _)| *document));
     for (document, told) in &flown {
@@ -601,7 +601,7 @@ fn drop_documents(step: &Step<'_>, account: AccountId) -> Result<(usize, BTreeSe
         }
     }
     for document in due {
-        let seen = step.db.document(document)?.and_then(|it| it.seen());
+        let seen = step.db.document(document)?.and_then(|it| it.seen_version());
         owed::set_told(step.db, account, document, seen)?;
     }
     Ok((owed.len(), owed))

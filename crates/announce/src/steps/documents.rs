@@ -110,16 +110,16 @@ impl SeenDocument {
     }
 
     /// Returns the version that was seen when its source last settled.
-    pub fn settled(&self) -> Option<Version> {
+    pub fn settled_version(&self) -> Option<Version> {
         if self.touched == ChangedPart::Version {
             self.was
         } else {
-            self.seen()
+            self.seen_version()
         }
     }
 
     /// Returns the version that is seen; nothing of one that ended.
-    pub fn seen(&self) -> Option<Version> {
+    pub fn seen_version(&self) -> Option<Version> {
         (!self.is_gone()).then_some(self.version)
     }
 }
@@ -184,7 +184,7 @@ impl<'a> Db<'a> {
     }
 
     /// Returns the row of a URI, which is added unless it is there.
-    pub fn row_of(self, uri: &Uri) -> Result<DocId> {
+    pub fn ensure_row(self, uri: &Uri) -> Result<DocId> {
         let known = self.id_of(uri)?;
         known.map_or_else(|| self.add_row(uri), Ok)
     }
@@ -249,7 +249,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
         findings::replace(step, position, &known.uri, FindingSubject::File, found)?;
     }
     match look {
-        Look::Document { parsed, stat } => seen(step, known, parsed, stat)?,
+        Look::Document { parsed, stat } => note_document(step, known, parsed, stat)?,
         Look::Other { stat, reason } => {
             let first = &mut step.live.sources[position].other_file;
             let is_first = |(first, _): &(DocumentPath, _)| known.path <= *first;
@@ -259,8 +259,8 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
             if let Some(before) = &known.document {
                 deletions::mark_missing(step, position, before, at, true)?;
             }
-            forget_trouble(step, &known)?;
-            explain_if_named(step, &known)?;
+            forget_unreadable(step, &known)?;
+            request_explanation(step, &known)?;
             let sql = "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
             step.db.run(sql, (&known.path, &stat, at))?;
         }
@@ -268,12 +268,12 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
         Look::Incomplete(_) | Look::Missing
             if step.live.sources[position].is_absent(known.path.mount) => {}
         Look::Incomplete(reason) => {
-            explain_if_named(step, &known)?;
+            request_explanation(step, &known)?;
             note_unreadable(step, &known, &reason)?;
         }
         Look::Missing => {
-            forget_trouble(step, &known)?;
-            explain_if_named(step, &known)?;
+            forget_unreadable(step, &known)?;
+            request_explanation(step, &known)?;
             let source = &mut step.live.sources[position];
             let is_doubtful = source.record_doubtful_look(known.path.mount, &known.uri, false);
             if !is_doubtful && let Some(before) = &known.document {
@@ -285,7 +285,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
 }
 
 /// Takes in a complete document.
-fn seen(
+fn note_document(
     step: &mut Step<'_>,
     known: KnownCandidate,
     parsed: Arc<Document>,
@@ -303,7 +303,7 @@ fn seen(
         step.successors.insert(id, Some(successor));
         return Ok(());
     }
-    forget_trouble(step, &known)?;
+    forget_unreadable(step, &known)?;
     if known.is_reported == Some(true) {
         let (path, uri) = (known.path.clone(), known.uri.clone());
         step.facts.push(Fact::Mended { path, uri });
@@ -327,16 +327,18 @@ fn seen(
         }
     } else {
         let source = &mut step.live.sources[position];
-        if !step.plan.sources[position].announce_existing && source.is_new_ground(&known.path) {
+        if !step.plan.sources[position].announce_existing && source.is_never_looked_at(&known.path)
+        {
             let mount = source.mount_mut(mount);
-            let is_known = mount.is_some_and(|it| it.baseline.first_look(&known, &parsed, stat));
+            let is_known =
+                mount.is_some_and(|it| it.baseline.counts_as_told(&known, &parsed, stat));
             baseline = if is_known { 1 } else { 2 };
         } else if known.predates == Some(true) {
             baseline = 2;
         }
     }
     take_new_version(step, known, &parsed, stat, baseline)?;
-    step.live.sources[position].hold_document(step.db, mount)
+    step.live.sources[position].note_held_document(step.db, mount)
 }
 
 /// R14, R15: returns true if a version lies in the place of another document whose deletion is announced, so that that one
@@ -375,7 +377,7 @@ fn take_new_version(
         let Some(named) = named.as_ref().map(|named| plan.canonical(named)) else {
             continue;
         };
-        *row = Some(db.row_of(&named)?);
+        *row = Some(db.ensure_row(&named)?);
         // One that names itself has a row by now.
         id = id.or(row.filter(|_| named == *uri));
     }
@@ -407,7 +409,7 @@ fn take_new_version(
     };
     // R13: what a baseline holds counts as told, but for content that may be newer.
     let was = match baseline {
-        0 => before.as_ref().and_then(SeenDocument::settled),
+        0 => before.as_ref().and_then(SeenDocument::settled_version),
         1 => Some(version),
         _ => Some(Version {
             fingerprint: None,
@@ -497,7 +499,7 @@ pub fn touch_elsewhere(step: &Step<'_>, id: DocId) -> Result<()> {
 
 /// Replaces the entries of structural documents, and touches the documents that only one of the old and the new name. It
 /// comes after the looks of a step: a row that is added with all that is seen need not grow.
-pub fn note_entries(step: &mut Step<'_>) -> Result<()> {
+pub fn replace_entries(step: &mut Step<'_>) -> Result<()> {
     for (position, list, parsed) in take(&mut step.entries) {
         let plan = &step.plan.sources[position];
         let named = parsed.iter().flat_map(|parsed| &parsed.members);
@@ -532,7 +534,7 @@ pub fn touch(step: &Step<'_>, id: DocId) -> Result<()> {
 }
 
 /// Asks again what lies at a path that holds no document, where a Capability List names it.
-fn explain_if_named(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()> {
+fn request_explanation(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()> {
     let source = &step.live.sources[known.position];
     let is_named = source.is_swept()
         && step.db.exists(
@@ -568,7 +570,7 @@ fn note_unreadable(step: &Step<'_>, known: &KnownCandidate, reason: &Incomplete)
     }
     let source = &step.live.sources[known.position];
     let plan = &step.plan.sources[known.position];
-    let predates = document.is_none() && source.is_new_ground(path);
+    let predates = document.is_none() && source.is_never_looked_at(path);
     let report_at = later(step.now, plan.broken_after);
     step.db.run(
         "INSERT INTO trouble VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8) \
@@ -587,7 +589,7 @@ fn note_unreadable(step: &Step<'_>, known: &KnownCandidate, reason: &Incomplete)
 
 /// Forgets that a candidate was no document, or could not be read. If that lasted, entries that it has or had count as seen
 /// from now on (C7).
-fn forget_trouble(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
+fn forget_unreadable(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
     if known.is_other_file {
         let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
         step.db.run(sql, &known.path)?;
@@ -602,7 +604,7 @@ fn forget_trouble(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
     let graced = later(step.now, plan.broken_after);
     let is_graced = |at| later(at, plan.deletion_grace) <= graced;
     if is_reported || known.report_at.is_some_and(is_graced) {
-        change_sets::stop_watching(step, source.id, false)?;
+        change_sets::note_unseen_lists(step, source.id, false)?;
     }
     Ok(())
 }
@@ -616,7 +618,7 @@ pub fn report_unreadable(step: &mut Step<'_>) -> Result<()> {
     for (uri, source, path, reason) in lasting {
         let document = step.db.document_at(&uri)?;
         let is_known = document.is_some_and(|document| !document.is_gone());
-        if let Some(position) = step.live.position(source) {
+        if let Some(position) = step.live.source_position(source) {
             step.broken.push((
                 position,
                 Fact::Broken {

@@ -5,7 +5,7 @@ use std::mem::take;
 use std::sync::Arc;
 
 use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
-use crate::history::{NotificationHistory, recalled};
+use crate::history::{NotificationHistory, load_history};
 use crate::observation::{DocumentPath, MountId};
 use crate::plan::{Plan, PublishMode, ReplacedHub, SourcePlan};
 use crate::time::later;
@@ -57,7 +57,7 @@ impl Engine {
     ) -> Result<(Engine, Vec<Effect>)> {
         let transaction = connection.transaction()?;
         let (live, effects, wake) = put_into_effect(Db(&transaction), &mut plan, now, None)?;
-        let history = recalled(Db(&transaction))?;
+        let history = load_history(Db(&transaction))?;
         transaction.commit()?;
         let engine = Engine {
             connection,
@@ -88,16 +88,16 @@ impl Engine {
     }
 
     /// Returns an engine for a look at a state that is left as it is: it may be read only.
-    pub fn read(connection: Connection, mut plan: Plan, now: ClockReadings) -> Result<Engine> {
+    pub fn read_only(connection: Connection, mut plan: Plan, now: ClockReadings) -> Result<Engine> {
         let db = Db(&connection);
         mounts::number(db, &mut plan)?;
         let mut live = LiveState::load(db, &plan, now.wall)?;
         live.is_at_rest = true;
         for (source, plan) in live.sources.iter_mut().zip(&plan.sources) {
-            deletions::judge(db, plan, source)?;
+            deletions::judge_missing(db, plan, source)?;
         }
         Ok(Engine {
-            history: recalled(db)?,
+            history: load_history(db)?,
             connection,
             plan,
             live,
@@ -186,7 +186,7 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         let sql = "INSERT INTO source (name) VALUES (?1) ON CONFLICT (name) DO NOTHING";
         db.run(sql, &plan.name)?;
         for set in step.plan.configured_sets(plan) {
-            db.row_of(set)?;
+            db.ensure_row(set)?;
         }
     }
     let (added, inherited) = apply_configured_hubs(step)?;
@@ -232,7 +232,7 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
             db.run(sql, (report_at, step.live.sources[position].id))?;
         }
     }
-    change_sets::restart(step, before.is_none())?;
+    change_sets::restart_rounds(step, before.is_none())?;
     let sql = "SELECT channel, hub, sending FROM account WHERE sending IS NOT NULL";
     let sending = db.all::<Vec<(AccountId, u64)>>(sql, ())?;
     for ((id, hub), seq) in sending {
@@ -280,7 +280,7 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
     let sql = "SELECT id, uri, mode FROM hub WHERE configured = 1";
     let known = db.all::<Vec<(HubId, Hub, String)>>(sql, ())?;
     let mut added = BTreeSet::new();
-    for (hub, mode) in step.plan.destinations() {
+    for (hub, mode) in step.plan.hubs_and_brokers() {
         if !known.iter().any(|(_, uri, _)| uri == hub) {
             added.insert(hub.clone());
         }
@@ -314,7 +314,7 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
     }
     let mut inherited = BTreeSet::new();
     for (old, new) in replacements {
-        let channels = db.change(
+        let channels = db.run_and_count(
             "UPDATE account SET hub = (SELECT id FROM hub WHERE uri = ?2), max_entries = NULL, pinged = NULL, fetched = 0, \
              unfetched_reported = 0, ping_due = NULL, last = NULL, sending = NULL, is_answer_old = 0, acceptances = NULL, \
              is_at_fault = 0, \
@@ -385,7 +385,7 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
                 db.set_document(id, "mount = ?2, path = ?3, looked = 0", &place)?;
                 // R15: the file system that has it may not be mounted yet.
                 if let Some((position, _)) = step.plan.source_of(place.mount) {
-                    step.live.sources[position].hold_document(db, place.mount)?;
+                    step.live.sources[position].note_held_document(db, place.mount)?;
                 }
             }
             Some(_) => {}

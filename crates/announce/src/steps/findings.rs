@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
 use resourcesync::document::NotADocument;
-use resourcesync::uri::{Topic, Uri, is_clean};
+use resourcesync::uri::{Topic, Uri, has_valid_chars};
 
 use crate::event::Fact;
 use crate::finding::Finding;
@@ -53,7 +53,7 @@ pub struct FindingLogLimit {
 
 impl FindingLogLimit {
     /// Returns when those that were only counted are told.
-    pub fn wake(&self) -> Option<Timestamp> {
+    pub fn summary_at(&self) -> Option<Timestamp> {
         (self.untold > 0).then(|| later(self.since, COUNTED_FOR))
     }
 }
@@ -111,7 +111,7 @@ fn note(
          ON CONFLICT (about, part, what) DO UPDATE SET said = excluded.said, count = excluded.count",
         (
             (about, part as u8, json(&finding.identity()), json(finding)),
-            (step.live.sources[position].id, finding.kind(), finding.without_document(), finding.count()),
+            (step.live.sources[position].id, finding.kind(), finding.uri_without_document(), finding.finding_count()),
             (!was_counted).then_some(tell_at),
         ),
     )
@@ -174,13 +174,13 @@ pub fn of_document(
         findings.push(Finding::NoIndex { uri, index });
     }
     if capability == Capability::CapabilityList {
-        about_members(step, position, document, &mut findings)?;
+        add_member_findings(step, position, document, &mut findings)?;
     }
     Ok(findings)
 }
 
 /// Adds the findings about what a Capability List names.
-fn about_members(
+fn add_member_findings(
     step: &mut Step<'_>,
     position: usize,
     list: &SeenDocument,
@@ -196,7 +196,7 @@ fn about_members(
     )?;
     let (mut named, mut more) = (0, 0);
     for (uri, is_there) in members {
-        if !is_clean(uri.as_str()) {
+        if !has_valid_chars(uri.as_str()) {
             let uri = uri.to_string();
             findings.push(Finding::Unclean { uri });
         }
@@ -273,7 +273,8 @@ pub fn report_lasting(step: &mut Step<'_>) -> Result<()> {
     lasting.sort();
     let mut wrong = BTreeMap::new();
     for (source, about, said) in lasting {
-        let (Some(position), Some(finding)) = (step.live.position(source), parse(&said)) else {
+        let (Some(position), Some(finding)) = (step.live.source_position(source), parse(&said))
+        else {
             continue;
         };
         let plan = &step.plan.sources[position];
@@ -292,7 +293,7 @@ pub fn report_lasting(step: &mut Step<'_>) -> Result<()> {
                 continue;
             }
         }
-        let (kind, count) = (finding.kind(), finding.count());
+        let (kind, count) = (finding.kind(), finding.finding_count());
         found.push((position, kind, count, Fact::Found(finding)));
     }
     for (position, kind, count, fact) in found {
@@ -368,7 +369,7 @@ pub fn wrong_urls(db: Db<'_>, plan: &SourcePlan) -> Result<BTreeMap<MountId, Fin
     let mut wrong = BTreeMap::new();
     for mount in &plan.mounts {
         let counts = PrefixCounts::of(db, plan, mount)?;
-        if let Some((named, count)) = counts.most()
+        if let Some((named, count)) = counts.most_common()
             && count > counts.as_configured
         {
             let (url, named) = (mount.prefix.clone(), named.clone());
@@ -411,7 +412,7 @@ impl PrefixCounts {
     }
 
     /// Returns the prefix that most entries go by, besides the one that is configured, and their number.
-    pub fn most(&self) -> Option<(&Uri, usize)> {
+    pub fn most_common(&self) -> Option<(&Uri, usize)> {
         let most = self.otherwise.iter().max_by_key(|(_, count)| **count);
         most.map(|(prefix, count)| (prefix, *count))
     }

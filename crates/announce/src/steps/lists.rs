@@ -54,7 +54,7 @@ impl FromRow for Option<LeftEntries> {
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
 /// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
 pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<ListKind> {
-    let source = step.source_of(set.source);
+    let source = step.source_with_row(set.source);
     if !source.is_some_and(|(_, plan)| plan.changes_from_resource_lists) {
         return Ok(ListKind::ChangeLists);
     }
@@ -79,7 +79,7 @@ pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<ListKind> {
 
 /// Returns the lists of this kind that a set has, and that fulfil a condition, in order of their URIs. For a channel that
 /// retires, it has those that it had before its Capability List went (C12).
-fn listed(
+fn lists_of_set(
     step: &Step<'_>,
     set: &TrackedSet,
     capability: Capability,
@@ -112,7 +112,7 @@ fn listed(
 fn untaken_change_lists(step: &Step<'_>, set: &TrackedSet) -> Result<Vec<ListToRead>> {
     let condition = "d.presence = 1 AND l.fingerprint IS DISTINCT FROM d.fingerprint AND NOT (coalesce(l.waits, 0) = 1 \
                      AND l.version IS NOT DISTINCT FROM d.fingerprint AND l.waits_until IS NOT NULL)";
-    listed(step, set, Capability::ChangeList, condition)
+    lists_of_set(step, set, Capability::ChangeList, condition)
 }
 
 /// Returns the Change Lists that the next round of a set reads: not the stale ones, and so many that memory is bounded.
@@ -172,8 +172,8 @@ fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
 }
 
 /// Returns all Resource Lists of a set for its next round, if any has changed or missing resources are to be looked for.
-pub fn next_inventory(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLists> {
-    let Some(mut lists) = inventory(step, set)? else {
+pub fn next_resource_lists(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLists> {
+    let Some(mut lists) = resource_lists(step, set)? else {
         set.delay(step.now);
         return Ok(NextLists::Later);
     };
@@ -189,10 +189,10 @@ pub fn next_inventory(step: &Step<'_>, set: &mut TrackedSet) -> Result<NextLists
 }
 
 /// Returns the Resource Lists of a set; nothing while one is missing.
-fn inventory(step: &Step<'_>, set: &TrackedSet) -> Result<Option<Vec<ListToRead>>> {
+fn resource_lists(step: &Step<'_>, set: &TrackedSet) -> Result<Option<Vec<ListToRead>>> {
     let of_presence = |presence: &str| {
         let condition = format!("d.presence IN ({presence}) AND d.archived = 0");
-        listed(step, set, Capability::ResourceList, &condition)
+        lists_of_set(step, set, Capability::ResourceList, &condition)
     };
     let is_complete = of_presence("2, 3")?.is_empty();
     is_complete.then(|| of_presence("1")).transpose()
@@ -205,7 +205,7 @@ fn is_inventory_due(step: &Step<'_>, set: &TrackedSet, lists: &[ListToRead]) -> 
         return Ok(true);
     }
     let ids: BTreeSet<DocId> = lists.iter().map(|listed| listed.id).collect();
-    if known_inventory(step, set.id)? != ids {
+    if known_resource_lists(step, set.id)? != ids {
         return Ok(true);
     }
     for listed in lists {
@@ -221,7 +221,7 @@ pub fn has_fresh(step: &Step<'_>, set: &TrackedSet) -> Result<bool> {
     match next_list_kind(step, set)? {
         ListKind::ChangeLists => Ok(!untaken_change_lists(step, set)?.is_empty()),
         ListKind::ResourceLists => {
-            let lists = inventory(step, set)?;
+            let lists = resource_lists(step, set)?;
             lists.map_or(Ok(false), |lists| is_inventory_due(step, set, &lists))
         }
     }
@@ -279,7 +279,7 @@ pub fn record_taken(
     let closed = if taken.is_whole { closed } else { before };
     // While others are left, the next round goes on with the same version.
     let (waits, waits_until) = if taken.waiting > 0 && taken.taken + taken.waiting == taken.listed {
-        let source = step.source_of(set.source);
+        let source = step.source_with_row(set.source);
         let grace = source.map(|(_, plan)| plan.deletion_grace);
         (true, Some(later(step.now, grace.unwrap_or_default())))
     } else if taken.is_whole || !is_version {
@@ -356,7 +356,7 @@ pub fn note_entry_findings(
 
 /// Returns those of the known lists of a set that are not Change Lists, and were none until a moment ago: what was taken of
 /// these still counts (C7).
-pub fn known_inventory(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
+pub fn known_resource_lists(step: &Step<'_>, set: DocId) -> Result<BTreeSet<DocId>> {
     step.db.all(
         "SELECT l.list FROM change_list l CROSS JOIN document d ON d.id = l.list WHERE l.set_id = ?1 AND l.ended IS NULL \
          AND NOT (d.presence BETWEEN 1 AND 3 AND d.capability = ?2 AND d.form = 0)",
@@ -439,7 +439,7 @@ fn note_seen_version(step: &Step<'_>, position: usize, list: DocId) -> Result<()
         let sql = "UPDATE change_list SET ended = NULL WHERE list = ?1 AND ended IS NOT NULL";
         step.db.run(sql, list)?;
         for id in knowing.difference(&having).filter(|_| compares) {
-            schedule_comparison(step, *id)?;
+            note_lost_list(step, *id)?;
         }
         for id in having {
             note_change(step, id, document, false)?;
@@ -447,7 +447,7 @@ fn note_seen_version(step: &Step<'_>, position: usize, list: DocId) -> Result<()
     } else {
         for id in knowing {
             if compares {
-                schedule_comparison(step, id)?;
+                note_lost_list(step, id)?;
             }
             // Its entries may stand in other lists now, as in the components of an index; a deletion had its grace.
             let grace = (!is_there).then_some(plan.deletion_grace);
@@ -462,8 +462,8 @@ fn note_seen_version(step: &Step<'_>, position: usize, list: DocId) -> Result<()
 }
 
 /// Notes that a document joined a set, and counts as told there: what it has as a list of changes is learned.
-pub fn join(step: &Step<'_>, set: DocId, document: &SeenDocument) -> Result<()> {
-    let source = step.source_of(document.source);
+pub fn learn_list(step: &Step<'_>, set: DocId, document: &SeenDocument) -> Result<()> {
+    let source = step.source_with_row(document.source);
     let is_compared = source.is_some_and(|(_, plan)| plan.changes_from_resource_lists);
     let version = document.version;
     if version.is_list_of(Capability::ChangeList)
@@ -497,7 +497,7 @@ fn note_change(step: &Step<'_>, id: DocId, list: &SeenDocument, is_unseen: bool)
 }
 
 /// Notes that a set lost a list: its Resource Lists may be compared from now on (C27), or lack what the list had (C29).
-fn schedule_comparison(step: &Step<'_>, id: DocId) -> Result<()> {
+fn note_lost_list(step: &Step<'_>, id: DocId) -> Result<()> {
     if let Some(mut set) = change_sets::load(step, id)? {
         set.missing_until = Some(step.now);
         set.trigger(step.now);
@@ -522,7 +522,7 @@ pub fn note_stale(
     set.must_take_others = true;
     let (mut reported, mut are_left_out) = (Vec::new(), true);
     for (uri, stat) in lists {
-        let list = step.db.row_of(&uri)?;
+        let list = step.db.ensure_row(&uri)?;
         let key = (set.id, list);
         let sql = "SELECT times FROM stale_list WHERE set_id = ?1 AND list = ?2";
         let times = step.db.value::<u32>(sql, key)?.saturating_add(1);

@@ -94,7 +94,7 @@ impl LiveSource {
     }
 
     /// Returns why the first file that is no document is none, if it was read in this run.
-    pub fn explain_other(&self, path: &DocumentPath) -> Option<NoDocument> {
+    pub fn non_document_reason(&self, path: &DocumentPath) -> Option<NoDocument> {
         let (first, reason) = self.other_file.as_ref()?;
         (first == path).then(|| NoDocument::Other(reason.clone()))
     }
@@ -105,13 +105,13 @@ impl LiveSource {
     }
 
     /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
-    pub fn is_new_ground(&self, path: &DocumentPath) -> bool {
+    pub fn is_never_looked_at(&self, path: &DocumentPath) -> bool {
         self.mounts.get(&path.mount).is_some_and(|mount| {
             let is_new = |swept: &SweepScope| {
                 let uri = Uri::below(&mount.plan.prefix, &path.below);
                 let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
                 let is_candidate =
-                    || (swept.candidates).accepts(&mount.plan.published(), &path.below);
+                    || (swept.candidates).accepts(&mount.plan.url_path(), &path.below);
                 is_below(&swept.unread)
                     || !swept.are_configured && (is_below(&swept.inside) || !is_candidate())
             };
@@ -145,7 +145,7 @@ impl LiveSource {
         })
     }
 
-    pub fn hold_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
+    pub fn note_held_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
         let mount = self.mounts.get_mut(&id);
         mount.filter(|it| !it.held_document).map_or(Ok(()), |it| {
             let mount = Arc::make_mut(it);
@@ -180,7 +180,7 @@ impl LiveState {
                 ..LiveSource::default()
             });
         }
-        for (hub, mode) in plan.destinations() {
+        for (hub, mode) in plan.hubs_and_brokers() {
             if let Some(id) = db.first("SELECT id FROM hub WHERE uri = ?1", hub)? {
                 let live_hub = LiveHub {
                     hub: hub.clone(),
@@ -198,7 +198,7 @@ impl LiveState {
     }
 
     /// Returns the position in the plan of the source with this row.
-    pub fn position(&self, source: i64) -> Option<usize> {
+    pub fn source_position(&self, source: i64) -> Option<usize> {
         self.sources.iter().position(|live| live.id == source)
     }
 
@@ -301,7 +301,7 @@ fn load_mounts(
             db.value::<(Option<(u64, u64)>, (bool, bool, Option<_>), _, _)>(sql, plan.id)?;
         let identity = identity.map(|(device, inode)| Identity { device, inode });
         let configured = (&source.candidates, &source.prefixes_inside(plan));
-        let candidates = swept_candidates(globs, unseen, configured);
+        let candidates = parse_sweep_scope(globs, unseen, configured);
         let sql = "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1";
         let nested = db.all(sql, plan.id)?;
         let mount = LiveMount {
@@ -332,7 +332,7 @@ fn load_mounts(
 }
 
 /// Reads the candidates of a sweep, and where it saw nothing.
-fn swept_candidates(
+fn parse_sweep_scope(
     globs: Option<(String, String)>,
     unseen: Option<String>,
     configured: (&CandidateGlobs, &Vec<Uri>),
@@ -390,7 +390,12 @@ impl Baseline {
 
     /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it changed
     /// while the mount was swept.
-    pub fn first_look(&mut self, known: &KnownCandidate, parsed: &Document, stat: Stat) -> bool {
+    pub fn counts_as_told(
+        &mut self,
+        known: &KnownCandidate,
+        parsed: &Document,
+        stat: Stat,
+    ) -> bool {
         let (changed, at) = (stat.changed, known.at);
         // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
         let is_fresh = self.started <= changed && changed <= at;

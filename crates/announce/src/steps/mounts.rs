@@ -64,7 +64,7 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timest
 
 /// Stops the graces of a mount that is away: its documents are not seen to be absent, and each grace begins anew.
 fn reset_graces(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
-    change_sets::stop_watching(step, step.live.sources[position].id, true)?;
+    change_sets::note_unseen_lists(step, step.live.sources[position].id, true)?;
     let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)";
     step.db.run(sql, id)
 }
@@ -98,7 +98,7 @@ pub fn no_document_reason(
 }
 
 /// Ends a complete sweep of a mount, which met so many candidates.
-pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
+pub fn end_sweep(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
@@ -128,7 +128,7 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
         return Ok(());
     };
     mount.state = MountState::Ready;
-    (mount.nested).decide(|top| below(step.db, id, top))?;
+    (mount.nested).decide(|top| documents_below(step.db, id, top))?;
     let unreadable = mount.unreadable.0.iter();
     let uri_of = |below: &[u8]| Uri::below(&mount.plan.prefix, &[below, b"/"].concat());
     let swept = SweepScope {
@@ -151,7 +151,7 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
             });
         }
         if let Some(reason) =
-            no_document_reason(step.db, source, |path| source.explain_other(path))?
+            no_document_reason(step.db, source, |path| source.non_document_reason(path))?
         {
             let source = plan.name.clone();
             step.facts.push(Fact::WithoutDocument { source, reason });
@@ -171,7 +171,7 @@ pub fn swept(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()> {
 }
 
 /// Returns what is known of the documents below a directory of a mount.
-fn below(db: Db<'_>, id: MountId, top: &[u8]) -> Result<DocumentsBelow> {
+fn documents_below(db: Db<'_>, id: MountId, top: &[u8]) -> Result<DocumentsBelow> {
     let [from, to] = [b'/', b'0'].map(|end| [top, &[end]].concat());
     let found = db.all::<Vec<(u8, bool)>>(
         "SELECT d.presence, EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) FROM document d \
@@ -247,14 +247,14 @@ pub fn set_nested(step: &mut Step<'_>, id: MountId, found: Vec<NestedFileSystem>
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
-    let changed = mount.nested.find(found);
+    let changed = mount.nested.update_found(found);
     if changed.is_empty() {
         return Ok(());
     }
     mount.save(step.db)?;
-    for document in deletions::missing(step.db, step.live.sources[position].id)? {
+    for document in deletions::load_missing(step.db, step.live.sources[position].id)? {
         if document.path.mount == id
-            && tops_of(&document.path.below).any(|top| changed.contains(top))
+            && ancestors_of(&document.path.below).any(|top| changed.contains(top))
         {
             let columns = "grace_ends = NULL, look_at = NULL";
             step.db.set_document(document.id, columns, ())?;
@@ -313,7 +313,7 @@ pub struct DocumentsBelow {
 impl NestedFileSystems {
     /// Takes the file systems that there are now. Returns the paths of those that went or came. Until a sweep noted them,
     /// none came.
-    fn find(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
+    fn update_found(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
         let found = found.into_iter().map(|found| {
             let (device, is_link) = (Some(found.device), found.is_link);
             let row = NestedRow {
@@ -367,7 +367,7 @@ impl NestedFileSystems {
             let there = found.get(&top).copied();
             let is_other = row.device != there.and_then(|there| there.device);
             let below = is_other.then(|| below(&top)).transpose()?;
-            let decided = decided(row, there, below.unwrap_or_default());
+            let decided = swept_row(row, there, below.unwrap_or_default());
             self.rows.extend(decided.map(|decided| (top, decided)));
         }
         self.undecided.clear();
@@ -376,7 +376,7 @@ impl NestedFileSystems {
 
     /// Returns true if a path lies where another file system was, or may have been, when documents were last seen there.
     pub fn is_away(&self, below: &[u8]) -> bool {
-        let is_undecided = || tops_of(below).any(|top| self.undecided.contains(top));
+        let is_undecided = || ancestors_of(below).any(|top| self.undecided.contains(top));
         self.known_away(below).is_some() || !self.undecided.is_empty() && is_undecided()
     }
 
@@ -385,12 +385,12 @@ impl NestedFileSystems {
         if self.rows.is_empty() {
             return None;
         }
-        tops_of(below).find(|top| self.rows.get(*top).is_some_and(|row| row.is_away))
+        ancestors_of(below).find(|top| self.rows.get(*top).is_some_and(|row| row.is_away))
     }
 }
 
 /// Returns the row of a directory after a sweep; nothing if there is nothing to keep of it.
-fn decided(row: NestedRow, there: Option<NestedRow>, below: DocumentsBelow) -> Option<NestedRow> {
+fn swept_row(row: NestedRow, there: Option<NestedRow>, below: DocumentsBelow) -> Option<NestedRow> {
     let kept = |is_away| Some(NestedRow { is_away, ..row });
     match (row.device, there) {
         (None, None) => None,
@@ -411,7 +411,7 @@ fn decided(row: NestedRow, there: Option<NestedRow>, below: DocumentsBelow) -> O
 }
 
 /// Returns the directories above a path, from the root down.
-fn tops_of(below: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn ancestors_of(below: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = (0..below.len()).filter(|&end| below[end] == b'/');
     ends.map(|end| &below[..end])
 }

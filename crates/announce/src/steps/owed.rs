@@ -81,7 +81,7 @@ impl Version {
 /// Returns the changes that may be announced of a document, by the version told and the version seen, which is nothing once it
 /// ended: one change; two where an old document ended and a new one began at the same path (R14). Where versions differ and
 /// none may be announced, what is seen counts as told (R22). An archived document is routed, but silent (R7).
-fn difference(
+fn changes_between(
     told: Option<&Version>,
     seen: Option<&Version>,
     is_archived: bool,
@@ -129,7 +129,7 @@ pub const OF_SET: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.i
 
 /// Writes what is owed of a document before its version changes, or ends, which it permits.
 pub fn see(db: Db<'_>, source: i64, before: &SeenDocument, now: Option<&Version>) -> Result<()> {
-    let told = before.seen();
+    let told = before.seen_version();
     if before.version.is_description() {
         owe(db, OF_DESCRIPTION, before.id, source, told)?;
     } else {
@@ -164,7 +164,7 @@ pub fn set_told(db: Db<'_>, account: AccountId, id: DocId, told: Option<Version>
 
 /// R11: nothing follows what is in flight on a retired channel, or to a hub that left, if it is what is seen there: nothing
 /// of a document that ended, or that became another one outside the set.
-pub fn make_flown_dormant(step: &Step<'_>, account: AccountId) -> Result<()> {
+pub fn owe_nothing_after_flight(step: &Step<'_>, account: AccountId) -> Result<()> {
     step.db.run(
         "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2 AND document IN (SELECT f.document \
          FROM flight_entry f CROSS JOIN document d ON d.id = f.document WHERE f.channel = ?1 AND f.hub = ?2 \
@@ -189,7 +189,7 @@ pub enum DueDecision {
 
 /// Returns what is due of a document, which may be a member of a set, on an account of the set's channel that was told this
 /// version of it.
-pub fn due(
+pub fn decide_due(
     step: &Step<'_>,
     (set, is_member): (DocId, bool),
     document: &SeenDocument,
@@ -206,7 +206,7 @@ pub fn due(
     let is_same = told.is_none_or(|told| told.is_same_document(version));
     let seen = if document.is_gone() {
         None
-    } else if is_concerned || !is_a_set(step, document.source, set)? {
+    } else if is_concerned || !set_exists(step, document.source, set)? {
         (is_same || is_concerned).then_some(version)
     } else if is_same {
         // R14: leaving a set announces nothing.
@@ -215,7 +215,7 @@ pub fn due(
         None
     };
     let all_deletions = step.announces_all_deletions(document.source);
-    let changes = difference(told.as_ref(), seen, document.archived, all_deletions);
+    let changes = changes_between(told.as_ref(), seen, document.archived, all_deletions);
     if changes.is_empty() {
         return Ok(DueDecision::Nothing);
     }
@@ -244,8 +244,8 @@ pub fn due(
 }
 
 /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names it.
-pub fn is_a_set(step: &Step<'_>, source: i64, set: DocId) -> Result<bool> {
-    let source = step.source_of(source);
+pub fn set_exists(step: &Step<'_>, source: i64, set: DocId) -> Result<bool> {
+    let source = step.source_with_row(source);
     let is_configured = source.is_some_and(|(source, _)| source.configured.contains(&set));
     Ok(is_configured || has_capability_list(step, set)?)
 }
@@ -268,7 +268,7 @@ pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> R
     )?;
     let mut is_held = false;
     for (account, of, is_over, told, was_due) in rows {
-        let change = match due(step, of, &document, told)? {
+        let change = match decide_due(step, of, &document, told)? {
             DueDecision::Nothing => {
                 step.relieved.insert(account.0);
                 // R11: it is due no more, whatever follows. What was told is kept for the day on which the set comes back.
@@ -303,7 +303,7 @@ pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> R
         _ => {}
     }
     if document.is_gone() {
-        deletions::forget_if_done(step, id)?;
+        deletions::forget_if_unowed(step, id)?;
     }
     Ok(())
 }
@@ -316,7 +316,7 @@ mod tests {
     use resourcesync::payload::ChangeKind::{self, *};
     use rstest::rstest;
 
-    use super::difference;
+    use super::changes_between;
     use crate::steps::owed::Version;
 
     fn version(capability: Capability, form: Form, content: u8) -> Version {
@@ -353,17 +353,20 @@ mod tests {
             (Some(&first), None, deleted),
         ] {
             let want: Vec<_> = want.iter().map(|kind| (*kind, capability)).collect();
-            assert_eq!(difference(told, seen, false, false), want);
+            assert_eq!(changes_between(told, seen, false, false), want);
         }
-        assert_eq!(difference(Some(&first), Some(&first), false, false), []);
+        assert_eq!(
+            changes_between(Some(&first), Some(&first), false, false),
+            []
+        );
     }
 
     #[test]
     fn an_index_is_never_announced() {
         for capability in Capability::all() {
             let index = version(capability, Form::Index, 1);
-            assert_eq!(difference(None, Some(&index), false, true), []);
-            assert_eq!(difference(Some(&index), None, false, true), []);
+            assert_eq!(changes_between(None, Some(&index), false, true), []);
+            assert_eq!(changes_between(Some(&index), None, false, true), []);
         }
     }
 
@@ -372,7 +375,7 @@ mod tests {
         let list = version(CapabilityList, Form::List, 1);
         let other = version(ResourceList, Form::List, 1);
         assert_eq!(
-            difference(Some(&list), Some(&other), false, false),
+            changes_between(Some(&list), Some(&other), false, false),
             [(Deleted, CapabilityList), (Created, ResourceList)]
         );
     }
@@ -380,8 +383,8 @@ mod tests {
     #[test]
     fn an_archived_document_is_silent() {
         let seen = version(ChangeList, Form::List, 2);
-        assert_eq!(difference(None, Some(&seen), true, true), []);
-        assert_eq!(difference(Some(&seen), None, true, true), []);
+        assert_eq!(changes_between(None, Some(&seen), true, true), []);
+        assert_eq!(changes_between(Some(&seen), None, true, true), []);
     }
 
     #[test]
@@ -392,7 +395,7 @@ mod tests {
             ..seen
         };
         assert_eq!(
-            difference(Some(&told), Some(&seen), false, false),
+            changes_between(Some(&told), Some(&seen), false, false),
             [(Updated, ChangeList)]
         );
     }

@@ -104,7 +104,7 @@ pub fn replace_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
             let sql = "SELECT m.list FROM mention m CROSS JOIN document l ON l.id = m.list \
                        WHERE m.document = ?1 AND l.source = ?2";
             let lists = step.db.all::<Vec<DocId>>(sql, (named, source))?;
-            let target = step.db.row_of(&canonical)?;
+            let target = step.db.ensure_row(&canonical)?;
             if !lists.is_empty() {
                 touched.insert(target);
             }
@@ -125,12 +125,12 @@ pub fn replace_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
             }
         }
     }
-    rejoin(step, &touched)
+    resolve_as_told(step, &touched)
 }
 
 /// Resolves documents whose relations another plan changed, and those that depend on the indexes among them. R13: they are
 /// told as they are in the sets that they join, and the entries of their lists count as taken; all else is as it was.
-fn rejoin(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
+fn resolve_as_told(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
     let mut all = changed.clone();
     for id in changed {
         let sql = "SELECT m.document FROM document d CROSS JOIN mention m ON m.list = d.id WHERE d.id = ?1 AND d.form = 1 \
@@ -147,12 +147,12 @@ fn rejoin(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
     documents.sort_by_key(|document| document.version.form != Form::Index);
     let sets = "SELECT set_id FROM member WHERE document = ?1";
     for mut document in documents {
-        (document.baseline, document.was) = (1, document.seen());
+        (document.baseline, document.was) = (1, document.seen_version());
         let before = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
         resolve_one(step, &document, true)?;
         let after = step.db.all::<BTreeSet<DocId>>(sets, document.id)?;
         for set in after.difference(&before) {
-            lists::join(step, *set, &document)?;
+            lists::learn_list(step, *set, &document)?;
         }
     }
     Ok(())
@@ -180,13 +180,13 @@ fn resolve_one(step: &Step<'_>, document: &SeenDocument, was_member: bool) -> Re
         // R13: what a baseline holds is told, and so is all else that joins a set by a Capability List or an index of it.
         let sql = "SELECT 1 FROM document WHERE id IN (?1, ?2) AND baseline > 0";
         if document.baseline > 0 {
-            if document.was != document.seen() {
+            if document.was != document.seen_version() {
                 owed::owe(step.db, owed::OF_SET, document.id, set.0, document.was)?;
             }
         } else if step.db.exists(sql, (*set, index))? {
             let mut document = document.clone();
             document.baseline = 1;
-            lists::join(step, *set, &document)?;
+            lists::learn_list(step, *set, &document)?;
         } else {
             owed::owe(step.db, owed::OF_SET, document.id, set.0, None)?;
         }
@@ -248,7 +248,7 @@ fn relations_of(
             candidates.extend(step.db.all::<Vec<DocId>>(sql, index)?);
         }
         for set in candidates {
-            if !sets.contains(&set) && owed::is_a_set(step, document.source, set)? {
+            if !sets.contains(&set) && owed::set_exists(step, document.source, set)? {
                 sets.insert(set);
             }
         }

@@ -37,11 +37,11 @@ pub fn begin_due(step: &mut Step<'_>) -> Result<()> {
             let Some(mut set) = change_sets::load(step, id)? else {
                 continue;
             };
-            let next_forgotten = forget_ended(step, position, &mut set)?;
+            let next_forgotten = forget_ended_lists(step, position, &mut set)?;
             // C7: entries that no other list had in time wait no more.
             let sql =
                 "UPDATE change_list SET waits_until = NULL WHERE set_id = ?1 AND waits_until <= ?2";
-            if step.db.change(sql, (id, step.now))? > 0 {
+            if step.db.run_and_count(sql, (id, step.now))? > 0 {
                 set.trigger_if_none(step.now);
             }
             let next = begin(step, position, &mut set)?;
@@ -66,7 +66,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
         return Ok(set.missing_until);
     }
     let Some(channel) = set.announcing_channel(step)? else {
-        set.skip(now);
+        set.skip_round(now);
         return Ok(set.triggers.map(|_| now));
     };
     let kind = lists::next_list_kind(step, set)?;
@@ -91,12 +91,12 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
     }
     set.is_partial = false;
     let next = match kind {
-        ListKind::ResourceLists => lists::next_inventory(step, set)?,
+        ListKind::ResourceLists => lists::next_resource_lists(step, set)?,
         ListKind::ChangeLists => lists::next_change_lists(step, set)?,
     };
     let (lists, beyond) = match next {
         NextLists::None => {
-            set.skip(now);
+            set.skip_round(now);
             // If a channel that retired had its last changes, the one after it may be told now.
             let again = set.triggers.map(|_| now);
             return Ok(again.or(set.missing_until));
@@ -120,7 +120,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
         after: set.last_round,
         at: step.wall,
         lists,
-        watch: watched_time(step, position, set, kind)?,
+        watch: absence_grace(step, position, set, kind)?,
         limit: ROUND,
         beyond,
         told_until: change_log::told_until(step, channel.id)?,
@@ -138,7 +138,7 @@ pub fn end(step: &mut Step<'_>, answer: RoundAnswer) -> Result<()> {
     let id = step.db.id_of(&answer.set)?;
     let set = id.map(|id| change_sets::load(step, id)).transpose()?;
     let set = set.flatten();
-    let set = set.and_then(|set| Some((step.live.position(set.source)?, set)));
+    let set = set.and_then(|set| Some((step.live.source_position(set.source)?, set)));
     let Some((position, mut set)) = set else {
         return Ok(());
     };
@@ -148,7 +148,7 @@ pub fn end(step: &mut Step<'_>, answer: RoundAnswer) -> Result<()> {
     }
     set.wake = Some(now);
     let Some(channel) = set.announcing_channel(step)? else {
-        set.skip(now);
+        set.skip_round(now);
         return set.save(step);
     };
     let reason = match answer.outcome {
@@ -213,7 +213,7 @@ fn save_round(
     if is_inventory {
         // Those that the inventory does not have any more.
         let kept = taken.lists.iter().map(|list| list.version.id).collect();
-        for list in lists::known_inventory(step, set.id)?.difference(&kept) {
+        for list in lists::known_resource_lists(step, set.id)?.difference(&kept) {
             let sql = "DELETE FROM change_list WHERE set_id = ?1 AND list = ?2";
             step.db.run(sql, (set.id, *list))?;
         }
@@ -267,7 +267,7 @@ fn save_round(
 
 fn save_keys(step: &Step<'_>, set: DocId, taken: &Taken) -> Result<()> {
     for ((list, first), row) in &taken.keys {
-        let id = step.db.row_of(list)?;
+        let id = step.db.ensure_row(list)?;
         let Some(row) = row else {
             let sql = "DELETE FROM change_key WHERE set_id = ?1 AND list = ?2 AND first = ?3";
             step.db.run(sql, (set, id, first))?;
@@ -297,7 +297,7 @@ fn save_keys(step: &Step<'_>, set: DocId, taken: &Taken) -> Result<()> {
 // Lists that ended, and entries that wait for another list to have them (C7).
 
 /// Forgets what was taken of the lists of a set that ended a grace ago. Returns when the next one is forgotten.
-fn forget_ended(
+fn forget_ended_lists(
     step: &Step<'_>,
     position: usize,
     set: &mut TrackedSet,
@@ -307,7 +307,7 @@ fn forget_ended(
     if ended.is_empty() {
         return Ok(None);
     }
-    let watch = watched_time(step, position, set, ListKind::ChangeLists)?;
+    let watch = absence_grace(step, position, set, ListKind::ChangeLists)?;
     let mut next = None;
     for (list, ended) in ended {
         let ends = watch.grace_end(ended);
@@ -330,7 +330,7 @@ fn forget_ended(
 /// Returns the time for which the lists of a set were watched, with the grace of what they lost. C7: for entries of Change
 /// Lists, none passes while one of these cannot be read, and the grace is longer while there may be an unknown one: a mount is
 /// away, or a directory or a file cannot be read.
-fn watched_time(
+fn absence_grace(
     step: &Step<'_>,
     position: usize,
     set: &mut TrackedSet,
@@ -371,7 +371,7 @@ pub const KEYS: &str = "SELECT k.first, k.keys, k.vanished FROM document s CROSS
 
 impl Db<'_> {
     /// Returns the last row of keys of a list that have not vanished.
-    pub fn last_keys_of_list(self, set: &Uri, list: &Uri) -> Result<Option<(u32, KeyRow)>> {
+    pub fn last_key_row(self, set: &Uri, list: &Uri) -> Result<Option<(u32, KeyRow)>> {
         let sql = format!("{KEYS} AND k.vanished IS NULL ORDER BY k.first DESC LIMIT 1");
         self.first(&sql, (set, list))
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use resourcesync::capability::ChannelKind;
-use resourcesync::uri::{Hub, Topic, Uri, is_clean};
+use resourcesync::uri::{Hub, Topic, Uri, has_valid_chars};
 use url::{Position, Url};
 
 use crate::finding::Finding;
@@ -14,7 +14,7 @@ use crate::steps::findings::{self, FindingSubject};
 use crate::steps::{Step, channels, owed};
 
 /// Brings the channels of sets in line with what is advertised.
-pub fn route(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Result<()> {
+pub fn open_channels(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Result<()> {
     let mut taken = BTreeSet::new();
     let mut all_desired = Vec::new();
     for set in sets {
@@ -22,7 +22,7 @@ pub fn route(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Re
         let mut findings = Vec::new();
         for kind in ChannelKind::ALL {
             let of = (*set, &uri);
-            let desired = available(step, position, of, kind, &taken, &mut findings)?;
+            let desired = topic_and_hubs(step, position, of, kind, &taken, &mut findings)?;
             taken.extend(desired.as_ref().map(|(topic, _)| topic.clone()));
             all_desired.push((*set, uri.clone(), kind, desired));
         }
@@ -47,7 +47,7 @@ pub fn route(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Re
 }
 
 /// Returns the topic and the hubs of the channel that a set should have, if its topic is not taken (R8, R9).
-fn available(
+fn topic_and_hubs(
     step: &Step<'_>,
     position: usize,
     (set, uri): (DocId, &Uri),
@@ -55,7 +55,7 @@ fn available(
     taken: &BTreeSet<Topic>,
     findings: &mut Vec<Finding>,
 ) -> Result<Option<(Topic, Vec<Hub>)>> {
-    if !owed::is_a_set(step, step.live.sources[position].id, set)? {
+    if !owed::set_exists(step, step.live.sources[position].id, set)? {
         return Ok(None);
     }
     let (plan, source) = (step.plan, &step.plan.sources[position]);
@@ -74,12 +74,12 @@ fn available(
         findings.push(Finding::SeveralChannels { set: uri.clone() });
     }
     let desired = if let Some(entry) = configured {
-        let problem = problem(plan, source, uri, &entry.topic);
-        findings.extend(problem.filter(|problem| !problem.mutes()));
+        let problem = topic_problem(plan, source, uri, &entry.topic);
+        findings.extend(problem.filter(|problem| !problem.mutes_channel()));
         Some((entry.topic.clone(), entry.hubs.clone()))
     } else if let Some((topic, hubs)) = advertised.into_iter().next() {
-        let problem = problem(plan, source, uri, &topic);
-        let is_mute = problem.as_ref().is_some_and(Finding::mutes);
+        let problem = topic_problem(plan, source, uri, &topic);
+        let is_mute = problem.as_ref().is_some_and(Finding::mutes_channel);
         findings.extend(problem);
         let hubs: Vec<Hub> = serde_json::from_str(&hubs).unwrap_or_default();
         (!is_mute).then_some((topic, hubs))
@@ -102,13 +102,13 @@ fn available(
         } else if configured.is_some() {
             named
         } else {
-            known_hubs(plan, (uri, kind), named, findings)
+            configured_hubs(plan, (uri, kind), named, findings)
         };
         hubs.extend(brokers.iter().cloned());
         // A configured channel takes its topic from any other.
         let is_configured = plan.channels.iter().any(|entry| entry.topic == topic);
         let has_other =
-            configured.is_none() && (is_configured || has_other(step, &topic, set, kind)?);
+            configured.is_none() && (is_configured || is_topic_taken(step, &topic, set, kind)?);
         if !has_other && !taken.contains(&topic) {
             return Ok(Some((topic, hubs)));
         }
@@ -117,20 +117,20 @@ fn available(
     }
     // F1: the topic of a channel that only brokers are told on is only a name.
     match default.filter(|topic| !brokers.is_empty() && !taken.contains(topic)) {
-        Some(topic) if !has_other(step, &topic, set, kind)? => Ok(Some((topic, brokers))),
+        Some(topic) if !is_topic_taken(step, &topic, set, kind)? => Ok(Some((topic, brokers))),
         _ => Ok(None),
     }
 }
 
 /// Returns true if another live channel has this topic: of another set, or of another kind (R8, C9).
-fn has_other(step: &Step<'_>, topic: &Topic, set: DocId, kind: ChannelKind) -> Result<bool> {
+fn is_topic_taken(step: &Step<'_>, topic: &Topic, set: DocId, kind: ChannelKind) -> Result<bool> {
     let holder = channels::of_topic(step.db, topic)?;
     Ok(holder
         .is_some_and(|channel| !channel.is_retired && (channel.set, channel.kind) != (set, kind)))
 }
 
 /// Returns those of the hubs that a Capability List advertises for a channel that are configured.
-fn known_hubs(
+fn configured_hubs(
     plan: &Plan,
     (set, kind): (&Uri, ChannelKind),
     advertised: Vec<Hub>,
@@ -155,15 +155,17 @@ fn known_hubs(
 // Topics (R9).
 
 /// Returns what is wrong with the topic of a set of a source, if anything is.
-fn problem(plan: &Plan, source: &SourcePlan, set: &Uri, topic: &Topic) -> Option<Finding> {
+fn topic_problem(plan: &Plan, source: &SourcePlan, set: &Uri, topic: &Topic) -> Option<Finding> {
     let (set, topic) = (set.clone(), topic.clone());
     let text = topic.as_str();
-    let forbidden = text.chars().find(|c| !is_clean(c.encode_utf8(&mut [0; 4])));
+    let forbidden = text
+        .chars()
+        .find(|c| !has_valid_chars(c.encode_utf8(&mut [0; 4])));
     let is_served = |uri: &Uri| uri.is_below(&plan.public_url) || source.mount_of(uri).is_some();
     Some(match Uri::parse(text) {
         Ok(uri) if !is_served(&source.canonical(&uri)) => Finding::ForeignTopic { set, topic },
         Ok(_) if forbidden.is_none() => Finding::UnrequestableTopic {
-            requested: requested_otherwise(text)?,
+            requested: requested_uri(text)?,
             set,
             topic,
         },
@@ -176,7 +178,7 @@ fn problem(plan: &Plan, source: &SourcePlan, set: &Uri, topic: &Topic) -> Option
 }
 
 /// Returns what clients request instead of a URI: they escape what is not ASCII, resolve `..`, and drop fragments.
-fn requested_otherwise(text: &str) -> Option<String> {
+fn requested_uri(text: &str) -> Option<String> {
     let mut url = Url::parse(text).ok()?;
     url.set_fragment(None);
     let (_, rest) = text.split_once("://")?;
@@ -232,7 +234,7 @@ fn mount_name(mount: &MountPlan) -> String {
 mod tests {
     use rstest::rstest;
 
-    use super::requested_otherwise;
+    use super::requested_uri;
 
     #[rstest]
     #[case("https://e.org/t/", None)]
@@ -252,6 +254,6 @@ mod tests {
         #[case] topic: &str,
         #[case] requested: Option<&str>,
     ) {
-        assert_eq!(requested_otherwise(topic).as_deref(), requested);
+        assert_eq!(requested_uri(topic).as_deref(), requested);
     }
 }

@@ -96,7 +96,7 @@ fn key(entry: &Entry) -> (Uri, ChangeKind, Capability) {
 
 /// Returns the content of a topic that is fetched, with the time until which the hubs that fetch it have all as `from`, and
 /// the time of the earliest change that it is without.
-fn content(step: &Step<'_>, channel: &Channel) -> Result<(Payload, Option<Timestamp>)> {
+fn topic_content(step: &Step<'_>, channel: &Channel) -> Result<(Payload, Option<Timestamp>)> {
     let window = &step.plan.window;
     let hubs = fetching_hubs(step, channel.id)?;
     let max = window.max_entries;
@@ -125,7 +125,7 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<(Payload, Option<Timest
         newest_first.partition(|entry| flying.contains(&entry.uri));
     let room = window.max_bytes.saturating_sub(overhead(channel));
     let by_weight = on_their_way.into_iter().chain(&foretold).chain(before);
-    let entries = as_many_as_fit(by_weight, window.max_entries, room);
+    let entries = entries_that_fit(by_weight, window.max_entries, room);
     let shown: BTreeSet<_> = entries.iter().map(key).collect();
     let left_out = foretold.iter().filter(|entry| !shown.contains(&key(entry)));
     let times = left_out.filter_map(|entry| entry.datetime);
@@ -146,7 +146,7 @@ fn content(step: &Step<'_>, channel: &Channel) -> Result<(Payload, Option<Timest
 
 /// Returns as many entries as a payload may have, the most important first: what is in flight, what is due, and then what
 /// was told, the newest first. In order of their datetimes.
-fn as_many_as_fit<'e>(
+fn entries_that_fit<'e>(
     by_weight: impl Iterator<Item = &'e Entry>,
     max: usize,
     max_bytes: usize,
@@ -169,8 +169,8 @@ fn as_many_as_fit<'e>(
 }
 
 /// Makes the body of a topic that is fetched anew.
-pub fn write_page(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
-    let (mut payload, open) = content(step, channel)?;
+pub fn write_topic_body(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+    let (mut payload, open) = topic_content(step, channel)?;
     let untils = set_interval(step, channel.id, &mut payload, open)?;
     let sql = "UPDATE channel SET body = ?2, page_until = ?3, untils = ?4 WHERE id = ?1";
     let values = (channel.id, payload.render(), payload.until, untils);
@@ -178,7 +178,7 @@ pub fn write_page(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 }
 
 /// Serves what a hub that fetches is due and cannot be told yet, if its topic does not have it.
-pub fn serve_what_waits(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
+pub fn serve_due_entries(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     let mut is_due = false;
     for hub in fetching_hubs(step, channel.id)? {
         let sql = "SELECT 1 FROM owed WHERE channel = ?1 AND hub = ?2 AND due IS NOT NULL";
@@ -187,7 +187,7 @@ pub fn serve_what_waits(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
     if !is_due {
         return Ok(());
     }
-    let (Payload { entries, .. }, _) = content(step, channel)?;
+    let (Payload { entries, .. }, _) = topic_content(step, channel)?;
     let body: Vec<u8> = step.db.value(BODY, channel.id)?;
     let served = Payload::parse(&body).unwrap_or_default().entries;
     let moment = |entry: &Entry| entry.datetime.map(|at| at.as_millisecond());
@@ -195,7 +195,7 @@ pub fn serve_what_waits(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         key(one) == key(other) && moment(one) == moment(other) && one.index == other.index
     };
     if entries.len() != served.len() || !entries.iter().zip(&served).all(alike) {
-        write_page(step, channel)?;
+        write_topic_body(step, channel)?;
         step.serve.insert(channel.id);
     }
     Ok(())
@@ -214,7 +214,7 @@ pub fn withdraw_unserved_pings(step: &mut Step<'_>) -> Result<()> {
     for (account, flying, served) in flying {
         let is_pinged = step.mode(account.1) == Some(PublishMode::Ping);
         if is_pinged && !keys(flying).is_subset(&keys(served)) {
-            delivery::withdraw(step, account)?;
+            delivery::withdraw_flight(step, account)?;
         }
     }
     Ok(())
@@ -259,7 +259,7 @@ const BODY: &str = "SELECT body FROM channel WHERE id = ?1";
 // Fetches (R24, R26).
 
 /// Returns when the next ping may follow one, after which the topic was fetched or not yet.
-pub fn next_ping(pinged: Timestamp, fetched: bool) -> Timestamp {
+pub fn next_ping_at(pinged: Timestamp, fetched: bool) -> Timestamp {
     let wait = if fetched { PING_APART } else { FETCHED_WITHIN };
     later(pinged, wait)
 }

@@ -99,14 +99,14 @@ impl<'a> Step<'a> {
     }
 
     /// Returns the source with this row, and its plan.
-    pub fn source_of(&self, row: i64) -> Option<(&LiveSource, &'a SourcePlan)> {
-        let position = self.live.position(row)?;
+    pub fn source_with_row(&self, row: i64) -> Option<(&LiveSource, &'a SourcePlan)> {
+        let position = self.live.source_position(row)?;
         Some((&self.live.sources[position], &self.plan.sources[position]))
     }
 
     /// Returns true if deletions of a source are announced that Framework Notification Table 2 does not have (R12).
     pub fn announces_all_deletions(&self, source: i64) -> bool {
-        let source = self.source_of(source);
+        let source = self.source_with_row(source);
         source.is_some_and(|(_, plan)| plan.announce_all_deletions)
     }
 
@@ -197,7 +197,7 @@ impl<'a> Step<'a> {
         for position in 0..self.plan.sources.len() {
             deletions::judge_deletions(self, position)?;
         }
-        documents::note_entries(self)?;
+        documents::replace_entries(self)?;
         // A channel that retires may leave its topic to a set of another source, and that is all.
         for _ in 0..2 {
             for position in 0..self.plan.sources.len() {
@@ -211,7 +211,7 @@ impl<'a> Step<'a> {
             }
             for position in 0..self.plan.sources.len() {
                 for set in findings::sets_awaiting_topic(self, position, &freed)? {
-                    let id = self.db.row_of(&set)?;
+                    let id = self.db.ensure_row(&set)?;
                     self.sets.entry(position).or_default().insert(id);
                 }
             }
@@ -254,7 +254,7 @@ impl<'a> Step<'a> {
                 mount,
                 complete: true,
                 candidates,
-            } => mounts::swept(self, mount, candidates)?,
+            } => mounts::end_sweep(self, mount, candidates)?,
             Event::Swept { mount, .. } => mounts::mark_absent(self, mount)?,
             Event::Unreadable {
                 mount,
@@ -263,7 +263,7 @@ impl<'a> Step<'a> {
             } => {
                 if let Some((position, known)) = self.live.mount_mut(mount) {
                     known.unreadable = (directories, more);
-                    change_sets::stop_watching(self, self.live.sources[position].id, false)?;
+                    change_sets::note_unseen_lists(self, self.live.sources[position].id, false)?;
                 }
             }
             Event::Nested { mount, nested } => mounts::set_nested(self, mount, nested)?,
@@ -276,7 +276,7 @@ impl<'a> Step<'a> {
             Event::Taken(round) => rounds::end(self, *round)?,
             Event::Fetched(topic) => served::fetched(self, &topic)?,
             Event::Accept { source } => {
-                if let Ok(position) = self.plan.source_named(&source) {
+                if let Ok(position) = self.plan.source_position(&source) {
                     let documents = deletions::accept(self, position)?;
                     let resources =
                         change_sets::accept_missing(self, self.live.sources[position].id)?;
@@ -346,7 +346,7 @@ impl<'a> Step<'a> {
         // What is due on the channel of a set that ended stays due; then its documents leave it.
         let sets = channels::retire_ended(self, position, freed.unwrap_or_default())?;
         relations::resolve(self, position)?;
-        routing::route(self, position, &sets)?;
+        routing::open_channels(self, position, &sets)?;
         let mut affected = self.db.all::<BTreeSet<DocId>>(lists::TOUCHED, id)?;
         let may_be_due = "(d.hold <> 0 OR d.presence = 4 OR EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id))";
         relations::each_touched(self, position, may_be_due, |step, document, _, _| {
@@ -367,7 +367,7 @@ impl<'a> Step<'a> {
         // A few at a time: a statement that fails is taken back from memory.
         let settle = "UPDATE document SET touched = 0, baseline = 0, was_capability = NULL, was_form = NULL, \
              was_fingerprint = NULL WHERE id IN (SELECT id FROM document WHERE source = ?1 AND touched > 0 LIMIT ?2)";
-        while self.db.change(settle, (id, SETTLED_AT_ONCE))? == SETTLED_AT_ONCE {}
+        while self.db.run_and_count(settle, (id, SETTLED_AT_ONCE))? == SETTLED_AT_ONCE {}
         if is_first {
             // Each run tells all findings once it has seen the tree.
             let tell_at = later(self.now, self.plan.sources[position].broken_after);
@@ -431,7 +431,7 @@ impl<'a> Step<'a> {
         let told = self.live.sources.iter().flat_map(|it| it.told.values());
         let hubs = self.live.hubs.values();
         let wakes = hubs.filter_map(|live| live.queue.wake(self.now));
-        let wakes = wakes.chain(told.filter_map(FindingLogLimit::wake));
+        let wakes = wakes.chain(told.filter_map(FindingLogLimit::summary_at));
         Ok(next.into_iter().chain(wakes).min())
     }
 }

@@ -354,7 +354,7 @@ proptest! {
             let places: Vec<_> = indices.iter().map(|at| listed.entries[*at].place).collect();
             let positions: Vec<u32> = places.iter().map(|place| place.position).collect();
             prop_assert_eq!(read_at(&list, &positions), some.clone());
-            let read = read_changes_at(Cursor::new(&list), &listed.span(), &places);
+            let read = read_changes_at(Cursor::new(&list), &listed.byte_span(), &places);
             prop_assert_eq!(read, Some(some));
         }
     }
@@ -379,10 +379,10 @@ proptest! {
         prop_assert_eq!((listed.entries.len(), listed.skipped), (before + 1, 1));
         let plain = list.replace('\r', "");
         let place = [listed.entries[before].place];
-        let last = read_changes_at(Cursor::new(&plain), &listed.span(), &place);
+        let last = read_changes_at(Cursor::new(&plain), &listed.byte_span(), &place);
         prop_assert_eq!(last.as_ref().map(Vec::len), Some(1));
         // Where CR LF stands for LF, entries are not where their offsets say.
-        let displaced = read_changes_at(Cursor::new(&list), &listed.span(), &place);
+        let displaced = read_changes_at(Cursor::new(&list), &listed.byte_span(), &place);
         prop_assert!(displaced.is_none() || displaced == last);
     }
 }
@@ -393,7 +393,7 @@ fn an_entry_is_read_at_its_place_although_those_before_it_do_not_count() {
     let list = list(&format!("<url/><url/>{DATED}{UNDATED}"));
     let listed = keys(&list);
     let place = [listed.entries[0].place];
-    let read = read_changes_at(Cursor::new(&list), &listed.span(), &place);
+    let read = read_changes_at(Cursor::new(&list), &listed.byte_span(), &place);
     assert_eq!(read.map(|read| read.len()), Some(1));
 }
 

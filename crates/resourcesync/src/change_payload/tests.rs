@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use rstest::rstest;
 
-use super::{ChangePayload, TICK, entry_len, merge, part};
+use super::{ChangePayload, TICK, entry_len, merge_latest, part};
 use crate::change::{Change, RelatedLink};
 use crate::datetime::Datetime;
 use crate::payload::ChangeKind;
@@ -100,7 +100,7 @@ fn other_payloads_are_none() {
     ] {
         assert_eq!(ChangePayload::parse(other.as_bytes()), None, "{other}");
         assert_eq!(part(other.as_bytes(), 0..1), None, "{other}");
-        assert_eq!(merge([&other].into_iter(), 9, 9999), None, "{other}");
+        assert_eq!(merge_latest([&other].into_iter(), 9, 9999), None, "{other}");
     }
 }
 
@@ -169,7 +169,7 @@ fn the_last_consecutive_notifications_that_fit_are_merged() {
         body("03:00", "04:00", "https://e.org/3"),
     ];
     let merged = |max_entries, max_bytes| {
-        let merged = merge(bodies.iter(), max_entries, max_bytes).unwrap();
+        let merged = merge_latest(bodies.iter(), max_entries, max_bytes).unwrap();
         let merged = ChangePayload::parse(&merged).unwrap();
         assert_eq!(merged.until, time("2026-11-20T10:04:00Z"));
         let entries = merged.entries.iter();
@@ -180,16 +180,19 @@ fn the_last_consecutive_notifications_that_fit_are_merged() {
     assert_eq!(merged(6, 99_999), "01:30 112233");
     assert_eq!(merged(5, 99_999), "02:00 2233");
     assert_eq!(merged(1, 99_999), "03:00 33");
-    let all = merge(bodies.iter(), 99, 99_999).unwrap().len();
+    let all = merge_latest(bodies.iter(), 99, 99_999).unwrap().len();
     assert_eq!(merged(99, all), "01:30 112233");
     assert_eq!(merged(99, all - 1), "02:00 2233");
     assert_eq!(merged(99, 1), "03:00 33");
     // No more are read than are merged, and one.
     let mut read = 0;
-    assert!(merge(bodies.iter().inspect(|_| read += 1), 5, 99_999).is_some());
+    assert!(merge_latest(bodies.iter().inspect(|_| read += 1), 5, 99_999).is_some());
     assert_eq!(read, 3);
-    assert_eq!(merge(std::iter::empty::<&[u8]>(), 9, 9), None);
-    assert_eq!(merge(bodies[3..].iter(), 9, 9).as_ref(), Some(&bodies[3]));
+    assert_eq!(merge_latest(std::iter::empty::<&[u8]>(), 9, 9), None);
+    assert_eq!(
+        merge_latest(bodies[3..].iter(), 9, 9).as_ref(),
+        Some(&bodies[3])
+    );
 }
 
 fn any_text() -> impl Strategy<Value = Box<str>> {
@@ -318,13 +321,13 @@ proptest! {
         let whole = payload("2026-11-20T10:00:00Z", "2026-11-20T10:05:00Z", entries).render();
         let cut = cut.min(count);
         let parts: Vec<_> = [part(&whole, 0..cut), part(&whole, cut..count)].into_iter().flatten().collect();
-        let merged = merge(parts.iter().map(Vec::as_slice), count, whole.len());
+        let merged = merge_latest(parts.iter().map(Vec::as_slice), count, whole.len());
         prop_assert_eq!(merged, Some(whole));
     }
 
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = part(&bytes, 0..1);
-        let _ = merge([&bytes[..]].into_iter(), 1, 1);
+        let _ = merge_latest([&bytes[..]].into_iter(), 1, 1);
     }
 }

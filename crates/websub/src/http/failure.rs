@@ -18,7 +18,10 @@ const SELF_SIGNED_AUTHORITY: &str = "its certificate is self-signed as an author
 /// Describes a failure with its causes. The URL is left out: it may hold a secret.
 pub fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();
-    if let Some(words) = causes(&error).find_map(tls).and_then(usual_cause) {
+    if let Some(words) = causes(&error)
+        .find_map(tls_error)
+        .and_then(describe_tls_error)
+    {
         return words;
     }
     // The outer error only repeats that a request was sent.
@@ -49,7 +52,7 @@ pub fn describe(error: reqwest::Error) -> String {
 }
 
 /// Describes a failure in the words of the system and of the TLS library, without the URL.
-pub fn in_its_own_words(error: reqwest::Error) -> String {
+pub fn in_technical_words(error: reqwest::Error) -> String {
     let error = error.without_url();
     if error.is_timeout() {
         return "timed out".to_owned();
@@ -75,7 +78,7 @@ pub fn cause(error: &reqwest::Error) -> FailureCause {
     if error.is_dns() {
         return FailureCause::Name;
     }
-    if let Some(error) = causes(error).find_map(tls) {
+    if let Some(error) = causes(error).find_map(tls_error) {
         return tls_cause(error);
     }
     match causes(error).find_map(io_cause) {
@@ -121,12 +124,12 @@ fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn Error 
 }
 
 /// Returns the error of TLS that an error is, or that is inside one of the system's.
-fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let inside = || error.downcast_ref::<io::Error>()?.get_ref();
-    error.downcast_ref().or_else(|| tls(inside()?))
+    error.downcast_ref().or_else(|| tls_error(inside()?))
 }
 
-fn usual_cause(error: &rustls::Error) -> Option<String> {
+fn describe_tls_error(error: &rustls::Error) -> Option<String> {
     use rustls::Error::{AlertReceived, InvalidCertificate};
     Some(match (tls_cause(error), error) {
         (FailureCause::NoTls, _) => {

@@ -47,7 +47,7 @@ pub type FullResponse = Response<Full<Bytes>>;
 
 /// The address of the client, as a request extension. None through a Unix socket.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer(pub Option<IpAddr>);
+pub struct PeerAddress(pub Option<IpAddr>);
 
 /// A bound socket.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ pub struct ServerLimits {
 impl Default for ServerLimits {
     fn default() -> ServerLimits {
         ServerLimits {
-            connections: connections(getrlimit(Resource::Nofile).current),
+            connections: max_connections(getrlimit(Resource::Nofile).current),
             header_timeout: Duration::from_secs(15),
             answer_timeout: Duration::from_secs(60),
         }
@@ -124,7 +124,7 @@ pub async fn serve<H, F>(
     let with_peer = |peer| {
         let handler = handler.clone();
         move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(PeerAddress(peer));
             handler(request)
         }
     };
@@ -247,13 +247,13 @@ fn connection<H, F>(
 
 /// Returns the maximum of connections for a limit on file descriptors. Half of the spare ones are left for reading the tree
 /// and for our own requests.
-pub fn connections(descriptors: Option<u64>) -> usize {
-    let half = spare(descriptors) / 2;
+pub fn max_connections(descriptors: Option<u64>) -> usize {
+    let half = spare_descriptors(descriptors) / 2;
     half.clamp(1, MAX_CONNECTIONS)
 }
 
 /// Returns the number of descriptors beyond the reserved ones.
-pub fn spare(descriptors: Option<u64>) -> usize {
+pub fn spare_descriptors(descriptors: Option<u64>) -> usize {
     descriptors.map_or(usize::MAX, |descriptors| {
         usize::try_from(descriptors.saturating_sub(RESERVED_DESCRIPTORS)).unwrap_or(usize::MAX)
     })
@@ -282,13 +282,13 @@ struct DrainLimits {
 
 impl TimedStream {
     /// Returns the outcome of a write, or an error if it has been blocked for too long.
-    fn bounded<T>(
+    fn bounded_write<T>(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.slot.renew();
+            self.slot.mark_used();
             return written;
         }
         let timeout = self.timeout;
@@ -322,7 +322,7 @@ impl AsyncWrite for TimedStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.bounded(context, written)
+        self.bounded_write(context, written)
     }
 
     fn poll_write_vectored(
@@ -331,7 +331,7 @@ impl AsyncWrite for TimedStream {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.bounded(context, written)
+        self.bounded_write(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -392,14 +392,14 @@ struct ConnectionSlots {
 #[derive(Debug, Default)]
 struct OpenConnections {
     /// Connections by a number that is renewed with each use, so the first has been idle longest.
-    by_number: BTreeMap<u64, Connected>,
+    by_number: BTreeMap<u64, OpenConnection>,
     /// Connections that must close and still have a slot.
     closing: usize,
     last: u64,
 }
 
 #[derive(Debug)]
-struct Connected {
+struct OpenConnection {
     /// The time of connecting, until the first answer.
     connected_at: Option<Instant>,
     /// Dropped to close the connection.
@@ -462,7 +462,7 @@ impl ConnectionSlots {
             taken.closing += 1;
         }
         let (keep_open, must_close) = channel();
-        let number = taken.add(Connected {
+        let number = taken.add(OpenConnection {
             connected_at: Some(now),
             keep_open,
         });
@@ -475,7 +475,7 @@ impl ConnectionSlots {
 }
 
 impl OpenConnections {
-    fn add(&mut self, connected: Connected) -> u64 {
+    fn add(&mut self, connected: OpenConnection) -> u64 {
         self.last += 1;
         self.by_number.insert(self.last, connected);
         self.last
@@ -485,10 +485,10 @@ impl OpenConnections {
 impl ConnectionSlot {
     /// Marks the connection as used, because the client has read of an answer. Sending does not count, or a byte now
     /// and then would keep a slot.
-    fn renew(&mut self) {
+    fn mark_used(&mut self) {
         let mut taken = lock(&self.slots.taken);
-        if let Some(Connected { keep_open, .. }) = taken.by_number.remove(&self.number) {
-            self.number = taken.add(Connected {
+        if let Some(OpenConnection { keep_open, .. }) = taken.by_number.remove(&self.number) {
+            self.number = taken.add(OpenConnection {
                 connected_at: None,
                 keep_open,
             });
@@ -524,7 +524,7 @@ mod tests {
         #[case] descriptors: Option<u64>,
         #[case] want: usize,
     ) {
-        assert_eq!(connections(descriptors), want);
+        assert_eq!(max_connections(descriptors), want);
     }
 
     type Taken = (ConnectionSlot, Receiver<()>);
@@ -560,7 +560,7 @@ mod tests {
         for _ in 0..3 {
             assert!(take(&slots, &mut taken, now).is_empty());
         }
-        slot(&mut taken, 0).renew();
+        slot(&mut taken, 0).mark_used();
         assert_eq!(take(&slots, &mut taken, now + GRACE), [1]);
         assert_eq!(take(&slots, &mut taken, now + GRACE), [2]);
     }
@@ -574,11 +574,11 @@ mod tests {
         take(&slots, &mut taken, late);
         assert_eq!(slots.try_take(late).unwrap_err(), GRACE / 2);
         // It has asked, and had its answer; then the other one is next.
-        slot(&mut taken, 0).renew();
+        slot(&mut taken, 0).mark_used();
         assert_eq!(slots.try_take(now + GRACE).unwrap_err(), GRACE / 2);
         assert_eq!(take(&slots, &mut taken, late + GRACE), [1]);
         // After its first answer it has no grace period.
-        slot(&mut taken, 2).renew();
+        slot(&mut taken, 2).mark_used();
         assert_eq!(take(&slots, &mut taken, late + GRACE), [0]);
     }
 
@@ -599,7 +599,7 @@ mod tests {
         let (slots, now) = (ConnectionSlots::new(1), Instant::now());
         let (mut first, _) = slots.try_take(now).unwrap();
         let second = slots.try_take(now + GRACE).unwrap();
-        first.renew();
+        first.mark_used();
         let late = now + GRACE * 2;
         assert!(slots.try_take(late).is_err(), "the first has not left yet");
         drop(first);

@@ -86,11 +86,11 @@ impl Admission {
         now: Duration,
     ) -> Result<(), LimitExceeded> {
         let limit = self.limits.verifications;
-        check_quota(&[self.usage(kind)], quota_key, limit, VERIFICATIONS)?;
+        check_quota(&[self.usage_of_kind(kind)], quota_key, limit, VERIFICATIONS)?;
         if kind == VerificationKind::New {
             self.acquire(&quota_key.hosts, 1, now)?;
         }
-        self.usage(kind).add(quota_key);
+        self.usage_of_kind(kind).add(quota_key);
         Ok(())
     }
 
@@ -100,11 +100,11 @@ impl Admission {
     }
 
     /// Ends a verification that [`begin`](Admission::begin) counted, of the same kind.
-    pub fn end(&mut self, quota_key: &QuotaKey, kind: VerificationKind) {
-        self.usage(kind).remove(quota_key);
+    pub fn end_verification(&mut self, quota_key: &QuotaKey, kind: VerificationKind) {
+        self.usage_of_kind(kind).remove(quota_key);
     }
 
-    fn usage(&mut self, kind: VerificationKind) -> &mut Usage {
+    fn usage_of_kind(&mut self, kind: VerificationKind) -> &mut Usage {
         match kind {
             VerificationKind::New => &mut self.verifications,
             VerificationKind::Renewal => &mut self.renewals,
@@ -516,7 +516,7 @@ mod tests {
             (exceeded.status(), exceeded.retry_after.as_secs()),
             (429, 30)
         );
-        admission.end(&quota_key("a", 1), New);
+        admission.end_verification(&quota_key("a", 1), New);
         assert_eq!(admission.begin(&quota_key("c", 3), New, START), Ok(()));
     }
 
@@ -547,7 +547,7 @@ mod tests {
             }
         }
         assert_eq!(admission.begin(&quota_key("a", 1), Renewal, START), Ok(()));
-        admission.end(&quota_key("a", 1), Renewal);
+        admission.end_verification(&quota_key("a", 1), Renewal);
         subscriptions.remove(&quota_key("a", 1));
         let first = quota_key("a", 1);
         assert_eq!(admission.may_subscribe(&first, &subscriptions), Ok(()));
@@ -563,7 +563,7 @@ mod tests {
         for requester in 0..5 {
             let quota_key = quota_key("victim.example", requester);
             assert_eq!(admission.begin(&quota_key, New, START), Ok(()));
-            admission.end(&quota_key, New);
+            admission.end_verification(&quota_key, New);
         }
         let quota_key = quota_key("victim.example", 9);
         let found = admission.begin(&quota_key, New, START);
@@ -630,7 +630,7 @@ mod tests {
         let found = admission.begin(&third, New, START);
         assert_eq!(found.unwrap_err().status(), 503);
         assert_eq!(admission.begin(&third, Renewal, START), Ok(()));
-        admission.end(&third, Renewal);
+        admission.end_verification(&third, Renewal);
         assert_eq!(admission.renewals, Usage::default());
         assert!(admission.is_full());
     }
@@ -642,7 +642,7 @@ mod tests {
             let mut begun = Vec::new();
             for (host, requester, ends) in steps {
                 if ends && let Some(quota_key) = begun.pop() {
-                    admission.end(&quota_key, New);
+                    admission.end_verification(&quota_key, New);
                 }
                 let quota_key = quota_key(&format!("h{}", host % 4), requester % 4);
                 if admission.begin(&quota_key, New, START).is_ok() {
@@ -651,7 +651,7 @@ mod tests {
                 prop_assert_eq!(admission.verifications.total as usize, begun.len());
             }
             for quota_key in begun {
-                admission.end(&quota_key, New);
+                admission.end_verification(&quota_key, New);
             }
             prop_assert_eq!(admission.verifications, Usage::default());
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hmac::digest::KeyInit;
 use hmac::{EagerHash, Hmac, Mac};
 use jiff::Timestamp;
-use resourcesync::uri::{Hub, Topic, escape_at};
+use resourcesync::uri::{Hub, Topic, unescape_at};
 use sha2::{Sha256, Sha384, Sha512};
 
 use crate::answer::Answer;
@@ -69,11 +69,11 @@ pub fn headers(
 
 /// Returns the value of `X-Hub-Signature`.
 pub fn signature(secret: &Secret, body: &[u8]) -> String {
-    signed(mac::<Sha256>(secret).chain_update(body))
+    signature_of_mac(new_mac::<Sha256>(secret).chain_update(body))
 }
 
 /// Returns the value of `X-Hub-Signature` for what a code was updated with.
-pub(crate) fn signed(mac: Hmac<Sha256>) -> String {
+pub(crate) fn signature_of_mac(mac: Hmac<Sha256>) -> String {
     let mut text = String::from("sha256=");
     for byte in mac.finalize().into_bytes() {
         // Writing to a String cannot fail.
@@ -86,7 +86,7 @@ pub(crate) fn signed(mac: Hmac<Sha256>) -> String {
 /// still secure.
 pub fn is_signed(signature: &str, secret: &Secret, body: &[u8]) -> bool {
     let parts = signature.trim().split_once('=');
-    let read = parts.and_then(|(method, digits)| Some((method, bytes(digits)?)));
+    let read = parts.and_then(|(method, digits)| Some((method, parse_hex(digits)?)));
     let Some((method, given)) = read else {
         return false;
     };
@@ -99,20 +99,20 @@ pub fn is_signed(signature: &str, secret: &Secret, body: &[u8]) -> bool {
 }
 
 fn is_mac<H: EagerHash>(given: &[u8], secret: &Secret, body: &[u8]) -> bool {
-    let verified = mac::<H>(secret).chain_update(body).verify_slice(given);
+    let verified = new_mac::<H>(secret).chain_update(body).verify_slice(given);
     verified.is_ok()
 }
 
 /// Returns the message authentication code of no bytes yet.
-pub(crate) fn mac<H: EagerHash>(secret: &Secret) -> Hmac<H> {
+pub(crate) fn new_mac<H: EagerHash>(secret: &Secret) -> Hmac<H> {
     Hmac::<H>::new_from_slice(secret.bytes()).expect("HMAC takes a key of any length")
 }
 
 /// Reads pairs of hexadecimal digits, which are escapes of URIs without their percent signs.
-fn bytes(digits: &str) -> Option<Vec<u8>> {
+fn parse_hex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs
-        .map(|pair| escape_at(&[b'%', *pair.first()?, *pair.get(1)?], 0))
+        .map(|pair| unescape_at(&[b'%', *pair.first()?, *pair.get(1)?], 0))
         .collect()
 }
 

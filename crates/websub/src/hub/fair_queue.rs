@@ -135,13 +135,13 @@ impl FairQueue {
         queue.tickets.push_back(ticket);
         self.waiting += 1;
         if queue.tickets.len() == 1 {
-            self.append(host, priority);
+            self.append_to_ring(host, priority);
         }
         ticket
     }
 
     /// Appends a host to the ring of its class, and removes its earlier entry.
-    fn append(&mut self, host: &str, priority: Priority) {
+    fn append_to_ring(&mut self, host: &str, priority: Priority) {
         let Some(state) = self.hosts.get_mut(host) else {
             return;
         };
@@ -156,7 +156,7 @@ impl FairQueue {
 
     /// Gives the free slots to waiting requests and returns those.
     pub fn admit(&mut self, now: Duration) -> Vec<RequestNumber> {
-        self.reclassify_slow(now);
+        self.mark_slow_requests(now);
         let mut admitted = Vec::new();
         while let Some((host, priority)) = self.next_host() {
             // A host in a ring has a request waiting.
@@ -175,9 +175,9 @@ impl FairQueue {
             self.waiting -= 1;
             self.in_trouble += usize::from(was_in_trouble);
             if is_within != was_within {
-                self.append_all(&host);
+                self.reclassify_host(&host);
             } else if is_more {
-                self.append(&host, priority);
+                self.append_to_ring(&host, priority);
             }
             let running = RunningRequest {
                 host,
@@ -192,7 +192,7 @@ impl FairQueue {
     }
 
     /// Appends all waiting requests of a host whose class has changed.
-    fn append_all(&mut self, host: &str) {
+    fn reclassify_host(&mut self, host: &str) {
         let Some(state) = self.hosts.get(host) else {
             return;
         };
@@ -200,7 +200,7 @@ impl FairQueue {
         let waiting = waiting.filter(|(_, queue)| !queue.tickets.is_empty());
         let priorities: Vec<Priority> = waiting.map(|(priority, _)| *priority).collect();
         for priority in priorities {
-            self.append(host, priority);
+            self.append_to_ring(host, priority);
         }
     }
 
@@ -228,7 +228,7 @@ impl FairQueue {
     }
 
     /// Counts requests that have become slow as such.
-    fn reclassify_slow(&mut self, now: Duration) {
+    fn mark_slow_requests(&mut self, now: Duration) {
         while let Some(&(since, ticket)) = self.busy.first()
             && now.saturating_sub(since) >= SLOW
             && self.slow.len() < self.capacity
@@ -289,7 +289,7 @@ impl FairQueue {
             *window = (*window / 2).max(1);
         }
         if state.class(Priority::First) != before {
-            self.append_all(&ended.host);
+            self.reclassify_host(&ended.host);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The hub over HTTP, embedded or of `rsnotify hub`: accepts subscriptions, verifies them, and delivers notifications
 //! (Framework Notification 1.0.1 sections 4.2–4.4). It does not write the state file itself: it emits [`HubRecord`]s to
-//! save, and the caller saves notifications between [`EmbeddedHub::relay`] and [`EmbeddedHub::dispatch`].
+//! save, and the caller saves notifications between [`EmbeddedHub::number_relay`] and [`EmbeddedHub::dispatch`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,7 +49,7 @@ pub struct EmbeddedHub {
     pub(crate) clock: Clock,
     /// Locked only to count.
     pub(crate) counts: Mutex<EmbeddedHubCounts>,
-    /// Changed by [`EmbeddedHub::change`] alone, but for relays, which the caller saves, and for what is not saved.
+    /// Changed by [`EmbeddedHub::change_subscriptions`] alone, but for relays, which the caller saves, and for what is not saved.
     pub(crate) subscriptions: Mutex<Subscriptions>,
     /// Locked after the subscriptions where both are. Its times are those since the clock's start.
     pub(crate) admission: Mutex<Admission>,
@@ -115,22 +115,22 @@ impl EmbeddedHub {
         let weak = || Arc::downgrade(&hub);
         tokio::spawn(repeat(weak(), EXPIRY_INTERVAL, |hub| {
             let now = hub.clock.now();
-            hub.change(Some("its lease has ended"), |all| all.end_leases(now));
+            hub.change_subscriptions(Some("its lease has ended"), |all| all.end_leases(now));
         }));
         tokio::spawn(repeat(weak(), LOG_INTERVAL, EmbeddedHub::log_suppressed));
         for topic in pending {
-            hub.deliver(&topic);
+            hub.deliver_topic(&topic);
         }
         hub
     }
 
     /// Applies other settings, except for the numbers of slots. Subscriptions, pending deliveries and requests under way
     /// stay.
-    pub fn apply(self: &Arc<Self>, prepared: PreparedHub) {
+    pub fn apply_settings(self: &Arc<Self>, prepared: PreparedHub) {
         let limits = prepared.settings.limits.clone();
         lock(&self.admission).set_limits(limits);
         self.settings.replace(prepared);
-        self.cut_off();
+        self.end_most_owed();
     }
 
     /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
@@ -148,7 +148,7 @@ impl EmbeddedHub {
         });
         let unverified = queued.collect();
         drop(queues);
-        self.change(None, |_| vec![HubRecord::Unverified(unverified)]);
+        self.change_subscriptions(None, |_| vec![HubRecord::Unverified(unverified)]);
     }
 
     /// Begins to verify the requests that an earlier run did not, within a tokio runtime. Those beyond the limits are
@@ -160,7 +160,7 @@ impl EmbeddedHub {
         if unverified.is_empty() {
             return;
         }
-        self.change(None, |_| vec![HubRecord::Unverified(Vec::new())]);
+        self.change_subscriptions(None, |_| vec![HubRecord::Unverified(Vec::new())]);
         for (key, request) in unverified {
             let callback = key.callback.clone();
             if let Err(why) = self.verify(key, request, None) {
@@ -171,13 +171,13 @@ impl EmbeddedHub {
 
     /// Numbers a notification for relaying, if its topic has subscribers and it is no repeat of the one
     /// relayed last. The caller saves it, then passes it to [`EmbeddedHub::dispatch`].
-    pub fn relay(&self, notification: Relay) -> Option<Relay> {
-        lock(&self.subscriptions).relay(notification, self.clock.now())
+    pub fn number_relay(&self, notification: Relay) -> Option<Relay> {
+        lock(&self.subscriptions).number_relay(notification, self.clock.now())
     }
 
-    /// Relays as [`EmbeddedHub::relay`] does, for a publication that was found to be no repeat.
-    pub fn relay_new(&self, notification: Relay) -> Option<Relay> {
-        lock(&self.subscriptions).relay_new(notification, self.clock.now())
+    /// Relays as [`EmbeddedHub::number_relay`] does, for a publication that was found to be no repeat.
+    pub fn number_new_relay(&self, notification: Relay) -> Option<Relay> {
+        lock(&self.subscriptions).number_new_relay(notification, self.clock.now())
     }
 
     /// Delivers saved notifications, to each subscriber in order. If more than `max_backlog` is pending, the subscriptions
@@ -190,17 +190,17 @@ impl EmbeddedHub {
                 relayed.pop_first();
             }
             drop(relayed);
-            self.change(None, |subscriptions| {
-                subscriptions.saved(&topic, id).into_iter().collect()
+            self.change_subscriptions(None, |subscriptions| {
+                subscriptions.note_saved(&topic, id).into_iter().collect()
             });
-            self.cut_off();
-            self.deliver(&topic);
+            self.end_most_owed();
+            self.deliver_topic(&topic);
         }
     }
 
     /// Ends the subscriptions that are owed most until no more than `max_backlog` is pending in all, and notifies the
     /// subscribers.
-    fn cut_off(self: &Arc<Self>) {
+    fn end_most_owed(self: &Arc<Self>) {
         let max = self.settings.get().settings.limits.backlog_bytes;
         // Not locked while they end.
         let debt = || lock(&self.subscriptions).largest_debt(max);
@@ -215,7 +215,7 @@ impl EmbeddedHub {
                          {bytes} bytes, the most of all, and more than max_backlog in all"
                     );
                 }
-                self.change(None, |subscriptions| subscriptions.unsubscribe(&key));
+                self.change_subscriptions(None, |subscriptions| subscriptions.unsubscribe(&key));
                 self.deny(key, "too many notifications were pending");
             }
         }
@@ -225,18 +225,18 @@ impl EmbeddedHub {
     pub fn end_topic(self: &Arc<Self>, topic: &Topic) {
         let keys = lock(&self.subscriptions).of_topic(topic);
         for key in keys {
-            self.end(key, TOPIC_ENDED);
+            self.end_subscription(key, TOPIC_ENDED);
         }
     }
 
     /// Ends a subscription and notifies the subscriber of the reason.
-    pub fn end(self: &Arc<Self>, key: SubscriptionKey, why: &'static str) {
-        self.change(Some(why), |subscriptions| subscriptions.unsubscribe(&key));
+    pub fn end_subscription(self: &Arc<Self>, key: SubscriptionKey, why: &'static str) {
+        self.change_subscriptions(Some(why), |subscriptions| subscriptions.unsubscribe(&key));
         self.deny(key, why);
     }
 
     /// Calls a function with the subscriptions, which are locked meanwhile.
-    pub fn inspect<T>(&self, inspect: impl FnOnce(&Subscriptions) -> T) -> T {
+    pub fn with_subscriptions<T>(&self, inspect: impl FnOnce(&Subscriptions) -> T) -> T {
         inspect(&lock(&self.subscriptions))
     }
 
@@ -252,7 +252,7 @@ impl EmbeddedHub {
         let key = subscription.key();
         let until = subscription.expires;
         let is_renewal = lock(&self.subscriptions).contains(&key);
-        self.change(None, |subscriptions| subscriptions.subscribe(subscription));
+        self.change_subscriptions(None, |subscriptions| subscriptions.subscribe(subscription));
         if let Some(waiting) = lock(&self.wakers).get(&key) {
             waiting.notify_one();
         }
@@ -267,7 +267,7 @@ impl EmbeddedHub {
     }
 
     /// Makes a change, emits its records, and logs the subscriptions that it ended if there is a reason to tell.
-    pub(crate) fn change(
+    pub(crate) fn change_subscriptions(
         &self,
         why: Option<&str>,
         change: impl FnOnce(&mut Subscriptions) -> Vec<HubRecord>,

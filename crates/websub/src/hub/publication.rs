@@ -11,7 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::payload::PAYLOAD_TYPE;
-use resourcesync::uri::{Hub, Topic, Uri, is_clean};
+use resourcesync::uri::{Hub, Topic, Uri, has_valid_chars};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use url::{Url, form_urlencoded};
@@ -128,7 +128,7 @@ pub fn is_notification(content_type: &str) -> bool {
 }
 
 /// Returns true if a `Content-Encoding` names none.
-pub fn is_plain(content_encoding: &str) -> bool {
+pub fn is_unencoded(content_encoding: &str) -> bool {
     let mut codings = content_encoding.split(',').map(str::trim);
     codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case("identity"))
 }
@@ -166,7 +166,7 @@ pub fn published_topic(links: &Links, query: Option<&str>) -> Result<Topic, Publ
 pub fn capability_list(links: &Links) -> Option<Uri> {
     let mut lists = links.capability_lists.iter();
     let list = lists.find_map(|list| Uri::parse(list).ok());
-    list.filter(|list| is_clean(list.as_str()))
+    list.filter(|list| has_valid_chars(list.as_str()))
 }
 
 /// Request of a form to the hub.
@@ -312,7 +312,7 @@ pub fn checked_topic(text: &str) -> Result<Topic, PublicationRefusal> {
         return Err(PublicationRefusal::NoHost);
     };
     let is_plain = url.username().is_empty() && url.password().is_none() && !text.contains('#');
-    if !is_plain || !is_clean(text) || text.contains('\\') || text.len() > TOPIC_BYTES {
+    if !is_plain || !has_valid_chars(text) || text.contains('\\') || text.len() > TOPIC_BYTES {
         return Err(PublicationRefusal::TopicUri);
     }
     if has_dot_segments(text) {
@@ -370,13 +370,13 @@ pub struct FailedPublication {
 
 impl PublisherCounts {
     /// Counts a publication that is saved.
-    pub fn accepted(&mut self, is_repeat: bool) {
+    pub fn count_accepted(&mut self, is_repeat: bool) {
         self.accepted += 1;
         self.repeated += u64::from(is_repeat);
     }
 
     /// Counts a publication that is refused, with the reason for the hub's operator.
-    pub fn refused(&mut self, refusal: &PublicationRefusal, reason: String, now: Timestamp) {
+    pub fn count_refused(&mut self, refusal: &PublicationRefusal, reason: String, now: Timestamp) {
         match refusal {
             PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => self.limited += 1,
             _ => self.refused += 1,
@@ -385,7 +385,7 @@ impl PublisherCounts {
     }
 
     /// Counts a failed attempt to fetch a topic.
-    pub fn failed_fetch(&mut self, reason: String, now: Timestamp) {
+    pub fn count_failed_fetch(&mut self, reason: String, now: Timestamp) {
         self.failed_fetches += 1;
         self.last_refusal = Some(FailedPublication { at: now, reason });
     }
@@ -405,7 +405,7 @@ pub struct UnknownTokenRequests {
 }
 
 /// Counts a request with a token that no publisher has.
-pub fn count_unknown(
+pub fn count_unknown_token(
     tokens: &mut Vec<UnknownTokenRequests>,
     token: &str,
     publisher: Option<&Publisher>,
@@ -601,10 +601,10 @@ mod tests {
     #[test]
     fn an_encoded_notification_is_not_plain() {
         for encoding in ["", "identity", "Identity, "] {
-            assert!(is_plain(encoding), "{encoding}");
+            assert!(is_unencoded(encoding), "{encoding}");
         }
         for encoding in ["gzip", "br", "identity, gzip"] {
-            assert!(!is_plain(encoding), "{encoding}");
+            assert!(!is_unencoded(encoding), "{encoding}");
         }
     }
 
@@ -710,7 +710,7 @@ mod tests {
     fn unknown_tokens_are_counted_by_their_beginnings_and_are_few() {
         let mut tokens = Vec::new();
         let mut count = |token: &str, seconds| {
-            count_unknown(
+            count_unknown_token(
                 &mut tokens,
                 token,
                 None,

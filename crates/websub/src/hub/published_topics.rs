@@ -174,7 +174,7 @@ impl PublishedTopics {
     }
 
     /// Takes note of a ping, whose fetch follows. Returns the entry to save.
-    pub fn ping(&mut self, topic: &Topic, publisher: &str, now: Timestamp) -> PublishedTopic {
+    pub fn take_ping(&mut self, topic: &Topic, publisher: &str, now: Timestamp) -> PublishedTopic {
         let entry = self.entry(topic, publisher, now);
         entry.pinged = Some(now);
         entry.clone()
@@ -234,14 +234,14 @@ impl PublishedTopics {
         if let Some(entry) = self.topics.get_mut(topic).filter(|entry| is_others(entry)) {
             let before = mem::replace(&mut entry.publisher, publisher.to_owned());
             decrement(&mut self.counts, &before);
-            self.count(publisher);
+            self.count_topic(publisher);
         }
         self.topics
             .get_mut(topic)
             .expect("a topic that was missing has been inserted")
     }
 
-    fn count(&mut self, publisher: &str) {
+    fn count_topic(&mut self, publisher: &str) {
         *self.counts.entry(publisher.to_owned()).or_default() += 1;
     }
 
@@ -249,7 +249,7 @@ impl PublishedTopics {
         let topic = published.topic.clone();
         self.by_normal_form
             .insert(normalized(topic.as_str()), topic.clone());
-        self.count(&published.publisher);
+        self.count_topic(&published.publisher);
         if let Some(before) = self.topics.insert(topic, published) {
             decrement(&mut self.counts, &before.publisher);
         }
@@ -319,7 +319,7 @@ mod tests {
     fn a_topic_is_found_however_it_is_escaped() {
         let mut topics = PublishedTopics::default();
         let escaped = Topic::new("https://e.org/%C3%A9");
-        topics.ping(&escaped, "library", at("2026-01-01T00:00:00Z"));
+        topics.take_ping(&escaped, "library", at("2026-01-01T00:00:00Z"));
         for (name, is_found) in [
             ("https://e.org/%C3%A9", true),
             ("https://e.org/%c3%a9", true),
@@ -337,7 +337,7 @@ mod tests {
             let mut topics = PublishedTopics::default();
             for name in ["https://e.org/a%2Db", "https://e.org/a-b"] {
                 let topic = Topic::new(name);
-                topics.ping(&topic, "library", at("2026-01-01T00:00:00Z"));
+                topics.take_ping(&topic, "library", at("2026-01-01T00:00:00Z"));
                 topics.end_ping(&topic, at("2026-01-01T00:00:01Z"));
             }
             let is_other = |topic: &Topic| topic.as_str() != forgotten;
@@ -354,7 +354,7 @@ mod tests {
         let mut topics = PublishedTopics::default();
         let other = Topic::new("https://e.org/other");
         topics.publish(&publication("a"), at("2026-01-01T00:00:00Z"));
-        topics.ping(&other, "library", at("2026-01-01T00:00:00Z"));
+        topics.take_ping(&other, "library", at("2026-01-01T00:00:00Z"));
         let ttl = Duration::from_secs(3_600);
         let (early, late) = (at("2026-01-01T00:30:00Z"), at("2026-01-01T01:30:00Z"));
         assert!(topics.forget(ttl, early, |_| false).is_empty());
@@ -376,7 +376,7 @@ mod tests {
         for number in 0..3 {
             let room = topics.verify_room("library", &[topic(number)], 3);
             assert_eq!(room, Ok(()));
-            topics.ping(&topic(number), "library", now);
+            topics.take_ping(&topic(number), "library", now);
         }
         let status = |topics: &PublishedTopics, publisher: &str, wanted: &[Topic]| {
             let room = topics.verify_room(publisher, wanted, 3);
@@ -387,11 +387,11 @@ mod tests {
         assert_eq!(status(&topics, "library", &new), Err(403));
         assert_eq!(status(&topics, "archive", &new), Ok(()));
         // A topic that another publishes later counts for that one.
-        topics.ping(&topic(1), "archive", now);
+        topics.take_ping(&topic(1), "archive", now);
         assert_eq!(status(&topics, "library", &[topic(3)]), Ok(()));
         let restored = topics.topics().values().cloned().collect();
         let mut topics = PublishedTopics::restore(restored);
-        topics.ping(&topic(3), "library", now);
+        topics.take_ping(&topic(3), "library", now);
         assert_eq!(status(&topics, "library", &[topic(4)]), Err(403));
         topics.end_ping(&topic(3), now);
         let late = at("2026-01-02T00:00:00Z");
@@ -420,7 +420,7 @@ mod tests {
     fn a_topic_ages_unless_it_waits_for_a_fetch() {
         let mut topics = PublishedTopics::default();
         let name = Topic::new("https://e.org/t");
-        let mut topic = topics.ping(&name, "p", at("2026-01-01T00:00:00Z"));
+        let mut topic = topics.take_ping(&name, "p", at("2026-01-01T00:00:00Z"));
         let ttl = Duration::from_secs(24 * 3_600);
         let is_over = |topic: &PublishedTopic, now: &str| {
             let mut topics = PublishedTopics::restore(vec![topic.clone()]);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use percent_encoding::percent_decode;
-use resourcesync::uri::is_clean;
+use resourcesync::uri::has_valid_chars;
 use url::{Host, Url, form_urlencoded};
 
 use crate::headers::form_value;
@@ -223,7 +223,7 @@ impl CallbackPolicy {
             && url.username().is_empty()
             && url.password().is_none()
             && url.fragment().is_none();
-        if !is_plain || !is_clean(text) || text.len() > CALLBACK_BYTES {
+        if !is_plain || !has_valid_chars(text) || text.len() > CALLBACK_BYTES {
             return Err(Rejection::Callback);
         }
         if self.https_only && url.scheme() != "https" {
@@ -245,14 +245,14 @@ impl CallbackPolicy {
 
     /// Returns true if a callback may be called at an address. `is_local` tells if an address is this machine's.
     pub fn permits(&self, address: IpAddr, is_local: impl Fn(IpAddr) -> bool) -> bool {
-        self.allows(address) || (is_public(address) && !is_local(routed_address(address)))
+        self.is_in_allowed(address) || (is_public(address) && !is_local(routed_address(address)))
     }
 
     /// Returns true if a callback may have this port at an address, or under a name, which may stand for an address in an
     /// allowed network.
     pub fn permits_port(&self, port: u16, address: Option<IpAddr>) -> bool {
         let is_open = || match address {
-            Some(address) => self.allows(address),
+            Some(address) => self.is_in_allowed(address),
             None => !self.allowed.is_empty(),
         };
         // Ports that are chosen are a limit in allowed networks too.
@@ -260,7 +260,7 @@ impl CallbackPolicy {
             || self.ports == CallbackPolicy::default().ports && is_open()
     }
 
-    fn allows(&self, address: IpAddr) -> bool {
+    fn is_in_allowed(&self, address: IpAddr) -> bool {
         let destination = routed_address(address);
         let mut allowed = self.allowed.iter();
         allowed.any(|network| network.contains(&address) || network.contains(&destination))

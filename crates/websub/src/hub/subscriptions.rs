@@ -112,7 +112,7 @@ impl Subscriptions {
             let known = on_topic.subscribers.values();
             let heard = known.map(|known| known.progress.heard);
             let (backlog, obsolete) = BacklogCounts::restore(relays, heard.collect());
-            restored.backlog_bytes += backlog.size().bytes;
+            restored.backlog_bytes += backlog.stored_size().bytes;
             records.extend(obsolete.map(|id| HubRecord::Ended(topic.clone(), id)));
             on_topic.backlog = backlog;
             on_topic.last = saved.map(|saved| saved.last);
@@ -163,9 +163,9 @@ impl Subscriptions {
         };
         let quota_key = QuotaKey::new(&key.callback, subscriber.requester);
         self.usage.remove(&quota_key);
-        let before = on_topic.backlog.size().bytes;
+        let before = on_topic.backlog.stored_size().bytes;
         let obsolete = on_topic.backlog.unsubscribe(subscriber.progress.heard);
-        self.backlog_bytes -= before - on_topic.backlog.size().bytes;
+        self.backlog_bytes -= before - on_topic.backlog.stored_size().bytes;
         if on_topic.subscribers.is_empty() {
             self.topics.remove(&key.topic);
         }
@@ -210,39 +210,39 @@ impl Subscriptions {
         ended.iter().flat_map(|key| self.unsubscribe(key)).collect()
     }
 
-    /// Relays as [`relay_new`](Subscriptions::relay_new) does, unless it is the notification that was relayed last: it is
+    /// Relays as [`relay_new`](Subscriptions::number_new_relay) does, unless it is the notification that was relayed last: it is
     /// submitted again after a crash before its acceptance was saved.
-    pub fn relay(&mut self, relay: Relay, now: Timestamp) -> Option<Relay> {
+    pub fn number_relay(&mut self, relay: Relay, now: Timestamp) -> Option<Relay> {
         let on_topic = self.topics.get_mut(&relay.topic)?;
         let digest = Some(BodyDigest::of(&relay.body));
         if on_topic.last == digest {
             return None;
         }
         on_topic.last = digest;
-        self.relay_new(relay, now)
+        self.number_new_relay(relay, now)
     }
 
     /// Numbers a notification for relaying, unless its topic has no subscribers. The caller saves it, then calls
-    /// [`saved`](Subscriptions::saved).
-    pub fn relay_new(&mut self, mut relay: Relay, now: Timestamp) -> Option<Relay> {
+    /// [`saved`](Subscriptions::note_saved).
+    pub fn number_new_relay(&mut self, mut relay: Relay, now: Timestamp) -> Option<Relay> {
         let on_topic = self.topics.get_mut(&relay.topic)?;
         let mut subscribers = on_topic.subscribers.values();
         subscribers.find(|subscriber| now < subscriber.expires)?;
         self.last = RelayId(self.last.0 + 1);
-        let before = on_topic.backlog.size().bytes;
-        on_topic.backlog.relay(PendingRelay {
+        let before = on_topic.backlog.stored_size().bytes;
+        on_topic.backlog.add_relay(PendingRelay {
             id: self.last,
             size: relay.body.len() as u64,
         });
-        self.backlog_bytes += on_topic.backlog.size().bytes - before;
+        self.backlog_bytes += on_topic.backlog.stored_size().bytes - before;
         relay.id = self.last;
         Some(relay)
     }
 
     /// Takes note that a notification is saved: it may be delivered.
-    pub fn saved(&mut self, topic: &Topic, id: RelayId) -> Option<HubRecord> {
+    pub fn note_saved(&mut self, topic: &Topic, id: RelayId) -> Option<HubRecord> {
         let on_topic = self.topics.get_mut(topic);
-        let is_needed = on_topic.is_some_and(|on_topic| on_topic.backlog.saved(id));
+        let is_needed = on_topic.is_some_and(|on_topic| on_topic.backlog.note_saved(id));
         (!is_needed).then(|| HubRecord::Ended(topic.clone(), id))
     }
 
@@ -255,24 +255,24 @@ impl Subscriptions {
         let (topic, on_topic) = self
             .topics
             .iter()
-            .filter(|(_, on_topic)| on_topic.backlog.size().count > 1)
-            .max_by_key(|(topic, on_topic)| (on_topic.backlog.size().bytes, *topic))?;
+            .filter(|(_, on_topic)| on_topic.backlog.stored_size().count > 1)
+            .max_by_key(|(topic, on_topic)| (on_topic.backlog.stored_size().bytes, *topic))?;
         let lowest = on_topic.backlog.positions.first();
         let behind = on_topic.subscribers.iter().filter(|(_, subscriber)| {
             lowest.is_some_and(|lowest| lowest.heard == subscriber.progress.heard)
         });
         let keys = behind.map(|(callback, _)| SubscriptionKey::new(topic, callback));
-        Some((keys.collect(), on_topic.backlog.size()))
+        Some((keys.collect(), on_topic.backlog.stored_size()))
     }
 
     /// Assigns the subscribers of a topic that have notifications pending and no assignment, in order of priority. The
     /// caller delivers to each.
-    pub fn assign(&mut self, topic: &Topic) -> Vec<DeliveryTask> {
+    pub fn assign_tasks(&mut self, topic: &Topic) -> Vec<DeliveryTask> {
         let Some(on_topic) = self.topics.get_mut(topic) else {
             return Vec::new();
         };
         let assign = |(callback, subscriber): (&Callback, &mut Box<SubscriptionState>)| {
-            let number = subscriber.assign(&on_topic.backlog, &mut self.assignments)?;
+            let number = subscriber.assign_task(&on_topic.backlog, &mut self.assignments)?;
             let key = SubscriptionKey::new(topic, callback);
             Some((subscriber.priority(), DeliveryTask { key, number }))
         };
@@ -286,10 +286,10 @@ impl Subscriptions {
     }
 
     /// Assigns one subscriber, if it has notifications pending and no assignment.
-    pub fn assign_one(&mut self, key: &SubscriptionKey) -> Option<DeliveryTask> {
+    pub fn assign_task(&mut self, key: &SubscriptionKey) -> Option<DeliveryTask> {
         let on_topic = self.topics.get_mut(&key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&key.callback)?;
-        let number = subscriber.assign(&on_topic.backlog, &mut self.assignments)?;
+        let number = subscriber.assign_task(&on_topic.backlog, &mut self.assignments)?;
         let key = key.clone();
         Some(DeliveryTask { key, number })
     }
@@ -303,8 +303,8 @@ impl Subscriptions {
 
     /// Returns the next delivery of an assignment; if there is none, the assignment has ended.
     pub fn next_delivery(&mut self, assignment: &DeliveryTask, now: Timestamp) -> Option<Delivery> {
-        let (subscriber, backlog) = self.assigned(assignment)?;
-        if now < subscriber.expires && backlog.has_saved(subscriber.progress.heard) {
+        let (subscriber, backlog) = self.subscriber_of_task(assignment)?;
+        if now < subscriber.expires && backlog.has_saved_after(subscriber.progress.heard) {
             return Some(Delivery {
                 secret: subscriber.secret.clone(),
                 progress: subscriber.progress,
@@ -317,12 +317,12 @@ impl Subscriptions {
 
     /// Returns the progress of the subscriber of an assignment.
     pub fn progress(&mut self, assignment: &DeliveryTask) -> DeliveryProgress {
-        let assigned = self.assigned(assignment);
+        let assigned = self.subscriber_of_task(assignment);
         assigned.map_or_else(DeliveryProgress::default, |(known, _)| known.progress)
     }
 
     /// Applies the outcome of an attempt to deliver a notification, and remembers the attempt for the views.
-    pub fn answered(
+    pub fn apply_outcome(
         &mut self,
         assignment: &DeliveryTask,
         relay: PendingRelay,
@@ -330,7 +330,7 @@ impl Subscriptions {
         outcome: DeliveryOutcome,
     ) -> Vec<HubRecord> {
         let key = &assignment.key;
-        let Some((subscriber, backlog)) = self.assigned(assignment) else {
+        let Some((subscriber, backlog)) = self.subscriber_of_task(assignment) else {
             return Vec::new();
         };
         subscriber.last = Some(Box::new(last));
@@ -344,9 +344,9 @@ impl Subscriptions {
                 progress.next_try = Some(at);
             }
             DeliveryOutcome::Delivered | DeliveryOutcome::Abandoned => {
-                let before = backlog.size().bytes;
-                obsolete = backlog.receive(progress.heard, relay);
-                freed = before - backlog.size().bytes;
+                let before = backlog.stored_size().bytes;
+                obsolete = backlog.move_past(progress.heard, relay);
+                freed = before - backlog.stored_size().bytes;
                 *progress = DeliveryProgress {
                     heard: relay.id,
                     ..DeliveryProgress::default()
@@ -361,7 +361,7 @@ impl Subscriptions {
 
     /// Returns the subscriber of an assignment and its topic's backlog, unless its subscription has ended, or ended and
     /// begun anew, meanwhile.
-    fn assigned(
+    fn subscriber_of_task(
         &mut self,
         assignment: &DeliveryTask,
     ) -> Option<(&mut SubscriptionState, &mut BacklogCounts)> {
@@ -385,8 +385,8 @@ impl SubscriptionState {
     }
 
     /// Assigns it under a new number, if something is pending for it and not being delivered.
-    fn assign(&mut self, backlog: &BacklogCounts, assignments: &mut u64) -> Option<u64> {
-        if self.assigned.is_some() || !backlog.has_saved(self.progress.heard) {
+    fn assign_task(&mut self, backlog: &BacklogCounts, assignments: &mut u64) -> Option<u64> {
+        if self.assigned.is_some() || !backlog.has_saved_after(self.progress.heard) {
             return None;
         }
         *assignments += 1;

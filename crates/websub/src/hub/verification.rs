@@ -9,7 +9,7 @@ use reqwest::Response;
 use tracing::debug;
 use uuid::Uuid;
 
-use crate::headers::with_parameters;
+use crate::headers::url_with_parameters;
 use crate::http::failure::describe;
 use crate::http::{client, lock};
 use crate::hub::admission::{LimitExceeded, QuotaKey, VerificationKind, address_buckets};
@@ -21,7 +21,7 @@ use crate::hub::fair_queue::slots::FairSlot;
 use crate::hub::http::EmbeddedHub;
 use crate::hub::request::{RequestedAction, SubscriptionRequest};
 use crate::hub::{Subscription, SubscriptionKey};
-use crate::retry::{after, backoff};
+use crate::retry::{backoff, time_after};
 
 /// The reason for a denial: the topic is there no more.
 pub const TOPIC_ENDED: &str = "the topic has ended";
@@ -80,7 +80,7 @@ impl EmbeddedHub {
         let queue = queues.entry(key.clone()).or_default();
         queue.push_back(pending);
         if queue.len() == 1 {
-            self.runtime.spawn(Arc::clone(self).verify_all(key));
+            self.runtime.spawn(Arc::clone(self).verify_pending(key));
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl EmbeddedHub {
                 ("hub.topic", key.topic.as_str()),
                 ("hub.reason", reason),
             ];
-            let url = with_parameters(key.callback.as_str(), &parameters);
+            let url = url_with_parameters(key.callback.as_str(), &parameters);
             for attempt in 1..=hub.settings.get().settings.verification_attempts {
                 let priority = match attempt {
                     1 => Priority::First,
@@ -115,13 +115,13 @@ impl EmbeddedHub {
     }
 
     /// Verifies the pending requests for one topic and callback, in order: the last confirmed one wins.
-    async fn verify_all(self: Arc<Self>, key: SubscriptionKey) {
+    async fn verify_pending(self: Arc<Self>, key: SubscriptionKey) {
         loop {
             let first = lock(&self.unverified)
                 .get(&key)
                 .and_then(|queue| queue.front().cloned());
             let Some(pending) = first else { return };
-            let confirmed = Box::pin(self.confirmed(&pending)).await;
+            let confirmed = Box::pin(self.await_confirmation(&pending)).await;
             if confirmed.is_none() && self.verification_slots.is_draining() {
                 // It is verified after the next start.
                 return;
@@ -139,26 +139,26 @@ impl EmbeddedHub {
                             topic: key.topic.clone(),
                             callback: key.callback.clone(),
                             secret,
-                            expires: after(sent_at, lease),
+                            expires: time_after(sent_at, lease),
                             requester,
                         };
                         self.subscribe(subscription);
                         // Its lease may have ended with something pending.
-                        let assignment = lock(&self.subscriptions).assign_one(&key);
+                        let assignment = lock(&self.subscriptions).assign_task(&key);
                         if let Some(assignment) = assignment {
                             self.runtime
-                                .spawn(Arc::clone(&self).deliver_all(assignment));
+                                .spawn(Arc::clone(&self).run_delivery_task(assignment));
                         }
                     }
                     RequestedAction::Unsubscribe => {
-                        self.change(Some("it unsubscribed"), |subscriptions| {
+                        self.change_subscriptions(Some("it unsubscribed"), |subscriptions| {
                             subscriptions.unsubscribe(&key)
                         });
                     }
                 }
             }
             let quota_key = QuotaKey::new(&key.callback, requester);
-            lock(&self.admission).end(&quota_key, pending.kind);
+            lock(&self.admission).end_verification(&quota_key, pending.kind);
             let mut queues = lock(&self.unverified);
             let queue = queues.get_mut(&key).filter(|queue| queue.len() > 1);
             let Some(queue) = queue else {
@@ -171,7 +171,10 @@ impl EmbeddedHub {
 
     /// Returns the time of the verification request that the subscriber confirmed, from which its lease runs, and the slot,
     /// which is to be released only after the change is made.
-    async fn confirmed(&self, pending: &PendingVerification) -> Option<(Timestamp, FairSlot)> {
+    async fn await_confirmation(
+        &self,
+        pending: &PendingVerification,
+    ) -> Option<(Timestamp, FairSlot)> {
         let callback = &pending.request.callback;
         let started = Instant::now();
         let mut attempts = 1;
@@ -304,7 +307,7 @@ fn verification_url(request: &SubscriptionRequest, challenge: &str) -> String {
     ];
     let lease = lease.as_deref();
     parameters.extend(lease.map(|lease| ("hub.lease_seconds", lease)));
-    with_parameters(request.callback.as_str(), &parameters)
+    url_with_parameters(request.callback.as_str(), &parameters)
 }
 
 /// Returns true if an answer confirms the request.

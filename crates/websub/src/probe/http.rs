@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::headers::{FORM_TYPE, Links, encode_form};
 use crate::http::client;
-use crate::http::failure::{cause, in_its_own_words};
+use crate::http::failure::{cause, in_technical_words};
 use crate::hub::publication::CHECK_MODE;
 use crate::probe::{BodySummary, FailureCause, ProbeError, ProbeReply, ProbeResult, TopicReplies};
 use crate::publisher::settings::{PublishSettings, PublishSettingsError, mask};
@@ -68,11 +68,11 @@ pub async fn topics(
 /// certificates. Nothing is published.
 pub async fn hubs(hubs: Vec<PublishSettings>) -> Vec<ProbeResult> {
     let hubs = hubs.into_iter();
-    all_at_once(hubs.map(|settings| async move { Ok(head(settings).await?.1) })).await
+    all_at_once(hubs.map(|settings| async move { Ok(head_hub(settings).await?.1) })).await
 }
 
 /// Returns the client of a hub, and its answer to a `HEAD`.
-async fn head(mut settings: PublishSettings) -> Result<(Client, ProbeReply), ProbeError> {
+async fn head_hub(mut settings: PublishSettings) -> Result<(Client, ProbeReply), ProbeError> {
     settings.timeout = settings.timeout.min(HUB_TIMEOUT);
     let client = settings.client().map_err(|error| match error {
         PublishSettingsError::Client { source, .. } => failure(source, &Mask::default()),
@@ -132,7 +132,7 @@ async fn topic_check_reply(
     settings: PublishSettings,
     topics: Vec<Topic>,
 ) -> Option<TopicCheckReply> {
-    let (client, greeting) = head(settings.clone()).await.ok()?;
+    let (client, greeting) = head_hub(settings.clone()).await.ok()?;
     let names_itself = |hub: &String| *hub == settings.hub.as_str();
     if greeting.status != 405 || !greeting.links.hubs.iter().any(names_itself) {
         return None;
@@ -212,7 +212,7 @@ async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
 fn failure(error: reqwest::Error, mask: &Mask) -> ProbeError {
     ProbeError {
         cause: cause(&error),
-        message: mask.hide(&in_its_own_words(error)),
+        message: mask.hide(&in_technical_words(error)),
     }
 }
 

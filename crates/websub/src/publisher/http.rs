@@ -67,7 +67,7 @@ impl Submitter {
     }
 
     /// Replaces the clients. A request under way finishes with its client, and still counts towards the maximum of its hub.
-    pub fn change(&self, mut clients: HubClients) {
+    pub fn replace_clients(&self, mut clients: HubClients) {
         let current = self.0.get();
         for (hub, client) in &mut clients.clients {
             if let Some(before) = current.clients.get(hub) {

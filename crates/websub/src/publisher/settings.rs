@@ -170,11 +170,11 @@ impl PublishSettings {
             .tls_certs_only([])
             .tls_danger_accept_invalid_certs(false);
         let built = strict.build().map(drop);
-        built.map_err(|source| self.unusable_certificates(source))
+        built.map_err(|source| self.certificates_error(source))
     }
 
     fn builder(&self) -> Result<ClientBuilder, PublishSettingsError> {
-        let failed = |source| self.unusable_certificates(source);
+        let failed = |source| self.certificates_error(source);
         let mut builder = client::builder(self.timeout)
             .tls_danger_accept_invalid_certs(self.danger_accept_invalid_certs)
             .default_headers(self.default_headers()?);
@@ -203,7 +203,7 @@ impl PublishSettings {
         Ok(builder)
     }
 
-    fn unusable_certificates(&self, source: reqwest::Error) -> PublishSettingsError {
+    fn certificates_error(&self, source: reqwest::Error) -> PublishSettingsError {
         PublishSettingsError::Certificates {
             hub: self.hub.clone(),
             source,

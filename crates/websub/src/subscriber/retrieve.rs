@@ -17,7 +17,7 @@ use crate::answer::is_temporary;
 use crate::headers::Links;
 use crate::http::client;
 use crate::http::failure::describe;
-use crate::retry::asked_for;
+use crate::retry::parse_retry_after;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -122,7 +122,7 @@ impl AllowedOrigins {
         AllowedOrigins(Some(urls.map(|url| url.origin()).collect()))
     }
 
-    fn permit(&self, url: &Url) -> bool {
+    fn permits(&self, url: &Url) -> bool {
         self.0
             .as_ref()
             .is_none_or(|origins| origins.contains(&url.origin()))
@@ -146,7 +146,7 @@ impl Retriever {
         let make = || {
             let permitted = origins.clone();
             let policy = Policy::custom(move |attempt: Attempt<'_>| {
-                let is_permitted = permitted.permit(attempt.url());
+                let is_permitted = permitted.permits(attempt.url());
                 if is_permitted && attempt.previous().len() <= MAX_REDIRECTIONS {
                     attempt.follow()
                 } else {
@@ -172,7 +172,7 @@ impl Retriever {
             source,
         })?;
         let url = || url.to_owned();
-        if !self.origins.permit(&parsed) {
+        if !self.origins.permits(&parsed) {
             return Err(RetrieveError::OtherOrigin(url()));
         }
         let failed = |error| RetrieveError::Request {
@@ -187,7 +187,7 @@ impl Retriever {
             return Err(RetrieveError::Status {
                 url: url(),
                 status,
-                retry_after: said.and_then(|said| asked_for(said, Timestamp::now())),
+                retry_after: said.and_then(|said| parse_retry_after(said, Timestamp::now())),
             });
         }
         let mut body = match client::beginning(&mut response, DOCUMENT_BYTES).await {
@@ -243,7 +243,9 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, RetrieveError> {
         let answered = client.request(method, asked.clone()).send().await;
         let response = answered.map_err(failed)?;
         match response.status() {
-            status if status.is_success() => Ok(read(topic, response.url(), response.headers())),
+            status if status.is_success() => {
+                Ok(read_links(topic, response.url(), response.headers()))
+            }
             status => Err(RetrieveError::Status {
                 url: url(),
                 status,
@@ -260,7 +262,7 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, RetrieveError> {
     }
 }
 
-fn read(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {
+fn read_links(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {
     let links = Links::parse(client::header_values(headers, LINK));
     // An absolute URI is kept byte for byte: hubs compare it so.
     let absolute = |target: &String| match Url::parse(target) {
@@ -292,8 +294,8 @@ mod tests {
             ("file:///etc/passwd", false),
         ] {
             let url = Url::parse(url).unwrap();
-            assert_eq!(origins.permit(&url), want, "{url}");
-            assert!(AllowedOrigins::any().permit(&url));
+            assert_eq!(origins.permits(&url), want, "{url}");
+            assert!(AllowedOrigins::any().permits(&url));
         }
     }
 }

@@ -47,7 +47,7 @@ impl Topics {
     }
 
     /// Serves a page, replacing an earlier one of its topic.
-    pub fn serve(&self, page: TopicPage) {
+    pub fn serve_page(&self, page: TopicPage) {
         let (host, target) = host_and_target(page.topic.as_str());
         let mut hash = blake3::Hasher::new();
         hash.update(links(&page).as_bytes());
@@ -104,12 +104,12 @@ impl Topics {
     }
 
     /// Returns the number of requests by answer.
-    pub fn requests(&self) -> RequestCounts {
+    pub fn request_counts(&self) -> RequestCounts {
         *lock(&self.requests)
     }
 
     fn reply<B>(&self, request: &Request<B>) -> FullResponse {
-        let Some(served) = self.requested(request) else {
+        let Some(served) = self.find_page(request) else {
             return text(StatusCode::NOT_FOUND, NO_SUCH_TOPIC);
         };
         let is_get = *request.method() == Method::GET;
@@ -122,7 +122,7 @@ impl Topics {
         served.reply(request.headers())
     }
 
-    fn requested<B>(&self, request: &Request<B>) -> Option<Arc<ServedPage>> {
+    fn find_page<B>(&self, request: &Request<B>) -> Option<Arc<ServedPage>> {
         let target = request.uri().path_and_query()?.as_str();
         let pages = read(&self.pages);
         match pages.get(target)?.as_slice() {

@@ -89,7 +89,7 @@ async fn start_with(restored: Restored, set: impl Fn(&mut EmbeddedHubSettings)) 
     let address = listener.local_addr().unwrap();
     let url = Hub::new(format!("http://{address}/hub"));
     let topics = Topics::new(|_| {});
-    topics.serve(page(TOPIC, b""));
+    topics.serve_page(page(TOPIC, b""));
     let (sender, records) = mpsc::unbounded_channel();
     let mut settings = EmbeddedHubSettings::new(url.clone());
     settings.policy = CallbackPolicy::on_this_machine();
@@ -165,7 +165,7 @@ impl Running {
     }
 
     fn send(&self, notification: Relay) -> Option<Relay> {
-        let relay = self.hub.relay(notification);
+        let relay = self.hub.number_relay(notification);
         self.dispatch(relay.iter().cloned().collect());
         relay
     }
@@ -301,7 +301,7 @@ async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
     let topic = Topic::new(TOPIC);
     let lease = Duration::from_secs(600);
     let key = CallbackKey::random();
-    let (mut ours, mut received) = subscriber.open(&key, &topic);
+    let (mut ours, mut received) = subscriber.open_callback(&key, &topic);
     subscriber.serve();
     let granted = soon(subscriber.subscribe(&mut ours, &running.url, &topic, lease))
         .await
@@ -331,7 +331,7 @@ async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
         .await
         .unwrap();
     assert_eq!(running.record().await, unsubscribed(&callback));
-    assert_eq!(running.hub.relay(running.notification(4)), None);
+    assert_eq!(running.hub.number_relay(running.notification(4)), None);
 }
 
 /// WebSub 5.1 and 5.1.2.
@@ -405,7 +405,7 @@ async fn what_a_subscriber_has_stays_until_it_confirms_otherwise() {
             assert_eq!(running.ask(mode, &callback, more).await.0, 202);
         }
     }
-    assert!(running.hub.relay(running.notification(1)).is_some());
+    assert!(running.hub.number_relay(running.notification(1)).is_some());
     // In order behind the forged ones, so none of those was believed if this is the next record.
     let renewed = running.subscribe(&callback).await;
     assert_eq!(renewed.secret, None);

@@ -21,7 +21,7 @@ async fn our_own_topics_are_discovered() {
     let topics = Topics::new(|_| {});
     let address = public(&topics, None).await;
     let topic = format!("http://{address}/t?a=%41");
-    topics.serve(page(&topic, BODY));
+    topics.serve_page(page(&topic, BODY));
     let found = discover(&Topic::new(topic.as_str())).await.unwrap();
     assert_eq!(found.self_uri, Topic::new(topic));
     let hubs = ["https://hub1.org/", "https://hub2.org/?k=1"].map(Hub::new);
@@ -109,7 +109,7 @@ impl Subscribing {
             id: "unguessable".to_owned(),
             secret: Secret::new("shared"),
         };
-        let (subscription, received) = destination.open(&key, &topic);
+        let (subscription, received) = destination.open_callback(&key, &topic);
         destination.serve();
         let subscribing = Subscribing {
             destination,
@@ -283,7 +283,7 @@ async fn the_public_callback_is_told_and_a_closed_subscriber_stops_listening() {
     let destination = bound.unwrap();
     let topic = Topic::new("http://e.org/t");
     let key = CallbackKey::random();
-    let (mut subscription, _received) = destination.open(&key, &topic);
+    let (mut subscription, _received) = destination.open_callback(&key, &topic);
     destination.serve();
     let lease = Duration::from_secs(1);
     let subscribing = destination.subscribe(&mut subscription, &hub, &topic, lease);

@@ -29,7 +29,7 @@ fn unreported() -> Arc<Topics> {
 
 fn one_topic() -> Arc<Topics> {
     let topics = unreported();
-    topics.serve(page("https://e.org/t", BODY));
+    topics.serve_page(page("https://e.org/t", BODY));
     topics
 }
 
@@ -37,8 +37,8 @@ fn one_topic() -> Arc<Topics> {
 #[tokio::test]
 async fn only_the_exact_raw_target_is_the_topic() {
     let topics = unreported();
-    topics.serve(page(TOPIC, BODY));
-    topics.serve(page("https://e.org?q", b"at the root"));
+    topics.serve_page(page(TOPIC, BODY));
+    topics.serve_page(page("https://e.org?q", b"at the root"));
     let address = public(&topics, None).await;
     for target in [
         "/set%201/a/./b/?x=1&y=A",
@@ -69,11 +69,11 @@ async fn only_the_exact_raw_target_is_the_topic() {
 #[tokio::test]
 async fn the_host_decides_only_between_topics_of_one_path() {
     let topics = unreported();
-    topics.serve(page("https://one.org/t", b"one"));
+    topics.serve_page(page("https://one.org/t", b"one"));
     let address = public(&topics, None).await;
     // Whatever the host.
     assert_eq!(ask(address, "GET", "/t", "").await.1, b"one");
-    topics.serve(page("https://two.org:443/t", b"two"));
+    topics.serve_page(page("https://two.org:443/t", b"two"));
     for (host, want) in [
         ("one.org", Some("one")),
         ("ONE.org:443", Some("one")),
@@ -100,8 +100,8 @@ async fn a_get_is_reported_where_a_ping_hub_reads() {
     let topics = Topics::new(move |topic| sender.send(topic).unwrap());
     let mut reported = page("https://e.org/ping", BODY);
     reported.report_fetches = true;
-    topics.serve(reported);
-    topics.serve(page("https://e.org/content", BODY));
+    topics.serve_page(reported);
+    topics.serve_page(page("https://e.org/content", BODY));
     let address = public(&topics, None).await;
     for (method, target) in [("HEAD", "/ping"), ("GET", "/content"), ("POST", "/ping")] {
         ask(address, method, target, "").await;
@@ -231,7 +231,7 @@ async fn only_if_none_match_changes_an_answer_until_body_or_links_change() {
     let mut changed = page("https://e.org/t", BODY);
     changed.hubs.pop();
     for other in [page("https://e.org/t", b"<urlset/>"), changed] {
-        topics.serve(other);
+        topics.serve_page(other);
         assert_eq!(status(&ask(address, "GET", "/t", &asked).await.0), 200);
     }
 }
@@ -239,7 +239,7 @@ async fn only_if_none_match_changes_an_answer_until_body_or_links_change() {
 #[tokio::test]
 async fn a_topic_without_content_says_so() {
     let topics = unreported();
-    topics.serve(page("https://e.org/t", b""));
+    topics.serve_page(page("https://e.org/t", b""));
     let address = public(&topics, None).await;
     for method in ["GET", "HEAD"] {
         let said = transcript(address, &closing(&format!("{method} /t"), "")).await;

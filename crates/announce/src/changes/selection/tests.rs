@@ -16,7 +16,7 @@ use resourcesync::payload::ChangeKind;
 use resourcesync::uri::Uri;
 use rstest::rstest;
 
-use super::Rounds;
+use super::KeptSelections;
 use crate::changes::round::{AbsenceGrace, ListToRead, RoundFiles, RoundRequest, Taken};
 use crate::changes::taken_keys::{KEYS_PER_ROW, KeyRow};
 use crate::observation::{DocumentPath, MountId, Stat};
@@ -63,7 +63,7 @@ fn listed(word: &str, size: u32) -> ListedChanges {
 #[derive(Default)]
 struct TakingChannel {
     keys: BTreeMap<(Uri, u32), KeyRow>,
-    rounds: Rounds,
+    rounds: KeptSelections,
     /// The last round.
     last: Option<u64>,
     /// Lists that it compared.
@@ -113,14 +113,14 @@ impl RoundFiles for Words<'_> {
         Ok(changes.collect())
     }
 
-    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Infallible> {
+    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Infallible> {
         let rows = self.keys.iter().filter(|((of, _), _)| of == list);
         let rows = rows.map(|((_, first), row)| (*first, row.clone()));
         Ok(rows.collect())
     }
 
-    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, Infallible> {
-        let mut rows = self.taken(list)?.into_iter();
+    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, Infallible> {
+        let mut rows = self.taken_rows(list)?.into_iter();
         Ok(rows.rfind(|(_, row)| row.vanished.is_none()))
     }
 
@@ -150,7 +150,7 @@ impl TakingChannel {
             keys: &self.keys,
             read: 0,
         };
-        let Ok(taken) = self.rounds.take(&request, &mut files);
+        let Ok(taken) = self.rounds.take_fresh(&request, &mut files);
         (self.compared, self.last) = (files.read, Some(round));
         for (key, row) in &taken.keys {
             match row {
@@ -171,7 +171,7 @@ impl TakingChannel {
 
     /// Begins anew, as after a crash.
     fn restart(&mut self) {
-        self.rounds = Rounds::default();
+        self.rounds = KeptSelections::default();
         self.last = None;
     }
 
@@ -270,7 +270,7 @@ fn an_entry_that_lies_ahead_counts_as_undated() {
             read: 0,
         };
         let request = request(vec![version("1", "b")], now, 9);
-        let Ok(taken) = Rounds::default().take(&request, &mut files);
+        let Ok(taken) = KeptSelections::default().take_fresh(&request, &mut files);
         let (fresh, list) = (&taken.changes[0], &taken.lists[0]);
         assert_eq!(fresh.change.datetime.unwrap().at() > fresh.time, is_ahead);
         assert_eq!(list.undated.ahead, usize::from(is_ahead));

@@ -51,7 +51,7 @@ fn compare(words: &[&str], taken: &[&str], max: usize) -> (ComparedEntries, Vec<
             comparison.add(candidate, |dropped| late.push(*dropped));
         }
     }
-    let compared = comparison.conclude(|pass| {
+    let compared = comparison.compare_taken(|pass| {
         for (number, word) in (1..).zip(taken) {
             word.chars().for_each(|letter| pass(number, key(letter)));
         }

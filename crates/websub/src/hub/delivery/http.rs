@@ -22,7 +22,7 @@ use tracing::{debug, error, warn};
 use crate::answer::Answer;
 use crate::http::{BoxedFn, client, lock};
 use crate::hub::callback::CallbackLocation;
-use crate::hub::delivery::{DeliveryOutcome, headers, mac, outcome, signed, timeout};
+use crate::hub::delivery::{DeliveryOutcome, headers, new_mac, outcome, signature_of_mac, timeout};
 use crate::hub::fair_queue::slots::FairSlot;
 use crate::hub::http::{EmbeddedHub, PreparedHub};
 use crate::hub::subscriptions::view::LastAttempt;
@@ -38,12 +38,12 @@ const BATCH: usize = 100;
 
 impl EmbeddedHub {
     /// Begins to deliver what is pending for a topic to the subscribers that have no delivery under way.
-    pub(crate) fn deliver(self: &Arc<Self>, topic: &Topic) {
-        let assignments = lock(&self.subscriptions).assign(topic);
+    pub(crate) fn deliver_topic(self: &Arc<Self>, topic: &Topic) {
+        let assignments = lock(&self.subscriptions).assign_tasks(topic);
         let hub = Arc::clone(self);
         self.runtime.spawn(async move {
             for (count, assignment) in (1..).zip(assignments) {
-                tokio::spawn(Arc::clone(&hub).deliver_all(assignment));
+                tokio::spawn(Arc::clone(&hub).run_delivery_task(assignment));
                 if count % BATCH == 0 {
                     tokio::task::yield_now().await;
                 }
@@ -53,7 +53,7 @@ impl EmbeddedHub {
 
     /// Delivers to one subscriber until nothing is pending.
     // Large futures are boxed: of many subscribers, most only wait.
-    pub(crate) async fn deliver_all(self: Arc<Self>, assignment: DeliveryTask) {
+    pub(crate) async fn run_delivery_task(self: Arc<Self>, assignment: DeliveryTask) {
         let woken = Arc::new(Notify::new());
         lock(&self.wakers).insert(assignment.key.clone(), Arc::clone(&woken));
         while let Some(next) = self.next_delivery(&assignment) {
@@ -112,7 +112,7 @@ impl EmbeddedHub {
             return;
         };
         let topic = &assignment.key.topic;
-        let relay = match self.relays.next(topic, next.progress.heard).await {
+        let relay = match self.relays.read_next(topic, next.progress.heard).await {
             Ok(relay) => relay,
             Err(error) => {
                 if self.abandoned_lines.allow() {
@@ -121,7 +121,7 @@ impl EmbeddedHub {
                         "cannot read a pending notification of {topic} from the state file, will retry: {error}"
                     );
                 }
-                return self.attempted(assignment, None, Err(unreadable(error)));
+                return self.apply_answer(assignment, None, Err(unreadable_reason(error)));
             }
         };
         let answer = match &mut located {
@@ -136,12 +136,12 @@ impl EmbeddedHub {
             }
             Err(reason) => Ok(Answer::Failed(reason.clone())),
         };
-        self.attempted(assignment, Some(&relay), answer);
+        self.apply_answer(assignment, Some(&relay), answer);
     }
 
     /// Applies the answer to an attempt to deliver a notification, if it could be read, or what kept the hub itself from
     /// delivering it.
-    fn attempted(
+    fn apply_answer(
         &self,
         assignment: &DeliveryTask,
         relay: Option<&LoadedRelay>,
@@ -161,7 +161,7 @@ impl EmbeddedHub {
         let relayed = |relay: &LoadedRelay| lock(&self.relayed).get(&relay.stored.id).copied();
         let took = relay.and_then(relayed).map(|relayed| relayed.elapsed());
         let mut counts = lock(&self.counts);
-        counts.deliveries.attempted(&answer, outcome, attempts);
+        counts.deliveries.count_attempt(&answer, outcome, attempts);
         if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
             counts.latency.observe(took);
         }
@@ -186,13 +186,13 @@ impl EmbeddedHub {
                 }
             }
         }
-        self.change(Some("it is gone (410)"), |subscriptions| {
+        self.change_subscriptions(Some("it is gone (410)"), |subscriptions| {
             let relay = relay.map(|relay| PendingRelay {
                 id: relay.stored.id,
                 size: relay.stored.size,
             });
             let relay = relay.unwrap_or_default();
-            subscriptions.answered(assignment, relay, last, outcome)
+            subscriptions.apply_outcome(assignment, relay, last, outcome)
         });
     }
 }
@@ -210,7 +210,7 @@ async fn post(
 ) -> Result<Answer, String> {
     let SubscriptionKey { topic, callback } = &assignment.key;
     let signature = match secret {
-        Some(secret) => Some(relay.signature(secret).await.map_err(unreadable)?),
+        Some(secret) => Some(relay.signature(secret).await.map_err(unreadable_reason)?),
         None => None,
     };
     let hub = &prepared.settings.hub;
@@ -226,22 +226,22 @@ async fn post(
     let answered = async { client::answer(post.send().await, &Mask::default()).await };
     let answer = tokio::select! {
         answer = answered => answer,
-        () = stalled(progress.clone(), usual) => {
+        () = wait_until_stalled(progress.clone(), usual) => {
             Answer::Failed(format!("it took nothing more of the body for {} s", usual.as_secs()))
         }
     };
     match &*progress.borrow() {
-        SendProgress::Unreadable(error) => Err(unreadable(error)),
+        SendProgress::Unreadable(error) => Err(unreadable_reason(error)),
         _ => Ok(answer),
     }
 }
 
-fn unreadable(error: impl Display) -> String {
+fn unreadable_reason(error: impl Display) -> String {
     format!("cannot read the notification: {error}")
 }
 
 /// Returns when nothing more of a body was taken for a time. Waits forever once all of it is.
-async fn stalled(mut progress: watch::Receiver<SendProgress>, silence: Duration) {
+async fn wait_until_stalled(mut progress: watch::Receiver<SendProgress>, silence: Duration) {
     loop {
         if *progress.borrow_and_update() == SendProgress::Complete {
             return std::future::pending().await;
@@ -337,12 +337,12 @@ impl RelayReader {
     ///
     /// # Errors
     /// The state file cannot be read, or has no such notification.
-    async fn next(&self, topic: &Topic, heard: RelayId) -> Result<Arc<LoadedRelay>, String> {
-        if let Some(loaded) = self.loaded(topic, heard) {
+    async fn read_next(&self, topic: &Topic, heard: RelayId) -> Result<Arc<LoadedRelay>, String> {
+        if let Some(loaded) = self.find_loaded(topic, heard) {
             return Ok(loaded);
         }
         let _reading = self.reading.lock().await;
-        if let Some(loaded) = self.loaded(topic, heard) {
+        if let Some(loaded) = self.find_loaded(topic, heard) {
             return Ok(loaded);
         }
         let (file, of_topic) = (Arc::clone(&self.file), topic.clone());
@@ -365,7 +365,7 @@ impl RelayReader {
         Ok(loaded)
     }
 
-    fn loaded(&self, topic: &Topic, heard: RelayId) -> Option<Arc<LoadedRelay>> {
+    fn find_loaded(&self, topic: &Topic, heard: RelayId) -> Option<Arc<LoadedRelay>> {
         let all = lock(&self.loaded);
         let mut after = all.get(topic)?.range((Excluded(heard), Unbounded));
         let loaded = after.find_map(|(_, relay)| relay.upgrade())?;
@@ -380,14 +380,14 @@ impl LoadedRelay {
     ///
     /// If the body cannot be read; the reason in words.
     async fn signature(self: &Arc<Self>, secret: &Secret) -> Result<String, String> {
-        let mut mac = mac::<Sha256>(secret);
+        let mut mac = new_mac::<Sha256>(secret);
         mac.update(&self.stored.beginning);
         for number in 1..self.parts_count() {
             let relay = Arc::clone(self);
-            let part = spawn_blocking(move || relay.part(number)).await;
+            let part = spawn_blocking(move || relay.read_part(number)).await;
             mac.update(&part.map_err(|error| error.to_string())??);
         }
-        Ok(signed(mac))
+        Ok(signature_of_mac(mac))
     }
 
     /// Returns its body as that of a request, which reports how far it was taken.
@@ -409,7 +409,7 @@ impl LoadedRelay {
     }
 
     /// Reads a part, unless another delivery is sending it. Blocks.
-    fn part(&self, number: u64) -> Result<Arc<[u8]>, String> {
+    fn read_part(&self, number: u64) -> Result<Arc<[u8]>, String> {
         if let Some(part) = lock(&self.parts).get(&number).and_then(Weak::upgrade) {
             return Ok(part);
         }
@@ -458,7 +458,7 @@ impl Body for RelayBody {
             let (relay, number) = (&this.relay, this.next);
             let reading = this.reading.get_or_insert_with(|| {
                 let relay = Arc::clone(relay);
-                spawn_blocking(move || relay.part(number))
+                spawn_blocking(move || relay.read_part(number))
             });
             let read = ready!(Pin::new(reading).poll(context));
             this.reading = None;

@@ -28,8 +28,8 @@ use crate::hub::client_address::Requester;
 use crate::hub::http::{EmbeddedHub, LogLimit};
 use crate::hub::publication::{
     HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, Publisher, PublisherCounts,
-    Publishers, UnknownTokenRequests, bearer_token, capability_list, count_unknown, form_request,
-    is_notification, is_plain, published_topic, verify_hub,
+    Publishers, UnknownTokenRequests, bearer_token, capability_list, count_unknown_token,
+    form_request, is_notification, is_unencoded, published_topic, verify_hub,
 };
 use crate::hub::published_topics::Publication;
 use crate::hub::published_topics::http::TopicClient;
@@ -117,7 +117,10 @@ pub struct PublicHub {
 /// Returns the buckets in which publications under way are counted, each with the multiple of a quota that it allows: that
 /// of the publisher whose token they have, else those of the address that they come from. Strangers take no slots of a
 /// publisher.
-fn slots(publisher: Option<&Arc<str>>, requester: Option<Requester>) -> Vec<(BucketKey, u32)> {
+fn publication_buckets(
+    publisher: Option<&Arc<str>>,
+    requester: Option<Requester>,
+) -> Vec<(BucketKey, u32)> {
     match (publisher, requester) {
         (Some(name), _) => vec![(BucketKey::Publisher(Arc::clone(name)), TIMES_OF_PUBLISHER)],
         (None, Some(_)) => requester_buckets(requester),
@@ -177,7 +180,7 @@ impl PublicHub {
     }
 
     /// Applies other settings and publishers. Requests under way go on.
-    pub fn apply(&self, settings: PublicHubSettings, publishers: Publishers) {
+    pub fn apply_settings(&self, settings: PublicHubSettings, publishers: Publishers) {
         if settings.publications_per_minute != self.settings.get().publications_per_minute {
             *lock(&self.rate) = RateLimiter::new(settings.publications_per_minute);
         }
@@ -197,7 +200,7 @@ impl PublicHub {
     }
 
     /// Counts an event of a publisher.
-    pub fn count(&self, publisher: &Arc<str>, count: impl FnOnce(&mut PublisherCounts)) {
+    pub fn update_counts(&self, publisher: &Arc<str>, count: impl FnOnce(&mut PublisherCounts)) {
         let mut publishers = lock(&self.publishers);
         count(publishers.entry(Arc::clone(publisher)).or_default());
     }
@@ -213,7 +216,7 @@ impl PublicHub {
         let mut sender = self.sender(&request);
         let taken = match self.charge(&sender, 1) {
             Ok(()) if is_form => return self.answer_form(sender, request).await,
-            Ok(()) if is_notification => self.take_content(&mut sender, &mut request).await,
+            Ok(()) if is_notification => self.take_publication(&mut sender, &mut request).await,
             Ok(()) => Err(PublicationRefusal::MediaType),
             Err(refusal) => {
                 if is_form && let PublicationRefusal::Limit(_) = refusal {
@@ -233,7 +236,7 @@ impl PublicHub {
     }
 
     fn sender(&self, request: &Request<Incoming>) -> PublicationSender {
-        let token = token_of(request.headers());
+        let token = header_token(request.headers());
         let publishers = self.client.directory.publishers.get();
         let publisher = token
             .as_deref()
@@ -263,7 +266,7 @@ impl PublicHub {
         publishers.authorize(topic, token).inspect_err(|refusal| {
             if let (PublicationRefusal::UnknownToken, Some(token)) = (refusal, token) {
                 let (publisher, now) = (publishers.of_topic(topic), Timestamp::now());
-                count_unknown(&mut lock(&self.unknown_tokens), token, publisher, now);
+                count_unknown_token(&mut lock(&self.unknown_tokens), token, publisher, now);
             }
         })
     }
@@ -282,7 +285,7 @@ impl PublicHub {
         })
     }
 
-    async fn take_content(
+    async fn take_publication(
         self: &Arc<Self>,
         sender: &mut PublicationSender,
         request: &mut Request<Incoming>,
@@ -293,13 +296,13 @@ impl PublicHub {
         let topic = &topic;
         let publisher = self.authorize(sender, &publishers, topic)?;
         // It is delivered as it was sent, without that header. Bytes that are not text are no encoding that is known.
-        let is_encoded = |value: &HeaderValue| !is_plain(value.to_str().unwrap_or("unknown"));
+        let is_encoded = |value: &HeaderValue| !is_unencoded(value.to_str().unwrap_or("unknown"));
         let mut encodings = request.headers().get_all(CONTENT_ENCODING).iter();
         if encodings.any(is_encoded) {
             return Err(PublicationRefusal::Encoded);
         }
         sender.publisher = Some(Arc::clone(&publisher.name));
-        let _under_way = self.begin(sender)?;
+        let _under_way = self.begin_publication(sender)?;
         verify_hub(topic, &links, &self.embedded.settings.get().settings.hub)?;
         let max_body = self.settings.get().max_body;
         let too_large = || PublicationRefusal::TooLarge(max_body);
@@ -351,11 +354,11 @@ impl PublicHub {
         };
         let taken = match form_request(&form) {
             Ok(HubFormRequest::Subscription) => {
-                let answered = self.embedded.accept(&form, requester);
-                return self.embedded.counted(answered);
+                let answered = self.embedded.answer_form(&form, requester);
+                return self.embedded.count_answer(answered);
             }
             Ok(HubFormRequest::Publish { topics, is_check }) => {
-                self.take_topics(&mut sender, topics, is_check).await
+                self.take_pings(&mut sender, topics, is_check).await
             }
             Err(refusal) => Err(refusal),
         };
@@ -364,7 +367,7 @@ impl PublicHub {
 
     /// Takes pings of topics, which are those of one publisher; of a check, answers if a publication would be accepted, and
     /// publishes nothing.
-    async fn take_topics(
+    async fn take_pings(
         self: &Arc<Self>,
         sender: &mut PublicationSender,
         topics: Vec<Topic>,
@@ -392,7 +395,7 @@ impl PublicHub {
             self.charge(sender, others)?;
         }
         sender.topic = topics.first().cloned();
-        let _under_way = self.begin(sender)?;
+        let _under_way = self.begin_publication(sender)?;
         for topic in &topics {
             sender.topic = Some(topic.clone());
             self.verify(publisher, topic).await?;
@@ -428,11 +431,11 @@ impl PublicHub {
         tokio::select! {
             biased;
             saved = receiver => saved.unwrap_or(Err(PublicationRefusal::Unsaved)),
-            () = self.reached(ShutdownStage::Ended) => Err(PublicationRefusal::Unsaved),
+            () = self.wait_for_stage(ShutdownStage::Ended) => Err(PublicationRefusal::Unsaved),
         }
     }
 
-    async fn reached(&self, stage: ShutdownStage) {
+    async fn wait_for_stage(&self, stage: ShutdownStage) {
         let mut stages = self.stage.subscribe();
         // The sender is in `self`.
         let _ = stages.wait_for(|reached| *reached >= stage).await;
@@ -445,7 +448,7 @@ impl PublicHub {
     ) -> Result<T, PublicationRefusal> {
         tokio::select! {
             biased;
-            () = self.reached(ShutdownStage::Stopping) => Err(PublicationRefusal::Unsaved),
+            () = self.wait_for_stage(ShutdownStage::Stopping) => Err(PublicationRefusal::Unsaved),
             done = step => Ok(done),
         }
     }
@@ -462,11 +465,11 @@ impl PublicHub {
     }
 
     /// Counts a publication that begins, and refuses one too many.
-    fn begin(
+    fn begin_publication(
         self: &Arc<Self>,
         sender: &PublicationSender,
     ) -> Result<PublicationInProgress, PublicationRefusal> {
-        let slots = slots(sender.payer.as_ref(), sender.requester);
+        let slots = publication_buckets(sender.payer.as_ref(), sender.requester);
         if !occupy(&mut lock(&self.under_way), &slots) {
             return Err(PublicationRefusal::Busy);
         }
@@ -492,7 +495,7 @@ impl PublicHub {
         let reason = exchanged.unwrap_or_else(|| refusal.to_string());
         if let Some(name) = &sender.publisher {
             let (reason, now) = (reason.clone(), Timestamp::now());
-            self.count(name, |counts| counts.refused(refusal, reason, now));
+            self.update_counts(name, |counts| counts.count_refused(refusal, reason, now));
         }
         let mut since = lock(&self.lines_since);
         if since.elapsed() >= LOG_INTERVAL {
@@ -566,7 +569,7 @@ fn free(under_way: &mut BTreeMap<BucketKey, u32>, slots: &[(BucketKey, u32)]) {
 }
 
 /// Returns the bearer token of a request. One that is not text is no publisher's.
-fn token_of(headers: &HeaderMap) -> Option<String> {
+fn header_token(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(AUTHORIZATION)?;
     let value = value.to_str().unwrap_or("Bearer \u{0}");
     bearer_token(value).map(str::to_owned)
@@ -580,9 +583,9 @@ mod tests {
     fn a_publisher_an_address_and_all_without_one_have_slots_of_their_own() {
         let of = |address: Option<&str>| {
             let requester = address.map(|address| Requester::new(address.parse().unwrap()));
-            slots(None, requester)
+            publication_buckets(None, requester)
         };
-        let publisher = |name: &str| slots(Some(&name.into()), None);
+        let publisher = |name: &str| publication_buckets(Some(&name.into()), None);
         for (one, other, count) in [
             (publisher("one"), publisher("other"), 64),
             (of(None), of(Some("2001:db8::1")), 64),

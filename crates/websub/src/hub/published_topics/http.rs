@@ -29,7 +29,7 @@ use crate::http::{BoxedFn, Clock, Replaceable, client, lock, read};
 use crate::hub::RelayHeaders;
 use crate::hub::callback::is_own_address;
 use crate::hub::publication::{
-    PublicationRefusal, Publishers, capability_list, checked_topic, is_plain,
+    PublicationRefusal, Publishers, capability_list, checked_topic, is_unencoded,
 };
 use crate::hub::published_topics::{Publication, PublishedTopics};
 use crate::hub::request::CallbackPolicy;
@@ -69,7 +69,7 @@ impl HubTopics {
 
     /// Returns what a subscriber should know of a topic that nobody has published, and that others may spell otherwise: a
     /// topic is the string that its publisher will use (WebSub section 4).
-    pub fn caution(&self, topic: &Topic) -> Option<String> {
+    pub fn spelling_warning(&self, topic: &Topic) -> Option<String> {
         let HubTopics::Published(registry) = self else {
             return None;
         };
@@ -301,9 +301,9 @@ pub struct TopicClient {
 
 /// The client's resolver, by which it connects only to addresses that are permitted for the publishers at a host; one in a
 /// topic itself was named by the operator.
-struct TopicHosts(Arc<TopicRegistry>);
+struct TopicResolver(Arc<TopicRegistry>);
 
-impl Resolve for TopicHosts {
+impl Resolve for TopicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().to_owned();
         let mut policy = CallbackPolicy::default();
@@ -342,7 +342,7 @@ impl TopicClient {
         let client = client::build_or_plain_http(|| {
             client::builder(TIMEOUT)
                 .no_proxy()
-                .dns_resolver(TopicHosts(Arc::clone(&directory)))
+                .dns_resolver(TopicResolver(Arc::clone(&directory)))
         })?;
         Ok(TopicClient {
             client,
@@ -360,7 +360,7 @@ impl TopicClient {
         let names_us = match verified.filter(|(_, until)| Instant::now() < *until) {
             Some((names_us, _)) => names_us,
             None => {
-                let names_us = self.ask(topic, hub).await?;
+                let names_us = self.names_hub(topic, hub).await?;
                 let now = Instant::now();
                 let kept = if names_us { CACHED } else { CACHED_REFUSAL };
                 let mut cache = lock(&self.verified);
@@ -384,7 +384,7 @@ impl TopicClient {
     }
 
     /// Asks by `HEAD`, and by `GET` if that names no hub: some servers set the header with content only.
-    async fn ask(&self, topic: &Topic, hub: &Hub) -> Result<bool, PublicationRefusal> {
+    async fn names_hub(&self, topic: &Topic, hub: &Hub) -> Result<bool, PublicationRefusal> {
         let mut reason = String::new();
         for method in [Method::HEAD, Method::GET] {
             match self.client.request(method, topic.as_str()).send().await {
@@ -443,7 +443,7 @@ impl TopicClient {
             return Err(format!("{topic} answers {status}"));
         }
         let encoding = client::header_values(response.headers(), CONTENT_ENCODING).join(", ");
-        if !is_plain(&encoding) {
+        if !is_unencoded(&encoding) {
             return Err(format!(
                 "{topic} has the Content-Encoding {encoding}, for which nobody asked"
             ));
@@ -532,12 +532,12 @@ mod tests {
         let topics = HubTopics::Published(Arc::clone(&directory));
         let cautioned = |name: &str| {
             let topic = topics.find(name).unwrap();
-            topics.caution(&topic).is_some()
+            topics.spelling_warning(&topic).is_some()
         };
         let upper = Topic::new("https://e.org/%C3%A9");
         assert!(cautioned("https://e.org/%C3%A9") && cautioned("https://e.org/%c3%a9"));
         assert!(!cautioned("https://e.org/plain"));
-        write(&directory.topics).ping(&upper, "library", Timestamp::now());
+        write(&directory.topics).take_ping(&upper, "library", Timestamp::now());
         // The other spelling is now found to be that topic.
         assert!(!cautioned("https://e.org/%C3%A9") && !cautioned("https://e.org/%c3%a9"));
     }

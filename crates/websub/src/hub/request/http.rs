@@ -16,7 +16,7 @@ use crate::headers::{FORM_TYPE, is_addressed_to, is_form};
 use crate::http::client::header_text;
 use crate::http::lock;
 use crate::http::server::{
-    self, FullResponse, Listener, Peer, ServerLimits, not_allowed, small_body, text,
+    self, FullResponse, Listener, PeerAddress, ServerLimits, not_allowed, small_body, text,
 };
 use crate::hub::SubscriptionKey;
 use crate::hub::address::is_public;
@@ -47,7 +47,7 @@ impl EmbeddedHub {
             return not_allowed("POST", HUB_GREETING);
         }
         let answered = self.answer_post(request).await;
-        self.counted(answered)
+        self.count_answer(answered)
     }
 
     async fn answer_post(
@@ -64,7 +64,7 @@ impl EmbeddedHub {
             return Ok(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
         }
         match small_body(request.into_body(), FORM_BYTES, FORM_TIMEOUT).await {
-            Ok(form) => self.accept(&form, requester),
+            Ok(form) => self.answer_form(&form, requester),
             Err((status, words)) => Ok(text(status, words)),
         }
     }
@@ -80,7 +80,7 @@ impl EmbeddedHub {
     }
 
     /// Returns the answer to a subscription request, which is counted.
-    pub(crate) fn counted(&self, answered: Result<FullResponse, Rejection>) -> FullResponse {
+    pub(crate) fn count_answer(&self, answered: Result<FullResponse, Rejection>) -> FullResponse {
         let reply = answered.unwrap_or_else(|rejection| {
             plain_text(rejection.status(), &rejection, rejection.retry_after())
         });
@@ -96,7 +96,7 @@ impl EmbeddedHub {
     /// Returns the answer to a form that was admitted, with what the subscriber should know. The answer depends only on the
     /// request, the configuration and the remaining quotas. The addresses behind a callback are found out later and never
     /// revealed (WebSub section 5.1.2).
-    pub(crate) fn accept(
+    pub(crate) fn answer_form(
         self: &Arc<Self>,
         form: &[u8],
         requester: Option<Requester>,
@@ -104,7 +104,7 @@ impl EmbeddedHub {
         let request = parse(form, &self.settings.get().settings.policy)?;
         let topic = self.topics.find(&request.topic);
         let topic = topic.ok_or(Rejection::Topic)?;
-        let caution = self.topics.caution(&topic);
+        let caution = self.topics.spelling_warning(&topic);
         let key = SubscriptionKey::new(&topic, &request.callback);
         self.verify(key, request, requester)?;
         Ok(text(StatusCode::ACCEPTED, caution.unwrap_or_default()))
@@ -135,8 +135,8 @@ impl EmbeddedHub {
         };
         let peer = request
             .extensions()
-            .get::<Peer>()
-            .and_then(|Peer(peer)| *peer);
+            .get::<PeerAddress>()
+            .and_then(|PeerAddress(peer)| *peer);
         let (forwarded, x_forwarded_for) = (values("forwarded"), values("x-forwarded-for"));
         let prepared = self.settings.get();
         let trusted = &prepared.settings.trusted_proxies;

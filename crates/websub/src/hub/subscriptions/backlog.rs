@@ -85,7 +85,7 @@ impl BacklogCounts {
                 backlog.relayed.add(*relay);
             }
             let relayed = backlog.relayed;
-            backlog.join(heard, relayed);
+            backlog.subscribe_at(heard, relayed);
         }
         let lowest = backlog.positions.first();
         let lowest = lowest.filter(|lowest| lowest.relayed.count > 0);
@@ -96,13 +96,13 @@ impl BacklogCounts {
     }
 
     /// Adds a notification that is not saved yet.
-    pub fn relay(&mut self, relay: PendingRelay) {
+    pub fn add_relay(&mut self, relay: PendingRelay) {
         self.last = relay.id;
         self.relayed.add(relay);
     }
 
     /// Takes note that a notification is saved. Returns false if nobody needs it.
-    pub fn saved(&mut self, id: RelayId) -> bool {
+    pub fn note_saved(&mut self, id: RelayId) -> bool {
         if id <= self.begun {
             return false;
         }
@@ -113,22 +113,22 @@ impl BacklogCounts {
 
     /// Adds a subscription, for which nothing is pending. Returns its number.
     pub fn subscribe(&mut self) -> RelayId {
-        self.join(self.last, self.relayed);
+        self.subscribe_at(self.last, self.relayed);
         self.last
     }
 
     /// Moves a subscription past a notification, which is the next one for it. Returns the last notification that nobody
     /// needs any more, if that changed.
-    pub fn receive(&mut self, heard: RelayId, relay: PendingRelay) -> Option<RelayId> {
+    pub fn move_past(&mut self, heard: RelayId, relay: PendingRelay) -> Option<RelayId> {
         let mut relayed = self.relayed_up_to(heard);
         relayed.add(relay);
-        self.join(relay.id, relayed);
+        self.subscribe_at(relay.id, relayed);
         self.unsubscribe(heard)
     }
 
     /// Removes a subscription. Returns the last notification that nobody needs any more, if that changed.
     pub fn unsubscribe(&mut self, heard: RelayId) -> Option<RelayId> {
-        let index = self.index(heard).ok()?;
+        let index = self.find_position(heard).ok()?;
         let position = &mut self.positions[index];
         position.subscriptions -= 1;
         if position.subscriptions > 0 {
@@ -148,7 +148,7 @@ impl BacklogCounts {
     }
 
     /// Returns true if a saved notification is pending for the subscriptions that received this one last.
-    pub fn has_saved(&self, heard: RelayId) -> bool {
+    pub fn has_saved_after(&self, heard: RelayId) -> bool {
         self.relayed_up_to(heard).count < self.saved
     }
 
@@ -159,13 +159,13 @@ impl BacklogCounts {
     }
 
     /// Returns what is in the state file: all that is pending for the subscriptions that are furthest behind.
-    pub fn size(&self) -> BacklogSize {
+    pub fn stored_size(&self) -> BacklogSize {
         let lowest = self.positions.first();
         lowest.map_or_else(BacklogSize::default, |lowest| self.relayed - lowest.relayed)
     }
 
-    fn join(&mut self, heard: RelayId, relayed: BacklogSize) {
-        match self.index(heard) {
+    fn subscribe_at(&mut self, heard: RelayId, relayed: BacklogSize) {
+        match self.find_position(heard) {
             Ok(index) => self.positions[index].subscriptions += 1,
             Err(index) => {
                 let position = SharedPosition {
@@ -179,11 +179,11 @@ impl BacklogCounts {
     }
 
     fn relayed_up_to(&self, heard: RelayId) -> BacklogSize {
-        let index = self.index(heard).ok();
+        let index = self.find_position(heard).ok();
         index.map_or(self.relayed, |index| self.positions[index].relayed)
     }
 
-    fn index(&self, heard: RelayId) -> Result<usize, usize> {
+    fn find_position(&self, heard: RelayId) -> Result<usize, usize> {
         self.positions
             .binary_search_by_key(&heard, |position| position.heard)
     }

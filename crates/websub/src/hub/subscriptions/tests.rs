@@ -172,7 +172,7 @@ impl World {
                 self.seq += 1;
                 let notification = notification(number, self.seq, &self.seq.to_string());
                 let again = notification.clone();
-                let relay = self.subscriptions.relay(notification, self.now);
+                let relay = self.subscriptions.number_relay(notification, self.now);
                 if let Some(relay) = relay {
                     self.saved.relays.insert(relay.id, relay.clone());
                     let of_topic = self
@@ -181,13 +181,13 @@ impl World {
                         .filter(|(key, _)| key.topic == relay.topic);
                     of_topic.for_each(|(_, owed)| _ = owed.insert(relay.id));
                     self.saved
-                        .save(self.subscriptions.saved(&relay.topic, relay.id));
-                    let again = self.subscriptions.relay(again, self.now);
+                        .save(self.subscriptions.note_saved(&relay.topic, relay.id));
+                    let again = self.subscriptions.number_relay(again, self.now);
                     assert_eq!(again, None, "it was relayed already");
                 }
             }
             Act::Assign(number) => {
-                let given = self.subscriptions.assign(&topic(number));
+                let given = self.subscriptions.assign_tasks(&topic(number));
                 for assignment in &given {
                     let is_working = |other: &DeliveryTask| {
                         other.key == assignment.key && self.subscriptions.is_current(other)
@@ -277,7 +277,7 @@ impl World {
         };
         self.saved.save(
             self.subscriptions
-                .answered(&assignment, relay, last, outcome),
+                .apply_outcome(&assignment, relay, last, outcome),
         );
     }
 }
@@ -317,14 +317,16 @@ fn a_renewal_just_after_the_lease_ended_goes_on_with_what_is_pending() {
     let begun: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
     let mut subscriptions = Subscriptions::default();
     subscriptions.subscribe(subscription(0, begun, 10));
-    let relay = subscriptions.relay(notification(0, 1, "1"), begun).unwrap();
-    subscriptions.saved(&relay.topic, relay.id);
+    let relay = subscriptions
+        .number_relay(notification(0, 1, "1"), begun)
+        .unwrap();
+    subscriptions.note_saved(&relay.topic, relay.id);
     let late = begun + SignedDuration::from_secs(11);
-    let assignment = subscriptions.assign_one(&key(0)).unwrap();
+    let assignment = subscriptions.assign_task(&key(0)).unwrap();
     assert_eq!(subscriptions.next_delivery(&assignment, late), None);
     assert!(subscriptions.contains(&key(0)), "it is renewed, not new");
     subscriptions.subscribe(subscription(0, begun, 20));
-    let assignment = subscriptions.assign_one(&key(0)).unwrap();
+    let assignment = subscriptions.assign_task(&key(0)).unwrap();
     let delivery = subscriptions.next_delivery(&assignment, late).unwrap();
     assert_eq!(delivery.progress.heard, RelayId(0));
     subscriptions.end_leases(begun + SignedDuration::from_secs(20));
@@ -338,7 +340,11 @@ fn what_is_no_repeat_is_relayed_although_it_is_what_was_relayed_last() {
     let mut subscriptions = Subscriptions::default();
     subscriptions.subscribe(subscription(0, now, 10));
     let notification = |seq| notification(0, seq, "1");
-    assert!(subscriptions.relay(notification(1), now).is_some());
-    assert_eq!(subscriptions.relay(notification(2), now), None);
-    assert!(subscriptions.relay_new(notification(3), now).is_some());
+    assert!(subscriptions.number_relay(notification(1), now).is_some());
+    assert_eq!(subscriptions.number_relay(notification(2), now), None);
+    assert!(
+        subscriptions
+            .number_new_relay(notification(3), now)
+            .is_some()
+    );
 }

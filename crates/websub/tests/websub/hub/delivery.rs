@@ -142,12 +142,12 @@ async fn a_callback_that_is_gone_ends_its_subscription() {
     let mut running = start(Restored::default()).await;
     let callback = peer.url("/c");
     running.subscribe(&callback).await;
-    let relays = [1, 2].map(|seq| running.hub.relay(running.notification(seq)).unwrap());
+    let relays = [1, 2].map(|seq| running.hub.number_relay(running.notification(seq)).unwrap());
     running.dispatch(relays.to_vec());
     assert_eq!(running.record().await, unsubscribed(&callback));
     let ended = HubRecord::Ended(Topic::new(TOPIC), relays[1].id);
     assert_eq!(running.record().await, ended);
-    assert_eq!(running.hub.relay(running.notification(3)), None);
+    assert_eq!(running.hub.number_relay(running.notification(3)), None);
 }
 
 /// WebSub 5.3.1.
@@ -189,7 +189,7 @@ async fn what_was_owed_before_a_restart_is_sent_although_a_lease_ended_meanwhile
         let record = running.record().await;
         unheard.retain(|expected| *expected != record);
     }
-    let next = running.hub.relay(running.notification(10)).unwrap();
+    let next = running.hub.number_relay(running.notification(10)).unwrap();
     assert_eq!(next.id, RelayId(9), "a number of its own");
 }
 

@@ -130,7 +130,7 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
     assert_eq!((status.subscriptions, status.owed), (4, 5));
     let (_, busy) = running
         .hub
-        .inspect(|subscriptions| {
+        .with_subscriptions(|subscriptions| {
             let name = Callback::new(peer.url("/busy")).digest();
             subscriptions.find(&name, None, Timestamp::now(), &|_, _| None)
         })
@@ -146,7 +146,9 @@ async fn a_removed_subscriber_is_notified_and_receives_nothing_more() {
     let callback = peer.url("/c?k=1");
     running.subscribe(&callback).await;
     peer.next().await;
-    running.hub.end(key(&callback), "it was removed");
+    running
+        .hub
+        .end_subscription(key(&callback), "it was removed");
     assert_eq!(running.record().await, unsubscribed(&callback));
     let told = peer.next().await;
     let line = told.line();

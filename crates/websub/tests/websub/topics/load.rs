@@ -101,8 +101,8 @@ async fn slow_and_huge_headers_are_cut_off() {
 #[tokio::test]
 async fn a_client_that_does_not_read_its_answers_is_disconnected() {
     let topics = unreported();
-    topics.serve(page("https://e.org/large", &vec![b'x'; 64 << 20]));
-    topics.serve(page("https://e.org/small", &vec![b'x'; 256 << 10]));
+    topics.serve_page(page("https://e.org/large", &vec![b'x'; 64 << 20]));
+    topics.serve_page(page("https://e.org/small", &vec![b'x'; 256 << 10]));
     let limits = ServerLimits {
         answer_timeout: Duration::from_millis(200),
         ..ServerLimits::default()
@@ -178,7 +178,7 @@ async fn sending_a_little_now_and_then_keeps_no_place_and_an_answer_does() {
 #[tokio::test]
 async fn leaving_answers_unread_keeps_no_place() {
     let topics = one_topic();
-    topics.serve(page("https://e.org/large", &vec![b'x'; LARGE]));
+    topics.serve_page(page("https://e.org/large", &vec![b'x'; LARGE]));
     let address = places(4, topics).await;
     let mut unread = Vec::new();
     for _ in 0..4 {
@@ -200,7 +200,7 @@ async fn leaving_answers_unread_keeps_no_place() {
 #[tokio::test]
 async fn a_client_that_reads_its_answer_is_left_alone_however_many_come() {
     let topics = one_topic();
-    topics.serve(page("https://e.org/large", &vec![b'x'; LARGE]));
+    topics.serve_page(page("https://e.org/large", &vec![b'x'; LARGE]));
     let address = places(2, topics).await;
     let mut taking = connect(address, "GET /large HTTP/1.1\r\nHost: e.org\r\n\r\n").await;
     let mut newcomers = Vec::new();

@@ -163,7 +163,7 @@ fn a_callback_is_named_by_its_digest_and_an_unclear_name_is_answered_with_sugges
 #[test]
 fn the_last_attempt_is_known_until_the_next() {
     let mut subscriptions = subscriptions();
-    let mut assigned = subscriptions.assign(&topic("a")).into_iter();
+    let mut assigned = subscriptions.assign_tasks(&topic("a")).into_iter();
     let assignment = assigned.find(|assignment| assignment.key.callback.as_str() == ONE);
     let assignment = assignment.unwrap();
     let last = |subscriptions: &Subscriptions| {
@@ -181,7 +181,7 @@ fn the_last_attempt_is_known_until_the_next() {
             credentials: None,
         },
     ] {
-        subscriptions.answered(
+        subscriptions.apply_outcome(
             &assignment,
             PendingRelay::default(),
             LastAttempt::new(&answer, at(5)),
