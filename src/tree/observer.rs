@@ -94,7 +94,7 @@ impl<'a> Observer<'a> {
             });
         }
         while !self.reports.is_stopped {
-            // Otherwise a check, a sweep, a part of a sweep or a file is due next.
+            // Without work, it waits until a check, a sweep, a part of a sweep or a file is due.
             let deadline = (!self.has_work()).then(|| {
                 let present = self.mounts.iter().filter(|mount| mount.found.is_some());
                 let sweeps = present.filter_map(|mount| match &mount.sweep {
@@ -291,7 +291,8 @@ impl<'a> Observer<'a> {
         self.report_nested();
         let explained = std::mem::take(&mut self.reports.explained);
         if !explained.is_empty() {
-            (self.reports).send(TreeReport::Event(Event::Explained(explained)));
+            self.reports
+                .send(TreeReport::Event(Event::Explained(explained)));
         }
         let mut batch = std::mem::take(&mut self.reports.observations);
         while !batch.is_empty() {

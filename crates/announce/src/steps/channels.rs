@@ -73,11 +73,11 @@ pub fn active_hubs(db: Db<'_>, id: ChannelId) -> Result<BTreeSet<HubId>> {
 }
 
 /// Retires the channels of sets that have ended, before their documents leave them (R11). Returns the sets whose channels may
-/// change: those that began, ended or changed, besides those that `lack` one, and all when a plan first settles.
+/// change: those that began, ended or changed, `more`, and all when a plan first settles.
 pub fn retire_ended(
     step: &mut Step<'_>,
     position: usize,
-    lack: BTreeSet<DocId>,
+    more: BTreeSet<DocId>,
 ) -> Result<BTreeSet<DocId>> {
     let source = &step.live.sources[position];
     let id = source.id;
@@ -99,7 +99,7 @@ pub fn retire_ended(
     if !source.has_settled {
         sets.extend(source.configured.iter());
     }
-    sets.extend(lack);
+    sets.extend(more);
     for set in &sets {
         if owed::set_exists(step, id, *set)? {
             continue;

@@ -261,6 +261,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
             }
             forget_unreadable(step, &known)?;
             request_explanation(step, &known)?;
+            // The row that it may have had is forgotten by now.
             let sql = "INSERT INTO other_file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
             step.db.run(sql, (&known.path, &stat, at))?;
         }
@@ -587,8 +588,8 @@ fn note_unreadable(step: &Step<'_>, known: &KnownCandidate, reason: &Incomplete)
     )
 }
 
-/// Forgets that a candidate was no document, or could not be read. If that lasted, entries that it has or had count as seen
-/// from now on (C7).
+/// Forgets that a candidate was no document, or could not be read. If it could not be read for long, entries that it has or
+/// had count as seen from now on (C7).
 fn forget_unreadable(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
     if known.is_other_file {
         let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";

@@ -127,7 +127,7 @@ pub const OF_DESCRIPTION: &str = "FROM channel c CROSS JOIN account a ON a.chann
 pub const OF_SET: &str = "FROM channel c CROSS JOIN account a ON a.channel = c.id AND a.left_at IS NULL \
      WHERE c.set_id = ?2 AND c.kind = 0 AND c.retired IS NULL AND ?1 = ?1";
 
-/// Writes what is owed of a document before its version changes, or ends, which it permits.
+/// Writes what is owed of a document before its version changes, or ends. That is permitted until the caller empties `seeing`.
 pub fn see(db: Db<'_>, source: i64, before: &SeenDocument, now: Option<&Version>) -> Result<()> {
     let told = before.seen_version();
     if before.version.is_description() {

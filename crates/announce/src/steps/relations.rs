@@ -1,4 +1,4 @@
-//! The relations of documents: indexes, sets of resources, archives (R5, R7).
+//! The relations of documents: indexes, sets of resources, archives (R5, R7), Source Descriptions and channels (R10).
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ use crate::steps::owed::Version;
 use crate::steps::{Step, lists, owed};
 use crate::time::later;
 
-/// Resolves the relations of the documents of a source that are touched, indexes first: an index has no index.
+/// Resolves the relations of the documents of a source that are touched, indexes first: an index has no index. New Source
+/// Descriptions are owed on every channel.
 pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
     let (quiet, now) = (step.plan.window.quiet, step.now);
     let source = &mut step.live.sources[position];
@@ -28,7 +29,7 @@ pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
             }
             let is_changed = document.touched == ChangedPart::Version && document.baseline == 0;
             if document.version.is_description() && is_changed {
-                // R10: a new one is announced on every channel, one that changed also on those that open within `quiet`.
+                // R10: `owed::see` owes one that changed. Both are also told on channels that open within `quiet`.
                 if document.was.is_none() && !document.is_gone() {
                     let source = document.source;
                     owed::owe(step.db, owed::OF_DESCRIPTION, document.id, source, None)?;
