@@ -17,7 +17,7 @@ use websub::publisher::reason::RefusalKind;
 
 use crate::admin::metrics::exposition::{Exposition, MetricValue};
 use crate::report::figures::{ChangeListCounts, HubCounts};
-use crate::report::status::{HubCondition, Status};
+use crate::report::status::{AccountCondition, Status};
 
 pub use crate::admin::metrics::exposition::ExpositionFormat;
 
@@ -249,7 +249,7 @@ fn expose_hubs(exposition: &mut Exposition, status: &Status) {
             let labels = [of_hub, of_kind, ("reason", reason.as_str())];
             exposition.add("refused_notifications", &labels, *many);
         }
-        let stuck = sum.states.get(&HubCondition::NeedsOperator);
+        let stuck = sum.states.get(&AccountCondition::NeedsOperator);
         exposition.add("needs_person", &account, stuck.copied().unwrap_or(0));
         if let Some(at) = sum.accepted {
             exposition.add("last_accepted_timestamp_seconds", &account, at);
@@ -388,7 +388,7 @@ mod tests {
     /// Returns a view of a hub whose notification waits since that second, refused for this reason.
     fn refused(kind: RefusalKind, since: i64) -> HubView {
         HubView {
-            state: HubCondition::Due,
+            state: AccountCondition::Due,
             since: Some(Timestamp::from_second(since).unwrap()),
             ..hub_view(kind, "words")
         }

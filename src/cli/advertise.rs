@@ -106,7 +106,7 @@ fn local_url_warnings(config: &Config, sets: &[AdvertisedSet]) -> BTreeSet<Strin
     let topics = channels().map(|channel| channel.topic.as_str());
     let hubs = channels().flat_map(|channel| &channel.hubs);
     let addresses = topics.chain(hubs.map(Hub::as_str));
-    let local = addresses.filter_map(local_origin).map(|origin| {
+    let local = addresses.filter_map(origin_if_local).map(|origin| {
         let remedy = local_url_remedy(config, &origin);
         format!("only this host reaches {origin}: {remedy}")
     });
@@ -115,7 +115,7 @@ fn local_url_warnings(config: &Config, sets: &[AdvertisedSet]) -> BTreeSet<Strin
 
 /// Returns the reason why addresses are local, and so what to change.
 fn local_url_remedy(config: &Config, origin: &str) -> &'static str {
-    let is_at = |uri: &str| local_origin(uri).as_deref() == Some(origin);
+    let is_at = |uri: &str| origin_if_local(uri).as_deref() == Some(origin);
     let public_url = config.server.known_public_url();
     if config.hubs.iter().any(|one| is_at(one.hub.as_str())) {
         "the hub is on localhost; subscribers elsewhere cannot reach it"
@@ -127,7 +127,7 @@ fn local_url_remedy(config: &Config, origin: &str) -> &'static str {
 }
 
 /// Returns scheme, host and port of a URI whose host means another machine on each machine.
-fn local_origin(uri: &str) -> Option<String> {
+fn origin_if_local(uri: &str) -> Option<String> {
     is_local(uri).then(|| origin(uri))
 }
 

@@ -60,7 +60,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let mut sections = Vec::new();
     let mut documents = 0;
     let trusting = hubs.iter().filter(|hub| hub.danger_accept_invalid_certs);
-    let unverified = trusting.map(|settings| about_hub::unverified_certificate(&settings.hub));
+    let unverified = trusting.map(|settings| about_hub::verification_off(&settings.hub));
     let unverified = unverified.collect();
     if options.no_environment {
         sections.push(("hubs", unverified));

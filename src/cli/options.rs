@@ -19,7 +19,7 @@ use crate::config::environment::{
 };
 use crate::control::SubscriptionName;
 use crate::report::documents::DocumentState;
-use crate::report::status::HubCondition;
+use crate::report::status::AccountCondition;
 use resourcesync::datetime::parse_duration;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
@@ -419,8 +419,8 @@ pub enum OutboxCommand {
     /// Print one line for each channel and hub, failing ones first
     List {
         /// Print only hubs in these states, separated by commas
-        #[arg(long, value_parser = parser_by_name(HubCondition::NAMES), value_delimiter = ',')]
-        state: Vec<HubCondition>,
+        #[arg(long, value_parser = parser_by_name(AccountCondition::NAMES), value_delimiter = ',')]
+        state: Vec<AccountCondition>,
 
         #[command(flatten)]
         ask: DaemonQueryOptions,

@@ -16,7 +16,7 @@ use crate::cli::options::{DaemonQueryOptions, OutboxCommand};
 use crate::cli::output::{self, counted, in_columns, next_try_in_words};
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::outbox::{AccountName, AccountView};
-use crate::report::status::{ChannelView, HubCondition, HubView};
+use crate::report::status::{AccountCondition, ChannelView, HubView};
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
     let daemon = |ask: &DaemonQueryOptions| DaemonClient::new(file, ask);
@@ -75,7 +75,7 @@ fn ask_channels(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Vec<ChannelView
     }
 }
 
-fn list(daemon: &mut DaemonClient<'_>, states: &[HubCondition]) -> anyhow::Result<Exit> {
+fn list(daemon: &mut DaemonClient<'_>, states: &[AccountCondition]) -> anyhow::Result<Exit> {
     let channels = ask_channels(daemon)?;
     let is_all = states.is_empty();
     let rows = account_rows(&channels, |hub| is_all || states.contains(&hub.state));

@@ -92,7 +92,7 @@ impl ChangeReader {
         };
         let thread = std::thread::Builder::new().name("change-lists".into());
         let started = thread
-            .spawn(move || read_each(&received, PATIENCE, |job| job.request.set.to_string(), read));
+            .spawn(move || run_each(&received, PATIENCE, |job| job.request.set.to_string(), read));
         if let Err(error) = &started {
             error!(%error, "cannot start the thread that reads Change Lists: {error}");
         }
@@ -110,7 +110,7 @@ impl ChangeReader {
 
 /// Reads each job on a thread of its own, one after the other, but waits no longer for one than `patience`. `set` names
 /// the set of a job.
-fn read_each<J: Send>(
+fn run_each<J: Send>(
     jobs: &Receiver<J>,
     patience: Duration,
     set: impl Fn(&J) -> String,
@@ -247,7 +247,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use super::{or_failed, read_each};
+    use super::{or_failed, run_each};
     use announce::changes::round::{RoundOutcome, Taken};
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
                 answer.send(job).unwrap();
             };
             let patience = Duration::from_millis(10);
-            read_each(&received, patience, |job| (*job).to_owned(), read);
+            run_each(&received, patience, |job| (*job).to_owned(), read);
         });
         for job in ["hangs", "first", "second"] {
             jobs.send(job).unwrap();

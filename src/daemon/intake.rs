@@ -21,7 +21,7 @@ use websub::hub::published_topics::http::{
     AttemptPosition, FetchOutcome, FetchReport, Fetches, HubTopics, TopicClient, TopicRegistry,
 };
 use websub::hub::published_topics::{MAX_TOPICS, Publication, PublicationOutcome, PublishedTopics};
-use websub::hub::request::http::serve_hub;
+use websub::hub::request::http::serve_public_hub;
 use websub::hub::{HubRecord, Relay, RelayId};
 use websub::retry::end_after_restart;
 
@@ -84,7 +84,7 @@ impl PublicHubRole {
             }
             AcceptedRequest::Pings { topics, publisher } => (&topics[..], publisher),
         };
-        let room = read(&self.directory.topics).verify_room(publisher, topics, MAX_TOPICS);
+        let room = read(&self.directory.topics).check_quota(publisher, topics, MAX_TOPICS);
         if let Err(refusal) = room {
             let _ = reply.send(Err(refusal));
             return;
@@ -388,7 +388,7 @@ impl Daemon<PublicHubRole> {
         };
         let event_loop = EventLoop::new(intake, parts, configuration_status(&config));
         let public = public.serve(&mut process.tasks, |listener, ended| {
-            serve_hub(listener, hub, ServerLimits::default(), ended)
+            serve_public_hub(listener, hub, ServerLimits::default(), ended)
         });
         Ok(process.into_daemon(event_loop, config, public, admin))
     }

@@ -11,7 +11,7 @@ use websub::publisher::reason::RefusalKind;
 use websub::publisher::verdict::next_hop;
 
 use crate::diagnostics::Diagnostic;
-use crate::report::status::HubCondition;
+use crate::report::status::AccountCondition;
 use crate::report::status::alerts::HubTrouble;
 use crate::report::status::words::counted;
 use announce::plan::is_broker_name;
@@ -27,7 +27,7 @@ pub struct HubProbe {
 }
 
 /// Diagnoses a hub. `configured` are the addresses of all hubs, where a redirection may lead (R23).
-pub fn diagnostic(probe: &HubProbe, configured: &[Url]) -> Option<Diagnostic> {
+pub fn diagnose_probe(probe: &HubProbe, configured: &[Url]) -> Option<Diagnostic> {
     let hub = &probe.hub;
     let reply = match &probe.head {
         Ok(reply) => reply,
@@ -74,8 +74,8 @@ pub fn delivery_trouble(hub: &Hub, trouble: &HubTrouble<'_>) -> Diagnostic {
     let usual_cause = |kind: RefusalKind| kind.usual_cause(is_broker_name(hub));
     let remedy = trouble.kind.map_or("", usual_cause);
     match trouble.state {
-        HubCondition::Failing => Diagnostic::note(message, remedy),
-        HubCondition::Unfetched => Diagnostic::finding(
+        AccountCondition::Failing => Diagnostic::note(message, remedy),
+        AccountCondition::Unfetched => Diagnostic::finding(
             format!("{hub}: it was pinged and did not fetch {channels}"),
             "check that the hub can reach the topic at its URI",
         ),
@@ -98,7 +98,7 @@ pub fn report_expected_refusal(hub: &Hub, status: u16, reason: &str) -> Diagnost
 }
 
 /// Reports a hub whose certificate is not verified.
-pub fn unverified_certificate(hub: &Hub) -> Diagnostic {
+pub fn verification_off(hub: &Hub) -> Diagnostic {
     let message = format!(
         "{hub}: danger_accept_invalid_certs = true, so the hub's certificate is not verified"
     );

@@ -10,7 +10,7 @@ use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::report::limited;
-use crate::report::status::{ChannelView, FailingHub, HubCondition, HubView, WaitingDocument};
+use crate::report::status::{AccountCondition, ChannelView, FailingHub, HubView, WaitingDocument};
 use announce::state::{AccountId, ChannelId, Db, HubId, Result};
 use announce::steps::change_log;
 use announce::steps::channels::{is_name_only, of_topic};
@@ -144,7 +144,7 @@ fn accounts_where(
             has_left,
             hub,
             mode,
-            state: HubCondition::Fine,
+            state: AccountCondition::Fine,
             due,
             backlog: None,
             in_flight,
@@ -158,7 +158,7 @@ fn accounts_where(
             accepted,
             fetch_confirmed,
         };
-        view.state = HubCondition::of(&view);
+        view.state = AccountCondition::of(&view);
         view.last_failure = view.failure().map(|refusal| refusal.reason.clone());
         views.push((channel, view));
     }

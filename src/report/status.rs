@@ -297,7 +297,7 @@ pub struct HubView {
     pub has_left: bool,
     pub hub: Hub,
     pub mode: PublishMode,
-    pub state: HubCondition,
+    pub state: AccountCondition,
     /// The number of documents with a change that is due, or of changes of resources, those in flight included.
     pub due: usize,
     /// On a change channel, what it is due; nothing on another.
@@ -394,7 +394,7 @@ pub struct MutedSet {
 /// The condition of a hub on a channel; the worst comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HubCondition {
+pub enum AccountCondition {
     /// No hub is told: none that is configured is advertised.
     Muted,
     /// It refuses what is in flight, and waiting alone will not help.
@@ -411,47 +411,47 @@ pub enum HubCondition {
     Fine,
 }
 
-impl HubCondition {
+impl AccountCondition {
     /// Those of hubs, with their names in JSON and on the command line.
-    pub const NAMES: [(HubCondition, &str); 6] = [
-        (HubCondition::NeedsOperator, "needs_person"),
-        (HubCondition::Failing, "failing"),
-        (HubCondition::Unfetched, "unfetched"),
-        (HubCondition::NoSubscribers, "no_subscribers"),
-        (HubCondition::Due, "due"),
-        (HubCondition::Fine, "fine"),
+    pub const NAMES: [(AccountCondition, &str); 6] = [
+        (AccountCondition::NeedsOperator, "needs_person"),
+        (AccountCondition::Failing, "failing"),
+        (AccountCondition::Unfetched, "unfetched"),
+        (AccountCondition::NoSubscribers, "no_subscribers"),
+        (AccountCondition::Due, "due"),
+        (AccountCondition::Fine, "fine"),
     ];
 
     /// Returns the condition of a hub that is told, as the rest of its view says.
-    pub fn of(view: &HubView) -> HubCondition {
+    pub fn of(view: &HubView) -> AccountCondition {
         match view.failure() {
-            Some(refusal) if refusal.needs_operator => HubCondition::NeedsOperator,
+            Some(refusal) if refusal.needs_operator => AccountCondition::NeedsOperator,
             Some(refusal) if refusal.kind != RefusalKind::NoSubscribersLikely => {
-                HubCondition::Failing
+                AccountCondition::Failing
             }
-            _ if view.fetch_confirmed == Some(false) => HubCondition::Unfetched,
-            Some(_) => HubCondition::NoSubscribers,
-            None if view.due > 0 => HubCondition::Due,
-            None => HubCondition::Fine,
+            _ if view.fetch_confirmed == Some(false) => AccountCondition::Unfetched,
+            Some(_) => AccountCondition::NoSubscribers,
+            None if view.due > 0 => AccountCondition::Due,
+            None => AccountCondition::Fine,
         }
     }
 
     /// Returns the condition in words.
     pub fn in_words(self) -> &'static str {
         match self {
-            HubCondition::Muted => "muted",
-            HubCondition::NeedsOperator => "action required",
-            HubCondition::Failing => "failing",
-            HubCondition::Unfetched => "not fetched",
-            HubCondition::NoSubscribers => "no subscribers",
-            HubCondition::Due => "due",
-            HubCondition::Fine => "fine",
+            AccountCondition::Muted => "muted",
+            AccountCondition::NeedsOperator => "action required",
+            AccountCondition::Failing => "failing",
+            AccountCondition::Unfetched => "not fetched",
+            AccountCondition::NoSubscribers => "no subscribers",
+            AccountCondition::Due => "due",
+            AccountCondition::Fine => "fine",
         }
     }
 
     /// Returns true if an operator should look at it.
     pub fn is_trouble(self) -> bool {
-        self <= HubCondition::Unfetched
+        self <= AccountCondition::Unfetched
     }
 }
 
@@ -476,12 +476,12 @@ impl ChannelView {
     }
 
     /// Returns the worst condition of its hubs; a retired channel without hubs is fine.
-    pub fn worst(&self) -> HubCondition {
+    pub fn worst(&self) -> AccountCondition {
         if self.is_muted() {
-            return HubCondition::Muted;
+            return AccountCondition::Muted;
         }
         let states = self.hubs.iter().map(|hub| hub.state);
-        states.min().unwrap_or(HubCondition::Fine)
+        states.min().unwrap_or(AccountCondition::Fine)
     }
 }
 

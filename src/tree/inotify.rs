@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::tree::file_status;
 use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};
-use crate::tree::watches::{WatchKey, WatchedEvents};
+use crate::tree::watches::{WatchKey, WatchMask};
 
 /// Room for some ten thousand events.
 const BUFFER: usize = 512 * 1024;
@@ -115,7 +115,7 @@ impl Inotify {
         &self,
         path: &Path,
         follow: bool,
-        events: WatchedEvents,
+        events: WatchMask,
         adds: bool,
     ) -> io::Result<WatchKey> {
         let mut flags = WatchFlags::CREATE
@@ -125,7 +125,7 @@ impl Inotify {
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR
             | WatchFlags::EXCL_UNLINK;
-        if events == WatchedEvents::NamesAndContent {
+        if events == WatchMask::NamesAndContent {
             // Never OPEN or ACCESS: on a web server they mean one event per request.
             flags |= WatchFlags::CLOSE_WRITE | WatchFlags::MODIFY | WatchFlags::ATTRIB;
         }

@@ -38,7 +38,7 @@ pub enum NameWatchReason {
 
 /// Events that a directory is watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WatchedEvents {
+pub enum WatchMask {
     /// Names that come and go: enough to notice a root that is replaced. A busy log beside it wakes nobody.
     Names,
     NamesAndContent,
@@ -50,7 +50,7 @@ pub struct WatchPurpose {
     pub directories: Vec<DirectoryId>,
     pub named: HashMap<Box<[u8]>, Vec<NameWatchReason>>,
     /// Events that the backend was asked for; more than are needed, if some were given up.
-    asked: Option<WatchedEvents>,
+    asked: Option<WatchMask>,
 }
 
 impl WatchPurpose {
@@ -65,12 +65,12 @@ impl WatchPurpose {
         hinted.flatten().collect()
     }
 
-    fn events(&self) -> WatchedEvents {
+    fn events(&self) -> WatchMask {
         let is_link = |named: &NameWatchReason| matches!(named, NameWatchReason::Link(_));
         if self.directories.is_empty() && !self.named.values().flatten().any(is_link) {
-            WatchedEvents::Names
+            WatchMask::Names
         } else {
-            WatchedEvents::NamesAndContent
+            WatchMask::NamesAndContent
         }
     }
 }
@@ -171,10 +171,10 @@ impl Watches {
         follow: bool,
         directory: DirectoryId,
     ) -> io::Result<WatchKey> {
-        let key = self.add_to_backend(path, follow, WatchedEvents::NamesAndContent)?;
+        let key = self.add_to_backend(path, follow, WatchMask::NamesAndContent)?;
         let mut pending = self.hints.lock();
         let watched = pending.watched.entry(key).or_default();
-        watched.asked = Some(WatchedEvents::NamesAndContent);
+        watched.asked = Some(WatchMask::NamesAndContent);
         if !watched.directories.contains(&directory) {
             watched.directories.push(directory);
         }
@@ -186,8 +186,8 @@ impl Watches {
     pub fn add_name(&mut self, path: &Path, named: NameWatchReason) -> Option<NameWatch> {
         let (directory, name) = (path.parent()?, path.file_name()?.as_bytes());
         let events = match named {
-            NameWatchReason::Link(_) => WatchedEvents::NamesAndContent,
-            NameWatchReason::Mount(_) => WatchedEvents::Names,
+            NameWatchReason::Link(_) => WatchMask::NamesAndContent,
+            NameWatchReason::Mount(_) => WatchMask::Names,
         };
         let key = self.add_to_backend(directory, true, events).ok()?;
         let asks_too_much = {
@@ -248,9 +248,7 @@ impl Watches {
     fn reduce_events(&mut self, key: WatchKey, path: &Path) {
         let reduced = match &mut self.backend {
             #[cfg(target_os = "linux")]
-            Backend::Inotify(inotify) => {
-                inotify.watch(path, true, WatchedEvents::Names, false).ok()
-            }
+            Backend::Inotify(inotify) => inotify.watch(path, true, WatchMask::Names, false).ok(),
             // The `notify` crate has no selection of events.
             Backend::None | Backend::Notify(_) => Some(key),
         };
@@ -258,7 +256,7 @@ impl Watches {
         if reduced == Some(key) {
             let all = &mut self.hints.lock().watched;
             all.entry(key)
-                .and_modify(|it| it.asked = Some(WatchedEvents::Names));
+                .and_modify(|it| it.asked = Some(WatchMask::Names));
         }
     }
 
@@ -267,7 +265,7 @@ impl Watches {
         &mut self,
         path: &Path,
         follow: bool,
-        events: WatchedEvents,
+        events: WatchMask,
     ) -> io::Result<WatchKey> {
         match &mut self.backend {
             Backend::None => Err(ErrorKind::Unsupported.into()),

@@ -6,7 +6,7 @@ use announce::state::ChannelId;
 use resourcesync::uri::Hub;
 use rsnotify::report;
 use rsnotify::report::outbox::AccountView;
-use rsnotify::report::status::HubCondition;
+use rsnotify::report::status::AccountCondition;
 use websub::publisher::reason::RefusalKind;
 
 use crate::moves::moved;
@@ -96,14 +96,14 @@ fn the_last_answer_is_known_whatever_it_was_and_after_a_restart() {
     let mut world = refused(plan(), 403);
     world.crash_and_start();
     let account = world.outbox("/a", HUB);
-    assert_eq!(account.hub.state, HubCondition::NeedsOperator);
+    assert_eq!(account.hub.state, AccountCondition::NeedsOperator);
     let last = account.hub.last.unwrap();
     let want = (Some(403), "words", 1);
     assert_eq!((last.status, &*last.excerpt, last.seq), want);
     assert_eq!(last.refusal.unwrap().kind, RefusalKind::NotAllowed);
     world.script(HUB, Reply::Accept).retry(None);
     let account = world.outbox("/a", HUB);
-    assert_eq!(account.hub.state, HubCondition::Fine);
+    assert_eq!(account.hub.state, AccountCondition::Fine);
     let last = account.hub.last.unwrap();
     assert_eq!((last.status, last.refusal), (Some(202), None));
     assert_eq!(account.hub.last_failure, None);
@@ -112,9 +112,9 @@ fn the_last_answer_is_known_whatever_it_was_and_after_a_restart() {
 #[test]
 fn a_hub_without_subscribers_is_no_trouble() {
     for (status, state) in [
-        (400, HubCondition::NeedsOperator),
-        (503, HubCondition::Failing),
-        (500, HubCondition::NoSubscribers),
+        (400, AccountCondition::NeedsOperator),
+        (503, AccountCondition::Failing),
+        (500, AccountCondition::NoSubscribers),
     ] {
         let mut world = World::with_two_sets(plan());
         world.script(HUB, Reply::Say(status, ""));

@@ -12,7 +12,7 @@ use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::figures::SourceFigures;
 use rsnotify::report::status::alerts::{Health, StatusPart};
-use rsnotify::report::status::{ChannelView, HubCondition, Status};
+use rsnotify::report::status::{AccountCondition, ChannelView, Status};
 
 use crate::world::{
     HUB, OTHER_HUB, Reply, SET_A, World, capability_list, index, list, mount, ping_hub, plan,
@@ -309,7 +309,7 @@ fn a_set_whose_list_still_advertises_the_hub_before_is_muted_and_says_so_loudly(
     let want = "https://example.org/a/capabilitylist.xml";
     assert_eq!(muted.set.as_str(), want);
     assert_eq!(muted.kind, "foreign_hubs");
-    assert_eq!(first(&status).worst(), HubCondition::Muted);
+    assert_eq!(first(&status).worst(), AccountCondition::Muted);
     assert_eq!(status.health(), Health::Act);
     let alerts = status.alerts();
     let what = format!(

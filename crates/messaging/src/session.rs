@@ -136,7 +136,7 @@ async fn connected(
     }
     writing.write_all(&connect.encode()).await?;
     writing.flush().await?;
-    let mask = settings.mask();
+    let mask = settings.secret_mask();
     let connected = reader.frame().await?;
     match connected.command.as_str() {
         "CONNECTED" => {}

@@ -119,7 +119,7 @@ impl BrokerSettings {
     }
 
     /// Returns a mask for its secrets, which the broker may repeat.
-    pub fn mask(&self) -> Mask {
+    pub fn secret_mask(&self) -> Mask {
         let headers = self.headers.iter().filter(|header| !header.is_public);
         let headers = headers.map(|header| header.value.clone());
         let login = self.login.iter().map(|(_, password)| password.clone());

@@ -45,7 +45,7 @@ impl Uri {
             if byte == b'/' || stands_in_path(byte) {
                 uri.push(char::from(byte));
             } else {
-                push_escaped(&mut uri, byte);
+                push_percent_escape(&mut uri, byte);
             }
         }
         Uri(uri.into())
@@ -258,7 +258,7 @@ fn stands_in_path(byte: u8) -> bool {
     is_unreserved(byte) || b"!$&'()*+,;=:@".contains(&byte)
 }
 
-fn push_escaped(text: &mut String, byte: u8) {
+fn push_percent_escape(text: &mut String, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     text.push('%');
     text.push(char::from(DIGITS[usize::from(byte >> 4)]));
@@ -315,9 +315,9 @@ fn normal_escapes(text: &str, is_same: fn(u8) -> bool) -> Cow<'_, str> {
         let escaped = unescape_at(bytes, at);
         match escaped {
             Some(value) if is_same(value) => normal.push(char::from(value)),
-            Some(value) => push_escaped(&mut normal, value),
+            Some(value) => push_percent_escape(&mut normal, value),
             None if needs_no_escape(byte) => normal.push(char::from(byte)),
-            None => push_escaped(&mut normal, byte),
+            None => push_percent_escape(&mut normal, byte),
         }
         at += if escaped.is_some() { 3 } else { 1 };
     }

@@ -10,7 +10,7 @@ use websub::headers::encode_form;
 use websub::hub::subscriptions::view::SubscriptionView;
 
 use crate::report::status::alerts::{Health, StatusPart};
-use crate::report::status::{HubCondition, HubView, MountStatus, SourceStatus, words};
+use crate::report::status::{AccountCondition, HubView, MountStatus, SourceStatus, words};
 use announce::history::{NotificationState, NotificationView};
 use announce::plan::PublishMode;
 pub use announce::plan::is_broker_name;
@@ -115,12 +115,12 @@ pub fn mode(mode: &PublishMode) -> &'static str {
 }
 
 /// Returns the class of a condition in the style sheet.
-pub fn condition_class(state: impl Borrow<HubCondition>) -> &'static str {
+pub fn condition_class(state: impl Borrow<AccountCondition>) -> &'static str {
     match state.borrow() {
-        HubCondition::Muted | HubCondition::NeedsOperator => "act",
-        HubCondition::Failing | HubCondition::Unfetched => "look",
-        HubCondition::NoSubscribers | HubCondition::Due => "busy",
-        HubCondition::Fine => "fine",
+        AccountCondition::Muted | AccountCondition::NeedsOperator => "act",
+        AccountCondition::Failing | AccountCondition::Unfetched => "look",
+        AccountCondition::NoSubscribers | AccountCondition::Due => "busy",
+        AccountCondition::Fine => "fine",
     }
 }
 

@@ -7,7 +7,7 @@ use url::form_urlencoded;
 use websub::hub::subscriptions::view::HubStatus;
 
 use crate::admin::page::{ChannelPage, ChannelsPage, DayPicture, OverviewPage, SubscriptionsPage};
-use crate::report::status::{HubCondition, IntervalDeliveries, Status};
+use crate::report::status::{AccountCondition, IntervalDeliveries, Status};
 use crate::report::tests::channel_view;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -171,7 +171,7 @@ fn a_retired_channel_does_not_hide_that_its_hub_refuses() {
     status.channels[0].retired = Some(NOW);
     assert!(is_shown(&status, "retired") && is_shown(&status, "action required"));
     for hub in &mut status.channels[0].hubs {
-        hub.state = HubCondition::Fine;
+        hub.state = AccountCondition::Fine;
     }
     assert!(is_shown(&status, "retired") && !is_shown(&status, "fine"));
 }

@@ -102,7 +102,7 @@ pub(super) fn sections(
     let configured: Vec<Url> = configured.collect();
     let mut of_hubs = unverified;
     let judged = probes.iter();
-    of_hubs.extend(judged.filter_map(|probe| hub::diagnostic(probe, &configured)));
+    of_hubs.extend(judged.filter_map(|probe| hub::diagnose_probe(probe, &configured)));
     // The delivery of the last notifications, by the saved state.
     for summary in report::outline(reader)?.hubs() {
         let troubles = summary.troubles.iter();

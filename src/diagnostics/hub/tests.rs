@@ -34,7 +34,7 @@ fn a_hub_need_not_know_head(
         accepts,
         ..probe(Ok(reply(status)))
     };
-    assert_eq!(diagnostic(&probe, &[]), None);
+    assert_eq!(diagnose_probe(&probe, &[]), None);
 }
 
 #[rstest]
@@ -47,12 +47,12 @@ fn a_hub_need_not_know_head(
 #[case(503, "503 to HEAD")]
 fn a_hub_must_be_there_unless_it_accepts_notifications(#[case] status: u16, #[case] want: &str) {
     let mut probe = probe(Ok(reply(status)));
-    let found = shown(diagnostic(&probe, &[]));
+    let found = shown(diagnose_probe(&probe, &[]));
     let is_found = found.starts_with(&format!("Finding {HUB}: {want}"));
     assert!(is_found, "{found}");
 
     probe.accepts = true;
-    let found = shown(diagnostic(&probe, &[]));
+    let found = shown(diagnose_probe(&probe, &[]));
     let want = want.split(": compare").next().unwrap();
     assert!(found.starts_with(&format!("Note {HUB}: {want}")), "{found}");
 }
@@ -72,7 +72,7 @@ fn a_hub_that_cannot_be_reached_is_found_with_its_remedy(
     #[case] cause: FailureCause,
     #[case] want: &str,
 ) {
-    let found = diagnostic(&probe(Err(failure(cause, "words"))), &[]).unwrap();
+    let found = diagnose_probe(&probe(Err(failure(cause, "words"))), &[]).unwrap();
     assert_eq!(found.severity, Severity::Finding);
     assert!(found.message.contains("words"), "{found:?}");
     assert!(found.remedy.contains(want), "{found:?}");
@@ -111,7 +111,7 @@ fn a_redirection_is_reported_with_its_target() {
             location: (!location.is_empty()).then(|| location.to_owned()),
             ..reply(status)
         };
-        let found = shown(diagnostic(&probe(Ok(redirects)), &configured));
+        let found = shown(diagnose_probe(&probe(Ok(redirects)), &configured));
         let (severity, words) = want.split_once(" … ").unwrap();
         assert!(
             found.starts_with(severity) && found.contains(words),
@@ -141,14 +141,14 @@ fn a_secret_address_is_never_shown() {
             publish_url: "https://hub.example/hunter2/?key=hunter2".parse().unwrap(),
             ..probe(head)
         };
-        let found = shown(diagnostic(&probe, &[]));
+        let found = shown(diagnose_probe(&probe, &[]));
         assert!(!found.contains("hunter2"), "{found}");
     }
 }
 
 #[test]
 fn an_unverified_certificate_is_found() {
-    let found = unverified_certificate(&Hub::new(HUB));
+    let found = verification_off(&Hub::new(HUB));
     assert_eq!(found.severity, Severity::Finding);
     assert!(found.line().contains("ca_file"), "{found:?}");
 }

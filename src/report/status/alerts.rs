@@ -10,8 +10,8 @@ use websub::publisher::reason::RefusalKind;
 
 use crate::report::status::words::counted;
 use crate::report::status::{
-    BacklogOverflow, ChannelView, HubCondition, HubView, MissingDirectory, MountStatus, MutedSet,
-    NeverReachedHub, SourceStatus, Status,
+    AccountCondition, BacklogOverflow, ChannelView, HubView, MissingDirectory, MountStatus,
+    MutedSet, NeverReachedHub, SourceStatus, Status,
 };
 
 /// A condition that an operator should know of.
@@ -306,11 +306,11 @@ fn of_unreached(unreached: &NeverReachedHub) -> Alert {
 fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
     let (channels, reason) = (counted(trouble.channels, "channel"), trouble.reason);
     let what = match trouble.state {
-        HubCondition::Unfetched => format!("{hub} is pinged and does not fetch {channels}"),
+        AccountCondition::Unfetched => format!("{hub} is pinged and does not fetch {channels}"),
         _ => format!("{hub} does not accept notifications of {channels}: {reason}"),
     };
     let urgency = match trouble.state {
-        HubCondition::NeedsOperator => Health::Act,
+        AccountCondition::NeedsOperator => Health::Act,
         _ => Health::Look,
     };
     let cause = trouble.kind.map_or(
@@ -331,7 +331,7 @@ pub struct HubSummary<'a> {
     pub mode: PublishMode,
     pub channels: usize,
     /// The number of channels in each condition; the worst comes first.
-    pub states: BTreeMap<HubCondition, usize>,
+    pub states: BTreeMap<AccountCondition, usize>,
     pub due: usize,
     pub in_flight: usize,
     /// The time since when the oldest notification is in flight. A topic without subscribers pages no operator, and does
@@ -351,7 +351,7 @@ pub struct HubSummary<'a> {
 /// A failure of a hub on some channels, with the reason on one of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubTrouble<'a> {
-    pub state: HubCondition,
+    pub state: AccountCondition,
     /// Nothing where it accepts.
     pub kind: Option<RefusalKind>,
     pub reason: &'a str,
@@ -364,9 +364,9 @@ pub struct HubTrouble<'a> {
 
 impl<'a> HubSummary<'a> {
     /// Returns its worst condition.
-    pub fn worst_condition(&self) -> HubCondition {
+    pub fn worst_condition(&self) -> AccountCondition {
         let worst = self.states.keys().next();
-        worst.copied().unwrap_or(HubCondition::Fine)
+        worst.copied().unwrap_or(AccountCondition::Fine)
     }
 
     /// Returns the number of channels in each condition, such as "2 failing, 40 fine".

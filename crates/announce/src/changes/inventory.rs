@@ -13,7 +13,7 @@ use resourcesync::payload::ChangeKind;
 use resourcesync::resource_list::{ListedResource, ListedResources, ResourceKey, ResourceState};
 
 use crate::changes::round::{
-    AHEAD, FreshChange, RoundRequest, Taken, TakenList, read_in_given_order,
+    AHEAD, FreshChange, ListTally, RoundRequest, Taken, read_in_given_order,
 };
 use crate::plan::MassDeletionLimit;
 use crate::time::later;
@@ -65,8 +65,8 @@ pub fn take_inventory<E>(
 ) -> Result<Taken, E> {
     let time = time(request, &listed);
     let lists = request.lists.iter().zip(&listed);
-    let lists = lists.map(|(list, of)| TakenList::new(list, of.entries.len(), of.skipped));
-    let mut lists: Vec<TakenList> = lists.collect();
+    let lists = lists.map(|(list, of)| ListTally::new(list, of.entries.len(), of.skipped));
+    let mut lists: Vec<ListTally> = lists.collect();
     let mut compared = compare(request, rules, merged_resources(listed), stored)?;
     let missing = &mut compared.missing;
     // R15, C29: no deletion is believed while too many resources are missing, unless an operator accepts them.

@@ -141,7 +141,7 @@ pub struct Taken {
     pub changes: Vec<FreshChange>,
     /// True if more are fresh.
     pub has_more: bool,
-    pub lists: Vec<TakenList>,
+    pub lists: Vec<ListTally>,
     pub keys: KeyChanges,
     /// Resources that are listed otherwise than before (C28).
     pub inventory: BTreeMap<ResourceKey, Option<InventoryRow>>,
@@ -158,7 +158,7 @@ pub struct LeftEntries {
 
 /// One list of a round, and the number of its entries that were taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TakenList {
+pub struct ListTally {
     pub version: ListToRead,
     /// True if all of it was taken.
     pub is_whole: bool,
@@ -186,10 +186,10 @@ pub struct TakenList {
     pub closed_until: Option<Timestamp>,
 }
 
-impl TakenList {
+impl ListTally {
     /// Returns a list of which all entries were taken, and none is told.
-    pub fn new(list: &ListToRead, listed: usize, skipped: usize) -> TakenList {
-        TakenList {
+    pub fn new(list: &ListToRead, listed: usize, skipped: usize) -> ListTally {
+        ListTally {
             version: list.clone(),
             is_whole: true,
             left: None,

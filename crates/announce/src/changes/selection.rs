@@ -13,7 +13,7 @@ use resourcesync::change_list::{ListedChange, ListedChanges};
 use resourcesync::uri::Uri;
 
 use crate::changes::round::{
-    AHEAD, FreshChange, LeftEntries, ListToRead, RoundFiles, RoundRequest, Taken, TakenList,
+    AHEAD, FreshChange, LeftEntries, ListTally, ListToRead, RoundFiles, RoundRequest, Taken,
     read_in_given_order,
 };
 use crate::changes::taken_keys::{
@@ -119,7 +119,7 @@ impl Selection {
         let unsaved = &mut selection.unsaved;
         let mut before: Option<Uri> = None;
         let mut number = 0;
-        let compared = comparison.compare_taken(|pass| {
+        let compared = comparison.compare_across_lists(|pass| {
             files.each_taken(&mut |list, first, row| {
                 if (row.vanished).is_some_and(|at| request.watch.is_forgotten(at)) {
                     unsaved.entry((list, first)).or_insert(None);
@@ -280,7 +280,7 @@ impl Selection {
             let list = entry.list as usize;
             earliest[list] = self.lists[list].earlier_of(earliest[list], entry);
         }
-        let mut lists: Vec<Option<TakenList>> = vec![None; request.lists.len()];
+        let mut lists: Vec<Option<ListTally>> = vec![None; request.lists.len()];
         for ((list, earliest), number) in self.lists.iter_mut().zip(earliest).zip(numbers) {
             if let Some(number) = number {
                 lists[number] = Some(list.report_taken(earliest));
@@ -413,7 +413,7 @@ struct SelectedList {
     /// Entries of a list that was closed for good that were taken without being told (C7), and that no report has counted.
     rewriting: usize,
     /// The next report of it, as far as that is known.
-    report: TakenList,
+    report: ListTally,
 }
 
 impl SelectedList {
@@ -434,11 +434,11 @@ impl SelectedList {
             }
             times.push(last);
         }
-        let report = TakenList {
+        let report = ListTally {
             latest,
             first_skipped: listed.first_skipped.clone(),
             closed_until: latest.filter(|_| listed.declared.until.is_some()),
-            ..TakenList::new(list, listed.entries.len(), listed.skipped)
+            ..ListTally::new(list, listed.entries.len(), listed.skipped)
         };
         let selected = SelectedList {
             span: listed.byte_span(),
@@ -518,12 +518,12 @@ impl SelectedList {
     }
 
     /// Returns the list as it was taken since the last report, with the time of the earliest of all entries that are left of it.
-    fn report_taken(&mut self, earliest: Option<Timestamp>) -> TakenList {
+    fn report_taken(&mut self, earliest: Option<Timestamp>) -> ListTally {
         let untold = std::mem::take(&mut self.rewriting);
         let has_told = self.report.told > 0 && self.report.waiting == 0;
         let is_rewritten = self.report.version.closed_until.is_some() && (untold > 0 || has_told);
         let first = earliest.filter(|first| *first > Timestamp::MIN && self.left > 0);
-        let report = TakenList {
+        let report = ListTally {
             is_whole: self.left == 0,
             left: first.map(|first| LeftEntries {
                 first,

@@ -86,7 +86,7 @@ impl TakenKeys {
         changed.collect()
     }
 
-    fn present_keys(&self) -> impl Iterator<Item = ChangeKey> {
+    fn unvanished_keys(&self) -> impl Iterator<Item = ChangeKey> {
         let rows = self.rows.values().filter(|row| row.vanished.is_none());
         rows.flat_map(KeyRow::keys)
     }
@@ -100,7 +100,7 @@ impl TakenKeys {
         times: &[Timestamp],
         at: Timestamp,
     ) -> Vec<UntakenPosition> {
-        let before: Vec<ChangeKey> = self.present_keys().collect();
+        let before: Vec<ChangeKey> = self.unvanished_keys().collect();
         // Most lists only grow: what they begin with is what was stored.
         let keys = entries.iter().map(|entry| entry.place.key);
         let pairs = keys.clone().zip(&before);
@@ -179,7 +179,7 @@ impl TakenKeys {
     /// Writes the keys that are present in as few rows as they need, once they are in twice as many.
     fn pack(&mut self) {
         let rows = self.rows.values().filter(|row| row.vanished.is_none());
-        let keys: Vec<ChangeKey> = self.present_keys().collect();
+        let keys: Vec<ChangeKey> = self.unvanished_keys().collect();
         if rows.count() <= 2 * keys.len().div_ceil(KEYS_PER_ROW) {
             return;
         }
@@ -298,7 +298,7 @@ impl UntakenEntry {
 
 /// The result of a comparison.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct ComparedEntries {
+pub struct CrossListEntries {
     /// Entries that were taken from other lists.
     pub taken: Vec<UntakenEntry>,
     /// Silent entries that no other list tells.
@@ -355,12 +355,12 @@ impl Comparison {
 
     /// Compares with what was taken from all lists. `stored` passes each taken key with the number of its list, list by
     /// list.
-    pub fn compare_taken<E>(
+    pub fn compare_across_lists<E>(
         mut self,
         stored: impl FnOnce(&mut dyn FnMut(u32, ChangeKey)) -> Result<(), E>,
-    ) -> Result<ComparedEntries, E> {
+    ) -> Result<CrossListEntries, E> {
         if self.candidates.is_empty() {
-            return Ok(ComparedEntries::default());
+            return Ok(CrossListEntries::default());
         }
         let candidates = &mut self.candidates;
         candidates.sort_unstable_by_key(|entry| {
@@ -368,7 +368,7 @@ impl Comparison {
         });
         let mut counts = KeyCounts::new(candidates);
         stored(&mut |list, key| counts.count_key(candidates, list, key))?;
-        let mut compared = ComparedEntries::default();
+        let mut compared = CrossListEntries::default();
         let mut is_fresh = Vec::with_capacity(candidates.len());
         for group in candidates.chunk_by(|one, other| one.place.key == other.place.key) {
             let learned = self.learned.get(&group[0].place.key);

@@ -240,7 +240,7 @@ fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Result
         before.id,
         "presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
          was_capability = ?2, was_form = ?3, was_fingerprint = ?4",
-        before.settled_version(),
+        before.version_when_settled(),
     )?;
     step.db.run("DELETE FROM seeing", ())?;
     step.entries.push((position, before.id, None));

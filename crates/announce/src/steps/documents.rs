@@ -110,7 +110,7 @@ impl SeenDocument {
     }
 
     /// Returns the version that was seen when its source last settled.
-    pub fn settled_version(&self) -> Option<Version> {
+    pub fn version_when_settled(&self) -> Option<Version> {
         if self.touched == ChangedPart::Version {
             self.was
         } else {
@@ -410,7 +410,7 @@ fn take_new_version(
     };
     // R13: what a baseline holds counts as told, but for content that may be newer.
     let was = match baseline {
-        0 => before.as_ref().and_then(SeenDocument::settled_version),
+        0 => before.as_ref().and_then(SeenDocument::version_when_settled),
         1 => Some(version),
         _ => Some(Version {
             fingerprint: None,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::changes::round::{LeftEntries, ListToRead, ROUND, TakenList};
+use crate::changes::round::{LeftEntries, ListTally, ListToRead, ROUND};
 use crate::event::Fact;
 use crate::finding::Finding;
 use crate::observation::Stat;
@@ -258,7 +258,7 @@ pub fn mark_to_learn(step: &Step<'_>, set: DocId, list: DocId) -> Result<()> {
 pub fn record_taken(
     step: &Step<'_>,
     set: &TrackedSet,
-    taken: &TakenList,
+    taken: &ListTally,
     is_partial: bool,
 ) -> Result<()> {
     let list = taken.version.id;
@@ -307,7 +307,7 @@ pub fn note_entry_findings(
     step: &mut Step<'_>,
     position: usize,
     set: DocId,
-    taken: &TakenList,
+    taken: &ListTally,
 ) -> Result<()> {
     let list = taken.version.id;
     let sql = "SELECT skipped FROM change_list WHERE set_id = ?1 AND list = ?2";

@@ -367,7 +367,7 @@ impl NestedFileSystems {
             let there = found.get(&top).copied();
             let is_other = row.device != there.and_then(|there| there.device);
             let below = is_other.then(|| below(&top)).transpose()?;
-            let decided = swept_row(row, there, below.unwrap_or_default());
+            let decided = row_kept_after_sweep(row, there, below.unwrap_or_default());
             self.rows.extend(decided.map(|decided| (top, decided)));
         }
         self.undecided.clear();
@@ -390,7 +390,11 @@ impl NestedFileSystems {
 }
 
 /// Returns the row of a directory after a sweep; nothing if there is nothing to keep of it.
-fn swept_row(row: NestedRow, there: Option<NestedRow>, below: DocumentsBelow) -> Option<NestedRow> {
+fn row_kept_after_sweep(
+    row: NestedRow,
+    there: Option<NestedRow>,
+    below: DocumentsBelow,
+) -> Option<NestedRow> {
     let kept = |is_away| Some(NestedRow { is_away, ..row });
     match (row.device, there) {
         (None, None) => None,

@@ -137,7 +137,13 @@ pub async fn serve<H, F>(
         match accepted {
             Ok((stream, peer)) => {
                 let (handler, stopping) = (with_peer(peer), stopping.clone());
-                connection(stream, &limits, handler, stopping, slots.take().await);
+                connection(
+                    stream,
+                    &limits,
+                    handler,
+                    stopping,
+                    slots.wait_for_slot().await,
+                );
             }
             Err(error) => match error.kind() {
                 // A client that closed before it was accepted is no reason to wait.
@@ -425,7 +431,7 @@ impl ConnectionSlots {
     /// Waits for a slot. Returns it with a receiver that resolves when the connection must close. When full, closes the
     /// connection whose last request is longest ago: one that waits for its client, or, where answers wait too as those
     /// of callbacks do, the request that has waited longest, whose sender tries again.
-    async fn take(self: &Arc<ConnectionSlots>) -> (ConnectionSlot, Receiver<()>) {
+    async fn wait_for_slot(self: &Arc<ConnectionSlots>) -> (ConnectionSlot, Receiver<()>) {
         loop {
             let freed = self.freed.notified();
             match self.try_take(Instant::now()) {

@@ -126,7 +126,7 @@ impl PublishedTopics {
     ///
     /// # Errors
     /// 403 if it would have more.
-    pub fn verify_room(
+    pub fn check_quota(
         &self,
         publisher: &str,
         topics: &[Topic],
@@ -374,12 +374,12 @@ mod tests {
         let topic = |number: u32| Topic::new(format!("https://e.org/{number}"));
         let mut topics = PublishedTopics::default();
         for number in 0..3 {
-            let room = topics.verify_room("library", &[topic(number)], 3);
+            let room = topics.check_quota("library", &[topic(number)], 3);
             assert_eq!(room, Ok(()));
             topics.take_ping(&topic(number), "library", now);
         }
         let status = |topics: &PublishedTopics, publisher: &str, wanted: &[Topic]| {
-            let room = topics.verify_room(publisher, wanted, 3);
+            let room = topics.check_quota(publisher, wanted, 3);
             room.map_err(|refusal| refusal.status())
         };
         let (known, new) = ([topic(0), topic(2)], [topic(1), topic(3)]);

@@ -9,7 +9,7 @@ use resourcesync::change::ChangeKey;
 use resourcesync::change_list::EntryPlace;
 use rstest::rstest;
 
-use super::{ComparedEntries, Comparison, UntakenEntry};
+use super::{Comparison, CrossListEntries, UntakenEntry};
 
 fn key(letter: char) -> ChangeKey {
     ChangeKey([letter as u8; 16])
@@ -23,7 +23,7 @@ fn letters(entries: &[UntakenEntry]) -> Vec<(u32, char)> {
 
 /// Compares lists with what was taken from others, each letter dated by its position. A list that begins with `=` is
 /// learned, one with `-` is archived. Returns the letters that were too late to be kept, too.
-fn compare(words: &[&str], taken: &[&str], max: usize) -> (ComparedEntries, Vec<(u32, char)>) {
+fn compare(words: &[&str], taken: &[&str], max: usize) -> (CrossListEntries, Vec<(u32, char)>) {
     let mut comparison = Comparison::new(max);
     let mut late = Vec::new();
     for (list, word) in (0..).zip(words) {
@@ -51,7 +51,7 @@ fn compare(words: &[&str], taken: &[&str], max: usize) -> (ComparedEntries, Vec<
             comparison.add(candidate, |dropped| late.push(*dropped));
         }
     }
-    let compared = comparison.compare_taken(|pass| {
+    let compared = comparison.compare_across_lists(|pass| {
         for (number, word) in (1..).zip(taken) {
             word.chars().for_each(|letter| pass(number, key(letter)));
         }

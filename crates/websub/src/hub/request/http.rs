@@ -198,7 +198,7 @@ const NOT_HERE: &str =
     "nothing is here: the hub is at another path, and topics are served by their publishers\n";
 
 /// Serves a hub for many Sources until `shutdown`, then finishes requests under way; the caller limits that wait.
-pub async fn serve_hub(
+pub async fn serve_public_hub(
     listener: Listener,
     hub: Arc<PublicHub>,
     limits: ServerLimits,
