@@ -12,6 +12,7 @@ use announce::event::Event;
 use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Observation};
 use jiff::Timestamp;
 use rustix::fs::FileType;
+use websub::http::lock;
 
 use crate::tree::model::{DirectoryId, FileId, Model, Name, TreeEntry, join};
 use crate::tree::mount::{TreeMount, UnmetFile};
@@ -172,7 +173,7 @@ impl<'a> Observer<'a> {
     }
 
     fn take_directory_hints(&mut self, key: WatchKey, hints: &DirectoryHints) {
-        let (directories, named) = match self.watches.hints.lock().watched.get(&key) {
+        let (directories, named) = match lock(&self.watches.hints.pending).watched.get(&key) {
             Some(watched) => (watched.directories.clone(), watched.hints_of_names(hints)),
             None => return,
         };

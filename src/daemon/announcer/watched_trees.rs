@@ -14,6 +14,7 @@ use crate::tree::{KnownFiles, ListKeyCache, TreeHandle};
 use announce::observation::{DocumentPath, MountId};
 use announce::plan::{Plan, SourcePlan};
 use announce::state::{self, Db};
+use websub::http::lock;
 
 /// Maximum reports of trees that wait to be taken.
 const MAX_WAITING: usize = 8;
@@ -115,7 +116,7 @@ impl WatchedTrees {
     ) -> BTreeMap<String, HintCounts> {
         let counted = plan.sources.iter().zip(self.trees());
         let hints = counted.map(|(source, tree)| {
-            let mut hints = tree.hints.lock().counted;
+            let mut hints = lock(&tree.hints.pending).counted;
             if let Some(before) = before.get(&source.name) {
                 hints.taken += before.taken;
                 hints.overflows += before.overflows;
