@@ -253,12 +253,8 @@ impl ChangeListFile {
     /// Returns the keys of its entries, and takes those that were kept when it was read as a document.
     pub fn take_keys(&mut self, recent: &ListKeyCache) -> ListResult<ListedChanges> {
         let kept = recent.take(&self.opened);
-        kept.map_or_else(|| self.keys(), Ok)
-    }
-
-    /// Returns the keys of its entries.
-    pub fn keys(&mut self) -> ListResult<ListedChanges> {
-        self.read_version(FileStatus::eq, |reader| read_keys(reader))
+        let read = |reader: &mut dyn Read| read_keys(reader);
+        kept.map_or_else(|| self.read_version(FileStatus::eq, read), Ok)
     }
 
     /// Returns the entries at these places, which ascend. `span` is that of all its entries.
