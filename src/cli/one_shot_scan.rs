@@ -28,6 +28,8 @@ const MAX_DIRECTORIES: usize = 20;
 const OF_KNOWN: &str = "reading the tree [{bar:24}] {human_pos} of about {human_len} files";
 /// Template if the number of files is unknown.
 const OF_FOUND: &str = "reading the tree: {human_pos} of {human_len} files found so far";
+/// Selects the documents that the state knows, and the candidates that could not be read.
+const KNOWN_PATHS: &str = "SELECT mount, path FROM document WHERE presence BETWEEN 1 AND 3 UNION SELECT mount, path FROM trouble";
 
 /// A one-shot scan, and what it found.
 pub struct OneShotScan {
@@ -131,7 +133,9 @@ pub fn scan_with_state(
     };
     scan.engine.live.find_each = find_each;
     let mut progress = SweepProgressBar {
-        known: scan.known_paths()?.len() as u64,
+        known: (scan.engine.db())
+            .all::<Vec<DocumentPath>>(KNOWN_PATHS, ())?
+            .len() as u64,
         ..SweepProgressBar::default()
     };
     for tree in scan.tree_settings(config) {
@@ -199,7 +203,7 @@ impl OneShotScan {
                 ..
             } => {
                 // What the state knows, and the sweep did not meet.
-                let mut missing = self.known_paths()?;
+                let mut missing: Vec<DocumentPath> = self.engine.db().all(KNOWN_PATHS, ())?;
                 missing.retain(|path| path.mount == mount && !self.seen.contains(path));
                 let missing = missing.into_iter().map(|path| Observation {
                     path,
@@ -232,14 +236,6 @@ impl OneShotScan {
         sources
             .map(|(source, plan)| source.tree_settings(plan))
             .collect()
-    }
-
-    /// Returns the documents that the state knows, and the candidates that could not be read.
-    fn known_paths(&self) -> state::Result<Vec<DocumentPath>> {
-        self.engine.db().all::<Vec<DocumentPath>>(
-            "SELECT mount, path FROM document WHERE presence BETWEEN 1 AND 3 UNION SELECT mount, path FROM trouble",
-            (),
-        )
     }
 }
 

@@ -96,7 +96,10 @@ fn list(daemon: &mut DaemonClient<'_>, states: &[AccountCondition]) -> anyhow::R
         for line in account_table(&rows, Timestamp::now()) {
             writeln!(out, "{}", line.trim_end())?;
         }
-        for muted in channels.iter().filter(|channel| channel.is_muted()) {
+        for muted in channels
+            .iter()
+            .filter(|it| it.worst() == AccountCondition::Muted)
+        {
             let (topic, set) = (&muted.topic, &muted.set);
             writeln!(
                 out,

@@ -78,7 +78,8 @@ fn print_snippet(
         eprint_line(format_args!("{address} cannot be passed on: {reason}"));
     }
     for (origin, site) in &passing.sites {
-        if site.passes_front_page() {
+        // A web server tells topics by their paths alone, and one may differ from the front page in the query only.
+        if site.exactly.iter().any(|path| path.raw == "/") {
             eprint_line(format_args!(
                 "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
             ));
@@ -231,14 +232,6 @@ struct SitePaths {
     below: Vec<RequestPath>,
     /// These and no others; none lies below the former.
     exactly: Vec<RequestPath>,
-}
-
-impl SitePaths {
-    /// Returns true if the front page is passed on. A web server tells topics by their paths alone, and one may differ
-    /// from the front page in the query only.
-    fn passes_front_page(&self) -> bool {
-        self.exactly.iter().any(|path| path.raw == "/")
-    }
 }
 
 /// The path of a request, which a query may follow.

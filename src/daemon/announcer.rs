@@ -33,14 +33,14 @@ use crate::report::status::{Detail, Status};
 use crate::report::summary::{sweeping_line, unsaved_line};
 use crate::tree::TreeReport;
 use announce::changes::round::{RoundOutcome, RoundRequest};
-use announce::event::{ClockReadings, Effect, Event};
+use announce::event::{Effect, Event};
 use announce::observation::Observation;
 use announce::plan::PublishMode;
 use announce::state;
 use announce::state::open::StateFileError;
 use announce::steps::change_sets;
 use announce::steps::engine::Engine;
-use announce::time::earlier;
+use announce::time::{ClockReadings, earlier};
 
 /// Observations that fill a step, so that the loop never stalls.
 const MAX_OBSERVATIONS: usize = 1024;
@@ -119,7 +119,8 @@ impl Announcer {
             }
             TreeReport::Sweeping { mount, files } => {
                 self.trees.progress.insert(mount, files);
-                if let Some(mount) = plan.mount(mount) {
+                let mut sources = plan.sources.iter();
+                if let Some(mount) = sources.find_map(|source| source.mount(mount)) {
                     let (mount, found) = (mount.directory.display(), counted(files, "file"));
                     debug!(%mount, files, "sweeping {mount}, {found} so far");
                 }
@@ -189,12 +190,12 @@ impl Announcer {
                 let job = ReadJob::new(*request, &self.engine.plan, keys, recent_keys);
                 self.change_reader.enqueue(job);
             }
-            Effect::Look(paths) => self
-                .trees
-                .trees()
-                .for_each(|tree| tree.request_looks(paths.clone())),
+            Effect::Look(paths) => {
+                let trees = self.trees.current.iter().flat_map(|it| &it.trees);
+                trees.for_each(|tree| tree.request_looks(paths.clone()));
+            }
             Effect::Explain(paths) => {
-                let trees = self.trees.trees();
+                let trees = self.trees.current.iter().flat_map(|it| &it.trees);
                 trees.for_each(|tree| tree.request_explanations(paths.clone()));
             }
             Effect::Tell(fact) => {

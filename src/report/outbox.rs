@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use announce::event::ClockReadings;
 use announce::plan::{EMBEDDED_NAME, PublishMode};
 use announce::steps::engine::Reader;
+use announce::time::ClockReadings;
 use jiff::Timestamp;
 use resourcesync::capability::ChannelKind;
 use resourcesync::change_payload::ChangePayload;

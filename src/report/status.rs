@@ -470,14 +470,10 @@ impl ChannelView {
         self.hubs.iter().filter_map(|hub| hub.accepted).max()
     }
 
-    /// Returns true if nothing is sent on it, because it has no hub.
-    pub fn is_muted(&self) -> bool {
-        self.retired.is_none() && self.hubs.is_empty()
-    }
-
     /// Returns the worst condition of its hubs; a retired channel without hubs is fine.
     pub fn worst(&self) -> AccountCondition {
-        if self.is_muted() {
+        // Nothing is sent on it, because it has no hub.
+        if self.retired.is_none() && self.hubs.is_empty() {
             return AccountCondition::Muted;
         }
         let states = self.hubs.iter().map(|hub| hub.state);

@@ -7,13 +7,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
+use websub::http::lock;
 
 use crate::tree::file_status;
 use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};
@@ -84,14 +85,14 @@ impl Inotify {
             let left = deadline.and_then(|at| at.checked_duration_since(Instant::now()));
             let Some(left) = left else { return };
             {
-                let mut pending = hints.lock();
+                let mut pending = lock(&hints.pending);
                 if pending.is_news {
                     return;
                 }
                 pending.is_awaited = true;
             }
             let waited = wait_for_either(&self.queue.inotify, &self.bell, Some(left));
-            hints.lock().is_awaited = false;
+            lock(&hints.pending).is_awaited = false;
             match waited {
                 Ok(false) => {}
                 Ok(true) => drop(rustix::io::read(&self.bell, &mut [0; 8])),
@@ -155,7 +156,7 @@ impl Drop for Inotify {
 impl InotifyQueue {
     /// Reads all events that the kernel has. Returns false if there will be no more.
     pub fn read(&self) -> bool {
-        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = lock(&self.buffer);
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         loop {
             let mut failed = None;

@@ -287,7 +287,8 @@ pub fn sweep_once(
 
 /// Returns where a document lies in the file system.
 pub fn file_path(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
-    let mount = plan.mount(path.mount)?;
+    let mut sources = plan.sources.iter();
+    let mount = sources.find_map(|source| source.mount(path.mount))?;
     Some(join(&mount.directory, &path.below))
 }
 

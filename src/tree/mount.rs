@@ -196,11 +196,6 @@ impl TreeMount {
         }
     }
 
-    /// Returns true if the next sweep is to begin.
-    pub fn is_sweep_due(&self, now: Instant) -> bool {
-        self.found.is_some() && self.sweep.is_none() && self.next_sweep <= Some(now)
-    }
-
     /// Makes the next sweep begin no later than this.
     pub fn sweep_by(&mut self, at: Instant) {
         self.next_sweep = self.next_sweep.min(Some(at));
@@ -521,7 +516,7 @@ mod tests {
         let ends = |mount: &mut TreeMount, gives_hints| {
             mount.sweep = None;
             mount.end_sweep(true, gives_hints, &settings);
-            mount.is_sweep_due(Instant::now() + 2 * minute)
+            mount.next_sweep <= Some(Instant::now() + 2 * minute)
         };
         mount.begin_sweep();
         assert!(mount.lack_watch() && !mount.lack_watch());
@@ -537,6 +532,6 @@ mod tests {
         mount.begin_sweep();
         assert!(!ends(&mut mount, true));
         mount.sweep_by(Instant::now());
-        assert!(mount.is_sweep_due(Instant::now()));
+        assert!(mount.sweep.is_none() && mount.next_sweep <= Some(Instant::now()));
     }
 }

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use websub::http::lock;
 
 use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};
 use crate::tree::watches::WatchKey;
@@ -113,8 +114,4 @@ fn merge(event: notify::Result<notify::Event>, hints: &PendingHints, keys: &Mute
             }
         }
     });
-}
-
-fn lock(keys: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
-    keys.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,6 +12,7 @@ use announce::event::Event;
 use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Observation};
 use jiff::Timestamp;
 use rustix::fs::FileType;
+use websub::http::lock;
 
 use crate::tree::model::{DirectoryId, FileId, Model, Name, TreeEntry, join};
 use crate::tree::mount::{TreeMount, UnmetFile};
@@ -141,7 +142,14 @@ impl<'a> Observer<'a> {
 
     fn has_work(&self) -> bool {
         let mut sweeps = self.mounts.iter().filter_map(|mount| mount.sweep.as_ref());
-        !self.queue.is_empty() || sweeps.any(Sweep::has_work)
+        let WorkQueue {
+            directories,
+            files,
+            questions,
+            ..
+        } = &self.queue;
+        let is_idle = directories.is_empty() && files.is_empty() && questions.is_empty();
+        !is_idle || sweeps.any(Sweep::has_work)
     }
 
     /// Turns hints into work.
@@ -172,7 +180,7 @@ impl<'a> Observer<'a> {
     }
 
     fn take_directory_hints(&mut self, key: WatchKey, hints: &DirectoryHints) {
-        let (directories, named) = match self.watches.hints.lock().watched.get(&key) {
+        let (directories, named) = match lock(&self.watches.hints.pending).watched.get(&key) {
             Some(watched) => (watched.directories.clone(), watched.hints_of_names(hints)),
             None => return,
         };
@@ -225,7 +233,9 @@ impl<'a> Observer<'a> {
             self.report_unreadable();
         }
         self.queue.push_due_files(now);
-        let due = self.mounts.iter_mut().filter(|it| it.is_sweep_due(now));
+        let idle = self.mounts.iter_mut().filter(|it| it.sweep.is_none());
+        // One that is not found begins none.
+        let due = idle.filter(|it| it.next_sweep <= Some(now));
         due.for_each(TreeMount::begin_sweep);
     }
 

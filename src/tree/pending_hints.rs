@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::report::figures;
 use crate::tree::watches::{WatchKey, WatchPurpose};
 use announce::candidates::{CandidateGlobs, is_hidden};
 use announce::observation::DocumentPath;
+use websub::http::lock;
 
 /// Maximum names in one directory whose hints are kept singly, candidates aside; beyond it, the directory is listed.
 const MAX_STRANGERS: usize = 4096;
@@ -120,7 +121,8 @@ pub struct HintBatch {
 /// The hints, shared by the backend's thread and the observer.
 #[derive(Debug, Default)]
 pub struct PendingHints {
-    pending: Mutex<PendingBatch>,
+    /// [`PendingHints::merge`] adds some, which wakes the observer.
+    pub pending: Mutex<PendingBatch>,
     changed: Condvar,
     /// An eventfd that wakes an observer waiting for the kernel's events.
     pub bell: OnceLock<Arc<OwnedFd>>,
@@ -153,14 +155,9 @@ impl PendingHints {
         }
     }
 
-    /// Locks the hints. [`PendingHints::merge`] adds some, which wakes the observer.
-    pub fn lock(&self) -> MutexGuard<'_, PendingBatch> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Lets a backend add what it read, under one lock.
     pub fn merge(&self, add: impl FnOnce(&mut PendingBatch)) {
-        let mut pending = self.lock();
+        let mut pending = lock(&self.pending);
         add(&mut pending);
         if !(pending.is_news && pending.is_awaited) {
             return;
@@ -182,7 +179,7 @@ impl PendingHints {
 
     /// Takes all hints, waiting for some until `deadline`.
     pub fn take(&self, deadline: Option<Instant>) -> HintBatch {
-        let mut pending = self.lock();
+        let mut pending = lock(&self.pending);
         if let Some(left) = deadline.and_then(|at| at.checked_duration_since(Instant::now())) {
             pending.is_awaited = true;
             let lacks_news = |pending: &mut PendingBatch| !pending.is_news;

@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use announce::candidates::Exclusion;
 use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Stat};
@@ -26,6 +26,7 @@ use resourcesync::parse::{ReadError, parse_with_keys};
 use resourcesync::resource_list::{ListedResources, read_resource_entries, read_resources};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use websub::http::lock;
 
 use crate::tree::TreeSettings;
 use crate::tree::file_status::{self, FileStatus};
@@ -45,7 +46,7 @@ type RecentLists = VecDeque<(FileStatus, ListedChanges)>;
 impl ListKeyCache {
     /// Keeps the keys of a version of a file, and as many of others, the latest first, as there is room for.
     pub fn keep(&self, version: FileStatus, listed: ListedChanges) {
-        let mut kept = self.kept();
+        let mut kept = lock(&self.0);
         let lists = kept.get_or_insert_default();
         lists.retain(|(other, _)| other.identity != version.identity);
         lists.push_back((version, listed));
@@ -59,14 +60,10 @@ impl ListKeyCache {
 
     /// Takes the keys of a version of a file, if they are kept.
     pub fn take(&self, version: &FileStatus) -> Option<ListedChanges> {
-        let mut kept = self.kept();
+        let mut kept = lock(&self.0);
         let lists = kept.get_or_insert_default();
         let at = lists.iter().position(|(of, _)| of == version)?;
         lists.remove(at).map(|(_, listed)| listed)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Option<RecentLists>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -101,7 +98,7 @@ fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<Fil
     if before.kind != FileType::RegularFile {
         return Ok((Look::Incomplete(Incomplete::NotAFile), Some(before)));
     }
-    let are_wanted = recent_keys.kept().is_some();
+    let are_wanted = lock(&recent_keys.0).is_some();
     let parse = |reader: &mut dyn Read| parse_with_keys(reader, are_wanted);
     let content = if is_packed(path) {
         parse_gzip(&file, parse)
@@ -256,12 +253,8 @@ impl ChangeListFile {
     /// Returns the keys of its entries, and takes those that were kept when it was read as a document.
     pub fn take_keys(&mut self, recent: &ListKeyCache) -> ListResult<ListedChanges> {
         let kept = recent.take(&self.opened);
-        kept.map_or_else(|| self.keys(), Ok)
-    }
-
-    /// Returns the keys of its entries.
-    pub fn keys(&mut self) -> ListResult<ListedChanges> {
-        self.read_version(FileStatus::eq, |reader| read_keys(reader))
+        let read = |reader: &mut dyn Read| read_keys(reader);
+        kept.map_or_else(|| self.read_version(FileStatus::eq, read), Ok)
     }
 
     /// Returns the entries at these places, which ascend. `span` is that of all its entries.
@@ -417,8 +410,8 @@ mod tests {
     #[test]
     fn nothing_is_wanted_before_somebody_asked() {
         let keys = ListKeyCache::default();
-        assert!(keys.kept().is_none());
+        assert!(keys.0.lock().unwrap().is_none());
         assert_eq!(keys.take(&version(1, 10)), None);
-        assert!(keys.clone().kept().is_some());
+        assert!(keys.clone().0.lock().unwrap().is_some());
     }
 }

@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use websub::http::lock;
+
 use crate::tree::file::CandidateFile;
 use crate::tree::file_status::ALL_WRITE_HERE;
 use crate::tree::model::{DirectoryId, FileId};
@@ -161,7 +163,7 @@ impl Watches {
     /// Gives the backend up: nothing is watched from here on.
     pub fn drop_backend(&mut self) {
         self.backend = Backend::None;
-        self.hints.lock().watched.clear();
+        lock(&self.hints.pending).watched.clear();
     }
 
     /// Watches a directory of the tree. Repeated, it restores a watch that was lost.
@@ -172,7 +174,7 @@ impl Watches {
         directory: DirectoryId,
     ) -> io::Result<WatchKey> {
         let key = self.add_to_backend(path, follow, WatchMask::NamesAndContent)?;
-        let mut pending = self.hints.lock();
+        let mut pending = lock(&self.hints.pending);
         let watched = pending.watched.entry(key).or_default();
         watched.asked = Some(WatchMask::NamesAndContent);
         if !watched.directories.contains(&directory) {
@@ -191,7 +193,7 @@ impl Watches {
         };
         let key = self.add_to_backend(directory, true, events).ok()?;
         let asks_too_much = {
-            let mut pending = self.hints.lock();
+            let mut pending = lock(&self.hints.pending);
             let watched = pending.watched.entry(key).or_default();
             watched.asked = watched.asked.max(Some(events));
             let all = watched.named.entry(name.into()).or_default();
@@ -226,7 +228,7 @@ impl Watches {
     /// Takes a meaning from a watch, and gives up a watch without any.
     fn remove_purpose(&mut self, key: WatchKey, forget: impl FnOnce(&mut WatchPurpose)) {
         {
-            let all = &mut self.hints.lock().watched;
+            let all = &mut lock(&self.hints.pending).watched;
             let Some(watched) = all.get_mut(&key) else {
                 return;
             };
@@ -254,7 +256,7 @@ impl Watches {
         };
         // Where another directory has come in its place, the next check of the mount detects it.
         if reduced == Some(key) {
-            let all = &mut self.hints.lock().watched;
+            let all = &mut lock(&self.hints.pending).watched;
             all.entry(key)
                 .and_modify(|it| it.asked = Some(WatchMask::Names));
         }
@@ -375,7 +377,7 @@ impl Observer<'_> {
             }
         };
         watch.is_some_and(|(key, name)| {
-            let directories = &self.watches.hints.lock().batch.directories;
+            let directories = &lock(&self.watches.hints.pending).batch.directories;
             let hint = directories.get(&key).and_then(|it| it.names.get(name));
             hint.is_some_and(|hint| hint.writer == Some(WriterState::Writing))
         })

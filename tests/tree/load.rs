@@ -8,6 +8,7 @@ use std::time::Instant;
 use rsnotify::tree::TreeNotice;
 use rsnotify::tree::WatchMode::{self, Auto, Inotify, Notify, Poll};
 use rstest::rstest;
+use websub::http::lock;
 
 use crate::harness::{Watched, document, put};
 use crate::namespace::was_run_again;
@@ -129,8 +130,8 @@ fn hints_and_overflows_are_counted(#[values(Inotify, Notify, Poll)] watch: Watch
     it.write_and_wait("a.xml", 1);
     it.wait_for_quiet();
     assert!(!it.is_unwatched, "one that is to be polled lacks nothing");
-    let hints = it.tree().hints.lock().counted;
+    let hints = lock(&it.tree().hints.pending).counted;
     assert_eq!((hints.taken > 0, hints.overflows), (watch != Poll, 0));
     it.tree().hints.merge(|batch| batch.add_overflow());
-    assert_eq!(it.tree().hints.lock().counted.overflows, 1);
+    assert_eq!(lock(&it.tree().hints.pending).counted.overflows, 1);
 }

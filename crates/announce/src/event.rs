@@ -20,22 +20,6 @@ use crate::observation::{
 };
 use crate::state::ChannelId;
 
-/// The moment of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClockReadings {
-    /// By the clock that nobody sets: whatever waits, lasts or ends counts in it.
-    pub now: Timestamp,
-    /// By the wall clock, for the times that are said, and what is compared with those of files and lists.
-    pub wall: Timestamp,
-}
-
-/// As if nobody ever set the wall clock: in a dry run nobody does.
-impl From<Timestamp> for ClockReadings {
-    fn from(now: Timestamp) -> ClockReadings {
-        ClockReadings { now, wall: now }
-    }
-}
-
 /// An input of the engine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {

@@ -247,11 +247,6 @@ impl Plan {
         sources.find(|(_, source)| source.mount(mount).is_some())
     }
 
-    /// Returns a mount of any source.
-    pub fn mount(&self, id: MountId) -> Option<&MountPlan> {
-        self.sources.iter().find_map(|source| source.mount(id))
-    }
-
     /// Returns the position of the source that an operator calls `name`, or the names that there are.
     pub fn source_position(&self, name: &str) -> Result<usize, String> {
         let position = self.sources.iter().position(|source| source.name == name);

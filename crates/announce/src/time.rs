@@ -1,8 +1,25 @@
-//! Arithmetic on times that never fails, and the time that a notification speaks for: `from` and `until` (R20).
+//! The clocks of a step, arithmetic on times that never fails, and the time that a notification speaks for: `from` and
+//! `until` (R20).
 
 use std::time::Duration;
 
 use jiff::Timestamp;
+
+/// The moment of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockReadings {
+    /// By the clock that nobody sets: whatever waits, lasts or ends counts in it.
+    pub now: Timestamp,
+    /// By the wall clock, for the times that are said, and what is compared with those of files and lists.
+    pub wall: Timestamp,
+}
+
+/// As if nobody ever set the wall clock: in a dry run nobody does.
+impl From<Timestamp> for ClockReadings {
+    fn from(now: Timestamp) -> ClockReadings {
+        ClockReadings { now, wall: now }
+    }
+}
 
 /// Returns `time` plus `duration`, or the end of time.
 pub fn later(time: Timestamp, duration: Duration) -> Timestamp {

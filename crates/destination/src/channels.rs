@@ -12,6 +12,7 @@ use resourcesync::uri::{Hub, Topic};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use url::Url;
+use websub::http::lock;
 use websub::subscriber::retrieve::{AllowedOrigins, Discovery, RetrieveError, Retriever, discover};
 
 use crate::failure::{Failure, FailureKind};
@@ -336,7 +337,7 @@ impl NewChannelWatcher {
         self.looked.1 = Instant::now();
         let by_topic = |channel: ListenedChannel| (channel.topic.clone(), channel);
         let found: BTreeMap<Topic, ListenedChannel> = found.into_iter().map(by_topic).collect();
-        let saved = self.listening.state.saved().clone();
+        let saved = lock(&self.listening.state.saved).clone();
         let is_saved = |channel: &ListenedChannel| saved.subscriptions.contains_key(&channel.topic);
         let opened = found.values();
         let opened = opened.filter(|channel| !self.topics.contains(&channel.topic));

@@ -49,6 +49,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use url::Url;
+use websub::http::lock;
 use websub::subscriber::{CallbackKey, Destination};
 
 use crate::channels::{ListenedChannel, NewChannelWatcher, channels};
@@ -262,7 +263,7 @@ impl ListenContext {
         is_found_later: bool,
         receivers: &mut JoinSet<io::Result<()>>,
     ) -> Option<Keeper> {
-        let saved = self.state.saved();
+        let saved = lock(&self.state.saved);
         let saved = saved.subscriptions.get(&channel.topic)?;
         let key = CallbackKey {
             id: saved.callback.clone(),
@@ -300,7 +301,7 @@ async fn wanted_channels(
     state: &ListenState,
     reporter: &Reporter,
 ) -> Result<(BTreeMap<Topic, ListenedChannel>, BTreeSet<String>), Failure> {
-    let saved = state.saved().clone();
+    let saved = lock(&state.saved).clone();
     let (mut wanted, mut all_unusable) = (BTreeMap::new(), BTreeSet::new());
     for asked in &options.urls {
         let of_asked = saved.subscriptions.iter().filter(|(_, saved)| {
@@ -345,7 +346,7 @@ fn wait_after(failures: u32) -> Duration {
 
 /// Binds the callback server, at the same port as before.
 async fn bind(options: &SubscribeOptions, state: &ListenState) -> Result<Destination, Failure> {
-    let port = state.saved().port;
+    let port = lock(&state.saved).port;
     let on_loopback = || (Ipv4Addr::LOCALHOST, port.unwrap_or_default()).into();
     let address = options.callback_listen.unwrap_or_else(on_loopback);
     let bound = Destination::bind(address, options.callback.clone()).await;
@@ -365,7 +366,7 @@ async fn save_subscriptions(
     port: u16,
 ) -> anyhow::Result<()> {
     let mut all = Vec::new();
-    let saved = state.saved().clone();
+    let saved = lock(&state.saved).clone();
     for (topic, channel) in wanted {
         let subscription = match saved.subscriptions.get(topic) {
             Some(earlier) => earlier.clone().with_channel(channel),

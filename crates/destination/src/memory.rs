@@ -327,7 +327,7 @@ impl Occurrences {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeySet {
-    keys: HashSet<ReceivedKey>,
+    pub keys: HashSet<ReceivedKey>,
     order: VecDeque<ReceivedKey>,
 }
 
@@ -347,10 +347,6 @@ impl KeySet {
                 self.keys.remove(&oldest);
             }
         }
-    }
-
-    pub fn contains(&self, key: ReceivedKey) -> bool {
-        self.keys.contains(&key)
     }
 
     fn is_empty(&self) -> bool {

@@ -10,6 +10,7 @@ use resourcesync::receive::{Notification, time_span};
 use resourcesync::uri::Topic;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
+use websub::http::lock;
 use websub::publisher::reason::error_chain;
 use websub::retry::backoff;
 use websub::subscriber::DistributionRequest;
@@ -103,7 +104,7 @@ impl TopicReceiver {
 
     /// Returns nothing to hand over, with the memory of what was.
     fn no_hand_overs(&self) -> PreparedHandOvers {
-        let saved = self.listening.state.saved();
+        let saved = lock(&self.listening.state.saved);
         let saved = saved.subscriptions.get(&self.topic);
         PreparedHandOvers {
             memory: saved.map_or_else(Memory::default, |saved| saved.memory.clone()),
@@ -249,7 +250,7 @@ impl TopicReceiver {
                 let handed_over = memory.handed_over_keys();
                 changes.retain(|change| {
                     let is_known = is_page && memory.has_had(change, &handed_over);
-                    !is_known && !self.heard.contains(ReceivedKey::of(change))
+                    !is_known && !self.heard.keys.contains(&ReceivedKey::of(change))
                 });
             }
         }

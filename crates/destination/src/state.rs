@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -13,6 +13,7 @@ use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Topic};
 use serde::{Deserialize, Serialize, Serializer};
 use smart_default::SmartDefault;
+use websub::http::lock;
 use websub::secret::Secret;
 use websub::subscriber::CallbackKey;
 
@@ -122,7 +123,8 @@ pub struct ListenState {
     pub path: Option<PathBuf>,
     /// Held until the process ends.
     _lock: Option<File>,
-    saved: Mutex<SavedState>,
+    /// The loaded state with all later changes.
+    pub saved: Mutex<SavedState>,
 }
 
 impl ListenState {
@@ -132,7 +134,7 @@ impl ListenState {
     ///
     /// If the file cannot be read, or if another process uses it.
     pub fn load(path: Option<&Path>) -> anyhow::Result<ListenState> {
-        let lock = path.map(lock).transpose()?;
+        let lock = path.map(lock_file).transpose()?;
         let saved = match path.map(fs::read) {
             Some(Ok(text)) => read(&text),
             Some(Err(error)) if error.kind() != ErrorKind::NotFound => Err(error.into()),
@@ -147,14 +149,9 @@ impl ListenState {
         })
     }
 
-    /// Returns the loaded state with all later changes.
-    pub fn saved(&self) -> MutexGuard<'_, SavedState> {
-        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds subscriptions, or replaces them. If they cannot be saved, the state stays as it was.
     pub fn add(&self, port: u16, new: Vec<(Topic, SavedSubscription)>) -> anyhow::Result<()> {
-        let mut saved = self.saved();
+        let mut saved = lock(&self.saved);
         let mut next = saved.clone();
         next.port = Some(port);
         next.subscriptions.extend(new);
@@ -170,7 +167,7 @@ impl ListenState {
         topic: &Topic,
         change: impl FnOnce(&mut SavedSubscription),
     ) -> anyhow::Result<()> {
-        let mut saved = self.saved();
+        let mut saved = lock(&self.saved);
         if let Some(subscription) = saved.subscriptions.get_mut(topic) {
             change(subscription);
         }
@@ -188,7 +185,7 @@ impl ListenState {
 }
 
 /// Locks a state file by one beside it, because it is replaced itself at each change.
-fn lock(path: &Path) -> anyhow::Result<File> {
+fn lock_file(path: &Path) -> anyhow::Result<File> {
     let (of_file, name) = (path.with_added_extension("lock"), path.display());
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).mode(0o600).open(&of_file);
@@ -246,7 +243,8 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{
-        ChannelKind, Hub, ListenState, Memory, PermissionsExt, SavedSubscription, Secret, Topic, fs,
+        ChannelKind, Hub, ListenState, Memory, PermissionsExt, SavedSubscription, Secret, Topic,
+        fs, lock,
     };
 
     fn subscription() -> SavedSubscription {
@@ -272,13 +270,13 @@ mod tests {
         assert!(ListenState::load(Some(&path)).is_err());
         let topic = Topic::new("https://e.org/t");
         state.add(8500, vec![(topic, subscription())]).unwrap();
-        let saved = state.saved().clone();
+        let saved = lock(&state.saved).clone();
         let error = ListenState::load(Some(&path)).unwrap_err().to_string();
         let is_named = error.ends_with("/listen.json is used by another listen");
         assert!(is_named, "{error}");
         drop(state);
         let loaded = ListenState::load(Some(&path)).unwrap();
-        assert_eq!(*loaded.saved(), saved);
+        assert_eq!(*lock(&loaded.saved), saved);
         assert!(!format!("{loaded:?}").contains("hidden"), "{loaded:?}");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -308,7 +306,7 @@ mod tests {
         let state = ListenState::load(Some(&path)).unwrap();
         let new = || vec![(Topic::new("https://e.org/t"), subscription())];
         assert!(state.add(1, new()).is_err());
-        assert!(state.saved().subscriptions.is_empty());
+        assert!(lock(&state.saved).subscriptions.is_empty());
         fs::remove_dir(&obstacle).unwrap();
         state.add(1, new()).unwrap();
         fs::create_dir(&obstacle).unwrap();
@@ -316,14 +314,14 @@ mod tests {
         let advertised_by = || Some("https://e.org/cl.xml".to_owned());
         let change = state.update(&topic, |it| it.advertised_by = advertised_by());
         assert!(change.is_err());
-        let changed = state.saved().subscriptions[&topic].clone();
+        let changed = lock(&state.saved).subscriptions[&topic].clone();
         assert_eq!(changed.advertised_by, advertised_by());
         fs::remove_dir(&obstacle).unwrap();
         state.update(&topic, |_| ()).unwrap();
-        let saved = state.saved().clone();
+        let saved = lock(&state.saved).clone();
         assert_eq!(saved.subscriptions.len(), 1);
         drop(state);
-        assert_eq!(*ListenState::load(Some(&path)).unwrap().saved(), saved);
+        assert_eq!(*lock(&ListenState::load(Some(&path)).unwrap().saved), saved);
     }
 
     #[test]
@@ -342,6 +340,9 @@ mod tests {
     fn without_a_file_nothing_is_kept() {
         let state = ListenState::load(None).unwrap();
         state.add(1, Vec::new()).unwrap();
-        assert_eq!((state.path.is_some(), state.saved().port), (false, Some(1)));
+        assert_eq!(
+            (state.path.is_some(), lock(&state.saved).port),
+            (false, Some(1))
+        );
     }
 }

@@ -233,7 +233,8 @@ fn edits_to_complete(
         (None, None) => after(last, style.hub(hub)),
     }));
     if description.is_none() {
-        edits.push(after(last, style.description(wanted)));
+        let capability = ("capability", wanted.kind.capability());
+        edits.push(after(last, style.term("md", &[capability])));
     }
     edits
 }
@@ -382,7 +383,7 @@ impl<'a> NamespacePrefixes<'a> {
         };
         let mut children = vec![within.loc(wanted)];
         children.extend(wanted.hubs.iter().map(|hub| within.hub(hub)));
-        children.push(within.description(wanted));
+        children.push(within.term("md", &[("capability", wanted.kind.capability())]));
         let children: String = children.iter().map(|xml| format!("{child}{xml}")).collect();
         let end = if child.is_empty() { "" } else { line };
         let name = format!("{}url", self.sitemap);
@@ -398,10 +399,6 @@ impl<'a> NamespacePrefixes<'a> {
 
     fn hub(&self, hub: &Hub) -> String {
         self.term("ln", &[("rel", "hub"), ("href", hub.as_str())])
-    }
-
-    fn description(&self, wanted: &Advertisement) -> String {
-        self.term("md", &[("capability", wanted.kind.capability())])
     }
 
     fn term(&self, name: &str, attributes: &[(&str, &str)]) -> String {

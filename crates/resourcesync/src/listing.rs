@@ -153,7 +153,7 @@ impl Listing {
 
     /// Returns the capability, unless it is none of a document.
     pub fn known_capability(&self) -> Option<Capability> {
-        self.capability.as_deref()?.parse().ok()
+        known_capability(self.capability.as_deref())
     }
 
     /// Returns true if the root element is `urlset`.
@@ -180,7 +180,7 @@ impl Listing {
 impl ListedEntry {
     /// Returns the capability, unless it is none of a document.
     pub fn known_capability(&self) -> Option<Capability> {
-        self.capability.as_deref()?.parse().ok()
+        known_capability(self.capability.as_deref())
     }
 
     /// Returns the targets of its links with a relation, in order.
@@ -210,6 +210,10 @@ fn to_attributes<'a, const N: usize>(
     values: [(&'a str, &'a Option<String>); N],
 ) -> [WrittenAttribute<'a>; N] {
     values.map(|(name, value)| (name, value.as_deref().map(Cow::from)))
+}
+
+fn known_capability(written: Option<&str>) -> Option<Capability> {
+    written?.parse().ok()
 }
 
 fn targets<'a>(links: &'a [ListedLink], relation: &str) -> impl Iterator<Item = &'a str> {

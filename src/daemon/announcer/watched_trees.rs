@@ -14,6 +14,7 @@ use crate::tree::{KnownFiles, ListKeyCache, TreeHandle};
 use announce::observation::{DocumentPath, MountId};
 use announce::plan::{Plan, SourcePlan};
 use announce::state::{self, Db};
+use websub::http::lock;
 
 /// Maximum reports of trees that wait to be taken.
 const MAX_WAITING: usize = 8;
@@ -25,7 +26,7 @@ pub struct TreeGeneration {
     /// One for each report that waits to be taken: a tree that is read faster than it is saved waits itself. Dropped before the
     /// trees, which end with it.
     pub waiting: Receiver<()>,
-    trees: Vec<TreeHandle>,
+    pub trees: Vec<TreeHandle>,
 }
 
 /// The trees that are in use.
@@ -102,20 +103,18 @@ impl WatchedTrees {
         self.began.get_or_insert(began);
     }
 
-    /// Returns the trees that are in use.
-    pub fn trees(&self) -> impl Iterator<Item = &TreeHandle> {
-        self.current.iter().flat_map(|current| &current.trees)
-    }
-
     /// Returns the hints that each source's tree got, those of earlier trees included.
     pub fn hint_counts(
         &self,
         plan: &Plan,
         before: &BTreeMap<String, HintCounts>,
     ) -> BTreeMap<String, HintCounts> {
-        let counted = plan.sources.iter().zip(self.trees());
+        let counted = plan
+            .sources
+            .iter()
+            .zip(self.current.iter().flat_map(|it| &it.trees));
         let hints = counted.map(|(source, tree)| {
-            let mut hints = tree.hints.lock().counted;
+            let mut hints = lock(&tree.hints.pending).counted;
             if let Some(before) = before.get(&source.name) {
                 hints.taken += before.taken;
                 hints.overflows += before.overflows;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use announce::changes::round::RoundRequest;
 use announce::changes::selection::KeptSelections;
 use announce::delivery::Submission;
-use announce::event::{ClockReadings, DropCause, Effect, Event, Fact};
+use announce::event::{DropCause, Effect, Event, Fact};
 use announce::finding::Finding;
 use announce::observation::{
     DocumentPath, NestedFileSystem, Observation, Stat, UnreadableDirectory,
@@ -28,6 +28,7 @@ use announce::state::open::StateFile;
 use announce::state::{ChannelId, Db, HubId, StateError};
 use announce::steps::change_log::backlog;
 use announce::steps::engine::Engine;
+use announce::time::ClockReadings;
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::capability::ChannelKind;
 use resourcesync::change_payload::ChangePayload;

@@ -65,10 +65,11 @@ impl KeptSelections {
 
     /// Keeps a selection, and as many others as there is room for.
     fn keep(&self, set: Uri, selection: Selection) {
-        let mut room = self.max.saturating_sub(selection.fresh.count());
+        let count = |kept: &Selection| kept.fresh.entries.len() + kept.fresh.copies.len();
+        let mut room = self.max.saturating_sub(count(&selection));
         let mut selections = self.selections();
         selections.retain(|_, other| {
-            let left = room.checked_sub(other.fresh.count());
+            let left = room.checked_sub(count(other));
             room = left.unwrap_or(room);
             left.is_some()
         });
@@ -329,11 +330,6 @@ struct FreshEntries {
 }
 
 impl FreshEntries {
-    /// Returns the number of entries that are kept.
-    fn count(&self) -> usize {
-        self.entries.len() + self.copies.len()
-    }
-
     /// Returns true if all were taken.
     fn are_exhausted(&self) -> bool {
         self.next == self.entries.len()

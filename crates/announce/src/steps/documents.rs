@@ -330,7 +330,7 @@ fn note_document(
         let source = &mut step.live.sources[position];
         if !step.plan.sources[position].announce_existing && source.is_never_looked_at(&known.path)
         {
-            let mount = source.mount_mut(mount);
+            let mount = source.mounts.get_mut(&mount).map(Arc::make_mut);
             let is_known =
                 mount.is_some_and(|it| it.baseline.counts_as_told(&known, &parsed, stat));
             baseline = if is_known { 1 } else { 2 };

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::Arc;
 
-use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
+use crate::event::{DropCause, Effect, Event, Fact};
 use crate::history::{NotificationHistory, load_history};
 use crate::observation::{DocumentPath, MountId};
 use crate::plan::{Plan, PublishMode, ReplacedHub, SourcePlan};
-use crate::time::later;
+use crate::time::{ClockReadings, later};
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
 use rusqlite::Connection;

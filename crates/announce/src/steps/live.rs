@@ -153,10 +153,6 @@ impl LiveSource {
             mount.save(db)
         })
     }
-
-    pub fn mount_mut(&mut self, id: MountId) -> Option<&mut LiveMount> {
-        self.mounts.get_mut(&id).map(Arc::make_mut)
-    }
 }
 
 impl LiveState {
@@ -211,7 +207,8 @@ impl LiveState {
     /// Returns a mount, with the position of its source.
     pub fn mount_mut(&mut self, id: MountId) -> Option<(usize, &mut LiveMount)> {
         let mut sources = self.sources.iter_mut().enumerate();
-        sources.find_map(|(position, source)| Some((position, source.mount_mut(id)?)))
+        let found = sources.find_map(|(at, source)| Some((at, source.mounts.get_mut(&id)?)));
+        found.map(|(position, mount)| (position, Arc::make_mut(mount)))
     }
 
     pub fn hub_named(&self, hub: &Hub) -> Option<HubId> {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::changes::round::RoundRequest;
 use crate::delivery::Submission;
-use crate::event::{ClockReadings, DropCause, Effect, Event, Fact};
+use crate::event::{DropCause, Effect, Event, Fact};
 use crate::history::{NotificationState, NotificationView, OutcomeView, SharedPayload};
 use crate::observation::{DocumentPath, Observation};
 use crate::plan::{Plan, PublishMode, SourcePlan};
-use crate::time::later;
+use crate::time::{ClockReadings, later};
 use jiff::Timestamp;
 use resourcesync::document::Document;
 use resourcesync::uri::{Hub, Topic, Uri};

@@ -241,7 +241,8 @@ impl Lookups {
         priority: Priority,
     ) -> Result<PinnedAddresses, String> {
         let has_not_failed = || {
-            if lock(&self.failed).contains(name, self.started.elapsed()) {
+            let (failed, now) = (lock(&self.failed), self.started.elapsed());
+            if (failed.names.get(name)).is_some_and(|(until, _)| now < *until) {
                 return Err(format!("the lookup of {name} failed a moment ago"));
             }
             Ok(())
@@ -337,11 +338,6 @@ struct FailedLookups {
 }
 
 impl FailedLookups {
-    /// Returns true if a name is not to be looked up yet.
-    fn contains(&self, name: &str, now: Duration) -> bool {
-        self.names.get(name).is_some_and(|(until, _)| now < *until)
-    }
-
     /// Records a failed lookup.
     fn insert(&mut self, name: &str, now: Duration) {
         if self.names.len() >= MAX_NAMES {
@@ -463,7 +459,10 @@ mod tests {
     fn a_name_that_fails_again_is_looked_up_less_often() {
         let seconds = Duration::from_secs;
         let mut failed = FailedLookups::default();
-        let waits = FailedLookups::contains;
+        let waits = |failed: &FailedLookups, name, now| {
+            let known = failed.names.get(name);
+            known.is_some_and(|(until, _)| now < *until)
+        };
         assert!(!waits(&failed, "a", seconds(0)));
         failed.insert("a", seconds(0));
         assert!(waits(&failed, "a", Duration::from_millis(999)));
