@@ -112,20 +112,20 @@ const TOUCHING: [&str; 18] = [
 /// Lines of code that the parts of `src/` and the crates may have, without comments, tests and the inside of long texts.
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 15] = [
-    ("admin", 1_000),
-    ("announce", 10_320),
+    ("admin", 1_010),
+    ("announce", 10_240),
     ("cli", 4_690),
     ("config", 2_680),
     ("control", 270),
-    ("daemon", 3_280),
+    ("daemon", 3_240),
     ("destination", 2_780),
     ("diagnostics", 830),
     ("lib", 10),
     ("main", 10),
-    ("messaging", 1_490),
-    ("report", 2_080),
-    ("resourcesync", 4_600),
-    ("tree", 3_820),
+    ("messaging", 1_500),
+    ("report", 2_090),
+    ("resourcesync", 4_580),
+    ("tree", 3_780),
     ("websub", 7_630),
 ];
 

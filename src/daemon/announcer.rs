@@ -211,13 +211,8 @@ impl Announcer {
     }
 }
 
-/// Returns true for an event that a power failure may undo although it is saved: the hub is asked again then, and the files
-/// are looked at again. Looks are such while the tree is swept, because more follow.
-fn comes_again(event: &Event, is_sweeping: bool) -> bool {
-    is_answer(event) || (is_sweeping && matches!(event, Event::Observed(_)))
-}
-
-/// Returns true for an event that says what a hub did.
+/// Returns true for an event that says what a hub did: a power failure may undo that it is saved, since the hub is asked
+/// again then.
 fn is_answer(event: &Event) -> bool {
     matches!(event, Event::Answered { .. } | Event::Fetched(_))
 }
@@ -301,12 +296,8 @@ impl DaemonRole for Announcer {
         let (saver, failpoints) = (&mut parts.saver, &parts.failpoints);
         let changes = &saver.unsaved;
         let batch = mem::take(&mut self.inputs);
-        let is_sweeping = !self.has_swept_all();
-        let mut events = batch.iter();
-        let can_lag = !is_awaited
-            && changes.is_empty()
-            && !batch.is_empty()
-            && events.all(|event| comes_again(event, is_sweeping));
+        let can_lag =
+            !is_awaited && changes.is_empty() && !batch.is_empty() && batch.iter().all(is_answer);
         let synced = saver.file.sync_commits(&self.engine.connection, !can_lag);
         let stepped = synced.and_then(|()| {
             let beside = |db: state::Db<'_>, effects: &[Effect]| {
@@ -450,7 +441,7 @@ mod tests {
     use websub::answer::Answer;
     use websub::topics::TopicPage;
 
-    use super::{comes_again, is_externally_visible};
+    use super::{is_answer, is_externally_visible};
     use announce::event::{Effect, Event};
     use announce::state::ChannelId;
 
@@ -463,17 +454,14 @@ mod tests {
             answer: Answer::ACCEPTED,
             jitter: 0.0,
         };
-        let looks = Event::Observed(Vec::new());
-        let fetched = Event::Fetched(topic.clone());
-        assert!(comes_again(&answered, false) && comes_again(&fetched, false));
-        assert!(comes_again(&looks, true) && !comes_again(&Event::Tick, true));
+        assert!(is_answer(&answered) && is_answer(&Event::Fetched(topic.clone())));
         for event in [
             Event::Tick,
-            looks,
+            Event::Observed(Vec::new()),
             Event::Retry { only: None },
             Event::Drop { channel, hub },
         ] {
-            assert!(!comes_again(&event, false), "{event:?}");
+            assert!(!is_answer(&event), "{event:?}");
         }
         let page = TopicPage {
             topic: topic.clone(),

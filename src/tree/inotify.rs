@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::tree::lock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
-use websub::http::lock;
 
 use crate::tree::file_status;
 use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};

@@ -34,7 +34,7 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -290,6 +290,11 @@ pub fn file_path(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
     let mut sources = plan.sources.iter();
     let mount = sources.find_map(|source| source.mount(path.mount))?;
     Some(join(&mount.directory, &path.below))
+}
+
+/// Locks a mutex, whatever became of a thread that held it: no invariant spans a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

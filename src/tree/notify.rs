@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use crate::tree::lock;
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use websub::http::lock;
 
 use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};
 use crate::tree::watches::WatchKey;

@@ -8,11 +8,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::tree::lock;
 use announce::event::Event;
 use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Observation};
 use jiff::Timestamp;
 use rustix::fs::FileType;
-use websub::http::lock;
 
 use crate::tree::model::{DirectoryId, FileId, Model, Name, TreeEntry, join};
 use crate::tree::mount::{TreeMount, UnmetFile};

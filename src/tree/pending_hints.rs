@@ -7,10 +7,10 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::report::figures;
+use crate::tree::lock;
 use crate::tree::watches::{WatchKey, WatchPurpose};
 use announce::candidates::{CandidateGlobs, is_hidden};
 use announce::observation::DocumentPath;
-use websub::http::lock;
 
 /// Maximum names in one directory whose hints are kept singly, candidates aside; beyond it, the directory is listed.
 const MAX_STRANGERS: usize = 4096;

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use crate::tree::lock;
 use announce::candidates::Exclusion;
 use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Stat};
 use resourcesync::capability::Capability;
@@ -26,7 +27,6 @@ use resourcesync::parse::{ReadError, parse_with_keys};
 use resourcesync::resource_list::{ListedResources, read_resource_entries, read_resources};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
-use websub::http::lock;
 
 use crate::tree::TreeSettings;
 use crate::tree::file_status::{self, FileStatus};

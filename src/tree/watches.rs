@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use websub::http::lock;
+use crate::tree::lock;
 
 use crate::tree::file::CandidateFile;
 use crate::tree::file_status::ALL_WRITE_HERE;
