@@ -67,6 +67,14 @@ fn hub_snippet(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
     print_snippet(&passing, server, &behind, trust)
 }
 
+/// Returns the origins whose front page is passed on. A web server tells topics by their paths alone, and one may differ from
+/// the front page in the query only.
+fn passed_front_pages(passing: &PassedPaths) -> impl Iterator<Item = &String> {
+    let sites = passing.sites.iter();
+    let passed = sites.filter(|(_, site)| site.exactly.iter().any(|path| path.raw == "/"));
+    passed.map(|(origin, _)| origin)
+}
+
 /// Prints the lines, and on standard error what is special about them.
 fn print_snippet(
     passing: &PassedPaths,
@@ -77,13 +85,10 @@ fn print_snippet(
     for (address, reason) in &passing.refused {
         eprint_line(format_args!("{address} cannot be passed on: {reason}"));
     }
-    for (origin, site) in &passing.sites {
-        // A web server tells topics by their paths alone, and one may differ from the front page in the query only.
-        if site.exactly.iter().any(|path| path.raw == "/") {
-            eprint_line(format_args!(
-                "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
-            ));
-        }
+    for origin in passed_front_pages(passing) {
+        eprint_line(format_args!(
+            "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
+        ));
     }
     print(|out| {
         for (origin, site) in &passing.sites {

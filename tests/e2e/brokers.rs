@@ -1,4 +1,4 @@
-//! Message brokers with the real binary: a broker that dies anywhere, and, where they are installed, real ones.
+//! Message brokers with the real binary: a broker that dies anywhere, TLS, and, where they are installed, real ones.
 
 mod consumers;
 mod feeds;

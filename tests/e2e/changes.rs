@@ -1,5 +1,6 @@
 //! Change channels with the real binary: what Change Lists report is told once, in order, in consecutive intervals, on
-//! channels that are advertised, configured or by default, beside those of documents (C1, C9, C10, C12).
+//! channels that are advertised, configured or by default, beside those of documents (C1, C9, C10, C12); commands, metrics and
+//! dry runs show what is due.
 
 pub mod story;
 

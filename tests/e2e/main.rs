@@ -32,7 +32,6 @@ mod service_manager;
 mod serving;
 mod stopping;
 mod subscriptions;
-
 #[expect(dead_code, reason = "other programs use the rest")]
 #[path = "../support/mod.rs"]
 mod support;

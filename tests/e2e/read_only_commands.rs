@@ -1,5 +1,5 @@
-//! Commands that only read, and show their progress on a terminal and nowhere else; `run --dry-run` prints the requests without
-//! sending them.
+//! Commands that only read, and show their progress on a terminal and nowhere else; `run --dry-run` prints the requests
+//! without sending them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, hard_link};

@@ -1,6 +1,6 @@
 //! SIGHUP: the new configuration is applied, or the previous one kept and the reason told; nothing is lost or announced
 //! twice, also during deliveries, and nothing waits for a hub that hangs. A listener that moves is open at its new address
-//! before the old one is closed.
+//! before the old one is closed. The embedded hub keeps its subscriptions, and delivers once.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

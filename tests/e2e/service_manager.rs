@@ -1,5 +1,5 @@
-//! The service manager: readiness, status, the watchdog only as long as work gets done, and sockets that it opened before the
-//! daemon, with clients already waiting.
+//! The service manager: readiness, status, the watchdog only as long as work gets done, and sockets that it opened before
+//! the daemon, with clients already waiting.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -240,13 +240,7 @@ impl Lookups {
         name: &str,
         priority: Priority,
     ) -> Result<PinnedAddresses, String> {
-        let has_not_failed = || {
-            let (failed, now) = (lock(&self.failed), self.started.elapsed());
-            if (failed.names.get(name)).is_some_and(|(until, _)| now < *until) {
-                return Err(format!("the lookup of {name} failed a moment ago"));
-            }
-            Ok(())
-        };
+        let has_not_failed = || lock(&self.failed).check(name, self.started.elapsed());
         has_not_failed()?;
         let slot = self.slots.acquire(registrable(name), priority).await;
         // Another lookup may have failed meanwhile.
@@ -338,6 +332,16 @@ struct FailedLookups {
 }
 
 impl FailedLookups {
+    /// Returns an error if a name is not to be looked up yet.
+    fn check(&self, name: &str, now: Duration) -> Result<(), String> {
+        match self.names.get(name) {
+            Some((until, _)) if now < *until => {
+                Err(format!("the lookup of {name} failed a moment ago"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Records a failed lookup.
     fn insert(&mut self, name: &str, now: Duration) {
         if self.names.len() >= MAX_NAMES {
@@ -459,10 +463,7 @@ mod tests {
     fn a_name_that_fails_again_is_looked_up_less_often() {
         let seconds = Duration::from_secs;
         let mut failed = FailedLookups::default();
-        let waits = |failed: &FailedLookups, name, now| {
-            let known = failed.names.get(name);
-            known.is_some_and(|(until, _)| now < *until)
-        };
+        let waits = |failed: &FailedLookups, name, now| failed.check(name, now).is_err();
         assert!(!waits(&failed, "a", seconds(0)));
         failed.insert("a", seconds(0));
         assert!(waits(&failed, "a", Duration::from_millis(999)));
