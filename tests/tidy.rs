@@ -114,7 +114,7 @@ const TOUCHING: [&str; 18] = [
 const BUDGETS: [(&str, usize); 15] = [
     ("admin", 1_010),
     ("announce", 10_240),
-    ("cli", 4_690),
+    ("cli", 4_700),
     ("config", 2_680),
     ("control", 270),
     ("daemon", 3_240),

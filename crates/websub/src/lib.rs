@@ -24,7 +24,7 @@
 //! // The hub must reach it at this URL.
 //! let public = "https://destination.example.net/callbacks/".parse()?;
 //! let destination = Destination::bind("0.0.0.0:8080".parse()?, Some(public)).await?;
-//! let (mut subscription, mut requests) = destination.open(&CallbackKey::random(), &found.self_uri);
+//! let (mut subscription, mut requests) = destination.open_callback(&CallbackKey::random(), &found.self_uri);
 //! destination.serve();
 //! let hour = Duration::from_secs(3_600);
 //! destination.subscribe(&mut subscription, hub, &found.self_uri, hour).await?;
