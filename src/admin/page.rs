@@ -191,8 +191,9 @@ impl<'a> ChannelsPage<'a> {
         let value = |name| parameter(query, name).unwrap_or_default();
         let text = value("text").trim();
         let mut states = STATES.iter().map(|(name, _)| *name);
-        let state = states.find(|name| *name == value("state"));
-        let state = state.unwrap_or_default();
+        let state = states
+            .find(|name| *name == value("state"))
+            .unwrap_or_default();
         let mut views = status.channels_by_trouble();
         views.retain(|channel| channel_matches(channel, text, state));
         let found = views.len();
@@ -251,8 +252,9 @@ impl<'a> ChannelPage<'a> {
     fn new(status: &'a Status, topic: &'a str) -> Option<ChannelPage<'a>> {
         let channels = status.channels.iter();
         let channels = channels.filter(|channel| channel.topic.as_str() == topic);
-        let views = channels.map(|view| (view, pending_and_held([view])));
-        let views = views.collect::<Vec<_>>();
+        let views = channels
+            .map(|view| (view, pending_and_held([view])))
+            .collect::<Vec<_>>();
         let address = parts::channel_url(&views.first()?.0.topic);
         let notifications = status.notifications.iter();
         let notifications = notifications.filter(|view| view.topic.as_str() == topic);

@@ -60,8 +60,9 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let mut sections = Vec::new();
     let mut documents = 0;
     let trusting = hubs.iter().filter(|hub| hub.danger_accept_invalid_certs);
-    let unverified = trusting.map(|settings| about_hub::verification_off(&settings.hub));
-    let unverified = unverified.collect();
+    let unverified = trusting
+        .map(|settings| about_hub::verification_off(&settings.hub))
+        .collect();
     if options.no_environment {
         sections.push(("hubs", unverified));
     } else {
@@ -127,8 +128,7 @@ fn hub_sections(
     let (is_running, note) = network::check_running(&config.state_dir);
     of_hub.extend(note);
     if is_running {
-        let get = block_on(probe::get_hub(&hub.url))?;
-        let get = get.context("cannot prepare requests")?;
+        let get = block_on(probe::get_hub(&hub.url))?.context("cannot prepare requests")?;
         of_hub.extend(about_hub::embedded(&hub.url, &get, "hub.url"));
     }
     sections.push(("hub", of_hub));

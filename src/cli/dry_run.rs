@@ -50,8 +50,9 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let planned = play_forward(&mut scan, config, until)?;
 
     let mut plans = scan.engine.plan.hubs.iter();
-    let embedded = plans.find(|plan| plan.mode == PublishMode::Embedded);
-    let embedded = embedded.map(|plan| &plan.hub);
+    let embedded = plans
+        .find(|plan| plan.mode == PublishMode::Embedded)
+        .map(|plan| &plan.hub);
     // Requests as text, each below a line that describes it; first the deliveries owed since an earlier run.
     let mut shown = Vec::new();
     for relay in &relays {
@@ -107,19 +108,21 @@ fn request_text(submission: &Submission, settings: &PublishSettings) -> String {
 /// Returns the messages that a broker would be sent, without the headers that identify the transaction.
 fn message_text(submission: &Submission, broker: &BrokerSettings) -> String {
     let Submission { seq, topic, .. } = submission;
-    let frames = frames_to_send(&submission.broker_notification(), broker);
-    let frames = frames.into_iter().map(|frame| {
-        let headers = frame.headers.iter().map(|(name, value)| {
-            let mut secret = broker.headers.iter().filter(|header| !header.is_public);
-            let is_secret = secret.any(|header| *name == header.name);
-            let value = if is_secret { MASKED } else { value.as_str() };
-            format!("{name}: {value}\n")
-        });
-        let headers: String = headers.collect();
-        let body = String::from_utf8_lossy(&frame.body);
-        format!("SEND\n{headers}\n{}\n", body.trim_end())
-    });
-    let frames = frames.collect::<Vec<_>>().join("\n");
+    let frames = frames_to_send(&submission.broker_notification(), broker)
+        .into_iter()
+        .map(|frame| {
+            let headers = frame.headers.iter().map(|(name, value)| {
+                let mut secret = broker.headers.iter().filter(|header| !header.is_public);
+                let is_secret = secret.any(|header| *name == header.name);
+                let value = if is_secret { MASKED } else { value.as_str() };
+                format!("{name}: {value}\n")
+            });
+            let headers: String = headers.collect();
+            let body = String::from_utf8_lossy(&frame.body);
+            format!("SEND\n{headers}\n{}\n", body.trim_end())
+        })
+        .collect::<Vec<_>>()
+        .join("\n");
     let (name, address) = (&broker.name, &broker.address);
     format!("notification {seq} of {topic}, to broker {name} at {address}\n{frames}")
 }

@@ -63,8 +63,9 @@ fn find_broker(
 ) -> Result<(BrokerSettings, MessageSelection), (Exit, String)> {
     let wrong = |reason| (Exit::Configuration, reason);
     let config = Config::load_for_consumer(file).map_err(|error| wrong(error_chain(&error)))?;
-    let all = config.broker_settings();
-    let all = all.map_err(|error| wrong(error_chain(&error)))?;
+    let all = config
+        .broker_settings()
+        .map_err(|error| wrong(error_chain(&error)))?;
     let mut all = config.brokers.iter().zip(all);
     let found = all.find(|(broker, _)| broker.name.as_str() == name);
     let unknown = || (Exit::Failure, no_broker_error(&config, name).to_string());

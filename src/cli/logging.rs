@@ -55,8 +55,8 @@ pub fn start(log: Log) -> LogGuard {
             "dropped {} of the log: nobody reads it as fast as it is written",
             counted(lines, "line")
         );
-    });
-    let queue = queue.ok();
+    })
+    .ok();
     let lines = lines.with_writer(match queue.clone() {
         Some(queue) => BoxMakeWriter::new(move || queue.clone()),
         // Without a thread to spare, lines are written where they are logged.
@@ -267,8 +267,7 @@ impl LineQueue {
     }
 
     fn lock_waiting(&self) -> MutexGuard<'_, WaitingLines> {
-        let waiting = self.0.0.lock();
-        waiting.unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn drain(&self, mut target: impl Write, tell_dropped: impl Fn(u64)) {

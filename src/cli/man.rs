@@ -126,8 +126,9 @@ fn page(command: &Command, parent: Option<&str>) -> io::Result<Vec<u8>> {
     };
     let mut exit_status = [&EXIT_STATUS, more].concat();
     exit_status.sort_by_key(|(exit, _)| exit.code());
-    let exit_status = exit_status.into_iter();
-    let exit_status = exit_status.map(|(exit, text)| (exit.code().to_string(), text));
+    let exit_status = exit_status
+        .into_iter()
+        .map(|(exit, text)| (exit.code().to_string(), text));
     section(&mut rest, "EXIT STATUS", exit_status);
     if let Some(parent) = parent {
         rest.control("SH", ["SEE ALSO"]);

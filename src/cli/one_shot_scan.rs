@@ -259,8 +259,8 @@ impl SweepProgressBar {
             TreeReport::Sweeping { files, .. } => {
                 let bar = self.bar.get_or_insert_with(|| {
                     let template = if self.known > 0 { OF_KNOWN } else { OF_FOUND };
-                    let style = ProgressStyle::with_template(template);
-                    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+                    let style = ProgressStyle::with_template(template)
+                        .unwrap_or_else(|_| ProgressStyle::default_bar());
                     // It draws itself on standard error if that is a terminal, and clears itself when it is dropped.
                     let bar = ProgressBar::no_length().with_finish(ProgressFinish::AndClear);
                     bar.with_style(style.progress_chars("=> "))

@@ -516,8 +516,7 @@ where
     T: Clone + Send + Sync + 'static,
 {
     let values = names.map(|(value, name)| (value, name.into()));
-    let parser = PossibleValuesParser::new(values.clone().map(|(_, name)| name));
-    parser.map(move |word| {
+    PossibleValuesParser::new(values.clone().map(|(_, name)| name)).map(move |word| {
         let mut values = values.iter();
         let found = values.find(|(_, name)| name.get_name() == word);
         found.expect("a possible value").0.clone()

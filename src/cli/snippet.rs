@@ -288,8 +288,9 @@ fn site_and_path(uri: &str) -> Result<(String, RequestPath), &'static str> {
     if raw.to_ascii_lowercase().contains("%2f") {
         return Err("web servers do not agree what an escaped slash means");
     }
-    let decoded = percent_decode_str(raw).decode_utf8();
-    let decoded = decoded.map_err(|_| "its percent-escapes are not UTF-8")?;
+    let decoded = percent_decode_str(raw)
+        .decode_utf8()
+        .map_err(|_| "its percent-escapes are not UTF-8")?;
     if decoded.chars().any(char::is_control) {
         return Err("its percent-escapes contain control characters");
     }

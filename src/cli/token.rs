@@ -85,8 +85,9 @@ fn add_publisher(config: &HubConfig, options: &TokenOptions, token: &str) -> any
     let path = path.with_context(|| format!("cannot find {shown}"))?;
     let before = fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
     // The daemon's user, who need not be the one of the configuration file.
-    let model = fs::metadata(&config.state_dir).or_else(|_| fs::metadata(&path));
-    let model = model.with_context(|| format!("cannot read {shown}"))?;
+    let model = fs::metadata(&config.state_dir)
+        .or_else(|_| fs::metadata(&path))
+        .with_context(|| format!("cannot read {shown}"))?;
     let holders = config.publishers.iter().rev();
     let mut files = holders.filter_map(|other| match &other.bearer_token_file.as_ref()?.holder {
         Some(SecretHolder::File(file)) => Some(file),

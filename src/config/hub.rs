@@ -159,8 +159,8 @@ impl ExternalHub {
         let both =
             |(cert, key): (Secret, Secret)| format!("{}\n{}", cert.reveal(), key.reveal()).into();
         // Loading has filled it in.
-        let publish_url = content_of(&self.publish_url);
-        let publish_url = publish_url.unwrap_or_else(|| Secret::new(hub.as_str()));
+        let publish_url =
+            content_of(&self.publish_url).unwrap_or_else(|| Secret::new(hub.as_str()));
         let settings = PublishSettings {
             publish_url: Url::parse(publish_url.reveal()).map_err(|source| {
                 PublishSettingsError::Url {

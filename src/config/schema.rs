@@ -149,8 +149,9 @@ pub fn to_toml<T: DaemonConfig>(config: &T, comment: Comment<'_>) -> String {
     let values = serde_json::to_value(config).unwrap_or_default();
     let schema = schema_of::<T>();
     let line = |name: &str, key: &str, value: &Value| {
-        let comment = comment(key).map(|comment| format!("  # {comment}"));
-        let comment = comment.unwrap_or_default();
+        let comment = comment(key)
+            .map(|comment| format!("  # {comment}"))
+            .unwrap_or_default();
         let line = format!("{name} = {}{comment}\n", inline_toml(value));
         if value.is_null() { String::new() } else { line }
     };
@@ -269,8 +270,8 @@ fn check_text(schema: &Value, text: &str) -> Result<(), String> {
     if let Some(choices) = schema["enum"].as_array()
         && !choices.contains(&text.into())
     {
-        let meant = nearest(text, choices.iter().filter_map(Value::as_str));
-        let meant = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
+        let meant = nearest(text, choices.iter().filter_map(Value::as_str))
+            .map(|meant| format!("; did you mean \"{meant}\"?"));
         let (known, meant) = (enum_values(schema), meant.unwrap_or_default());
         return Err(format!("\"{text}\" is none of {known}{meant}"));
     }

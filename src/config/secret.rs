@@ -195,11 +195,14 @@ impl SecretHolder {
                 Ok((name, read_file(path, max)?))
             }
             SecretHolder::Env(name) => {
-                let value = file.environment.variable(name);
-                let value = value.ok_or(format!(
-                    "the environment variable {name} is not set, or empty"
-                ))?;
-                let value = value.to_str().ok_or(format!("${name} is not UTF-8"))?;
+                let value = file
+                    .environment
+                    .variable(name)
+                    .ok_or(format!(
+                        "the environment variable {name} is not set, or empty"
+                    ))?
+                    .to_str()
+                    .ok_or(format!("${name} is not UTF-8"))?;
                 if value.len() as u64 > max {
                     return Err(format!("${name} is larger than {} KiB", max >> 10));
                 }

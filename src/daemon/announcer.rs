@@ -354,8 +354,7 @@ impl DaemonRole for Announcer {
 
     fn answer(&mut self, request: ControlRequest, now: Timestamp) -> ControlReply {
         if !request.is_action() {
-            let answer = answer(&self.engine.reader(now), request);
-            return answer.unwrap_or_else(ControlReply::Error);
+            return answer(&self.engine.reader(now), request).unwrap_or_else(ControlReply::Error);
         }
         let executed = self.commanded.take().map(|(_, answer)| answer);
         executed.unwrap_or_else(|| ControlReply::Error("nothing was done".to_owned()))

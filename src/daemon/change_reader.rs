@@ -142,8 +142,7 @@ fn run_each<J: Send>(
 
 /// Returns what `take` does, or that it failed if it panics: the round is repeated, and other sets are served.
 fn or_failed(take: impl FnOnce() -> RoundOutcome) -> RoundOutcome {
-    let outcome = catch_unwind(AssertUnwindSafe(take));
-    outcome.unwrap_or_else(|_| {
+    catch_unwind(AssertUnwindSafe(take)).unwrap_or_else(|_| {
         RoundOutcome::Failed("the thread that reads Change Lists panicked".to_owned())
     })
 }

@@ -302,8 +302,9 @@ impl<R: DaemonRole> EventLoop<R> {
 
     /// Returns how long to wait for the next input.
     fn time_to_wait(&self) -> Duration {
-        let wakes = [self.service_manager.wake_time(), self.parts.stop_by];
-        let wakes = wakes.into_iter().flatten();
+        let wakes = [self.service_manager.wake_time(), self.parts.stop_by]
+            .into_iter()
+            .flatten();
         let wake = wakes.fold(self.parts.saver.wake_time(), Instant::min);
         let wait = wake.saturating_duration_since(Instant::now());
         if self.parts.saver.trouble.is_some() {
@@ -383,15 +384,16 @@ impl<R: DaemonRole> EventLoop<R> {
         };
         let db = Db(self.role.connection());
         let open = self.parts.hub.open.borrow().clone();
-        let asked = open.ok_or_else(|| NO_EMBEDDED_HUB.to_owned());
-        let asked = asked.and_then(|hub| {
-            let (answer, ended) =
-                hub.with_subscriptions(|all| ask_subscriptions(all, about, now, db))?;
-            if let Some(key) = ended {
-                hub.end_subscription(key, "removed by the hub's operator");
-            }
-            Ok(answer)
-        });
+        let asked = open
+            .ok_or_else(|| NO_EMBEDDED_HUB.to_owned())
+            .and_then(|hub| {
+                let (answer, ended) =
+                    hub.with_subscriptions(|all| ask_subscriptions(all, about, now, db))?;
+                if let Some(key) = ended {
+                    hub.end_subscription(key, "removed by the hub's operator");
+                }
+                Ok(answer)
+            });
         let answer = asked.unwrap_or_else(ControlReply::Error);
         // The records of the hub wait before it in the queue, and so are saved before it is answered.
         let _ = self.parts.inputs.send(Input::CommandDone(reply, answer));

@@ -407,8 +407,7 @@ fn end_foreign_topics(hub: &PublicHub, directory: &TopicRegistry) {
     let publishers = directory.publishers.get();
     let is_foreign = |topic: &&Topic| publishers.of_topic(topic).is_none();
     let foreign: Vec<Topic> = hub.embedded.with_subscriptions(|subscriptions| {
-        let foreign = subscriptions.topics().filter(is_foreign);
-        foreign.cloned().collect()
+        subscriptions.topics().filter(is_foreign).cloned().collect()
     });
     for topic in foreign {
         hub.embedded.end_topic(&topic);

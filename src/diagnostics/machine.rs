@@ -274,8 +274,8 @@ mod tests {
         #[case] wanted: usize,
         #[case] severity: Option<&str>,
     ) {
-        let found = watch_limit("directories", wanted, Some(10), "raise it".into());
-        let found = found.map(|found| format!("{:?} {}", found.severity, found.line()));
+        let found = watch_limit("directories", wanted, Some(10), "raise it".into())
+            .map(|found| format!("{:?} {}", found.severity, found.line()));
         let words = "directories have to be watched, and the limit is 10: raise it";
         let want = severity.map(|severity| format!("{severity} {wanted} {words}"));
         assert_eq!(found, want);

@@ -36,13 +36,14 @@ pub fn groups(reader: &Reader<'_>) -> Result<Vec<FindingGroup>> {
     let mut groups: BTreeMap<(bool, bool, &'static str), FindingGroup> = BTreeMap::new();
     for (plan, finding) in all_with_source(reader)? {
         let (acknowledged, kind) = (plan.is_acknowledged(&finding), finding.kind());
-        let group = groups.entry((acknowledged, kind != "wrong_url", kind));
-        let group = group.or_insert_with(|| FindingGroup {
-            kind: kind.to_owned(),
-            count: 0,
-            examples: Vec::new(),
-            acknowledged,
-        });
+        let group = groups
+            .entry((acknowledged, kind != "wrong_url", kind))
+            .or_insert_with(|| FindingGroup {
+                kind: kind.to_owned(),
+                count: 0,
+                examples: Vec::new(),
+                acknowledged,
+            });
         group.count += finding.finding_count();
         // To say that there is one more takes as much room as that one.
         if group.examples.len() <= EXAMPLES {
@@ -98,8 +99,9 @@ pub fn muted_sets(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
             "SELECT about, said FROM finding WHERE source = ?1 AND part = ?2 ORDER BY about, what",
             (live.id, FindingSubject::Channel as u8),
         )?;
-        let found = found.into_iter();
-        let found = found.filter_map(|(set, said)| Some((set, findings::parse(&said)?)));
+        let found = found
+            .into_iter()
+            .filter_map(|(set, said)| Some((set, findings::parse(&said)?)));
         let muting = found.filter(|(_, finding)| finding.mutes_channel());
         let muting: BTreeSet<(Uri, Finding)> = muting.collect();
         if muting.is_empty() {
@@ -112,8 +114,9 @@ pub fn muted_sets(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
             if !counted.insert((set.clone(), finding.kind())) {
                 continue;
             }
-            let mount = plan.mount_of(&set);
-            let mount = mount.filter(|_| finding.is_wrong_url_symptom());
+            let mount = plan
+                .mount_of(&set)
+                .filter(|_| finding.is_wrong_url_symptom());
             muted.push(match mount.and_then(|mount| wrong.get(&mount.id)) {
                 // Its topic cannot be served because of that.
                 Some(cause) => MutedSet {

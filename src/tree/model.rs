@@ -464,8 +464,8 @@ mod tests {
     fn links_are_named_in_turn_until_they_or_their_directory_are_gone() {
         let (mut model, [root, a, b]) = tree();
         assert_eq!(model.links_after(None, 2), []);
-        let links = [(root, "x"), (a, "x"), (a, "y"), (b, "x")];
-        let links = links.map(|(id, name)| (id, name.as_bytes().into()));
+        let links = [(root, "x"), (a, "x"), (a, "y"), (b, "x")]
+            .map(|(id, name)| (id, name.as_bytes().into()));
         model.links.extend(links.clone());
         assert_eq!(model.links_in(a), links[1..3]);
         assert_eq!(model.links_after(None, 2), links[..2]);

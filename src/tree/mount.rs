@@ -112,8 +112,8 @@ impl TreeMount {
     /// Returns the identity of the root that is there now, or why there is none that can be listed.
     pub fn root_identity(&self) -> Result<Identity, String> {
         let unreadable = |error| unreadable_root(&self.directory, &error);
-        let status = file_status::of_path(&self.directory);
-        let status = status.map_err(|error| unreadable(error.into()))?;
+        let status =
+            file_status::of_path(&self.directory).map_err(|error| unreadable(error.into()))?;
         if status.kind != FileType::Directory {
             return Err("it is not a directory".into());
         }
@@ -184,8 +184,7 @@ impl TreeMount {
     pub fn begin_sweep(&mut self) {
         if self.found.is_some() {
             self.has_unwatched = false;
-            let sweep = self.sweep.get_or_insert_with(Sweep::new);
-            sweep.begin(self.root);
+            self.sweep.get_or_insert_with(Sweep::new).begin(self.root);
         }
     }
 

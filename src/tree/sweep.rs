@@ -132,8 +132,9 @@ impl Observer<'_> {
     /// Returns the paths in a mount beneath which nothing can be known, and why.
     fn unreachable_paths(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
         let denied = self.mounts[at].unreadable.denials.values();
-        let denied = denied.map(|it| &it.directory.below);
-        let denied = denied.map(|below| (below.clone(), "its directory cannot be read"));
+        let denied = denied
+            .map(|it| &it.directory.below)
+            .map(|below| (below.clone(), "its directory cannot be read"));
         let refused = self.unfollowed_links(at).into_iter();
         let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));
         denied.chain(refused).collect()
@@ -347,8 +348,8 @@ mod tests {
     fn an_unmet_file_is_missing_unless_nothing_can_be_known_about_it() {
         let (root, reports) = (tree(), RefCell::default());
         let mut observer = observer(root.path(), &reports);
-        let unmet = ["a.xml", "shut/b.xml", "shutter/c.xml"];
-        let unmet = unmet.map(|below| (below.as_bytes().into(), UnmetFile::Unread));
+        let unmet = ["a.xml", "shut/b.xml", "shutter/c.xml"]
+            .map(|below| (below.as_bytes().into(), UnmetFile::Unread));
         observer.mounts[0].unmet = HashMap::from(unmet);
         let mut observed = |unseen| {
             observer.report_unmet(0, unseen);

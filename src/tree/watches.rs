@@ -451,9 +451,9 @@ impl SystemLimit {
 impl fmt::Display for SystemLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sysctl = self.sysctl;
-        let allowed = self.allowed.map(|allowed| allowed.to_string());
-        let allowed = allowed.as_deref();
-        let allowed = allowed.unwrap_or("used up, and hidden, as by ProcSubset=pid in a unit");
+        let number = self.allowed.map(|allowed| allowed.to_string());
+        let hidden = "used up, and hidden, as by ProcSubset=pid in a unit";
+        let allowed = number.as_deref().unwrap_or(hidden);
         let enough = self.recommended();
         write!(
             f,

@@ -42,8 +42,7 @@ impl Model {
         if self.read.get(DESCRIPTION) == before.as_ref() {
             return;
         }
-        let unsaid = self.described.take();
-        let before = unsaid.map_or(before, |(before, _)| before);
+        let before = self.described.take().map_or(before, |(before, _)| before);
         self.described = Some((before, now));
     }
 

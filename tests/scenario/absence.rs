@@ -16,8 +16,7 @@ const HOUR: u64 = 3_600;
 
 /// Returns the facts about mounts that are absent.
 fn lost(world: &mut World) -> Vec<String> {
-    let facts = world.facts().into_iter();
-    let lost = facts.filter_map(|fact| match fact {
+    let lost = world.facts().into_iter().filter_map(|fact| match fact {
         Fact::MountLost { reason, .. } => Some(reason),
         _ => None,
     });

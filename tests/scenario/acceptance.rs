@@ -36,8 +36,7 @@ pub fn delete_most(world: &mut World) {
 }
 
 fn accepted(world: &mut World) -> Vec<usize> {
-    let facts = world.facts().into_iter();
-    let accepted = facts.filter_map(|fact| match fact {
+    let accepted = world.facts().into_iter().filter_map(|fact| match fact {
         Fact::Accepted { documents, .. } => Some(documents),
         _ => None,
     });

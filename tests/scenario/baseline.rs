@@ -260,8 +260,7 @@ fn a_component_below_such_a_directory_is_known_although_it_is_read_before_its_in
     let component = format!("/b/{capability}-001.xml");
     let up = SET_A;
     let mut world = World::new(plan());
-    let set = advertise("/a/framework/", &[]);
-    let set = set.change_channel("/a/change/", &[]);
+    let set = advertise("/a/framework/", &[]).change_channel("/a/change/", &[]);
     world.write_changes("/a/changes.xml", &["u z 00:00"]);
     let set = match is_of_the_set {
         true => set,

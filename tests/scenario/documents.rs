@@ -185,8 +185,7 @@ fn what_lies_where_a_list_names_no_document_is_told() {
         words.split(": ").next().unwrap().to_owned()
     };
     let told = |world: &mut World| -> Vec<String> {
-        let facts = world.facts().into_iter();
-        let found = facts.filter_map(|fact| match fact {
+        let found = world.facts().into_iter().filter_map(|fact| match fact {
             Fact::Found(finding) if finding.uri_without_document().is_some() => {
                 Some(in_words(&finding))
             }

@@ -126,8 +126,7 @@ fn a_hub_without_subscribers_is_no_trouble() {
 /// Returns the account that an operator means.
 fn account(world: &World, channel: &str, hub: &str) -> Result<(ChannelId, Hub), String> {
     let reader = world.engine().reader(world.now);
-    let account = report::outbox::find_account(&reader, &names(channel, hub));
-    account.map_err(|error| error.to_string())
+    report::outbox::find_account(&reader, &names(channel, hub)).map_err(|error| error.to_string())
 }
 
 #[test]

@@ -54,8 +54,7 @@ fn gaps(attempts: &[Heard]) -> Vec<f64> {
 }
 
 fn refusals_told(world: &mut World) -> usize {
-    let facts = world.facts().into_iter();
-    let told = facts.filter(|fact| {
+    let told = world.facts().into_iter().filter(|fact| {
         matches!(
             fact,
             Fact::Answered(_, AnswerOutcome::Refused { is_news: true, .. })
@@ -317,8 +316,7 @@ fn a_size_that_was_refused_is_remembered_for_an_hour() {
     world.wait(10).start().wait(100).news();
     world.facts();
     let halved = |world: &mut World| -> Vec<&str> {
-        let facts = world.facts().into_iter();
-        let halved = facts.filter_map(|fact| match fact {
+        let halved = world.facts().into_iter().filter_map(|fact| match fact {
             Fact::Answered(_, AnswerOutcome::Halved { is_news, .. }) => {
                 Some(if is_news { "told" } else { "noted" })
             }
@@ -410,8 +408,7 @@ fn a_hub_that_fails_in_the_middle_of_a_burst_is_found_by_a_few() {
     world.script(HUB, Reply::FirstOf(100, 503));
     update_all(&mut world, 1_000);
     world.wait(30);
-    let attempts = world.attempts_at(HUB);
-    let failed = attempts.len() - 100;
+    let failed = world.attempts_at(HUB).len() - 100;
     assert!(failed <= 64 + 15, "{failed}");
     world.script(HUB, Reply::Accept).wait(3);
     assert_eq!(world.heard_by(HUB).len(), 1_000);

@@ -78,8 +78,7 @@ fn a_notification_that_was_dropped_or_was_too_large_says_so() {
     assert_eq!(outcomes(&status(&world).notifications[0]), want);
     world.script(HUB, Reply::AtMost(1)).update(CHANGED);
     world.update("/a/resourcelist.xml").wait(10);
-    let status = status(&world);
-    let fates: Vec<_> = status.notifications.iter().map(outcomes).collect();
+    let fates: Vec<_> = status(&world).notifications.iter().map(outcomes).collect();
     let parts = [NotificationState::Accepted];
     assert_eq!(
         fates,

@@ -253,8 +253,7 @@ fn no_more_is_kept_of_what_was_announced_than_a_topic_can_repeat() {
 fn an_unfetched_topic_is_reported_once_and_so_is_the_next_fetch() {
     let mut world = World::with_two_sets(ping_hub());
     let told = |world: &mut World| -> Vec<&str> {
-        let facts = world.facts().into_iter();
-        let told = facts.filter_map(|fact| match fact {
+        let told = world.facts().into_iter().filter_map(|fact| match fact {
             Fact::Unfetched { .. } => Some("silent"),
             Fact::Fetched {
                 was_reported: true, ..

@@ -67,8 +67,7 @@ fn packages_have_what_is_built_and_read_and_nothing_else() {
 fn documents_are_read_without_a_database_or_http() {
     let lock = fs::read_to_string(repository().join("Cargo.lock")).unwrap();
     let lock: toml::Table = lock.parse().unwrap();
-    let packages = lock["package"].as_array().unwrap();
-    let needed = packages.iter().map(|package| {
+    let needed = lock["package"].as_array().unwrap().iter().map(|package| {
         let needed = package.get("dependencies").and_then(|list| list.as_array());
         let names = needed
             .into_iter()

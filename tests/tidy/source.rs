@@ -36,8 +36,7 @@ impl SourceFile {
 
     /// The module that a file of a crate is, such as `websub::hub::verification`.
     pub fn crate_module(&self) -> Option<String> {
-        let below = self.path.strip_prefix("crates/")?;
-        let (name, file) = below.split_once("/src/")?;
+        let (name, file) = self.path.strip_prefix("crates/")?.split_once("/src/")?;
         Some(match file.trim_end_matches(".rs") {
             "lib" => name.to_owned(),
             file => format!("{name}::{}", file.replace('/', "::")),

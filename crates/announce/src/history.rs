@@ -240,8 +240,9 @@ pub fn load_history(db: Db<'_>) -> Result<NotificationHistory> {
         let (changes, bytes, body): (Option<usize>, usize, Option<Arc<[u8]>>) = sizes;
         let (hub, last, untils, is_in_flight): (_, Option<Attempt>, Option<Vec<u8>>, bool) =
             account;
-        let accepted = last.filter(|last| last.seq == seq && last.refusal.is_none());
-        let accepted = accepted.map(|last| last.at);
+        let accepted = last
+            .filter(|last| last.seq == seq && last.refusal.is_none())
+            .map(|last| last.at);
         // What else was said of an older notification is not saved.
         if !is_in_flight && accepted.is_none() {
             continue;

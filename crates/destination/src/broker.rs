@@ -248,8 +248,9 @@ fn line(item: &ItemChange) -> String {
     let change = item.change.map_or("STATE", change_term);
     let uri = escaped(&item.item);
     let content = item.content.as_ref();
-    let media_type = content.and_then(|content| content.media_type.as_deref());
-    let media_type = media_type.map_or_else(String::new, |it| format!("  ({})", escaped(it)));
+    let media_type = content
+        .and_then(|content| content.media_type.as_deref())
+        .map_or_else(String::new, |it| format!("  ({})", escaped(it)));
     format!("{}  {change:<6}  {uri}{media_type}\n", item.updated)
 }
 

@@ -220,8 +220,8 @@ fn is_of_change_lists(capability: Option<Capability>) -> bool {
 }
 
 async fn read(retriever: &Retriever, url: &str) -> Result<Listing, CatchUpError> {
-    let listing = Listing::parse(&retriever.get(url).await?);
-    let listing = listing.map_err(|error| CatchUpError::unreadable(url, error_chain(&error)))?;
+    let listing = Listing::parse(&retriever.get(url).await?)
+        .map_err(|error| CatchUpError::unreadable(url, error_chain(&error)))?;
     listing.ok_or_else(|| CatchUpError::unreadable(url, "it is no ResourceSync document"))
 }
 
@@ -289,8 +289,7 @@ pub struct FailingDocuments {
 impl FailingDocuments {
     /// Notes that a document could not be used. Returns the number of attempts if it is given up now.
     pub fn count_failure(&mut self, url: &str, now: Instant) -> Option<u32> {
-        let failing = self.failing.entry(url.to_owned());
-        let (since, attempts) = failing.or_insert((now, 0));
+        let (since, attempts) = self.failing.entry(url.to_owned()).or_insert((now, 0));
         *attempts = attempts.saturating_add(1);
         let has_waited = now.duration_since(*since) >= PATIENCE;
         (has_waited && *attempts >= ATTEMPTS).then_some(*attempts)

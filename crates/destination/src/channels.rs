@@ -339,8 +339,9 @@ impl NewChannelWatcher {
         let found: BTreeMap<Topic, ListenedChannel> = found.into_iter().map(by_topic).collect();
         let saved = lock(&self.listening.state.saved).clone();
         let is_saved = |channel: &ListenedChannel| saved.subscriptions.contains_key(&channel.topic);
-        let opened = found.values();
-        let opened = opened.filter(|channel| !self.topics.contains(&channel.topic));
+        let opened = found
+            .values()
+            .filter(|channel| !self.topics.contains(&channel.topic));
         let mut opened: Vec<ListenedChannel> = opened.cloned().collect();
         let mut new = Vec::new();
         for channel in opened.iter().filter(|channel| !is_saved(channel)) {

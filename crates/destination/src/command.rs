@@ -37,8 +37,8 @@ impl CommandInput<'_> {
         command: &ExecOptions,
         stop: impl Future<Output = ()>,
     ) -> Result<(), String> {
-        let running = RunningCommand::start(&command.line, self);
-        let mut running = running.map_err(|error| format!("cannot run it: {error}"))?;
+        let mut running = RunningCommand::start(&command.line, self)
+            .map_err(|error| format!("cannot run it: {error}"))?;
         let stopped = async {
             stop.await;
             tokio::time::sleep(STOP_GRACE).await;
@@ -80,8 +80,8 @@ impl RunningCommand {
             ("RSNOTIFY_KIND", run.kind),
             ("RSNOTIFY_FROM", run.from.unwrap_or_default()),
             ("RSNOTIFY_UNTIL", run.until.unwrap_or_default()),
-        ];
-        let environment = environment.map(|(name, value)| (name, value.replace('\0', "\u{fffd}")));
+        ]
+        .map(|(name, value)| (name, value.replace('\0', "\u{fffd}")));
         let mut child = Command::new("/bin/sh")
             .args(["-c", command])
             .envs(environment)

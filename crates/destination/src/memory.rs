@@ -365,8 +365,7 @@ impl TryFrom<String> for KeySet {
     type Error = String;
 
     fn try_from(text: String) -> Result<KeySet, String> {
-        let starts = (0..text.len()).step_by(DIGITS);
-        let keys = starts.map(|start| {
+        let keys = (0..text.len()).step_by(DIGITS).map(|start| {
             let key = text.get(start..start + DIGITS);
             ReceivedKey::try_from(key.unwrap_or_default().to_owned())
         });

@@ -154,8 +154,9 @@ impl Reporter {
     /// Reports a URL that was given, or that a document names, and that leads to no channel now. Subscriptions that it
     /// led to go on.
     pub fn no_channel(&self, url: &str, reason: &str, retry_seconds: Option<u64>) {
-        let retry = retry_seconds.map(|wait| format!(", looking again in {wait} s"));
-        let retry = retry.unwrap_or_default();
+        let retry = retry_seconds
+            .map(|wait| format!(", looking again in {wait} s"))
+            .unwrap_or_default();
         let sentence = format!("no channel found at {url}{retry}; subscriptions go on: {reason}");
         let event = json!({
             "event": "no_channel", "topic": url, "reason": reason, "retry_seconds": retry_seconds

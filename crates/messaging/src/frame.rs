@@ -214,12 +214,13 @@ impl Decoder {
         if length > MAX_HEAD {
             self.is_cut = true;
         }
-        let line = end.map(|_| {
-            rest[..length]
-                .strip_suffix(b"\r")
-                .unwrap_or(&rest[..length])
-        });
-        let line = line.map(<[u8]>::to_vec);
+        let line = end
+            .map(|_| {
+                rest[..length]
+                    .strip_suffix(b"\r")
+                    .unwrap_or(&rest[..length])
+            })
+            .map(<[u8]>::to_vec);
         if line.is_some() || self.is_cut {
             self.taken += length + usize::from(line.is_some());
             self.head += length + 1;

@@ -514,8 +514,9 @@ mod tests {
         }
         let group = message.header("JMSXGroupID");
         assert_eq!(group, Some("https://e.org/reports/"));
-        let text = String::from_utf8(message.body.clone()).unwrap();
-        let text = text.replace(env!("CARGO_PKG_VERSION"), "VERSION");
+        let text = String::from_utf8(message.body.clone())
+            .unwrap()
+            .replace(env!("CARGO_PKG_VERSION"), "VERSION");
         assert_snapshot!(text, @r#"
         <?xml version="1.0" encoding="UTF-8"?>
         <feed xmlns="http://www.w3.org/2005/Atom" xmlns:changes="http://www.acuityunlimited.net/fedora/messaging#">

@@ -78,9 +78,10 @@ impl Session {
     ) -> Result<Session, BrokerError> {
         let deadline = Instant::now() + settings.timeout;
         let address = (settings.address.host.as_str(), settings.address.port);
-        let addresses = timeout_at(deadline, tokio::net::lookup_host(address)).await;
-        let addresses = addresses.map_err(|_| BrokerError::Timeout)?;
-        let addresses = addresses.map_err(|error| BrokerError::Resolve(error.to_string()))?;
+        let addresses = timeout_at(deadline, tokio::net::lookup_host(address))
+            .await
+            .map_err(|_| BrokerError::Timeout)?
+            .map_err(|error| BrokerError::Resolve(error.to_string()))?;
         first_connected(&addresses.collect::<Vec<_>>(), deadline, settings, durable).await
     }
 }
@@ -167,8 +168,9 @@ async fn stream(
     address: SocketAddr,
     settings: &BrokerSettings,
 ) -> Result<(Box<dyn Stream>, Option<OwnedFd>), BrokerError> {
-    let stream = TcpStream::connect(address).await;
-    let stream = stream.map_err(|error| BrokerError::Connect(error.to_string()))?;
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|error| BrokerError::Connect(error.to_string()))?;
     // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
     let _ = stream.set_nodelay(true);
     let socket = stream.as_fd().try_clone_to_owned().ok();
@@ -176,8 +178,8 @@ async fn stream(
         return Ok((Box::new(stream), socket));
     }
     let connector = connector(settings).map_err(BrokerError::Tls)?;
-    let name = ServerName::try_from(settings.address.host.clone());
-    let name = name.map_err(|error| BrokerError::Tls(error.to_string()))?;
+    let name = ServerName::try_from(settings.address.host.clone())
+        .map_err(|error| BrokerError::Tls(error.to_string()))?;
     let stream = connector.connect(name, stream).await;
     let stream = stream.map_err(|error| BrokerError::Tls(error.to_string()))?;
     Ok((Box::new(stream), socket))

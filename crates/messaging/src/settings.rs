@@ -167,8 +167,8 @@ fn presented(
         return Ok(builder.with_no_client_auth());
     };
     let chain = certificates(certificate, "client_cert")?;
-    let key = PrivateKeyDer::from_pem_slice(key.reveal().as_bytes());
-    let key = key.map_err(|error| format!("client_key: {error}"))?;
+    let key = PrivateKeyDer::from_pem_slice(key.reveal().as_bytes())
+        .map_err(|error| format!("client_key: {error}"))?;
     builder
         .with_client_auth_cert(chain, key)
         .map_err(|error| format!("client_cert and client_key: {error}"))
@@ -184,8 +184,9 @@ fn verifier(
         Err(error) if authorities.is_empty() => Err(error.to_string()),
         Err(_) => {
             let roots = Arc::new(roots(authorities)?);
-            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider);
-            let verifier = verifier.build().map_err(|error| error.to_string())?;
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
+                .build()
+                .map_err(|error| error.to_string())?;
             Ok(verifier)
         }
     }

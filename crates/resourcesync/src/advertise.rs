@@ -209,8 +209,9 @@ fn edits_to_complete(
         Some(loc) => edits.push((loc.span.clone(), style.loc(wanted))),
         None => edits.push(before(first, style.loc(wanted))),
     }
-    let links = entry.children_of(Element::Ln);
-    let links = links.filter_map(|link| Some((link, Hub::new(link.hub.as_deref()?))));
+    let links = entry
+        .children_of(Element::Ln)
+        .filter_map(|link| Some((link, Hub::new(link.hub.as_deref()?))));
     let links: Vec<(&Node, Hub)> = links.collect();
     let is_advertised = |wanted: &Hub| links.iter().any(|(_, hub)| hub == wanted);
     let mut lacking = wanted.hubs.iter().filter(|hub| !is_advertised(hub));

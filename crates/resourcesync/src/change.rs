@@ -207,8 +207,8 @@ impl Draft {
 
     /// Takes an `rs:md`, if it is the first with a `change`: the others mean nothing (C2).
     pub(crate) fn take_md(&mut self, tag: &StartTag<'_>) {
-        let change = tag.value("change").unwrap_or_default();
-        let change = change.trim();
+        let value = tag.value("change").unwrap_or_default();
+        let change = value.trim();
         let is_empty = change.is_empty() && !self.is_of_resources;
         if self.has_change || is_empty {
             return;

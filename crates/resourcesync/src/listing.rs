@@ -231,8 +231,9 @@ pub(crate) fn link_attributes(
     links: &[ListedLink],
 ) -> impl Iterator<Item = Vec<WrittenAttribute<'_>>> {
     links.iter().map(|link| {
-        let attributes = link.iter();
-        let attributes = attributes.map(|(name, value)| (name.as_str(), Some(value.into())));
+        let attributes = link
+            .iter()
+            .map(|(name, value)| (name.as_str(), Some(value.into())));
         let mut attributes: Vec<WrittenAttribute<'_>> = attributes.collect();
         attributes.sort_by_key(|(name, _)| (*name != "rel", *name != "href"));
         attributes

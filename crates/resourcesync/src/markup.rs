@@ -127,9 +127,10 @@ pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, StopRe
             continue;
         }
         let offset = value.end - special.len();
-        let end = special.find(';');
-        let end = end.filter(|&end| !is_bare_ampersand(&special[1..end]));
-        let end = end.ok_or_else(|| syntax_error(offset, BARE_AMPERSAND))?;
+        let end = special
+            .find(';')
+            .filter(|&end| !is_bare_ampersand(&special[1..end]))
+            .ok_or_else(|| syntax_error(offset, BARE_AMPERSAND))?;
         push_referenced(&special[1..end], &mut text)
             .map_err(|message| syntax_error(offset, message))?;
         rest = &special[end + 1..];
@@ -213,8 +214,7 @@ pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<NameOffsets> {
 fn has_name_characters(bytes: &[u8], start: usize, name: &NameOffsets) -> bool {
     let is_name = |part: &[u8]| {
         std::str::from_utf8(part).is_ok_and(|part| {
-            let first = part.chars().next();
-            first.is_none_or(is_name_start) && part.chars().all(is_in_name)
+            part.chars().next().is_none_or(is_name_start) && part.chars().all(is_in_name)
         })
     };
     is_name(&bytes[start..name.prefix_end]) && is_name(&bytes[name.local_start..name.end])
@@ -294,7 +294,6 @@ pub(crate) fn first_forbidden(text: &[u8]) -> Option<(usize, char)> {
         return None;
     }
     // The text was validated by the caller, or written by an encoder.
-    let text = std::str::from_utf8(text).ok()?;
-    let mut characters = text.char_indices();
+    let mut characters = std::str::from_utf8(text).ok()?.char_indices();
     characters.find(|(_, character)| !is_allowed(*character))
 }

@@ -216,8 +216,9 @@ impl TryFrom<Listing> for Payload {
             return Err(PayloadError::NotANotification);
         }
         let up = listing.targets("up").next().map(Uri::parse).transpose();
-        let entries = (1..).zip(listing.entries);
-        let entries = entries.map(|(number, listed)| read_entry(number, listed));
+        let entries = (1..)
+            .zip(listing.entries)
+            .map(|(number, listed)| read_entry(number, listed));
         Ok(Payload {
             up: up?,
             from: listing.from.map(timestamp).transpose()?,

@@ -87,8 +87,9 @@ impl<'a> StartTag<'a> {
         }
         sort(tag, attributes, namespaces)?;
         let (prefix, local) = (&text[1..name.prefix_end], &text[name.local_start..name.end]);
-        let namespace = namespaces.resolve(prefix);
-        let namespace = namespace.ok_or_else(|| syntax_error(1, undeclared(prefix)))?;
+        let namespace = namespaces
+            .resolve(prefix)
+            .ok_or_else(|| syntax_error(1, undeclared(prefix)))?;
         Ok(StartTag {
             depth: 0,
             element: element_named(namespace, local),
@@ -130,8 +131,8 @@ impl<'a> StartTag<'a> {
     /// Returns that value without the white space around it, unless it is empty.
     pub(crate) fn filled(&self, name: &str) -> Option<String> {
         let value = self.value(name)?;
-        let value = value.trim();
-        (!value.is_empty()).then(|| value.to_owned())
+        let trimmed = value.trim();
+        (!trimmed.is_empty()).then(|| trimmed.to_owned())
     }
 
     /// Returns true if `rel` has this relation type among others, in any case (RFC 8288 section 3.3).

@@ -215,8 +215,9 @@ pub(crate) fn is_scheme(text: &str) -> bool {
 /// Returns true if a URI is evidently normal, as most are: it has a host in lower case and a path, and nothing that
 /// could be written in another way.
 fn is_plain(text: &str) -> bool {
-    let rest = text.strip_prefix("http");
-    let rest = rest.map(|rest| rest.strip_prefix('s').unwrap_or(rest));
+    let rest = text
+        .strip_prefix("http")
+        .map(|rest| rest.strip_prefix('s').unwrap_or(rest));
     let Some(rest) = rest.and_then(|rest| rest.strip_prefix("://")) else {
         return false;
     };
@@ -283,8 +284,9 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
         "https" => "443",
         _ => "",
     };
-    let parts = host.rsplit_once(':');
-    let parts = parts.filter(|(_, port)| !port.ends_with(']'));
+    let parts = host
+        .rsplit_once(':')
+        .filter(|(_, port)| !port.ends_with(']'));
     let (name, port) = parts.unwrap_or((&host, ""));
     let address = name.strip_prefix('[');
     let address = address.and_then(|name| name.strip_suffix(']'));

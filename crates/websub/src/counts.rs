@@ -116,8 +116,7 @@ impl DurationHistogram {
 
     /// Returns the upper bound and the number of each bucket.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
-        let bounds = SECONDS.into_iter().chain([f64::INFINITY]);
-        bounds.zip(self.counts)
+        SECONDS.into_iter().chain([f64::INFINITY]).zip(self.counts)
     }
 }
 

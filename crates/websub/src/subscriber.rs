@@ -420,8 +420,9 @@ fn answer_verification(callbacks: &Callbacks, id: &str, query: &str) -> FullResp
     let mode = value("hub.mode");
     let (decision, reply) = match (mode.as_deref(), value("hub.challenge")) {
         (Some(mode), Some(challenge)) if mode == callback.mode => {
-            let lease = value("hub.lease_seconds").and_then(|seconds| seconds.parse().ok());
-            let lease = lease.map(Duration::from_secs);
+            let lease = value("hub.lease_seconds")
+                .and_then(|seconds| seconds.parse().ok())
+                .map(Duration::from_secs);
             (
                 HubDecision::Verified(lease),
                 text(StatusCode::OK, challenge),

@@ -88,8 +88,9 @@ impl Exposition {
         let family = families.find(|family| family.name.strip_prefix("rsnotify_") == Some(name));
         debug_assert!(family.is_some(), "{name} is not defined");
         if let Some(family) = family {
-            let labels = labels.iter();
-            let labels = labels.map(|(name, value)| (*name, (*value).to_owned()));
+            let labels = labels
+                .iter()
+                .map(|(name, value)| (*name, (*value).to_owned()));
             family.values.push((labels.collect(), value.into()));
         }
     }

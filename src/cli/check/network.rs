@@ -59,9 +59,10 @@ pub(super) fn sections(
         }
     }
     let mut plans = plan.hubs.iter();
-    let embedded = plans.find(|plan| plan.mode == PublishMode::Embedded);
-    let embedded = embedded.map(|plan| plan.hub.clone());
-    let embedded = embedded.filter(|hub| is_running && is_known(hub.as_str()));
+    let embedded = plans
+        .find(|plan| plan.mode == PublishMode::Embedded)
+        .map(|plan| plan.hub.clone())
+        .filter(|hub| is_running && is_known(hub.as_str()));
     let agreements = if is_running {
         acceptance_problems(&expected, &hubs)?
     } else {
@@ -214,8 +215,9 @@ fn clock_findings(
             .flatten()
             .map(move |answered| (peer.clone(), answered))
     });
-    let of_hubs = hubs.iter();
-    let of_hubs = of_hubs.map(|asked| (origin(asked.hub.as_str()), &asked.head));
+    let of_hubs = hubs
+        .iter()
+        .map(|asked| (origin(asked.hub.as_str()), &asked.head));
     let offsets: Vec<_> = of_topics
         .chain(of_hubs)
         .filter_map(|(peer, answered)| Some((peer, clock::offset(answered.as_ref().ok()?)?)))

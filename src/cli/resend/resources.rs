@@ -208,9 +208,9 @@ pub fn broker_sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<S
             if !is_root && (!is_needed || is_replaced) {
                 continue;
             }
-            let path = file_path(reader.plan, &document.path);
-            let path = path.filter(|_| is_readable(document));
-            let path = path.with_context(|| format!("cannot read {}", document.uri))?;
+            let path = file_path(reader.plan, &document.path)
+                .filter(|_| is_readable(document))
+                .with_context(|| format!("cannot read {}", document.uri))?;
             if is_structural(capability, form) {
                 for uri in listed_documents(&path, capability)? {
                     let uri = source.map_or(uri.clone(), |source| source.canonical(&uri));
@@ -270,8 +270,9 @@ fn listed_documents(path: &Path, capability: Capability) -> anyhow::Result<Vec<U
             entry.capability.is_none() || entry.known_capability().is_some_and(names_resources)
         });
     }
-    let uris = entries.iter();
-    let uris = uris.filter_map(|entry| Uri::parse(entry.loc.as_deref()?).ok());
+    let uris = entries
+        .iter()
+        .filter_map(|entry| Uri::parse(entry.loc.as_deref()?).ok());
     Ok(uris.collect())
 }
 
@@ -286,13 +287,14 @@ fn number_lists(lists: &mut [SetList]) {
 
 /// Returns a key that orders texts by the numbers in them, `-9` before `-10`.
 fn natural_key(text: &str) -> Vec<(usize, &str, &str)> {
-    let parts = text.split_inclusive(|c: char| !c.is_ascii_digit());
-    let parts = parts.map(|part| {
-        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, end) = part.split_at(digits);
-        let number = number.trim_start_matches('0');
-        (number.len(), number, end)
-    });
+    let parts = text
+        .split_inclusive(|c: char| !c.is_ascii_digit())
+        .map(|part| {
+            let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+            let (number, end) = part.split_at(digits);
+            let number = number.trim_start_matches('0');
+            (number.len(), number, end)
+        });
     parts.collect()
 }
 
@@ -318,8 +320,9 @@ impl SetLists {
             current.versions.insert(list.number, file.version());
             if list.capability == Capability::ResourceList {
                 let span = file.each_entry(|_, _| {})?;
-                let at = declared_time(&span.at).or_else(|| declared_time(&span.completed));
-                let at = at.unwrap_or(file.stat.modified);
+                let at = declared_time(&span.at)
+                    .or_else(|| declared_time(&span.completed))
+                    .unwrap_or(file.stat.modified);
                 current.since = Some(current.since.map_or(at, |since| since.min(at)));
                 continue;
             }

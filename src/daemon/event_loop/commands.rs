@@ -48,8 +48,7 @@ pub fn ask_subscriptions(
 /// Returns the event of a command that acts.
 pub fn command_event(reader: &Reader<'_>, request: &ControlRequest) -> Result<Event, String> {
     let account = |name: &AccountName| {
-        let account = report::outbox::find_account(reader, name);
-        account.map_err(|unknown| error_chain(&unknown))
+        report::outbox::find_account(reader, name).map_err(|unknown| error_chain(&unknown))
     };
     match request {
         ControlRequest::Accept { source } => {

@@ -47,8 +47,7 @@ impl DaemonCounts {
                 add_each(&mut counts.undated, undated);
             }
             Fact::SkippedEntries { source, count, .. } => {
-                let counts = self.changes.entry(source.clone()).or_default();
-                counts.skipped += *count as u64;
+                self.changes.entry(source.clone()).or_default().skipped += *count as u64;
             }
             Fact::Dropped {
                 topic,
@@ -86,8 +85,9 @@ impl DaemonCounts {
         match outcome {
             RoundOutcome::Taken(_) => {
                 let lists = request.lists.iter();
-                let learned = lists.filter(|list| list.is_learned || list.is_archived);
-                let learned = learned.count();
+                let learned = lists
+                    .filter(|list| list.is_learned || list.is_archived)
+                    .count();
                 let taken = request.lists.len() - learned;
                 add_each(&mut counts.reads, [learned, taken, 0]);
             }

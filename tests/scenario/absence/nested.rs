@@ -35,8 +35,7 @@ fn baselined(mut world: World) -> World {
 
 /// Tells of suspended deletions and their end, in the words of the log.
 fn suspensions(world: &mut World) -> Vec<String> {
-    let facts = world.facts().into_iter();
-    let told = facts.filter_map(|fact| match fact {
+    let told = world.facts().into_iter().filter_map(|fact| match fact {
         Fact::Suspended(suspension) => Some(suspension.to_string()),
         Fact::Resumed { .. } => Some("resumed".to_owned()),
         _ => None,

@@ -35,8 +35,7 @@ fn the_lists_of_a_new_mount_are_learned_and_those_that_join_later_are_told() {
 
 /// Writes an archived list, whose archive is there.
 fn write_archived(world: &mut World, name: &str, entries: &[&str]) {
-    let text = change_list(SET_A, entries);
-    let text = text.replace("rel=\"up\"", "rel=\"index\"");
+    let text = change_list(SET_A, entries).replace("rel=\"up\"", "rel=\"index\"");
     let text = text.replace(SET_A, "/a/archive.xml");
     world.write_text(name, text.as_bytes());
 }
@@ -110,8 +109,7 @@ fn the_components_of_a_change_list_index_are_told() {
     let mut world = world_of(plan());
     let list = index("changelist").up(SET_A).lists(&["/a/part.xml"]);
     world.write("/a/index.xml", list).wait(1);
-    let text = change_list(SET_A, &["u a 01:00"]);
-    let text = text.replace("rel=\"up\"", "rel=\"index\"");
+    let text = change_list(SET_A, &["u a 01:00"]).replace("rel=\"up\"", "rel=\"index\"");
     let text = text.replace(SET_A, "/a/index.xml");
     world.write_text("/a/part.xml", text.as_bytes());
     world.expect_changes(100, ["[00:00, 01:00] u a 01:00"]);

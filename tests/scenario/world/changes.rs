@@ -106,8 +106,7 @@ fn texts<'a>(
         if stale.contains_key(&list.list) {
             return Err(NotTaken::Stale(stale.clone()));
         }
-        let text = tree.text(name);
-        text.ok_or_else(|| {
+        tree.text(name).ok_or_else(|| {
             let reason = "permission denied".to_owned();
             NotTaken::Unreadable(list.list.clone(), list.stat, reason)
         })

@@ -68,8 +68,7 @@ impl Heard {
 /// Returns the entries as `u /a/changelist.xml`, or as `u changedump /a/b.xml` if their names do not say their
 /// capability.
 pub fn changes(payload: &Payload) -> Vec<String> {
-    let entries = payload.entries.iter();
-    let changes = entries.map(|entry| {
+    let changes = payload.entries.iter().map(|entry| {
         let (change, capability) = (entry.change.as_str(), entry.capability.as_str());
         change_of(change, capability, &short(entry.uri.as_str()))
     });

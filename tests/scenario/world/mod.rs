@@ -820,8 +820,7 @@ impl World {
 
     /// Returns the changes that a hub accepted since the last call, such as `u /a/changelist.xml`.
     pub fn news_at(&mut self, hub: &str) -> Vec<String> {
-        let heard = self.heard_by(hub);
-        heard.iter().flat_map(Heard::changes).collect()
+        self.heard_by(hub).iter().flat_map(Heard::changes).collect()
     }
 
     /// Returns [`World::news_at`] of the first hub.
@@ -981,8 +980,7 @@ impl World {
         let sql = "SELECT coalesce(sum(CASE WHEN vanished IS NULL THEN length(keys) ELSE 0 END) / 16, 0), \
                    coalesce(sum(CASE WHEN vanished IS NOT NULL THEN length(keys) ELSE 0 END) / 16, 0) \
                    FROM change_key WHERE list = (SELECT id FROM document WHERE uri = ?1)";
-        let keys = self.db().first(sql, tree::absolute(list));
-        keys.unwrap().unwrap()
+        self.db().first(sql, tree::absolute(list)).unwrap().unwrap()
     }
 
     /// Returns the number of sets of which changes are taken.
@@ -1012,8 +1010,7 @@ impl World {
     pub fn has_account(&self, topic: &str, hub: &str) -> bool {
         let sql = "SELECT 1 FROM account WHERE channel = ?1 AND hub = (SELECT id FROM hub WHERE uri = ?2)";
         let channel = self.channel(topic).unwrap();
-        let known = self.db().exists(sql, (channel, hub));
-        known.unwrap()
+        self.db().exists(sql, (channel, hub)).unwrap()
     }
 
     /// Returns the findings about entries of lists.

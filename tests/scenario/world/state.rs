@@ -162,8 +162,7 @@ impl World {
 
     /// Returns the number of documents that a hub is due on the channel of a set.
     pub fn due(&self, set: &str, hub: &str) -> usize {
-        let account = self.account(&format!("{set}/framework/"), hub);
-        account.unwrap().due
+        self.account(&format!("{set}/framework/"), hub).unwrap().due
     }
 
     /// Returns the number of accounts of hubs that are advertised no more.
@@ -210,7 +209,6 @@ impl World {
     /// Returns true if the state holds anything about a document.
     pub fn remembers(&self, name: &str) -> bool {
         let sql = "SELECT 1 FROM document WHERE uri = ?1 AND presence > 0";
-        let known = self.db().exists(sql, tree::absolute(name));
-        known.unwrap()
+        self.db().exists(sql, tree::absolute(name)).unwrap()
     }
 }

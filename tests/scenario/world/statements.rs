@@ -88,8 +88,7 @@ pub fn plan(connection: &Connection, sql: &str) -> Vec<String> {
 
 /// Returns the table that grows, or its alias, that a line of a plan scans.
 fn scanned<'l>(line: &'l str, sql: &str) -> Option<&'l str> {
-    let name = line.strip_prefix("SCAN ")?;
-    let name = name.split(' ').next()?;
+    let name = line.strip_prefix("SCAN ")?.split(' ').next()?;
     let is_small = |table: &str| name == table || sql.contains(&format!("{table} {name}"));
     let is_row =
         name.starts_with('(') || name == "CONSTANT" || name.chars().all(|c| c.is_numeric());

@@ -124,8 +124,7 @@ impl FakeTree {
     }
 
     pub fn set_modified(&mut self, name: &str, modified: Timestamp) {
-        let file = self.files.get_mut(&absolute(name)).unwrap();
-        file.stat.modified = modified;
+        self.files.get_mut(&absolute(name)).unwrap().stat.modified = modified;
     }
 
     pub fn touch(&mut self, name: &str, now: Timestamp) {

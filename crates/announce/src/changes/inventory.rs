@@ -82,8 +82,9 @@ pub fn take_inventory<E>(
     }
     let (mut differing, mut rows) = (compared.differing, compared.rows);
     differing.sort_unstable_by_key(|(list, resource, _)| (*list, resource.position));
-    let entries = differing.iter();
-    let entries = entries.map(|(list, resource, _)| (*list, resource.position));
+    let entries = differing
+        .iter()
+        .map(|(list, resource, _)| (*list, resource.position));
     let read = read_in_given_order(entries, read)?;
     let mut changes = Vec::new();
     for ((list, resource, kind), mut change) in differing.into_iter().zip(read) {

@@ -247,14 +247,14 @@ impl Selection {
         self.round = request.round;
         let numbers = self.list_numbers(request);
         let told = self.fresh.next_entries(request).to_vec();
-        let entries = told.iter();
-        let entries = entries.map(|entry| (entry.list as usize, entry.place));
+        let entries = told.iter().map(|entry| (entry.list as usize, entry.place));
         let changes = read_in_given_order(entries, |list, places| match numbers[list] {
             Some(number) => files.changes(&request.lists[number], &self.lists[list].span, places),
             None => Ok(Vec::new()),
-        })?;
-        let changes = changes.into_iter().zip(&told);
-        let changes = changes.map(|(change, entry)| FreshChange {
+        })?
+        .into_iter()
+        .zip(&told)
+        .map(|(change, entry)| FreshChange {
             change,
             time: entry.time,
             list: numbers[entry.list as usize].unwrap_or_default(),

@@ -191,8 +191,9 @@ impl TakenKeys {
     /// Adds keys that were taken.
     pub fn add(&mut self, keys: impl IntoIterator<Item = ChangeKey>) {
         let mut rows = self.rows.iter().rev();
-        let last = rows.find(|(_, row)| row.vanished.is_none());
-        let last = last.map(|(number, row)| (*number, row.clone()));
+        let last = rows
+            .find(|(_, row)| row.vanished.is_none())
+            .map(|(number, row)| (*number, row.clone()));
         for (number, row) in appended_rows(last, keys) {
             self.rows.insert(number, row);
             self.changed.insert(number);
@@ -218,8 +219,9 @@ pub fn appended_rows(
     if all.len() == before {
         return Vec::new();
     }
-    let rows = (number..=u32::MAX).zip(all.chunks(KEYS_PER_ROW));
-    let rows = rows.map(|(number, keys)| (number, KeyRow::new(keys, None)));
+    let rows = (number..=u32::MAX)
+        .zip(all.chunks(KEYS_PER_ROW))
+        .map(|(number, keys)| (number, KeyRow::new(keys, None)));
     // The last row is as it was if it is full.
     rows.skip(before / KEYS_PER_ROW).collect()
 }

@@ -137,8 +137,9 @@ pub fn free_accounts(step: &Step<'_>, channel: &Channel) -> Result<Vec<FreeAccou
 /// larger than what the hub refused, while that is remembered (R23).
 pub fn size_limit(step: &Step<'_>, hub: HubId, max_entries: Option<usize>) -> SizeLimit {
     let live = step.live.hubs.get(&hub);
-    let refused = live.and_then(|live| live.queue.size);
-    let refused = refused.filter(|size| step.now < size.until);
+    let refused = live
+        .and_then(|live| live.queue.size)
+        .filter(|size| step.now < size.until);
     let mut limit = refused.unwrap_or(SizeLimit {
         entries: usize::MAX,
         bytes: usize::MAX,

@@ -185,8 +185,7 @@ impl<'a> Db<'a> {
 
     /// Returns the row of a URI, which is added unless it is there.
     pub fn ensure_row(self, uri: &Uri) -> Result<DocId> {
-        let known = self.id_of(uri)?;
-        known.map_or_else(|| self.add_row(uri), Ok)
+        self.id_of(uri)?.map_or_else(|| self.add_row(uri), Ok)
     }
 
     fn add_row(self, uri: &Uri) -> Result<DocId> {
@@ -386,8 +385,8 @@ fn take_new_version(
     let sql = "SELECT form FROM document WHERE id = ?1 AND presence BETWEEN 1 AND 3";
     let named_form = index
         .map(|index| db.first::<Form>(sql, index))
-        .transpose()?;
-    let named_form = named_form.flatten();
+        .transpose()?
+        .flatten();
     let newly_indexed = previous.is_some_and(|before| {
         let changed_form =
             before.named_form.is_some() && named_form.is_some() && before.named_form != named_form;

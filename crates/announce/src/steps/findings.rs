@@ -135,8 +135,7 @@ pub fn of_look(about: &Uri, look: &Look) -> Option<Vec<Finding>> {
             _ => Vec::new(),
         },
         Look::Document { parsed, .. } => {
-            let relative = parsed.relative.as_ref();
-            let relative = relative.map(|loc| Finding::RelativeLoc {
+            let relative = parsed.relative.as_ref().map(|loc| Finding::RelativeLoc {
                 uri: uri.clone(),
                 loc: loc.to_string(),
             });

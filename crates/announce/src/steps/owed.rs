@@ -92,8 +92,9 @@ fn changes_between(
         return Vec::new();
     }
     let is_announced = |told: &Version| is_deletion_announced(told, is_archived, all_deletions);
-    let ended = told.filter(|told| known.is_none() && is_announced(told));
-    let ended = ended.map(|told| (ChangeKind::Deleted, told.capability));
+    let ended = told
+        .filter(|told| known.is_none() && is_announced(told))
+        .map(|told| (ChangeKind::Deleted, told.capability));
     let said = seen.filter(|seen| is_announceable(seen) && !is_archived);
     let said = said.map(|seen| match seen.capability {
         // R12: a Resource Dump is a snapshot, and knows no update.

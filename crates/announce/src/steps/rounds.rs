@@ -137,8 +137,9 @@ pub fn end(step: &mut Step<'_>, answer: RoundAnswer) -> Result<()> {
     let now = step.now;
     let id = step.db.id_of(&answer.set)?;
     let set = id.map(|id| change_sets::load(step, id)).transpose()?;
-    let set = set.flatten();
-    let set = set.and_then(|set| Some((step.live.source_position(set.source)?, set)));
+    let set = set
+        .flatten()
+        .and_then(|set| Some((step.live.source_position(set.source)?, set)));
     let Some((position, mut set)) = set else {
         return Ok(());
     };

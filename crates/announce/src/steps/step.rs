@@ -430,8 +430,9 @@ impl<'a> Step<'a> {
         }
         let told = self.live.sources.iter().flat_map(|it| it.told.values());
         let hubs = self.live.hubs.values();
-        let wakes = hubs.filter_map(|live| live.queue.wake(self.now));
-        let wakes = wakes.chain(told.filter_map(FindingLogLimit::summary_at));
+        let wakes = hubs
+            .filter_map(|live| live.queue.wake(self.now))
+            .chain(told.filter_map(FindingLogLimit::summary_at));
         Ok(next.into_iter().chain(wakes).min())
     }
 }

@@ -252,8 +252,9 @@ mod tests {
     #[test]
     fn an_ipv6_address_counts_for_the_networks_that_one_customer_may_have() {
         let counted = |address: &str| {
-            let counted = quota_networks(address.parse().unwrap()).into_iter();
-            let counted = counted.map(|(network, times)| format!("{network} {times}"));
+            let counted = quota_networks(address.parse().unwrap())
+                .into_iter()
+                .map(|(network, times)| format!("{network} {times}"));
             counted.collect::<Vec<_>>().join(", ")
         };
         assert_eq!(counted("192.0.2.7"), "192.0.2.7/32 1");

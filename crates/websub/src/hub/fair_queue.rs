@@ -256,8 +256,9 @@ impl FairQueue {
             .rev()
             .filter_map(|(_, ticket)| {
                 // Counted from the newest: the oldest of a host with many has the highest number.
-                let count = of_hosts.entry(self.running.get(ticket)?.host.as_str());
-                let count = count.or_default();
+                let count = of_hosts
+                    .entry(self.running.get(ticket)?.host.as_str())
+                    .or_default();
                 *count += 1;
                 Some((*count, *ticket))
             })

@@ -280,8 +280,9 @@ impl Publishers {
     ) -> Result<&Publisher, PublicationRefusal> {
         let outside = || PublicationRefusal::Outside(topic.clone());
         if let Some(token) = token {
-            let publisher = self.with_token(token);
-            let publisher = publisher.ok_or(PublicationRefusal::UnknownToken)?;
+            let publisher = self
+                .with_token(token)
+                .ok_or(PublicationRefusal::UnknownToken)?;
             let may_publish = publisher.may_publish(topic);
             return may_publish.then_some(publisher).ok_or_else(outside);
         }
@@ -510,8 +511,9 @@ mod tests {
 
     fn answer(topic: &str, token: Option<&str>) -> Result<String, u16> {
         let publishers = publishers();
-        let found = publishers.authorize(&Topic::new(topic), token);
-        let found = found.map(|publisher| publisher.name.to_string());
+        let found = publishers
+            .authorize(&Topic::new(topic), token)
+            .map(|publisher| publisher.name.to_string());
         found.map_err(|refusal| refusal.status())
     }
 
@@ -639,8 +641,8 @@ mod tests {
             (&["</t>; rel=self"], "", Err(PublicationRefusal::NoHost)),
         ] {
             let query = (!query.is_empty()).then_some(query);
-            let read = published_topic(&Links::parse(headers), query);
-            let read = read.map(|topic| assert_eq!(topic.as_str(), TOPIC));
+            let read = published_topic(&Links::parse(headers), query)
+                .map(|topic| assert_eq!(topic.as_str(), TOPIC));
             assert_eq!(read, want, "{headers:?} {query:?}");
         }
     }

@@ -309,15 +309,15 @@ fn keys_in_address(settings: &PublishSettings) -> Vec<Secret> {
     if advertised.as_ref() == Some(url) {
         return Vec::new();
     }
-    let parts = url.path_segments().into_iter().flatten();
-    let parts = parts.filter(|part| {
+    let parts = url.path_segments().into_iter().flatten().filter(|part| {
         part.chars().count() >= SHORTEST_PART
             && !CONVENTIONAL.contains(&part.to_ascii_lowercase().as_str())
             && !is_advertised(part)
     });
     let values = url.query().into_iter().flat_map(|query| query.split('&'));
-    let values = values.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
-    let values = values.filter(|value| value.len() >= SHORTEST_VALUE);
+    let values = values
+        .map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value))
+        .filter(|value| value.len() >= SHORTEST_VALUE);
     let decoded = |text: &str| {
         let pair = format!("={text}");
         let mut pairs = url::form_urlencoded::parse(pair.as_bytes());

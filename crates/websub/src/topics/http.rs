@@ -87,8 +87,7 @@ impl Topics {
     /// Finds the topic that a subscriber named: compared byte for byte, else in normal form.
     pub fn find(&self, name: &str) -> Option<Topic> {
         let (pages, wanted) = (read(&self.pages), normalized(name));
-        let same_target = pages.get(&*host_and_target(name).1);
-        let mut same_target = same_target.into_iter().flatten();
+        let mut same_target = pages.get(&*host_and_target(name).1).into_iter().flatten();
         let mut all = pages.values().flatten();
         same_target
             .find(|served| served.page.topic.as_str() == name)

@@ -187,11 +187,12 @@ impl EmbeddedHub {
             }
         }
         self.change_subscriptions(Some("it is gone (410)"), |subscriptions| {
-            let relay = relay.map(|relay| PendingRelay {
-                id: relay.stored.id,
-                size: relay.stored.size,
-            });
-            let relay = relay.unwrap_or_default();
+            let relay = relay
+                .map(|relay| PendingRelay {
+                    id: relay.stored.id,
+                    size: relay.stored.size,
+                })
+                .unwrap_or_default();
             subscriptions.apply_outcome(assignment, relay, last, outcome)
         });
     }
@@ -346,9 +347,10 @@ impl RelayReader {
             return Ok(loaded);
         }
         let (file, of_topic) = (Arc::clone(&self.file), topic.clone());
-        let stored = spawn_blocking(move || (file.next.0)(&of_topic, heard)).await;
-        let stored = stored.map_err(|error| error.to_string())??;
-        let stored = stored.ok_or("the state file does not have it")?;
+        let stored = spawn_blocking(move || (file.next.0)(&of_topic, heard))
+            .await
+            .map_err(|error| error.to_string())??
+            .ok_or("the state file does not have it")?;
         let id = stored.id;
         let loaded = Arc::new(LoadedRelay {
             stored,

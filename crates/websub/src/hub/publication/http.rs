@@ -240,8 +240,8 @@ impl PublicHub {
         let publishers = self.client.directory.publishers.get();
         let publisher = token
             .as_deref()
-            .and_then(|token| publishers.with_token(token));
-        let publisher = publisher.map(|publisher| Arc::clone(&publisher.name));
+            .and_then(|token| publishers.with_token(token))
+            .map(|publisher| Arc::clone(&publisher.name));
         PublicationSender {
             token,
             requester: match publisher {
@@ -306,8 +306,8 @@ impl PublicHub {
         verify_hub(topic, &links, &self.embedded.settings.get().settings.hub)?;
         let max_body = self.settings.get().max_body;
         let too_large = || PublicationRefusal::TooLarge(max_body);
-        let announced = header_text(request.headers(), CONTENT_LENGTH);
-        let announced = announced.and_then(|length| length.parse::<usize>().ok());
+        let announced = header_text(request.headers(), CONTENT_LENGTH)
+            .and_then(|length| length.parse::<usize>().ok());
         if announced.is_some_and(|length| length > max_body) {
             return Err(too_large());
         }

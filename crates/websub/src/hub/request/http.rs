@@ -102,8 +102,7 @@ impl EmbeddedHub {
         requester: Option<Requester>,
     ) -> Result<FullResponse, Rejection> {
         let request = parse(form, &self.settings.get().settings.policy)?;
-        let topic = self.topics.find(&request.topic);
-        let topic = topic.ok_or(Rejection::Topic)?;
+        let topic = self.topics.find(&request.topic).ok_or(Rejection::Topic)?;
         let caution = self.topics.spelling_warning(&topic);
         let key = SubscriptionKey::new(&topic, &request.callback);
         self.verify(key, request, requester)?;

@@ -229,19 +229,18 @@ impl TopicSubscribers {
         topic: &'a Topic,
         now: Timestamp,
     ) -> impl Iterator<Item = LiveSubscription<'a>> {
-        let live = self
-            .subscribers
+        self.subscribers
             .iter()
-            .filter(move |(_, subscriber)| now < subscriber.expires);
-        live.map(move |(callback, subscriber)| {
-            let owed = self.backlog.owed(subscriber.progress.heard);
-            LiveSubscription {
-                topic,
-                callback,
-                subscriber,
-                pending: usize::try_from(owed.count).unwrap_or(usize::MAX),
-            }
-        })
+            .filter(move |(_, subscriber)| now < subscriber.expires)
+            .map(move |(callback, subscriber)| {
+                let owed = self.backlog.owed(subscriber.progress.heard);
+                LiveSubscription {
+                    topic,
+                    callback,
+                    subscriber,
+                    pending: usize::try_from(owed.count).unwrap_or(usize::MAX),
+                }
+            })
     }
 }
 
