@@ -38,7 +38,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
     if resources > 0 {
         answer["resources"] = resources.into();
     }
-    daemon.print(&answer, |out| {
+    daemon.print_answer(&answer, |out| {
         let accepted = missing_in_words(documents, resources);
         match (documents + resources, daemon.is_running) {
             (0, _) => write_none_missing(out, source, daemon.is_running),
@@ -78,7 +78,7 @@ fn print_missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<
         let sets = sets.map(|(set, missing, of)| json!({"set": set, "missing": missing, "of": of}));
         answer["resources"] = sets.collect();
     }
-    daemon.print(&answer, |out| {
+    daemon.print_answer(&answer, |out| {
         if documents + resources == 0 {
             write_none_missing(out, source, daemon.is_running)?;
         } else {

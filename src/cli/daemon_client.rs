@@ -95,7 +95,7 @@ impl<'a> DaemonClient<'a> {
     }
 
     /// Prints an answer: as JSON, if that is asked for, or as text.
-    pub fn print(
+    pub fn print_answer(
         &self,
         answer: &impl Serialize,
         text: impl FnOnce(&mut EscapedStdout) -> io::Result<()>,

@@ -31,7 +31,7 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
             let account = &*ask_account(daemon, name, *payload)?;
             let mode = json!(account.hub.mode);
             let mode = mode.as_str().unwrap_or_default();
-            daemon.print(account, |out| {
+            daemon.print_answer(account, |out| {
                 writeln!(out, "{}", AccountText { account, mode })
             })
         }
@@ -89,7 +89,7 @@ fn list(daemon: &mut DaemonClient<'_>, states: &[AccountCondition]) -> anyhow::R
         row
     });
     let answer = json!({ "outbox": answer.collect::<Vec<_>>() });
-    daemon.print(&answer, |out| {
+    daemon.print_answer(&answer, |out| {
         if rows.is_empty() && !is_all {
             return writeln!(out, "no hub is in this state on any channel");
         }
@@ -147,7 +147,7 @@ fn retry(daemon: &mut DaemonClient<'_>, only: Option<AccountName>) -> anyhow::Re
         return Err(unexpected_answer());
     };
     let counted = counted(notifications, "notification");
-    daemon.print(&json!({ "tried": notifications }), |out| {
+    daemon.print_answer(&json!({ "tried": notifications }), |out| {
         if notifications == 0 {
             writeln!(out, "nothing to retry: all is accepted, or in flight")
         } else if daemon.is_running {
@@ -167,7 +167,7 @@ fn drop(daemon: &mut DaemonClient<'_>, account: AccountName) -> anyhow::Result<E
         return Err(unexpected_answer());
     };
     let answer = json!({ "channel": channel, "hub": hub, "dropped": changes });
-    daemon.print(&answer, |out| match changes {
+    daemon.print_answer(&answer, |out| match changes {
         0 => writeln!(out, "nothing is due to {hub} on {channel}"),
         _ => writeln!(
             out,
@@ -182,7 +182,7 @@ fn print_due(daemon: &mut DaemonClient<'_>, name: AccountName) -> anyhow::Result
     let account = &*ask_account(daemon, name, false)?;
     let due = account.hub.due;
     let answer = json!({ "dropped": null, "channel": channel, "hub": hub, "due": due });
-    daemon.print(&answer, |out| {
+    daemon.print_answer(&answer, |out| {
         let (hub, topic) = (&account.hub.hub, &account.topic);
         if due == 0 {
             return writeln!(out, "nothing is due to {hub} on {topic}");

@@ -175,7 +175,7 @@ impl ResendRun<'_> {
     ) -> anyhow::Result<()> {
         let mut stale = list.uri.clone();
         for _ in 0..READINGS {
-            let Err(error) = self.send_version(set, list, current) else {
+            let Err(error) = self.send_list_once(set, list, current) else {
                 return Ok(());
             };
             match error.downcast::<ListError>() {
@@ -189,7 +189,7 @@ impl ResendRun<'_> {
     }
 
     /// Sends the resources of the version of a list that is there now.
-    fn send_version(
+    fn send_list_once(
         &mut self,
         set: &SetLists,
         list: &SetList,

@@ -19,7 +19,7 @@ use crate::cli::output::{eprint_line, grouped, print};
 use crate::config::Config;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
-use crate::tree::{self, ChangeListFile, ListKeyCache, file_path};
+use crate::tree::{self, ListFile, ListKeyCache, file_path};
 use announce::candidates::{CandidateGlobs, MountUrlPath};
 use announce::finding::Finding;
 use announce::observation::DocumentPath;
@@ -70,7 +70,7 @@ fn recount_changes(plan: &Plan, document: &mut DocumentView) {
     if let Some(changes) = &mut document.changes
         && let Some(stat) = changes.unread
         && let Some(path) = file_path(plan, &document.path)
-        && let Ok(listed) = ChangeListFile::open(&path, stat)
+        && let Ok(listed) = ListFile::open(&path, stat)
             .and_then(|mut list| list.take_keys(&ListKeyCache::default()))
     {
         changes.listed = listed.entries.len();

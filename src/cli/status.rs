@@ -28,7 +28,7 @@ pub fn status(file: Option<&Path>, options: &DaemonQueryOptions) -> anyhow::Resu
     let ControlReply::Status(status) = daemon.ask(ControlRequest::Status)? else {
         return Err(unexpected_answer());
     };
-    daemon.print(&status, |out| {
+    daemon.print_answer(&status, |out| {
         writeln!(out, "{}", StatusText::new(&status, daemon.is_running))
     })
 }

@@ -21,7 +21,7 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
         SubscriptionsCommand::Show { name, ask } => {
             let daemon = &mut daemon(ask)?;
             let shown = SubscriptionText::ask(daemon, name)?;
-            daemon.print(&shown.subscription, |out| writeln!(out, "{shown}"))
+            daemon.print_answer(&shown.subscription, |out| writeln!(out, "{shown}"))
         }
         SubscriptionsCommand::Remove { name, yes, ask } if *yes => {
             remove(&mut daemon(ask)?, name.clone())
@@ -30,7 +30,7 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
             let daemon = &mut daemon(ask)?;
             let found = SubscriptionText::ask(daemon, name)?;
             let answer = json!({ "removed": null, "found": found.subscription });
-            daemon.print(&answer, |out| {
+            daemon.print_answer(&answer, |out| {
                 writeln!(
                     out,
                     "this subscription would be removed:\n\n{found}\n\nnothing was removed; --yes removes it"
@@ -46,7 +46,7 @@ fn list(daemon: &mut DaemonClient<'_>) -> anyhow::Result<Exit> {
     let ControlReply::Subscriptions(list) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
-    daemon.print(&list, |out| {
+    daemon.print_answer(&list, |out| {
         if list.subscriptions.is_empty() {
             return writeln!(out, "nobody has subscribed");
         }
@@ -91,7 +91,7 @@ fn remove(daemon: &mut DaemonClient<'_>, name: SubscriptionName) -> anyhow::Resu
     } else {
         "rsnotify is not running, so its subscriber is not notified"
     };
-    daemon.print(&json!({ "removed": removed }), |out| {
+    daemon.print_answer(&json!({ "removed": removed }), |out| {
         let (callback, topic) = (&removed.callback, &removed.topic);
         let owed = counted(removed.owed, "notification");
         writeln!(

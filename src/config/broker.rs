@@ -163,7 +163,7 @@ impl Broker {
             timeout: self.timeout.0,
             heart_beat: HEART_BEAT,
         };
-        settings.check()?;
+        settings.check_certificates()?;
         Ok(settings)
     }
 

@@ -14,7 +14,7 @@ use resourcesync::uri::Uri;
 use tracing::{error, warn};
 
 use crate::daemon::log::error_chain;
-use crate::tree::{ChangeListFile, ChangeListFileError, ListKeyCache, file_path};
+use crate::tree::{ListFile, ListFileError, ListKeyCache, file_path};
 use announce::changes::inventory::take_inventory;
 use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Taken};
 use announce::changes::selection::KeptSelections;
@@ -54,12 +54,12 @@ impl ReadJob {
     }
 
     /// Opens a list of the request.
-    fn open_list(&self, list: &ListToRead) -> Result<ChangeListFile, RoundOutcome> {
+    fn open_list(&self, list: &ListToRead) -> Result<ListFile, RoundOutcome> {
         let path = self
             .paths
             .get(&list.list)
             .ok_or_else(|| stale_outcome(list))?;
-        ChangeListFile::open(path, list.stat).map_err(refusal_outcome(list))
+        ListFile::open(path, list.stat).map_err(refusal_outcome(list))
     }
 }
 
@@ -170,9 +170,9 @@ fn stale_outcome(list: &ListToRead) -> RoundOutcome {
 }
 
 /// Returns a function that says why a list was refused.
-fn refusal_outcome(list: &ListToRead) -> impl Fn(ChangeListFileError) -> RoundOutcome + Copy {
+fn refusal_outcome(list: &ListToRead) -> impl Fn(ListFileError) -> RoundOutcome + Copy {
     |error| match error {
-        ChangeListFileError::Stale => stale_outcome(list),
+        ListFileError::Stale => stale_outcome(list),
         error => {
             let reason = format!("{}: {}", list.list, error_chain(&error));
             RoundOutcome::Unreadable(BTreeMap::from([(list.list.clone(), list.stat)]), reason)
@@ -189,7 +189,7 @@ struct JobFiles<'a> {
 impl RoundFiles for JobFiles<'_> {
     type Error = RoundOutcome;
 
-    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, RoundOutcome> {
+    fn read_keys(&mut self, list: &ListToRead) -> Result<ListedChanges, RoundOutcome> {
         let keys = self.job.open_list(list)?.take_keys(&self.job.recent_keys);
         keys.map_err(refusal_outcome(list))
     }

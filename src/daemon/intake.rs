@@ -189,7 +189,7 @@ impl PublicHubRole {
         let has_subscribers =
             |topic: &Topic| hub.with_subscriptions(|subscriptions| subscriptions.has_topic(topic));
         let mut topics = write(&self.directory.topics);
-        let forgotten = topics.forget(self.topic_ttl, now, has_subscribers);
+        let forgotten = topics.forget_unused(self.topic_ttl, now, has_subscribers);
         drop(topics);
         for topic in forgotten {
             info!(%topic, "forgot {topic}: nobody has published it for long, and nobody subscribes");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use announce::delivery::Attempt;
 use announce::plan::PublishMode;
-use announce::steps::engine::Reader;
+use announce::steps::engine::StateReader;
 use jiff::Timestamp;
 use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::uri::{Hub, Topic, Uri};
@@ -20,7 +20,7 @@ use announce::steps::served::next_ping_at;
 const MAX_REPORTED: usize = 10;
 
 /// Returns every channel, retired ones too, in the order they were opened.
-pub fn all(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
+pub fn all(reader: &StateReader<'_>) -> Result<Vec<ChannelView>> {
     let mut channels = all_in_outline(reader)?;
     add_pending(reader, &mut channels)?;
     let mut held = held_by_channel(reader, None)?;
@@ -32,7 +32,7 @@ pub fn all(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
 }
 
 /// Returns every channel without what waits on it, in the order they were opened.
-pub fn all_in_outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
+pub fn all_in_outline(reader: &StateReader<'_>) -> Result<Vec<ChannelView>> {
     let due = pending_by_account(reader.db)?;
     let mut hubs: BTreeMap<ChannelId, Vec<HubView>> = BTreeMap::new();
     for (channel, hub) in accounts_where(reader, "ORDER BY a.channel, a.hub", &due)? {
@@ -78,7 +78,7 @@ pub fn all_in_outline(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
 }
 
 /// Returns every channel whose topic is more than a name, as in [`all_in_outline`].
-pub fn with_served_topics(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
+pub fn with_served_topics(reader: &StateReader<'_>) -> Result<Vec<ChannelView>> {
     let mut channels = Vec::new();
     for channel in all_in_outline(reader)? {
         if !is_for_brokers_only(reader, &channel.topic)? {
@@ -90,7 +90,7 @@ pub fn with_served_topics(reader: &Reader<'_>) -> Result<Vec<ChannelView>> {
 
 /// Returns the accounts of configured hubs that meet a condition in SQL; `due` has the numbers of changes that are due.
 fn accounts_where(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     condition: &str,
     due: &BTreeMap<AccountId, usize>,
 ) -> Result<Vec<(ChannelId, HubView)>> {
@@ -186,7 +186,7 @@ pub fn pending_by_account(db: Db<'_>) -> Result<BTreeMap<AccountId, usize>> {
 
 /// Returns the hubs that fail on some channel, with the reason. Reads the accounts with something in flight, but not those
 /// that wait for a hub to accept anything.
-pub fn troubled_hubs(reader: &Reader<'_>) -> Result<BTreeMap<Hub, String>> {
+pub fn troubled_hubs(reader: &StateReader<'_>) -> Result<BTreeMap<Hub, String>> {
     let mut troubled = BTreeMap::new();
     for (id, live) in &reader.live.hubs {
         if let Some(outage) = &live.queue.outage
@@ -209,7 +209,7 @@ pub fn troubled_hubs(reader: &Reader<'_>) -> Result<BTreeMap<Hub, String>> {
 }
 
 /// Returns the hubs that accept nothing at the moment (R23).
-pub fn failing_hubs(reader: &Reader<'_>) -> Result<Vec<FailingHub>> {
+pub fn failing_hubs(reader: &StateReader<'_>) -> Result<Vec<FailingHub>> {
     let mut failing = Vec::new();
     let sql = "SELECT 1 FROM account WHERE hub = ?1 AND seq IS NOT NULL";
     for (id, live) in &reader.live.hubs {
@@ -233,7 +233,7 @@ pub fn failing_hubs(reader: &Reader<'_>) -> Result<Vec<FailingHub>> {
 
 /// Returns true if only message brokers are told on a channel and nothing advertises it, so that its topic is only a
 /// name.
-fn is_for_brokers_only(reader: &Reader<'_>, topic: &Topic) -> Result<bool> {
+fn is_for_brokers_only(reader: &StateReader<'_>, topic: &Topic) -> Result<bool> {
     match of_topic(reader.db, topic)? {
         Some(channel) => is_name_only(reader.db, reader.plan, reader.live, &channel),
         None => Ok(false),
@@ -245,7 +245,7 @@ const HAS_CHANGE_LIST: &str = "(EXISTS (SELECT 1 FROM member m CROSS JOIN docume
      WHERE m.set_id = s.id AND d.capability = ?1 AND d.form = 0 AND d.presence = 1))";
 
 /// Returns the sets that have Change Lists and no change channel, by their Capability Lists.
-pub fn sets_without_change_channel(reader: &Reader<'_>) -> Result<Vec<Uri>> {
+pub fn sets_without_change_channel(reader: &StateReader<'_>) -> Result<Vec<Uri>> {
     reader.db.all(
         &format!(
             "SELECT s.uri FROM document s WHERE s.capability IN (0, 1) AND s.capability = 1 AND s.form = 0 \
@@ -255,7 +255,7 @@ pub fn sets_without_change_channel(reader: &Reader<'_>) -> Result<Vec<Uri>> {
 }
 
 /// Returns the change channels of sets that have no Change List, with these sets.
-pub fn channels_without_change_list(reader: &Reader<'_>) -> Result<Vec<(Topic, Uri)>> {
+pub fn channels_without_change_list(reader: &StateReader<'_>) -> Result<Vec<(Topic, Uri)>> {
     let channels = reader.db.all::<Vec<(i64, _, _)>>(
         &format!(
             "SELECT c.source, c.topic, s.uri FROM channel c CROSS JOIN document s ON s.id = c.set_id \
@@ -291,7 +291,7 @@ fn pending_reason(hub: &HubView, is_flying: bool) -> String {
 }
 
 /// Notes the documents of which some hub of each channel is due something for longest, and the number of the others.
-fn add_pending(reader: &Reader<'_>, channels: &mut [ChannelView]) -> Result<()> {
+fn add_pending(reader: &StateReader<'_>, channels: &mut [ChannelView]) -> Result<()> {
     type Row = (ChannelId, HubId, bool, (Uri, Capability, Timestamp));
     let rows: Vec<Row> = reader.db.all(
         "SELECT w.channel, w.hub, max(w.flies), d.uri, d.capability, \
@@ -330,7 +330,7 @@ fn add_pending(reader: &Reader<'_>, channels: &mut [ChannelView]) -> Result<()> 
 /// Returns what will be announced on each channel once something else happens, and what that is (R15, R17): to some hub,
 /// or to one of one channel. What is held for longest comes first.
 pub fn held_by_channel(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     only: Option<AccountId>,
 ) -> Result<BTreeMap<ChannelId, Vec<WaitingDocument>>> {
     let condition = match only {

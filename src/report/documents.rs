@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use announce::observation::{DocumentPath, Stat};
 use announce::plan::SourcePlan;
-use announce::steps::engine::Reader;
+use announce::steps::engine::StateReader;
 use announce::time::earlier;
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
@@ -77,7 +77,7 @@ impl DocumentState {
 }
 
 /// Returns every document of every source, and every candidate that was never read, in order of their URIs.
-pub fn all(reader: &Reader<'_>) -> Result<Vec<DocumentView>> {
+pub fn all(reader: &StateReader<'_>) -> Result<Vec<DocumentView>> {
     let mut documents = Vec::new();
     // A Source Description that is no index is announced on all channels.
     let of_source = format!(
@@ -133,7 +133,7 @@ fn unreadable_view(
 }
 
 /// Returns how much of a Change List was taken; of several sets, for the one that has taken least.
-fn taken_of_change_list(reader: &Reader<'_>, id: DocId) -> Result<Option<TakenChangeCounts>> {
+fn taken_of_change_list(reader: &StateReader<'_>, id: DocId) -> Result<Option<TakenChangeCounts>> {
     let changes = reader.db.first(
         "SELECT coalesce(l.listed, 0), coalesce(l.taken, 0), l.fingerprint IS NOT DISTINCT FROM d.fingerprint, \
          d.size, d.modified, d.changed, d.inode FROM document d CROSS JOIN member m ON m.document = d.id \
@@ -160,7 +160,7 @@ type DocumentRow = (
 
 /// Returns a document. `of_source` has the topics of all channels of the source, and whether any hub is told on them.
 fn view_of_row(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     (plan, live): (&SourcePlan, &LiveSource),
     of_source: (&BTreeSet<Topic>, bool),
     (file, (_, index, kind), state, (sets, channels, is_routed, due)): DocumentRow,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use announce::finding::Finding;
 use announce::plan::SourcePlan;
-use announce::steps::engine::Reader;
+use announce::steps::engine::StateReader;
 use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 
@@ -16,7 +16,7 @@ use announce::steps::findings::{self, EXAMPLES, FindingSubject, wrong_urls};
 const MAX_FINDINGS: usize = 100;
 
 /// Returns the findings of each source.
-fn all_with_source<'a>(reader: &Reader<'a>) -> Result<Vec<(&'a SourcePlan, Finding)>> {
+fn all_with_source<'a>(reader: &StateReader<'a>) -> Result<Vec<(&'a SourcePlan, Finding)>> {
     let mut all = Vec::new();
     for plan in &reader.plan.sources {
         let found = findings::of_source(reader.db, plan)?.into_iter();
@@ -26,13 +26,13 @@ fn all_with_source<'a>(reader: &Reader<'a>) -> Result<Vec<(&'a SourcePlan, Findi
 }
 
 /// Returns all findings, in order.
-pub fn all(reader: &Reader<'_>) -> Result<BTreeSet<Finding>> {
+pub fn all(reader: &StateReader<'_>) -> Result<BTreeSet<Finding>> {
     let all = all_with_source(reader)?.into_iter();
     Ok(all.map(|(_, finding)| finding).collect())
 }
 
 /// Returns all findings by kind: a wrong `url` comes first, and those that are acknowledged last, and by themselves.
-pub fn groups(reader: &Reader<'_>) -> Result<Vec<FindingGroup>> {
+pub fn groups(reader: &StateReader<'_>) -> Result<Vec<FindingGroup>> {
     let mut groups: BTreeMap<(bool, bool, &'static str), FindingGroup> = BTreeMap::new();
     for (plan, finding) in all_with_source(reader)? {
         let (acknowledged, kind) = (plan.is_acknowledged(&finding), finding.kind());
@@ -59,7 +59,7 @@ pub fn groups(reader: &Reader<'_>) -> Result<Vec<FindingGroup>> {
 
 /// Returns the number of findings of each kind in a source that nobody has acknowledged.
 pub fn unacknowledged_counts(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     plan: &SourcePlan,
 ) -> Result<BTreeMap<&'static str, usize>> {
     let mut counts = BTreeMap::new();
@@ -72,7 +72,7 @@ pub fn unacknowledged_counts(
 }
 
 /// Returns the first findings that nobody has acknowledged, in words, and the number of the others.
-pub fn unacknowledged_in_words(reader: &Reader<'_>) -> Result<(Vec<String>, usize)> {
+pub fn unacknowledged_in_words(reader: &StateReader<'_>) -> Result<(Vec<String>, usize)> {
     let mut all = all_with_source(reader)?;
     all.retain(|(plan, finding)| !plan.is_acknowledged(finding));
     let count: usize = all.iter().map(|(_, finding)| finding.finding_count()).sum();
@@ -84,7 +84,7 @@ pub fn unacknowledged_in_words(reader: &Reader<'_>) -> Result<(Vec<String>, usiz
 }
 
 /// Returns the findings about a set's channel.
-pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<BTreeSet<Finding>> {
+pub fn about_channel(reader: &StateReader<'_>, set: &Uri) -> Result<BTreeSet<Finding>> {
     let sql = "SELECT said FROM finding WHERE about = ?1 AND part = ?2";
     let found: Vec<String> = reader.db.all(sql, (set, FindingSubject::Channel as u8))?;
     let found = found.iter().filter_map(|said| findings::parse(said));
@@ -92,7 +92,7 @@ pub fn about_channel(reader: &Reader<'_>, set: &Uri) -> Result<BTreeSet<Finding>
 }
 
 /// Returns the sets of which no change is sent to any hub.
-pub fn muted_sets(reader: &Reader<'_>) -> Result<Vec<MutedSet>> {
+pub fn muted_sets(reader: &StateReader<'_>) -> Result<Vec<MutedSet>> {
     let mut muted = Vec::new();
     for (plan, live) in reader.sources() {
         let found = reader.db.all::<Vec<(Uri, String)>>(
@@ -142,7 +142,11 @@ fn muted_set(source: &str, set: Uri, finding: &Finding) -> MutedSet {
 }
 
 /// Returns a muted set with its topic, and with what to do about the finding.
-fn with_remedy(reader: &Reader<'_>, finding: &Finding, mut muted: MutedSet) -> Result<MutedSet> {
+fn with_remedy(
+    reader: &StateReader<'_>,
+    finding: &Finding,
+    mut muted: MutedSet,
+) -> Result<MutedSet> {
     match finding {
         Finding::ForeignHubs { kind, hubs, .. } => {
             let advertised: Vec<&str> = hubs.iter().map(Hub::as_str).collect();

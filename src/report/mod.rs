@@ -22,7 +22,7 @@ use serde::Serialize;
 use crate::report::status::Status;
 use crate::report::summary::Summary;
 use announce::state::{Db, Result};
-use announce::steps::engine::Reader;
+use announce::steps::engine::StateReader;
 
 /// The version of the shape of JSON output: `version` in each object that programs read.
 pub const JSON_VERSION: u64 = 1;
@@ -39,7 +39,7 @@ pub struct Versioned<'a, T> {
 const MAX_LISTED: usize = 1_000;
 
 /// Returns the daemon's status. It reads what waits, and where documents are missing, each of them.
-pub fn status(reader: &Reader<'_>) -> Result<Status> {
+pub fn status(reader: &StateReader<'_>) -> Result<Status> {
     let mut status = outline(reader)?;
     for (source, live) in status.sources.iter_mut().zip(&reader.live.sources) {
         let missing_in = sources::suspending_directories(reader, live)?;
@@ -55,7 +55,7 @@ pub fn status(reader: &Reader<'_>) -> Result<Status> {
 
 /// Returns the status without its lists of documents, findings and notifications. It reads each channel and account, and
 /// no document but those that cannot be read and those of sets that no hub is told of.
-pub fn outline(reader: &Reader<'_>) -> Result<Status> {
+pub fn outline(reader: &StateReader<'_>) -> Result<Status> {
     let muted = findings::muted_sets(reader)?;
     let mut status = empty_status(reader.now);
     for (plan, live) in reader.sources() {
@@ -81,7 +81,7 @@ pub fn empty_status(now: Timestamp) -> Status {
 
 /// Returns the status in a few numbers and names. It is requested each second, and reads only what is due, in flight or
 /// in trouble, by indexes that have nothing else.
-pub fn summary(reader: &Reader<'_>) -> Result<Summary> {
+pub fn summary(reader: &StateReader<'_>) -> Result<Summary> {
     // Of the channels, those that are not retired.
     let channels = "SELECT (SELECT count(*) FROM channel) - (SELECT count(*) FROM channel WHERE ends IS NOT NULL)";
     let suspended = reader.sources().filter(|(_, live)| live.is_suspended());

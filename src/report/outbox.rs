@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use announce::plan::{EMBEDDED_NAME, PublishMode};
-use announce::steps::engine::Reader;
+use announce::steps::engine::StateReader;
 use announce::time::ClockReadings;
 use jiff::Timestamp;
 use resourcesync::capability::ChannelKind;
@@ -94,7 +94,7 @@ pub struct ResourceChangeView {
 
 /// Returns the account that an operator means. Of several channels, a live one is meant, else the latest.
 pub fn find_account(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     name: &AccountName,
 ) -> Result<(ChannelId, Hub), UnknownAccount> {
     let (channel, hub) = find_by_name(reader, name)?;
@@ -103,7 +103,7 @@ pub fn find_account(
 
 /// Returns the changes due to a hub on a channel, named as in [`find_account`], and the outcome of announcing them.
 pub fn account_view(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     name: &AccountName,
     with_payload: bool,
 ) -> Result<AccountView, UnknownAccount> {
@@ -133,7 +133,7 @@ pub fn account_view(
 
 /// Returns the channel that is meant, without the hub on it that is meant, and this.
 fn find_by_name(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     name: &AccountName,
 ) -> Result<(ChannelView, HubView), UnknownAccount> {
     let AccountName { channel, kind, hub } = name;
@@ -178,7 +178,7 @@ fn find_by_name(
 }
 
 fn flight(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     channel: ChannelId,
     hub: &HubView,
     with_payload: bool,
@@ -222,7 +222,7 @@ fn flight(
 
 /// Returns what would be announced to a hub next, once it has accepted what is in flight: what a step would cut that is
 /// never committed.
-fn next_changes(reader: &Reader<'_>, of: &ChannelView, hub: HubId) -> Result<Vec<Entry>> {
+fn next_changes(reader: &StateReader<'_>, of: &ChannelView, hub: HubId) -> Result<Vec<Entry>> {
     let mut live = reader.live.clone();
     let now = ClockReadings::from(reader.now);
     let step = Step::new(reader.db, reader.plan, &mut live, now);

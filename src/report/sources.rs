@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use announce::observation::DocumentPath;
 use announce::plan::SourcePlan;
-use announce::steps::engine::Reader;
+use announce::steps::engine::StateReader;
 use announce::time::later;
 use resourcesync::capability::Capability;
 use resourcesync::document::Form;
@@ -40,7 +40,7 @@ pub const HAS_HUB: &str = "SELECT 1 FROM channel c CROSS JOIN account a ON a.cha
 
 /// Returns a source with its mounts.
 pub fn source(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     plan: &SourcePlan,
     live: &LiveSource,
     holdings: &SourceFigures,
@@ -84,7 +84,7 @@ pub fn source(
 /// Returns what a source holds, by the census: Prometheus asks every few seconds, and a tree may hold a hundred thousand
 /// documents.
 pub fn holdings(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     plan: &SourcePlan,
     live: &LiveSource,
 ) -> Result<SourceFigures> {
@@ -148,7 +148,7 @@ pub fn holdings(
 
 /// Returns the first candidates that cannot be read (R3), and the number of the others: first those that lasted, each kind
 /// by how long it cannot be read.
-pub fn broken(reader: &Reader<'_>) -> Result<(Vec<BrokenView>, usize)> {
+pub fn broken(reader: &StateReader<'_>) -> Result<(Vec<BrokenView>, usize)> {
     let mut all = Vec::new();
     let mut count = 0;
     for (plan, live) in reader.sources() {
@@ -182,7 +182,7 @@ pub fn broken(reader: &Reader<'_>) -> Result<(Vec<BrokenView>, usize)> {
 
 /// Returns what [`Event::Accept`](announce::event::Event::Accept) would accept of the source at this position in
 /// the plan (R15).
-pub fn acceptable(reader: &Reader<'_>, position: usize) -> Result<AcceptableDeletions> {
+pub fn acceptable(reader: &StateReader<'_>, position: usize) -> Result<AcceptableDeletions> {
     let plan = &reader.plan.sources[position];
     let live = &reader.live.sources[position];
     let directories = missing_by_directory(reader, live, |path, _| !live.is_absent(path.mount))?;
@@ -209,7 +209,7 @@ pub fn absent_mounts(live: &LiveSource) -> impl Iterator<Item = &PathBuf> {
 
 /// Returns the directories in which documents are missing and not yet accepted, if that suspends deletions.
 pub fn suspending_directories(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     live: &LiveSource,
 ) -> Result<Vec<MissingDirectory>> {
     if !live.is_suspended() {
@@ -222,7 +222,7 @@ pub fn suspending_directories(
 
 /// Returns the directories that documents are missing in, those with most first; all documents of the source are read.
 fn missing_by_directory(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     live: &LiveSource,
     counts: impl Fn(&DocumentPath, bool) -> bool,
 ) -> Result<Vec<MissingDirectory>> {

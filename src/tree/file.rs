@@ -348,7 +348,7 @@ mod tests {
 
     fn hint(events: &[NameHints]) -> NameHints {
         let mut hint = NameHints::default();
-        events.iter().for_each(|event| hint.add(*event));
+        events.iter().for_each(|event| hint.merge(*event));
         hint
     }
 

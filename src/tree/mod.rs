@@ -54,9 +54,7 @@ use announce::event::Event;
 use announce::observation::{DocumentPath, MountId, Stat};
 use announce::plan::{MountPlan, Plan};
 
-pub use crate::tree::read_file::{
-    ChangeListFile, ChangeListFileError, ListKeyCache, content, explain,
-};
+pub use crate::tree::read_file::{ListFile, ListFileError, ListKeyCache, content, explain};
 pub use crate::tree::watches::SystemLimit;
 
 /// The tree of one source, and how it is watched.

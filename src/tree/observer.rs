@@ -19,7 +19,7 @@ use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::nested_directories::MOUNT_TABLE;
 use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints};
 use crate::tree::read_file::explain;
-use crate::tree::sweep::{Depth, Sweep, Task, WorkQueue};
+use crate::tree::sweep::{Depth, Sweep, UrgentTask, WorkQueue};
 use crate::tree::watches::{NameWatchReason, SystemLimit, WatchKey, Watches};
 use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings, WatchMode, file_status};
 
@@ -245,8 +245,8 @@ impl<'a> Observer<'a> {
         let mut has_swept = false;
         while !self.reports.is_stopped && !self.reports.is_full() && Instant::now() < end {
             match self.queue.pop() {
-                Some(Task::List(id, depth)) => self.list_directory(id, depth),
-                Some(Task::Read(id)) => self.read_if_due(id),
+                Some(UrgentTask::List(id, depth)) => self.list_directory(id, depth),
+                Some(UrgentTask::Read(id)) => self.read_if_due(id),
                 None if self.continue_sweep() => has_swept = true,
                 None => {
                     let Some(path) = self.queue.questions.pop_front() else {

@@ -79,7 +79,7 @@ impl NameHints {
     };
 
     /// Adds a later event. The last one about a writer counts, and none from before the name stood for something else.
-    pub fn add(&mut self, event: NameHints) {
+    pub fn merge(&mut self, event: NameHints) {
         let before = self.writer.filter(|_| !event.renamed);
         self.writer = event.writer.or(before);
         self.renamed |= event.renamed;
@@ -228,7 +228,7 @@ impl PendingBatch {
         if !is_known && is_hidden(name) {
             directory_hints.other = true;
         } else if let Some(hint) = directory_hints.names.get_mut(name) {
-            hint.add(event);
+            hint.merge(event);
         } else if !is_known && directory_hints.names.len() >= MAX_STRANGERS {
             directory_hints.everything = true;
         } else {
@@ -260,7 +260,7 @@ mod tests {
         ] {
             let mut hint = NameHints::default();
             for &it in happened {
-                hint.add(it);
+                hint.merge(it);
             }
             assert_eq!(hint.writer, want, "{happened:?}");
         }

@@ -100,7 +100,7 @@ fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<Fil
     }
     let are_wanted = lock(&recent_keys.0).is_some();
     let parse = |reader: &mut dyn Read| parse_with_keys(reader, are_wanted);
-    let content = if is_packed(path) {
+    let content = if has_gz_suffix(path) {
         parse_gzip(&file, parse)
     } else {
         parse(&mut &file)
@@ -183,7 +183,7 @@ fn other_case(absent: &Path) -> Option<String> {
 }
 
 /// Returns true if the file at `path` is read as gzip.
-fn is_packed(path: &Path) -> bool {
+fn has_gz_suffix(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b".gz")
 }
 
@@ -200,7 +200,7 @@ fn open(path: &Path) -> Result<File, Errno> {
 
 /// An open Change List, in the version that was asked for.
 #[derive(Debug)]
-pub struct ChangeListFile {
+pub struct ListFile {
     file: File,
     opened: FileStatus,
     is_packed: bool,
@@ -208,7 +208,7 @@ pub struct ChangeListFile {
 
 /// The reason why a version of a Change List cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ChangeListFileError {
+pub enum ListFileError {
     /// It is not there any more, or changes while it is read.
     #[error("it is another version now")]
     Stale,
@@ -217,36 +217,36 @@ pub enum ChangeListFileError {
 }
 
 /// The outcome of reading a list, or a part of it.
-type ListResult<T> = Result<T, ChangeListFileError>;
+type ListResult<T> = Result<T, ListFileError>;
 
-impl ChangeListFile {
+impl ListFile {
     /// Opens the version of the file at `path` that is there now, and returns it with its stat data.
-    pub fn open_latest(path: &Path) -> ListResult<(ChangeListFile, Stat)> {
+    pub fn open_latest(path: &Path) -> ListResult<(ListFile, Stat)> {
         let status = file_status::of_path(path).map_err(io::Error::from)?;
-        Ok((ChangeListFile::open(path, status.stat)?, status.stat))
+        Ok((ListFile::open(path, status.stat)?, status.stat))
     }
 
     /// Opens the file at `path`, if it still has this stat data.
-    pub fn open(path: &Path, stat: Stat) -> ListResult<ChangeListFile> {
+    pub fn open(path: &Path, stat: Stat) -> ListResult<ListFile> {
         let is_version =
             |status: &FileStatus| status.kind == FileType::RegularFile && status.stat == stat;
         let failed = |error: Errno| match error {
-            Errno::NOENT => ChangeListFileError::Stale,
-            error => ChangeListFileError::Io(error.into()),
+            Errno::NOENT => ListFileError::Stale,
+            error => ListFileError::Io(error.into()),
         };
         // Anything but a regular file is not even opened, which may disturb others.
         if !is_version(&file_status::of_path(path).map_err(failed)?) {
-            return Err(ChangeListFileError::Stale);
+            return Err(ListFileError::Stale);
         }
         let file = open(path).map_err(failed)?;
         let opened = file_status::of_open_file(&file).map_err(io::Error::from)?;
         if !is_version(&opened) {
-            return Err(ChangeListFileError::Stale);
+            return Err(ListFileError::Stale);
         }
-        Ok(ChangeListFile {
+        Ok(ListFile {
             file,
             opened,
-            is_packed: is_packed(path),
+            is_packed: has_gz_suffix(path),
         })
     }
 
@@ -268,7 +268,7 @@ impl ChangeListFile {
         let positions: Vec<u32> = places.iter().map(|place| place.position).collect();
         let read = |reader: &mut dyn Read| read_changes(reader, &positions);
         let changes = self.read_version(FileStatus::eq, read)?;
-        changes_at_places(changes, places).ok_or(ChangeListFileError::Stale)
+        changes_at_places(changes, places).ok_or(ListFileError::Stale)
     }
 
     /// Returns the resources of a Resource List.
@@ -281,7 +281,7 @@ impl ChangeListFile {
         let read = |reader: &mut dyn Read| read_resource_entries(reader, positions);
         let changes = self.read_version(FileStatus::eq, read)?;
         let all = Some(changes).filter(|changes| changes.len() == positions.len());
-        all.ok_or(ChangeListFileError::Stale)
+        all.ok_or(ListFileError::Stale)
     }
 
     /// Hands over the entries of a Change List or a Resource List with their positions, one after the other. Returns the
@@ -315,7 +315,7 @@ impl ChangeListFile {
         match result {
             Ok(result) if is_same(&self.opened, &after) => Ok(result),
             // A file that was complete a moment ago and is not any more is being written.
-            _ => Err(ChangeListFileError::Stale),
+            _ => Err(ListFileError::Stale),
         }
     }
 }

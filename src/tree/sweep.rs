@@ -174,7 +174,7 @@ pub enum Depth {
 
 /// A piece of work that goes before any sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Task {
+pub enum UrgentTask {
     List(DirectoryId, Depth),
     Read(FileId),
 }
@@ -238,15 +238,15 @@ impl WorkQueue {
     }
 
     /// Takes the next task: directories before files, because a listing may make a read needless.
-    pub fn pop(&mut self) -> Option<Task> {
+    pub fn pop(&mut self) -> Option<UrgentTask> {
         while let Some(id) = self.directories.pop_front() {
             if let Some(depth) = self.depths.remove(&id) {
-                return Some(Task::List(id, depth));
+                return Some(UrgentTask::List(id, depth));
             }
         }
         while let Some(id) = self.files.pop_front() {
             if self.waiting_files.remove(&id) {
-                return Some(Task::Read(id));
+                return Some(UrgentTask::Read(id));
             }
         }
         None
@@ -275,7 +275,7 @@ mod tests {
     use crate::tree::model::{DirectoryId, FileId};
     use crate::tree::mount::UnmetFile;
     use crate::tree::observer::Observer;
-    use crate::tree::sweep::{Depth, PROGRESS_INTERVAL, Sweep, Task, WorkQueue};
+    use crate::tree::sweep::{Depth, PROGRESS_INTERVAL, Sweep, UrgentTask, WorkQueue};
     use crate::tree::tests::observer;
     use announce::event::Event;
     use announce::observation::{Incomplete, Look};
@@ -387,7 +387,7 @@ mod tests {
         let (mut queue, root) = (WorkQueue::default(), DirectoryId(0));
         queue.push_directory(root, Depth::Subtree);
         queue.push_directory(root, Depth::Directory);
-        assert_eq!(queue.pop(), Some(Task::List(root, Depth::Subtree)));
+        assert_eq!(queue.pop(), Some(UrgentTask::List(root, Depth::Subtree)));
         assert_eq!(queue.pop(), None);
     }
 
@@ -397,7 +397,7 @@ mod tests {
         queue.push_file(file);
         queue.forget_file(file);
         queue.push_file(file);
-        assert_eq!(queue.pop(), Some(Task::Read(file)));
+        assert_eq!(queue.pop(), Some(UrgentTask::Read(file)));
         assert_eq!(queue.pop(), None);
         assert!(queue.directories.is_empty() && queue.files.is_empty());
     }
@@ -414,7 +414,7 @@ mod tests {
         queue.push_due_files(Instant::now());
         assert_eq!(queue.pop(), None);
         queue.push_due_files(Instant::now() + later);
-        assert_eq!(queue.pop(), Some(Task::Read(first)));
+        assert_eq!(queue.pop(), Some(UrgentTask::Read(first)));
         assert_eq!(queue.pop(), None);
     }
 }

@@ -87,15 +87,15 @@ impl Memory {
         if self.digests.contains(&new.digest) {
             return Continuity::Repeat;
         }
-        let Some(last) = span_start(self.known_until()) else {
+        let Some(last) = start_of_time(self.known_until()) else {
             return Continuity::Next;
         };
         // The interval of a framework notification ends at a time of the Source's own, and may be left out.
         let is_change = new.kind == ChannelKind::Change;
-        if is_change && self.until.is_some() && span_start(new.until.as_deref()) == Some(last) {
+        if is_change && self.until.is_some() && start_of_time(new.until.as_deref()) == Some(last) {
             return Continuity::Repeat;
         }
-        match span_start(new.from.as_deref()) {
+        match start_of_time(new.from.as_deref()) {
             Some(from) if from > last => Continuity::Gap,
             Some(from) if from < last && self.until.is_some() => Continuity::Overlap,
             Some(_) | None => Continuity::Next,
@@ -117,7 +117,7 @@ impl Memory {
         if self.is_extended_by(new) {
             self.until = new.until.clone();
         }
-        let last = span_start(self.known_until());
+        let last = start_of_time(self.known_until());
         let mut occurrences = Occurrences::default();
         let mut undated = Vec::new();
         for change in new.changes() {
@@ -137,7 +137,7 @@ impl Memory {
 
     /// Returns the memory after changes from Change Lists were handed over.
     pub fn after_missed(mut self, missed: &[MissedChange]) -> Memory {
-        let known = span_start(self.known_until()).unwrap_or(Timestamp::MIN);
+        let known = start_of_time(self.known_until()).unwrap_or(Timestamp::MIN);
         let remembered = || missed.iter().filter(|missed| !missed.is_ahead);
         let keys = remembered().map(|missed| DatedKey {
             key: ReceivedKey::of(&missed.change),
@@ -181,7 +181,7 @@ impl Memory {
         key: ReceivedKey,
         handed_over: &HashSet<ReceivedKey>,
     ) -> bool {
-        let Some(last) = span_start(self.known_until()) else {
+        let Some(last) = start_of_time(self.known_until()) else {
             return true;
         };
         change_end(change).is_none_or(|end| end > last) && !handed_over.contains(&key)
@@ -205,7 +205,7 @@ impl Memory {
     /// Returns true if a notification reaches beyond the last `until`: one that overlaps is then the content of a topic
     /// that has the notifications before it too, and not one of these that comes late.
     pub fn is_extended_by(&self, new: &Handed) -> bool {
-        span_start(new.until.as_deref()) > span_start(self.until.as_deref())
+        start_of_time(new.until.as_deref()) > start_of_time(self.until.as_deref())
     }
 
     /// Returns true if a change of a notification that overlaps has a time up to which all notifications were handed over,
@@ -230,7 +230,7 @@ fn change_end(change: &ReceivedChange) -> Option<Timestamp> {
 }
 
 /// Returns the start of a time, if that can be read.
-fn span_start(text: Option<&str>) -> Option<Timestamp> {
+fn start_of_time(text: Option<&str>) -> Option<Timestamp> {
     Some(time_span(text?)?.0)
 }
 

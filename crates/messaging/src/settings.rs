@@ -97,7 +97,7 @@ impl BrokerSettings {
     /// # Errors
     ///
     /// If the certificates or the key cannot be used.
-    pub fn check(&self) -> Result<(), BrokerSettingsError> {
+    pub fn check_certificates(&self) -> Result<(), BrokerSettingsError> {
         let checked = || {
             let roots = roots(ca_certificates(self)?)?;
             let provider = Arc::new(aws_lc_rs::default_provider());

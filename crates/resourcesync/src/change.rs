@@ -282,7 +282,7 @@ impl Draft {
     }
 
     /// Takes the change, if the entry counts.
-    pub(crate) fn take_change(&mut self) -> Option<Change> {
+    pub(crate) fn finish(&mut self) -> Option<Change> {
         let (_, kind) = self.uri_and_kind().ok()?;
         let mut change = Change {
             loc: self.loc.as_str().into(),

@@ -141,7 +141,7 @@ fn read_keyed_changes(
     read_entries(source, entries, |entries, _| {
         let draft = &mut entries.draft;
         let key = draft.key(Datetime::parse(&draft.datetime), &mut room);
-        changes.extend(key.ok().zip(draft.take_change()));
+        changes.extend(key.ok().zip(draft.finish()));
     })?;
     Ok(changes)
 }
@@ -194,7 +194,7 @@ pub fn each_entry(
     let read = read_entries(source, entries, |entries, position| {
         // The root describes the list before its entries.
         if entries.has_wanted_capability()
-            && let Some(change) = entries.draft.take_change()
+            && let Some(change) = entries.draft.finish()
         {
             take(position, change);
         }

@@ -46,9 +46,7 @@ impl ChangePayload {
     pub fn parse(body: &[u8]) -> Option<ChangePayload> {
         let mut entries = Vec::new();
         let whole = EntriesReader::with_all_fields(ChannelKind::Change.capability(), None);
-        let read = read_entries(body, whole, |whole, _| {
-            entries.extend(whole.draft.take_change())
-        });
+        let read = read_entries(body, whole, |whole, _| entries.extend(whole.draft.finish()));
         let EntriesReader { up, span, .. } = read.ok()?;
         let time = |time: Option<Box<str>>| Some(Datetime::parse(&time?)?.at());
         Some(ChangePayload {

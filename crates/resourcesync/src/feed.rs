@@ -233,7 +233,7 @@ impl ContentChangeMessage {
 
 /// The parts that feed and entry have in common, as written.
 #[derive(Debug, Default)]
-struct AtomParts {
+struct AtomDraft {
     /// The first text of each element that is read: `id`, `author`, `title`, `updated`, `summary`.
     texts: BTreeMap<String, String>,
     /// The first target of each relation.
@@ -245,16 +245,16 @@ struct AtomParts {
 
 #[derive(Debug, Default)]
 struct FeedHandler {
-    feed: AtomParts,
-    entry: Option<AtomParts>,
-    entries: Vec<AtomParts>,
+    feed: AtomDraft,
+    entry: Option<AtomDraft>,
+    entries: Vec<AtomDraft>,
     /// Depth of the `author` that is being read.
     author: Option<usize>,
     /// The depth of the element whose text is being read, and the key of that in [`AtomParts::texts`].
     text: Option<(usize, String)>,
 }
 
-impl AtomParts {
+impl AtomDraft {
     /// Returns the term of the first category of a scheme.
     fn term(&self, scheme: &str) -> Option<String> {
         let found = self.categories.iter().find(|(other, _)| other == scheme);
@@ -311,7 +311,7 @@ impl Handler for FeedHandler {
             return;
         }
         if start.depth == 1 && start.local == "entry" {
-            self.entry = Some(AtomParts::default());
+            self.entry = Some(AtomDraft::default());
             return;
         }
         let (draft, inner) = match &mut self.entry {

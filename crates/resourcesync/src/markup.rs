@@ -107,7 +107,7 @@ pub(crate) fn push_referenced(name: &str, text: &mut String) -> Result<(), Strin
     let character = code.filter(|_| is_number).and_then(char::from_u32);
     let character = character.ok_or_else(|| format!("&#{number}; is no character"))?;
     if !is_allowed(character) {
-        return Err(forbidden(character));
+        return Err(forbidden_message(character));
     }
     text.push(character);
     Ok(())
@@ -278,7 +278,7 @@ pub(crate) fn is_in_name(character: char) -> bool {
 }
 
 /// Returns the message about a character that is not allowed.
-pub(crate) fn forbidden(character: char) -> String {
+pub(crate) fn forbidden_message(character: char) -> String {
     let number = u32::from(character);
     format!("the character U+{number:04X} is not allowed")
 }

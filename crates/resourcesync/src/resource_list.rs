@@ -123,7 +123,7 @@ pub fn read_resource_entries(
     let list = Capability::ResourceList.as_str();
     let entries = EntriesReader::with_all_fields(list, Some(positions));
     read_entries(source, entries, |entries, _| {
-        changes.extend(entries.draft.take_change());
+        changes.extend(entries.draft.finish());
     })?;
     Ok(changes)
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use crate::document::Malformed;
-use crate::markup::{self, find_any, first_forbidden, forbidden, is_space};
+use crate::markup::{self, find_any, first_forbidden, forbidden_message, is_space};
 
 /// Size of the first read, enough for the root of most other files.
 const FIRST_SIZE: usize = 8 << 10;
@@ -266,7 +266,7 @@ impl<R: Read> TextWindow<R> {
         }
         self.valid = moved_to;
         if let Some((_, character)) = found {
-            self.unreadable = Some(self.error_at(usize::MAX, forbidden(character)));
+            self.unreadable = Some(self.error_at(usize::MAX, forbidden_message(character)));
         } else if let Some(wrong) = flaw {
             let line = self.line(usize::MAX);
             self.unreadable = Some(match wrong {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use announce::state;
-use announce::steps::engine::Reader;
+use announce::steps::engine::StateReader;
 use resourcesync::advertise::advertise;
 use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::document::{Advertisement, Form};
@@ -77,7 +77,10 @@ impl AdvertisedSet {
 type FoundSet = (Option<PathBuf>, BTreeMap<ChannelKind, Advertisement>);
 
 /// Returns every set with the channels of this kind, or of each, in order of its Capability List's URI.
-pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec<AdvertisedSet>> {
+pub fn sets(
+    reader: &StateReader<'_>,
+    kind: Option<ChannelKind>,
+) -> state::Result<Vec<AdvertisedSet>> {
     let mut patched = BTreeSet::new();
     let mut sets = Vec::new();
     for (list, (path, channels)) in found_sets(reader, kind)? {
@@ -121,7 +124,7 @@ pub fn sets(reader: &Reader<'_>, kind: Option<ChannelKind>) -> state::Result<Vec
 
 /// Returns the sets with channels, and those whose Capability List is in the tree.
 fn found_sets(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     kind: Option<ChannelKind>,
 ) -> state::Result<BTreeMap<Uri, FoundSet>> {
     let mut found: BTreeMap<Uri, FoundSet> = BTreeMap::new();
@@ -159,7 +162,7 @@ fn found_sets(
 }
 
 fn why_no_channel(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     list: &Uri,
     kind: Option<ChannelKind>,
 ) -> state::Result<String> {
@@ -189,7 +192,7 @@ fn failed_outcome(reason: impl AsRef<str>) -> AdvertiseOutcome {
 
 /// Compares a list with the channels that it should advertise.
 fn compare_list(
-    reader: &Reader<'_>,
+    reader: &StateReader<'_>,
     path: &Path,
     before: Vec<u8>,
     channels: &[Advertisement],

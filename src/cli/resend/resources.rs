@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::broker::Broker;
 use crate::report::documents::{DocumentState, DocumentView};
-use crate::tree::{ChangeListFile, ChangeListFileError, file_path};
+use crate::tree::{ListFile, ListFileError, file_path};
 use crate::{report, tree};
 use announce::observation::Stat;
-use announce::steps::engine::Reader;
+use announce::steps::engine::StateReader;
 
 /// A set of resources with the lists that name them.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub struct ListVersion {
 #[derive(Debug)]
 pub struct OpenList<'a> {
     list: &'a SetList,
-    file: ChangeListFile,
+    file: ListFile,
     stat: Stat,
 }
 
@@ -67,13 +67,13 @@ pub struct OpenList<'a> {
 #[error("cannot read {uri}")]
 pub struct ListError {
     pub uri: Uri,
-    source: ChangeListFileError,
+    source: ListFileError,
 }
 
 impl ListError {
     /// Returns true if another version has replaced it.
     pub fn is_stale(&self) -> bool {
-        matches!(self.source, ChangeListFileError::Stale)
+        matches!(self.source, ListFileError::Stale)
     }
 }
 
@@ -173,7 +173,7 @@ fn resource_key(loc: &str) -> [u8; 16] {
 /// # Errors
 ///
 /// If a list of one of them cannot be read: without it, what is there now is not known.
-pub fn broker_sets(reader: &Reader<'_>, broker: &Broker) -> anyhow::Result<Vec<SetLists>> {
+pub fn broker_sets(reader: &StateReader<'_>, broker: &Broker) -> anyhow::Result<Vec<SetLists>> {
     let documents = report::documents::all(reader)?;
     let channels = report::channels::all_in_outline(reader)?.into_iter();
     let is_told = |source: &String| {
@@ -344,13 +344,13 @@ impl SetLists {
 impl SetList {
     /// Opens the current version.
     pub fn open(&self) -> Result<OpenList<'_>, ListError> {
-        let opened = ChangeListFile::open_latest(&self.path);
+        let opened = ListFile::open_latest(&self.path);
         let (file, stat) = opened.map_err(|source| self.error(source))?;
         let list = self;
         Ok(OpenList { list, file, stat })
     }
 
-    fn error(&self, source: ChangeListFileError) -> ListError {
+    fn error(&self, source: ListFileError) -> ListError {
         let uri = self.uri.clone();
         ListError { uri, source }
     }

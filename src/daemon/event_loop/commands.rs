@@ -12,7 +12,7 @@ use crate::report;
 use crate::report::outbox::AccountName;
 use announce::event::{DropCause, Effect, Event, Fact};
 use announce::state::{self, Db, StateError};
-use announce::steps::engine::Reader;
+use announce::steps::engine::StateReader;
 
 /// The answer to a question about subscriptions where no hub is embedded.
 pub const NO_EMBEDDED_HUB: &str =
@@ -46,7 +46,7 @@ pub fn ask_subscriptions(
 }
 
 /// Returns the event of a command that acts.
-pub fn command_event(reader: &Reader<'_>, request: &ControlRequest) -> Result<Event, String> {
+pub fn command_event(reader: &StateReader<'_>, request: &ControlRequest) -> Result<Event, String> {
     let account = |name: &AccountName| {
         report::outbox::find_account(reader, name).map_err(|unknown| error_chain(&unknown))
     };
@@ -106,7 +106,7 @@ pub fn outcome(request: &ControlRequest, effects: &[Effect]) -> ControlReply {
 }
 
 /// Answers a question about sources, channels or hubs.
-pub fn answer(reader: &Reader<'_>, request: ControlRequest) -> Result<ControlReply, String> {
+pub fn answer(reader: &StateReader<'_>, request: ControlRequest) -> Result<ControlReply, String> {
     let failed = |error: StateError| error_chain(&error);
     Ok(match request {
         ControlRequest::Missing { source } => {

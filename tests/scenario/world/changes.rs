@@ -131,7 +131,7 @@ impl Files<'_> {
 impl RoundFiles for Files<'_> {
     type Error = NotTaken;
 
-    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, NotTaken> {
+    fn read_keys(&mut self, list: &ListToRead) -> Result<ListedChanges, NotTaken> {
         let failed = |error: ChangeListError| NotTaken::Failed(error.to_string());
         read_keys(self.text(list)).map_err(failed)
     }

@@ -223,7 +223,7 @@ pub trait RoundFiles {
     type Error;
 
     /// Reads the keys of a list of the request.
-    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Self::Error>;
+    fn read_keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Self::Error>;
 
     /// Reads the entries of a list of the request at some places, which ascend. `span` is that of all its entries.
     fn changes(

@@ -92,7 +92,7 @@ struct Selection {
     /// True if the time of an entry is that of the comparison, or may be one later.
     depends_on_time: bool,
     /// In order of their URIs.
-    lists: Vec<SelectedList>,
+    lists: Vec<ListSelection>,
     fresh: FreshEntries,
     /// Rows that were changed since the last round.
     unsaved: KeyChanges,
@@ -161,10 +161,10 @@ impl Selection {
         comparison: &mut Comparison,
         files: &mut F,
     ) -> Result<(), F::Error> {
-        let listed = files.keys(list)?;
+        let listed = files.read_keys(list)?;
         let stored = files.taken_rows(&list.list)?;
         let mut keys = TakenKeys::new(stored, &request.watch);
-        let (mut selected, times) = SelectedList::new(list, &listed, request.at);
+        let (mut selected, times) = ListSelection::with_times(list, &listed, request.at);
         let untaken = keys.reconcile(&listed.entries, &times, request.watch.now);
         let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
         selected.left = if list.is_learned { 0 } else { untaken.len() };
@@ -210,7 +210,7 @@ impl Selection {
         let numbers = self.list_numbers(request);
         let version = |of: &ListToRead| (of.stat, of.fingerprint, of.waits);
         let is_known = request.lists.iter().all(|list| {
-            let uri = |selected: &SelectedList| selected.report.version.list.cmp(&list.list);
+            let uri = |selected: &ListSelection| selected.report.version.list.cmp(&list.list);
             let number = self.lists.binary_search_by(uri);
             let before = number.map(|number| version(&self.lists[number].report.version));
             before == Ok(version(list)) && !list.is_learned
@@ -288,7 +288,7 @@ impl Selection {
             }
         }
         Ok(Taken {
-            has_more: request.beyond.is_some() || self.lists.iter().any(SelectedList::has_more),
+            has_more: request.beyond.is_some() || self.lists.iter().any(ListSelection::has_more),
             lists: lists.into_iter().flatten().collect(),
             changes,
             keys,
@@ -393,7 +393,7 @@ impl FreshEntries {
 
 /// One version of a list, as far as the selection has its entries.
 #[derive(Debug)]
-struct SelectedList {
+struct ListSelection {
     /// The part of the file with its entries.
     span: Range<u64>,
     /// Position of the first entry with a datetime that can be true.
@@ -412,14 +412,14 @@ struct SelectedList {
     report: ListTally,
 }
 
-impl SelectedList {
+impl ListSelection {
     /// Returns a list, and the effective times of its entries: of one without a datetime that can be true (C15), that of the
     /// last one before it that has one, or else the time of the comparison.
-    fn new(
+    fn with_times(
         list: &ListToRead,
         listed: &ListedChanges,
         at: Timestamp,
-    ) -> (SelectedList, Vec<Timestamp>) {
+    ) -> (ListSelection, Vec<Timestamp>) {
         let mut times = Vec::with_capacity(listed.entries.len());
         let (mut dated, mut latest, mut last) = (None, None, at);
         for entry in &listed.entries {
@@ -436,7 +436,7 @@ impl SelectedList {
             closed_until: latest.filter(|_| listed.declared.until.is_some()),
             ..ListTally::new(list, listed.entries.len(), listed.skipped)
         };
-        let selected = SelectedList {
+        let selected = ListSelection {
             span: listed.byte_span(),
             dated,
             left: 0,

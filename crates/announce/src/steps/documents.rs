@@ -152,7 +152,7 @@ impl<'a> Db<'a> {
         uri: Uri,
         path: DocumentPath,
         at: Timestamp,
-    ) -> Result<KnownCandidate> {
+    ) -> Result<ObservedCandidate> {
         let sql = format!(
             "SELECT EXISTS (SELECT 1 FROM finding WHERE about = ?1 AND part = 2), \
              EXISTS (SELECT 1 FROM other_file WHERE mount = ?2 AND path = ?3), \
@@ -162,7 +162,7 @@ impl<'a> Db<'a> {
         let known = self.first(&sql, (&uri, &path))?;
         let (has_findings, is_other_file, predates, is_reported, report_at, id, document) =
             known.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-        Ok(KnownCandidate {
+        Ok(ObservedCandidate {
             position,
             uri,
             path,
@@ -178,7 +178,7 @@ impl<'a> Db<'a> {
     }
 
     /// Sets columns of a document to values, which are the parameters after its own.
-    pub fn set_document(self, id: DocId, columns: &str, values: impl Parameters) -> Result<()> {
+    pub fn set_columns(self, id: DocId, columns: &str, values: impl Parameters) -> Result<()> {
         let sql = format!("UPDATE document SET {columns} WHERE id = ?1");
         self.run(&sql, (id, values))
     }
@@ -206,7 +206,7 @@ impl<'a> Db<'a> {
 /// A candidate that was looked at, and all that is known of it: a document that was seen, or a file that is none, or cannot
 /// be read.
 #[derive(Debug)]
-pub struct KnownCandidate {
+pub struct ObservedCandidate {
     /// Position of its source.
     pub position: usize,
     pub uri: Uri,
@@ -287,7 +287,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
 /// Takes in a complete document.
 fn note_document(
     step: &mut Step<'_>,
-    known: KnownCandidate,
+    known: ObservedCandidate,
     parsed: Arc<Document>,
     stat: Stat,
 ) -> Result<()> {
@@ -317,7 +317,7 @@ fn note_document(
             if is_same && !is_racy && before.presence == Presence::Present {
                 return Ok(());
             }
-            return step.db.set_document(
+            return step.db.set_columns(
                 before.id,
                 "mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
                  presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
@@ -362,7 +362,7 @@ fn replaces_announced(step: &Step<'_>, before: &SeenDocument, found: &Version) -
 /// Takes in a document that is new or changed.
 fn take_new_version(
     step: &mut Step<'_>,
-    known: KnownCandidate,
+    known: ObservedCandidate,
     parsed: &Arc<Document>,
     stat: Stat,
     baseline: u8,
@@ -534,7 +534,7 @@ pub fn touch(step: &Step<'_>, id: DocId) -> Result<()> {
 }
 
 /// Asks again what lies at a path that holds no document, where a Capability List names it.
-fn request_explanation(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()> {
+fn request_explanation(step: &mut Step<'_>, known: &ObservedCandidate) -> Result<()> {
     let source = &step.live.sources[known.position];
     let is_named = source.is_swept()
         && step.db.exists(
@@ -549,7 +549,7 @@ fn request_explanation(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()
 }
 
 /// Notes that a document cannot be read; it keeps its last good state.
-fn note_unreadable(step: &Step<'_>, known: &KnownCandidate, reason: &Incomplete) -> Result<()> {
+fn note_unreadable(step: &Step<'_>, known: &ObservedCandidate, reason: &Incomplete) -> Result<()> {
     let (uri, path, document) = (&known.uri, &known.path, &known.document);
     let is_reachable = !matches!(reason, Incomplete::Denied(_));
     if is_reachable {
@@ -562,10 +562,10 @@ fn note_unreadable(step: &Step<'_>, known: &KnownCandidate, reason: &Incomplete)
         if is_reachable && !document.is_replaced {
             let columns = "presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, \
                        touched = max(touched, 2)";
-            step.db.set_document(document.id, columns, ())?;
+            step.db.set_columns(document.id, columns, ())?;
         } else {
             let columns = "grace_ends = NULL, look_at = NULL";
-            step.db.set_document(document.id, columns, ())?;
+            step.db.set_columns(document.id, columns, ())?;
         }
     }
     let source = &step.live.sources[known.position];
@@ -589,7 +589,7 @@ fn note_unreadable(step: &Step<'_>, known: &KnownCandidate, reason: &Incomplete)
 
 /// Forgets that a candidate was no document, or could not be read. If it could not be read for long, entries that it has or
 /// had count as seen from now on (C7).
-fn forget_unreadable(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
+fn forget_unreadable(step: &Step<'_>, known: &ObservedCandidate) -> Result<()> {
     if known.is_other_file {
         let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
         step.db.run(sql, &known.path)?;

@@ -21,7 +21,7 @@ use crate::steps::{Step, change_sets, channels, cut, deletions, mounts, relation
 /// What reports are made from: the database, and what is in memory alone. Where no daemon runs, that is
 /// [at rest](LiveState::is_at_rest).
 #[derive(Debug, Clone, Copy)]
-pub struct Reader<'a> {
+pub struct StateReader<'a> {
     pub db: Db<'a>,
     /// Its mounts have the [numbers](crate::steps::mounts::number) of the state.
     pub plan: &'a Plan,
@@ -30,7 +30,7 @@ pub struct Reader<'a> {
     pub now: Timestamp,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> StateReader<'a> {
     /// Returns the sources, in the order of the plan.
     pub fn sources(&self) -> impl Iterator<Item = (&'a SourcePlan, &'a LiveSource)> {
         self.plan.sources.iter().zip(&self.live.sources)
@@ -151,8 +151,8 @@ impl Engine {
     }
 
     /// Returns what reports are made from.
-    pub fn reader(&self, now: Timestamp) -> Reader<'_> {
-        Reader {
+    pub fn reader(&self, now: Timestamp) -> StateReader<'_> {
+        StateReader {
             db: self.db(),
             plan: &self.plan,
             live: &self.live,
@@ -243,7 +243,7 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     db.run("UPDATE finding SET tell_at = NULL", ())?;
     forget_unconfigured(step)?;
     for position in 0..step.plan.sources.len() {
-        relations::replace_aliases(step, position)?;
+        relations::resolve_aliases(step, position)?;
     }
     served::withdraw_unserved_pings(step)?;
     // A window that is open closes no later than the plan says.
@@ -364,7 +364,7 @@ fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
 
 /// Returns the path of a document of a source under another plan. A document is what its URI says, so another mount of its
 /// source may have it. Nothing if it is no longer configured (R13).
-fn place_of(step: &Step<'_>, uri: &Uri, source: Option<i64>) -> Option<DocumentPath> {
+fn path_in_plan(step: &Step<'_>, uri: &Uri, source: Option<i64>) -> Option<DocumentPath> {
     let sources = step.plan.sources.iter().zip(&step.live.sources);
     let mut places = sources.filter_map(|it| Some((it, it.0.path_of(uri)?)));
     let ((plan, live), place) = places.next()?;
@@ -380,9 +380,9 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
     let documents = db.all::<Vec<(DocId, Uri, DocumentPath, Option<i64>)>>(sql, ())?;
     let mut forgotten = Vec::new();
     for (id, uri, path, source) in documents {
-        match place_of(step, &uri, source) {
+        match path_in_plan(step, &uri, source) {
             Some(place) if place != path => {
-                db.set_document(id, "mount = ?2, path = ?3, looked = 0", &place)?;
+                db.set_columns(id, "mount = ?2, path = ?3, looked = 0", &place)?;
                 // R15: the file system that has it may not be mounted yet.
                 if let Some((position, _)) = step.plan.source_of(place.mount) {
                     step.live.sources[position].note_held_document(db, place.mount)?;

@@ -18,7 +18,7 @@ use crate::finding::Finding;
 use crate::observation::{DocumentPath, Identity, MountId, NoDocument, Stat, UnreadableDirectory};
 use crate::plan::{MountPlan, Plan, PublishMode, SourcePlan};
 use crate::state::{Db, DocId, HubId, Result};
-use crate::steps::documents::KnownCandidate;
+use crate::steps::documents::ObservedCandidate;
 use crate::steps::findings::FindingLogLimit;
 use crate::steps::mounts::NestedFileSystems;
 use crate::steps::owed::Version;
@@ -389,7 +389,7 @@ impl Baseline {
     /// while the mount was swept.
     pub fn counts_as_told(
         &mut self,
-        known: &KnownCandidate,
+        known: &ObservedCandidate,
         parsed: &Document,
         stat: Stat,
     ) -> bool {

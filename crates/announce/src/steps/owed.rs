@@ -298,9 +298,9 @@ pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> R
     match (is_held, document.hold) {
         (true, HoldState::Free) => {
             let until = later(step.now, step.plan.window.hold);
-            db.set_document(id, "hold = 1, held_until = ?2", until)?;
+            db.set_columns(id, "hold = 1, held_until = ?2", until)?;
         }
-        (false, HoldState::Waiting) => db.set_document(id, "hold = 0, held_until = NULL", ())?,
+        (false, HoldState::Waiting) => db.set_columns(id, "hold = 0, held_until = NULL", ())?,
         _ => {}
     }
     if document.is_gone() {

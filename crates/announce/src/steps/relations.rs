@@ -90,7 +90,7 @@ pub fn each_touched<'a>(
 
 /// Replaces the URIs by which documents that were read before name others, below aliases of a source, by those that they
 /// stand for (R1). R13: those that join a set so are told there as they are, and the entries of their lists count as taken.
-pub fn replace_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
+pub fn resolve_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
     let plan = &step.plan.sources[position];
     let source = step.live.sources[position].id;
     let mut touched = BTreeSet::new();
@@ -164,7 +164,7 @@ fn resolve_one(step: &Step<'_>, document: &SeenDocument, was_member: bool) -> Re
     let (index, sets, archived) = relations_of(step, document)?;
     let orphan = sets.is_empty() && document.version.capability != Capability::SourceDescription;
     if (index, archived, orphan) != (document.index_parent, document.archived, document.orphan) {
-        step.db.set_document(
+        step.db.set_columns(
             document.id,
             "index_parent = ?2, archived = ?3, orphan = ?4",
             (index, archived, orphan),

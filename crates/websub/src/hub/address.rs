@@ -7,49 +7,49 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// IANA's registry of special-purpose IPv4 addresses.
 const SPECIAL_V4: [Ipv4Net; 15] = [
-    v4([0, 0, 0, 0], 8),       // this network, and unspecified
-    v4([10, 0, 0, 0], 8),      // private
-    v4([100, 64, 0, 0], 10),   // shared by a provider's customers
-    v4([127, 0, 0, 0], 8),     // loopback
-    v4([169, 254, 0, 0], 16),  // link-local; cloud metadata services
-    v4([172, 16, 0, 0], 12),   // private
-    v4([192, 0, 0, 0], 24),    // protocols
-    v4([192, 0, 2, 0], 24),    // documentation
-    v4([192, 88, 99, 0], 24),  // 6to4 relays
-    v4([192, 168, 0, 0], 16),  // private
-    v4([198, 18, 0, 0], 15),   // benchmarks
-    v4([198, 51, 100, 0], 24), // documentation
-    v4([203, 0, 113, 0], 24),  // documentation
-    v4([224, 0, 0, 0], 4),     // multicast
-    v4([240, 0, 0, 0], 4),     // reserved, and broadcast
+    v4_net([0, 0, 0, 0], 8),       // this network, and unspecified
+    v4_net([10, 0, 0, 0], 8),      // private
+    v4_net([100, 64, 0, 0], 10),   // shared by a provider's customers
+    v4_net([127, 0, 0, 0], 8),     // loopback
+    v4_net([169, 254, 0, 0], 16),  // link-local; cloud metadata services
+    v4_net([172, 16, 0, 0], 12),   // private
+    v4_net([192, 0, 0, 0], 24),    // protocols
+    v4_net([192, 0, 2, 0], 24),    // documentation
+    v4_net([192, 88, 99, 0], 24),  // 6to4 relays
+    v4_net([192, 168, 0, 0], 16),  // private
+    v4_net([198, 18, 0, 0], 15),   // benchmarks
+    v4_net([198, 51, 100, 0], 24), // documentation
+    v4_net([203, 0, 113, 0], 24),  // documentation
+    v4_net([224, 0, 0, 0], 4),     // multicast
+    v4_net([240, 0, 0, 0], 4),     // reserved, and broadcast
 ];
 
 /// Global unicast IPv6. Loopback, link-local, unique local, multicast and unassigned addresses are outside it.
-const UNICAST_V6: Ipv6Net = v6(0x2000 << 112, 3);
+const UNICAST_V6: Ipv6Net = v6_net(0x2000 << 112, 3);
 
 /// Special-purpose networks within it.
 const SPECIAL_V6: [Ipv6Net; 3] = [
-    v6(0x2001 << 112, 23),     // protocols and benchmarks
-    v6(0x2001_0db8 << 96, 32), // documentation
-    v6(0x3fff << 112, 20),     // documentation
+    v6_net(0x2001 << 112, 23),     // protocols and benchmarks
+    v6_net(0x2001_0db8 << 96, 32), // documentation
+    v6_net(0x3fff << 112, 20),     // documentation
 ];
 
 /// IPv6 networks that embed IPv4 addresses, with the number of bits to the right of the IPv4 address.
 const CARRIERS: [(Ipv6Net, u32); 4] = [
-    (v6(0xffff << 32, 96), 0),      // mapped
-    (v6(0, 96), 0),                 // compatible
-    (v6(0x0064_ff9b << 96, 96), 0), // NAT64 (RFC 6052)
-    (v6(0x2002 << 112, 16), 80),    // 6to4
+    (v6_net(0xffff << 32, 96), 0),      // mapped
+    (v6_net(0, 96), 0),                 // compatible
+    (v6_net(0x0064_ff9b << 96, 96), 0), // NAT64 (RFC 6052)
+    (v6_net(0x2002 << 112, 16), 80),    // 6to4
 ];
 
 /// Teredo, which inverts the bits of the IPv4 address.
-const TEREDO: Ipv6Net = v6(0x2001 << 112, 32);
+const TEREDO: Ipv6Net = v6_net(0x2001 << 112, 32);
 
-const fn v4(bytes: [u8; 4], prefix_length: u8) -> Ipv4Net {
+const fn v4_net(bytes: [u8; 4], prefix_length: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::from_octets(bytes), prefix_length)
 }
 
-const fn v6(bits: u128, prefix_length: u8) -> Ipv6Net {
+const fn v6_net(bits: u128, prefix_length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), prefix_length)
 }
 

@@ -447,7 +447,7 @@ mod tests {
     const START: Duration = Duration::ZERO;
 
     fn requester(last: u8) -> Requester {
-        Requester::new([9, 9, 9, last].into())
+        Requester::at([9, 9, 9, last].into())
     }
 
     fn quota_key(host: &str, last: u8) -> QuotaKey {
@@ -456,7 +456,7 @@ mod tests {
 
     fn quota_key_of(host: &str, address: &str) -> QuotaKey {
         let callback = Callback::new(format!("http://{host}/c"));
-        let requester = Requester::new(address.parse().unwrap());
+        let requester = Requester::at(address.parse().unwrap());
         QuotaKey::new(&callback, Some(requester))
     }
 

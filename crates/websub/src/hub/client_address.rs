@@ -13,7 +13,7 @@ pub struct Requester(pub(crate) IpAddr);
 
 impl Requester {
     /// Returns the requester at an address.
-    pub fn new(address: IpAddr) -> Requester {
+    pub fn at(address: IpAddr) -> Requester {
         let address = address.to_canonical();
         let prefix_length = if address.is_ipv4() { 32 } else { 64 };
         Requester(around(address, prefix_length).addr())
@@ -103,7 +103,7 @@ mod tests {
         let client = forwarded_for(peer, &trusted, forwarded, x_forwarded_for);
         client
             .or(peer)
-            .map(|found| Requester::new(found).0.to_string())
+            .map(|found| Requester::at(found).0.to_string())
     }
 
     #[rstest]

@@ -188,7 +188,7 @@ impl PublishedTopics {
     }
 
     /// Forgets the topics that nobody has published for `ttl` and that have no subscribers (S3). Returns them.
-    pub fn forget(
+    pub fn forget_unused(
         &mut self,
         ttl: Duration,
         now: Timestamp,
@@ -342,7 +342,7 @@ mod tests {
             }
             let is_other = |topic: &Topic| topic.as_str() != forgotten;
             let ttl = Duration::from_secs(3_600);
-            let over = topics.forget(ttl, at("2026-01-01T01:30:00Z"), is_other);
+            let over = topics.forget_unused(ttl, at("2026-01-01T01:30:00Z"), is_other);
             assert_eq!(over, [Topic::new(forgotten)]);
             assert!(topics.find("https://e.org/%61-b").is_some(), "{forgotten}");
         }
@@ -357,15 +357,15 @@ mod tests {
         topics.take_ping(&other, "library", at("2026-01-01T00:00:00Z"));
         let ttl = Duration::from_secs(3_600);
         let (early, late) = (at("2026-01-01T00:30:00Z"), at("2026-01-01T01:30:00Z"));
-        assert!(topics.forget(ttl, early, |_| false).is_empty());
-        assert!(topics.forget(ttl, late, |_| true).is_empty());
-        let forgotten = topics.forget(ttl, late, |_| false);
+        assert!(topics.forget_unused(ttl, early, |_| false).is_empty());
+        assert!(topics.forget_unused(ttl, late, |_| true).is_empty());
+        let forgotten = topics.forget_unused(ttl, late, |_| false);
         assert_eq!(forgotten, [Topic::new("https://e.org/t")]);
         assert_eq!(topics.find("https://e.org/t"), None);
         // It still waits for its fetch.
         assert_eq!(topics.find(other.as_str()), Some(&other));
         topics.end_ping(&other, late);
-        assert_eq!(topics.forget(ttl, late, |_| false), [other]);
+        assert_eq!(topics.forget_unused(ttl, late, |_| false), [other]);
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(status(&topics, "library", &[topic(4)]), Err(403));
         topics.end_ping(&topic(3), now);
         let late = at("2026-01-02T00:00:00Z");
-        topics.forget(Duration::from_secs(60), late, |_| false);
+        topics.forget_unused(Duration::from_secs(60), late, |_| false);
         assert_eq!(status(&topics, "library", &[topic(4)]), Ok(()));
     }
 
@@ -424,7 +424,7 @@ mod tests {
         let ttl = Duration::from_secs(24 * 3_600);
         let is_over = |topic: &PublishedTopic, now: &str| {
             let mut topics = PublishedTopics::restore(vec![topic.clone()]);
-            !topics.forget(ttl, at(now), |_| false).is_empty()
+            !topics.forget_unused(ttl, at(now), |_| false).is_empty()
         };
         assert!(!is_over(&topic, "2027-01-02T00:00:01Z"));
         topic.pinged = None;

@@ -262,7 +262,7 @@ impl HubCredentials {
 pub fn mask<'a>(settings: impl IntoIterator<Item = &'a PublishSettings>) -> Mask {
     let mut secrets = Vec::new();
     for settings in settings {
-        secrets.extend(keys_in_address(settings));
+        secrets.extend(secrets_in_address(settings));
         let headers = settings.headers.iter().filter(|header| !header.is_public);
         let mut sent: Vec<Secret> = headers.map(|header| header.value.clone()).collect();
         sent.extend(
@@ -286,7 +286,7 @@ pub fn mask<'a>(settings: impl IntoIterator<Item = &'a PublishSettings>) -> Mask
 
 /// Returns the parts of an unadvertised publish URL that may be keys: the values in its query, and the segments of its path
 /// that are not conventional.
-fn keys_in_address(settings: &PublishSettings) -> Vec<Secret> {
+fn secrets_in_address(settings: &PublishSettings) -> Vec<Secret> {
     const CONVENTIONAL: [&str; 9] = [
         "content",
         "notification",

@@ -83,7 +83,7 @@ struct Words<'a> {
 impl RoundFiles for Words<'_> {
     type Error = Infallible;
 
-    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Infallible> {
+    fn read_keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Infallible> {
         self.read += 1;
         let size = match list.path.below.first() {
             Some(b'+') => 7,

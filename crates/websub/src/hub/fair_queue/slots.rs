@@ -13,14 +13,14 @@ use crate::hub::fair_queue::{FairQueue, Priority, RequestNumber, SLOW};
 /// Slots of one kind.
 #[derive(Debug)]
 pub struct FairSlots {
-    state: Mutex<SlotState>,
+    state: Mutex<SlotsState>,
     started: Instant,
     /// Notified whenever a slot is released.
     released: Notify,
 }
 
 #[derive(Debug, Default)]
-struct SlotState {
+struct SlotsState {
     queue: FairQueue,
     /// Signals that a slot was granted.
     waiting: HashMap<RequestNumber, oneshot::Sender<()>>,
@@ -45,9 +45,9 @@ pub struct FairSlot {
 impl FairSlots {
     pub fn new(count: usize) -> Arc<FairSlots> {
         Arc::new(FairSlots {
-            state: Mutex::new(SlotState {
+            state: Mutex::new(SlotsState {
                 queue: FairQueue::new(count),
-                ..SlotState::default()
+                ..SlotsState::default()
             }),
             started: Instant::now(),
             released: Notify::new(),

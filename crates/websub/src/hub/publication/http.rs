@@ -144,12 +144,12 @@ struct PublicationSender {
 }
 
 /// A publication under way, counted until this is dropped.
-struct PublicationInProgress {
+struct PublicationSlots {
     hub: Arc<PublicHub>,
     slots: Vec<(BucketKey, u32)>,
 }
 
-impl Drop for PublicationInProgress {
+impl Drop for PublicationSlots {
     fn drop(&mut self) {
         free(&mut lock(&self.hub.under_way), &self.slots);
     }
@@ -358,7 +358,7 @@ impl PublicHub {
                 return self.embedded.count_answer(answered);
             }
             Ok(HubFormRequest::Publish { topics, is_check }) => {
-                self.take_pings(&mut sender, topics, is_check).await
+                self.answer_pings(&mut sender, topics, is_check).await
             }
             Err(refusal) => Err(refusal),
         };
@@ -367,7 +367,7 @@ impl PublicHub {
 
     /// Takes pings of topics, which are those of one publisher; of a check, answers if a publication would be accepted, and
     /// publishes nothing.
-    async fn take_pings(
+    async fn answer_pings(
         self: &Arc<Self>,
         sender: &mut PublicationSender,
         topics: Vec<Topic>,
@@ -431,11 +431,11 @@ impl PublicHub {
         tokio::select! {
             biased;
             saved = receiver => saved.unwrap_or(Err(PublicationRefusal::Unsaved)),
-            () = self.wait_for_stage(ShutdownStage::Ended) => Err(PublicationRefusal::Unsaved),
+            () = self.wait_for_shutdown(ShutdownStage::Ended) => Err(PublicationRefusal::Unsaved),
         }
     }
 
-    async fn wait_for_stage(&self, stage: ShutdownStage) {
+    async fn wait_for_shutdown(&self, stage: ShutdownStage) {
         let mut stages = self.stage.subscribe();
         // The sender is in `self`.
         let _ = stages.wait_for(|reached| *reached >= stage).await;
@@ -448,7 +448,7 @@ impl PublicHub {
     ) -> Result<T, PublicationRefusal> {
         tokio::select! {
             biased;
-            () = self.wait_for_stage(ShutdownStage::Stopping) => Err(PublicationRefusal::Unsaved),
+            () = self.wait_for_shutdown(ShutdownStage::Stopping) => Err(PublicationRefusal::Unsaved),
             done = step => Ok(done),
         }
     }
@@ -468,13 +468,13 @@ impl PublicHub {
     fn begin_publication(
         self: &Arc<Self>,
         sender: &PublicationSender,
-    ) -> Result<PublicationInProgress, PublicationRefusal> {
+    ) -> Result<PublicationSlots, PublicationRefusal> {
         let slots = publication_buckets(sender.payer.as_ref(), sender.requester);
         if !occupy(&mut lock(&self.under_way), &slots) {
             return Err(PublicationRefusal::Busy);
         }
         let hub = Arc::clone(self);
-        Ok(PublicationInProgress { hub, slots })
+        Ok(PublicationSlots { hub, slots })
     }
 
     /// Counts and logs a refusal, unless it is for a limit on strangers or a body that broke off. Returns the answer.
@@ -582,7 +582,7 @@ mod tests {
     #[test]
     fn a_publisher_an_address_and_all_without_one_have_slots_of_their_own() {
         let of = |address: Option<&str>| {
-            let requester = address.map(|address| Requester::new(address.parse().unwrap()));
+            let requester = address.map(|address| Requester::at(address.parse().unwrap()));
             publication_buckets(None, requester)
         };
         let publisher = |name: &str| publication_buckets(Some(&name.into()), None);

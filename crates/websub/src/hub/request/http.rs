@@ -150,7 +150,7 @@ impl EmbeddedHub {
                  trusted_proxies, or its Forwarded and X-Forwarded-For headers disagree"
             );
         }
-        client.or(peer).map(Requester::new)
+        client.or(peer).map(Requester::at)
     }
 }
 

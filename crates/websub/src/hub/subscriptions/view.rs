@@ -134,7 +134,7 @@ impl Subscriptions {
         };
         for (topic, on_topic) in &self.topics {
             let before = status.subscriptions;
-            for live in on_topic.live(topic, now) {
+            for live in on_topic.live_subscriptions(topic, now) {
                 status.subscriptions += 1;
                 status.owed += live.pending;
                 if live.subscriber.progress.attempts > 0 {
@@ -207,7 +207,7 @@ impl Subscriptions {
 
     fn live(&self, now: Timestamp) -> impl Iterator<Item = LiveSubscription<'_>> {
         let topics = self.topics.iter();
-        topics.flat_map(move |(topic, on_topic)| on_topic.live(topic, now))
+        topics.flat_map(move |(topic, on_topic)| on_topic.live_subscriptions(topic, now))
     }
 }
 
@@ -224,7 +224,7 @@ struct LiveSubscription<'a> {
 }
 
 impl TopicSubscribers {
-    fn live<'a>(
+    fn live_subscriptions<'a>(
         &'a self,
         topic: &'a Topic,
         now: Timestamp,
