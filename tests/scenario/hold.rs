@@ -62,6 +62,16 @@ fn a_held_document_delays_nobody() {
 }
 
 #[test]
+fn a_created_document_waits_for_its_archive_which_alone_is_announced() {
+    let mut world = World::with_two_sets(plan());
+    world.write(NEW, new_list()).expect_nothing(20);
+    let archive = list("changelist-archive").of("/a").lists(&[NEW]);
+    world.write("/a/archive.xml", archive);
+    world.expect(100, ["c changelist-archive /a/archive.xml"]);
+    assert_eq!(world.state_of(NEW), Some(DocumentState::Archived));
+}
+
+#[test]
 fn a_created_component_waits_for_its_index() {
     let mut world = World::with_two_sets(plan());
     // It is below another.

@@ -1,4 +1,4 @@
-//! Sets, topics and hubs that move: no due change is lost, and none is announced twice (R11, R13).
+//! Sets, topics and hubs that move: no due change is lost, and none is announced twice (R9, R11, R13).
 
 use announce::event::DropCause;
 use announce::finding::Finding;

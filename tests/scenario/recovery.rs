@@ -1,5 +1,5 @@
 //! A hub that fails and recovers: the failure concerns the hub, and not each channel; answers that are no acceptance: a
-//! denial, and 413 to what cannot be halved (R23).
+//! denial, and 413 to what cannot be halved; what was never answered is cut again (R22, R23).
 
 use std::time::Duration;
 

@@ -250,7 +250,7 @@ struct FeedHandler {
     entries: Vec<AtomDraft>,
     /// Depth of the `author` that is being read.
     author: Option<usize>,
-    /// The depth of the element whose text is being read, and the key of that in [`AtomParts::texts`].
+    /// The depth of the element whose text is being read, and the key of that in [`AtomDraft::texts`].
     text: Option<(usize, String)>,
 }
 

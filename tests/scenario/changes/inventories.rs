@@ -58,8 +58,11 @@ fn what_resource_lists_gain_and_lose_is_told() {
     let mut world = world();
     write_resources(&mut world, RESOURCES, 0..4);
     world.wait(10).start().expect_no_changes(60);
+    write_hashes(&mut world, &[(0, 1), (1, 5), (3, 1), (4, 1)]);
+    world.expect_no_changes(20);
     write_hashes(&mut world, &[(0, 1), (1, 2), (3, 1), (4, 1)]);
-    world.expect_entries(60, ["u r1", "c r4"]);
+    world.expect_no_changes(29);
+    world.expect_entries(3, ["u r1", "c r4"]);
     world.crash_and_start().expect_entries(400, ["d r2"]);
 }
 

@@ -245,6 +245,18 @@ fn a_version_that_is_back_while_another_is_read_is_taken_again() {
 }
 
 #[test]
+fn a_change_of_several_lists_is_told_as_the_first_by_uri_has_it() {
+    let mut world = world_of(plan());
+    for (name, length) in [(SECOND, 7), (LIST, 5)] {
+        let text = change_list(SET_A, &["u z 00:00", "u a 01:00"]);
+        let with_length = format!("01:00Z\" length=\"{length}\"");
+        world.write_text(name, text.replace("01:00Z\"", &with_length).as_bytes());
+    }
+    let told = &world.wait(10).changes_heard_by(HUB)[0].payload.entries;
+    assert_eq!((told.len(), told[0].length), (1, Some(5)));
+}
+
+#[test]
 fn a_list_of_two_sets_is_told_on_both_channels() {
     let mut world = world_of(plan());
     let second = capability_list("/b", &[])

@@ -171,7 +171,7 @@ impl TrackedSet {
     }
 }
 
-/// Returns how long something is not read again that could not be read so many times.
+/// Returns how long something is not read again that could not be read so many times (C8).
 pub fn retry_delay(times: u32) -> Duration {
     let delay = RETRY_DELAY.saturating_mul(1 << times.min(6));
     delay.min(LONGEST_RETRY_DELAY)
