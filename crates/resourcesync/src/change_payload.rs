@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 
 use crate::capability::ChannelKind;
 use crate::change::{Change, RelatedLink};
@@ -71,7 +71,7 @@ impl ChangePayload {
             let least = boundary.checked_add(TICK).ok()?;
             let written = change
                 .datetime
-                .map(|datetime| round_up_to_tick(datetime.at()));
+                .map(|datetime| ceil_to_microsecond(datetime.at()));
             let wanted = written.map_or(least, |written| least.max(written));
             boundary = match after {
                 0 => self.until,
@@ -191,12 +191,10 @@ fn written(time: Timestamp) -> String {
     }
 }
 
-/// Returns the first whole microsecond that is not earlier.
-fn round_up_to_tick(time: Timestamp) -> Timestamp {
-    let beyond = time.subsec_nanosecond().rem_euclid(1_000);
-    let missing = (1_000 - beyond) % 1_000;
-    let whole = time.checked_add(SignedDuration::from_nanos(missing.into()));
-    whole.unwrap_or(time)
+/// Returns the time, or the next whole microsecond: an interval is written with no more digits.
+pub fn ceil_to_microsecond(time: Timestamp) -> Timestamp {
+    let up = TimestampRound::new().smallest(Unit::Microsecond);
+    time.round(up.mode(RoundMode::Ceil)).unwrap_or(time)
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use jiff::{RoundMode, Timestamp, TimestampRound, ToSpan, Unit};
+use jiff::{Timestamp, ToSpan};
 use resourcesync::change::Change;
 use resourcesync::change_list::{EntryPlace, ListedChanges, SkippedEntry};
-use resourcesync::change_payload::{ChangePayload, entry_len};
+use resourcesync::change_payload::{ChangePayload, ceil_to_microsecond, entry_len};
 use resourcesync::datetime::Datetime;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::resource_list::ResourceKey;
@@ -329,12 +329,6 @@ fn lengths(fresh: &[FreshChange], limits: NotificationLimits) -> Vec<usize> {
     lengths.push(open);
     lengths.retain(|length| *length > 0);
     lengths
-}
-
-/// Returns the time, or the next whole microsecond: an interval is written with no more digits (C14).
-fn ceil_to_microsecond(time: Timestamp) -> Timestamp {
-    let up = TimestampRound::new().smallest(Unit::Microsecond);
-    time.round(up.mode(RoundMode::Ceil)).unwrap_or(time)
 }
 
 fn make_interval(part: Vec<FreshChange>, empty: &ChangePayload) -> Interval {
