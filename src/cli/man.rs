@@ -71,17 +71,14 @@ pub fn man(directory: Option<&Path>) -> anyhow::Result<Exit> {
     // `help` repeats what each page says.
     let mut command = CommandLine::command().disable_help_subcommand(true);
     command.build();
-    match directory {
-        Some(directory) => {
-            fs::create_dir_all(directory)
-                .with_context(|| format!("cannot create {}", directory.display()))?;
-            write_all(&command, None, directory)?;
-            Ok(Exit::Fine)
-        }
-        None => {
-            let page = page(&command, None)?;
-            print(|out| out.0.write_all(&page))
-        }
+    if let Some(directory) = directory {
+        fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        write_all(&command, None, directory)?;
+        Ok(Exit::Fine)
+    } else {
+        let page = page(&command, None)?;
+        print(|out| out.0.write_all(&page))
     }
 }
 

@@ -138,15 +138,14 @@ fn explain_file(
     let looked = state.map(|state| Db(&state).first::<Timestamp>(sql, &place));
     let looked = looked.transpose()?.flatten();
     let document = documents.iter().find(|document| document.path == place);
-    let reason = match document {
-        Some(document) => document.reason.clone(),
-        None => {
-            let tree = config.sources[source].tree_settings(settings);
-            let why = tree::explain(&tree, &place).map(|why| why.to_string());
-            why.or(uri
-                .is_none()
-                .then(|| "another mount has its URI".to_owned()))
-        }
+    let reason = if let Some(document) = document {
+        document.reason.clone()
+    } else {
+        let tree = config.sources[source].tree_settings(settings);
+        let why = tree::explain(&tree, &place).map(|why| why.to_string());
+        why.or(uri
+            .is_none()
+            .then(|| "another mount has its URI".to_owned()))
     };
     let file = file.to_string_lossy().into_owned();
     print(|out| {

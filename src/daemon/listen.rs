@@ -120,12 +120,13 @@ impl BoundListener {
         };
         let address = address.map_or_else(|error| error.to_string(), |it| it.to_string());
         let listener = self.role.name();
-        match self.address {
-            Some(_) => info!(listener, address, "listening"),
-            None => info!(
+        if self.address.is_some() {
+            info!(listener, address, "listening");
+        } else {
+            info!(
                 listener,
                 address, "listening on the socket passed by the service manager"
-            ),
+            )
         }
     }
 

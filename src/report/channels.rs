@@ -178,7 +178,9 @@ pub fn pending_by_account(db: Db<'_>) -> Result<BTreeMap<AccountId, usize>> {
     for (account, count) in counts {
         *due.entry(account).or_default() += count;
     }
-    for account in change_log::all_behind(db)? {
+    let behind = "SELECT p.channel, p.hub FROM channel c CROSS JOIN log_position p ON p.channel = c.id \
+                  WHERE c.kind = 1 AND p.heard < c.seq";
+    for account in db.all::<Vec<AccountId>>(behind, ())? {
         due.insert(account, change_log::backlog(db, account)?);
     }
     Ok(due)

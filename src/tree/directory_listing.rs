@@ -281,15 +281,14 @@ impl Observer<'_> {
             self.remove_name(id, name);
             return None;
         }
-        let (child, depth) = match self.model.entry(id, name) {
-            Some(TreeEntry::Directory(child)) => (child, depth),
-            _ => {
-                self.remove_name(id, name);
-                let child = self.model.add_below(id, name)?;
-                let is_behind_link = self.model.directory(child)?.is_behind_link;
-                self.mounts[at].linked += usize::from(is_behind_link);
-                (child, depth.max(Some(Depth::Subtree)))
-            }
+        let (child, depth) = if let Some(TreeEntry::Directory(child)) = self.model.entry(id, name) {
+            (child, depth)
+        } else {
+            self.remove_name(id, name);
+            let child = self.model.add_below(id, name)?;
+            let is_behind_link = self.model.directory(child)?.is_behind_link;
+            self.mounts[at].linked += usize::from(is_behind_link);
+            (child, depth.max(Some(Depth::Subtree)))
         };
         if let Some(directory) = self.model.directory_mut(child) {
             directory.is_link = false;

@@ -197,12 +197,11 @@ pub struct WorkQueue {
 impl WorkQueue {
     /// Queues a directory, or makes the listing that it waits for deeper.
     pub fn push_directory(&mut self, id: DirectoryId, depth: Depth) {
-        match self.depths.get_mut(&id) {
-            Some(queued) => *queued = depth.max(*queued),
-            None => {
-                self.depths.insert(id, depth);
-                self.directories.push_back(id);
-            }
+        if let Some(queued) = self.depths.get_mut(&id) {
+            *queued = depth.max(*queued);
+        } else {
+            self.depths.insert(id, depth);
+            self.directories.push_back(id);
         }
     }
 

@@ -369,12 +369,11 @@ impl Observer<'_> {
     /// Returns true if an event that nobody took yet says that a file is being written: then a read of it before that does not
     /// count, whatever the file's times are.
     pub fn is_written_again(&self, file: &CandidateFile) -> bool {
-        let watch = match &file.link {
-            Some(target) => target.watch.as_ref().map(|(key, name)| (*key, &**name)),
-            None => {
-                let directory = self.model.directory(file.directory);
-                directory.and_then(|directory| Some((directory.watch?, &*file.name)))
-            }
+        let watch = if let Some(target) = &file.link {
+            target.watch.as_ref().map(|(key, name)| (*key, &**name))
+        } else {
+            let directory = self.model.directory(file.directory);
+            directory.and_then(|directory| Some((directory.watch?, &*file.name)))
         };
         watch.is_some_and(|(key, name)| {
             let directories = &lock(&self.watches.hints.pending).batch.directories;

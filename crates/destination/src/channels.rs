@@ -135,18 +135,17 @@ async fn channels_at(asked: &str, options: &SubscribeOptions) -> Result<FoundCha
             Err(_) => (named, Vec::new()),
         };
         let advertised = entry.targets("hub").next().map(Hub::new);
-        match hub.or(hubs.first()).or(advertised.as_ref()) {
-            Some(hub) => found.channels.push(ListenedChannel {
+        if let Some(hub) = hub.or(hubs.first()).or(advertised.as_ref()) {
+            found.channels.push(ListenedChannel {
                 asked: asked.to_owned(),
                 topic,
                 hub: hub.clone(),
                 kind: Some(of),
                 capability_list: Some(list),
-            }),
-            None => {
-                let failure = no_hub(topic.as_str(), None).into();
-                found.unusable.push((url, failure));
-            }
+            });
+        } else {
+            let failure = no_hub(topic.as_str(), None).into();
+            found.unusable.push((url, failure));
         }
     }
     if found.channels.is_empty() {

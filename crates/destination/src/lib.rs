@@ -368,16 +368,15 @@ async fn save_subscriptions(
     let mut all = Vec::new();
     let saved = lock(&state.saved).clone();
     for (topic, channel) in wanted {
-        let subscription = match saved.subscriptions.get(topic) {
-            Some(earlier) => earlier.clone().with_channel(channel),
-            None => {
-                let memory = match saved.memory_of_moved(channel, wanted) {
-                    Some(memory) => memory,
-                    None if state.path.is_some() => initial_memory(channel).await,
-                    None => Memory::default(),
-                };
-                SavedSubscription::new(channel, memory)
-            }
+        let subscription = if let Some(earlier) = saved.subscriptions.get(topic) {
+            earlier.clone().with_channel(channel)
+        } else {
+            let memory = match saved.memory_of_moved(channel, wanted) {
+                Some(memory) => memory,
+                None if state.path.is_some() => initial_memory(channel).await,
+                None => Memory::default(),
+            };
+            SavedSubscription::new(channel, memory)
         };
         all.push((topic.clone(), subscription));
     }

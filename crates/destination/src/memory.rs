@@ -266,16 +266,13 @@ impl ReceivedKey {
         };
         part(Some(&change.loc));
         part(Some(change.change.as_str()));
-        match change.datetime.as_deref() {
-            Some(datetime) => {
-                let instant = time_span(datetime).map(|(start, _)| start.to_string());
-                part(Some(instant.as_deref().unwrap_or(datetime)));
-            }
-            None => {
-                part(change.lastmod.as_deref());
-                part(change.hash.as_deref());
-                part(change.length.as_deref());
-            }
+        if let Some(datetime) = change.datetime.as_deref() {
+            let instant = time_span(datetime).map(|(start, _)| start.to_string());
+            part(Some(instant.as_deref().unwrap_or(datetime)));
+        } else {
+            part(change.lastmod.as_deref());
+            part(change.hash.as_deref());
+            part(change.length.as_deref());
         }
         ReceivedKey::from_hash(&hasher.finalize())
     }

@@ -218,12 +218,11 @@ fn edits_to_complete(
     let (replaced, kept): (Vec<_>, Vec<_>) =
         links.iter().partition(|(_, hub)| former.contains(hub));
     for (link, _) in &replaced {
-        match lacking.next() {
-            Some(hub) => edits.push((link.span.clone(), style.hub(hub))),
-            None => {
-                let start = link.span.start - indentation(text, link.span.start).len();
-                edits.push((start..link.span.end, String::new()));
-            }
+        if let Some(hub) = lacking.next() {
+            edits.push((link.span.clone(), style.hub(hub)));
+        } else {
+            let start = link.span.start - indentation(text, link.span.start).len();
+            edits.push((start..link.span.end, String::new()));
         }
     }
     let description = channel_md(entry, wanted);

@@ -147,18 +147,15 @@ impl ChangeKey {
             ChangeKind::Deleted => 3,
         });
         // Of a fixed length, or with lengths, so that two changes never yield the same bytes.
-        match datetime {
-            Some(datetime) => {
-                let at = datetime.at();
-                room.push(DATED);
-                room.extend_from_slice(&at.as_second().to_le_bytes());
-                room.extend_from_slice(&at.subsec_nanosecond().to_le_bytes());
-            }
-            None => {
-                room.push(UNDATED);
-                for part in undated {
-                    push_string(room, part);
-                }
+        if let Some(datetime) = datetime {
+            let at = datetime.at();
+            room.push(DATED);
+            room.extend_from_slice(&at.as_second().to_le_bytes());
+            room.extend_from_slice(&at.subsec_nanosecond().to_le_bytes());
+        } else {
+            room.push(UNDATED);
+            for part in undated {
+                push_string(room, part);
             }
         }
         room.extend_from_slice(uri.as_bytes());
@@ -309,12 +306,11 @@ impl Draft {
         room: &mut Vec<u8>,
     ) -> Result<ChangeKey, SkipReason> {
         let (uri, kind) = self.uri_and_kind()?;
-        let (lastmod, hash) = match datetime {
-            Some(_) => Default::default(),
-            None => {
-                let digests = normalized_digests(&self.hash);
-                (normal_lastmod(&self.lastmod), digests.join(" "))
-            }
+        let (lastmod, hash) = if datetime.is_some() {
+            Default::default()
+        } else {
+            let digests = normalized_digests(&self.hash);
+            (normal_lastmod(&self.lastmod), digests.join(" "))
         };
         let undated = [&lastmod, &*hash, &self.length];
         Ok(ChangeKey::of(&uri, kind, datetime, undated, room))

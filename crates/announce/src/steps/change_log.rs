@@ -161,13 +161,6 @@ pub fn backlog_view(db: Db<'_>, account: AccountId) -> Result<Option<BacklogView
     }))
 }
 
-/// Returns the accounts that were not told all of the log of their change channel.
-pub fn all_behind(db: Db<'_>) -> Result<Vec<AccountId>> {
-    let sql = "SELECT p.channel, p.hub FROM channel c CROSS JOIN log_position p ON p.channel = c.id \
-               WHERE c.kind = 1 AND p.heard < c.seq";
-    db.all(sql, ())
-}
-
 fn backlog_at(db: Db<'_>, position: &LogPosition) -> Result<usize> {
     let (id, to) = (position.account.0, position.last);
     let next = next(db, position)?.map_or(0, |next| next.entries);

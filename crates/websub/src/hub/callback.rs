@@ -79,23 +79,22 @@ impl CallbackClient {
         let policy = &self.guard.policy;
         let accepted = policy.accept(callback.as_str());
         accepted.map_err(|rejection| rejection.to_string())?;
-        let (address, located) = match literal {
-            Some(address) => (address, None),
-            None => {
-                let name = url.host_str().ok_or_else(no_url)?;
-                let resolved = self.guard.lookups.resolve(name, priority).await?;
-                let first = self.guard.check(name, &resolved.addresses)?;
-                let port = url.port_or_known_default().ok_or_else(no_url)?;
-                let mut addresses = resolved.addresses.iter();
-                if let Some(address) =
-                    addresses.find(|address| !policy.permits_port(port, Some(**address)))
-                {
-                    return Err(format!(
-                        "this hub does not deliver to port {port} of its address {address}"
-                    ));
-                }
-                (first, Some(resolved))
+        let (address, located) = if let Some(address) = literal {
+            (address, None)
+        } else {
+            let name = url.host_str().ok_or_else(no_url)?;
+            let resolved = self.guard.lookups.resolve(name, priority).await?;
+            let first = self.guard.check(name, &resolved.addresses)?;
+            let port = url.port_or_known_default().ok_or_else(no_url)?;
+            let mut addresses = resolved.addresses.iter();
+            if let Some(address) =
+                addresses.find(|address| !policy.permits_port(port, Some(**address)))
+            {
+                return Err(format!(
+                    "this hub does not deliver to port {port} of its address {address}"
+                ));
             }
+            (first, Some(resolved))
         };
         Ok(CallbackLocation {
             client: self.client.clone(),
