@@ -93,7 +93,7 @@ impl<R: DaemonRole> Daemon<R> {
         let before = log.level;
         let read = reread.map_err(anyhow::Error::from);
         let changed = read.and_then(|config| self.change_configuration(config));
-        self.event_loop.service_manager.note_status_change();
+        self.event_loop.service_manager.mark_outdated();
         match changed {
             Ok(changes) => {
                 let (.., log) = self.config.shared_parts();
@@ -238,7 +238,7 @@ impl<I: Send + 'static> StartingDaemon<I> {
     }
 
     /// Serves the admin pages and commands, and forwards signals. Must be called within a tokio runtime.
-    fn into_daemon<R: DaemonRole<Input = I>>(
+    fn start<R: DaemonRole<Input = I>>(
         self,
         event_loop: EventLoop<R>,
         config: R::Config,

@@ -24,7 +24,7 @@ use crate::cli::output::print;
 use crate::cli::{Exit, block_on};
 use crate::config::environment::Environment;
 use crate::config::text::Address;
-use resourcesync::datetime::display_duration;
+use resourcesync::datetime::format_duration;
 
 /// Maximum size of an answer; that of rsnotify is one short line.
 const LONGEST_ANSWER: usize = 4 * 1024;
@@ -42,7 +42,7 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
     }
     let address = reachable_address(&address);
     let page = if options.ready { "/readyz" } else { "/healthz" };
-    let patience = display_duration(options.timeout);
+    let patience = format_duration(options.timeout);
     let answered = block_on(async { timeout(options.timeout, get_page(&address, page)).await })?;
     let Ok(answered) = answered else {
         bail!("no answer from {address} to {page} within {patience}");

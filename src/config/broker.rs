@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use messaging::message::INITIAL;
 use messaging::objects::{
-    AtomForm, IdentifierForm, LocationRewrite, ObjectGranularity, ObjectType, object_glob,
+    AtomForm, IdentifierForm, LocationRewrite, ObjectGranularity, TypeRule, object_glob,
 };
 use messaging::settings::{
     BrokerAddress, BrokerHeader, BrokerSettings, BrokerSettingsError, HEART_BEAT,
@@ -82,7 +82,7 @@ pub struct Broker {
     ///
     /// See below.
     #[schemars(extend("examples" = [[{ "objects": "https://repo.example.org/theses/**", "type": "Thesis" }]]))]
-    pub types: Vec<ObjectType>,
+    pub types: Vec<TypeRule>,
     /// Virtual host, for brokers that have several.
     #[schemars(extend("x-form" = "virtual host"))]
     #[default("/".to_owned())]

@@ -9,7 +9,7 @@ use announce::finding::AcknowledgedPattern;
 use announce::observation::MountId;
 use announce::plan::{DEFAULT_INCLUDE, MassDeletionLimit, MountPlan, SourcePlan, WindowPlan};
 use globset::GlobBuilder;
-use resourcesync::datetime::display_duration;
+use resourcesync::datetime::format_duration;
 use resourcesync::uri::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -313,7 +313,7 @@ impl Window {
         let of_changes = ("change_", self.change_quiet.0, self.change_max_wait.0);
         for (prefix, quiet, max_wait) in [of_documents, of_changes] {
             if quiet > max_wait {
-                let (quiet, max_wait) = (display_duration(quiet), display_duration(max_wait));
+                let (quiet, max_wait) = (format_duration(quiet), format_duration(max_wait));
                 let message =
                     format!("{prefix}quiet ({quiet}) is longer than {prefix}max_wait ({max_wait})");
                 let [quiet, max_wait] =

@@ -11,7 +11,7 @@ use std::time::Duration;
 use announce::finding::AcknowledgedPattern;
 use announce::plan::{MassDeletionLimit, ReplacedHub};
 use ipnet::IpNet;
-use resourcesync::datetime::{display_duration, parse_duration};
+use resourcesync::datetime::{format_duration, parse_duration};
 use resourcesync::uri::{Hub, Uri, has_valid_chars};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
@@ -75,7 +75,7 @@ impl TextValue for Duration {
     }
 
     fn write(&self) -> String {
-        display_duration(*self)
+        format_duration(*self)
     }
 }
 

@@ -18,7 +18,7 @@ use websub::hub::publication::http::{
 };
 use websub::hub::publication::{PublicationRefusal, Publisher, views};
 use websub::hub::published_topics::http::{
-    AttemptPosition, FetchOutcome, FetchReport, Fetches, HubTopics, TopicClient, TopicRegistry,
+    FailedAttempt, FetchOutcome, FetchReport, Fetches, HubTopics, TopicClient, TopicRegistry,
 };
 use websub::hub::published_topics::{MAX_TOPICS, Publication, PublicationOutcome, PublishedTopics};
 use websub::hub::request::http::serve_public_hub;
@@ -150,11 +150,11 @@ impl PublicHubRole {
             }
             FetchOutcome::Failed(attempt, reason) => {
                 match attempt {
-                    AttemptPosition::First => {
+                    FailedAttempt::First => {
                         warn!(%topic, %publisher, "cannot fetch {topic} after a ping of {publisher}, will retry: {reason}");
                     }
-                    AttemptPosition::Again => {}
-                    AttemptPosition::Last => {
+                    FailedAttempt::Again => {}
+                    FailedAttempt::Last => {
                         warn!(%topic, %publisher, "giving up on fetching {topic} after a ping of {publisher}: {reason}");
                         self.end_ping(&topic, began, parts);
                     }
@@ -390,7 +390,7 @@ impl Daemon<PublicHubRole> {
         let public = public.serve(&mut process.tasks, |listener, ended| {
             serve_public_hub(listener, hub, ServerLimits::default(), ended)
         });
-        Ok(process.into_daemon(event_loop, config, public, admin))
+        Ok(process.start(event_loop, config, public, admin))
     }
 }
 

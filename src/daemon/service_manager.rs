@@ -67,7 +67,7 @@ impl ServiceManager {
     }
 
     /// Takes note that the status may have changed outside a step of the loop.
-    pub fn note_status_change(&mut self) {
+    pub fn mark_outdated(&mut self) {
         self.is_outdated = self.is_present;
     }
 

@@ -13,7 +13,7 @@ use crate::report::limited;
 use crate::report::status::{AccountCondition, ChannelView, FailingHub, HubView, WaitingDocument};
 use announce::state::{AccountId, ChannelId, Db, HubId, Result};
 use announce::steps::change_log;
-use announce::steps::channels::{is_name_only, of_topic};
+use announce::steps::channels::{is_broker_only, of_topic};
 use announce::steps::served::next_ping_at;
 
 /// Documents of each channel that are reported; of others, their number.
@@ -237,7 +237,7 @@ pub fn failing_hubs(reader: &StateReader<'_>) -> Result<Vec<FailingHub>> {
 /// name.
 fn is_for_brokers_only(reader: &StateReader<'_>, topic: &Topic) -> Result<bool> {
     match of_topic(reader.db, topic)? {
-        Some(channel) => is_name_only(reader.db, reader.plan, reader.live, &channel),
+        Some(channel) => is_broker_only(reader.db, reader.plan, reader.live, &channel),
         None => Ok(false),
     }
 }

@@ -133,7 +133,7 @@ impl Observer<'_> {
         let before = std::mem::replace(&mut directory.state, ListingOutcome::Readable);
         let was_denied = before == ListingOutcome::Denied;
         if was_denied {
-            self.forget_unreadable(listing.id, listing.mount);
+            self.note_readable(listing.id, listing.mount);
             let directory = listing.path.clone();
             self.reports.notice(TreeNotice::Readable { directory });
         }
@@ -261,7 +261,7 @@ impl Observer<'_> {
             FileType::Directory => self.update_directory(id, name, depth),
             FileType::Symlink => self.update_link(id, name, depth),
             _ => {
-                let file = self.update_file(id, name)?;
+                let file = self.adopt_file(id, name)?;
                 self.forget_target(file);
                 Some(TreeEntry::File(file))
             }
@@ -304,7 +304,7 @@ impl Observer<'_> {
     }
 
     /// Returns the file of this name, if it is a candidate; new ones are adopted.
-    pub fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
+    pub fn adopt_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
         match self.model.entry(id, name) {
             Some(TreeEntry::File(file)) => return Some(file),
             Some(_) => self.remove_name(id, name),
@@ -365,12 +365,12 @@ impl Observer<'_> {
     /// Removes a directory, after all beneath it. Its number may be used again too.
     fn remove_directory(&mut self, id: DirectoryId) {
         self.unwatch(id);
-        self.queue.forget_directory(id);
+        self.queue.depths.remove(&id);
         if let Some(directory) = self.model.remove_directory(id) {
             let mount = &mut self.mounts[directory.mount];
             mount.linked -= usize::from(directory.is_behind_link);
             mount.nested.set_nested(id, None);
-            self.forget_unreadable(id, directory.mount);
+            self.note_readable(id, directory.mount);
         }
     }
 }

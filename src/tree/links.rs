@@ -58,7 +58,7 @@ impl Observer<'_> {
                 }
                 entry
             }
-            Ok(status) => self.update_file(id, name).map(|file| {
+            Ok(status) => self.adopt_file(id, name).map(|file| {
                 self.set_target(file, &path, status.identity);
                 TreeEntry::File(file)
             }),
@@ -135,7 +135,7 @@ impl Observer<'_> {
         let before = std::mem::replace(&mut known.state, ListingOutcome::Circle);
         let names: Vec<_> = known.entries.keys().cloned().collect();
         self.mounts[at].nested.set_nested(id, None);
-        self.forget_unreadable(id, at);
+        self.note_readable(id, at);
         for name in names {
             self.remove_name(id, &name);
         }

@@ -182,7 +182,8 @@ pub enum UrgentTask {
 #[derive(Debug, Default)]
 pub struct WorkQueue {
     pub directories: VecDeque<DirectoryId>,
-    depths: HashMap<DirectoryId, Depth>,
+    /// Those of the directories that still wait.
+    pub depths: HashMap<DirectoryId, Depth>,
     pub files: VecDeque<FileId>,
     /// The files in `files` that still exist and still wait.
     waiting_files: HashSet<FileId>,
@@ -249,11 +250,6 @@ impl WorkQueue {
             }
         }
         None
-    }
-
-    /// Forgets a directory that is gone: its number may be used again.
-    pub fn forget_directory(&mut self, id: DirectoryId) {
-        self.depths.remove(&id);
     }
 
     /// Forgets a file that is gone: its number may be used again.

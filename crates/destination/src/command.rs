@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use resourcesync::datetime::display_duration;
+use resourcesync::datetime::format_duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -50,8 +50,8 @@ impl CommandInput<'_> {
                 Ok(status) => Err(status.to_string()),
                 Err(error) => Err(format!("cannot wait for it: {error}")),
             },
-            () = tokio::time::sleep(command.timeout) => display_duration(command.timeout),
-            () = stopped => format!("{} after the signal", display_duration(STOP_GRACE)),
+            () = tokio::time::sleep(command.timeout) => format_duration(command.timeout),
+            () = stopped => format!("{} after the signal", format_duration(STOP_GRACE)),
         };
         running.terminate().await;
         let reason = format!("it was killed, because it did not end within {time}");

@@ -153,7 +153,7 @@ impl Memory {
 
     /// Returns the memory of a set whose lists had these changes before the first subscription, though nothing else says
     /// that they were not missed.
-    pub fn after_listed(mut self, listed: &[MissedChange]) -> Memory {
+    pub fn with_listed_before(mut self, listed: &[MissedChange]) -> Memory {
         self.undated.add(undated(listed.iter()));
         // Changes later than a notification are not announced yet.
         if self.until.is_none() {
@@ -656,7 +656,7 @@ mod tests {
         // The Source's time may be behind ours.
         let told = memory.clone().after(&before);
         assert_eq!(told.until.as_deref(), Some("2026-11-20T09:00:00Z"));
-        let memory = memory.after_listed(&missed("a 10:00:00, b"));
+        let memory = memory.with_listed_before(&missed("a 10:00:00, b"));
         for listed in changes("a 10:00:00, b") {
             assert!(!is_missed(&memory, &listed), "{listed:?}");
         }
@@ -741,7 +741,7 @@ mod tests {
 
     #[test]
     fn a_listed_change_that_is_not_announced_yet_stays_missed() {
-        let memory = memory().after_listed(&missed("a 10:00:05, b"));
+        let memory = memory().with_listed_before(&missed("a 10:00:05, b"));
         assert!(is_missed(&memory, &changes("a 10:00:05")[0]));
         assert!(!is_missed(&memory, &changes("b")[0]));
     }

@@ -473,7 +473,7 @@ pub async fn initial_memory(channel: &ListenedChannel) -> Memory {
     }
     let mut patience = FailingDocuments::default();
     match missed(topic.as_str(), &memory, None, &mut patience).await {
-        Ok(read) => memory.after_listed(&read.missed),
+        Ok(read) => memory.with_listed_before(&read.missed),
         Err(_) => memory,
     }
 }

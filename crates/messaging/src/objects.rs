@@ -37,7 +37,7 @@ pub struct AtomForm {
     /// Another location of the content than the resource's URI.
     pub location: Option<LocationRewrite>,
     /// Types of objects.
-    pub types: Vec<ObjectType>,
+    pub types: Vec<TypeRule>,
 }
 
 /// Returns a glob of the URIs of objects, in which `*` does not match `/`.
@@ -320,7 +320,7 @@ pub struct LocationRewrite {
 /// A type of objects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ObjectType {
+pub struct TypeRule {
     /// Glob of the URIs of objects, in which `*` stops at `/` and `**` does not.
     #[schemars(extend("x-form" = "glob of uris"))]
     pub objects: String,
@@ -489,7 +489,7 @@ mod tests {
             )
         };
         let form = AtomForm {
-            types: vec![ObjectType {
+            types: vec![TypeRule {
                 objects: "https://e.org/*/".to_owned(),
                 name: "info:e/Collection".to_owned(),
             }],
@@ -689,7 +689,7 @@ mod tests {
             ("https://e.org/*/", "Collection"),
             ("https://e.org/theses/*/", "info:e/Volume"),
         ];
-        let types = types.map(|(objects, name)| ObjectType {
+        let types = types.map(|(objects, name)| TypeRule {
             objects: objects.to_owned(),
             name: name.to_owned(),
         });

@@ -171,7 +171,7 @@ pub type SkipReason = Cow<'static, str>;
 /// One entry. Used for one after the other, so that the parts that decide whether it counts, and its key, need no memory
 /// of their own.
 #[derive(Debug, Default)]
-pub(crate) struct Draft {
+pub(crate) struct EntryDraft {
     pub(crate) loc: String,
     pub(crate) lastmod: String,
     change: String,
@@ -190,7 +190,7 @@ pub(crate) struct Draft {
     links_len: usize,
 }
 
-impl Draft {
+impl EntryDraft {
     pub(crate) fn clear(&mut self) {
         self.loc.clear();
         self.lastmod.clear();

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::vec::IntoIter;
 
 use crate::capability::Capability;
-use crate::change::{Change, ChangeKey, Draft, SkipReason};
+use crate::change::{Change, ChangeKey, EntryDraft, SkipReason};
 use crate::datetime::Datetime;
 use crate::document::DeclaredSpan;
 use crate::parse::{ReadError, declared_span, read};
@@ -255,7 +255,7 @@ pub(crate) struct EntriesReader<'a> {
     wanted: Option<&'a [u32]>,
     /// Number of entries that have begun.
     begun: u32,
-    pub(crate) draft: Draft,
+    pub(crate) draft: EntryDraft,
     /// True within an entry that is wanted.
     is_open: bool,
 }

@@ -207,7 +207,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Returns the text that [`parse_duration`] reads back, in the largest unit that is exact.
-pub fn display_duration(duration: Duration) -> String {
+pub fn format_duration(duration: Duration) -> String {
     let total = duration.as_millis();
     let mut units = UNITS.iter().map(|(name, unit)| (name, u128::from(*unit)));
     match units.find(|(_, unit)| total > 0 && total.is_multiple_of(*unit)) {
@@ -224,7 +224,7 @@ mod tests {
     use jiff::Timestamp;
     use proptest::prelude::*;
 
-    use super::{Datetime, display_duration, is_strict, is_xsd_datetime, parse_duration};
+    use super::{Datetime, format_duration, is_strict, is_xsd_datetime, parse_duration};
 
     fn datetime(text: &str) -> Datetime {
         Datetime::parse(text).unwrap()
@@ -343,7 +343,7 @@ mod tests {
         ] {
             let duration = Duration::from_millis(milliseconds);
             assert_eq!(parse_duration(text), Ok(duration), "{text}");
-            assert_eq!(display_duration(duration), text);
+            assert_eq!(format_duration(duration), text);
         }
     }
 

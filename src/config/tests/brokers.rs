@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use messaging::message::{BrokerNotification, HashedPayload, resourcesync_message};
-use messaging::objects::ObjectType;
+use messaging::objects::TypeRule;
 use messaging::objects::{AtomForm, atom_messages};
 use messaging::settings::BrokerAddress;
 use resourcesync::capability::ChannelKind;
@@ -165,7 +165,7 @@ fn headers_and_properties_of_messages_are_reserved() {
         body: HashedPayload::new(body, &[]),
     };
     let form = AtomForm {
-        types: vec![ObjectType {
+        types: vec![TypeRule {
             objects: "**".to_owned(),
             name: "Report".to_owned(),
         }],

@@ -104,7 +104,7 @@ impl Daemon<Announcer> {
         trees.current = Some(trees.start_generation(&config, &engine.plan, engine.db())?);
         role.submissions.probe(hubs);
         let public = public.serve_public(&mut process.tasks, topics, parts.hub.open.subscribe());
-        Ok(process.into_daemon(event_loop, config, public, admin))
+        Ok(process.start(event_loop, config, public, admin))
     }
 
     /// Puts another configuration into effect.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use messaging::message::{BrokerNotification, HashedPayload};
 use messaging::objects::{AtomForm, atom_messages};
-use messaging::objects::{IdentifierForm, ObjectGranularity, ObjectType};
+use messaging::objects::{IdentifierForm, ObjectGranularity, TypeRule};
 use resourcesync::capability::ChannelKind;
 use resourcesync::feed::{ContentChangeMessage, ItemChange, change_term};
 use serde_json::{Map, Value, json};
@@ -50,7 +50,7 @@ fn feeds() -> Vec<ContentChangeMessage> {
                 object,
                 identifiers,
                 location: None,
-                types: vec![ObjectType {
+                types: vec![TypeRule {
                     objects: "https://e.org/**".to_owned(),
                     name: "Report".to_owned(),
                 }],

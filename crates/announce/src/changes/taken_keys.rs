@@ -369,7 +369,7 @@ impl Comparison {
             (entry.place.key, entry.is_silent, entry.list, entry.copy)
         });
         let mut counts = KeyCounts::new(candidates);
-        stored(&mut |list, key| counts.count_key(candidates, list, key))?;
+        stored(&mut |list, key| counts.count_taken(candidates, list, key))?;
         let mut compared = CrossListEntries::default();
         let mut is_fresh = Vec::with_capacity(candidates.len());
         for group in candidates.chunk_by(|one, other| one.place.key == other.place.key) {
@@ -434,7 +434,7 @@ impl KeyCounts {
     }
 
     /// Notes a key that was taken from a list.
-    fn count_key(&mut self, candidates: &[UntakenEntry], list: u32, key: ChangeKey) {
+    fn count_taken(&mut self, candidates: &[UntakenEntry], list: u32, key: ChangeKey) {
         let (word, bit) = filter_bit(key, self.filter.len());
         if self.filter[word] & bit == 0 {
             return;

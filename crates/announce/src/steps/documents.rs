@@ -604,7 +604,7 @@ fn forget_unreadable(step: &Step<'_>, known: &ObservedCandidate) -> Result<()> {
     let graced = later(step.now, plan.broken_after);
     let is_graced = |at| later(at, plan.deletion_grace) <= graced;
     if is_reported || known.report_at.is_some_and(is_graced) {
-        change_sets::note_unseen_lists(step, source.id, false)?;
+        change_sets::unset_watched(step, source.id, false)?;
     }
     Ok(())
 }

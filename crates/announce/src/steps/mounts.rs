@@ -64,7 +64,7 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timest
 
 /// Stops the graces of a mount that is away: its documents are not seen to be absent, and each grace begins anew.
 fn reset_graces(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
-    change_sets::note_unseen_lists(step, step.live.sources[position].id, true)?;
+    change_sets::unset_watched(step, step.live.sources[position].id, true)?;
     let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)";
     step.db.run(sql, id)
 }

@@ -13,7 +13,7 @@ use websub::topics::TopicPage;
 use crate::event::Fact;
 use crate::plan::PublishMode;
 use crate::state::{AccountId, ChannelId, HubId, Result, from_row, integers, nth};
-use crate::steps::channels::{Channel, active_hubs, channel, is_name_only};
+use crate::steps::channels::{Channel, active_hubs, channel, is_broker_only};
 use crate::steps::cut::{
     CHANNELS_PER_STEP, due_entries, first_deferred, overhead, set_interval, up,
 };
@@ -232,7 +232,7 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
         }
     }
     hubs.sort();
-    if hubs.is_empty() && is_name_only(step.db, step.plan, step.live, &channel)? {
+    if hubs.is_empty() && is_broker_only(step.db, step.plan, step.live, &channel)? {
         return Ok(None);
     }
     let is_pinged = !fetching_hubs(step, id)?.is_empty();

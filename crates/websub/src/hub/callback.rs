@@ -34,7 +34,7 @@ pub struct CallbackClient {
 
 /// The resolved and permitted location of a callback.
 #[derive(Debug)]
-pub struct CallbackLocation {
+pub struct ResolvedCallback {
     /// The client for requests to it. The location is to be kept until they have ended.
     pub client: Client,
     /// The address that its name resolved to; none if the URL has an address itself.
@@ -68,7 +68,7 @@ impl CallbackClient {
         &self,
         callback: &Callback,
         priority: Priority,
-    ) -> Result<CallbackLocation, String> {
+    ) -> Result<ResolvedCallback, String> {
         let no_url = || Rejection::Callback.to_string();
         let url = Url::parse(callback.as_str()).map_err(|_| no_url())?;
         // The client connects to an address in a URL without calling its resolver.
@@ -96,7 +96,7 @@ impl CallbackClient {
             }
             (first, Some(resolved))
         };
-        Ok(CallbackLocation {
+        Ok(ResolvedCallback {
             client: self.client.clone(),
             by_name: located.is_some().then_some(address),
             host: queue_host(address),

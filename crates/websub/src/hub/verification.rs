@@ -13,7 +13,7 @@ use crate::headers::url_with_parameters;
 use crate::http::failure::describe;
 use crate::http::{client, lock};
 use crate::hub::admission::{LimitExceeded, QuotaKey, VerificationKind, address_buckets};
-use crate::hub::callback::CallbackLocation;
+use crate::hub::callback::ResolvedCallback;
 use crate::hub::client_address::Requester;
 use crate::hub::delivery::http::CUT_OFF;
 use crate::hub::fair_queue::Priority;
@@ -281,7 +281,7 @@ impl EmbeddedHub {
 
 async fn send(
     url: &str,
-    location: &CallbackLocation,
+    location: &ResolvedCallback,
     slot: &mut FairSlot,
 ) -> Result<Response, String> {
     match slot.unless_cut_off(location.client.get(url).send()).await {

@@ -21,7 +21,7 @@ use tracing::{debug, error, warn};
 
 use crate::answer::Answer;
 use crate::http::{BoxedFn, client, lock};
-use crate::hub::callback::CallbackLocation;
+use crate::hub::callback::ResolvedCallback;
 use crate::hub::delivery::{DeliveryOutcome, headers, new_mac, outcome, signature_of_mac, timeout};
 use crate::hub::fair_queue::slots::FairSlot;
 use crate::hub::http::{EmbeddedHub, PreparedHub};
@@ -105,7 +105,7 @@ impl EmbeddedHub {
         &self,
         prepared: &PreparedHub,
         assignment: &DeliveryTask,
-        mut located: Result<(CallbackLocation, FairSlot), String>,
+        mut located: Result<(ResolvedCallback, FairSlot), String>,
     ) {
         // Read at the last moment: the subscription may have ended, or have a new secret.
         let Some(next) = self.next_delivery(assignment) else {
@@ -207,7 +207,7 @@ async fn post(
     assignment: &DeliveryTask,
     relay: &Arc<LoadedRelay>,
     secret: Option<&Secret>,
-    location: &CallbackLocation,
+    location: &ResolvedCallback,
 ) -> Result<Answer, String> {
     let SubscriptionKey { topic, callback } = &assignment.key;
     let signature = match secret {

@@ -11,7 +11,7 @@ use hyper::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderValue, LINK,
     WWW_AUTHENTICATE,
 };
-use hyper::{HeaderMap, Method, Request, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use ipnet::Ipv6Net;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
@@ -133,7 +133,7 @@ fn publication_buckets(
 }
 
 /// The sender of a request, with what a refusal is counted and logged for, as far as it is known.
-struct PublicationSender {
+struct PublicationOrigin {
     token: Option<String>,
     /// The publisher whose token it is, against whose limits the request counts.
     payer: Option<Arc<str>>,
@@ -235,14 +235,17 @@ impl PublicHub {
         }
     }
 
-    fn sender(&self, request: &Request<Incoming>) -> PublicationSender {
-        let token = header_token(request.headers());
+    fn sender(&self, request: &Request<Incoming>) -> PublicationOrigin {
+        // A token that is not text is no publisher's.
+        let header = request.headers().get(AUTHORIZATION);
+        let text = header.map(|value| value.to_str().unwrap_or("Bearer \u{0}"));
+        let token = text.and_then(bearer_token).map(str::to_owned);
         let publishers = self.client.directory.publishers.get();
         let publisher = token
             .as_deref()
             .and_then(|token| publishers.with_token(token))
             .map(|publisher| Arc::clone(&publisher.name));
-        PublicationSender {
+        PublicationOrigin {
             token,
             requester: match publisher {
                 Some(_) => None,
@@ -257,7 +260,7 @@ impl PublicHub {
     /// Finds the publisher of a topic that has these credentials.
     fn authorize<'p>(
         &self,
-        sender: &mut PublicationSender,
+        sender: &mut PublicationOrigin,
         publishers: &'p Publishers,
         topic: &Topic,
     ) -> Result<&'p Publisher, PublicationRefusal> {
@@ -272,7 +275,7 @@ impl PublicHub {
     }
 
     /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
-    fn charge(&self, sender: &PublicationSender, count: u32) -> Result<(), PublicationRefusal> {
+    fn charge(&self, sender: &PublicationOrigin, count: u32) -> Result<(), PublicationRefusal> {
         let Some(name) = &sender.payer else {
             let admitted = self.embedded.admit(sender.requester, count);
             return admitted.map_err(PublicationRefusal::Limit);
@@ -287,7 +290,7 @@ impl PublicHub {
 
     async fn take_publication(
         self: &Arc<Self>,
-        sender: &mut PublicationSender,
+        sender: &mut PublicationOrigin,
         request: &mut Request<Incoming>,
     ) -> Result<(), PublicationRefusal> {
         let publishers = self.client.directory.publishers.get();
@@ -344,7 +347,7 @@ impl PublicHub {
 
     async fn answer_form(
         self: &Arc<Self>,
-        mut sender: PublicationSender,
+        mut sender: PublicationOrigin,
         request: Request<Incoming>,
     ) -> FullResponse {
         let requester = self.embedded.requester(&request);
@@ -369,7 +372,7 @@ impl PublicHub {
     /// publishes nothing.
     async fn answer_pings(
         self: &Arc<Self>,
-        sender: &mut PublicationSender,
+        sender: &mut PublicationOrigin,
         topics: Vec<Topic>,
         is_check: bool,
     ) -> Result<FullResponse, PublicationRefusal> {
@@ -467,7 +470,7 @@ impl PublicHub {
     /// Counts a publication that begins, and refuses one too many.
     fn begin_publication(
         self: &Arc<Self>,
-        sender: &PublicationSender,
+        sender: &PublicationOrigin,
     ) -> Result<PublicationSlots, PublicationRefusal> {
         let slots = publication_buckets(sender.payer.as_ref(), sender.requester);
         if !occupy(&mut lock(&self.under_way), &slots) {
@@ -478,7 +481,7 @@ impl PublicHub {
     }
 
     /// Counts and logs a refusal, unless it is for a limit on strangers or a body that broke off. Returns the answer.
-    fn refuse(&self, sender: &PublicationSender, refusal: &PublicationRefusal) -> FullResponse {
+    fn refuse(&self, sender: &PublicationOrigin, refusal: &PublicationRefusal) -> FullResponse {
         let mut answer = plain_text(refusal.status(), refusal, refusal.retry_after());
         if let PublicationRefusal::Limit(_) | PublicationRefusal::Unread { .. } = refusal {
             return answer;
@@ -566,13 +569,6 @@ fn free(under_way: &mut BTreeMap<BucketKey, u32>, slots: &[(BucketKey, u32)]) {
     for (slots, _) in slots {
         decrement(under_way, slots);
     }
-}
-
-/// Returns the bearer token of a request. One that is not text is no publisher's.
-fn header_token(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(AUTHORIZATION)?;
-    let value = value.to_str().unwrap_or("Bearer \u{0}");
-    bearer_token(value).map(str::to_owned)
 }
 
 #[cfg(test)]

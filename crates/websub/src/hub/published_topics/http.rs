@@ -120,12 +120,12 @@ pub enum FetchOutcome {
     /// The publisher may not publish the topic any more.
     Withdrawn,
     /// It failed, for a reason in words.
-    Failed(AttemptPosition, String),
+    Failed(FailedAttempt, String),
 }
 
 /// The position of a failed attempt among those of its fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttemptPosition {
+pub enum FailedAttempt {
     /// The first; it is attempted again.
     First,
     /// A later one; it is attempted again.
@@ -249,9 +249,9 @@ impl Fetches {
                 }
                 Err(error) => {
                     let attempt = match attempts {
-                        MAX_ATTEMPTS => AttemptPosition::Last,
-                        _ if is_first => AttemptPosition::First,
-                        _ => AttemptPosition::Again,
+                        MAX_ATTEMPTS => FailedAttempt::Last,
+                        _ if is_first => FailedAttempt::First,
+                        _ => FailedAttempt::Again,
                     };
                     debug!(%topic, attempts, "fetch after a ping failed: {error}");
                     report(FetchOutcome::Failed(attempt, error));
