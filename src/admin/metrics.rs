@@ -259,8 +259,8 @@ fn expose_hubs(exposition: &mut Exposition, status: &Status) {
             exposition.add("hub_fetch_confirmed", &account, is_confirmed);
             exposition.add("unfetched_topics", &account, sum.unfetched);
         }
-        let counts = &status.figures.counts.hubs;
-        let counts = counts.get(&((*hub).clone(), *kind)).unwrap_or(&uncounted);
+        let of_hubs = &status.figures.counts.hubs;
+        let counts = of_hubs.get(&((*hub).clone(), *kind)).unwrap_or(&uncounted);
         if *kind == ChannelKind::Change {
             exposition.add("change_backlog_entries", &[of_hub], sum.due);
             exposition.add("change_entries_dropped_total", &[of_hub], counts.dropped);

@@ -250,14 +250,14 @@ struct ChannelPage<'a> {
 impl<'a> ChannelPage<'a> {
     /// Returns `None` if no channel has the topic.
     fn new(status: &'a Status, topic: &'a str) -> Option<ChannelPage<'a>> {
-        let channels = status.channels.iter();
-        let channels = channels.filter(|channel| channel.topic.as_str() == topic);
+        let all = status.channels.iter();
+        let channels = all.filter(|channel| channel.topic.as_str() == topic);
         let views = channels
             .map(|view| (view, pending_and_held([view])))
             .collect::<Vec<_>>();
         let address = parts::channel_url(&views.first()?.0.topic);
-        let notifications = status.notifications.iter();
-        let notifications = notifications.filter(|view| view.topic.as_str() == topic);
+        let made = status.notifications.iter();
+        let notifications = made.filter(|view| view.topic.as_str() == topic);
         Some(ChannelPage {
             address,
             status,

@@ -74,8 +74,8 @@ fn print_missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<
         "absent": missing.absent,
     });
     if resources > 0 {
-        let sets = missing.sets.iter();
-        let sets = sets.map(|(set, missing, of)| json!({"set": set, "missing": missing, "of": of}));
+        let all = missing.sets.iter();
+        let sets = all.map(|(set, missing, of)| json!({"set": set, "missing": missing, "of": of}));
         answer["resources"] = sets.collect();
     }
     daemon.print_answer(&answer, |out| {

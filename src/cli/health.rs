@@ -91,8 +91,8 @@ async fn http_get(
         .header(HOST, host)
         .body(Empty::<Bytes>::new())?;
     let (head, body) = sender.send_request(request).await?.into_parts();
-    let body = Limited::new(body, LONGEST_ANSWER).collect().await;
-    let body = body.map_err(|error| anyhow::anyhow!(error))?;
+    let read = Limited::new(body, LONGEST_ANSWER).collect().await;
+    let body = read.map_err(|error| anyhow::anyhow!(error))?;
     Ok(Response::from_parts(head, body.to_bytes()))
 }
 

@@ -61,7 +61,7 @@ fn failure_reason(naming: &PrefixCounts, notices: &[String]) -> String {
     let mut candidates: Vec<_> = naming.otherwise.iter().collect();
     candidates.sort_by_key(|(prefix, count)| (std::cmp::Reverse(**count), (*prefix).clone()));
     let first = candidates.iter().take(MAX_OFFERED);
-    let offered = first.map(|(prefix, count)| format!("{prefix} ({count})"));
-    let offered = offered.collect::<Vec<_>>().join(", ");
+    let words = first.map(|(prefix, count)| format!("{prefix} ({count})"));
+    let offered = words.collect::<Vec<_>>().join(", ");
     format!("its Capability Lists name documents below {offered}")
 }

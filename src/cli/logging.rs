@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use resourcesync::escape::escaped;
@@ -19,6 +19,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry};
+use websub::http::lock;
 
 use crate::cli::output::counted;
 use crate::config::server::{Log, LogFormat, LogLevel, word};
@@ -262,17 +263,13 @@ impl LineQueue {
     /// Waits until everything is written, but no longer than this.
     fn flush(&self, patience: Duration) {
         let is_behind = |waiting: &mut WaitingLines| waiting.is_writing || !waiting.is_empty();
-        let (waiting, changed) = (self.lock_waiting(), &self.0.1);
+        let (waiting, changed) = (lock(&self.0.0), &self.0.1);
         drop(changed.wait_timeout_while(waiting, patience, is_behind));
-    }
-
-    fn lock_waiting(&self) -> MutexGuard<'_, WaitingLines> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn drain(&self, mut target: impl Write, tell_dropped: impl Fn(u64)) {
         loop {
-            let mut waiting = self.lock_waiting();
+            let mut waiting = lock(&self.0.0);
             waiting.is_writing = false;
             self.0.1.notify_all();
             let woken = self.0.1.wait_while(waiting, |waiting| waiting.is_empty());
@@ -284,7 +281,7 @@ impl LineQueue {
             for line in lines {
                 // The reader is gone, so there is nowhere to report that.
                 let _ = target.write_all(&line);
-                self.lock_waiting().bytes -= line.len();
+                lock(&self.0.0).bytes -= line.len();
             }
             let _ = target.flush();
             if dropped > 0 {
@@ -297,7 +294,7 @@ impl LineQueue {
 /// Each call writes one whole line.
 impl Write for LineQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut waiting = self.lock_waiting();
+        let mut waiting = lock(&self.0.0);
         if waiting.bytes + line.len() > MAX_WAITING {
             waiting.dropped += 1;
         } else {

@@ -106,8 +106,8 @@ fn page_name(command: &Command) -> &str {
 /// Returns the page of a command: the sections of the command line, then those that it lacks.
 fn page(command: &Command, parent: Option<&str>) -> io::Result<Vec<u8>> {
     // As in `--help`, which names the values of flags.
-    let usage = command.clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage: ").to_owned();
+    let line = command.clone().render_usage().to_string();
+    let usage = line.trim_start_matches("Usage: ").to_owned();
     let mut page = Vec::new();
     Man::new(command.clone().override_usage(usage))
         // A page that is the same on each day has no date; an empty one would be left out, and shift the rest.

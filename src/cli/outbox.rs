@@ -29,8 +29,8 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
             let daemon = &mut daemon(ask)?;
             let name = named.map_or_else(|| only_account(daemon, *kind), Ok)?;
             let account = &*ask_account(daemon, name, *payload)?;
-            let mode = json!(account.hub.mode);
-            let mode = mode.as_str().unwrap_or_default();
+            let word = json!(account.hub.mode);
+            let mode = word.as_str().unwrap_or_default();
             daemon.print_answer(account, |out| {
                 writeln!(out, "{}", AccountText { account, mode })
             })

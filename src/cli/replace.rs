@@ -46,14 +46,13 @@ pub fn create_like(path: &Path, content: &[u8], model: &Metadata, mode: u32) -> 
         }
         file.set_permissions(Permissions::from_mode(mode))
     };
+    let not_given = |error: io::Error| {
+        anyhow!(
+            "cannot give {shown} its owner and mode: {error}; run this as its owner, or as root"
+        )
+    };
     let written = written
-        .and_then(|()| {
-            copy_owner().map_err(|error| {
-            anyhow!(
-                "cannot give {shown} its owner and mode: {error}; run this as its owner, or as root"
-            )
-        })
-        })
+        .and_then(|()| copy_owner().map_err(not_given))
         .and_then(|()| file.sync_all().with_context(failed));
     written.inspect_err(|_| {
         let _ = fs::remove_file(path);

@@ -44,8 +44,8 @@ const VERSION: u32 = 1;
 pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &options.tree.overrides())?;
     let mut brokers = config.brokers.iter();
-    let broker = brokers.find(|broker| broker.name.as_str() == options.broker);
-    let broker = broker.ok_or_else(|| no_broker_error(&config, &options.broker))?;
+    let named = brokers.find(|broker| broker.name.as_str() == options.broker);
+    let broker = named.ok_or_else(|| no_broker_error(&config, &options.broker))?;
     if !broker.channels.contains(&ChannelKind::Change) {
         bail!(
             "broker {} gets no changes of resources, and so no resources: add \"change\" to its channels",
@@ -69,8 +69,8 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         under: options.under.clone(),
     };
     let name = format!("resend-{}.json", options.broker);
-    let path = options.state.clone();
-    let path = path.unwrap_or_else(|| config.state_dir.join(name));
+    let given = options.state.clone();
+    let path = given.unwrap_or_else(|| config.state_dir.join(name));
     let batch = usize::try_from(options.rate.get()).map_or(BATCH, |rate| rate.min(BATCH));
     let file = PositionFile::open(path, request, batch)?;
     if file.position.sent > 0 {

@@ -48,8 +48,8 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     let findings = report::findings::all(&scan.engine.reader(scan.now))?.into_iter();
     let wrong_urls = findings.filter(|finding| matches!(finding, Finding::WrongUrl { .. }));
     wrong_urls.for_each(eprint_line);
-    let suspensions = scan.suspensions()?.into_iter();
-    let suspensions = suspensions.flat_map(|(suspension, missing)| [suspension, missing]);
+    let parts = scan.suspensions()?.into_iter();
+    let suspensions = parts.flat_map(|(suspension, missing)| [suspension, missing]);
     let suspensions: Vec<String> = suspensions.collect();
     let nothing = scan.no_document_reason(&config)?;
     let notices = scan.notices.iter().chain(&suspensions).chain(&nothing);
@@ -135,8 +135,8 @@ fn explain_file(
     let glob = matching_glob(&settings.candidates, &published, &place);
     let sql = "SELECT looked FROM document WHERE mount = ?1 AND path = ?2 AND presence > 0 AND looked > 0";
     let state = open_to_read(&config.state_dir)?;
-    let looked = state.map(|state| Db(&state).first::<Timestamp>(sql, &place));
-    let looked = looked.transpose()?.flatten();
+    let read = state.map(|state| Db(&state).first::<Timestamp>(sql, &place));
+    let looked = read.transpose()?.flatten();
     let document = documents.iter().find(|document| document.path == place);
     let reason = if let Some(document) = document {
         document.reason.clone()
@@ -197,8 +197,8 @@ fn place_of_file(plan: &Plan, file: &Path) -> anyhow::Result<(usize, DocumentPat
     });
     let longest = places.min_by_key(|(_, mount, _)| Reverse(mount.directory.as_os_str()));
     let Some((source, mount, below)) = longest.filter(|(.., below)| !below.is_empty()) else {
-        let directories = mounts.map(|(_, mount)| mount.directory.display().to_string());
-        let directories = directories.collect::<Vec<_>>().join(", ");
+        let paths = mounts.map(|(_, mount)| mount.directory.display().to_string());
+        let directories = paths.collect::<Vec<_>>().join(", ");
         bail!(
             "{} lies below no mount; these are {directories}",
             file.display()

@@ -34,8 +34,8 @@ pub fn snippet(
         return hub_snippet(&HubConfig::load(file, &overrides)?, server);
     }
     let config = Config::load(file, &with_url(file, overrides)?)?;
-    let public_url = config.server.public_url.as_ref();
-    let public_url = public_url.context(
+    let configured = config.server.public_url.as_ref();
+    let public_url = configured.context(
         "server.public_url is not set, so no web server is in front of rsnotify: set it to the URL of the web server",
     )?;
     let behind = upstream_address(&config.server.listen.0)?;
@@ -148,8 +148,8 @@ fn nginx(site: &SitePaths, behind: &Address) -> String {
     };
     let below = site.below.iter().map(|path| ("^~", &path.decoded));
     // It refuses to start where two are the same.
-    let exactly: BTreeSet<_> = site.exactly.iter().map(|path| &path.decoded).collect();
-    let exactly = exactly.into_iter().map(|path| ("=", path));
+    let paths: BTreeSet<_> = site.exactly.iter().map(|path| &path.decoded).collect();
+    let exactly = paths.into_iter().map(|path| ("=", path));
     let mut lines =
         "# proxy_pass has no path, so that path and query are passed on as they came.\n".to_owned();
     for (modifier, path) in below.chain(exactly) {
@@ -176,8 +176,8 @@ fn apache(site: &SitePaths, behind: &Address) -> String {
         Address::Tcp(address) => format!("http://{address}"),
         Address::Unix(path) => format!("unix:{}|http://localhost", path.display()),
     };
-    let below = site.below.iter();
-    let below = below.map(|path| format!("{}[^? ]*", exact_pattern(&path.raw)));
+    let paths = site.below.iter();
+    let below = paths.map(|path| format!("{}[^? ]*", exact_pattern(&path.raw)));
     let exactly = site.exactly.iter().map(|path| exact_pattern(&path.raw));
     // The query follows by itself: Apache refuses to put one into an address.
     let conditions = below
@@ -202,8 +202,8 @@ fn caddy(site: &SitePaths, behind: &Address) -> String {
         Address::Unix(path) => format!("unix/{}", path.display()),
     };
     let below = site.below.iter().map(|path| exact_pattern(&path.decoded));
-    let exactly = site.exactly.iter();
-    let exactly = exactly.map(|path| format!("{}$", exact_pattern(&path.decoded)));
+    let paths = site.exactly.iter();
+    let exactly = paths.map(|path| format!("{}$", exact_pattern(&path.decoded)));
     let patterns: Vec<String> = below.chain(exactly).collect();
     format!(
         "@rsnotify path_regexp `^(?:{})`\n\

@@ -81,8 +81,8 @@ pub fn token(file: Option<&Path>, options: &TokenOptions) -> anyhow::Result<Exit
 fn add_publisher(config: &HubConfig, options: &TokenOptions, token: &str) -> anyhow::Result<()> {
     let shown = config.file.display();
     // A link is not replaced, but what it leads to.
-    let path = config.file.canonicalize();
-    let path = path.with_context(|| format!("cannot find {shown}"))?;
+    let found = config.file.canonicalize();
+    let path = found.with_context(|| format!("cannot find {shown}"))?;
     let before = fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
     // The daemon's user, who need not be the one of the configuration file.
     let model = fs::metadata(&config.state_dir)
@@ -93,8 +93,8 @@ fn add_publisher(config: &HubConfig, options: &TokenOptions, token: &str) -> any
         Some(SecretHolder::File(file)) => Some(file),
         _ => None,
     });
-    let file = files.next().unwrap_or(&path);
-    let file = file.with_file_name(file_name(&options.name));
+    let beside = files.next().unwrap_or(&path);
+    let file = beside.with_file_name(file_name(&options.name));
     create_like(&file, format!("{token}\n").as_bytes(), &model, 0o600)?;
     let gap = if before.ends_with('\n') { "\n" } else { "\n\n" };
     let after = format!("{before}{gap}{}", publisher_table(options, &file));

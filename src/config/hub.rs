@@ -152,8 +152,8 @@ impl ExternalHub {
                 is_public: held.holder.is_none(),
             })
         });
-        let basic = self.username.clone().zip(content_of(&self.password_file));
-        let basic = basic.map(|(username, password)| HubCredentials::Basic { username, password });
+        let named = self.username.clone().zip(content_of(&self.password_file));
+        let basic = named.map(|(username, password)| HubCredentials::Basic { username, password });
         let bearer = content_of(&self.bearer_token_file).map(HubCredentials::Bearer);
         let identity = content_of(&self.client_cert).zip(content_of(&self.client_key));
         let both =

@@ -71,9 +71,8 @@ impl HubConfig {
         config.hub.check_hub_table(file)?;
         // The URL of the hub says where it is reached.
         if config.server.public_url.is_none() {
-            let origin = Url::parse(config.hub.url.as_str())
-                .map(|url| url.origin())
-                .map(|origin| format!("{}/", origin.ascii_serialization()));
+            let url = Url::parse(config.hub.url.as_str());
+            let origin = url.map(|url| format!("{}/", url.origin().ascii_serialization()));
             config.server.public_url = origin.ok().and_then(|origin| Uri::parse(&origin).ok());
         }
         config.server.check(file)?;

@@ -122,8 +122,8 @@ fn adapt_to_toml(schema: &mut Schema, daemon: DaemonKind) {
         texts.insert("x-form".to_owned(), json!(name));
         texts.insert("pattern".to_owned(), json!(pattern));
     }
-    let required = schema.get("required").and_then(Value::as_array).cloned();
-    let required = required.unwrap_or_default();
+    let listed = schema.get("required").and_then(Value::as_array).cloned();
+    let required = listed.unwrap_or_default();
     if let Some(Value::Object(keys)) = schema.get_mut("properties") {
         let daemon = json!(daemon);
         keys.retain(|_, key| key.get("x-daemon").is_none_or(|only| *only == daemon));

@@ -233,8 +233,8 @@ fn credential_path(file: &ConfigFile<'_>, name: &str) -> Result<PathBuf, String>
         ));
     }
     let given = format!("put LoadCredential={name}:/path/to/it into the service's unit");
-    let directory = file.environment.variable("CREDENTIALS_DIRECTORY");
-    let directory = directory.ok_or(format!(
+    let variable = file.environment.variable("CREDENTIALS_DIRECTORY");
+    let directory = variable.ok_or(format!(
         "there are no credentials, because $CREDENTIALS_DIRECTORY is not set: {given}"
     ))?;
     let (path, directory) = (Path::new(directory).join(name), directory.display());

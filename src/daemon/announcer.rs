@@ -367,8 +367,8 @@ impl DaemonRole for Announcer {
             Detail::Figures | Detail::Subscriptions => report::outline(&reader)?,
         };
         let lately = earlier(now, FELL_BEHIND_FOR);
-        let fell_behind = parts.counts.fell_behind.values();
-        let fell_behind = fell_behind.filter(|behind| behind.last > lately);
+        let overflows = parts.counts.fell_behind.values();
+        let fell_behind = overflows.filter(|behind| behind.last > lately);
         status.fell_behind = fell_behind.cloned().collect();
         let submissions = &self.submissions;
         status.unreached = lock(&submissions.unreached).values().cloned().collect();

@@ -473,8 +473,8 @@ impl<R: DaemonRole> EventLoop<R> {
             self.last_day.note_totals(totals);
         }
         let (role, parts) = (&self.role, &self.parts);
-        let refused = self.configuration.refused.as_ref();
-        let refused = refused.map(|refused| refused.error.as_str());
+        let last = self.configuration.refused.as_ref();
+        let refused = last.map(|refused| refused.error.as_str());
         let service_manager = &mut self.service_manager;
         service_manager.report_status(|| match &parts.saver.trouble {
             Some(trouble) => unsaved_line(trouble),
@@ -506,8 +506,8 @@ impl<R: DaemonRole> EventLoop<R> {
     /// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending now.
     fn delivery_totals(&mut self, now: Timestamp) -> IntervalDeliveries {
         let parts = &self.parts;
-        let hub = parts.hub.linked.as_ref().map(|hub| hub.status(now));
-        let hub = hub.unwrap_or_default();
+        let status = parts.hub.linked.as_ref().map(|hub| hub.status(now));
+        let hub = status.unwrap_or_default();
         let deliveries = hub.counts.deliveries;
         let hubs = || parts.counts.hubs.values();
         let accepted: u64 = hubs().map(|counts| counts.accepted).sum();

@@ -366,8 +366,8 @@ impl Daemon<PublicHubRole> {
         end_foreign_topics(&hub, &directory);
         // Fetches of an earlier run that did not succeed are begun with the first step.
         let published = read(&directory.topics);
-        let pinged = published.topics().values();
-        let pinged = pinged.filter(|published| published.pinged.is_some());
+        let topics = published.topics().values();
+        let pinged = topics.filter(|published| published.pinged.is_some());
         let pings = pinged.map(|published| {
             let publisher = Arc::from(published.publisher.as_str());
             (published.topic.clone(), publisher)

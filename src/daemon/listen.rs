@@ -111,14 +111,14 @@ pub async fn bind(address: &Address, role: ListenerRole) -> anyhow::Result<Bound
 impl BoundListener {
     /// Logs where it listens.
     pub fn log_address(&self) {
-        let address = match &self.listener {
+        let bound = match &self.listener {
             Listener::Tcp(tcp) => tcp.local_addr().map(Address::Tcp),
             Listener::Unix(unix) => unix.local_addr().map(|address| {
                 let path = address.as_pathname().map(Path::to_owned);
                 Address::Unix(path.unwrap_or_default())
             }),
         };
-        let address = address.map_or_else(|error| error.to_string(), |it| it.to_string());
+        let address = bound.map_or_else(|error| error.to_string(), |it| it.to_string());
         let listener = self.role.name();
         if self.address.is_some() {
             info!(listener, address, "listening");

@@ -28,8 +28,8 @@ const SEE_LOG: &str = "the log of the web server in front should have the reason
 
 /// Returns the hubs that the topic of a channel should advertise.
 pub fn hubs_to_advertise(channel: &ChannelView) -> impl Iterator<Item = &Hub> {
-    let hubs = channel.hubs.iter();
-    let hubs = hubs.filter(|view| view.mode != PublishMode::Broker);
+    let views = channel.hubs.iter();
+    let hubs = views.filter(|view| view.mode != PublishMode::Broker);
     hubs.map(|view| &view.hub)
 }
 
@@ -112,8 +112,8 @@ pub fn reachability<'a>(
 }
 
 fn names(topics: &[&Topic]) -> String {
-    let first = topics.iter().take(NAMED).map(|topic| topic.as_str());
-    let first = first.collect::<Vec<_>>().join(", ");
+    let names = topics.iter().take(NAMED).map(|topic| topic.as_str());
+    let first = names.collect::<Vec<_>>().join(", ");
     match topics.len().saturating_sub(NAMED) {
         0 => first,
         others => format!("{first} and {others} others"),
@@ -235,12 +235,12 @@ fn content_problems(expected: &ChannelView, reply: &ProbeReply) -> Vec<ReplyProb
             let beyond = all.iter().filter(|hub| !others.contains(hub));
             beyond.copied().map(str::to_owned).collect::<Vec<_>>()
         };
-        let parts = [
+        let differences = [
             ("lacks", beyond(&hubs, &linked)),
             ("should not have", beyond(&linked, &hubs)),
         ];
-        let parts = parts.iter().filter(|(_, hubs)| !hubs.is_empty());
-        let parts = parts.map(|(verb, hubs)| format!("{verb} {}", hubs.join(", ")));
+        let differing = differences.iter().filter(|(_, hubs)| !hubs.is_empty());
+        let parts = differing.map(|(verb, hubs)| format!("{verb} {}", hubs.join(", ")));
         let parts: Vec<String> = parts.collect();
         if !parts.is_empty() {
             add(
@@ -289,8 +289,8 @@ fn describe_redirect(topic: &Topic, location: Option<&str>) -> (String, &'static
                    web server in front pass them on to server.listen before any rule that redirects, or set \
                    public_url to where this leads";
     let from = Url::parse(topic.as_str()).ok();
-    let to = from.as_ref().zip(location);
-    let to = to.and_then(|(from, location)| from.join(location.trim()).ok());
+    let both = from.as_ref().zip(location);
+    let to = both.and_then(|(from, location)| from.join(location.trim()).ok());
     let (Some(from), Some(to)) = (from, to) else {
         let nowhere = "nowhere: the Location is missing or invalid".to_owned();
         return (nowhere, pass_on);

@@ -81,7 +81,7 @@ pub fn all_in_outline(reader: &StateReader<'_>) -> Result<Vec<ChannelView>> {
 pub fn with_served_topics(reader: &StateReader<'_>) -> Result<Vec<ChannelView>> {
     let mut channels = Vec::new();
     for channel in all_in_outline(reader)? {
-        if !is_for_brokers_only(reader, &channel.topic)? {
+        if !has_broker_only_topic(reader, &channel.topic)? {
             channels.push(channel);
         }
     }
@@ -113,8 +113,8 @@ fn accounts_where(
         let (is_sending, source, deadline): (bool, _, Option<Timestamp>) = waits;
         let sending = is_sending && !reader.live.is_at_rest;
         let position = reader.live.source_position(source);
-        let queue = reader.live.hubs.get(&id).map(|live| &live.queue);
-        let queue = queue.filter(|queue| in_flight.is_some() && queue.waiting.contains(&channel));
+        let of_hub = reader.live.hubs.get(&id).map(|live| &live.queue);
+        let queue = of_hub.filter(|queue| in_flight.is_some() && queue.waiting.contains(&channel));
         let outage = queue.and_then(|queue| queue.outage.as_ref());
         // R26.
         let pinged = pinged.filter(|_| mode == PublishMode::Ping);
@@ -178,6 +178,7 @@ pub fn pending_by_account(db: Db<'_>) -> Result<BTreeMap<AccountId, usize>> {
     for (account, count) in counts {
         *due.entry(account).or_default() += count;
     }
+    // Accounts that were not told all of the log of their change channel.
     let behind = "SELECT p.channel, p.hub FROM channel c CROSS JOIN log_position p ON p.channel = c.id \
                   WHERE c.kind = 1 AND p.heard < c.seq";
     for account in db.all::<Vec<AccountId>>(behind, ())? {
@@ -235,7 +236,7 @@ pub fn failing_hubs(reader: &StateReader<'_>) -> Result<Vec<FailingHub>> {
 
 /// Returns true if only message brokers are told on a channel and nothing advertises it, so that its topic is only a
 /// name.
-fn is_for_brokers_only(reader: &StateReader<'_>, topic: &Topic) -> Result<bool> {
+fn has_broker_only_topic(reader: &StateReader<'_>, topic: &Topic) -> Result<bool> {
     match of_topic(reader.db, topic)? {
         Some(channel) => is_broker_only(reader.db, reader.plan, reader.live, &channel),
         None => Ok(false),
@@ -269,7 +270,7 @@ pub fn channels_without_change_list(reader: &StateReader<'_>) -> Result<Vec<(Top
         let position = reader.live.source_position(source);
         let plan = position.map(|position| &reader.plan.sources[position]);
         let needs_list = plan.is_some_and(|plan| !plan.changes_from_resource_lists);
-        if needs_list && !is_for_brokers_only(reader, &topic)? {
+        if needs_list && !has_broker_only_topic(reader, &topic)? {
             without.push((topic, set));
         }
     }

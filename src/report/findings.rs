@@ -86,8 +86,8 @@ pub fn unacknowledged_in_words(reader: &StateReader<'_>) -> Result<(Vec<String>,
 /// Returns the findings about a set's channel.
 pub fn about_channel(reader: &StateReader<'_>, set: &Uri) -> Result<BTreeSet<Finding>> {
     let sql = "SELECT said FROM finding WHERE about = ?1 AND part = ?2";
-    let found: Vec<String> = reader.db.all(sql, (set, FindingSubject::Channel as u8))?;
-    let found = found.iter().filter_map(|said| findings::parse(said));
+    let texts: Vec<String> = reader.db.all(sql, (set, FindingSubject::Channel as u8))?;
+    let found = texts.iter().filter_map(|said| findings::parse(said));
     Ok(found.collect())
 }
 

@@ -191,8 +191,8 @@ fn flight(
     let (seq, changes, resources, body) = if let Some((seq, entries)) = logged {
         let body = change_log::remaining_body(reader.db, (channel, hub.id), seq, entries)?;
         let payload = ChangePayload::parse(&body);
-        let resources = payload.iter().flat_map(|payload| &payload.entries);
-        let resources = resources.map(|change| ResourceChangeView {
+        let changes = payload.iter().flat_map(|payload| &payload.entries);
+        let resources = changes.map(|change| ResourceChangeView {
             uri: change.loc.to_string(),
             change: change.kind.as_str().to_owned(),
             datetime: change.datetime.as_ref().map(ToString::to_string),

@@ -498,8 +498,8 @@ pub fn pending_and_held<'a>(
 impl HubView {
     /// Returns why the notification in flight was not accepted when it was last tried, or waits to be tried at all.
     pub fn failure(&self) -> Option<&Refusal> {
-        let last = self.last.as_ref();
-        let last = last.filter(|last| self.in_flight == Some(last.seq));
+        let attempt = self.last.as_ref();
+        let last = attempt.filter(|last| self.in_flight == Some(last.seq));
         let refusal = last.and_then(|last| last.refusal.as_ref());
         self.hub_failure.as_ref().or(refusal)
     }

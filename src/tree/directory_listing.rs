@@ -133,7 +133,7 @@ impl Observer<'_> {
         let before = std::mem::replace(&mut directory.state, ListingOutcome::Readable);
         let was_denied = before == ListingOutcome::Denied;
         if was_denied {
-            self.note_readable(listing.id, listing.mount);
+            self.end_unreadable(listing.id, listing.mount);
             let directory = listing.path.clone();
             self.reports.notice(TreeNotice::Readable { directory });
         }
@@ -365,12 +365,12 @@ impl Observer<'_> {
     /// Removes a directory, after all beneath it. Its number may be used again too.
     fn remove_directory(&mut self, id: DirectoryId) {
         self.unwatch(id);
-        self.queue.depths.remove(&id);
+        self.queue.forget_directory(id);
         if let Some(directory) = self.model.remove_directory(id) {
             let mount = &mut self.mounts[directory.mount];
             mount.linked -= usize::from(directory.is_behind_link);
             mount.nested.set_nested(id, None);
-            self.note_readable(id, directory.mount);
+            self.end_unreadable(id, directory.mount);
         }
     }
 }

@@ -226,8 +226,8 @@ impl Model {
 
     /// Returns the symbolic links in a directory.
     pub fn links_in(&self, id: DirectoryId) -> Vec<Name> {
-        let links = self.links.range((id, Arc::default())..);
-        let links = links.take_while(|(directory, _)| *directory == id);
+        let from_here = self.links.range((id, Arc::default())..);
+        let links = from_here.take_while(|(directory, _)| *directory == id);
         links.cloned().collect()
     }
 

@@ -400,7 +400,7 @@ impl Observer<'_> {
 
     /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
     /// is written in its place from then on is new (R13).
-    pub fn note_readable(&mut self, id: DirectoryId, at: usize) {
+    pub fn end_unreadable(&mut self, id: DirectoryId, at: usize) {
         if self.mounts[at].unreadable.remove(id) {
             self.sweep_soon(at);
         }

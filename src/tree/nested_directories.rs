@@ -148,8 +148,8 @@ fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
     let mut point = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|_| byte == b'\\');
-        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = after.get(..3).filter(|_| byte == b'\\');
+        let octal = digits.and_then(|digits| std::str::from_utf8(digits).ok());
         let escaped = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         point.push(escaped.unwrap_or(byte));
         rest = match escaped {

@@ -355,8 +355,8 @@ impl<'a> Observer<'a> {
             }
             // It is gone, or no file.
             Ok(_) | Err(_) => {
-                let unmet = self.mounts[at].unmet.remove(&*path.below);
-                let unmet = unmet.unwrap_or_default();
+                let known = self.mounts[at].unmet.remove(&*path.below);
+                let unmet = known.unwrap_or_default();
                 self.reports.observe_missing(path, unmet);
             }
         }

@@ -198,7 +198,7 @@ fn open(path: &Path) -> Result<File, Errno> {
     rustix::fs::open(path, flags, Mode::empty()).map(File::from)
 }
 
-/// An open Change List, in the version that was asked for.
+/// An open Change List or Resource List, in the version that was asked for.
 #[derive(Debug)]
 pub struct ListFile {
     file: File,
@@ -206,7 +206,7 @@ pub struct ListFile {
     is_packed: bool,
 }
 
-/// The reason why a version of a Change List cannot be read.
+/// The reason why a version of a list cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ListFileError {
     /// It is not there any more, or changes while it is read.

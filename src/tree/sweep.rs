@@ -131,12 +131,10 @@ impl Observer<'_> {
 
     /// Returns the paths in a mount beneath which nothing can be known, and why.
     fn unreachable_paths(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
-        let denied = self.mounts[at].unreadable.denials.values();
-        let denied = denied
-            .map(|it| &it.directory.below)
-            .map(|below| (below.clone(), "its directory cannot be read"));
-        let refused = self.unfollowed_links(at).into_iter();
-        let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));
+        let denials = self.mounts[at].unreadable.denials.values();
+        let denied = denials.map(|it| (it.directory.below.clone(), "its directory cannot be read"));
+        let links = self.unfollowed_links(at).into_iter();
+        let refused = links.map(|below| (below, "it lies behind a link that is not followed"));
         denied.chain(refused).collect()
     }
 
@@ -182,8 +180,7 @@ pub enum UrgentTask {
 #[derive(Debug, Default)]
 pub struct WorkQueue {
     pub directories: VecDeque<DirectoryId>,
-    /// Those of the directories that still wait.
-    pub depths: HashMap<DirectoryId, Depth>,
+    depths: HashMap<DirectoryId, Depth>,
     pub files: VecDeque<FileId>,
     /// The files in `files` that still exist and still wait.
     waiting_files: HashSet<FileId>,
@@ -250,6 +247,11 @@ impl WorkQueue {
             }
         }
         None
+    }
+
+    /// Forgets a directory that is gone: its number may be used again.
+    pub fn forget_directory(&mut self, id: DirectoryId) {
+        self.depths.remove(&id);
     }
 
     /// Forgets a file that is gone: its number may be used again.

@@ -117,16 +117,15 @@ fn the_index_that_lists_a_component_is_its_index() {
     world.write("/a/changelist.xml", doc).wait(100);
     let elsewhere = "https://example.org/a/elsewhere.xml";
     assert_eq!(index_of(&mut world).as_deref(), Some(elsewhere));
-    // By inversion, the lowest URI of those that it does not link to.
+    // Of several that list it: the one that it names, else the first by URI.
     for name in ["/a/z.xml", "/a/y.xml"] {
         world.write(name, index("changelist").lists(&["/a/changelist.xml"]));
     }
-    // Else the one that it links to.
-    for (linked, is_its) in [("/a/z.xml", "/a/z.xml"), ("/a/elsewhere.xml", "/a/y.xml")] {
-        let doc = list("changelist").of("/a").index(linked);
+    for (named, want) in [("/a/z.xml", "z.xml"), ("/a/elsewhere.xml", "y.xml")] {
+        let doc = list("changelist").of("/a").index(named);
         world.write("/a/changelist.xml", doc).wait(100);
-        let is_its = format!("https://example.org{is_its}");
-        assert_eq!(index_of(&mut world), Some(is_its));
+        let want = format!("https://example.org/a/{want}");
+        assert_eq!(index_of(&mut world), Some(want));
     }
     // A link to a document that is no index counts for nothing.
     world.delete("/a/z.xml").delete("/a/y.xml");

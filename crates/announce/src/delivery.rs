@@ -482,8 +482,8 @@ impl HubQueue {
 
     /// Returns the refusals that were not logged by themselves: each kind with its reason, and their number.
     pub fn sum_up_refusals(&mut self, now: Timestamp) -> Vec<(RefusalKind, String, usize)> {
-        let due = self.refusals.iter_mut();
-        let due = due.filter(|(_, alike)| later(alike.since, SUMMED_UP_FOR) <= now);
+        let groups = self.refusals.iter_mut();
+        let due = groups.filter(|(_, alike)| later(alike.since, SUMMED_UP_FOR) <= now);
         due.filter_map(|(kind, alike)| {
             alike.logged = 0;
             let more = std::mem::take(&mut alike.more);

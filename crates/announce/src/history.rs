@@ -163,8 +163,8 @@ impl NotificationHistory {
 
     /// Notes the outcome of a notification at a hub, if it is still among the last.
     pub fn note(&mut self, channel: ChannelId, seq: u64, outcome: OutcomeView) {
-        let mut known = self.notifications.iter_mut().rev();
-        let known = known.find(|(of, known)| (*of, known.seq) == (channel, seq));
+        let mut latest_first = self.notifications.iter_mut().rev();
+        let known = latest_first.find(|(of, known)| (*of, known.seq) == (channel, seq));
         let mut hubs = known.into_iter().flat_map(|(_, known)| &mut known.hubs);
         if let Some(known) = hubs.find(|known| known.hub == outcome.hub) {
             *known = outcome;
@@ -280,8 +280,8 @@ pub fn load_history(db: Db<'_>) -> Result<NotificationHistory> {
     for (channel, mut notification) in
         known.split_off(known.len().saturating_sub(MAX_NOTIFICATIONS))
     {
-        let payload = notification.payload.as_ref();
-        let payload = payload.and_then(|payload| Payload::parse(&payload.0).ok());
+        let shared = notification.payload.as_ref();
+        let payload = shared.and_then(|payload| Payload::parse(&payload.0).ok());
         let entries = payload.map(|payload| payload.entries.len());
         notification.changes = notification.changes.or(entries);
         history.push(channel, notification);

@@ -317,7 +317,7 @@ pub struct LocationRewrite {
     pub to: String,
 }
 
-/// A type of objects.
+/// A rule that gives objects a type, by their URIs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TypeRule {

@@ -92,11 +92,11 @@ pub struct BrokerSettingsError {
 }
 
 impl BrokerSettings {
-    /// Checks the settings alone, independent of the machine's certificates.
+    /// Checks the certificates and the key that the settings name, without those of the machine.
     ///
     /// # Errors
     ///
-    /// If the certificates or the key cannot be used.
+    /// If one of them cannot be used.
     pub fn check_certificates(&self) -> Result<(), BrokerSettingsError> {
         let checked = || {
             let roots = roots(ca_certificates(self)?)?;

@@ -320,8 +320,8 @@ impl Handler for NodeBuilder {
             prefix => format!("{prefix}:"),
         };
         let place = start.offset as usize;
-        let hub = start.has_relation("hub");
-        let hub = hub.then(|| start.value("href")).flatten();
+        let is_hub = start.has_relation("hub");
+        let hub = is_hub.then(|| start.value("href")).flatten();
         self.open.push(Node {
             element: start.element,
             prefix: prefixed(start.prefix),

@@ -383,8 +383,8 @@ impl Handler for KeysHandler {
     }
 
     fn end(&mut self, depth: usize, end: u64) {
-        let ended = self.entries.end(depth);
-        let ended = ended.and_then(|position| Some((position, self.start.take()?)));
+        let position = self.entries.end(depth);
+        let ended = position.and_then(|position| Some((position, self.start.take()?)));
         let Some((position, start)) = ended else {
             return;
         };

@@ -191,7 +191,7 @@ fn written(time: Timestamp) -> String {
     }
 }
 
-/// Returns the time, or the next whole microsecond: an interval is written with no more digits.
+/// Returns the time, or the next whole microsecond: an interval is written with no more digits (C14).
 pub fn ceil_to_microsecond(time: Timestamp) -> Timestamp {
     let up = TimestampRound::new().smallest(Unit::Microsecond);
     time.round(up.mode(RoundMode::Ceil)).unwrap_or(time)

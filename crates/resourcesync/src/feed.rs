@@ -263,8 +263,8 @@ impl AtomDraft {
 
     fn add_link(&mut self, tag: &StartTag<'_>) {
         if let Some(href) = tag.filled("href") {
-            let relation = tag.filled("rel").unwrap_or_default();
-            let relation = relation.strip_prefix(REGISTERED).unwrap_or(&relation);
+            let text = tag.filled("rel").unwrap_or_default();
+            let relation = text.strip_prefix(REGISTERED).unwrap_or(&text);
             let target = self.links.entry(relation.to_ascii_lowercase());
             target.or_insert(href);
         }
@@ -377,8 +377,8 @@ impl FeedHandler {
         let (server, format) = (draft.term(SERVER_SCHEME), draft.term(FORMAT_SCHEME));
         let updated = draft.updated();
         let is_type = |scheme: &str| scheme != SERVER_SCHEME && scheme != FORMAT_SCHEME;
-        let types = draft.categories.into_iter();
-        let types = types.filter(|(scheme, _)| is_type(scheme));
+        let all = draft.categories.into_iter();
+        let types = all.filter(|(scheme, _)| is_type(scheme));
         let mut text = |name| draft.texts.remove(name);
         let id = text("id").filter(|id| !id.is_empty());
         let object = draft.links.remove("via");

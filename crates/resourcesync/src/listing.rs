@@ -313,8 +313,8 @@ impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
 
 /// Reads an `rs:ln`.
 fn link(tag: &StartTag<'_>) -> ListedLink {
-    let plain = tag.attributes.iter();
-    let plain = plain.filter(|attribute| attribute.namespace == Namespace::None);
+    let all = tag.attributes.iter();
+    let plain = all.filter(|attribute| attribute.namespace == Namespace::None);
     let pairs = plain.filter_map(|attribute| {
         let (name, value) = (tag.local_name(attribute), tag.value_of(attribute).ok()?);
         Some((name.to_owned(), value.trim().to_owned()))

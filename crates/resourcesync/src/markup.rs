@@ -12,8 +12,8 @@ pub(crate) fn read_declaration(
     bytes: &[u8],
 ) -> Result<Option<Range<usize>>, (usize, &'static str)> {
     let mut at = 0;
-    let version = pseudo_attribute(bytes, &mut at, b"version")?;
-    let version = version.ok_or((0, "the XML declaration has no version"))?;
+    let found = pseudo_attribute(bytes, &mut at, b"version")?;
+    let version = found.ok_or((0, "the XML declaration has no version"))?;
     let minor = bytes[version.clone()].strip_prefix(b"1.");
     if !minor.is_some_and(|minor| !minor.is_empty() && minor.iter().all(u8::is_ascii_digit)) {
         return Err((version.start, "the version of XML is not 1.0"));
@@ -65,8 +65,8 @@ fn pseudo_attribute(
         _ => return Err((open, "a value of the XML declaration is not quoted")),
     };
     let value = open + 1;
-    let length = bytes[value..].iter().position(|byte| byte == quote);
-    let length = length.ok_or((open, "a value of the XML declaration does not end"))?;
+    let end = bytes[value..].iter().position(|byte| byte == quote);
+    let length = end.ok_or((open, "a value of the XML declaration does not end"))?;
     *at = value + length + 1;
     Ok(Some(value..value + length))
 }
@@ -104,8 +104,8 @@ pub(crate) fn push_referenced(name: &str, text: &mut String) -> Result<(), Strin
     // A sign would be accepted too.
     let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let code = u32::from_str_radix(digits, radix).ok();
-    let character = code.filter(|_| is_number).and_then(char::from_u32);
-    let character = character.ok_or_else(|| format!("&#{number}; is no character"))?;
+    let numbered = code.filter(|_| is_number).and_then(char::from_u32);
+    let character = numbered.ok_or_else(|| format!("&#{number}; is no character"))?;
     if !is_allowed(character) {
         return Err(forbidden_message(character));
     }

@@ -66,8 +66,8 @@ pub fn parse_with_keys(
         Ok(read) => read,
         Err(other) => return Ok((CandidateContent::Other(other), None)),
     };
-    let keys = handler.keys.take();
-    let keys = keys.filter(|keys| keys.entries.has_wanted_capability());
+    let taken = handler.keys.take();
+    let keys = taken.filter(|keys| keys.entries.has_wanted_capability());
     let content = match handler.conclude(size) {
         Ok(parsed) => CandidateContent::Document(Box::new(parsed)),
         Err(other) => CandidateContent::Other(other),

@@ -120,8 +120,8 @@ fn write_entry(xml: &mut String, entry: &Entry) {
         ("datetime", entry.datetime.map(datetime)),
         ("capability", Some(entry.capability.as_str().into())),
     ];
-    let index = entry.index.as_ref();
-    let index = index.map(|index| rel_and_href("index", index.as_str()));
+    let uri = entry.index.as_ref();
+    let index = uri.map(|index| rel_and_href("index", index.as_str()));
     writer::write_entry(xml, Form::List, loc, &description, index);
 }
 

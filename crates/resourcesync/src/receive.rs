@@ -233,8 +233,8 @@ fn read_entry(entry: usize, listed: ListedEntry) -> Result<Entry, PayloadError> 
     let missing = |part| PayloadError::Incomplete { entry, part };
     let loc = listed.loc.as_deref().ok_or_else(|| missing("loc"))?;
     let index = listed.targets("index").next().map(Uri::parse).transpose();
-    let capability = listed.capability.as_deref();
-    let capability = capability.ok_or_else(|| missing("capability"));
+    let text = listed.capability.as_deref();
+    let capability = text.ok_or_else(|| missing("capability"));
     let change = listed.change.clone().ok_or_else(|| missing("change"))?;
     let mut kinds = ChangeKind::ALL.into_iter();
     let kind = kinds.find(|kind| kind.as_str() == change);

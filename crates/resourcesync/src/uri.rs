@@ -288,8 +288,8 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
         .rsplit_once(':')
         .filter(|(_, port)| !port.ends_with(']'));
     let (name, port) = parts.unwrap_or((&host, ""));
-    let address = name.strip_prefix('[');
-    let address = address.and_then(|name| name.strip_suffix(']'));
+    let opened = name.strip_prefix('[');
+    let address = opened.and_then(|name| name.strip_suffix(']'));
     let is_host = match address {
         Some(address) => !address.is_empty() && !address.contains(BRACKETS),
         None => !name.is_empty() && !name.contains(':') && !name.contains(BRACKETS),

@@ -394,8 +394,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 async fn answer_request(callbacks: Arc<Callbacks>, request: Request<Incoming>) -> FullResponse {
     // The last segment of the path decides: a proxy may have changed the others.
-    let id = request.uri().path().rsplit('/').next().unwrap_or_default();
-    let id = id.to_owned();
+    let last = request.uri().path().rsplit('/').next().unwrap_or_default();
+    let id = last.to_owned();
     match *request.method() {
         Method::GET => {
             answer_verification(&callbacks, &id, request.uri().query().unwrap_or_default())

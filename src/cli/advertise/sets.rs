@@ -177,8 +177,8 @@ fn why_no_channel(
         return Ok(why.to_owned());
     };
     let finding = finding.to_string();
-    let predicate = finding.strip_prefix(list.as_str()).unwrap_or(&finding);
-    let predicate = predicate.trim_start();
+    let words = finding.strip_prefix(list.as_str()).unwrap_or(&finding);
+    let predicate = words.trim_start();
     Ok(format!(
         "{predicate}; with a [[channel]] that names another topic, this prints how to correct it"
     ))
@@ -199,8 +199,8 @@ fn compare_list(
 ) -> state::Result<AdvertiseOutcome> {
     // Only the state knows which hubs were ours: another program's may have the address of an embedded one.
     let former = "SELECT uri FROM hub WHERE configured = 0";
-    let former = reader.db.all::<Vec<Hub>>(former, ())?;
-    let former = former.into_iter().collect();
+    let hubs = reader.db.all::<Vec<Hub>>(former, ())?;
+    let former = hubs.into_iter().collect();
     let mut after = None;
     for channel in channels {
         match advertise(after.as_deref().unwrap_or(&before), channel, &former) {

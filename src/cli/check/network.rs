@@ -85,8 +85,8 @@ pub(super) fn sections(
     let prepared = "cannot prepare requests";
     let replies = replies.context(prepared)?;
     let topics: Vec<_> = expected.into_iter().zip(replies).collect();
-    let probes = hubs.into_iter().zip(heads);
-    let probes = probes.map(|(settings, head)| hub::HubProbe {
+    let answered = hubs.into_iter().zip(heads);
+    let probes = answered.map(|(settings, head)| hub::HubProbe {
         accepts: has_accepted_all(&channels, &settings.hub),
         hub: settings.hub,
         publish_url: settings.publish_url,
@@ -137,8 +137,8 @@ fn acceptance_problems(
             None => !is_advertised,
             Some(_) => advertises(channel, hub),
         };
-        let topics = expected.iter().filter(is_asked);
-        let topics = topics.map(|topic| topic.topic.clone()).collect();
+        let asked = expected.iter().filter(is_asked);
+        let topics = asked.map(|topic| topic.topic.clone()).collect();
         (settings.clone(), topics)
     });
     let answers = block_on(probe::topic_check_replies(asked.collect()))?;

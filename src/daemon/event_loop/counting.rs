@@ -58,8 +58,8 @@ impl DaemonCounts {
                 let counts = self.hubs.entry((hub.clone(), ChannelKind::Change));
                 counts.or_default().dropped += *changes as u64;
                 let account = (hub.clone(), topic.clone());
-                let behind = self.fell_behind.entry(account);
-                let behind = behind.or_insert_with(|| BacklogOverflow {
+                let entry = self.fell_behind.entry(account);
+                let behind = entry.or_insert_with(|| BacklogOverflow {
                     hub: hub.clone(),
                     topic: topic.clone(),
                     changes: 0,

@@ -132,8 +132,8 @@ impl Status {
             alerts.push(Alert::new(Health::Look, part, what, advice));
         }
         // Lasting ones come first, so the others that are only counted are lasting only if all in the list are.
-        let lasting = self.broken.iter().take_while(|broken| broken.lasting);
-        let lasting = lasting.count();
+        let are_lasting = self.broken.iter().take_while(|broken| broken.lasting);
+        let lasting = are_lasting.count();
         if let Some(first) = self.broken.first().filter(|_| lasting > 0) {
             let all_last = lasting == self.broken.len();
             let count = lasting + if all_last { self.more_broken } else { 0 };
@@ -371,8 +371,8 @@ impl<'a> HubSummary<'a> {
 
     /// Returns the number of channels in each condition, such as "2 failing, 40 fine".
     pub fn states_in_words(&self) -> String {
-        let states = self.states.iter();
-        let states = states.map(|(state, count)| format!("{count} {}", state.in_words()));
+        let counts = self.states.iter();
+        let states = counts.map(|(state, count)| format!("{count} {}", state.in_words()));
         states.collect::<Vec<_>>().join(", ")
     }
 

@@ -78,8 +78,8 @@ pub fn next_try_in_words(at: Option<Timestamp>, now: Timestamp) -> String {
 /// Returns a number of seconds in one or two units.
 fn length(seconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
-    let at = UNITS.iter().position(|(unit, _)| seconds >= *unit);
-    let at = at.unwrap_or(UNITS.len() - 1);
+    let first = UNITS.iter().position(|(unit, _)| seconds >= *unit);
+    let at = first.unwrap_or(UNITS.len() - 1);
     let (unit, name) = UNITS[at];
     let first = format!("{} {name}", seconds / unit);
     let smaller = UNITS.get(at + 1);

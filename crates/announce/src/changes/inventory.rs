@@ -64,8 +64,8 @@ pub fn take_inventory<E>(
     read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
 ) -> Result<Taken, E> {
     let time = time(request, &listed);
-    let lists = request.lists.iter().zip(&listed);
-    let lists = lists.map(|(list, of)| ListTally::new(list, of.entries.len(), of.skipped));
+    let pairs = request.lists.iter().zip(&listed);
+    let lists = pairs.map(|(list, of)| ListTally::new(list, of.entries.len(), of.skipped));
     let mut lists: Vec<ListTally> = lists.collect();
     let mut compared = compare(request, rules, merged_resources(listed), stored)?;
     let missing = &mut compared.missing;
@@ -134,8 +134,8 @@ fn merged_resources(listed: Vec<ListedResources>) -> Vec<(u32, ListedResource)> 
 
 /// Returns the time that the changes have: that of the latest list, if it can be true (C28).
 fn time(request: &RoundRequest, listed: &[ListedResources]) -> Timestamp {
-    let times = listed.iter().filter_map(|list| list.span.at.as_deref());
-    let times = times.filter_map(|at| Some(Datetime::parse(at)?.at()));
+    let texts = listed.iter().filter_map(|list| list.span.at.as_deref());
+    let times = texts.filter_map(|at| Some(Datetime::parse(at)?.at()));
     let latest = times.max().filter(|at| *at <= later(request.at, AHEAD));
     latest.unwrap_or(request.at)
 }

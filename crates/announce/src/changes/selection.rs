@@ -248,17 +248,18 @@ impl Selection {
         let numbers = self.list_numbers(request);
         let told = self.fresh.next_entries(request).to_vec();
         let entries = told.iter().map(|entry| (entry.list as usize, entry.place));
-        let changes = read_in_given_order(entries, |list, places| match numbers[list] {
+        let read = read_in_given_order(entries, |list, places| match numbers[list] {
             Some(number) => files.changes(&request.lists[number], &self.lists[list].span, places),
             None => Ok(Vec::new()),
-        })?
-        .into_iter()
-        .zip(&told)
-        .map(|(change, entry)| FreshChange {
-            change,
-            time: entry.time,
-            list: numbers[entry.list as usize].unwrap_or_default(),
-        });
+        })?;
+        let changes = read
+            .into_iter()
+            .zip(&told)
+            .map(|(change, entry)| FreshChange {
+                change,
+                time: entry.time,
+                list: numbers[entry.list as usize].unwrap_or_default(),
+            });
         let changes: Vec<FreshChange> = changes.collect();
         self.fresh.take(told.len(), |entry| {
             self.lists[entry.list as usize].mark_taken(entry.place.key)

@@ -81,8 +81,8 @@ impl TakenKeys {
 
     /// Returns the rows of the list that are to be written.
     pub fn into_changes(mut self, list: &Uri) -> KeyChanges {
-        let changed = self.changed.into_iter();
-        let changed = changed.map(|number| ((list.clone(), number), self.rows.remove(&number)));
+        let numbers = self.changed.into_iter();
+        let changed = numbers.map(|number| ((list.clone(), number), self.rows.remove(&number)));
         changed.collect()
     }
 

@@ -225,8 +225,8 @@ pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<
     let last = last_until(step.db, channel.id)?;
     let ahead = last.filter(|until| is_far_ahead(step, *until));
     let first = changes.first().map(|first| first.time.min(step.wall));
-    let from = last.filter(|_| ahead.is_none());
-    let from = from.or(first).unwrap_or(step.wall);
+    let believed = last.filter(|_| ahead.is_none());
+    let from = believed.or(first).unwrap_or(step.wall);
     if let Some(until) = ahead {
         let topic = channel.topic.clone();
         step.facts.push(Fact::BeganAnew { topic, until, from });

@@ -167,7 +167,7 @@ fn save_dormant(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<()> {
 }
 
 /// Wakes what was written down: what is owed of the documents of the set is what differs from what is seen now.
-fn wake_owed(step: &mut Step<'_>, account: AccountId, set: DocId) -> Result<()> {
+fn wake_dormant(step: &mut Step<'_>, account: AccountId, set: DocId) -> Result<()> {
     let sql = "UPDATE owed SET dormant = 0 WHERE channel = ?1 AND hub = ?2 AND dormant = 1";
     step.db.run(sql, account)?;
     step.db.run(
@@ -211,7 +211,7 @@ pub fn open(
             step.db.set_channel(channel.id, columns, ())?;
             if kind == ChannelKind::Framework {
                 for hub in active_hubs(step.db, channel.id)? {
-                    wake_owed(step, (channel.id, hub), set)?;
+                    wake_dormant(step, (channel.id, hub), set)?;
                 }
             }
             let (topic, set) = (topic.clone(), uri.clone());
@@ -313,7 +313,7 @@ fn join(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) -> 
         return change_log::add_position(step, account);
     }
     if left {
-        return wake_owed(step, account, channel.set);
+        return wake_dormant(step, account, channel.set);
     }
     let is_first = !step.live.sources[position].has_settled;
     let is_added = step.live.hubs.get(&hub).is_some_and(|hub| hub.is_added);

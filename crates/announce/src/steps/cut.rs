@@ -396,8 +396,8 @@ pub fn decode_times(bytes: &[u8]) -> Vec<Timestamp> {
 
 /// Returns several times for one column.
 pub fn encode_times(times: &[Timestamp]) -> Vec<u8> {
-    let numbers = times.iter().map(|time| time.as_nanosecond());
-    let numbers = numbers.map(|number| i64::try_from(number).unwrap_or_default());
+    let nanoseconds = times.iter().map(|time| time.as_nanosecond());
+    let numbers = nanoseconds.map(|number| i64::try_from(number).unwrap_or_default());
     numbers.flat_map(i64::to_be_bytes).collect()
 }
 

@@ -29,7 +29,7 @@ pub fn load_missing(db: Db<'_>, source: i64) -> Result<Vec<SeenDocument>> {
 pub fn request_due_looks(step: &mut Step<'_>) -> Result<()> {
     let sql = format!("SELECT {COLUMNS} FROM document d WHERE d.look_at <= ?1 ORDER BY d.look_at");
     for document in step.db.all::<Vec<SeenDocument>>(&sql, step.now)? {
-        step.db.set_columns(document.id, "look_at = NULL", ())?;
+        step.db.update_document(document.id, "look_at = NULL", ())?;
         request_look(step, &document)?;
     }
     Ok(())
@@ -54,7 +54,7 @@ fn request_look(step: &mut Step<'_>, document: &SeenDocument) -> Result<()> {
     }
     step.look.insert(document.path.clone());
     let again = later(step.now, LOOK_AGAIN);
-    step.db.set_columns(document.id, "look_at = ?2", again)
+    step.db.update_document(document.id, "look_at = ?2", again)
 }
 
 /// Asks for a look at what is missing, if its grace is over; and, below a mount that was swept just now, at what this run
@@ -75,7 +75,7 @@ pub fn accept(step: &mut Step<'_>, position: usize) -> Result<usize> {
     let mut accepted = 0;
     for document in load_missing(step.db, step.live.sources[position].id)? {
         if !step.live.sources[position].is_absent(document.path.mount) {
-            step.db.set_columns(document.id, "presence = 3", ())?;
+            step.db.update_document(document.id, "presence = 3", ())?;
             accepted += 1;
         }
     }
@@ -222,7 +222,7 @@ pub fn mark_missing(
         return forget_and_report(step, &[before.id]);
     }
     let grace = step.plan.sources[position].deletion_grace;
-    step.db.set_columns(
+    step.db.update_document(
         before.id,
         "presence = max(presence, 2), absent_since = CASE WHEN presence = 1 THEN ?4 ELSE absent_since END, \
          touched = CASE WHEN presence = 1 THEN max(touched, 2) ELSE touched END, is_replaced = max(is_replaced, ?2), \
@@ -236,7 +236,7 @@ pub fn mark_missing(
 /// Takes a document to be deleted.
 fn delete(step: &mut Step<'_>, position: usize, before: &SeenDocument) -> Result<()> {
     owed::see(step.db, before.source, before, None)?;
-    step.db.set_columns(
+    step.db.update_document(
         before.id,
         "presence = 4, grace_ends = NULL, look_at = NULL, is_replaced = 0, held_until = NULL, touched = 3, \
          was_capability = ?2, was_form = ?3, was_fingerprint = ?4",
@@ -317,7 +317,7 @@ pub fn reduce_to_mention(db: Db<'_>, id: DocId) -> Result<()> {
         db.run(&format!("DELETE FROM {rows}"), id)?;
     }
     db.run("INSERT INTO seeing VALUES (?1)", id)?;
-    db.set_columns(id, "source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, fingerprint = NULL, \
+    db.update_document(id, "source = NULL, mount = NULL, path = NULL, capability = NULL, form = NULL, fingerprint = NULL, \
          up = NULL, names_index = NULL, presence = 0, absent_since = NULL, grace_ends = NULL, look_at = NULL, hold = 0, \
          held_until = NULL, index_parent = NULL, archived = 0, orphan = 0, is_new_set = 0, baseline = 0, touched = 0, \
          newly_indexed = 0, was_capability = NULL, was_form = NULL, was_fingerprint = NULL", ())?;

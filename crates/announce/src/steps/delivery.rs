@@ -126,8 +126,8 @@ pub fn dispatch(step: &mut Step<'_>) -> Result<()> {
     let hubs: Vec<HubId> = step.live.hubs.keys().copied().collect();
     for hub in hubs {
         loop {
-            let live = step.live.hubs.get_mut(&hub);
-            let live = live.filter(|live| !live.queue.waiting.is_empty());
+            let of_hub = step.live.hubs.get_mut(&hub);
+            let live = of_hub.filter(|live| !live.queue.waiting.is_empty());
             let Some(id) = live.and_then(|it| Arc::make_mut(&mut it.queue).pop(step.now)) else {
                 break;
             };
@@ -452,8 +452,8 @@ fn refused(
         if !may_be_of_hub {
             ended = queue.end_outage();
         }
-        let before = answered.before.as_ref();
-        let before = before.and_then(|last| last.refusal.as_ref());
+        let last = answered.before.as_ref();
+        let before = last.and_then(|last| last.refusal.as_ref());
         let is_repeated = before.is_some_and(|before| before.kind == refusal.kind);
         is_news = queue.refused(&refusal, is_repeated, now);
     }

@@ -178,14 +178,15 @@ impl<'a> Db<'a> {
     }
 
     /// Sets columns of a document to values, which are the parameters after its own.
-    pub fn set_columns(self, id: DocId, columns: &str, values: impl Parameters) -> Result<()> {
+    pub fn update_document(self, id: DocId, columns: &str, values: impl Parameters) -> Result<()> {
         let sql = format!("UPDATE document SET {columns} WHERE id = ?1");
         self.run(&sql, (id, values))
     }
 
     /// Returns the row of a URI, which is added unless it is there.
     pub fn ensure_row(self, uri: &Uri) -> Result<DocId> {
-        self.id_of(uri)?.map_or_else(|| self.add_row(uri), Ok)
+        let known = self.id_of(uri)?;
+        known.map_or_else(|| self.add_row(uri), Ok)
     }
 
     fn add_row(self, uri: &Uri) -> Result<DocId> {
@@ -317,7 +318,7 @@ fn note_document(
             if is_same && !is_racy && before.presence == Presence::Present {
                 return Ok(());
             }
-            return step.db.set_columns(
+            return step.db.update_document(
                 before.id,
                 "mount = ?2, path = ?3, size = ?4, modified = ?5, changed = ?6, inode = ?7, looked = ?8, \
                  presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, is_replaced = 0, \
@@ -562,10 +563,10 @@ fn note_unreadable(step: &Step<'_>, known: &ObservedCandidate, reason: &Incomple
         if is_reachable && !document.is_replaced {
             let columns = "presence = 1, absent_since = NULL, grace_ends = NULL, look_at = NULL, \
                        touched = max(touched, 2)";
-            step.db.set_columns(document.id, columns, ())?;
+            step.db.update_document(document.id, columns, ())?;
         } else {
             let columns = "grace_ends = NULL, look_at = NULL";
-            step.db.set_columns(document.id, columns, ())?;
+            step.db.update_document(document.id, columns, ())?;
         }
     }
     let source = &step.live.sources[known.position];

@@ -382,7 +382,7 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
     for (id, uri, path, source) in documents {
         match path_in_plan(step, &uri, source) {
             Some(place) if place != path => {
-                db.set_columns(id, "mount = ?2, path = ?3, looked = 0", &place)?;
+                db.update_document(id, "mount = ?2, path = ?3, looked = 0", &place)?;
                 // R15: the file system that has it may not be mounted yet.
                 if let Some((position, _)) = step.plan.source_of(place.mount) {
                     step.live.sources[position].note_held_document(db, place.mount)?;

@@ -261,8 +261,8 @@ pub fn sets_awaiting_topic(
 /// Tells the operator of findings and broken documents that have lasted: three examples of each kind and the number of the
 /// others, and then nothing of that kind for a while.
 pub fn report_lasting(step: &mut Step<'_>) -> Result<()> {
-    let broken = std::mem::take(&mut step.broken).into_iter();
-    let broken = broken.map(|(position, fact)| (position, "broken", 1, fact));
+    let taken = std::mem::take(&mut step.broken).into_iter();
+    let broken = taken.map(|(position, fact)| (position, "broken", 1, fact));
     let mut found: Vec<(usize, &str, usize, Fact)> = broken.collect();
     let mut lasting = step.db.all::<Vec<(i64, Uri, String)>>(
         "UPDATE finding SET tell_at = NULL WHERE (about, part, what) IN (SELECT about, part, what FROM finding \

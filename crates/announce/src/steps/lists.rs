@@ -566,8 +566,8 @@ fn leave_out_stale(
     };
     let all_versions = set.learned.is_none()
         || set.must_take_others && lists.iter().any(|listed| !is_stale(&listed));
-    let left_out = lists.iter().filter(is_stale);
-    let left_out = left_out.filter(|listed| all_versions || is_read_later(listed));
+    let stale = lists.iter().filter(is_stale);
+    let left_out = stale.filter(|listed| all_versions || is_read_later(listed));
     let left_out: BTreeSet<DocId> = left_out.map(|listed| listed.id).collect();
     lists.retain(|listed| !left_out.contains(&listed.id));
     for listed in lists.iter_mut() {

@@ -257,7 +257,7 @@ pub fn set_nested(step: &mut Step<'_>, id: MountId, found: Vec<NestedFileSystem>
             && ancestors_of(&document.path.below).any(|top| changed.contains(top))
         {
             let columns = "grace_ends = NULL, look_at = NULL";
-            step.db.set_columns(document.id, columns, ())?;
+            step.db.update_document(document.id, columns, ())?;
         }
     }
     if step.live.sources[position].is_swept() {

@@ -95,8 +95,8 @@ fn changes_between(
     let ended = told
         .filter(|told| known.is_none() && is_announced(told))
         .map(|told| (ChangeKind::Deleted, told.capability));
-    let said = seen.filter(|seen| is_announceable(seen) && !is_archived);
-    let said = said.map(|seen| match seen.capability {
+    let announceable = seen.filter(|seen| is_announceable(seen) && !is_archived);
+    let said = announceable.map(|seen| match seen.capability {
         // R12: a Resource Dump is a snapshot, and knows no update.
         Capability::ResourceDump => (ChangeKind::Created, seen.capability),
         _ if known.is_none() => (ChangeKind::Created, seen.capability),
@@ -298,9 +298,9 @@ pub fn weigh(step: &mut Step<'_>, document: SeenDocument, is_changed: bool) -> R
     match (is_held, document.hold) {
         (true, HoldState::Free) => {
             let until = later(step.now, step.plan.window.hold);
-            db.set_columns(id, "hold = 1, held_until = ?2", until)?;
+            db.update_document(id, "hold = 1, held_until = ?2", until)?;
         }
-        (false, HoldState::Waiting) => db.set_columns(id, "hold = 0, held_until = NULL", ())?,
+        (false, HoldState::Waiting) => db.update_document(id, "hold = 0, held_until = NULL", ())?,
         _ => {}
     }
     if document.is_gone() {

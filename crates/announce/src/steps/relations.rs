@@ -164,7 +164,7 @@ fn resolve_one(step: &Step<'_>, document: &SeenDocument, was_member: bool) -> Re
     let (index, sets, archived) = relations_of(step, document)?;
     let orphan = sets.is_empty() && document.version.capability != Capability::SourceDescription;
     if (index, archived, orphan) != (document.index_parent, document.archived, document.orphan) {
-        step.db.set_columns(
+        step.db.update_document(
             document.id,
             "index_parent = ?2, archived = ?3, orphan = ?4",
             (index, archived, orphan),

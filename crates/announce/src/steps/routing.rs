@@ -202,8 +202,8 @@ pub fn default_topics(
     kind: ChannelKind,
 ) -> Option<[Topic; 2]> {
     let mount = source.mount_of(set)?;
-    let path = set.as_str().strip_prefix(mount.prefix.as_str())?;
-    let path = path.strip_suffix(".xml").unwrap_or(path);
+    let below = set.as_str().strip_prefix(mount.prefix.as_str())?;
+    let path = below.strip_suffix(".xml").unwrap_or(below);
     let name = match kind {
         ChannelKind::Framework => Uri::below(&plan.public_url, b"topics/"),
         ChannelKind::Change => Uri::below(&plan.public_url, b"changes/"),

@@ -133,8 +133,8 @@ fn topic_content(step: &Step<'_>, channel: &Channel) -> Result<(Payload, Option<
     let has_all_said = said.len() < window.max_entries
         && said.iter().all(|(_, entry)| shown.contains(&key(entry)));
     let remembered = earlier(step.now, step.plan.topic_window);
-    let fetched: Option<Vec<Timestamp>> = untils.into_iter().collect();
-    let fetched = fetched.and_then(|untils| untils.into_iter().min());
+    let all: Option<Vec<Timestamp>> = untils.into_iter().collect();
+    let fetched = all.and_then(|untils| untils.into_iter().min());
     let payload = Payload {
         up: up(channel, &entries),
         from: fetched.filter(|before| has_all_said && *before >= remembered),

@@ -320,7 +320,7 @@ impl<'a> Step<'a> {
         )?;
         for (id, uri, set) in ended {
             let expired = "hold = 2, held_until = NULL, touched = max(touched, 2)";
-            self.db.set_columns(id, expired, ())?;
+            self.db.update_document(id, expired, ())?;
             self.facts.push(Fact::HoldExpired { uri, set });
         }
         // A missing document is not announced; if it comes back, it may be listed by then.

@@ -32,10 +32,10 @@ pub struct CallbackClient {
     guard: AddressGuard,
 }
 
-/// The resolved and permitted location of a callback.
+/// A callback whose addresses were resolved and are permitted.
 #[derive(Debug)]
 pub struct ResolvedCallback {
-    /// The client for requests to it. The location is to be kept until they have ended.
+    /// The client for requests to it. This is to be kept until they have ended.
     pub client: Client,
     /// The address that its name resolved to; none if the URL has an address itself.
     pub by_name: Option<IpAddr>,

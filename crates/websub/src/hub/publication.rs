@@ -325,8 +325,8 @@ pub fn checked_topic(text: &str) -> Result<Topic, PublicationRefusal> {
 /// Returns true if the path has a segment `.` or `..`, percent-encoded or not: below which prefix it lies depends on who
 /// resolves it.
 fn has_dot_segments(text: &str) -> bool {
-    let path = text.split(['?', '#']).next().unwrap_or_default();
-    let path = path.split_once("://").map_or(path, |(_, rest)| rest);
+    let address = text.split(['?', '#']).next().unwrap_or_default();
+    let path = address.split_once("://").map_or(address, |(_, rest)| rest);
     let decoded: Vec<u8> = percent_encoding::percent_decode_str(path).collect();
     decoded
         .split(|byte| matches!(byte, b'/' | b'\\'))

@@ -88,8 +88,8 @@ impl Subscriptions {
         for (subscription, progress) in saved.subscriptions {
             restored.last = restored.last.max(progress.heard);
             restored.usage.add(&subscription.quota_key());
-            let on_topic = restored.topics.entry(subscription.topic.clone());
-            let on_topic = on_topic.or_default();
+            let entry = restored.topics.entry(subscription.topic.clone());
+            let on_topic = entry.or_default();
             let subscriber = SubscriptionState::new(&subscription, progress);
             on_topic
                 .subscribers
@@ -124,8 +124,8 @@ impl Subscriptions {
     /// subscriber has just answered.
     pub fn subscribe(&mut self, subscription: Subscription) -> Vec<HubRecord> {
         self.usage.add(&subscription.quota_key());
-        let on_topic = self.topics.entry(subscription.topic.clone());
-        let on_topic = on_topic.or_insert_with(|| TopicSubscribers {
+        let entry = self.topics.entry(subscription.topic.clone());
+        let on_topic = entry.or_insert_with(|| TopicSubscribers {
             backlog: BacklogCounts::new(self.last),
             ..TopicSubscribers::default()
         });

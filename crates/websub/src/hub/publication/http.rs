@@ -132,7 +132,7 @@ fn publication_buckets(
     }
 }
 
-/// The sender of a request, with what a refusal is counted and logged for, as far as it is known.
+/// Where a request comes from, with what a refusal is counted and logged for, as far as it is known.
 struct PublicationOrigin {
     token: Option<String>,
     /// The publisher whose token it is, against whose limits the request counts.
@@ -213,10 +213,10 @@ impl PublicHub {
         let content_type = header_text(request.headers(), CONTENT_TYPE).unwrap_or_default();
         let is_form = is_form(content_type);
         let is_notification = is_notification(content_type);
-        let mut sender = self.sender(&request);
-        let taken = match self.charge(&sender, 1) {
-            Ok(()) if is_form => return self.answer_form(sender, request).await,
-            Ok(()) if is_notification => self.take_publication(&mut sender, &mut request).await,
+        let mut origin = self.origin(&request);
+        let taken = match self.charge(&origin, 1) {
+            Ok(()) if is_form => return self.answer_form(origin, request).await,
+            Ok(()) if is_notification => self.take_publication(&mut origin, &mut request).await,
             Ok(()) => Err(PublicationRefusal::MediaType),
             Err(refusal) => {
                 if is_form && let PublicationRefusal::Limit(_) = refusal {
@@ -228,14 +228,14 @@ impl PublicHub {
         match taken {
             Ok(()) => text(StatusCode::OK, "accepted\n"),
             Err(refusal) => {
-                let answer = self.refuse(&sender, &refusal);
+                let answer = self.refuse(&origin, &refusal);
                 self.discard(request).await;
                 answer
             }
         }
     }
 
-    fn sender(&self, request: &Request<Incoming>) -> PublicationOrigin {
+    fn origin(&self, request: &Request<Incoming>) -> PublicationOrigin {
         // A token that is not text is no publisher's.
         let header = request.headers().get(AUTHORIZATION);
         let text = header.map(|value| value.to_str().unwrap_or("Bearer \u{0}"));
@@ -260,12 +260,12 @@ impl PublicHub {
     /// Finds the publisher of a topic that has these credentials.
     fn authorize<'p>(
         &self,
-        sender: &mut PublicationOrigin,
+        origin: &mut PublicationOrigin,
         publishers: &'p Publishers,
         topic: &Topic,
     ) -> Result<&'p Publisher, PublicationRefusal> {
-        sender.topic = Some(topic.clone());
-        let token = sender.token.as_deref();
+        origin.topic = Some(topic.clone());
+        let token = origin.token.as_deref();
         publishers.authorize(topic, token).inspect_err(|refusal| {
             if let (PublicationRefusal::UnknownToken, Some(token)) = (refusal, token) {
                 let (publisher, now) = (publishers.of_topic(topic), Timestamp::now());
@@ -275,9 +275,9 @@ impl PublicHub {
     }
 
     /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
-    fn charge(&self, sender: &PublicationOrigin, count: u32) -> Result<(), PublicationRefusal> {
-        let Some(name) = &sender.payer else {
-            let admitted = self.embedded.admit(sender.requester, count);
+    fn charge(&self, origin: &PublicationOrigin, count: u32) -> Result<(), PublicationRefusal> {
+        let Some(name) = &origin.payer else {
+            let admitted = self.embedded.admit(origin.requester, count);
             return admitted.map_err(PublicationRefusal::Limit);
         };
         let key = [(Arc::clone(name), 1)];
@@ -290,22 +290,22 @@ impl PublicHub {
 
     async fn take_publication(
         self: &Arc<Self>,
-        sender: &mut PublicationOrigin,
+        origin: &mut PublicationOrigin,
         request: &mut Request<Incoming>,
     ) -> Result<(), PublicationRefusal> {
         let publishers = self.client.directory.publishers.get();
         let links = Links::parse(header_values(request.headers(), LINK));
         let topic = published_topic(&links, request.uri().query())?;
         let topic = &topic;
-        let publisher = self.authorize(sender, &publishers, topic)?;
+        let publisher = self.authorize(origin, &publishers, topic)?;
         // It is delivered as it was sent, without that header. Bytes that are not text are no encoding that is known.
         let is_encoded = |value: &HeaderValue| !is_unencoded(value.to_str().unwrap_or("unknown"));
         let mut encodings = request.headers().get_all(CONTENT_ENCODING).iter();
         if encodings.any(is_encoded) {
             return Err(PublicationRefusal::Encoded);
         }
-        sender.publisher = Some(Arc::clone(&publisher.name));
-        let _under_way = self.begin_publication(sender)?;
+        origin.publisher = Some(Arc::clone(&publisher.name));
+        let _under_way = self.begin_publication(origin)?;
         verify_hub(topic, &links, &self.embedded.settings.get().settings.hub)?;
         let max_body = self.settings.get().max_body;
         let too_large = || PublicationRefusal::TooLarge(max_body);
@@ -347,7 +347,7 @@ impl PublicHub {
 
     async fn answer_form(
         self: &Arc<Self>,
-        mut sender: PublicationOrigin,
+        mut origin: PublicationOrigin,
         request: Request<Incoming>,
     ) -> FullResponse {
         let requester = self.embedded.requester(&request);
@@ -361,46 +361,46 @@ impl PublicHub {
                 return self.embedded.count_answer(answered);
             }
             Ok(HubFormRequest::Publish { topics, is_check }) => {
-                self.answer_pings(&mut sender, topics, is_check).await
+                self.answer_pings(&mut origin, topics, is_check).await
             }
             Err(refusal) => Err(refusal),
         };
-        taken.unwrap_or_else(|refusal| self.refuse(&sender, &refusal))
+        taken.unwrap_or_else(|refusal| self.refuse(&origin, &refusal))
     }
 
     /// Takes pings of topics, which are those of one publisher; of a check, answers if a publication would be accepted, and
     /// publishes nothing.
     async fn answer_pings(
         self: &Arc<Self>,
-        sender: &mut PublicationOrigin,
+        origin: &mut PublicationOrigin,
         topics: Vec<Topic>,
         is_check: bool,
     ) -> Result<FullResponse, PublicationRefusal> {
         let publishers = self.client.directory.publishers.get();
         let mut found: Option<&Publisher> = None;
         for topic in &topics {
-            let publisher = self.authorize(sender, &publishers, topic)?;
+            let publisher = self.authorize(origin, &publishers, topic)?;
             if let Some(before) = found
                 && before.name != publisher.name
             {
-                sender.publisher = Some(Arc::clone(&before.name));
+                origin.publisher = Some(Arc::clone(&before.name));
                 return Err(PublicationRefusal::Outside(topic.clone()));
             }
             found = Some(publisher);
         }
         let publisher = found.ok_or(PublicationRefusal::NoTopic)?;
         let name = &publisher.name;
-        (sender.publisher, sender.topic) = (Some(Arc::clone(name)), None);
+        (origin.publisher, origin.topic) = (Some(Arc::clone(name)), None);
         // Otherwise a check is charged nothing else: `rsnotify check` must not use up the quota of its Source.
         if publisher.verify_topic || !is_check {
             // The request was counted for the first before it was read.
             let others = u32::try_from(topics.len() - 1).unwrap_or(u32::MAX);
-            self.charge(sender, others)?;
+            self.charge(origin, others)?;
         }
-        sender.topic = topics.first().cloned();
-        let _under_way = self.begin_publication(sender)?;
+        origin.topic = topics.first().cloned();
+        let _under_way = self.begin_publication(origin)?;
         for topic in &topics {
-            sender.topic = Some(topic.clone());
+            origin.topic = Some(topic.clone());
             self.verify(publisher, topic).await?;
         }
         if is_check {
@@ -411,7 +411,7 @@ impl PublicHub {
             return Ok(text(StatusCode::OK, lines.collect::<String>()));
         }
         let publisher = Arc::clone(name);
-        sender.topic = None;
+        origin.topic = None;
         self.save(AcceptedRequest::Pings { publisher, topics })
             .await?;
         Ok(text(StatusCode::ACCEPTED, "the topic will be fetched\n"))
@@ -470,9 +470,9 @@ impl PublicHub {
     /// Counts a publication that begins, and refuses one too many.
     fn begin_publication(
         self: &Arc<Self>,
-        sender: &PublicationOrigin,
+        origin: &PublicationOrigin,
     ) -> Result<PublicationSlots, PublicationRefusal> {
-        let slots = publication_buckets(sender.payer.as_ref(), sender.requester);
+        let slots = publication_buckets(origin.payer.as_ref(), origin.requester);
         if !occupy(&mut lock(&self.under_way), &slots) {
             return Err(PublicationRefusal::Busy);
         }
@@ -481,7 +481,7 @@ impl PublicHub {
     }
 
     /// Counts and logs a refusal, unless it is for a limit on strangers or a body that broke off. Returns the answer.
-    fn refuse(&self, sender: &PublicationOrigin, refusal: &PublicationRefusal) -> FullResponse {
+    fn refuse(&self, origin: &PublicationOrigin, refusal: &PublicationRefusal) -> FullResponse {
         let mut answer = plain_text(refusal.status(), refusal, refusal.retry_after());
         if let PublicationRefusal::Limit(_) | PublicationRefusal::Unread { .. } = refusal {
             return answer;
@@ -496,7 +496,7 @@ impl PublicHub {
             _ => None,
         };
         let reason = exchanged.unwrap_or_else(|| refusal.to_string());
-        if let Some(name) = &sender.publisher {
+        if let Some(name) = &origin.publisher {
             let (reason, now) = (reason.clone(), Timestamp::now());
             self.update_counts(name, |counts| counts.count_refused(refusal, reason, now));
         }
@@ -508,8 +508,8 @@ impl PublicHub {
                 info!(count, "more refused publications: {count}");
             }
         }
-        let (status, topic) = (refusal.status(), sender.topic.as_ref().map(Topic::as_str));
-        match (self.lines.allow(), &sender.publisher) {
+        let (status, topic) = (refusal.status(), origin.topic.as_ref().map(Topic::as_str));
+        match (self.lines.allow(), &origin.publisher) {
             (true, Some(publisher)) => warn!(
                 %publisher, topic, status,
                 "refused a publication of {publisher}: {reason}"

@@ -238,8 +238,10 @@ impl Fetches {
             let published = read(&directory.topics).topics().get(topic).cloned();
             let published = published.filter(|published| published.digest.is_some());
             let etag = published.and_then(|published| published.etag);
-            let fetching = self.client.fetch(topic, publisher, etag.as_deref(), max);
-            let fetched = fetching.await;
+            let fetched = self
+                .client
+                .fetch(topic, publisher, etag.as_deref(), max)
+                .await;
             drop(slot);
             match fetched {
                 Ok(None) => return report(FetchOutcome::Unchanged),
