@@ -48,7 +48,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
                 "accepted {accepted} of {source} as deleted; rsnotify is not running, and announces it when it is started"
             ),
         }?;
-        write_absent_directories(out, &absent)
+        write_unacceptable(out, &absent)
     })
 }
 
@@ -91,7 +91,7 @@ fn print_missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<
         for (set, missing, of) in &missing.sets {
             writeln!(out, "  {missing} of {of} resources of {set}")?;
         }
-        write_absent_directories(out, &missing.absent)
+        write_unacceptable(out, &missing.absent)
     })
 }
 
@@ -106,7 +106,7 @@ fn write_none_missing(out: &mut impl Write, source: &str, is_running: bool) -> i
     }
 }
 
-fn write_absent_directories(out: &mut impl Write, absent: &[String]) -> io::Result<()> {
+fn write_unacceptable(out: &mut impl Write, absent: &[String]) -> io::Result<()> {
     for directory in absent {
         let directory = escaped(directory);
         writeln!(

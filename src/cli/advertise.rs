@@ -81,7 +81,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
         } else if options.write {
             sets.iter().try_for_each(|set| write_outcome(out, set))
         } else {
-            write_patches(out, &sets)
+            print_patches(out, &sets)
         }
     })?;
     Ok(Exit::fine_if(failures.count() + broken.len() == 0))
@@ -190,7 +190,7 @@ fn write_outcome(out: &mut EscapedStdout, set: &AdvertisedSet) -> io::Result<()>
 }
 
 /// Writes the patches, and notes in lines that `patch` ignores.
-fn write_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<()> {
+fn print_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<()> {
     let is_patched = |set: &AdvertisedSet| matches!(set.outcome, AdvertiseOutcome::Lacks { .. });
     if sets.iter().any(is_patched) {
         write_comment(

@@ -29,7 +29,7 @@ use crate::cli::Exit;
 use crate::cli::one_shot_scan::{OneShotScan, scan_once};
 use crate::cli::output::{counted, eprint_line, print};
 use crate::config::Config;
-use crate::daemon::change_reader::{ReadJob, take_fresh};
+use crate::daemon::change_reader::{RoundJob, take_fresh};
 use crate::tree::ListKeyCache;
 use announce::changes::selection::KeptSelections;
 
@@ -197,7 +197,7 @@ fn play_forward(
                 Effect::Take(request) if scan.has_state && taken.insert(request.set.clone()) => {
                     let keys = state_file(&config.state_dir);
                     let cache = ListKeyCache::default();
-                    let job = ReadJob::new(*request, &engine.plan, keys, cache);
+                    let job = RoundJob::new(*request, &engine.plan, keys, cache);
                     let outcome = take_fresh(&job, &KeptSelections::default());
                     vec![Event::Taken(Box::new(job.request.answer_with(outcome)))]
                 }

@@ -22,7 +22,7 @@ use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
 use crate::daemon::announcer::hubs::Submissions;
 use crate::daemon::announcer::watched_trees::{WatchedTrees, drop_elsewhere};
-use crate::daemon::change_reader::{ChangeReader, ReadJob};
+use crate::daemon::change_reader::{ChangeReader, RoundJob};
 use crate::daemon::event_loop::commands::{answer, command_event, outcome};
 use crate::daemon::event_loop::{DaemonRole, Input, LoopParts, SweepCompleteness};
 use crate::daemon::failpoints::Failpoint;
@@ -187,7 +187,7 @@ impl Announcer {
                 parts.failpoints.pass(Failpoint::Reading);
                 let keys = parts.saver.file.path.clone();
                 let recent_keys = self.trees.recent_keys.clone();
-                let job = ReadJob::new(*request, &self.engine.plan, keys, recent_keys);
+                let job = RoundJob::new(*request, &self.engine.plan, keys, recent_keys);
                 self.change_reader.enqueue(job);
             }
             Effect::Look(paths) => {

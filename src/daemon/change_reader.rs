@@ -26,7 +26,7 @@ use announce::steps::rounds::KEYS;
 
 /// A request with the files of its lists, by their URIs.
 #[derive(Debug)]
-pub struct ReadJob {
+pub struct RoundJob {
     pub request: RoundRequest,
     pub paths: BTreeMap<Uri, PathBuf>,
     /// The state file.
@@ -34,18 +34,18 @@ pub struct ReadJob {
     pub recent_keys: ListKeyCache,
 }
 
-impl ReadJob {
+impl RoundJob {
     /// Returns the job for a request.
     pub fn new(
         request: RoundRequest,
         plan: &Plan,
         keys: PathBuf,
         recent_keys: ListKeyCache,
-    ) -> ReadJob {
+    ) -> RoundJob {
         let lists = request.lists.iter();
         let paths =
             lists.filter_map(|list| Some((list.list.clone(), file_path(plan, &list.path)?)));
-        ReadJob {
+        RoundJob {
             paths: paths.collect(),
             request,
             keys,
@@ -71,7 +71,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A queue of requests to the thread that reads Change Lists.
 pub(super) struct ChangeReader {
-    jobs: Sender<ReadJob>,
+    jobs: Sender<RoundJob>,
     answer: Arc<TakenCallback>,
 }
 
@@ -83,9 +83,9 @@ impl ChangeReader {
     ) -> ChangeReader {
         let answer: Arc<TakenCallback> = Arc::new(answer);
         let answer_of_thread = Arc::clone(&answer);
-        let (jobs, received) = mpsc::channel::<ReadJob>();
+        let (jobs, received) = mpsc::channel::<RoundJob>();
         let rounds = KeptSelections::default();
-        let read = move |job: ReadJob| {
+        let read = move |job: RoundJob| {
             let began = Instant::now();
             let outcome = or_failed(|| take_fresh(&job, &rounds));
             answer_of_thread(job.request, outcome, began.elapsed());
@@ -100,7 +100,7 @@ impl ChangeReader {
     }
 
     /// Passes a request to the thread. Without the thread, answers that it failed, so that the round ends.
-    pub fn enqueue(&self, job: ReadJob) {
+    pub fn enqueue(&self, job: RoundJob) {
         if let Err(SendError(job)) = self.jobs.send(job) {
             let reason = "the thread that reads Change Lists does not run".to_owned();
             (self.answer)(job.request, RoundOutcome::Failed(reason), Duration::ZERO);
@@ -148,7 +148,7 @@ fn or_failed(take: impl FnOnce() -> RoundOutcome) -> RoundOutcome {
 }
 
 /// Takes what is fresh.
-pub fn take_fresh(job: &ReadJob, rounds: &KeptSelections) -> RoundOutcome {
+pub fn take_fresh(job: &RoundJob, rounds: &KeptSelections) -> RoundOutcome {
     match try_take_fresh(job, rounds) {
         Ok(taken) => RoundOutcome::Taken(Box::new(taken)),
         // One was found to be another version now: all that are, are named.
@@ -182,7 +182,7 @@ fn refusal_outcome(list: &ListToRead) -> impl Fn(ListFileError) -> RoundOutcome 
 
 /// The files of a job.
 struct JobFiles<'a> {
-    job: &'a ReadJob,
+    job: &'a RoundJob,
     rows: Db<'a>,
 }
 
@@ -200,7 +200,7 @@ impl RoundFiles for JobFiles<'_> {
         span: &Range<u64>,
         places: &[EntryPlace],
     ) -> Result<Vec<Change>, RoundOutcome> {
-        let changes = self.job.open_list(list)?.changes(span, places);
+        let changes = self.job.open_list(list)?.changes_at(span, places);
         changes.map_err(refusal_outcome(list))
     }
 
@@ -217,7 +217,7 @@ impl RoundFiles for JobFiles<'_> {
     }
 }
 
-fn try_take_fresh(job: &ReadJob, rounds: &KeptSelections) -> Result<Taken, RoundOutcome> {
+fn try_take_fresh(job: &RoundJob, rounds: &KeptSelections) -> Result<Taken, RoundOutcome> {
     let connection = read_only(&job.keys)?;
     let rows = Db(&connection);
     let Some(rules) = job.request.inventory else {

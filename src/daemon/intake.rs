@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use tracing::{debug, info, warn};
 use websub::http::server::ServerLimits;
 use websub::http::{BoxedFn, Clock, Replaceable, read, write};
-use websub::hub::http::PreparedHub;
+use websub::hub::http::HubSetup;
 use websub::hub::publication::http::{
     AcceptedRequest, PublicHub, PublicHubSettings, PublicationReply, ShutdownStage,
 };
@@ -206,7 +206,7 @@ impl DaemonRole for PublicHubRole {
     const UNSAVED_CHANGES: &'static str = "; deliveries may be repeated at the next start";
 
     fn apply_config(daemon: &mut Daemon<PublicHubRole>, config: &HubConfig) -> anyhow::Result<()> {
-        let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
+        let settings = HubSetup::new(config.hub.settings(config.hub.url.clone()))?;
         // Nothing fails from here on.
         let intake = &mut daemon.event_loop.role;
         let publishers = config.publisher_plan();
@@ -340,7 +340,7 @@ impl Daemon<PublicHubRole> {
         });
         let client = TopicClient::new(Arc::clone(&directory));
         let client = Arc::new(client.context("cannot build the HTTP client for topics")?);
-        let settings = PreparedHub::new(config.hub.settings(config.hub.url.clone()))?;
+        let settings = HubSetup::new(config.hub.settings(config.hub.url.clone()))?;
         let saved = hub::load_from(&file.path).map_err(load_error)?;
         let clock = Clock::start(last_time_saved(&connection).map_err(load_error)?);
         let mut parts: HubParts = process.loop_parts(file, clock);

@@ -92,7 +92,7 @@ fn is_private(url: &str) -> bool {
 mod tests {
     use rstest::rstest;
     use websub::headers::Links;
-    use websub::probe::{BodySummary, FailureCause, ProbeError, ProbeReply};
+    use websub::probe::{BodyKind, FailureCause, ProbeError, ProbeReply};
 
     use super::*;
 
@@ -114,7 +114,7 @@ mod tests {
             date: None,
             age: None,
             links: Links::default(),
-            body: BodySummary::Empty,
+            body: BodyKind::Empty,
             at: "2026-11-20T12:00:00Z".parse().unwrap(),
         }
     }

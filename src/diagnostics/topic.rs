@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Hub, Topic, Uri, has_valid_chars};
 use url::Url;
-use websub::probe::{BodySummary, FailureCause, ProbeError, ProbeReply, TopicReplies};
+use websub::probe::{BodyKind, FailureCause, ProbeError, ProbeReply, TopicReplies};
 use websub::topics::NO_SUCH_TOPIC;
 
 use crate::diagnostics::{Diagnostic, is_local, is_private, origin};
@@ -266,12 +266,12 @@ fn content_problems(expected: &ChannelView, reply: &ProbeReply) -> Vec<ReplyProb
             format!("Content-Encoding {encoding}, which was not requested"),
             "let the web server in front compress only for clients that send Accept-Encoding",
         ),
-        (None, BodySummary::Other { reason, .. }) => add(
+        (None, BodyKind::Other { reason, .. }) => add(
             15,
             format!("the body is no payload: {reason}"),
             "the web server in front changes what rsnotify sends; let it pass bodies on as they are",
         ),
-        (None, BodySummary::Empty | BodySummary::Payload) => {}
+        (None, BodyKind::Empty | BodyKind::Payload) => {}
     }
     problems
 }

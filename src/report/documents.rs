@@ -27,14 +27,14 @@ pub struct DocumentView {
     pub sets: BTreeSet<Uri>,
     pub channels: BTreeSet<Topic>,
     /// Changes that were taken of a Change List on a change channel.
-    pub changes: Option<TakenChangeCounts>,
+    pub changes: Option<ListCounts>,
     pub state: DocumentState,
     pub reason: Option<String>,
 }
 
 /// The entries of a Change List, and those of them that were taken to be told, or that count as such (C10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TakenChangeCounts {
+pub struct ListCounts {
     /// In the version that was read for them last.
     pub listed: usize,
     pub taken: usize,
@@ -133,7 +133,7 @@ fn unreadable_view(
 }
 
 /// Returns how much of a Change List was taken; of several sets, for the one that has taken least.
-fn taken_of_change_list(reader: &StateReader<'_>, id: DocId) -> Result<Option<TakenChangeCounts>> {
+fn taken_of_change_list(reader: &StateReader<'_>, id: DocId) -> Result<Option<ListCounts>> {
     let changes = reader.db.first(
         "SELECT coalesce(l.listed, 0), coalesce(l.taken, 0), l.fingerprint IS NOT DISTINCT FROM d.fingerprint, \
          d.size, d.modified, d.changed, d.inode FROM document d CROSS JOIN member m ON m.document = d.id \
@@ -141,7 +141,7 @@ fn taken_of_change_list(reader: &StateReader<'_>, id: DocId) -> Result<Option<Ta
          WHERE d.id = ?1 AND d.presence <> 4 AND s.learned > 0 ORDER BY 2 LIMIT 1",
         id,
     )?;
-    let counts = |(listed, taken, is_read, stat): (_, _, bool, _)| TakenChangeCounts {
+    let counts = |(listed, taken, is_read, stat): (_, _, bool, _)| ListCounts {
         listed,
         taken,
         unread: (!is_read).then_some(stat),

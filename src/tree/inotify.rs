@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::tree::file_status;
 use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};
-use crate::tree::watches::{WatchKey, WatchMask};
+use crate::tree::watches::{WatchId, WatchMask};
 
 /// Room for some ten thousand events.
 const BUFFER: usize = 512 * 1024;
@@ -118,7 +118,7 @@ impl Inotify {
         follow: bool,
         events: WatchMask,
         adds: bool,
-    ) -> io::Result<WatchKey> {
+    ) -> io::Result<WatchId> {
         let mut flags = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE
@@ -133,10 +133,10 @@ impl Inotify {
         flags.set(WatchFlags::DONT_FOLLOW, !follow);
         flags.set(WatchFlags::MASK_ADD, adds);
         let key = inotify::add_watch(&self.queue.inotify, path, flags)?;
-        Ok(WatchKey(key))
+        Ok(WatchId(key))
     }
 
-    pub fn remove(&self, key: WatchKey) {
+    pub fn remove(&self, key: WatchId) {
         // It fails if the directory is gone, and its watch with it.
         let _ = inotify::remove_watch(&self.queue.inotify, key.0);
     }
@@ -203,7 +203,7 @@ fn wait_for_either(
 }
 
 fn merge(pending: &mut PendingBatch, event: &inotify::Event<'_>) {
-    let (key, happened) = (WatchKey(event.wd()), event.events());
+    let (key, happened) = (WatchId(event.wd()), event.events());
     if happened.contains(ReadFlags::QUEUE_OVERFLOW) {
         return pending.add_overflow();
     }

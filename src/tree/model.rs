@@ -12,7 +12,7 @@ use slab::Slab;
 
 use crate::tree::file::{CandidateFile, LinkTarget};
 use crate::tree::file_status::FileSystemTraits;
-use crate::tree::watches::WatchKey;
+use crate::tree::watches::WatchId;
 use announce::observation::{Identity, NestedFileSystem};
 
 /// Number of a directory: queues and timers refer to it, and may outlive what it stands for. It is given to another then.
@@ -55,13 +55,13 @@ pub struct Directory {
     pub is_behind_link: bool,
     /// True if something is mounted there, be it a part of the same file system.
     pub is_mount_point: bool,
-    pub watch: Option<WatchKey>,
-    pub state: ListingOutcome,
+    pub watch: Option<WatchId>,
+    pub state: ListingState,
 }
 
 /// Outcome of the last attempt to list a directory, which stands while its mount is away.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum ListingOutcome {
+pub enum ListingState {
     #[default]
     Readable,
     Denied,

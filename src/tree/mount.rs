@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::diagnostics::machine::{AccessFailure, access_remedy};
 use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileSystemTraits, file_system};
-use crate::tree::model::{DirectoryId, ListingOutcome};
+use crate::tree::model::{DirectoryId, ListingState};
 use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Sweep;
@@ -369,13 +369,13 @@ impl Observer<'_> {
             let reason = unreadable_root(&self.mounts[at].directory, &error.into());
             return self.mark_mount_lost(at, &reason);
         }
-        let before = std::mem::replace(&mut directory.state, ListingOutcome::Denied);
+        let before = std::mem::replace(&mut directory.state, ListingState::Denied);
         let reason = file_status::reason(error);
         let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
         let remedy = is_forbidden
             .then(|| access_remedy(path, AccessFailure::Denied))
             .flatten();
-        if before != ListingOutcome::Denied {
+        if before != ListingState::Denied {
             self.reports.notice(TreeNotice::Unreadable {
                 directory: path.to_owned(),
                 reason: remedy.map_or(reason.clone(), |remedy| format!("{reason}: {remedy}")),

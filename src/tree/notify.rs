@@ -12,19 +12,19 @@ use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};
-use crate::tree::watches::WatchKey;
+use crate::tree::watches::WatchId;
 
 /// True if the system says when a file that was written is closed.
 const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// The watches by their paths, which events have.
-type Keys = HashMap<PathBuf, WatchKey>;
+type Keys = HashMap<PathBuf, WatchId>;
 
 #[derive(Debug)]
 pub struct NotifyBackend {
     watcher: RecommendedWatcher,
     keys: Arc<Mutex<Keys>>,
-    paths: HashMap<WatchKey, PathBuf>,
+    paths: HashMap<WatchId, PathBuf>,
     next: i32,
 }
 
@@ -41,10 +41,10 @@ impl NotifyBackend {
         })
     }
 
-    pub fn add(&mut self, path: &Path) -> io::Result<WatchKey> {
+    pub fn add(&mut self, path: &Path) -> io::Result<WatchId> {
         let key = *lock(&self.keys).entry(path.to_owned()).or_insert_with(|| {
             self.next += 1;
-            WatchKey(self.next)
+            WatchId(self.next)
         });
         self.paths.insert(key, path.to_owned());
         let Err(error) = self.watcher.watch(path, RecursiveMode::NonRecursive) else {
@@ -59,7 +59,7 @@ impl NotifyBackend {
         })
     }
 
-    pub fn remove(&mut self, key: WatchKey) {
+    pub fn remove(&mut self, key: WatchId) {
         if let Some(path) = self.paths.remove(&key) {
             // It fails if the directory is gone, and its watch with it.
             let _ = self.watcher.unwatch(&path);

@@ -20,7 +20,7 @@ use crate::tree::nested_directories::MOUNT_TABLE;
 use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints};
 use crate::tree::read_file::explain;
 use crate::tree::sweep::{Depth, Sweep, UrgentTask, WorkQueue};
-use crate::tree::watches::{NameWatchReason, SystemLimit, WatchKey, Watches};
+use crate::tree::watches::{NameWatchReason, SystemLimit, WatchId, Watches};
 use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings, WatchMode, file_status};
 
 /// Maximum duration of one round, before the next hints are taken.
@@ -179,7 +179,7 @@ impl<'a> Observer<'a> {
         self.queue.questions.extend(batch.questions);
     }
 
-    fn take_directory_hints(&mut self, key: WatchKey, hints: &DirectoryHints) {
+    fn take_directory_hints(&mut self, key: WatchId, hints: &DirectoryHints) {
         let (directories, named) = match lock(&self.watches.hints.pending).watched.get(&key) {
             Some(watched) => (watched.directories.clone(), watched.hints_of_names(hints)),
             None => return,

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::report::figures;
 use crate::tree::lock;
-use crate::tree::watches::{WatchKey, WatchPurpose};
+use crate::tree::watches::{WatchId, WatchPurpose};
 use announce::candidates::{CandidateGlobs, is_hidden};
 use announce::observation::DocumentPath;
 
@@ -105,7 +105,7 @@ pub struct DirectoryHints {
 /// All hints since they were taken last.
 #[derive(Debug, Default)]
 pub struct HintBatch {
-    pub directories: HashMap<WatchKey, DirectoryHints>,
+    pub directories: HashMap<WatchId, DirectoryHints>,
     /// Events were lost.
     pub overflow: bool,
     /// Paths to report on.
@@ -137,7 +137,7 @@ pub struct PendingBatch {
     /// True if the observer waits, and must be woken.
     pub is_awaited: bool,
     /// The meaning of each watch, by which events are kept or not. Events of other watches are stale.
-    pub watched: HashMap<WatchKey, WatchPurpose>,
+    pub watched: HashMap<WatchId, WatchPurpose>,
     /// Globs of the names that may matter wherever they are.
     candidates: CandidateGlobs,
     /// The hints of the kernel since the watching began.
@@ -204,7 +204,7 @@ impl PendingBatch {
     }
 
     /// Adds an event about a watched directory itself, which was touched, or else moved, or is gone.
-    pub fn add_self_event(&mut self, key: WatchKey, is_touched: bool) {
+    pub fn add_self_event(&mut self, key: WatchId, is_touched: bool) {
         self.counted.taken += 1;
         let directory_hints = self.batch.directories.entry(key).or_default();
         directory_hints.touched |= is_touched;
@@ -213,7 +213,7 @@ impl PendingBatch {
     }
 
     /// Adds an event about a name in a watched directory.
-    pub fn add_name(&mut self, key: WatchKey, name: &[u8], event: NameHints, is_directory: bool) {
+    pub fn add_name(&mut self, key: WatchId, name: &[u8], event: NameHints, is_directory: bool) {
         let changes_names = event.renamed || event.unclear;
         let watched = self.watched.get(&key);
         let is_named = watched.is_some_and(|it| it.named.contains_key(name));
@@ -241,7 +241,7 @@ impl PendingBatch {
 #[cfg(test)]
 mod tests {
     use super::{NameHints, PendingHints, WriterState};
-    use crate::tree::watches::WatchKey;
+    use crate::tree::watches::WatchId;
     use announce::candidates::CandidateGlobs;
     use announce::plan::DEFAULT_INCLUDE;
 
@@ -289,7 +289,7 @@ mod tests {
     fn names_that_cannot_matter_leave_no_trace() {
         let include = DEFAULT_INCLUDE.map(str::to_owned).into();
         let names = CandidateGlobs::new(include, Vec::new()).unwrap();
-        let (hints, key) = (PendingHints::new(names), WatchKey(1));
+        let (hints, key) = (PendingHints::new(names), WatchId(1));
         let add = |name: &[u8], happened| {
             hints.merge(|pending| pending.add_name(key, name, happened, false));
         };

@@ -24,10 +24,10 @@ use crate::tree::inotify::Inotify;
 
 /// One watch of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WatchKey(pub i32);
+pub struct WatchId(pub i32);
 
 /// The watch of one name: that of the directory which has it, and the name there.
-pub type NameWatch = (WatchKey, Box<[u8]>);
+pub type NameWatch = (WatchId, Box<[u8]>);
 
 /// Reason why a name in a watched directory matters, though the directory may not be part of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,7 +172,7 @@ impl Watches {
         path: &Path,
         follow: bool,
         directory: DirectoryId,
-    ) -> io::Result<WatchKey> {
+    ) -> io::Result<WatchId> {
         let key = self.add_to_backend(path, follow, WatchMask::NamesAndContent)?;
         let mut pending = lock(&self.hints.pending);
         let watched = pending.watched.entry(key).or_default();
@@ -208,7 +208,7 @@ impl Watches {
         Some((key, name.into()))
     }
 
-    pub fn remove(&mut self, key: WatchKey, directory: DirectoryId) {
+    pub fn remove(&mut self, key: WatchId, directory: DirectoryId) {
         self.remove_purpose(key, |watched| {
             watched.directories.retain(|it| *it != directory);
         });
@@ -226,7 +226,7 @@ impl Watches {
     }
 
     /// Takes a meaning from a watch, and gives up a watch without any.
-    fn remove_purpose(&mut self, key: WatchKey, forget: impl FnOnce(&mut WatchPurpose)) {
+    fn remove_purpose(&mut self, key: WatchId, forget: impl FnOnce(&mut WatchPurpose)) {
         {
             let all = &mut lock(&self.hints.pending).watched;
             let Some(watched) = all.get_mut(&key) else {
@@ -247,7 +247,7 @@ impl Watches {
     }
 
     /// Gives up the events of a watch that are no longer needed.
-    fn reduce_events(&mut self, key: WatchKey, path: &Path) {
+    fn reduce_events(&mut self, key: WatchId, path: &Path) {
         let reduced = match &mut self.backend {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => inotify.watch(path, true, WatchMask::Names, false).ok(),
@@ -268,7 +268,7 @@ impl Watches {
         path: &Path,
         follow: bool,
         events: WatchMask,
-    ) -> io::Result<WatchKey> {
+    ) -> io::Result<WatchId> {
         match &mut self.backend {
             Backend::None => Err(ErrorKind::Unsupported.into()),
             #[cfg(target_os = "linux")]

@@ -162,7 +162,7 @@ impl NotificationHistory {
     }
 
     /// Notes the outcome of a notification at a hub, if it is still among the last.
-    pub fn note(&mut self, channel: ChannelId, seq: u64, outcome: OutcomeView) {
+    pub fn note_outcome(&mut self, channel: ChannelId, seq: u64, outcome: OutcomeView) {
         let mut latest_first = self.notifications.iter_mut().rev();
         let known = latest_first.find(|(of, known)| (*of, known.seq) == (channel, seq));
         let mut hubs = known.into_iter().flat_map(|(_, known)| &mut known.hubs);

@@ -213,7 +213,7 @@ fn item(id: String, change: &Change, feed: &ContentChangeMessage, form: &AtomFor
         updated: change.datetime.unwrap_or(feed.updated),
         item: form.identifiers.identifier(&change.loc),
         content: (change.kind != ChangeKind::Deleted).then(content),
-        summary: format!("The item was {}.", change_word(change.kind)),
+        summary: format!("The item was {}.", change_in_words(change.kind)),
         state_before: None,
         state_after: (change.kind == ChangeKind::Created).then(|| ACTIVE.to_owned()),
         change: Some(change.kind),
@@ -225,14 +225,14 @@ fn change_summary(object: &ObjectChanges<'_>) -> String {
     // In the order of the words.
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, change) in &object.changes {
-        *counts.entry(change_word(change.kind)).or_default() += 1;
+        *counts.entry(change_in_words(change.kind)).or_default() += 1;
     }
     let parts = counts.iter().map(|(past, count)| format!("{count} {past}"));
     parts.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns a change as a word of a description.
-fn change_word(change: ChangeKind) -> &'static str {
+fn change_in_words(change: ChangeKind) -> &'static str {
     match change {
         ChangeKind::Created => "added",
         ChangeKind::Deleted => "deleted",

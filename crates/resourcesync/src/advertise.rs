@@ -234,7 +234,7 @@ fn edits_to_complete(
     }));
     if description.is_none() {
         let capability = ("capability", wanted.kind.capability());
-        edits.push(after(last, style.term("md", &[capability])));
+        edits.push(after(last, style.empty_element("md", &[capability])));
     }
     edits
 }
@@ -383,7 +383,7 @@ impl<'a> NamespacePrefixes<'a> {
         };
         let mut children = vec![within.loc(wanted)];
         children.extend(wanted.hubs.iter().map(|hub| within.hub(hub)));
-        children.push(within.term("md", &[("capability", wanted.kind.capability())]));
+        children.push(within.empty_element("md", &[("capability", wanted.kind.capability())]));
         let children: String = children.iter().map(|xml| format!("{child}{xml}")).collect();
         let end = if child.is_empty() { "" } else { line };
         let name = format!("{}url", self.sitemap);
@@ -398,10 +398,10 @@ impl<'a> NamespacePrefixes<'a> {
     }
 
     fn hub(&self, hub: &Hub) -> String {
-        self.term("ln", &[("rel", "hub"), ("href", hub.as_str())])
+        self.empty_element("ln", &[("rel", "hub"), ("href", hub.as_str())])
     }
 
-    fn term(&self, name: &str, attributes: &[(&str, &str)]) -> String {
+    fn empty_element(&self, name: &str, attributes: &[(&str, &str)]) -> String {
         let mut xml = format!("<{}{name}{}", self.terms, self.declaration());
         for (name, value) in attributes {
             write_attribute(&mut xml, name, value);

@@ -85,7 +85,7 @@ impl<'a> StartTag<'a> {
         if !is_simple {
             take_declarations(tag, attributes, namespaces)?;
         }
-        sort(tag, attributes, namespaces)?;
+        sort_attributes(tag, attributes, namespaces)?;
         let (prefix, local) = (&text[1..name.prefix_end], &text[name.local_start..name.end]);
         let namespace = namespaces
             .resolve(prefix)
@@ -155,7 +155,7 @@ pub(crate) fn undeclared(prefix: &str) -> String {
 }
 
 /// Sorts the attributes of a tag by their resolved names, none of which may occur twice.
-fn sort(
+fn sort_attributes(
     tag: &str,
     attributes: &mut [Attribute],
     namespaces: &Namespaces,

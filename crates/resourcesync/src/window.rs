@@ -145,7 +145,7 @@ impl<R: Read> TextWindow<R> {
             && !self.is_at_end
             && self.budget > 0
         {
-            self.fill()?;
+            self.read_bytes()?;
             if !self.has_begun {
                 self.detect_encoding();
             }
@@ -176,7 +176,7 @@ impl<R: Read> TextWindow<R> {
     }
 
     /// Reads until the buffer or the room of a decoder is full, the file ends, or the budget is used up.
-    fn fill(&mut self) -> io::Result<()> {
+    fn read_bytes(&mut self) -> io::Result<()> {
         let free = &mut self.buffer[self.filled..];
         let room = match &mut self.decoder {
             None => free,

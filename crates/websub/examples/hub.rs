@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use websub::http::Clock;
 use websub::http::server::{Listener, ServerLimits};
 use websub::hub::delivery::http::RelayStore;
-use websub::hub::http::{EmbeddedHub, EmbeddedHubSettings, PreparedHub};
+use websub::hub::http::{EmbeddedHub, EmbeddedHubSettings, HubSetup};
 use websub::hub::published_topics::http::HubTopics;
 use websub::hub::request::CallbackPolicy;
 use websub::hub::request::http::serve_public;
@@ -75,7 +75,7 @@ impl TopicHub {
         let relays = Arc::new(Mutex::new(BTreeMap::new()));
         let delivered = Arc::clone(&relays);
         let hub = EmbeddedHub::start(
-            PreparedHub::new(settings).map_err(io::Error::other)?,
+            HubSetup::new(settings).map_err(io::Error::other)?,
             SavedHub::default(),
             RelayStore::in_memory(&relays),
             HubTopics::Served(topics.clone()),

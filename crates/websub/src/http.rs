@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 
-use crate::retry::time_after;
+use crate::retry::later;
 
 pub mod client;
 pub mod failure;
@@ -32,7 +32,7 @@ pub struct BoxedFn<F: ?Sized>(pub Box<F>);
 
 impl<F: ?Sized> fmt::Debug for BoxedFn<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hook")
+        f.write_str("BoxedFn")
     }
 }
 
@@ -79,7 +79,7 @@ impl Clock {
 
     /// Returns the time.
     pub fn now(&self) -> Timestamp {
-        time_after(self.began, self.started.elapsed())
+        later(self.began, self.started.elapsed())
     }
 }
 

@@ -30,14 +30,14 @@ pub struct ProbeReply {
     /// Links of the reply.
     pub links: Links,
     /// Summary of the body.
-    pub body: BodySummary,
+    pub body: BodyKind,
     /// Time of arrival, by our clock.
     pub at: Timestamp,
 }
 
 /// Summary of a reply's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BodySummary {
+pub enum BodyKind {
     /// No body.
     Empty,
     /// A notification.
@@ -51,31 +51,31 @@ pub enum BodySummary {
     },
 }
 
-impl BodySummary {
+impl BodyKind {
     /// Bytes of a body to read, one more than the largest payload has.
     pub const MAX_READ: usize = (1 << 20) + 1;
     /// Bytes kept of a body that is no payload.
     const EXCERPT: usize = 100;
 
     /// Classifies a body, of which `MAX_READ` bytes are enough.
-    pub fn read(body: &[u8]) -> BodySummary {
+    pub fn read(body: &[u8]) -> BodyKind {
         let reason = match body.len() {
-            0 => return BodySummary::Empty,
-            BodySummary::MAX_READ.. => "it is longer than any".to_owned(),
+            0 => return BodyKind::Empty,
+            BodyKind::MAX_READ.. => "it is longer than any".to_owned(),
             _ => match (Payload::parse(body), Notification::parse(body)) {
-                (Ok(_), _) | (_, Ok(_)) => return BodySummary::Payload,
+                (Ok(_), _) | (_, Ok(_)) => return BodyKind::Payload,
                 (Err(error), _) => error.to_string(),
             },
         };
-        BodySummary::Other {
-            beginning: body[..body.len().min(BodySummary::EXCERPT)].to_vec(),
+        BodyKind::Other {
+            beginning: body[..body.len().min(BodyKind::EXCERPT)].to_vec(),
             reason,
         }
     }
 
     /// Returns true if the body is this text of ours.
     pub fn is(&self, text: &str) -> bool {
-        matches!(self, BodySummary::Other { beginning, .. } if beginning == text.as_bytes())
+        matches!(self, BodyKind::Other { beginning, .. } if beginning == text.as_bytes())
     }
 }
 
@@ -133,10 +133,10 @@ mod tests {
 
     #[test]
     fn little_is_kept_of_a_body() {
-        assert_eq!(BodySummary::read(b""), BodySummary::Empty);
+        assert_eq!(BodyKind::read(b""), BodyKind::Empty);
         assert_eq!(
-            BodySummary::read(&Payload::default().render()),
-            BodySummary::Payload
+            BodyKind::read(&Payload::default().render()),
+            BodyKind::Payload
         );
         let change = ChangePayload {
             up: None,
@@ -144,21 +144,21 @@ mod tests {
             until: Timestamp::UNIX_EPOCH,
             entries: Vec::new(),
         };
-        assert_eq!(BodySummary::read(&change.render()), BodySummary::Payload);
-        let long = vec![b'x'; BodySummary::MAX_READ];
+        assert_eq!(BodyKind::read(&change.render()), BodyKind::Payload);
+        let long = vec![b'x'; BodyKind::MAX_READ];
         for (body, reason) in [(&long[..99], ""), (&long[..], "it is longer than any")] {
-            let BodySummary::Other {
+            let BodyKind::Other {
                 beginning,
                 reason: found,
-            } = BodySummary::read(body)
+            } = BodyKind::read(body)
             else {
                 panic!("{} bytes are no payload", body.len());
             };
             assert!(found.contains(reason), "{found}");
             assert!(beginning.len() <= 100 && body.starts_with(&beginning));
         }
-        assert!(BodySummary::read(NO_SUCH_TOPIC.as_bytes()).is(NO_SUCH_TOPIC));
-        assert!(BodySummary::read(HUB_GREETING.as_bytes()).is(HUB_GREETING));
-        assert!(!BodySummary::Empty.is(NO_SUCH_TOPIC));
+        assert!(BodyKind::read(NO_SUCH_TOPIC.as_bytes()).is(NO_SUCH_TOPIC));
+        assert!(BodyKind::read(HUB_GREETING.as_bytes()).is(HUB_GREETING));
+        assert!(!BodyKind::Empty.is(NO_SUCH_TOPIC));
     }
 }

@@ -23,11 +23,11 @@ pub fn next_try(
     now: Timestamp,
     jitter: f64,
 ) -> Timestamp {
-    time_after(now, asked_for.unwrap_or_else(|| backoff(attempts, jitter)))
+    later(now, asked_for.unwrap_or_else(|| backoff(attempts, jitter)))
 }
 
 /// Returns the time after a wait, or the end of time.
-pub(crate) fn time_after(time: Timestamp, wait: Duration) -> Timestamp {
+pub(crate) fn later(time: Timestamp, wait: Duration) -> Timestamp {
     time.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
 
@@ -66,7 +66,7 @@ const FIRST_HOUR: Duration = Duration::from_secs(60 * 60);
 /// Returns when something ends that is due to end at `due`, after it has lasted for `lasts`: not before the run that `began`
 /// then has lasted for as long, or for an hour.
 pub fn end_after_restart(due: Timestamp, lasts: Duration, began: Timestamp) -> Timestamp {
-    due.max(time_after(began, lasts.min(FIRST_HOUR)))
+    due.max(later(began, lasts.min(FIRST_HOUR)))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use tracing::warn;
 use url::Url;
 use websub::http::Clock;
 use websub::hub::SavedHub;
-use websub::hub::http::{EmbeddedHubSettings, HubStartError, PreparedHub};
+use websub::hub::http::{EmbeddedHubSettings, HubSetup, HubStartError};
 use websub::hub::published_topics::http::HubTopics;
 use websub::publisher::http::{HubClients, Submitter};
 use websub::topics::http::Topics;
@@ -270,7 +270,7 @@ fn saved_subscriptions(file: &StateFile, is_wanted: bool) -> state::Result<Saved
     Ok(saved.transpose()?.unwrap_or_default())
 }
 
-fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>, HubStartError> {
+fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<HubSetup>, HubStartError> {
     let embedded = config.embedded_hub.as_ref();
     let settings = embedded.map(|embedded| {
         // Without a file, requests must name a host of ours: a browser on this machine may be led to it.
@@ -281,7 +281,7 @@ fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>
             ..embedded.settings(embedded.hub_uri(public_url))
         }
     });
-    settings.map(PreparedHub::new).transpose()
+    settings.map(HubSetup::new).transpose()
 }
 
 /// Returns the hubs and brokers whose addresses or credentials change.

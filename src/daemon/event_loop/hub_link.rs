@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tracing::warn;
 use websub::http::BoxedFn;
 use websub::hub::delivery::http::RelayStore;
-use websub::hub::http::{EmbeddedHub, PreparedHub};
+use websub::hub::http::{EmbeddedHub, HubSetup};
 use websub::hub::published_topics::http::HubTopics;
 use websub::hub::{HubRecord, SavedHub};
 
@@ -40,12 +40,7 @@ impl EmbeddedHubLink {
 impl<I: Send + 'static> LoopParts<I> {
     /// Changes the settings of the hub, or starts it with what is `saved`; without settings, it takes no more
     /// subscriptions.
-    pub fn change_hub(
-        &mut self,
-        settings: Option<PreparedHub>,
-        saved: SavedHub,
-        topics: HubTopics,
-    ) {
+    pub fn change_hub(&mut self, settings: Option<HubSetup>, saved: SavedHub, topics: HubTopics) {
         let open = settings.map(|settings| match &self.hub.linked {
             Some(hub) => {
                 hub.apply_settings(settings);
@@ -59,7 +54,7 @@ impl<I: Send + 'static> LoopParts<I> {
     /// Starts a hub whose changes are saved by the loop.
     pub fn start_hub(
         &self,
-        settings: PreparedHub,
+        settings: HubSetup,
         saved: SavedHub,
         topics: HubTopics,
     ) -> Arc<EmbeddedHub> {

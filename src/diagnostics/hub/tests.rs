@@ -1,7 +1,7 @@
 //! Tests of hub diagnostics.
 
 use rstest::rstest;
-use websub::probe::{BodySummary, ProbeReply};
+use websub::probe::{BodyKind, ProbeReply};
 
 use crate::diagnostics::Severity;
 use crate::diagnostics::tests::{failure, reply};
@@ -156,7 +156,7 @@ fn an_unverified_certificate_is_found() {
 #[test]
 fn the_embedded_hub_should_be_reached_where_it_is_advertised() {
     let ours = ProbeReply {
-        body: BodySummary::read(HUB_GREETING.as_bytes()),
+        body: BodyKind::read(HUB_GREETING.as_bytes()),
         ..reply(405)
     };
     let hub = Hub::new("https://e.org/hub");

@@ -39,7 +39,7 @@ fn ours() -> ProbeReply {
             hubs: HUBS.map(str::to_owned).into(),
             capability_lists: vec![LIST.to_owned()],
         },
-        body: BodySummary::Payload,
+        body: BodyKind::Payload,
         ..reply(200)
     }
 }
@@ -53,7 +53,7 @@ fn changed(change: impl FnOnce(&mut ProbeReply)) -> ProbeReply {
 /// Returns the diagnostics of a topic with this reply to `GET`, and the like to `HEAD`.
 fn said(get: ProbeReply) -> Vec<String> {
     let head = ProbeReply {
-        body: BodySummary::Empty,
+        body: BodyKind::Empty,
         ..get.clone()
     };
     judged(Ok(head), Some(Ok(get)))
@@ -70,14 +70,14 @@ fn judged(head: ProbeResult, get: Option<ProbeResult>) -> Vec<String> {
 #[test]
 fn a_topic_that_is_passed_on_has_no_problem() {
     assert_eq!(said(ours()), [""; 0]);
-    assert_eq!(said(changed(|it| it.body = BodySummary::Empty)), [""; 0]);
+    assert_eq!(said(changed(|it| it.body = BodyKind::Empty)), [""; 0]);
     assert_eq!(said(changed(|it| it.links.hubs.reverse())), [""; 0]);
 }
 
 fn html(status: u16) -> ProbeReply {
     ProbeReply {
         content_type: Some("text/html".to_owned()),
-        body: BodySummary::read(b"<!DOCTYPE html>"),
+        body: BodyKind::read(b"<!DOCTYPE html>"),
         ..reply(status)
     }
 }
@@ -92,7 +92,7 @@ fn redirects(status: u16, location: &str) -> ProbeReply {
 #[test]
 fn a_web_server_that_answers_itself_is_recognised() {
     let from_us = ProbeReply {
-        body: BodySummary::read(NO_SUCH_TOPIC.as_bytes()),
+        body: BodyKind::read(NO_SUCH_TOPIC.as_bytes()),
         ..reply(404)
     };
     for (reply, want) in [
@@ -215,7 +215,7 @@ fn the_target_of_a_redirection_is_described_in_words(
     &["the Link header does not name the Capability List (rel=\"resourcesync\")"]
 )]
 #[case(changed(|it| it.content_encoding = Some("gzip".into())), &["Content-Encoding gzip"])]
-#[case(changed(|it| it.body = BodySummary::read(b"<html/>")), &["the body is no payload"])]
+#[case(changed(|it| it.body = BodyKind::read(b"<html/>")), &["the body is no payload"])]
 #[case(
     changed(|it| {
         it.content_type = Some("text/plain".into());

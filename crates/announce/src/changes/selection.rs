@@ -135,7 +135,7 @@ impl Selection {
         })?;
         let mut taken = compared.taken;
         taken.extend(compared.untold.into_iter().filter(|entry| {
-            selection.lists[entry.list as usize].note_untold(entry, request.told_until)
+            selection.lists[entry.list as usize].take_untold(entry, request.told_until)
         }));
         taken.sort_unstable_by_key(|entry| (entry.list, entry.place.position));
         for entry in taken {
@@ -487,7 +487,7 @@ impl ListSelection {
     }
 
     /// Notes an entry that no list tells now. Returns true if it is taken nevertheless.
-    fn note_untold(&mut self, entry: &UntakenEntry, told_until: Option<Timestamp>) -> bool {
+    fn take_untold(&mut self, entry: &UntakenEntry, told_until: Option<Timestamp>) -> bool {
         if self.report.version.waits {
             self.report.waiting += 1;
             return false;

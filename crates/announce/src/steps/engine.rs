@@ -128,7 +128,7 @@ impl Engine {
             self.history.push(channel, made);
         }
         for (channel, seq, outcome) in outcomes {
-            self.history.note(channel, seq, outcome);
+            self.history.note_outcome(channel, seq, outcome);
         }
         Ok(effects)
     }

@@ -107,7 +107,7 @@ impl LiveSource {
     /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
     pub fn is_never_looked_at(&self, path: &DocumentPath) -> bool {
         self.mounts.get(&path.mount).is_some_and(|mount| {
-            let is_new = |swept: &SweepScope| {
+            let is_new = |swept: &SweptScope| {
                 let uri = Uri::below(&mount.plan.prefix, &path.below);
                 let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
                 let is_candidate =
@@ -333,13 +333,13 @@ fn parse_sweep_scope(
     globs: Option<(String, String)>,
     unseen: Option<String>,
     configured: (&CandidateGlobs, &Vec<Uri>),
-) -> Option<SweepScope> {
+) -> Option<SweptScope> {
     let (include, exclude) = globs?;
     let include = serde_json::from_str(&include).ok()?;
     let exclude = serde_json::from_str(&exclude).ok()?;
     let candidates = CandidateGlobs::new(include, exclude).ok()?;
     let (inside, unread) = serde_json::from_str(&unseen?).ok()?;
-    Some(SweepScope {
+    Some(SweptScope {
         are_configured: (&candidates, &inside) == configured,
         candidates,
         inside,
@@ -355,7 +355,7 @@ pub struct Baseline {
     pub swept: Option<Timestamp>,
     /// The candidates of that sweep, if they were stored. What is added to them later was there before, as far as anybody
     /// knows (R13).
-    pub candidates: Option<SweepScope>,
+    pub candidates: Option<SweptScope>,
     /// A time before the sweep under way, or the next one, begins. By the file system's clock if the mount was just
     /// found.
     pub started: Timestamp,
@@ -367,7 +367,7 @@ pub struct Baseline {
 
 /// The part of a mount that its last complete sweep looked at.
 #[derive(Debug, Clone)]
-pub struct SweepScope {
+pub struct SweptScope {
     pub candidates: CandidateGlobs,
     /// The prefixes of others inside, below which it saw nothing.
     pub inside: Vec<Uri>,
@@ -408,7 +408,7 @@ impl Baseline {
     /// this configuration, belongs to the baseline once it can (R13). Returns the documents whose first version counts
     /// as told after all: where the file system's clock is not ours, nothing tells that a file changed while its mount
     /// was swept.
-    pub fn end_sweep(&mut self, mut swept: SweepScope, at: Timestamp) -> Vec<(Uri, Fingerprint)> {
+    pub fn end_sweep(&mut self, mut swept: SweptScope, at: Timestamp) -> Vec<(Uri, Fingerprint)> {
         let before = self.candidates.take();
         if let Some(before) = before.filter(|it| self.is_complete && it.are_configured) {
             let was_unread =

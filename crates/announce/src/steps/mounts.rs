@@ -12,7 +12,7 @@ use crate::event::Fact;
 use crate::observation::{DocumentPath, Identity, MountId, NestedFileSystem, NoDocument};
 use crate::plan::Plan;
 use crate::state::{Db, DocId, Result, from_row};
-use crate::steps::live::{LiveMount, LiveSource, MountState, SweepScope};
+use crate::steps::live::{LiveMount, LiveSource, MountState, SweptScope};
 use crate::steps::{Step, change_sets, deletions};
 
 /// Gives each mount of a plan the number that it has in the state, or a new one.
@@ -57,13 +57,13 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timest
     mount.baseline.has_other_clock = false;
     mount.save(step.db)?;
     if is_again {
-        reset_graces(step, position, id)?;
+        stop_graces(step, position, id)?;
     }
     Ok(())
 }
 
 /// Stops the graces of a mount that is away: its documents are not seen to be absent, and each grace begins anew.
-fn reset_graces(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
+fn stop_graces(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
     change_sets::unset_watched(step, step.live.sources[position].id, true)?;
     let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)";
     step.db.run(sql, id)
@@ -131,7 +131,7 @@ pub fn end_sweep(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()
     (mount.nested).decide(|top| documents_below(step.db, id, top))?;
     let unreadable = mount.unreadable.0.iter();
     let uri_of = |below: &[u8]| Uri::below(&mount.plan.prefix, &[below, b"/"].concat());
-    let swept = SweepScope {
+    let swept = SweptScope {
         candidates: plan.candidates.clone(),
         inside: plan.prefixes_inside(&mount.plan),
         are_configured: true,
@@ -238,7 +238,7 @@ pub fn mark_absent(step: &mut Step<'_>, id: MountId) -> Result<()> {
         }
         step.db.run("DELETE FROM trouble WHERE mount = ?1", id)?;
     }
-    reset_graces(step, position, id)
+    stop_graces(step, position, id)
 }
 
 /// Notes the file systems that begin below a mount's root. R15: what is missing with one that went was not deleted, and

@@ -44,7 +44,7 @@ const MAX_RELAYED: usize = 10_000;
 /// The hub. Records are emitted while the subscriptions are locked, so that they are in the order of the changes.
 #[derive(Debug)]
 pub struct EmbeddedHub {
-    pub(crate) settings: Replaceable<PreparedHub>,
+    pub(crate) settings: Replaceable<HubSetup>,
     pub(crate) topics: HubTopics,
     pub(crate) clock: Clock,
     /// Locked only to count.
@@ -76,7 +76,7 @@ impl EmbeddedHub {
     /// is called, in order, with the records to save, each time with those to save together; it must neither block nor
     /// call the hub.
     pub fn start(
-        prepared: PreparedHub,
+        prepared: HubSetup,
         mut saved: SavedHub,
         relays: RelayStore,
         topics: HubTopics,
@@ -126,7 +126,7 @@ impl EmbeddedHub {
 
     /// Applies other settings, except for the numbers of slots. Subscriptions, pending deliveries and requests under way
     /// stay.
-    pub fn apply_settings(self: &Arc<Self>, prepared: PreparedHub) {
+    pub fn apply_settings(self: &Arc<Self>, prepared: HubSetup) {
         let limits = prepared.settings.limits.clone();
         lock(&self.admission).set_limits(limits);
         self.settings.replace(prepared);
@@ -369,7 +369,7 @@ impl EmbeddedHubSettings {
 
 /// Checked settings with the client built from them: a reload replaces both at once.
 #[derive(Debug)]
-pub struct PreparedHub {
+pub struct HubSetup {
     /// The settings.
     pub settings: EmbeddedHubSettings,
     /// The path of its URI.
@@ -378,16 +378,16 @@ pub struct PreparedHub {
     pub client: CallbackClient,
 }
 
-impl PreparedHub {
+impl HubSetup {
     /// Builds the client of a hub.
     ///
     /// # Errors
     ///
     /// If the HTTP client cannot be built.
-    pub fn new(settings: EmbeddedHubSettings) -> Result<PreparedHub, HubStartError> {
+    pub fn new(settings: EmbeddedHubSettings) -> Result<HubSetup, HubStartError> {
         let client = CallbackClient::new(&settings)?;
         let (_, target) = host_and_target(settings.hub.as_str());
-        Ok(PreparedHub {
+        Ok(HubSetup {
             path: target.split('?').next().unwrap_or("/").to_owned(),
             client,
             settings,

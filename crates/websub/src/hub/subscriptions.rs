@@ -210,8 +210,8 @@ impl Subscriptions {
         ended.iter().flat_map(|key| self.unsubscribe(key)).collect()
     }
 
-    /// Relays as [`relay_new`](Subscriptions::number_new_relay) does, unless it is the notification that was relayed last: it is
-    /// submitted again after a crash before its acceptance was saved.
+    /// Relays as [`number_new_relay`](Subscriptions::number_new_relay) does, unless it is the notification that was relayed
+    /// last: it is submitted again after a crash before its acceptance was saved.
     pub fn number_relay(&mut self, relay: Relay, now: Timestamp) -> Option<Relay> {
         let on_topic = self.topics.get_mut(&relay.topic)?;
         let digest = Some(BodyDigest::of(&relay.body));
@@ -223,7 +223,7 @@ impl Subscriptions {
     }
 
     /// Numbers a notification for relaying, unless its topic has no subscribers. The caller saves it, then calls
-    /// [`saved`](Subscriptions::note_saved).
+    /// [`note_saved`](Subscriptions::note_saved).
     pub fn number_new_relay(&mut self, mut relay: Relay, now: Timestamp) -> Option<Relay> {
         let on_topic = self.topics.get_mut(&relay.topic)?;
         let mut subscribers = on_topic.subscribers.values();

@@ -21,7 +21,7 @@ use crate::hub::fair_queue::slots::FairSlot;
 use crate::hub::http::EmbeddedHub;
 use crate::hub::request::{RequestedAction, SubscriptionRequest};
 use crate::hub::{Subscription, SubscriptionKey};
-use crate::retry::{backoff, time_after};
+use crate::retry::{backoff, later};
 
 /// The reason for a denial: the topic is there no more.
 pub const TOPIC_ENDED: &str = "the topic has ended";
@@ -139,7 +139,7 @@ impl EmbeddedHub {
                             topic: key.topic.clone(),
                             callback: key.callback.clone(),
                             secret,
-                            expires: time_after(sent_at, lease),
+                            expires: later(sent_at, lease),
                             requester,
                         };
                         self.subscribe(subscription);

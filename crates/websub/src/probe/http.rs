@@ -14,7 +14,7 @@ use crate::headers::{FORM_TYPE, Links, encode_form};
 use crate::http::client;
 use crate::http::failure::{cause, in_technical_words};
 use crate::hub::publication::CHECK_MODE;
-use crate::probe::{BodySummary, FailureCause, ProbeError, ProbeReply, ProbeResult, TopicReplies};
+use crate::probe::{BodyKind, FailureCause, ProbeError, ProbeReply, ProbeResult, TopicReplies};
 use crate::publisher::settings::{PublishSettings, PublishSettingsError, mask};
 use crate::secret::Mask;
 
@@ -187,7 +187,7 @@ async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
     let failed = |error| failure(error, mask);
     let mut response = request.send().await.map_err(failed)?;
     let at = Timestamp::now();
-    let (body, broke_off) = client::beginning(&mut response, BodySummary::MAX_READ).await;
+    let (body, broke_off) = client::beginning(&mut response, BodyKind::MAX_READ).await;
     if let Some(error) = broke_off {
         return Err(failed(error));
     }
@@ -203,7 +203,7 @@ async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
         date: header(DATE),
         age: header(AGE),
         links: Links::parse(client::header_values(response.headers(), LINK)),
-        body: BodySummary::read(&body),
+        body: BodyKind::read(&body),
         at,
     })
 }

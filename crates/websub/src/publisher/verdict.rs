@@ -9,7 +9,7 @@ use url::Url;
 use crate::answer::{Answer, BrokerRefusal};
 use crate::headers::{form_value, is_form};
 use crate::publisher::reason::{Refusal, RefusalKind};
-use crate::retry::{backoff, next_try, time_after};
+use crate::retry::{backoff, later, next_try};
 
 /// The outcome of a notification after an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,10 +40,10 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
         at,
         refusal: Refusal::new(kind, reason, needs_operator),
     };
-    let slowly = time_after(now, OPERATOR_WAIT);
+    let slowly = later(now, OPERATOR_WAIT);
     let operator = |kind, reason: &str| refused(slowly, kind, reason, true);
     let soon = |kind, reason: &str| {
-        let at = time_after(now, backoff(attempts, jitter));
+        let at = later(now, backoff(attempts, jitter));
         refused(at, kind, reason, false)
     };
     let (status, content_type, excerpt, credentials) = match answer {

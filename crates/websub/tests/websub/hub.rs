@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use websub::http::BoxedFn;
 use websub::http::server::Listener;
 use websub::hub::delivery::http::RelayStore;
-use websub::hub::http::{EmbeddedHub, EmbeddedHubSettings, PreparedHub};
+use websub::hub::http::{EmbeddedHub, EmbeddedHubSettings, HubSetup};
 use websub::hub::published_topics::BodyDigest;
 use websub::hub::published_topics::http::HubTopics;
 use websub::hub::request::CallbackPolicy;
@@ -100,7 +100,7 @@ async fn start_with(restored: Restored, set: impl Fn(&mut EmbeddedHubSettings)) 
             let _ = sender.send(record);
         }
     };
-    let prepared = PreparedHub::new(settings).unwrap();
+    let prepared = HubSetup::new(settings).unwrap();
     let (restored, saved) = restored.saved();
     let hub = EmbeddedHub::start(
         prepared,

@@ -24,7 +24,7 @@ use crate::http::{BoxedFn, client, lock};
 use crate::hub::callback::ResolvedCallback;
 use crate::hub::delivery::{DeliveryOutcome, headers, new_mac, outcome, signature_of_mac, timeout};
 use crate::hub::fair_queue::slots::FairSlot;
-use crate::hub::http::{EmbeddedHub, PreparedHub};
+use crate::hub::http::{EmbeddedHub, HubSetup};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::subscriptions::{Delivery, DeliveryTask};
 use crate::hub::{PART_BYTES, PendingRelay, Relay, RelayId, StoredRelay, SubscriptionKey};
@@ -103,7 +103,7 @@ impl EmbeddedHub {
     /// Makes one attempt to deliver.
     async fn attempt_delivery(
         &self,
-        prepared: &PreparedHub,
+        prepared: &HubSetup,
         assignment: &DeliveryTask,
         mut located: Result<(ResolvedCallback, FairSlot), String>,
     ) {
@@ -203,7 +203,7 @@ impl EmbeddedHub {
 /// # Errors
 /// The notification cannot be read.
 async fn post(
-    prepared: &PreparedHub,
+    prepared: &HubSetup,
     assignment: &DeliveryTask,
     relay: &Arc<LoadedRelay>,
     secret: Option<&Secret>,

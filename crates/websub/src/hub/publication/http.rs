@@ -144,12 +144,12 @@ struct PublicationOrigin {
 }
 
 /// A publication under way, counted until this is dropped.
-struct PublicationSlots {
+struct HeldSlots {
     hub: Arc<PublicHub>,
     slots: Vec<(BucketKey, u32)>,
 }
 
-impl Drop for PublicationSlots {
+impl Drop for HeldSlots {
     fn drop(&mut self) {
         free(&mut lock(&self.hub.under_way), &self.slots);
     }
@@ -471,13 +471,13 @@ impl PublicHub {
     fn begin_publication(
         self: &Arc<Self>,
         origin: &PublicationOrigin,
-    ) -> Result<PublicationSlots, PublicationRefusal> {
+    ) -> Result<HeldSlots, PublicationRefusal> {
         let slots = publication_buckets(origin.payer.as_ref(), origin.requester);
         if !occupy(&mut lock(&self.under_way), &slots) {
             return Err(PublicationRefusal::Busy);
         }
         let hub = Arc::clone(self);
-        Ok(PublicationSlots { hub, slots })
+        Ok(HeldSlots { hub, slots })
     }
 
     /// Counts and logs a refusal, unless it is for a limit on strangers or a body that broke off. Returns the answer.
