@@ -200,7 +200,7 @@ impl RoundFiles for JobFiles<'_> {
         span: &Range<u64>,
         places: &[EntryPlace],
     ) -> Result<Vec<Change>, RoundOutcome> {
-        let changes = self.job.open_list(list)?.changes_at(span, places);
+        let changes = self.job.open_list(list)?.read_at(span, places);
         changes.map_err(refusal_outcome(list))
     }
 

@@ -258,11 +258,7 @@ impl ListFile {
     }
 
     /// Returns the entries at these places, which ascend. `span` is that of all its entries.
-    pub fn changes_at(
-        &mut self,
-        span: &Range<u64>,
-        places: &[EntryPlace],
-    ) -> ListResult<Vec<Change>> {
+    pub fn read_at(&mut self, span: &Range<u64>, places: &[EntryPlace]) -> ListResult<Vec<Change>> {
         if !self.is_packed
             && let Some(changes) = read_changes_at(&self.file, span, places)
             && file_status::of_open_file(&self.file).map_err(io::Error::from)? == self.opened

@@ -876,14 +876,14 @@ impl World {
 
     /// Returns the change notifications that a hub accepted since the last call, such as
     /// `[00:00, 05:31] u a 05:00; d b 05:31`.
-    pub fn changes_at(&mut self, hub: &str) -> Vec<String> {
+    pub fn read_at(&mut self, hub: &str) -> Vec<String> {
         let heard = self.changes_heard_by(hub);
         heard.iter().map(HeardChanges::to_string).collect()
     }
 
-    /// Returns [`World::changes_at`] of the first hub.
+    /// Returns [`World::read_at`] of the first hub.
     pub fn changes(&mut self) -> Vec<String> {
-        self.changes_at(HUB)
+        self.read_at(HUB)
     }
 
     /// Returns the notification that a change topic serves, in short.
@@ -938,7 +938,7 @@ impl World {
     #[track_caller]
     pub fn expect_changes_at(&mut self, hub: &str, seconds: u64, want: impl Texts) -> &mut World {
         self.wait(seconds);
-        assert_same(&self.changes_at(hub), want);
+        assert_same(&self.read_at(hub), want);
         self
     }
 
