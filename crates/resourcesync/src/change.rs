@@ -309,8 +309,7 @@ impl EntryDraft {
         let (lastmod, hash) = if datetime.is_some() {
             Default::default()
         } else {
-            let digests = normalized_digests(&self.hash);
-            (normal_lastmod(&self.lastmod), digests.join(" "))
+            (normal_lastmod(&self.lastmod), normal_hash(&self.hash))
         };
         let undated = [&lastmod, &*hash, &self.length];
         Ok(ChangeKey::of(&uri, kind, datetime, undated, room))
@@ -385,11 +384,22 @@ pub(crate) fn normalized_digests(hash: &str) -> Vec<String> {
     digests
 }
 
+/// Returns a `hash` as it is compared: as one that is written in any order and case.
+fn normal_hash(hash: &str) -> Cow<'_, str> {
+    let is_normal = |byte: u8| !byte.is_ascii_whitespace() && !byte.is_ascii_uppercase();
+    if hash.bytes().all(is_normal) {
+        return hash.into();
+    }
+    normalized_digests(hash).join(" ").into()
+}
+
 /// Returns a `lastmod` as it is compared: an instant, whatever its zone.
 pub(crate) fn normal_lastmod(lastmod: &str) -> Cow<'_, str> {
+    // As most are written.
+    let is_normal = lastmod.len() == 20 && lastmod.find('T') == Some(10) && lastmod.ends_with('Z');
     match Datetime::parse(lastmod) {
-        Some(datetime) => datetime.at().to_string().into(),
-        None => lastmod.into(),
+        Some(datetime) if !is_normal => datetime.at().to_string().into(),
+        _ => lastmod.into(),
     }
 }
 
@@ -488,6 +498,17 @@ mod tests {
         ) {
             let key = |[a, b, c]: &[String; 3]| undated(a, b, c);
             prop_assert_eq!(key(&one) == key(&other), one == other);
+        }
+
+        #[test]
+        fn what_is_normal_is_compared_as_it_is_written(
+            lastmod in " {0,3}[0-9]{4}-0[1-3]-[0-2][0-9][T ]?[0-2][0-9]:[0-5][0-9](:[0-6][0-9])?([Zz ]|[+]01:00)",
+            hash in "[a-bB :]{0,8}",
+        ) {
+            let at = Datetime::parse(&lastmod).map_or(lastmod.clone(), |it| it.at().to_string());
+            prop_assert_eq!(super::normal_lastmod(&lastmod), at);
+            let digests = super::normalized_digests(&hash).join(" ");
+            prop_assert_eq!(super::normal_hash(&hash), digests);
         }
     }
 }
