@@ -4,7 +4,6 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroU8;
-use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::civil::{Date, Time};
@@ -100,76 +99,77 @@ fn read(text: &str) -> Option<(Datetime, bool, bool)> {
     if text.len() > LONGEST {
         return None;
     }
-    // A date alone is the start of its first minute in UTC.
-    let (date, time) = text.split_once(['T', 't']).unwrap_or((text, "00:00Z"));
-    let mut parts = date.splitn(3, '-');
-    let year = number(parts.next()?, 4)?;
-    let month = parts.next().map_or(Some(1), |month| number(month, 2))?;
-    let day = parts.next();
-    if day.is_none() && date.len() < text.len() {
-        return None;
-    }
-    let day = day.map_or(Some(1), |day| number(day, 2))?;
-    let zone = time.find(['Z', 'z', '+', '-']).unwrap_or(time.len());
-    let (time, zone) = time.split_at(zone);
-    let fraction = time.find('.').unwrap_or(time.len());
-    let (time, fraction) = time.split_at(fraction);
-    let mut parts = time.splitn(3, ':');
-    let hour = number(parts.next()?, 2)?;
-    let minute = number(parts.next()?, 2)?;
-    let (second, nanosecond, digits) = match parts.next() {
-        Some(second) => {
-            let (nanosecond, digits) = nanoseconds(fraction)?;
-            (Some(number(second, 2)?), nanosecond, digits)
+    let (date, time) = text.as_bytes().split_at(text.len().min("YYYY-MM-DD".len()));
+    let ([a, b, c, d], month, day) = match *date {
+        [a, b, c, d, b'-', e, f, b'-', g, h] => ([a, b, c, d], pair(e, f)?, pair(g, h)?),
+        [a, b, c, d, b'-', e, f] => ([a, b, c, d], pair(e, f)?, 1),
+        [a, b, c, d] => ([a, b, c, d], 1, 1),
+        _ => return None,
+    };
+    let year = i16::from(pair(a, b)?) * 100 + i16::from(pair(c, d)?);
+    let (hour, minute, rest): (_, _, &[u8]) = match *time {
+        // A date alone is the start of its first minute in UTC.
+        [] => (0, 0, b"Z"),
+        [b'T' | b't', a, b, b':', c, d, ref rest @ ..] => (pair(a, b)?, pair(c, d)?, rest),
+        _ => return None,
+    };
+    let (second, (nanosecond, digits), zone) = match *rest {
+        [b':', a, b, ref rest @ ..] => {
+            let mut bytes = rest.iter();
+            let zone = bytes.position(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-'));
+            let (fraction, zone) = rest.split_at(zone.unwrap_or(rest.len()));
+            (Some(pair(a, b)?), nanoseconds(fraction)?, zone)
         }
-        None if fraction.is_empty() => (None, 0, 0),
-        None => return None,
+        _ => (None, (0, 0), rest),
     };
-    let offset = match zone {
-        "" => None,
-        zone => Some(offset(zone)?),
-    };
+    let offset = offset(zone)?;
     let date = Date::new(year, month, day).ok()?;
-    let time = Time::new(hour, minute, second.unwrap_or(0), nanosecond).ok()?;
+    let time_of_day = Time::new(hour, minute, second.unwrap_or(0), nanosecond).ok()?;
     let zone = Offset::from_seconds(offset.unwrap_or(0)).ok()?;
-    let at = zone.to_timestamp(date.to_datetime(time)).ok()?;
+    let at = zone.to_timestamp(date.to_datetime(time_of_day)).ok()?;
     let datetime = Datetime {
         second: at.as_second(),
         nanosecond: at.subsec_nanosecond(),
         precision: NonZeroU8::new(digits + 1)?,
     };
-    let is_near = |offset: i32| offset.abs() <= FARTHEST_ZONE;
     let is_in_range = (datetime.second, datetime.nanosecond) >= (FIRST_SECOND, 0);
-    let is_strict = offset.is_some_and(is_near) && !text.contains(['t', 'z']);
+    let is_upper_case = !matches!(time, [b't', ..] | [.., b'z']);
+    let is_strict = is_upper_case && offset.is_some_and(|offset| offset.abs() <= FARTHEST_ZONE);
     is_in_range.then_some((datetime, is_strict, second.is_some()))
 }
 
-/// Reads a number of so many digits.
-fn number<N: FromStr>(text: &str, length: usize) -> Option<N> {
-    let is_number = text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok())?
+/// Reads a number of two digits.
+fn pair(ten: u8, one: u8) -> Option<i8> {
+    let are_digits = ten.is_ascii_digit() && one.is_ascii_digit();
+    are_digits.then(|| (10 * (ten - b'0') + one - b'0') as i8)
 }
 
 /// Reads a fraction of a second with its point, if there is one. Returns the number of its digits too.
-fn nanoseconds(fraction: &str) -> Option<(i32, u8)> {
-    let Some(digits) = fraction.strip_prefix('.') else {
-        return Some((0, 0));
+fn nanoseconds(fraction: &[u8]) -> Option<(i32, u8)> {
+    let Some(digits) = fraction.strip_prefix(b".") else {
+        return fraction.is_empty().then_some((0, 0));
     };
-    let are_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let are_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let kept = are_digits.then(|| &digits[..digits.len().min(MAX_DIGITS)])?;
     let unit = 10_i32.pow((MAX_DIGITS - kept.len()) as u32);
-    Some((kept.parse::<i32>().ok()? * unit, kept.len() as u8))
+    let digits = kept.iter().map(|digit| i32::from(digit - b'0'));
+    Some((
+        digits.fold(0, |all, digit| all * 10 + digit) * unit,
+        kept.len() as u8,
+    ))
 }
 
-/// Returns the offset of a zone in seconds.
-fn offset(zone: &str) -> Option<i32> {
-    if matches!(zone, "Z" | "z") {
-        return Some(0);
-    }
-    let (hours, minutes) = zone.strip_prefix(['+', '-'])?.split_once(':')?;
-    let (hours, minutes): (i32, i32) = (number(hours, 2)?, number(minutes, 2)?);
-    let sign = if zone.starts_with('-') { -1 } else { 1 };
-    (hours < 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
+/// Returns the offset in seconds that a zone has if there is one.
+fn offset(zone: &[u8]) -> Option<Option<i32>> {
+    let (sign, hours, minutes) = match *zone {
+        [] => return Some(None),
+        [b'Z' | b'z'] => return Some(Some(0)),
+        [b'+', a, b, b':', c, d] => (1, pair(a, b)?, pair(c, d)?),
+        [b'-', a, b, b':', c, d] => (-1, pair(a, b)?, pair(c, d)?),
+        _ => return None,
+    };
+    let seconds = i32::from(hours) * 3600 + i32::from(minutes) * 60;
+    (hours < 24 && minutes < 60).then_some(Some(sign * seconds))
 }
 
 // Durations.
