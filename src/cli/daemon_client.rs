@@ -73,8 +73,7 @@ impl<'a> DaemonClient<'a> {
     pub fn ask(&mut self, request: ControlRequest) -> anyhow::Result<ControlReply> {
         // Only a state that is there is opened: a new one would belong to the operator, and the daemon may be another user.
         let read = open_to_read(&self.state_dir);
-        let state =
-            read.and_then(|read| read.map(|_| StateFile::open(&self.state_dir)).transpose());
+        let state = read.and_then(|it| it.map(|_| StateFile::open(&self.state_dir)).transpose());
         self.is_running = matches!(state, Err(StateFileError::InUse(_)));
         let answer = match state {
             Ok(state) if HubConfig::is_hub_file(self.file, &self.overrides) => {

@@ -43,8 +43,7 @@ impl RoundJob {
         recent_keys: ListKeyCache,
     ) -> RoundJob {
         let lists = request.lists.iter();
-        let paths =
-            lists.filter_map(|list| Some((list.list.clone(), file_path(plan, &list.path)?)));
+        let paths = lists.filter_map(|it| Some((it.list.clone(), file_path(plan, &it.path)?)));
         RoundJob {
             paths: paths.collect(),
             request,
@@ -150,7 +149,7 @@ fn or_failed(take: impl FnOnce() -> RoundOutcome) -> RoundOutcome {
 /// Takes what is fresh.
 pub fn take_fresh(job: &RoundJob, rounds: &KeptSelections) -> RoundOutcome {
     match try_take_fresh(job, rounds) {
-        Ok(taken) => RoundOutcome::Taken(Box::new(taken)),
+        Ok(taken) => RoundOutcome::Taken(Arc::new(taken)),
         // One was found to be another version now: all that are, are named.
         Err(RoundOutcome::Stale(found)) => {
             let is_stale = |list: &&ListToRead| {
@@ -225,8 +224,7 @@ fn try_take_fresh(job: &RoundJob, rounds: &KeptSelections) -> Result<Taken, Roun
     };
     let lists = &job.request.lists;
     // One that is not the version that was seen is found before gigabytes of others are read.
-    let files: Result<Vec<_>, RoundOutcome> =
-        lists.iter().map(|list| job.open_list(list)).collect();
+    let files: Result<Vec<_>, _> = lists.iter().map(|list| job.open_list(list)).collect();
     let mut files = files?;
     let mut listed = Vec::new();
     for (list, file) in lists.iter().zip(&mut files) {
@@ -253,7 +251,7 @@ mod tests {
     fn a_panic_fails_the_round_and_no_other() {
         let outcome = or_failed(|| panic!("of a test"));
         assert!(matches!(outcome, RoundOutcome::Failed(reason) if reason.contains("panicked")));
-        let taken = RoundOutcome::Taken(Box::<Taken>::default());
+        let taken = RoundOutcome::Taken(Taken::default().into());
         assert_eq!(or_failed(|| taken.clone()), taken);
     }
 

@@ -254,8 +254,7 @@ fn widen_backlog(listener: impl AsFd) {
 
 /// Removes a socket that nobody answers: a process that died left it.
 fn remove_stale_socket(path: &Path) {
-    let is_socket =
-        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
     let refused = UnixStream::connect(path)
         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     if is_socket && refused {

@@ -167,18 +167,13 @@ impl Watches {
     }
 
     /// Watches a directory of the tree. Repeated, it restores a watch that was lost.
-    pub fn add(
-        &mut self,
-        path: &Path,
-        follow: bool,
-        directory: DirectoryId,
-    ) -> io::Result<WatchId> {
+    pub fn add(&mut self, path: &Path, follow: bool, id: DirectoryId) -> io::Result<WatchId> {
         let key = self.add_to_backend(path, follow, WatchMask::NamesAndContent)?;
         let mut pending = lock(&self.hints.pending);
         let watched = pending.watched.entry(key).or_default();
         watched.asked = Some(WatchMask::NamesAndContent);
-        if !watched.directories.contains(&directory) {
-            watched.directories.push(directory);
+        if !watched.directories.contains(&id) {
+            watched.directories.push(id);
         }
         Ok(key)
     }

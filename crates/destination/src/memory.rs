@@ -191,8 +191,7 @@ impl Memory {
     /// one.
     pub fn remove_caught_up(&mut self, changes: &mut Vec<ReceivedChange>) {
         let mut left = count_keys(self.caught_up.iter().map(|edge| edge.key));
-        let removed =
-            changes.extract_if(.., |change| remove_one(&mut left, ReceivedKey::of(change)));
+        let removed = changes.extract_if(.., |it| remove_one(&mut left, ReceivedKey::of(it)));
         let mut removed = count_keys(removed.map(|change| ReceivedKey::of(&change)));
         // They count as changes of a notification from now on.
         let caught_up = self.caught_up.drain(..);

@@ -62,7 +62,7 @@ pub fn take(
         }
     });
     match taken {
-        Ok(taken) => RoundOutcome::Taken(Box::new(taken)),
+        Ok(taken) => RoundOutcome::Taken(taken.into()),
         Err(NotTaken::Stale(lists)) => RoundOutcome::Stale(lists),
         Err(NotTaken::Unreadable(list, stat, reason)) => {
             RoundOutcome::Unreadable(BTreeMap::from([(list, stat)]), reason)

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan};
@@ -125,7 +126,7 @@ pub enum RoundOutcome {
     Unreadable(BTreeMap<Uri, Stat>, String),
     /// The state file cannot be read, or reading failed otherwise: nothing was taken.
     Failed(String),
-    Taken(Box<Taken>),
+    Taken(Arc<Taken>),
 }
 
 impl From<StateError> for RoundOutcome {
@@ -295,18 +296,17 @@ pub struct Interval {
 ///
 /// A cut falls between two times, unless the changes of one time are too many for one notification (C18).
 pub fn intervals(
-    fresh: Vec<FreshChange>,
+    mut fresh: &[FreshChange],
     mut empty: ChangePayload,
     limits: NotificationLimits,
-) -> Vec<Interval> {
-    let lengths = lengths(&fresh, limits);
-    let mut fresh = fresh.into_iter();
-    let intervals = lengths.into_iter().map(|length| {
-        let interval = make_interval(fresh.by_ref().take(length).collect(), &empty);
+) -> impl Iterator<Item = Interval> {
+    lengths(fresh, limits).into_iter().map(move |length| {
+        let (part, rest) = fresh.split_at(length);
+        fresh = rest;
+        let interval = make_interval(part, &empty);
         empty.from = interval.payload.until;
         interval
-    });
-    intervals.collect()
+    })
 }
 
 /// Returns the numbers of changes of each notification.
@@ -331,7 +331,7 @@ fn lengths(fresh: &[FreshChange], limits: NotificationLimits) -> Vec<usize> {
     lengths
 }
 
-fn make_interval(part: Vec<FreshChange>, empty: &ChangePayload) -> Interval {
+fn make_interval(part: &[FreshChange], empty: &ChangePayload) -> Interval {
     let from = empty.from;
     let last = part.last().map(|fresh| ceil_to_microsecond(fresh.time));
     // A microsecond for each entry: what is divided at one time still lies in consecutive intervals.
@@ -339,8 +339,8 @@ fn make_interval(part: Vec<FreshChange>, empty: &ChangePayload) -> Interval {
     let after = from.checked_add(entries.microseconds());
     let until = last.unwrap_or(from).max(after.unwrap_or(Timestamp::MAX));
     let (mut outside, mut back_dated) = (Vec::new(), BTreeMap::new());
-    let entries = part.into_iter().enumerate().map(|(position, fresh)| {
-        let mut change = fresh.change;
+    let entries = part.iter().enumerate().map(|(position, fresh)| {
+        let mut change = fresh.change.clone();
         if let Some(datetime) = change.datetime {
             let is_before = datetime.end() <= from;
             // One that is too far ahead has another effective time.

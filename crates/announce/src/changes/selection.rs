@@ -23,7 +23,7 @@ use crate::time::later;
 
 /// Size of the entries that one round takes, as they are listed, in bytes; one entry at least.
 const ROUND_BYTES: u64 = 16 << 20;
-/// Fresh entries that are kept between rounds at most, of 56 bytes each; half as many more while lists are compared.
+/// Fresh entries that are kept between rounds at most, of 56 bytes each; an eighth as many more while lists are compared.
 const MAX_SELECTED: usize = 1 << 18;
 
 /// Rounds of all sets, with what each has compared and not taken yet.
@@ -346,8 +346,7 @@ impl FreshEntries {
     /// Returns the entries that a round tells.
     fn next_entries(&self, request: &RoundRequest) -> &[UntakenEntry] {
         let left = &self.entries[self.next..];
-        let is_before =
-            |entry: &UntakenEntry| request.beyond.is_none_or(|beyond| entry.time < beyond);
+        let is_before = |entry: &UntakenEntry| request.beyond.is_none_or(|end| entry.time < end);
         let left = &left[..left.partition_point(is_before).min(request.limit)];
         let mut bytes = 0;
         let is_beyond = |entry: &UntakenEntry| {

@@ -311,11 +311,16 @@ pub struct CrossListEntries {
     pub copies: Vec<UntakenEntry>,
 }
 
+/// Number of candidates from which on they have room for themselves, and its bytes. The C library gives back at once what has
+/// more than 32 MiB; of what is smaller, it keeps up to twice the largest for later. What is not used of it takes no memory.
+const MANY: usize = 1 << 16;
+const OWN_ROOM: usize = 32 << 20;
+
 /// The comparison of some lists of a channel with everything that was taken on it.
 #[derive(Debug, Default)]
 pub struct Comparison {
     candidates: Vec<UntakenEntry>,
-    /// Candidates that are kept, beside half as many for a moment.
+    /// Candidates that are kept, beside an eighth as many for a moment.
     max: usize,
     /// The first of those that were too late to be kept.
     bound: Option<Rank>,
@@ -344,8 +349,12 @@ impl Comparison {
             drop(&candidate);
             return;
         }
+        if self.candidates.len() == MANY {
+            self.candidates
+                .reserve_exact(OWN_ROOM / size_of::<UntakenEntry>());
+        }
         self.candidates.push(candidate);
-        if self.candidates.len() <= self.max.saturating_add(self.max / 2) {
+        if self.candidates.len() <= self.max.saturating_add(self.max / 8) {
             return;
         }
         let rank = UntakenEntry::rank;

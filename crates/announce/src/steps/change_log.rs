@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::changes::round::{AHEAD, Interval, NotificationLimits, Taken, UndatedCounts, intervals};
+use crate::changes::round::{
+    AHEAD, FreshChange, Interval, ListTally, NotificationLimits, UndatedCounts, intervals,
+};
 use crate::event::{DropCause, Fact};
 use crate::time::{earlier, later};
 use jiff::Timestamp;
@@ -217,8 +219,12 @@ pub fn begin_interval(step: &mut Step<'_>, channel: &Channel, set: &TrackedSet) 
 
 /// Cuts the changes that a round found in some lists into notifications (C13 to C19). Hubs that are too far behind for them
 /// fall behind (C22). Counts the entries that are told without their datetime (C15).
-pub fn cut(step: &mut Step<'_>, channel: &Channel, taken: &mut Taken) -> Result<()> {
-    let (changes, lists) = (std::mem::take(&mut taken.changes), &mut taken.lists);
+pub fn cut(
+    step: &mut Step<'_>,
+    channel: &Channel,
+    changes: &[FreshChange],
+    lists: &mut [ListTally],
+) -> Result<()> {
     let kinds = || changes.iter().map(|fresh| fresh.change.kind);
     let of_kind = |kind| kinds().filter(|it| *it == kind).count();
     let of_kinds = ChangeKind::ALL.map(of_kind);
@@ -339,8 +345,7 @@ fn extended(
     let unsent: Option<Arc<[u8]>> = step.db.first(sql, (id, last))?;
     let both = unsent.map(|unsent| [unsent, next.clone()]);
     let window = &step.plan.window;
-    let merged =
-        both.and_then(|both| merge_latest(both.iter(), window.max_entries, window.max_bytes));
+    let merged = both.and_then(|it| merge_latest(it.iter(), window.max_entries, window.max_bytes));
     Ok(merged.map(Arc::from))
 }
 

@@ -494,10 +494,8 @@ pub fn is_broker_only(
     let hubs = active_hubs(db, channel.id)?;
     let mut modes = hubs.iter().map(|hub| Some(live.hubs.get(hub)?.mode));
     let is_for_brokers = !hubs.is_empty() && modes.all(|mode| mode == Some(PublishMode::Broker));
-    let source = live
-        .source_position(channel.source)
-        .filter(|_| is_for_brokers);
-    let Some(source) = source.map(|position| &plan.sources[position]) else {
+    let position = live.source_position(channel.source);
+    let Some(position) = position.filter(|_| is_for_brokers) else {
         return Ok(false);
     };
     let sql = "SELECT 1 FROM advertised WHERE document = ?1 AND kind = ?2 AND topic = ?3";
@@ -505,6 +503,7 @@ pub fn is_broker_only(
     let mut entries = plan.channels.iter();
     let is_configured =
         entries.any(|it| it.capability_list == channel.set_uri && it.kind == channel.kind);
+    let source = &plan.sources[position];
     let topics = default_topics(plan, source, &channel.set_uri, channel.kind);
     Ok(topics.is_some_and(|topics| topics.contains(&channel.topic))
         && !is_advertised

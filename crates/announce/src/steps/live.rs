@@ -411,8 +411,7 @@ impl Baseline {
     pub fn end_sweep(&mut self, mut swept: SweptScope, at: Timestamp) -> Vec<(Uri, Fingerprint)> {
         let before = self.candidates.take();
         if let Some(before) = before.filter(|it| self.is_complete && it.are_configured) {
-            let was_unread =
-                |directory: &Uri| before.unread.iter().any(|it| directory.is_below(it));
+            let was_unread = |uri: &Uri| before.unread.iter().any(|it| uri.is_below(it));
             swept.unread.retain(was_unread);
         }
         self.candidates = Some(swept);

@@ -155,7 +155,7 @@ pub fn end(step: &mut Step<'_>, answer: RoundAnswer) -> Result<()> {
     let reason = match answer.outcome {
         RoundOutcome::Taken(taken) => {
             (set.last_round, set.delays) = (Some(answer.round), 0);
-            save_round(step, position, &mut set, &channel, *taken)?;
+            save_round(step, position, &mut set, &channel, &taken)?;
             return set.save(step);
         }
         RoundOutcome::Stale(stale) => {
@@ -192,7 +192,7 @@ fn save_round(
     position: usize,
     set: &mut TrackedSet,
     channel: &Channel,
-    mut taken: Taken,
+    taken: &Taken,
 ) -> Result<()> {
     let now = step.now;
     let is_inventory = taken.missing.is_some();
@@ -223,7 +223,7 @@ fn save_round(
         // Of one that is still learned only that it is there.
         lists::record_taken(step, set, list, is_inventory && has_more)?;
     }
-    save_keys(step, set.id, &taken)?;
+    save_keys(step, set.id, taken)?;
     set.must_take_others = false;
     if has_more {
         set.trigger_now(now);
@@ -257,10 +257,11 @@ fn save_round(
     if is_learned {
         change_log::begin_interval(step, channel, set)?;
     }
+    let mut lists = taken.lists.clone();
     if !taken.changes.is_empty() {
-        change_log::cut(step, channel, &mut taken)?;
+        change_log::cut(step, channel, &taken.changes, &mut lists)?;
     }
-    for list in &taken.lists {
+    for list in &lists {
         lists::note_entry_findings(step, position, set.id, list)?;
     }
     Ok(())

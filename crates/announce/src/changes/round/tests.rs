@@ -23,14 +23,15 @@ fn at(millis: i64) -> Timestamp {
     start() + SignedDuration::from_millis(millis)
 }
 
-/// A notification without changes that begins at a time.
-fn empty(from: Timestamp) -> ChangePayload {
-    ChangePayload {
+/// Cuts changes into notifications, of which the first begins at a time.
+fn cut(changes: &[FreshChange], from: Timestamp, limits: NotificationLimits) -> Vec<Interval> {
+    let empty = ChangePayload {
         up: None,
         from,
         until: from,
         entries: Vec::new(),
-    }
+    };
+    intervals(changes, empty, limits).collect()
 }
 
 /// A change of that effective time, which its datetime names if it has one.
@@ -69,11 +70,12 @@ fn summary(intervals: &[Interval]) -> Vec<(usize, i64)> {
 fn changes_are_cut(#[case] times: &[i64], #[case] max: usize, #[case] want: &[(usize, i64)]) {
     let times = times.iter().enumerate();
     let changes = times.map(|(number, time)| fresh(number, *time, true));
+    let changes: Vec<_> = changes.collect();
     let limits = NotificationLimits {
         entries: max,
         ..ANY
     };
-    let cut = intervals(changes.collect(), empty(start()), limits);
+    let cut = cut(&changes, start(), limits);
     assert_eq!(summary(&cut), want);
 }
 
@@ -85,11 +87,11 @@ fn a_notification_has_so_many_bytes() {
         bytes: 2 * bytes,
         ..ANY
     };
-    let cut = intervals(changes.clone(), empty(start()), limits);
-    assert_eq!(summary(&cut), [(2, 2_000), (2, 4_000)]);
+    let two = cut(&changes, start(), limits);
+    assert_eq!(summary(&two), [(2, 2_000), (2, 4_000)]);
     // One that is too large by itself is told by itself.
     let limits = NotificationLimits { bytes: 1, ..ANY };
-    assert_eq!(intervals(changes, empty(start()), limits).len(), 4);
+    assert_eq!(cut(&changes, start(), limits).len(), 4);
 }
 
 #[rstest]
@@ -103,7 +105,7 @@ fn a_datetime_before_the_interval_is_left_out(#[case] datetime: &str, #[case] is
     let mut change = fresh(1, 0, true);
     let datetime = Datetime::parse(datetime).unwrap();
     (change.change.datetime, change.time) = (Some(datetime), datetime.at());
-    let cut = intervals(vec![change], empty(at(500)), ANY);
+    let cut = cut(&[change], at(500), ANY);
     assert_eq!(
         cut[0].payload.entries[0].datetime,
         is_kept.then_some(datetime)
@@ -123,7 +125,7 @@ fn a_datetime_that_is_ahead_of_the_effective_time_is_left_out() {
     let mut change = fresh(1, 600, true);
     let ahead = Datetime::parse("2026-11-20T11:00:00Z");
     change.change.datetime = ahead;
-    let cut = intervals(vec![fresh(0, 600, true), change], empty(at(500)), ANY);
+    let cut = cut(&[fresh(0, 600, true), change], at(500), ANY);
     assert!(cut[0].payload.entries[0].datetime.is_some());
     assert_eq!(cut[0].payload.entries[1].datetime, None);
     assert_eq!(cut[0].outside, [(1, ahead.unwrap())]);
@@ -145,7 +147,7 @@ proptest! {
             .map(|(number, (millis, is_dated))| fresh(number, *millis, *is_dated))
             .collect();
         let bytes = 150 * lengths;
-        let cut = intervals(changes.clone(), empty(start()), NotificationLimits { entries, bytes });
+        let cut = cut(&changes, start(), NotificationLimits { entries, bytes });
         let mut from = start();
         for interval in &cut {
             prop_assert_eq!(interval.payload.from, from);
