@@ -113,7 +113,7 @@ const TOUCHING: [&str; 18] = [
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 15] = [
     ("admin", 1_010),
-    ("announce", 10_240),
+    ("announce", 10_250),
     ("cli", 4_710),
     ("config", 2_690),
     ("control", 270),
@@ -124,7 +124,7 @@ const BUDGETS: [(&str, usize); 15] = [
     ("main", 10),
     ("messaging", 1_510),
     ("report", 2_100),
-    ("resourcesync", 4_570),
+    ("resourcesync", 4_580),
     ("tree", 3_770),
     ("websub", 7_630),
 ];
