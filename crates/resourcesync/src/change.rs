@@ -384,7 +384,7 @@ pub(crate) fn normalized_digests(hash: &str) -> Vec<String> {
     digests
 }
 
-/// Returns a `hash` as it is compared: as one that is written in any order and case.
+/// Returns a `hash` as it is compared, whatever the order and the case of its digests.
 fn normal_hash(hash: &str) -> Cow<'_, str> {
     let is_normal = |byte: u8| !byte.is_ascii_whitespace() && !byte.is_ascii_uppercase();
     if hash.bytes().all(is_normal) {
@@ -395,11 +395,13 @@ fn normal_hash(hash: &str) -> Cow<'_, str> {
 
 /// Returns a `lastmod` as it is compared: an instant, whatever its zone.
 pub(crate) fn normal_lastmod(lastmod: &str) -> Cow<'_, str> {
-    // As most are written.
-    let is_normal = lastmod.len() == 20 && lastmod.find('T') == Some(10) && lastmod.ends_with('Z');
+    // As most are written: it would be written out again as it is, or is no datetime.
+    if lastmod.len() == 20 && lastmod.find('T') == Some(10) && lastmod.ends_with('Z') {
+        return lastmod.into();
+    }
     match Datetime::parse(lastmod) {
-        Some(datetime) if !is_normal => datetime.at().to_string().into(),
-        _ => lastmod.into(),
+        Some(datetime) => datetime.at().to_string().into(),
+        None => lastmod.into(),
     }
 }
 

@@ -139,9 +139,9 @@ fn read(text: &str) -> Option<(Datetime, bool, bool)> {
 }
 
 /// Reads a number of two digits.
-fn pair(ten: u8, one: u8) -> Option<i8> {
-    let are_digits = ten.is_ascii_digit() && one.is_ascii_digit();
-    are_digits.then(|| (10 * (ten - b'0') + one - b'0') as i8)
+fn pair(tens: u8, ones: u8) -> Option<i8> {
+    let are_digits = tens.is_ascii_digit() && ones.is_ascii_digit();
+    are_digits.then(|| (10 * (tens - b'0') + ones - b'0') as i8)
 }
 
 /// Reads a fraction of a second with its point, if there is one. Returns the number of its digits too.
@@ -159,7 +159,7 @@ fn nanoseconds(fraction: &[u8]) -> Option<(i32, u8)> {
     ))
 }
 
-/// Returns the offset in seconds that a zone has if there is one.
+/// Returns the offset of a zone in seconds, `Some(None)` where there is no zone; `None` for what is none.
 fn offset(zone: &[u8]) -> Option<Option<i32>> {
     let (sign, hours, minutes) = match *zone {
         [] => return Some(None),

@@ -311,16 +311,16 @@ pub struct CrossListEntries {
     pub copies: Vec<UntakenEntry>,
 }
 
-/// Number of candidates from which on they have room for themselves, and its bytes. The C library gives back at once what has
-/// more than 32 MiB; of what is smaller, it keeps up to twice the largest for later. What is not used of it takes no memory.
-const MANY: usize = 1 << 16;
-const OWN_ROOM: usize = 32 << 20;
+/// From so many candidates on they have so much more room: glibc gives an allocation of over 32 MiB back to the system, and
+/// keeps up to twice the largest one below that for later. Room that is not used takes no memory.
+const MANY_CANDIDATES: usize = 1 << 16;
+const ROOM_FOR_MANY: usize = 32 << 20;
 
 /// The comparison of some lists of a channel with everything that was taken on it.
 #[derive(Debug, Default)]
 pub struct Comparison {
     candidates: Vec<UntakenEntry>,
-    /// Candidates that are kept, beside an eighth as many for a moment.
+    /// Candidates that are kept, and up to an eighth more.
     max: usize,
     /// The first of those that were too late to be kept.
     bound: Option<Rank>,
@@ -349,9 +349,9 @@ impl Comparison {
             drop(&candidate);
             return;
         }
-        if self.candidates.len() == MANY {
+        if self.candidates.len() == MANY_CANDIDATES {
             self.candidates
-                .reserve_exact(OWN_ROOM / size_of::<UntakenEntry>());
+                .reserve_exact(ROOM_FOR_MANY / size_of::<UntakenEntry>());
         }
         self.candidates.push(candidate);
         if self.candidates.len() <= self.max.saturating_add(self.max / 8) {

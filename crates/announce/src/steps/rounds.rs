@@ -257,6 +257,7 @@ fn save_round(
     if is_learned {
         change_log::begin_interval(step, channel, set)?;
     }
+    // A copy: if the step fails, it is repeated with what was taken.
     let mut lists = taken.lists.clone();
     if !taken.changes.is_empty() {
         change_log::cut(step, channel, &taken.changes, &mut lists)?;
