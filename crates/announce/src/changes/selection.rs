@@ -23,7 +23,7 @@ use crate::time::later;
 
 /// Size of the entries that one round takes, as they are listed, in bytes; one entry at least.
 const ROUND_BYTES: u64 = 16 << 20;
-/// Fresh entries that are kept between rounds at most, of 56 bytes each, and up to an eighth more.
+/// Fresh entries that are kept between rounds at most, of 56 bytes each, and up to half as many more.
 const MAX_SELECTED: usize = 1 << 18;
 
 /// Rounds of all sets, with what each has compared and not taken yet.

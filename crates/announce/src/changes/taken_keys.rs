@@ -320,7 +320,7 @@ const ROOM_FOR_MANY: usize = 32 << 20;
 #[derive(Debug, Default)]
 pub struct Comparison {
     candidates: Vec<UntakenEntry>,
-    /// Candidates that are kept, and up to an eighth more.
+    /// Candidates that are kept, and up to half as many more.
     max: usize,
     /// The first of those that were too late to be kept.
     bound: Option<Rank>,
@@ -354,7 +354,7 @@ impl Comparison {
                 .reserve_exact(ROOM_FOR_MANY / size_of::<UntakenEntry>());
         }
         self.candidates.push(candidate);
-        if self.candidates.len() <= self.max.saturating_add(self.max / 8) {
+        if self.candidates.len() <= self.max.saturating_add(self.max / 2) {
             return;
         }
         let rank = UntakenEntry::rank;
