@@ -159,7 +159,7 @@ fn nanoseconds(fraction: &[u8]) -> Option<(i32, u8)> {
     ))
 }
 
-/// Returns the offset of a zone in seconds, `Some(None)` where there is no zone; `None` for what is none.
+/// Returns the offset of a zone in seconds, `Some(None)` where none is written; `None` if it is wrong.
 fn offset(zone: &[u8]) -> Option<Option<i32>> {
     let (sign, hours, minutes) = match *zone {
         [] => return Some(None),
