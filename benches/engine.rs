@@ -16,7 +16,6 @@ use announce::plan::{
 use announce::state::open::in_memory;
 use announce::steps::engine::Engine;
 use jiff::Timestamp;
-use resourcesync::document::CandidateContent;
 use resourcesync::parse::parse;
 use resourcesync::uri::{Hub, Uri};
 use websub::answer::Answer;
@@ -197,7 +196,7 @@ fn document(set: usize, capability: &str, entries: &str) -> String {
 }
 
 fn observation(name: &str, content: &str, at: Timestamp) -> Observation {
-    let Ok(CandidateContent::Document(parsed)) = parse(content.as_bytes()) else {
+    let Ok(Ok(parsed)) = parse(content.as_bytes()) else {
         panic!("{name} is a document");
     };
     let stat = Stat {

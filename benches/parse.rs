@@ -6,7 +6,6 @@ use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
 use resourcesync::change_list::{read_changes, read_keys};
-use resourcesync::document::CandidateContent;
 use resourcesync::parse::{parse, parse_with_keys};
 
 const SIZE: usize = 50 << 20;
@@ -140,14 +139,9 @@ fn change_list(datetime: &str) -> String {
 /// Compares the passes over a Change List.
 fn measure_changes(name: &str, list: &[u8]) {
     let last: Vec<u32> = (CHANGES as u32 - 1_000..CHANGES as u32).collect();
-    let fingerprint = median(|| matches!(parse(list), Ok(CandidateContent::Document(_))));
+    let fingerprint = median(|| matches!(parse(list), Ok(Ok(_))));
     let keys = median(|| read_keys(list).is_ok_and(|listed| listed.entries.len() == CHANGES));
-    let both = median(|| {
-        matches!(
-            parse_with_keys(list, true),
-            Ok((CandidateContent::Document(_), Some(_)))
-        )
-    });
+    let both = median(|| matches!(parse_with_keys(list, true), Ok((Ok(_), Some(_)))));
     let changes = median(|| read_changes(list, &last).is_ok_and(|changes| changes.len() == 1_000));
     let all: Vec<u32> = (0..CHANGES as u32).collect();
     let whole = median(|| read_changes(list, &all).is_ok_and(|changes| changes.len() == CHANGES));
@@ -180,7 +174,7 @@ fn measure(name: &str, list: &[u8]) {
             let start = Instant::now();
             let content = parse(list);
             let time = start.elapsed();
-            if !matches!(content, Ok(CandidateContent::Document(_))) {
+            if !matches!(content, Ok(Ok(_))) {
                 println!("{name}: {content:?}");
             }
             time
@@ -219,7 +213,7 @@ fn memory(origin: Origin, name: &str) {
     let extra = resident("VmHWM:").saturating_sub(before);
     println!(
         "{name}: {extra} KiB of extra memory (target below 32768), a document: {}",
-        matches!(content, Ok(CandidateContent::Document(_)))
+        matches!(content, Ok(Ok(_)))
     );
 }
 

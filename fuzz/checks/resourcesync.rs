@@ -6,7 +6,7 @@ use std::io::Read;
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::change_list::{ChangeListError, ListedChanges, read_changes, read_keys};
 use resourcesync::change_payload::{ChangePayload, entry_len, merge_latest, part};
-use resourcesync::document::{CandidateContent, Malformed};
+use resourcesync::document::{Document, Malformed, NotADocument};
 use resourcesync::listing::Listing;
 use resourcesync::parse::{self, ReadError};
 use resourcesync::payload::Payload;
@@ -33,7 +33,7 @@ pub fn parse(input: &[u8]) {
     // Where one byte is one character, or a part of one.
     let is_plain = std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0);
     let is_declared = bytes.windows(8).any(|part| part == b"encoding");
-    if !matches!(whole, Ok(CandidateContent::Document(_))) || !is_plain || is_declared {
+    if !matches!(whole, Ok(Ok(_))) || !is_plain || is_declared {
         return;
     }
     let with_comment = [bytes, b"\n<!-- \xc3\xa9 --> <?end?>\n"].concat();
@@ -127,7 +127,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-fn content(reader: impl Read) -> Result<CandidateContent, Malformed> {
+fn content(reader: impl Read) -> Result<Result<Document, NotADocument>, Malformed> {
     match parse::parse(reader) {
         Ok(content) => Ok(content),
         Err(ReadError::Malformed(malformed)) => Err(malformed),

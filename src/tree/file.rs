@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::tree::model::DirectoryId;
-use crate::tree::pending_hints::{NameHints, WriterState};
+use crate::tree::pending_hints::NameHints;
 use crate::tree::watches::NameWatch;
 use announce::observation::{Identity, Incomplete, RACY, Stat};
 
@@ -117,7 +117,7 @@ impl CandidateFile {
         now: Instant,
         open_writer: Duration,
     ) -> Option<Duration> {
-        if hint.writer == Some(WriterState::Writing) {
+        if hint.is_complete == Some(false) {
             return match &mut self.activity {
                 Activity::Writing(writing) if !hint.renamed => {
                     writing.last = now;
@@ -134,7 +134,7 @@ impl CandidateFile {
         }
         let is_writing = matches!(self.activity, Activity::Writing(_));
         let is_done =
-            hint.writer == Some(WriterState::Done) || hint.touched && !hint.renamed && !is_writing;
+            hint.is_complete == Some(true) || hint.touched && !hint.renamed && !is_writing;
         if is_done || hint.renamed {
             self.activity = Activity::Closed;
         } else if hint.unclear {

@@ -19,7 +19,7 @@ use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::nested_directories::MOUNT_TABLE;
 use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints};
 use crate::tree::read_file::explain;
-use crate::tree::sweep::{Depth, Sweep, UrgentTask, WorkQueue};
+use crate::tree::sweep::{Depth, Sweep, WorkQueue};
 use crate::tree::watches::{NameWatchReason, SystemLimit, WatchId, Watches};
 use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings, WatchMode, file_status};
 
@@ -244,17 +244,18 @@ impl<'a> Observer<'a> {
         let end = Instant::now() + TIME_SLICE;
         let mut has_swept = false;
         while !self.reports.is_stopped && !self.reports.is_full() && Instant::now() < end {
-            match self.queue.pop() {
-                Some(UrgentTask::List(id, depth)) => self.list_directory(id, depth),
-                Some(UrgentTask::Read(id)) => self.read_if_due(id),
-                None if self.continue_sweep() => has_swept = true,
-                None => {
-                    let Some(path) = self.queue.questions.pop_front() else {
-                        return;
-                    };
-                    let explanation = explain(&self.settings, &path);
-                    (self.reports.explained).extend(explanation.map(|it| (path, it)));
-                }
+            // Directories before files, because a listing may make a read needless.
+            if let Some((id, depth)) = self.queue.pop_directory() {
+                self.list_directory(id, depth);
+            } else if let Some(id) = self.queue.pop_file() {
+                self.read_if_due(id);
+            } else if self.continue_sweep() {
+                has_swept = true;
+            } else if let Some(path) = self.queue.questions.pop_front() {
+                let explanation = explain(&self.settings, &path);
+                (self.reports.explained).extend(explanation.map(|it| (path, it)));
+            } else {
+                return;
             }
         }
         // Files that are written all the time do not keep a sweep from its end: it has a time slice of its own.

@@ -15,21 +15,13 @@ use announce::observation::DocumentPath;
 /// Maximum names in one directory whose hints are kept singly, candidates aside; beyond it, the directory is listed.
 const MAX_STRANGERS: usize = 4096;
 
-/// The last event about a writer of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriterState {
-    /// It was written.
-    Writing,
-    /// It was closed or renamed into place.
-    Done,
-}
-
 /// An event about a name, or all events since it was checked last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NameHints {
     /// True if the name may stand for something else now.
     pub renamed: bool,
-    pub writer: Option<WriterState>,
+    /// What the last event about a writer said: false that it was written, true that it was closed or renamed into place.
+    pub is_complete: Option<bool>,
     pub touched: bool,
     pub unclear: bool,
 }
@@ -43,19 +35,19 @@ impl NameHints {
 
     /// Something complete was renamed to it.
     pub const MOVED_IN: NameHints = NameHints {
-        writer: Some(WriterState::Done),
+        is_complete: Some(true),
         ..NameHints::RENAMED
     };
 
     /// Its content changes.
     pub const WRITTEN: NameHints = NameHints {
-        writer: Some(WriterState::Writing),
+        is_complete: Some(false),
         ..NameHints::NONE
     };
 
     /// A writer is done.
     pub const CLOSED: NameHints = NameHints {
-        writer: Some(WriterState::Done),
+        is_complete: Some(true),
         ..NameHints::NONE
     };
 
@@ -73,15 +65,15 @@ impl NameHints {
 
     const NONE: NameHints = NameHints {
         renamed: false,
-        writer: None,
+        is_complete: None,
         touched: false,
         unclear: false,
     };
 
     /// Adds a later event. The last one about a writer counts, and none from before the name stood for something else.
     pub fn merge(&mut self, event: NameHints) {
-        let before = self.writer.filter(|_| !event.renamed);
-        self.writer = event.writer.or(before);
+        let before = self.is_complete.filter(|_| !event.renamed);
+        self.is_complete = event.is_complete.or(before);
         self.renamed |= event.renamed;
         self.touched |= event.touched;
         self.unclear |= event.unclear;
@@ -240,29 +232,28 @@ impl PendingBatch {
 
 #[cfg(test)]
 mod tests {
-    use super::{NameHints, PendingHints, WriterState};
+    use super::{NameHints, PendingHints};
     use crate::tree::watches::WatchId;
     use announce::candidates::CandidateGlobs;
     use announce::plan::DEFAULT_INCLUDE;
 
     #[test]
     fn the_last_of_written_and_closed_wins() {
-        use WriterState::{Done, Writing};
         let (written, closed) = (NameHints::WRITTEN, NameHints::CLOSED);
         let (renamed, moved_in) = (NameHints::RENAMED, NameHints::MOVED_IN);
         for (happened, want) in [
-            (&[renamed, written][..], Some(Writing)),
-            (&[renamed, written, closed], Some(Done)),
-            (&[written, closed, written], Some(Writing)),
-            (&[written, moved_in], Some(Done)),
+            (&[renamed, written][..], Some(false)),
+            (&[renamed, written, closed], Some(true)),
+            (&[written, closed, written], Some(false)),
+            (&[written, moved_in], Some(true)),
             (&[written, renamed], None),
-            (&[written, NameHints::TOUCHED], Some(Writing)),
+            (&[written, NameHints::TOUCHED], Some(false)),
         ] {
             let mut hint = NameHints::default();
             for &it in happened {
                 hint.merge(it);
             }
-            assert_eq!(hint.writer, want, "{happened:?}");
+            assert_eq!(hint.is_complete, want, "{happened:?}");
         }
     }
 

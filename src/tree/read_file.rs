@@ -21,7 +21,7 @@ use resourcesync::change_list::{
     ChangeListError, EntryPlace, ListedChanges, changes_at_places, each_entry, read_changes,
     read_changes_at, read_keys,
 };
-use resourcesync::document::{CandidateContent, DeclaredSpan};
+use resourcesync::document::DeclaredSpan;
 use resourcesync::gzip::{parse_gzip, unpacked};
 use resourcesync::parse::{ReadError, parse_with_keys};
 use resourcesync::resource_list::{ListedResources, read_resource_entries, read_resources};
@@ -117,11 +117,11 @@ fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<Fil
             }
             let stat = after.stat;
             let look = match content {
-                CandidateContent::Document(parsed) => Look::Document {
+                Ok(parsed) => Look::Document {
                     parsed: parsed.into(),
                     stat,
                 },
-                CandidateContent::Other(reason) => Look::Other { reason, stat },
+                Err(reason) => Look::Other { reason, stat },
             };
             (look, Some(after))
         }

@@ -170,13 +170,7 @@ pub enum Depth {
     Sweep,
 }
 
-/// A piece of work that goes before any sweep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UrgentTask {
-    List(DirectoryId, Depth),
-    Read(FileId),
-}
-
+/// What goes before any sweep.
 #[derive(Debug, Default)]
 pub struct WorkQueue {
     pub directories: VecDeque<DirectoryId>,
@@ -234,19 +228,16 @@ impl WorkQueue {
         }
     }
 
-    /// Takes the next task: directories before files, because a listing may make a read needless.
-    pub fn pop(&mut self) -> Option<UrgentTask> {
-        while let Some(id) = self.directories.pop_front() {
-            if let Some(depth) = self.depths.remove(&id) {
-                return Some(UrgentTask::List(id, depth));
-            }
-        }
-        while let Some(id) = self.files.pop_front() {
-            if self.waiting_files.remove(&id) {
-                return Some(UrgentTask::Read(id));
-            }
-        }
-        None
+    /// Takes the next directory to list.
+    pub fn pop_directory(&mut self) -> Option<(DirectoryId, Depth)> {
+        let depths = &mut self.depths;
+        let mut ids = std::iter::from_fn(|| self.directories.pop_front());
+        ids.find_map(|id| Some((id, depths.remove(&id)?)))
+    }
+
+    /// Takes the next file to read.
+    pub fn pop_file(&mut self) -> Option<FileId> {
+        std::iter::from_fn(|| self.files.pop_front()).find(|id| self.waiting_files.remove(id))
     }
 
     /// Forgets a directory that is gone: its number may be used again.
@@ -272,7 +263,7 @@ mod tests {
     use crate::tree::model::{DirectoryId, FileId};
     use crate::tree::mount::UnmetFile;
     use crate::tree::observer::Observer;
-    use crate::tree::sweep::{Depth, PROGRESS_INTERVAL, Sweep, UrgentTask, WorkQueue};
+    use crate::tree::sweep::{Depth, PROGRESS_INTERVAL, Sweep, WorkQueue};
     use crate::tree::tests::observer;
     use announce::event::Event;
     use announce::observation::{Incomplete, Look};
@@ -384,8 +375,8 @@ mod tests {
         let (mut queue, root) = (WorkQueue::default(), DirectoryId(0));
         queue.push_directory(root, Depth::Subtree);
         queue.push_directory(root, Depth::Directory);
-        assert_eq!(queue.pop(), Some(UrgentTask::List(root, Depth::Subtree)));
-        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.pop_directory(), Some((root, Depth::Subtree)));
+        assert_eq!(queue.pop_directory(), None);
     }
 
     #[test]
@@ -394,8 +385,8 @@ mod tests {
         queue.push_file(file);
         queue.forget_file(file);
         queue.push_file(file);
-        assert_eq!(queue.pop(), Some(UrgentTask::Read(file)));
-        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.pop_file(), Some(file));
+        assert_eq!(queue.pop_file(), None);
         assert!(queue.directories.is_empty() && queue.files.is_empty());
     }
 
@@ -409,9 +400,9 @@ mod tests {
         queue.push_file_after(second, Duration::ZERO);
         queue.clear_timer(second);
         queue.push_due_files(Instant::now());
-        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.pop_file(), None);
         queue.push_due_files(Instant::now() + later);
-        assert_eq!(queue.pop(), Some(UrgentTask::Read(first)));
-        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.pop_file(), Some(first));
+        assert_eq!(queue.pop_file(), None);
     }
 }

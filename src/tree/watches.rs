@@ -16,7 +16,7 @@ use crate::tree::file_status::ALL_WRITE_HERE;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::notify::NotifyBackend;
 use crate::tree::observer::Observer;
-use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints, PendingHints, WriterState};
+use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints, PendingHints};
 use crate::tree::{TreeError, TreeNotice, TreeSettings, WatchMode};
 
 #[cfg(target_os = "linux")]
@@ -373,7 +373,7 @@ impl Observer<'_> {
         watch.is_some_and(|(key, name)| {
             let directories = &lock(&self.watches.hints.pending).batch.directories;
             let hint = directories.get(&key).and_then(|it| it.names.get(name));
-            hint.is_some_and(|hint| hint.writer == Some(WriterState::Writing))
+            hint.is_some_and(|hint| hint.is_complete == Some(false))
         })
     }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use encoding_rs::Encoding;
 
 use crate::capability::Capability;
-use crate::document::{Advertisement, CandidateContent, Document, Form};
+use crate::document::{Advertisement, Document, Form};
 use crate::fingerprint::Fingerprint;
 use crate::parse::{ReadError, parse};
 use crate::reader::{Element, Handler, StopReason, XmlReader};
@@ -91,10 +91,10 @@ pub fn advertise(
 
 fn parse_capability_list(list: &[u8]) -> Result<Document, Unpatchable> {
     match parse(list)? {
-        CandidateContent::Document(document)
+        Ok(document)
             if document.capability == Capability::CapabilityList && document.form == Form::List =>
         {
-            Ok(*document)
+            Ok(document)
         }
         _ => Err(Unpatchable::Other),
     }

@@ -124,15 +124,6 @@ pub struct DeclaredSpan {
     pub completed: Option<Box<str>>,
 }
 
-/// The result of reading a candidate file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CandidateContent {
-    /// A capability document.
-    Document(Box<Document>),
-    /// Well-formed as far as it was read, and not a capability document.
-    Other(NotADocument),
-}
-
 /// The reason why a file is not a document that can be announced (R2).
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error,

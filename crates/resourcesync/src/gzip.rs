@@ -85,14 +85,14 @@ mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
-    use crate::document::{CandidateContent, Malformed, NotADocument};
+    use crate::document::{Document, Malformed, NotADocument};
     use crate::parse::{ReadError, parse};
 
     const LIST: &str = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' \
                         xmlns:rs='http://www.openarchives.org/rs/terms/'>\
                         <rs:md capability='changelist'/></urlset>";
 
-    fn parse_gzip(bytes: &[u8]) -> Result<CandidateContent, ReadError> {
+    fn parse_gzip(bytes: &[u8]) -> Result<Result<Document, NotADocument>, ReadError> {
         super::parse_gzip(bytes, |reader| parse(reader))
     }
 
@@ -117,9 +117,9 @@ mod tests {
         let members = [packed(begin), packed(end)].concat();
         assert_eq!(parse_gzip(&members[..]).unwrap(), plain);
         let other = parse_gzip(&packed(b"hello")[..]).unwrap();
-        assert_eq!(other, CandidateContent::Other(NotADocument::ForeignRoot));
+        assert_eq!(other, Err(NotADocument::ForeignRoot));
         let twice = parse_gzip(&packed(&packed(LIST.as_bytes()))[..]).unwrap();
-        assert_eq!(twice, CandidateContent::Other(NotADocument::Gzip));
+        assert_eq!(twice, Err(NotADocument::Gzip));
     }
 
     #[test]

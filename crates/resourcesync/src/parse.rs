@@ -6,8 +6,8 @@ use std::str::FromStr;
 use crate::capability::{Capability, ChannelKind, UnknownCapability};
 use crate::change_list::{KeysHandler, ListedChanges};
 use crate::document::{
-    Advertisement, CandidateContent, DeclaredSpan, Document, Form, MAX_ENTRIES, MAX_SIZE,
-    Malformed, NotADocument, Oversize, beginning, is_structural,
+    Advertisement, DeclaredSpan, Document, Form, MAX_ENTRIES, MAX_SIZE, Malformed, NotADocument,
+    Oversize, beginning, is_structural,
 };
 use crate::fingerprint::CanonicalHasher;
 use crate::reader::{Element, Handler, StopReason, XmlReader};
@@ -38,12 +38,12 @@ pub enum ReadError {
 /// Reads a file that may be a capability document (core 1.1 section 6; R2, R3, R4).
 ///
 /// A document is read to its end, since only a complete one counts; another file up to its root, and at most 64 KiB of
-/// it.
+/// it. If it is no capability document, and well-formed as far as it was read, returns why it is none.
 ///
 /// # Errors
 ///
 /// If it cannot be read, or is a capability document that is not complete, well-formed XML.
-pub fn parse(source: impl Read) -> Result<CandidateContent, ReadError> {
+pub fn parse(source: impl Read) -> Result<Result<Document, NotADocument>, ReadError> {
     Ok(parse_with_keys(source, false)?.0)
 }
 
@@ -57,22 +57,18 @@ pub fn parse(source: impl Read) -> Result<CandidateContent, ReadError> {
 pub fn parse_with_keys(
     source: impl Read,
     are_wanted: bool,
-) -> Result<(CandidateContent, Option<ListedChanges>), ReadError> {
+) -> Result<(Result<Document, NotADocument>, Option<ListedChanges>), ReadError> {
     let handler = DocumentHandler {
         keys: are_wanted.then(KeysHandler::default),
         ..DocumentHandler::default()
     };
     let (mut handler, size) = match read(source, handler)? {
         Ok(read) => read,
-        Err(other) => return Ok((CandidateContent::Other(other), None)),
+        Err(other) => return Ok((Err(other), None)),
     };
     let taken = handler.keys.take();
     let keys = taken.filter(|keys| keys.entries.has_wanted_capability());
-    let content = match handler.conclude(size) {
-        Ok(parsed) => CandidateContent::Document(Box::new(parsed)),
-        Err(other) => CandidateContent::Other(other),
-    };
-    Ok((content, keys.map(KeysHandler::conclude)))
+    Ok((handler.conclude(size), keys.map(KeysHandler::conclude)))
 }
 
 /// The description, links and entries of the document that is being read (R2), and its fingerprint.

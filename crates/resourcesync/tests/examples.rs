@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 
-use resourcesync::document::{CandidateContent, Form};
+use resourcesync::document::Form;
 use resourcesync::parse::parse;
 
 #[path = "../examples/entries.rs"]
@@ -48,7 +48,7 @@ fn a_directory_is_published_with_what_a_destination_needs() {
         assert_eq!(printed(name), line);
     }
     let list = File::open(path.join("resourcelist.xml")).unwrap();
-    let CandidateContent::Document(list) = parse(list).unwrap() else {
+    let Ok(list) = parse(list).unwrap() else {
         panic!("it is a document");
     };
     assert_eq!(list.form, Form::List);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use announce::observation::{DocumentPath, Identity, Incomplete, Look, NoDocument, Stat};
 use announce::plan::Plan;
 use jiff::Timestamp;
-use resourcesync::document::{CandidateContent, Malformed};
+use resourcesync::document::{Document, Malformed, NotADocument};
 use resourcesync::parse::{ReadError, parse};
 use resourcesync::uri::Uri;
 
@@ -29,7 +29,7 @@ struct File {
     text: Option<Vec<u8>>,
     stat: Stat,
     /// The result of reading `text`, once it was read.
-    content: OnceCell<Result<CandidateContent, Malformed>>,
+    content: OnceCell<Result<Result<Document, NotADocument>, Malformed>>,
 }
 
 /// Files that were taken away, as they were.
@@ -154,11 +154,11 @@ impl FakeTree {
             return Look::Incomplete(Incomplete::Denied("permission denied".to_owned()));
         };
         match file.content.get_or_init(|| read(text)).clone() {
-            Ok(CandidateContent::Document(parsed)) => Look::Document {
+            Ok(Ok(parsed)) => Look::Document {
                 parsed: parsed.into(),
                 stat,
             },
-            Ok(CandidateContent::Other(reason)) => Look::Other { reason, stat },
+            Ok(Err(reason)) => Look::Other { reason, stat },
             Err(malformed) => Look::Incomplete(Incomplete::Malformed(malformed)),
         }
     }
@@ -199,7 +199,7 @@ impl FakeTree {
     }
 }
 
-fn read(text: &[u8]) -> Result<CandidateContent, Malformed> {
+fn read(text: &[u8]) -> Result<Result<Document, NotADocument>, Malformed> {
     match parse(text) {
         Ok(content) => Ok(content),
         Err(ReadError::Malformed(malformed)) => Err(malformed),

@@ -8,7 +8,7 @@ use rstest::rstest;
 
 use crate::advertise::{self, Unpatchable, entry};
 use crate::capability::ChannelKind;
-use crate::document::{Advertisement, CandidateContent, Document};
+use crate::document::{Advertisement, Document};
 use crate::parse::parse;
 use crate::tag::{RS, SITEMAP};
 use crate::uri::{Hub, Topic};
@@ -32,7 +32,7 @@ fn advertise(list: &[u8], wanted: &Advertisement) -> Result<Option<Vec<u8>>, Unp
 
 fn document(list: &[u8]) -> Document {
     match parse(list).unwrap() {
-        CandidateContent::Document(document) => *document,
+        Ok(document) => document,
         other => panic!("{other:?}"),
     }
 }

@@ -7,9 +7,7 @@ use rstest::rstest;
 
 use super::{ReadError, parse};
 use crate::capability::Capability;
-use crate::document::{
-    CandidateContent, Document, Form, Malformed, NotADocument, Oversize, is_structural,
-};
+use crate::document::{Document, Form, Malformed, NotADocument, Oversize, is_structural};
 use crate::fingerprint::Fingerprint;
 
 const CAPABILITY_LIST: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -55,14 +53,14 @@ fn index(children: &str) -> String {
     list(children).replace("urlset", "sitemapindex")
 }
 
-fn content(bytes: impl AsRef<[u8]>) -> CandidateContent {
+fn content(bytes: impl AsRef<[u8]>) -> Result<Document, NotADocument> {
     parse(bytes.as_ref()).unwrap()
 }
 
 fn document(bytes: impl AsRef<[u8]>) -> Document {
     match content(bytes) {
-        CandidateContent::Document(document) => *document,
-        CandidateContent::Other(other) => panic!("{other}"),
+        Ok(document) => document,
+        Err(other) => panic!("{other}"),
     }
 }
 
@@ -189,7 +187,7 @@ mod documents {
         assert_eq!(last, "https://e.org/%C3%A9/19999");
         // However the bytes arrive.
         let trickle = parse(Trickle(text.as_bytes())).unwrap();
-        assert_eq!(trickle, CandidateContent::Document(Box::new(whole)));
+        assert_eq!(trickle, Ok(whole));
     }
 }
 
@@ -212,10 +210,10 @@ mod others {
             b"\x89PNG\r\n\x1a\n\0\0",
             b" \xff\xd8\xff",
         ] {
-            let foreign = CandidateContent::Other(NotADocument::ForeignRoot);
+            let foreign = Err(NotADocument::ForeignRoot);
             assert_eq!(content(bytes), foreign, "{}", bytes.escape_ascii());
         }
-        let gzip = CandidateContent::Other(NotADocument::Gzip);
+        let gzip = Err(NotADocument::Gzip);
         assert_eq!(content(b"\x1f\x8b\x08\0\0\0\0\0"), gzip);
     }
 
@@ -238,7 +236,7 @@ mod others {
         let rows = rows.map(|(text, which)| (text, which, sitemap));
         let md = "root-level md is in the namespace \"https://www.openarchives.org/rs/terms/\"";
         for (text, which, remedy) in rows.chain([(&*https, md, terms)]) {
-            let CandidateContent::Other(other) = content(text) else {
+            let Err(other) = content(text) else {
                 panic!("{text}");
             };
             assert_eq!(other.to_string(), format!("its {which}: {remedy}"));
@@ -258,7 +256,7 @@ mod others {
             let mut rest = text.as_bytes();
             let other = parse(&mut rest).unwrap();
             let read = text.len() - rest.len();
-            assert_eq!(other, CandidateContent::Other(NotADocument::ForeignRoot));
+            assert_eq!(other, Err(NotADocument::ForeignRoot));
             assert!(read <= limit, "{read}");
         }
     }
@@ -266,7 +264,7 @@ mod others {
     #[test]
     fn a_plain_sitemap_is_read_to_its_end_and_is_no_document() {
         let sitemap = list("<url><loc>https://e.org/</loc></url>");
-        let other = CandidateContent::Other(NotADocument::NoCapability);
+        let other = Err(NotADocument::NoCapability);
         assert_eq!(content(&sitemap), other);
         let cut = sitemap.replace("</urlset>", "");
         assert_eq!(malformed(cut), Malformed::Truncated { line: 1 });
@@ -278,7 +276,7 @@ mod others {
         for value in others.split(' ') {
             let text = list(&format!("<url/><rs:md capability='{value}'/><url/>"));
             let other = NotADocument::Capability(value.into());
-            assert_eq!(content(text), CandidateContent::Other(other));
+            assert_eq!(content(text), Err(other));
         }
     }
 }
@@ -435,7 +433,7 @@ mod broken {
         let text = format!("{doctype}{}", list("<rs:md capability='changelist'/>&a;"));
         assert_eq!(malformed(text), Malformed::Doctype { line: 2 });
         let foreign = content(format!("{doctype}<feed/>"));
-        assert_eq!(foreign, CandidateContent::Other(NotADocument::ForeignRoot));
+        assert_eq!(foreign, Err(NotADocument::ForeignRoot));
     }
 
     #[test]
@@ -457,10 +455,7 @@ mod broken {
         let expected = syntax(1, "the encoding x-klingon is unknown");
         assert_eq!(malformed(&unknown), expected);
         let foreign = unknown.replace("urlset", "feed");
-        assert_eq!(
-            content(foreign),
-            CandidateContent::Other(NotADocument::ForeignRoot)
-        );
+        assert_eq!(content(foreign), Err(NotADocument::ForeignRoot));
     }
 
     #[test]
@@ -541,7 +536,7 @@ mod broken {
             CAPABILITY_LIST.trim_end().as_bytes(),
             &utf16(CAPABILITY_LIST.trim_end(), u16::to_be_bytes, [0xfe, 0xff]),
         ] {
-            assert!(matches!(content(text), CandidateContent::Document(_)));
+            assert!(content(text).is_ok());
             for length in 0..text.len() {
                 let reason = malformed(&text[..length]);
                 let is_incomplete =

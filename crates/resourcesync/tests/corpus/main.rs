@@ -15,7 +15,7 @@ use std::fs;
 use std::path::Path;
 
 use resourcesync::capability::Capability;
-use resourcesync::document::{CandidateContent, Document, Form};
+use resourcesync::document::{Document, Form};
 use resourcesync::listing::Listing;
 use resourcesync::parse::parse;
 use rstest::rstest;
@@ -41,8 +41,8 @@ fn what_was_fuzzed_holds(#[case] target: &str, #[case] check: fn(&[u8])) {
 
 fn parsed(bytes: &[u8]) -> Document {
     match parse(bytes).unwrap() {
-        CandidateContent::Document(document) => *document,
-        CandidateContent::Other(other) => panic!("{other}"),
+        Ok(document) => document,
+        Err(other) => panic!("{other}"),
     }
 }
 

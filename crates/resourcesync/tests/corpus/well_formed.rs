@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use resourcesync::document::{CandidateContent, Malformed, NotADocument};
+use resourcesync::document::{Malformed, NotADocument};
 use resourcesync::parse::{ReadError, parse};
 use tempfile::TempDir;
 
@@ -83,7 +83,7 @@ fn mutant(seed: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 /// Returns the result of rsnotify; `None` where it does not read to the end.
 fn verdict(bytes: &[u8]) -> Option<Result<(), Malformed>> {
     match parse(bytes) {
-        Ok(CandidateContent::Other(
+        Ok(Err(
             NotADocument::ForeignRoot | NotADocument::Namespace { .. } | NotADocument::Gzip,
         )) => None,
         Ok(_) => Some(Ok(())),
