@@ -193,7 +193,7 @@ impl RoundFiles for JobFiles<'_> {
         keys.map_err(refusal_outcome(list))
     }
 
-    fn changes(
+    fn read_changes(
         &mut self,
         list: &ListToRead,
         span: &Range<u64>,

@@ -20,7 +20,7 @@ const MAX_STRANGERS: usize = 4096;
 pub struct NameHints {
     /// True if the name may stand for something else now.
     pub renamed: bool,
-    /// What the last event about a writer said: false that it was written, true that it was closed or renamed into place.
+    /// True if the last event about a writer was that it closed the file, or renamed it into place; false if it wrote.
     pub is_complete: Option<bool>,
     pub touched: bool,
     pub unclear: bool,

@@ -33,7 +33,7 @@ use crate::tree::file_status::{self, FileStatus};
 use crate::tree::model::join;
 
 /// Entries that are kept at most, of 48 bytes each. A list of which none are kept is read again.
-const MAX_KEPT: usize = 1 << 17;
+const MAX_KEPT: usize = 1 << 16;
 
 /// Keys of Change Lists that were read with their documents, until they are compared: by version of the file, in the order in
 /// which they were read. There are none before somebody has asked for any: where no channel tells changes of resources, nobody

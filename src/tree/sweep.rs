@@ -170,7 +170,7 @@ pub enum Depth {
     Sweep,
 }
 
-/// What goes before any sweep.
+/// Directories and files that go before any sweep, files whose time is still to come, and questions, which come last.
 #[derive(Debug, Default)]
 pub struct WorkQueue {
     pub directories: VecDeque<DirectoryId>,
@@ -380,14 +380,19 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_is_not_read_for_another_with_its_number() {
-        let (mut queue, file) = (WorkQueue::default(), FileId(0));
+    fn what_is_gone_is_not_taken_for_another_with_its_number() {
+        let (mut queue, file, directory) = (WorkQueue::default(), FileId(0), DirectoryId(0));
+        queue.push_directory(directory, Depth::Subtree);
+        queue.forget_directory(directory);
+        queue.push_directory(directory, Depth::Directory);
+        let listed = Some((directory, Depth::Directory));
+        assert_eq!(queue.pop_directory(), listed);
+        assert_eq!(queue.pop_directory(), None);
         queue.push_file(file);
         queue.forget_file(file);
         queue.push_file(file);
         assert_eq!(queue.pop_file(), Some(file));
         assert_eq!(queue.pop_file(), None);
-        assert!(queue.directories.is_empty() && queue.files.is_empty());
     }
 
     #[test]

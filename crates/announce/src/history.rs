@@ -19,7 +19,7 @@ use crate::steps::cut::decode_times;
 /// Notifications that are kept.
 const MAX_NOTIFICATIONS: usize = 50;
 /// Bytes of payloads that are kept with them: of the oldest notifications, only that there was one.
-const MAX_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 2 << 20;
 
 /// The last notifications, over all channels.
 #[derive(Debug, Default)]

@@ -38,7 +38,7 @@ pub enum ReadError {
 /// Reads a file that may be a capability document (core 1.1 section 6; R2, R3, R4).
 ///
 /// A document is read to its end, since only a complete one counts; another file up to its root, and at most 64 KiB of
-/// it. If it is no capability document, and well-formed as far as it was read, returns why it is none.
+/// it. Returns the document, or why a file that is well-formed as far as it was read is none.
 ///
 /// # Errors
 ///

@@ -136,7 +136,7 @@ impl RoundFiles for Files<'_> {
         read_keys(self.text(list)).map_err(failed)
     }
 
-    fn changes(
+    fn read_changes(
         &mut self,
         list: &ListToRead,
         span: &Range<u64>,

@@ -24,7 +24,7 @@ use crate::state::{DocId, StateError};
 use crate::time::later;
 
 /// Changes that one round takes at most (C13).
-pub const ROUND: usize = 20_000;
+pub const ROUND: usize = 10_000;
 /// Maximum time that a datetime may lie ahead of our clock and be believed (C15).
 pub const AHEAD: Duration = Duration::from_secs(5 * 60);
 
@@ -227,7 +227,7 @@ pub trait RoundFiles {
     fn read_keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Self::Error>;
 
     /// Reads the entries of a list of the request at some places, which ascend. `span` is that of all its entries.
-    fn changes(
+    fn read_changes(
         &mut self,
         list: &ListToRead,
         span: &Range<u64>,

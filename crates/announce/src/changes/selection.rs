@@ -23,7 +23,7 @@ use crate::time::later;
 
 /// Size of the entries that one round takes, as they are listed, in bytes; one entry at least.
 const ROUND_BYTES: u64 = 16 << 20;
-/// Fresh entries that are kept between rounds at most, of 56 bytes each, and up to half as many more.
+/// Fresh entries that are kept between rounds at most, of 56 bytes each, and up to a sixteenth more.
 const MAX_SELECTED: usize = 1 << 18;
 
 /// Rounds of all sets, with what each has compared and not taken yet.
@@ -249,7 +249,9 @@ impl Selection {
         let told = self.fresh.next_entries(request).to_vec();
         let entries = told.iter().map(|entry| (entry.list as usize, entry.place));
         let read = read_in_given_order(entries, |list, places| match numbers[list] {
-            Some(number) => files.changes(&request.lists[number], &self.lists[list].span, places),
+            Some(number) => {
+                files.read_changes(&request.lists[number], &self.lists[list].span, places)
+            }
             None => Ok(Vec::new()),
         })?;
         let changes = read

@@ -28,7 +28,7 @@ pub struct KeyRow {
 /// Keys in one row of the state file.
 pub const KEYS_PER_ROW: usize = 4_096;
 
-/// A number for each of some keys.
+/// A value for each of some keys.
 type KeyMap<T> = HashMap<ChangeKey, T, BuildHasherDefault<KeyHasher>>;
 
 /// Hashes keys, which are hashes already.
@@ -320,7 +320,7 @@ const ROOM_FOR_MANY: usize = 32 << 20;
 #[derive(Debug, Default)]
 pub struct Comparison {
     candidates: Vec<UntakenEntry>,
-    /// Candidates that are kept, and up to half as many more.
+    /// Candidates that are kept, and up to a sixteenth more.
     max: usize,
     /// The first of those that were too late to be kept.
     bound: Option<Rank>,
@@ -354,7 +354,7 @@ impl Comparison {
                 .reserve_exact(ROOM_FOR_MANY / size_of::<UntakenEntry>());
         }
         self.candidates.push(candidate);
-        if self.candidates.len() <= self.max.saturating_add(self.max / 2) {
+        if self.candidates.len() <= self.max.saturating_add(self.max / 16) {
             return;
         }
         let rank = UntakenEntry::rank;

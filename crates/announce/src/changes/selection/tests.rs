@@ -93,7 +93,7 @@ impl RoundFiles for Words<'_> {
         Ok(listed(self.words[&list.list], size))
     }
 
-    fn changes(
+    fn read_changes(
         &mut self,
         list: &ListToRead,
         _: &Range<u64>,
